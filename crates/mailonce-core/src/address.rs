@@ -13,7 +13,7 @@ pub struct Address(String);
 
 /// An address with the name people see beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mailbox {
+pub struct NamedAddress {
     /// The display name, when one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -29,22 +29,22 @@ pub enum AddressError {
     Empty,
     /// CR, LF, NUL or another control character.
     #[error("contains a control character")]
-    Control,
+    ControlCharacter,
     /// No `@` between two parts.
     #[error("has no local part and domain around an @")]
-    Shape,
+    MissingAt,
     /// A local part that no mail server would take.
     #[error("has a local part that is not a dot-separated name")]
-    Local,
+    LocalPart,
     /// A domain that is no domain name.
     #[error("has a domain that is not a valid name")]
     Domain,
     /// Longer than RFC 5321 allows.
     #[error("is longer than mail allows")]
-    Long,
+    TooLong,
     /// A display name that is too long.
     #[error("has a display name that is too long")]
-    Name,
+    DisplayNameTooLong,
     /// An opening angle bracket without its end.
     #[error("has unbalanced angle brackets or quotes")]
     Brackets,
@@ -63,7 +63,7 @@ impl Address {
 
     /// Reads a bare address (no display name).
     pub fn parse(text: &str) -> Result<Self, AddressError> {
-        split(text).map(|(local, domain)| Self(format!("{}@{domain}", local.to_ascii_lowercase())))
+        split_address(text).map(|(local, domain)| Self(format!("{}@{domain}", local.to_ascii_lowercase())))
     }
 }
 
@@ -73,11 +73,11 @@ impl From<Address> for String {
     }
 }
 
-impl Mailbox {
+impl NamedAddress {
     /// Reads `user@example.com`, `Name <user@example.com>` or `"Name, quoted" <user@example.com>`.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         if text.chars().any(char::is_control) {
-            return Err(AddressError::Control);
+            return Err(AddressError::ControlCharacter);
         }
         let text = text.trim();
         if text.is_empty() {
@@ -86,23 +86,23 @@ impl Mailbox {
         let (name, bare) = match text.strip_suffix('>') {
             Some(front) => {
                 let (name, bare) = front.rsplit_once('<').ok_or(AddressError::Brackets)?;
-                (display_name(name)?, bare)
+                (parse_display_name(name)?, bare)
             }
             None if text.contains(['<', '>']) => return Err(AddressError::Brackets),
             None => (None, text),
         };
-        let (local, domain) = split(bare)?;
+        let (local, domain) = split_address(bare)?;
         Ok(Self { name, address: [local, &domain].join("@") })
     }
 
     /// The form in which it is compared.
-    pub fn bare(&self) -> Address {
+    pub fn to_address(&self) -> Address {
         Address(self.address.to_ascii_lowercase())
     }
 
     /// The same as text, borrowed where nothing has to be folded, as in most.
-    pub fn folded(&self) -> Cow<'_, str> {
-        folded(&self.address)
+    pub fn lowercased(&self) -> Cow<'_, str> {
+        lowercased(&self.address)
     }
 
     /// What stands behind the `@`, which is folded already.
@@ -116,7 +116,7 @@ fn domain_of(address: &str) -> &str {
 }
 
 /// A text without upper-case letters of ASCII, borrowed where it has none.
-fn folded(text: &str) -> Cow<'_, str> {
+fn lowercased(text: &str) -> Cow<'_, str> {
     if text.bytes().any(|b| b.is_ascii_uppercase()) {
         Cow::Owned(text.to_ascii_lowercase())
     } else {
@@ -125,7 +125,7 @@ fn folded(text: &str) -> Cow<'_, str> {
 }
 
 /// The display name without its quotes; `None` when nothing is left.
-fn display_name(text: &str) -> Result<Option<String>, AddressError> {
+fn parse_display_name(text: &str) -> Result<Option<String>, AddressError> {
     let text = text.trim();
     let name = match text.strip_prefix('"') {
         Some(rest) => {
@@ -135,30 +135,30 @@ fn display_name(text: &str) -> Result<Option<String>, AddressError> {
         None => text.to_owned(),
     };
     if name.chars().count() > limits::NAME_CHARS {
-        return Err(AddressError::Name);
+        return Err(AddressError::DisplayNameTooLong);
     }
     Ok(Some(name).filter(|name| !name.is_empty()))
 }
 
 /// Local part as written and domain as lower-case A-label.
-fn split(text: &str) -> Result<(&str, Cow<'_, str>), AddressError> {
+fn split_address(text: &str) -> Result<(&str, Cow<'_, str>), AddressError> {
     if text.chars().any(char::is_control) {
-        return Err(AddressError::Control);
+        return Err(AddressError::ControlCharacter);
     }
     let text = text.trim();
     if text.is_empty() {
         return Err(AddressError::Empty);
     }
-    let (local, domain) = text.rsplit_once('@').ok_or(AddressError::Shape)?;
+    let (local, domain) = text.rsplit_once('@').ok_or(AddressError::MissingAt)?;
     if local.is_empty() || domain.is_empty() {
-        return Err(AddressError::Shape);
+        return Err(AddressError::MissingAt);
     }
     if !local.split('.').all(is_atom) {
-        return Err(AddressError::Local);
+        return Err(AddressError::LocalPart);
     }
-    let domain = a_label(domain)?;
+    let domain = to_a_label(domain)?;
     if local.len() > limits::LOCAL_PART_OCTETS || local.len() + 1 + domain.len() > limits::ADDRESS_OCTETS {
-        return Err(AddressError::Long);
+        return Err(AddressError::TooLong);
     }
     Ok((local, domain))
 }
@@ -174,9 +174,9 @@ fn is_atom(text: &str) -> bool {
 }
 
 /// The domain in its ASCII form, lower-cased.
-fn a_label(domain: &str) -> Result<Cow<'_, str>, AddressError> {
+fn to_a_label(domain: &str) -> Result<Cow<'_, str>, AddressError> {
     // Folded first, so that the case of its letters never decides whether a domain is one.
-    let domain = folded(domain);
+    let domain = lowercased(domain);
     let plain = domain.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
     // IDNA is dear and most domains are plain already; an `xn--` label is checked like any other. Two hyphens in the
     // third place are as good beside such a label as they are without one.
@@ -208,7 +208,7 @@ mod tests {
             ("<ada@example.com>", None, "ada@example.com"),
             ("Jürgen <jürgen@müller.de>", Some("Jürgen"), "jürgen@xn--mller-kva.de"),
         ] {
-            let mailbox = Mailbox::parse(text).unwrap();
+            let mailbox = NamedAddress::parse(text).unwrap();
             assert_eq!((mailbox.name.as_deref(), mailbox.address.as_str()), (name, address), "{text}");
         }
     }
@@ -223,9 +223,9 @@ mod tests {
     #[test]
     fn what_is_borrowed_is_the_same_as_what_is_made() {
         for text in ["user@example.com", "User@Example.com", "JÜRGEN@müller.de"] {
-            let mailbox = Mailbox::parse(text).unwrap();
-            assert_eq!(mailbox.folded(), mailbox.bare().as_str(), "{text}");
-            assert_eq!(mailbox.domain(), mailbox.bare().domain(), "{text}");
+            let mailbox = NamedAddress::parse(text).unwrap();
+            assert_eq!(mailbox.lowercased(), mailbox.to_address().as_str(), "{text}");
+            assert_eq!(mailbox.domain(), mailbox.to_address().domain(), "{text}");
         }
     }
 
@@ -263,9 +263,9 @@ mod tests {
             "a@b@c@",
             "user@example.com.",
         ] {
-            assert!(Mailbox::parse(text).is_err(), "{text:?} was taken");
+            assert!(NamedAddress::parse(text).is_err(), "{text:?} was taken");
         }
-        assert!(Mailbox::parse(&format!("{}@example.com", "a".repeat(65))).is_err());
-        assert!(Mailbox::parse(&format!("{}@example.com", "a".repeat(64))).is_ok());
+        assert!(NamedAddress::parse(&format!("{}@example.com", "a".repeat(65))).is_err());
+        assert!(NamedAddress::parse(&format!("{}@example.com", "a".repeat(64))).is_ok());
     }
 }

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::limits;
 
 /// Characters of a `traceparent` (W3C Trace Context, version 00).
-const TRACE_CHARS: usize = 55;
+const TRACEPARENT_CHARS: usize = 55;
 
 /// The marks that a caller put on a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallMark {
+pub struct CallTrace {
     /// The caller's own id of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -20,23 +20,23 @@ pub struct CallMark {
     pub traceparent: Option<String>,
 }
 
-impl CallMark {
+impl CallTrace {
     /// The marks that can be kept; `None` when there is none.
-    pub fn of(id: Option<String>, traceparent: Option<String>) -> Option<Self> {
+    pub fn from_parts(id: Option<String>, traceparent: Option<String>) -> Option<Self> {
         (id.is_some() || traceparent.is_some()).then_some(Self { id, traceparent })
     }
 }
 
 /// Whether a text can stand as the id of a call: some characters, not too many, none of them a control.
-pub fn is_call_id(text: &str) -> bool {
+pub fn is_valid_call_id(text: &str) -> bool {
     !text.is_empty() && text.chars().count() <= limits::CALL_ID_CHARS && !text.chars().any(char::is_control)
 }
 
 /// What is kept of a `traceparent`. One that breaks the rules of its standard is to be passed over, as the standard
 /// says.
-pub fn trace_of(text: &str) -> Option<&str> {
-    let kept = text.get(..TRACE_CHARS)?;
-    let rest = &text[TRACE_CHARS..];
+pub fn parse_traceparent(text: &str) -> Option<&str> {
+    let kept = text.get(..TRACEPARENT_CHARS)?;
+    let rest = &text[TRACEPARENT_CHARS..];
     let mut parts = kept.split('-');
     let mut part = |chars: usize| {
         let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -63,16 +63,16 @@ mod tests {
             (&"x".repeat(limits::CALL_ID_CHARS), true),
             (&"x".repeat(limits::CALL_ID_CHARS + 1), false),
         ] {
-            assert_eq!(is_call_id(text), fits, "{text:?}");
+            assert_eq!(is_valid_call_id(text), fits, "{text:?}");
         }
     }
 
     #[test]
     fn a_trace_parent_is_kept_as_its_standard_says() {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        assert_eq!(trace_of(good), Some(good));
+        assert_eq!(parse_traceparent(good), Some(good));
         let later = good.replacen("00", "cc", 1);
-        assert_eq!(trace_of(&format!("{later}-what-comes-later")), Some(later.as_str()));
+        assert_eq!(parse_traceparent(&format!("{later}-what-comes-later")), Some(later.as_str()));
         for bad in [
             "",
             "00",
@@ -84,15 +84,15 @@ mod tests {
             &good.replace("0af7651916cd43dd8448eb211c80319c", &"0".repeat(32)),
             &good.replace("b7ad6b7169203331", &"0".repeat(16)),
             &good.replace('-', "_"),
-            &"é".repeat(TRACE_CHARS),
+            &"é".repeat(TRACEPARENT_CHARS),
         ] {
-            assert_eq!(trace_of(bad), None, "{bad}");
+            assert_eq!(parse_traceparent(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn nothing_is_no_mark() {
-        assert_eq!(CallMark::of(None, None), None);
-        assert!(CallMark::of(Some("a".into()), None).is_some());
+        assert_eq!(CallTrace::from_parts(None, None), None);
+        assert!(CallTrace::from_parts(Some("a".into()), None).is_some());
     }
 }

@@ -13,7 +13,7 @@ pub struct Cidr {
 
 impl Cidr {
     /// Whether an address is in the block. IPv4 inside IPv6 is another address.
-    pub fn has(&self, ip: IpAddr) -> bool {
+    pub fn contains_ip(&self, ip: IpAddr) -> bool {
         match (self.base, ip) {
             (IpAddr::V4(base), IpAddr::V4(ip)) => {
                 let mask = u32::MAX.checked_shl(32 - self.bits).unwrap_or(0);
@@ -28,15 +28,15 @@ impl Cidr {
     }
 
     /// Whether every address of another block is in this one.
-    pub fn contains(&self, other: &Self) -> bool {
-        self.bits <= other.bits && self.has(other.base)
+    pub fn contains_block(&self, other: &Self) -> bool {
+        self.bits <= other.bits && self.contains_ip(other.base)
     }
 }
 
 impl TryFrom<String> for Cidr {
-    type Error = NotCidr;
+    type Error = CidrError;
 
-    fn try_from(text: String) -> Result<Self, NotCidr> {
+    fn try_from(text: String) -> Result<Self, CidrError> {
         text.parse()
     }
 }
@@ -50,13 +50,13 @@ impl From<Cidr> for String {
 /// Why a text is no block of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a block of addresses such as 10.0.0.0/8 or fd00::/8")]
-pub struct NotCidr(String);
+pub struct CidrError(String);
 
 impl FromStr for Cidr {
-    type Err = NotCidr;
+    type Err = CidrError;
 
-    fn from_str(text: &str) -> Result<Self, NotCidr> {
-        let not = || NotCidr(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, CidrError> {
+        let not = || CidrError(text.to_owned());
         let (base, bits) = text.split_once('/').map_or((text, None), |(base, bits)| (base, Some(bits)));
         let base: IpAddr = base.parse().map_err(|_error| not())?;
         let most = if base.is_ipv4() { 32 } else { 128 };
@@ -90,8 +90,8 @@ mod tests {
             ("127.0.0.2/32", "127.0.0.2", "127.0.0.1"),
         ] {
             let block: Cidr = block.parse().unwrap();
-            assert!(block.has(inside.parse().unwrap()), "{block} {inside}");
-            assert!(!block.has(outside.parse().unwrap()), "{block} {outside}");
+            assert!(block.contains_ip(inside.parse().unwrap()), "{block} {inside}");
+            assert!(!block.contains_ip(outside.parse().unwrap()), "{block} {outside}");
         }
         for bad in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/-1", "host/8", "10.0.0.0/8/8"] {
             assert!(bad.parse::<Cidr>().is_err(), "{bad}");
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_block_contains_smaller_ones() {
         let contains =
-            |outer: &str, inner: &str| outer.parse::<Cidr>().unwrap().contains(&inner.parse::<Cidr>().unwrap());
+            |outer: &str, inner: &str| outer.parse::<Cidr>().unwrap().contains_block(&inner.parse::<Cidr>().unwrap());
         assert!(contains("10.0.0.0/8", "10.9.0.0/16") && contains("10.0.0.0/8", "10.0.0.0/8"));
         assert!(contains("::/0", "fd00::/8") && contains("10.0.0.0/8", "10.1.2.3"));
         assert!(!contains("10.9.0.0/16", "10.0.0.0/8") && !contains("10.0.0.0/8", "11.0.0.0/16"));

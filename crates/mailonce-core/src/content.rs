@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::{
-    address::{Address, Mailbox},
+    address::{Address, NamedAddress},
     limits, mutant,
     problem::{Code, FieldError},
     schedule::Schedule,
 };
 
 /// The field by which we know our own mail when it comes round.
-pub const LOOP_FIELD: &str = "X-Mailonce-Loop";
+pub const LOOP_HEADER: &str = "X-Mailonce-Loop";
 
 /// A mail as a caller words it, before any check.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +40,7 @@ pub struct RawContent {
     /// Tags: a name and perhaps a value.
     pub tags: Vec<(String, Option<String>)>,
     /// Metadata.
-    pub metadata: Vec<(String, Scalar)>,
+    pub metadata: Vec<(String, MetadataValue)>,
     /// When it is due.
     pub scheduled_at: Option<String>,
 }
@@ -61,7 +61,7 @@ pub struct RawAttachment {
 /// A value of metadata.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Scalar {
+pub enum MetadataValue {
     /// `true` or `false`.
     Bool(bool),
     /// A whole number that every JSON reader gives back unchanged.
@@ -91,20 +91,20 @@ pub struct Attachment {
 
 /// A checked mail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Content {
+pub struct EmailContent {
     /// Sender.
-    pub from: Mailbox,
+    pub from: NamedAddress,
     /// Recipients.
-    pub to: Vec<Mailbox>,
+    pub to: Vec<NamedAddress>,
     /// Copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cc: Vec<Mailbox>,
+    pub cc: Vec<NamedAddress>,
     /// Hidden copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub bcc: Vec<Mailbox>,
+    pub bcc: Vec<NamedAddress>,
     /// Where answers go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reply_to: Vec<Mailbox>,
+    pub reply_to: Vec<NamedAddress>,
     /// Subject.
     pub subject: String,
     /// Plain text body, lines ended by LF.
@@ -124,37 +124,37 @@ pub struct Content {
     pub tags: BTreeMap<String, Option<String>>,
     /// Metadata, sorted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub metadata: BTreeMap<String, Scalar>,
+    pub metadata: BTreeMap<String, MetadataValue>,
     /// When it is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<Schedule>,
 }
 
-impl Content {
+impl EmailContent {
     /// Checks a mail's words. Every fault is named with the path of its field.
-    pub fn check(raw: RawContent) -> Result<Self, Vec<FieldError>> {
+    pub fn validate(raw: RawContent) -> Result<Self, Vec<FieldError>> {
         let mut faults = Vec::new();
-        let from = mailbox(|| "from".to_owned(), &raw.from, &mut faults);
+        let from = parse_address(|| "from".to_owned(), &raw.from, &mut faults);
         let content = Self {
-            from: from.unwrap_or(Mailbox { name: None, address: String::new() }),
-            to: mailboxes("to", &raw.to, &mut faults),
-            cc: mailboxes("cc", &raw.cc, &mut faults),
-            bcc: mailboxes("bcc", &raw.bcc, &mut faults),
-            reply_to: mailboxes("reply_to", &raw.reply_to, &mut faults),
-            subject: line("subject", raw.subject, limits::SUBJECT_CHARS, &mut faults),
-            text: body("text", raw.text, &mut faults),
-            html: body("html", raw.html, &mut faults),
-            headers: headers(raw.headers, &mut faults),
-            attachments: attachments(raw.attachments, &mut faults),
-            tags: tags(raw.tags, &mut faults),
-            metadata: metadata(raw.metadata, &mut faults),
-            scheduled_at: schedule(raw.scheduled_at.as_deref(), &mut faults),
+            from: from.unwrap_or(NamedAddress { name: None, address: String::new() }),
+            to: parse_addresses("to", &raw.to, &mut faults),
+            cc: parse_addresses("cc", &raw.cc, &mut faults),
+            bcc: parse_addresses("bcc", &raw.bcc, &mut faults),
+            reply_to: parse_addresses("reply_to", &raw.reply_to, &mut faults),
+            subject: check_line("subject", raw.subject, limits::SUBJECT_CHARS, &mut faults),
+            text: normalize_body("text", raw.text, &mut faults),
+            html: normalize_body("html", raw.html, &mut faults),
+            headers: check_headers(raw.headers, &mut faults),
+            attachments: decode_attachments(raw.attachments, &mut faults),
+            tags: check_tags(raw.tags, &mut faults),
+            metadata: check_metadata(raw.metadata, &mut faults),
+            scheduled_at: parse_schedule(raw.scheduled_at.as_deref(), &mut faults),
         };
-        content.check_whole(&mut faults);
+        content.validate_whole(&mut faults);
         if faults.is_empty() { Ok(content) } else { Err(faults) }
     }
 
-    fn check_whole(&self, faults: &mut Vec<FieldError>) {
+    fn validate_whole(&self, faults: &mut Vec<FieldError>) {
         if self.to.is_empty() && !faults.iter().any(|f| f.path.starts_with("to")) {
             faults.push(FieldError::new("to", "names no recipient"));
         }
@@ -170,8 +170,8 @@ impl Content {
     }
 
     /// The recipients of `to` in the form that keys use.
-    pub fn bare_to(&self) -> Vec<Address> {
-        bare_sorted(&self.to)
+    pub fn to_addresses(&self) -> Vec<Address> {
+        sorted_addresses(&self.to)
     }
 
     /// Everybody who gets a copy, each once, in the order given and as the caller wrote them: only who owns a mailbox
@@ -189,16 +189,16 @@ impl Content {
 }
 
 /// Addresses in their compared form, sorted, each once.
-pub fn bare_sorted(list: &[Mailbox]) -> Vec<Address> {
-    each_once(list.iter().map(Mailbox::bare).collect())
+pub fn sorted_addresses(list: &[NamedAddress]) -> Vec<Address> {
+    sort_and_dedup(list.iter().map(NamedAddress::to_address).collect())
 }
 
 /// The same as texts, borrowed where they can be.
-pub(crate) fn folded_sorted(list: &[Mailbox]) -> Vec<Cow<'_, str>> {
-    each_once(list.iter().map(Mailbox::folded).collect())
+pub(crate) fn sorted_lowercased(list: &[NamedAddress]) -> Vec<Cow<'_, str>> {
+    sort_and_dedup(list.iter().map(NamedAddress::lowercased).collect())
 }
 
-fn each_once<T: Ord>(mut all: Vec<T>) -> Vec<T> {
+fn sort_and_dedup<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     if !mutant!("recipients-unsorted") {
         all.sort_unstable();
     }
@@ -206,8 +206,8 @@ fn each_once<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     all
 }
 
-fn mailbox(path: impl FnOnce() -> String, text: &str, faults: &mut Vec<FieldError>) -> Option<Mailbox> {
-    match Mailbox::parse(text) {
+fn parse_address(path: impl FnOnce() -> String, text: &str, faults: &mut Vec<FieldError>) -> Option<NamedAddress> {
+    match NamedAddress::parse(text) {
         Ok(mailbox) => Some(mailbox),
         Err(error) => {
             faults.push(FieldError::new(&path(), error.to_string()));
@@ -216,13 +216,13 @@ fn mailbox(path: impl FnOnce() -> String, text: &str, faults: &mut Vec<FieldErro
     }
 }
 
-fn mailboxes(path: &str, list: &[String], faults: &mut Vec<FieldError>) -> Vec<Mailbox> {
-    let one = |(i, text): (usize, &String)| mailbox(|| format!("{path}[{i}]"), text, faults);
+fn parse_addresses(path: &str, list: &[String], faults: &mut Vec<FieldError>) -> Vec<NamedAddress> {
+    let one = |(i, text): (usize, &String)| parse_address(|| format!("{path}[{i}]"), text, faults);
     list.iter().enumerate().take(limits::RECIPIENTS * 4).filter_map(one).collect()
 }
 
 /// One line of text: no control characters, not too long.
-fn line(path: &str, text: String, most: usize, faults: &mut Vec<FieldError>) -> String {
+fn check_line(path: &str, text: String, most: usize, faults: &mut Vec<FieldError>) -> String {
     if text.chars().any(char::is_control) {
         faults.push(FieldError::new(path, "contains a control character such as CR, LF or NUL"));
     } else if text.chars().count() > most {
@@ -232,7 +232,7 @@ fn line(path: &str, text: String, most: usize, faults: &mut Vec<FieldError>) -> 
 }
 
 /// A body: lines end in LF, NUL is refused. An empty one counts as absent.
-fn body(path: &str, text: Option<String>, faults: &mut Vec<FieldError>) -> Option<String> {
+fn normalize_body(path: &str, text: Option<String>, faults: &mut Vec<FieldError>) -> Option<String> {
     let text = text.filter(|text| !text.is_empty())?;
     if text.contains('\0') {
         faults.push(FieldError::new(path, "contains NUL"));
@@ -242,7 +242,7 @@ fn body(path: &str, text: Option<String>, faults: &mut Vec<FieldError>) -> Optio
 
 /// Headers that mailonce or a mail server writes, or that have a field of their own. Some of them add recipients, claim that a
 /// sender was authenticated, or change how the whole mail is shown.
-fn reserved(name: &str) -> bool {
+fn is_reserved_header(name: &str) -> bool {
     const NAMES: [&str; 19] = [
         "message-id",
         "date",
@@ -271,7 +271,7 @@ fn reserved(name: &str) -> bool {
         || name.ends_with("idempotency-key")
 }
 
-fn headers(list: Vec<(String, String)>, faults: &mut Vec<FieldError>) -> Vec<(String, String)> {
+fn check_headers(list: Vec<(String, String)>, faults: &mut Vec<FieldError>) -> Vec<(String, String)> {
     if list.len() > limits::HEADERS {
         faults.push(FieldError::new("headers", format!("holds more than {} headers", limits::HEADERS)));
     }
@@ -284,25 +284,25 @@ fn headers(list: Vec<(String, String)>, faults: &mut Vec<FieldError>) -> Vec<(St
             faults.push(FieldError::new("headers", "holds a name that is no header name"));
             continue;
         }
-        if reserved(&name) {
+        if is_reserved_header(&name) {
             faults.push(FieldError::new(&path, "is written by mailonce and cannot be set"));
         }
         if !seen.insert(name.to_ascii_lowercase()) {
             faults.push(FieldError::new(&path, "is given twice, in different case"));
         }
-        let value = line(&path, value, limits::HEADER_VALUE_CHARS, faults).trim().to_owned();
+        let value = check_line(&path, value, limits::HEADER_VALUE_CHARS, faults).trim().to_owned();
         kept.push((name, value));
     }
     kept
 }
 
-fn attachments(list: Vec<RawAttachment>, faults: &mut Vec<FieldError>) -> Vec<Attachment> {
+fn decode_attachments(list: Vec<RawAttachment>, faults: &mut Vec<FieldError>) -> Vec<Attachment> {
     if list.len() > limits::ATTACHMENTS {
         faults.push(FieldError::new("attachments", format!("holds more than {} files", limits::ATTACHMENTS)));
         return Vec::new();
     }
     let checked: Vec<Attachment> =
-        list.into_iter().enumerate().filter_map(|(i, raw)| attachment(i, raw, faults)).collect();
+        list.into_iter().enumerate().filter_map(|(i, raw)| decode_attachment(i, raw, faults)).collect();
     if checked.iter().map(|a| a.bytes.len()).sum::<usize>() > limits::ATTACHMENT_BYTES {
         faults.push(FieldError {
             code: Code::TooLarge,
@@ -313,10 +313,11 @@ fn attachments(list: Vec<RawAttachment>, faults: &mut Vec<FieldError>) -> Vec<At
     checked
 }
 
-fn attachment(i: usize, raw: RawAttachment, faults: &mut Vec<FieldError>) -> Option<Attachment> {
+fn decode_attachment(i: usize, raw: RawAttachment, faults: &mut Vec<FieldError>) -> Option<Attachment> {
     let at = |field: &str| format!("attachments[{i}].{field}");
-    let mut word =
-        |field: &str, text: Option<String>| text.map(|text| line(&at(field), text, limits::FILENAME_CHARS, faults));
+    let mut word = |field: &str, text: Option<String>| {
+        text.map(|text| check_line(&at(field), text, limits::FILENAME_CHARS, faults))
+    };
     let filename = word("filename", raw.filename);
     let content_type = word("content_type", raw.content_type);
     let content_id = word("content_id", raw.content_id);
@@ -332,7 +333,7 @@ fn attachment(i: usize, raw: RawAttachment, faults: &mut Vec<FieldError>) -> Opt
     }
 }
 
-fn tags(list: Vec<(String, Option<String>)>, faults: &mut Vec<FieldError>) -> BTreeMap<String, Option<String>> {
+fn check_tags(list: Vec<(String, Option<String>)>, faults: &mut Vec<FieldError>) -> BTreeMap<String, Option<String>> {
     if list.len() > limits::TAGS {
         faults.push(FieldError::new("tags", format!("holds more than {} tags", limits::TAGS)));
     }
@@ -342,8 +343,8 @@ fn tags(list: Vec<(String, Option<String>)>, faults: &mut Vec<FieldError>) -> BT
         if name.is_empty() {
             faults.push(FieldError::new(&path, "has no name"));
         }
-        let name = line(&path, name, limits::LABEL_CHARS, faults);
-        let value = value.map(|value| line(&path, value, limits::LABEL_CHARS, faults));
+        let name = check_line(&path, name, limits::LABEL_CHARS, faults);
+        let value = value.map(|value| check_line(&path, value, limits::LABEL_CHARS, faults));
         if kept.insert(name, value).is_some() {
             faults.push(FieldError::new(&path, "repeats the name of another tag"));
         }
@@ -351,7 +352,7 @@ fn tags(list: Vec<(String, Option<String>)>, faults: &mut Vec<FieldError>) -> BT
     kept
 }
 
-fn metadata(list: Vec<(String, Scalar)>, faults: &mut Vec<FieldError>) -> BTreeMap<String, Scalar> {
+fn check_metadata(list: Vec<(String, MetadataValue)>, faults: &mut Vec<FieldError>) -> BTreeMap<String, MetadataValue> {
     if list.len() > limits::METADATA {
         faults.push(FieldError::new("metadata", format!("holds more than {} entries", limits::METADATA)));
     }
@@ -359,9 +360,9 @@ fn metadata(list: Vec<(String, Scalar)>, faults: &mut Vec<FieldError>) -> BTreeM
     for (name, value) in list {
         let path = format!("metadata.{name}");
         let safe = match &value {
-            Scalar::Integer(n) => n.unsigned_abs() <= limits::SAFE_INTEGER.unsigned_abs(),
-            Scalar::Number(n) => n.abs() <= limits::SAFE_INTEGER as f64,
-            Scalar::Bool(_) | Scalar::Text(_) => true,
+            MetadataValue::Integer(n) => n.unsigned_abs() <= limits::SAFE_INTEGER.unsigned_abs(),
+            MetadataValue::Number(n) => n.abs() <= limits::SAFE_INTEGER as f64,
+            MetadataValue::Bool(_) | MetadataValue::Text(_) => true,
         };
         if !safe {
             faults.push(FieldError::new(
@@ -369,7 +370,7 @@ fn metadata(list: Vec<(String, Scalar)>, faults: &mut Vec<FieldError>) -> BTreeM
                 "is a number beyond 2^53-1, which JSON readers round: send it as a string",
             ));
         }
-        let long = matches!(&value, Scalar::Text(text) if text.chars().count() > limits::LABEL_CHARS);
+        let long = matches!(&value, MetadataValue::Text(text) if text.chars().count() > limits::LABEL_CHARS);
         if name.is_empty() || name.chars().count() > limits::LABEL_CHARS || long {
             faults
                 .push(FieldError::new(&path, format!("names and values are 1 to {} characters", limits::LABEL_CHARS)));
@@ -379,7 +380,7 @@ fn metadata(list: Vec<(String, Scalar)>, faults: &mut Vec<FieldError>) -> BTreeM
     kept
 }
 
-fn schedule(text: Option<&str>, faults: &mut Vec<FieldError>) -> Option<Schedule> {
+fn parse_schedule(text: Option<&str>, faults: &mut Vec<FieldError>) -> Option<Schedule> {
     match Schedule::parse(text?) {
         Ok(schedule) => Some(schedule),
         Err(error) => {

@@ -5,14 +5,14 @@ use serde_json::json;
 use std::sync::Arc;
 
 use crate::{
-    event::{Kind, NewEvent},
+    event::{EventKind, NewEvent},
     id::{DeliveryId, EmailId, InboxId, MessageId, NodeId, SourceId, TeamId},
     limits, mutant,
+    string_enum::string_enum,
     time::Time,
-    words::words,
 };
 
-words! {
+string_enum! {
     /// The way in.
     Intake {
         /// Our own SMTP listener.
@@ -28,7 +28,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// How a delivery is.
     DeliveryState {
         /// Kept, not read yet.
@@ -44,9 +44,9 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// Why a delivery made no message of its own.
-    Suppression {
+    DeliverySuppression {
         /// The provider told of the same mail again, or the same bytes came again by SMTP.
         SameDelivery = "same_delivery",
         /// The inbox has a message with the same Message-ID and the same content.
@@ -62,9 +62,9 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What the kept bytes are.
-    Form {
+    DeliveryFormat {
         /// A mail as it travels.
         Mime = "mime",
         /// A mail put together from fields that a provider read: no signature can be checked on it.
@@ -77,7 +77,7 @@ words! {
 /// Whom a delivery is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Target {
+pub enum DeliveryTarget {
     /// An inbox.
     Inbox(InboxId),
     /// The return path of one of our own emails: a bounce.
@@ -93,7 +93,7 @@ pub enum Target {
     Nobody,
 }
 
-impl Target {
+impl DeliveryTarget {
     /// The inbox, when it is one.
     pub fn inbox(self) -> Option<InboxId> {
         match self {
@@ -115,76 +115,76 @@ pub struct Delivery {
     /// How it is.
     pub state: DeliveryState,
     /// What never changes.
-    pub about: Arc<AboutDelivery>,
+    pub details: Arc<DeliveryDetails>,
     /// The inbox and all that.
-    pub target: Target,
+    pub target: DeliveryTarget,
     /// When it arrived.
     pub received_at: Time,
     /// How often a worker took it up.
     pub attempts: u32,
     /// When it is due to be read, while it waits.
-    pub due: Option<Time>,
+    pub due_at: Option<Time>,
     /// Why it made no message of its own.
-    pub suppressed: Option<Suppression>,
+    pub suppressed: Option<DeliverySuppression>,
     /// The delivery that came first, when this one is a repeat of it.
-    pub of: Option<DeliveryId>,
+    pub duplicate_of: Option<DeliveryId>,
     /// The message it made or repeated.
     pub message: Option<MessageId>,
     /// What went wrong the last time.
-    pub trouble: Option<String>,
+    pub last_error: Option<String>,
 }
 
 impl Delivery {
     /// How a delivery begins.
     pub fn new(new: NewDelivery, reader: bool, now: Time) -> Self {
-        let due = if reader { now.plus(limits::READING_MS) } else { now };
-        let waits = new.refused.is_none();
+        let due = if reader { now.plus(limits::DELIVERY_LEASE_MS) } else { now };
+        let waits = new.suppression.is_none();
         Self {
             id: new.id,
             team: new.team,
             rev: 1,
             state: if waits { DeliveryState::Waiting } else { DeliveryState::Refused },
-            about: Arc::new(new.about),
+            details: Arc::new(new.details),
             target: new.target,
             received_at: now,
             attempts: u32::from(waits && reader),
-            due: waits.then_some(due).filter(|_| !(reader && mutant!("reading-never-lapses"))),
-            suppressed: new.refused,
-            of: None,
+            due_at: waits.then_some(due).filter(|_| !(reader && mutant!("reading-never-lapses"))),
+            suppressed: new.suppression,
+            duplicate_of: None,
             message: None,
-            trouble: None,
+            last_error: None,
         }
     }
 
     /// Ends it as a repeat of another.
-    pub fn repeat(&mut self, why: Suppression, of: Option<DeliveryId>, message: Option<MessageId>) {
+    pub fn mark_duplicate(&mut self, why: DeliverySuppression, of: Option<DeliveryId>, message: Option<MessageId>) {
         self.state = DeliveryState::Duplicate;
         self.suppressed = Some(why);
-        self.of = of;
+        self.duplicate_of = of;
         self.message = message;
-        self.due = None;
+        self.due_at = None;
     }
 
     /// What a worker says of it. False when it no longer waits: then nothing changes.
-    pub fn settle(&mut self, settle: Settle) -> bool {
+    pub fn record_outcome(&mut self, settle: DeliveryOutcome) -> bool {
         if self.state != DeliveryState::Waiting {
             return false;
         }
         self.rev += 1;
-        self.due = None;
+        self.due_at = None;
         match settle {
-            Settle::Done => self.state = DeliveryState::Done,
-            Settle::Refused(why) => {
+            DeliveryOutcome::Done => self.state = DeliveryState::Done,
+            DeliveryOutcome::Refused(why) => {
                 self.state = DeliveryState::Refused;
                 self.suppressed = Some(why);
             }
-            Settle::Later(at, trouble) => {
-                self.due = Some(at);
-                self.trouble = Some(trouble);
+            DeliveryOutcome::Retry(at, trouble) => {
+                self.due_at = Some(at);
+                self.last_error = Some(trouble);
             }
-            Settle::Dead(trouble) => {
+            DeliveryOutcome::Dead(trouble) => {
                 self.state = DeliveryState::Dead;
-                self.trouble = Some(trouble);
+                self.last_error = Some(trouble);
             }
         }
         true
@@ -197,18 +197,18 @@ impl Delivery {
         }
         self.state = DeliveryState::Waiting;
         self.attempts = 0;
-        self.due = Some(now);
+        self.due_at = Some(now);
         self.rev += 1;
         true
     }
 
     /// Puts the mail in the place of the notice that told of it. False when it no longer waits, or has its mail: then
     /// nothing changes. Reading begins anew, since until now there was nothing to read.
-    pub fn bring(&mut self, brought: &Brought) -> bool {
-        if self.state != DeliveryState::Waiting || self.about.form != Form::Notice {
+    pub fn attach_fetched_content(&mut self, brought: &FetchedContent) -> bool {
+        if self.state != DeliveryState::Waiting || self.details.form != DeliveryFormat::Notice {
             return false;
         }
-        let about = Arc::make_mut(&mut self.about);
+        let about = Arc::make_mut(&mut self.details);
         about.form = brought.form;
         about.size = brought.size;
         self.attempts = 1;
@@ -217,26 +217,26 @@ impl Delivery {
     }
 
     /// That it made no message: a repeat, refused, or dead. `None` for one that waits or is done.
-    pub fn told(&self, now: Time) -> Option<NewEvent> {
+    pub fn to_event(&self, now: Time) -> Option<NewEvent> {
         let kind = match self.state {
             DeliveryState::Waiting | DeliveryState::Done => return None,
-            DeliveryState::Duplicate => Kind::DeliveryDuplicate,
-            DeliveryState::Refused => Kind::DeliveryRefused,
-            DeliveryState::Dead => Kind::DeliveryFailed,
+            DeliveryState::Duplicate => EventKind::DeliveryDuplicate,
+            DeliveryState::Refused => EventKind::DeliveryRefused,
+            DeliveryState::Dead => EventKind::DeliveryFailed,
         };
         Some(NewEvent {
             kind,
             at: now,
-            about: self.id.0,
+            subject_id: self.id.0,
             rev: self.rev,
             data: json!({
                 "inbox": self.target.inbox(),
-                "recipient": self.about.recipient,
-                "intake": self.about.intake,
+                "recipient": self.details.recipient,
+                "intake": self.details.intake,
                 "reason": self.suppressed,
-                "of": self.of,
+                "of": self.duplicate_of,
                 "message": self.message,
-                "trouble": self.trouble,
+                "trouble": self.last_error,
             }),
         })
     }
@@ -244,7 +244,7 @@ impl Delivery {
 
 /// What never changes about a delivery, save that the mail itself takes the place of a notice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AboutDelivery {
+pub struct DeliveryDetails {
     /// The way in.
     pub intake: Intake,
     /// The source, when a provider told of it.
@@ -262,30 +262,30 @@ pub struct AboutDelivery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub helo: Option<String>,
     /// What the kept bytes are.
-    pub form: Form,
+    pub form: DeliveryFormat,
     /// Octets, as they came.
     pub size: u64,
 }
 
 /// A mail that arrived, for everyone here whom it is for.
 #[derive(Clone, Debug)]
-pub struct Arrival {
+pub struct InboundMail {
     /// The bytes, packed.
     pub raw: Arc<[u8]>,
     /// The process that reads them at once, if it has room. Nobody else does within [`crate::limits::READING_MS`]
     /// unless that process ends.
-    pub reader: Option<NodeId>,
+    pub leased_to: Option<NodeId>,
     /// One for each recipient.
-    pub parcels: Vec<NewDelivery>,
+    pub deliveries: Vec<NewDelivery>,
 }
 
 /// A mail that a provider only told of and that was fetched since.
 #[derive(Clone, Debug)]
-pub struct Brought {
+pub struct FetchedContent {
     /// The id that its bytes are kept under, which nothing else has.
-    pub place: DeliveryId,
+    pub storage_id: DeliveryId,
     /// What the bytes are: anything but a notice.
-    pub form: Form,
+    pub form: DeliveryFormat,
     /// Octets, before they were packed.
     pub size: u64,
     /// The bytes, packed.
@@ -300,53 +300,53 @@ pub struct NewDelivery {
     /// Whose it is.
     pub team: TeamId,
     /// What it is about.
-    pub about: AboutDelivery,
+    pub details: DeliveryDetails,
     /// Whom it is for.
-    pub target: Target,
+    pub target: DeliveryTarget,
     /// The same for the same delivery, and for no other in this team.
-    pub key: [u8; 32],
+    pub dedup_key: [u8; 32],
     /// Until when the same key is the same delivery.
-    pub known_until: Time,
+    pub dedup_until: Time,
     /// Why it makes no message in any case. Its bytes are not kept.
-    pub refused: Option<Suppression>,
+    pub suppression: Option<DeliverySuppression>,
 }
 
 impl NewDelivery {
     /// The inbox that must still be there when this delivery is committed.
-    pub fn needs_inbox(&self) -> Option<InboxId> {
-        self.target.inbox().filter(|_| self.refused.is_none())
+    pub fn required_inbox(&self) -> Option<InboxId> {
+        self.target.inbox().filter(|_| self.suppression.is_none())
     }
 
     /// Refuses it because its inbox was removed between the look-up and the commit. The row belongs to no inbox, so
     /// that it outlives what the removed inbox leaves behind.
-    pub fn refuse_inbox_gone(&mut self) {
-        self.target = Target::Nobody;
-        self.refused = Some(Suppression::UnknownInbox);
+    pub fn refuse_missing_inbox(&mut self) {
+        self.target = DeliveryTarget::Nobody;
+        self.suppression = Some(DeliverySuppression::UnknownInbox);
     }
 }
 
 /// What became of one recipient's delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Received {
+pub enum ReceiveResult {
     /// Kept, and to be read.
-    Kept(DeliveryId),
+    Stored(DeliveryId),
     /// The same delivery came before.
     Duplicate {
         /// The row that tells of it.
         id: DeliveryId,
         /// The first.
-        of: DeliveryId,
+        original: DeliveryId,
     },
     /// Told, and nothing more.
     Refused(DeliveryId),
 }
 
-impl Received {
+impl ReceiveResult {
     /// Whether the sender may be told that the mail was taken for this recipient.
-    pub fn is_taken(self) -> bool {
+    pub fn is_accepted(self) -> bool {
         match self {
-            Self::Kept(_) | Self::Duplicate { .. } => true,
+            Self::Stored(_) | Self::Duplicate { .. } => true,
             Self::Refused(_) => false,
         }
     }
@@ -354,7 +354,7 @@ impl Received {
 
 /// A delivery that a worker reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct LeasedDelivery {
     /// The delivery.
     pub delivery: Delivery,
     /// The bytes, packed.
@@ -363,13 +363,13 @@ pub struct Reading {
 
 /// What a worker says of a delivery that makes no message now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settle {
+pub enum DeliveryOutcome {
     /// It was something else than mail for an inbox, and that is done.
     Done,
     /// A rule that looks inside, or the inbox's end, refuses it.
-    Refused(Suppression),
+    Refused(DeliverySuppression),
     /// Again at this time.
-    Later(Time, String),
+    Retry(Time, String),
     /// Never again by itself.
     Dead(String),
 }
@@ -394,8 +394,8 @@ pub struct DeliveryQuery {
 impl DeliveryQuery {
     /// Whether a delivery belongs on the page, its place apart.
     pub fn matches(&self, delivery: &Delivery) -> bool {
-        self.inbox.is_none_or(|inbox| delivery.target == Target::Inbox(inbox))
-            && self.source.is_none_or(|source| delivery.about.source == Some(source))
+        self.inbox.is_none_or(|inbox| delivery.target == DeliveryTarget::Inbox(inbox))
+            && self.source.is_none_or(|source| delivery.details.source == Some(source))
             && self.state.is_none_or(|state| delivery.state == state)
             && self.message.is_none_or(|message| delivery.message == Some(message))
     }

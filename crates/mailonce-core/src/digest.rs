@@ -8,19 +8,19 @@ use sha2::{Digest as _, Sha256};
 use std::{fmt, sync::Arc};
 
 use crate::{
-    content::{Content, Scalar, folded_sorted},
+    content::{EmailContent, MetadataValue, sorted_lowercased},
     mutant,
     schedule::Schedule,
 };
 
 /// The version that new digests are written in.
-pub const CURRENT: u8 = 1;
+pub const CURRENT_VERSION: u8 = 1;
 
 /// A part of a mail's meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "each is the API field of that name")]
-pub enum Field {
+pub enum DigestField {
     From = 1,
     To,
     Cc,
@@ -38,24 +38,24 @@ pub enum Field {
     Names,
 }
 
-const FIELDS: [Field; 14] = [
-    Field::From,
-    Field::To,
-    Field::Cc,
-    Field::Bcc,
-    Field::ReplyTo,
-    Field::Subject,
-    Field::Text,
-    Field::Html,
-    Field::Headers,
-    Field::Attachments,
-    Field::Tags,
-    Field::Metadata,
-    Field::ScheduledAt,
-    Field::Names,
+const ALL_FIELDS: [DigestField; 14] = [
+    DigestField::From,
+    DigestField::To,
+    DigestField::Cc,
+    DigestField::Bcc,
+    DigestField::ReplyTo,
+    DigestField::Subject,
+    DigestField::Text,
+    DigestField::Html,
+    DigestField::Headers,
+    DigestField::Attachments,
+    DigestField::Tags,
+    DigestField::Metadata,
+    DigestField::ScheduledAt,
+    DigestField::Names,
 ];
 
-impl Field {
+impl DigestField {
     /// The name callers know it by.
     pub fn name(self) -> &'static str {
         match self {
@@ -77,7 +77,7 @@ impl Field {
     }
 
     /// Whether `first_wins` forgives a difference here: words may change when a model retries, people may not.
-    pub fn forgiven(self) -> bool {
+    pub fn is_forgivable(self) -> bool {
         match self {
             Self::Subject | Self::Text | Self::Html | Self::Headers | Self::Tags | Self::Metadata | Self::Names => true,
             Self::From | Self::To | Self::Cc | Self::Bcc | Self::ReplyTo | Self::Attachments | Self::ScheduledAt => {
@@ -98,19 +98,19 @@ pub struct Digest {
 
 impl Digest {
     /// The digest of `content` in the version that new emails get.
-    pub fn of(content: &Content) -> Self {
-        Self::in_version(CURRENT, content)
+    pub fn of_content(content: &EmailContent) -> Self {
+        Self::in_version(CURRENT_VERSION, content)
     }
 
     /// The digest in a given version. A stored digest is always compared in its own, so that a new version never
     /// causes a false mismatch.
-    pub fn in_version(version: u8, content: &Content) -> Self {
+    pub fn in_version(version: u8, content: &EmailContent) -> Self {
         let mut whole = Sha256::new();
         whole.update([version]);
-        let (mut parts, mut count) = ([(0, [0; 8]); FIELDS.len()], 0);
-        for field in FIELDS {
-            let mut hash = Parts::default();
-            feed(field, content, &mut hash);
+        let (mut parts, mut count) = ([(0, [0; 8]); ALL_FIELDS.len()], 0);
+        for field in ALL_FIELDS {
+            let mut hash = FieldHasher::default();
+            hash_field(field, content, &mut hash);
             if let Some(sum) = hash.finish() {
                 whole.update([field as u8]);
                 whole.update(sum);
@@ -133,13 +133,14 @@ impl Digest {
     }
 
     /// The fields in which another mail differs. Empty for the same meaning.
-    pub fn differences(&self, other: &Self) -> Vec<Field> {
+    pub fn differences(&self, other: &Self) -> Vec<DigestField> {
         if self.whole == other.whole || mutant!("digest-ignored") {
             return Vec::new();
         }
-        let part =
-            |digest: &Self, field: Field| digest.parts.iter().find(|(f, _)| *f == field as u8).map(|(_, sum)| *sum);
-        FIELDS.into_iter().filter(|field| part(self, *field) != part(other, *field)).collect()
+        let part = |digest: &Self, field: DigestField| {
+            digest.parts.iter().find(|(f, _)| *f == field as u8).map(|(_, sum)| *sum)
+        };
+        ALL_FIELDS.into_iter().filter(|field| part(self, *field) != part(other, *field)).collect()
     }
 
     /// The stored form.
@@ -181,7 +182,7 @@ impl fmt::Display for Digest {
 }
 
 /// The digest of an operation that is not a send: what was asked, of what, with which words.
-pub fn of_operation(operation: &str, path: &str, body: &[u8]) -> [u8; 32] {
+pub fn operation_digest(operation: &str, path: &str, body: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in [operation.as_bytes(), path.as_bytes(), body] {
         hash.update((part.len() as u64).to_be_bytes());
@@ -192,9 +193,9 @@ pub fn of_operation(operation: &str, path: &str, body: &[u8]) -> [u8; 32] {
 
 /// Length-prefixed parts of one field. A field without parts is absent.
 #[derive(Default)]
-struct Parts(Option<Sha256>);
+struct FieldHasher(Option<Sha256>);
 
-impl Parts {
+impl FieldHasher {
     fn add(&mut self, part: &[u8]) {
         let hash = self.0.get_or_insert_with(Sha256::new);
         hash.update((part.len() as u64).to_be_bytes());
@@ -206,40 +207,40 @@ impl Parts {
     }
 }
 
-fn feed(field: Field, content: &Content, hash: &mut Parts) {
+fn hash_field(field: DigestField, content: &EmailContent, hash: &mut FieldHasher) {
     match field {
-        Field::From => hash.add(content.from.folded().as_bytes()),
-        Field::To => feed_addresses(&content.to, hash),
-        Field::Cc => feed_addresses(&content.cc, hash),
-        Field::Bcc => feed_addresses(&content.bcc, hash),
-        Field::ReplyTo => feed_addresses(&content.reply_to, hash),
-        Field::Subject => hash.add(content.subject.as_bytes()),
-        Field::Text => content.text.iter().for_each(|text| hash.add(text.as_bytes())),
-        Field::Html => content.html.iter().for_each(|html| hash.add(html.as_bytes())),
-        Field::Headers => feed_headers(content, hash),
-        Field::Attachments => feed_attachments(content, hash),
-        Field::Tags => feed_tags(content, hash),
-        Field::Metadata => content.metadata.iter().for_each(|(name, value)| {
+        DigestField::From => hash.add(content.from.lowercased().as_bytes()),
+        DigestField::To => hash_addresses(&content.to, hash),
+        DigestField::Cc => hash_addresses(&content.cc, hash),
+        DigestField::Bcc => hash_addresses(&content.bcc, hash),
+        DigestField::ReplyTo => hash_addresses(&content.reply_to, hash),
+        DigestField::Subject => hash.add(content.subject.as_bytes()),
+        DigestField::Text => content.text.iter().for_each(|text| hash.add(text.as_bytes())),
+        DigestField::Html => content.html.iter().for_each(|html| hash.add(html.as_bytes())),
+        DigestField::Headers => hash_headers(content, hash),
+        DigestField::Attachments => hash_attachments(content, hash),
+        DigestField::Tags => hash_tags(content, hash),
+        DigestField::Metadata => content.metadata.iter().for_each(|(name, value)| {
             hash.add(name.as_bytes());
-            hash.add(&scalar(value));
+            hash.add(&metadata_value_bytes(value));
         }),
-        Field::ScheduledAt => match &content.scheduled_at {
+        DigestField::ScheduledAt => match &content.scheduled_at {
             Some(Schedule::At(at)) => hash.add(&at.0.to_be_bytes()),
             Some(Schedule::In { words, .. }) => hash.add(words.as_bytes()),
             None => {}
         },
-        Field::Names => feed_names(content, hash),
+        DigestField::Names => hash_display_names(content, hash),
     }
 }
 
-fn feed_addresses(list: &[crate::address::Mailbox], hash: &mut Parts) {
-    for address in folded_sorted(list) {
+fn hash_addresses(list: &[crate::address::NamedAddress], hash: &mut FieldHasher) {
+    for address in sorted_lowercased(list) {
         hash.add(address.as_bytes());
     }
 }
 
 /// Header names are compared without case and in any order.
-fn feed_headers(content: &Content, hash: &mut Parts) {
+fn hash_headers(content: &EmailContent, hash: &mut FieldHasher) {
     let mut sorted: Vec<_> = content.headers.iter().map(|(n, v)| (n.to_ascii_lowercase(), v)).collect();
     sorted.sort();
     for (name, value) in sorted {
@@ -248,28 +249,28 @@ fn feed_headers(content: &Content, hash: &mut Parts) {
     }
 }
 
-fn feed_attachments(content: &Content, hash: &mut Parts) {
+fn hash_attachments(content: &EmailContent, hash: &mut FieldHasher) {
     for file in &content.attachments {
         for word in [&file.filename, &file.content_type, &file.content_id] {
-            feed_optional(word.as_deref(), hash);
+            hash_optional(word.as_deref(), hash);
         }
         hash.add(&file.bytes);
     }
 }
 
-fn feed_tags(content: &Content, hash: &mut Parts) {
+fn hash_tags(content: &EmailContent, hash: &mut FieldHasher) {
     for (name, value) in &content.tags {
         hash.add(name.as_bytes());
-        feed_optional(value.as_deref(), hash);
+        hash_optional(value.as_deref(), hash);
     }
 }
 
 /// Names go with their address, so that swapping two names is a difference.
-fn feed_names(content: &Content, hash: &mut Parts) {
+fn hash_display_names(content: &EmailContent, hash: &mut FieldHasher) {
     let all = [&content.to, &content.cc, &content.bcc, &content.reply_to].into_iter().flatten();
     let mut named: Vec<_> = std::iter::once(&content.from)
         .chain(all)
-        .filter_map(|mailbox| mailbox.name.as_ref().map(|name| (mailbox.bare(), name)))
+        .filter_map(|mailbox| mailbox.name.as_ref().map(|name| (mailbox.to_address(), name)))
         .collect();
     named.sort();
     for (address, name) in named {
@@ -279,7 +280,7 @@ fn feed_names(content: &Content, hash: &mut Parts) {
 }
 
 /// Absent and empty are told apart.
-fn feed_optional(text: Option<&str>, hash: &mut Parts) {
+fn hash_optional(text: Option<&str>, hash: &mut FieldHasher) {
     match text {
         Some(text) => {
             hash.add(&[1]);
@@ -290,13 +291,13 @@ fn feed_optional(text: Option<&str>, hash: &mut Parts) {
 }
 
 /// `1` and `1.0` are the same number; `1` and `"1"` are not the same value.
-fn scalar(value: &Scalar) -> Vec<u8> {
+fn metadata_value_bytes(value: &MetadataValue) -> Vec<u8> {
     match value {
-        Scalar::Bool(b) => vec![b'b', u8::from(*b)],
-        Scalar::Integer(n) => [b"i".as_slice(), &n.to_be_bytes()].concat(),
-        Scalar::Number(n) if n.fract() == 0.0 => [b"i".as_slice(), &(*n as i64).to_be_bytes()].concat(),
-        Scalar::Number(n) => [b"f".as_slice(), &n.to_be_bytes()].concat(),
-        Scalar::Text(text) => [b"t", text.as_bytes()].concat(),
+        MetadataValue::Bool(b) => vec![b'b', u8::from(*b)],
+        MetadataValue::Integer(n) => [b"i".as_slice(), &n.to_be_bytes()].concat(),
+        MetadataValue::Number(n) if n.fract() == 0.0 => [b"i".as_slice(), &(*n as i64).to_be_bytes()].concat(),
+        MetadataValue::Number(n) => [b"f".as_slice(), &n.to_be_bytes()].concat(),
+        MetadataValue::Text(text) => [b"t", text.as_bytes()].concat(),
     }
 }
 
@@ -313,7 +314,7 @@ mod tests {
             text: Some("one\ntwo\n".into()),
             headers: vec![("X-One".into(), "1".into()), ("X-Two".into(), "2".into())],
             attachments: vec![RawAttachment { content: "aGVsbG8gd29ybGQ=".into(), ..RawAttachment::default() }],
-            metadata: vec![("n".into(), Scalar::Integer(1)), ("t".into(), Scalar::Text("x".into()))],
+            metadata: vec![("n".into(), MetadataValue::Integer(1)), ("t".into(), MetadataValue::Text("x".into()))],
             tags: vec![("billing".into(), None)],
             scheduled_at: Some("2030-01-01T10:00:00Z".into()),
             ..RawContent::default()
@@ -323,7 +324,7 @@ mod tests {
     fn digest(change: impl FnOnce(&mut RawContent)) -> Digest {
         let mut raw = raw();
         change(&mut raw);
-        Digest::of(&Content::check(raw).unwrap())
+        Digest::of_content(&EmailContent::validate(raw).unwrap())
     }
 
     #[test]
@@ -337,7 +338,10 @@ mod tests {
             |r| r.headers = vec![("x-two".into(), " 2 ".into()), ("X-ONE".into(), "1".into())],
             |r| r.attachments[0].content = "aGVs\r\nbG8gd2\n9ybGQ".into(),
             |r| r.scheduled_at = Some("2030-01-01T12:00:00+02:00".into()),
-            |r| r.metadata = vec![("t".into(), Scalar::Text("x".into())), ("n".into(), Scalar::Number(1.0))],
+            |r| {
+                r.metadata =
+                    vec![("t".into(), MetadataValue::Text("x".into())), ("n".into(), MetadataValue::Number(1.0))]
+            },
             |r| r.reply_to = Vec::new(),
         ];
         for (i, change) in equals.into_iter().enumerate() {
@@ -349,22 +353,22 @@ mod tests {
     #[test]
     fn different_meanings_have_different_digests_and_the_field_is_named() {
         let base = digest(|_| {});
-        let others: [(Field, fn(&mut RawContent)); 15] = [
-            (Field::From, |r| r.from = "Agent <other@example.com>".into()),
-            (Field::To, |r| r.to.truncate(1)),
-            (Field::Cc, |r| r.cc = vec!["c@example.com".into()]),
-            (Field::Bcc, |r| r.bcc = vec!["c@example.com".into()]),
-            (Field::ReplyTo, |r| r.reply_to = vec!["c@example.com".into()]),
-            (Field::Subject, |r| r.subject = "hello".into()),
-            (Field::Text, |r| r.text = Some("one\ntwo".into())),
-            (Field::Html, |r| r.html = Some("<p>".into())),
-            (Field::Headers, |r| r.headers[0].1 = "one".into()),
-            (Field::Attachments, |r| r.attachments[0].content = "aGVsbG8gd29ybGs=".into()),
-            (Field::Tags, |r| r.tags[0].1 = Some(String::new())),
-            (Field::Metadata, |r| r.metadata[0].1 = Scalar::Text("1".into())),
-            (Field::Metadata, |r| r.metadata[0].1 = Scalar::Bool(true)),
-            (Field::ScheduledAt, |r| r.scheduled_at = Some("in 5 minutes".into())),
-            (Field::Names, |r| r.from = "Robot <agent@example.com>".into()),
+        let others: [(DigestField, fn(&mut RawContent)); 15] = [
+            (DigestField::From, |r| r.from = "Agent <other@example.com>".into()),
+            (DigestField::To, |r| r.to.truncate(1)),
+            (DigestField::Cc, |r| r.cc = vec!["c@example.com".into()]),
+            (DigestField::Bcc, |r| r.bcc = vec!["c@example.com".into()]),
+            (DigestField::ReplyTo, |r| r.reply_to = vec!["c@example.com".into()]),
+            (DigestField::Subject, |r| r.subject = "hello".into()),
+            (DigestField::Text, |r| r.text = Some("one\ntwo".into())),
+            (DigestField::Html, |r| r.html = Some("<p>".into())),
+            (DigestField::Headers, |r| r.headers[0].1 = "one".into()),
+            (DigestField::Attachments, |r| r.attachments[0].content = "aGVsbG8gd29ybGs=".into()),
+            (DigestField::Tags, |r| r.tags[0].1 = Some(String::new())),
+            (DigestField::Metadata, |r| r.metadata[0].1 = MetadataValue::Text("1".into())),
+            (DigestField::Metadata, |r| r.metadata[0].1 = MetadataValue::Bool(true)),
+            (DigestField::ScheduledAt, |r| r.scheduled_at = Some("in 5 minutes".into())),
+            (DigestField::Names, |r| r.from = "Robot <agent@example.com>".into()),
         ];
         for (field, change) in others {
             // A sender's name goes with its address, so both are told when the address changes.
@@ -374,10 +378,14 @@ mod tests {
 
     #[test]
     fn numbers_that_json_readers_would_merge_are_refused() {
-        for number in [Scalar::Integer(9_007_199_254_740_993), Scalar::Number(1.8e19), Scalar::Integer(i64::MIN + 1)] {
+        for number in [
+            MetadataValue::Integer(9_007_199_254_740_993),
+            MetadataValue::Number(1.8e19),
+            MetadataValue::Integer(i64::MIN + 1),
+        ] {
             let mut raw = raw();
             raw.metadata[0].1 = number;
-            assert_eq!(Content::check(raw).unwrap_err()[0].path, "metadata.n");
+            assert_eq!(EmailContent::validate(raw).unwrap_err()[0].path, "metadata.n");
         }
     }
 

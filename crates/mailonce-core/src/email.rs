@@ -8,21 +8,21 @@ use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     address::Address,
-    call::CallMark,
+    call::CallTrace,
     digest::Digest,
-    event::{Kind, NewEvent},
-    handoff::{Attempt, AttemptAbout, Handoff, Outcome, State, Step},
+    event::{EventKind, NewEvent},
+    handoff::{Attempt, AttemptDetails, Handoff, HandoffState, Outcome, Transition},
     id::{ApiKeyId, EmailId, MessageId, TeamId, ThreadId},
     intent::Intent,
-    key::{Key, KeyHash, KeyName},
+    key::{EmailKey, Key, KeyHash},
     limits, mutant,
-    rule::RuleName,
+    rule::RuleRef,
+    string_enum::string_enum,
     time::Time,
     ttl::Ttl,
-    words::words,
 };
 
-words! {
+string_enum! {
     /// Where an email stands, as callers see it.
     EmailState {
         /// Due later.
@@ -59,27 +59,27 @@ impl EmailState {
     }
 
     /// The fold over an email's handoffs: the first that applies.
-    pub fn fold(states: &[State]) -> Self {
-        let any = |wanted: &[State]| states.iter().any(|state| wanted.contains(state));
-        let order: [(&[State], Self); 11] = [
-            (&[State::Unknown], Self::Unknown),
-            (&[State::Held], Self::Held),
-            (&[State::Sending, State::Leased], Self::Sending),
-            (&[State::Queued], Self::Queued),
-            (&[State::Scheduled], Self::Scheduled),
-            (&[State::Complained], Self::Complained),
-            (&[State::Bounced], Self::Bounced),
+    pub fn fold(states: &[HandoffState]) -> Self {
+        let any = |wanted: &[HandoffState]| states.iter().any(|state| wanted.contains(state));
+        let order: [(&[HandoffState], Self); 11] = [
+            (&[HandoffState::Unknown], Self::Unknown),
+            (&[HandoffState::Held], Self::Held),
+            (&[HandoffState::Sending, HandoffState::Leased], Self::Sending),
+            (&[HandoffState::Queued], Self::Queued),
+            (&[HandoffState::Scheduled], Self::Scheduled),
+            (&[HandoffState::Complained], Self::Complained),
+            (&[HandoffState::Bounced], Self::Bounced),
             // Delivered only when every copy that left was; one that is merely sent keeps the email at sent.
-            (&[State::Sent], Self::Sent),
-            (&[State::Delivered], Self::Delivered),
-            (&[State::Abandoned], Self::Abandoned),
-            (&[State::Failed], Self::Failed),
+            (&[HandoffState::Sent], Self::Sent),
+            (&[HandoffState::Delivered], Self::Delivered),
+            (&[HandoffState::Abandoned], Self::Abandoned),
+            (&[HandoffState::Failed], Self::Failed),
         ];
         order.into_iter().find(|(wanted, _)| any(wanted)).map_or(Self::Cancelled, |(_, state)| state)
     }
 }
 
-words! {
+string_enum! {
     /// A check inside the accept transaction that spoke.
     Guard {
         /// The message is our own.
@@ -105,7 +105,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What to do when an outcome stays unknown.
     OnUnknown {
         /// Keep it and ask a person.
@@ -115,7 +115,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// The door a call came through.
     Channel {
         /// The HTTP API.
@@ -159,7 +159,7 @@ pub struct EmailHead {
     pub subject: String,
     /// The name of the wish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<KeyName>,
+    pub key: Option<EmailKey>,
     /// What the wish is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
@@ -191,25 +191,25 @@ pub struct EmailHead {
     pub thread: Option<ThreadId>,
     /// What its caller calls the call that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<CallMark>,
+    pub call: Option<CallTrace>,
     /// The rule that wanted a person to look first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held_by: Option<RuleName>,
+    pub held_by: Option<RuleRef>,
 }
 
 impl EmailHead {
     /// Whether its key is the one that its intent derives.
-    pub fn is_named_by_intent(&self) -> bool {
-        let (Some(intent), Some(KeyName::Given(key))) = (&self.intent, &self.key) else { return false };
+    pub fn has_intent_key(&self) -> bool {
+        let (Some(intent), Some(EmailKey::Given(key))) = (&self.intent, &self.key) else { return false };
         let to: Vec<Address> = self.to.iter().filter_map(|to| Address::parse(to).ok()).collect();
-        intent.key(&to) == key.as_str()
+        intent.derive_key(&to) == key.as_str()
     }
 
     /// The recipients' own keys, sorted: what an intent stands for beside its own key. An intent to one recipient
     /// that goes under its own derived key needs no slot.
-    pub fn slots(&self, team: TeamId) -> Vec<KeyHash> {
+    pub fn shadow_keys(&self, team: TeamId) -> Vec<KeyHash> {
         let Some(intent) = &self.intent else { return Vec::new() };
-        let names = self.own_keys(intent);
+        let names = self.per_recipient_keys(intent);
         if names.as_slice() == self.key.as_slice() {
             return Vec::new();
         }
@@ -222,11 +222,11 @@ impl EmailHead {
     /// The recipients' own keys under the versions that this one was made of. It takes those of them that are free: what
     /// never left under an earlier version leaves with this one, and nobody is to get it a second time. Empty for what was
     /// not sent again.
-    pub fn earlier_slots(&self, team: TeamId) -> Vec<KeyHash> {
+    pub fn earlier_shadow_keys(&self, team: TeamId) -> Vec<KeyHash> {
         let Some(intent) = &self.intent else { return Vec::new() };
         let back = self.version.saturating_sub(1).min(limits::EARLIER_VERSIONS);
         let earlier = (intent.version.saturating_sub(back).max(1)..intent.version)
-            .flat_map(|version| self.own_keys(&Intent { version, ..intent.clone() }));
+            .flat_map(|version| self.per_recipient_keys(&Intent { version, ..intent.clone() }));
         let mut slots: Vec<KeyHash> = earlier.map(|name| name.hash(team)).collect();
         slots.sort_unstable();
         slots.dedup();
@@ -234,20 +234,20 @@ impl EmailHead {
     }
 
     /// Whether accepting it may take slots of earlier versions. Such an email is not decided by its own key alone.
-    pub fn takes_earlier_slots(&self) -> bool {
+    pub fn may_take_earlier_shadow_keys(&self) -> bool {
         self.intent.is_some() && self.version > 1
     }
 
     /// Every slot that it may have taken.
-    pub fn all_slots(&self, team: TeamId) -> impl Iterator<Item = KeyHash> {
-        self.slots(team).into_iter().chain(self.earlier_slots(team))
+    pub fn all_shadow_keys(&self, team: TeamId) -> impl Iterator<Item = KeyHash> {
+        self.shadow_keys(team).into_iter().chain(self.earlier_shadow_keys(team))
     }
 
     /// The key that each recipient would have alone.
-    fn own_keys(&self, intent: &Intent) -> Vec<KeyName> {
+    fn per_recipient_keys(&self, intent: &Intent) -> Vec<EmailKey> {
         let own_key = |address: &String| {
             let address = Address::parse(address).ok()?;
-            Some(KeyName::Given(Key::parse(&intent.key(&[address])).ok()?))
+            Some(EmailKey::Given(Key::parse(&intent.derive_key(&[address])).ok()?))
         };
         self.to.iter().filter_map(own_key).collect()
     }
@@ -267,7 +267,7 @@ pub struct Email {
     /// What it means.
     pub digest: Digest,
     /// How often its key was bound, this time included. 0 without a key.
-    pub bind: u32,
+    pub bind_number: u32,
     /// How long its key is remembered.
     pub ttl: Ttl,
     /// When it first became terminal.
@@ -284,9 +284,9 @@ pub struct Email {
 
 /// What an event tells of its email.
 #[derive(Debug, Serialize)]
-pub struct EventData<'a> {
+pub struct EmailEventData<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    call: Option<&'a CallMark>,
+    call: Option<&'a CallTrace>,
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -296,7 +296,7 @@ pub struct EventData<'a> {
 
 /// Why a change was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum EmailChangeRefusal {
     /// It left, or may have left.
     TooLate,
     /// It is not scheduled.
@@ -306,17 +306,17 @@ pub enum Refusal {
     /// Its outcome is unknown: resolve it first.
     UseResolve,
     /// It was sent again too recently.
-    BudgetSpent,
+    ResendBudgetSpent,
     /// It changed since it was looked at.
     StaleRev,
     /// Its outcome is not unknown.
     NotUnknown,
     /// Another email answered its message since.
-    Replaced,
+    AnsweredByAnother,
 }
 
 /// How long after one resend the next version may be made, in milliseconds (1 a day).
-pub const RESEND_EVERY_MS: i64 = 86_400_000;
+pub const MIN_RESEND_INTERVAL_MS: i64 = 86_400_000;
 
 impl Email {
     /// Where it stands.
@@ -325,7 +325,7 @@ impl Email {
         if let [one] = self.handoffs.as_slice() {
             return EmailState::fold(&[one.state]);
         }
-        let states: Vec<State> = self.handoffs.iter().map(|handoff| handoff.state).collect();
+        let states: Vec<HandoffState> = self.handoffs.iter().map(|handoff| handoff.state).collect();
         EmailState::fold(&states)
     }
 
@@ -341,32 +341,32 @@ impl Email {
     }
 
     /// The next moment after `now` at which something about it is to be forgotten: its key, its body, or all of it.
-    pub fn next_sweep(&self, now: Time) -> Option<Time> {
-        self.sweeps().into_iter().flatten().filter(|at| *at > now).min()
+    pub fn next_sweep_at(&self, now: Time) -> Option<Time> {
+        self.sweep_times().into_iter().flatten().filter(|at| *at > now).min()
     }
 
     /// When its body is dropped.
-    pub fn body_until(&self) -> Option<Time> {
-        self.settled_at.map(|at| at.plus(limits::BODY_KEPT_MS))
+    pub fn body_expires_at(&self) -> Option<Time> {
+        self.settled_at.map(|at| at.plus(limits::BODY_RETENTION_MS))
     }
 
     /// When the last trace of it goes: the tombstone of its key.
-    pub fn traces_until(&self) -> Option<Time> {
-        self.body_until().max(self.expires_at()).map(|at| at.plus(limits::TOMBSTONE_MS))
+    pub fn tombstone_expires_at(&self) -> Option<Time> {
+        self.body_expires_at().max(self.expires_at()).map(|at| at.plus(limits::TOMBSTONE_MS))
     }
 
-    fn sweeps(&self) -> [Option<Time>; 3] {
-        [self.expires_at(), self.body_until(), self.traces_until()]
+    fn sweep_times(&self) -> [Option<Time>; 3] {
+        [self.expires_at(), self.body_expires_at(), self.tombstone_expires_at()]
     }
 
     /// Whether it still stands for its recipients: remembered, and not surely unsent.
-    pub fn occupies_slots(&self, now: Time) -> bool {
+    pub fn holds_shadow_keys(&self, now: Time) -> bool {
         !self.is_forgotten(now) && !matches!(self.state(), EmailState::Failed | EmailState::Cancelled)
     }
 
     /// Whether it is a look-alike of which its sender may say that it is meant. Not so a later version: that is held
     /// because an earlier one was taken back, and what a person rejected a person lets go.
-    pub fn may_be_meant(&self) -> bool {
+    pub fn may_sender_confirm(&self) -> bool {
         self.guard == Some(Guard::LooksDuplicate) && self.head.resend_of.is_none()
     }
 
@@ -374,7 +374,7 @@ impl Email {
     pub fn hold(&mut self, guard: Guard, now: Time) {
         self.guard = Some(guard);
         for handoff in &mut self.handoffs {
-            handoff.state = if mutant!("guard-without-hold") { State::Queued } else { State::Held };
+            handoff.state = if mutant!("guard-without-hold") { HandoffState::Queued } else { HandoffState::Held };
             handoff.due_at = handoff.due_at.filter(|due| *due > now || mutant!("guard-without-hold"));
         }
     }
@@ -385,41 +385,45 @@ impl Email {
     }
 
     /// The facts of that event, as JSON: it alone says which call it was.
-    pub fn accepted_data(&self) -> EventData<'_> {
-        EventData { call: self.head.call.as_ref(), ..self.event_data() }
+    pub fn accepted_data(&self) -> EmailEventData<'_> {
+        EmailEventData { call: self.head.call.as_ref(), ..self.event_data() }
     }
 
     /// Whether its acceptance is told as one that is held.
-    pub fn accepted_kind(&self) -> Kind {
-        if self.guard.is_some() && self.state() == EmailState::Held { Kind::EmailHeld } else { Kind::EmailAccepted }
+    pub fn accepted_kind(&self) -> EventKind {
+        if self.guard.is_some() && self.state() == EmailState::Held {
+            EventKind::EmailHeld
+        } else {
+            EventKind::EmailAccepted
+        }
     }
 
     /// An event about this email as it stands.
-    pub fn event(&self, kind: Kind, at: Time) -> NewEvent {
+    pub fn event(&self, kind: EventKind, at: Time) -> NewEvent {
         self.event_with(kind, at, &self.event_data())
     }
 
-    fn event_with(&self, kind: Kind, at: Time, data: &EventData<'_>) -> NewEvent {
+    fn event_with(&self, kind: EventKind, at: Time, data: &EmailEventData<'_>) -> NewEvent {
         // Words in a struct are always JSON.
         let data = serde_json::to_value(data).unwrap_or_default();
-        NewEvent { kind, at, about: self.id.0, rev: self.rev, data }
+        NewEvent { kind, at, subject_id: self.id.0, rev: self.rev, data }
     }
 
     /// The facts of an event about this email as it stands, as JSON.
-    fn event_data(&self) -> EventData<'_> {
-        EventData {
+    fn event_data(&self) -> EmailEventData<'_> {
+        EmailEventData {
             call: None,
-            guard: self.guard.map(Guard::word),
-            key: self.head.key.as_ref().map(KeyName::shown_as),
-            state: self.state().word(),
+            guard: self.guard.map(Guard::as_str),
+            key: self.head.key.as_ref().map(EmailKey::display_name_cow),
+            state: self.state().as_str(),
         }
     }
 
     /// Takes it back, if nothing of it left or is in doubt. Handoffs that ended unsent stay as they are, so that an email
     /// of which one recipient was refused ends as `failed`. `Ok(None)` when no handoff waits any more.
-    pub fn cancel(&mut self, now: Time) -> Result<Option<NewEvent>, Refusal> {
+    pub fn cancel(&mut self, now: Time) -> Result<Option<NewEvent>, EmailChangeRefusal> {
         if self.is_in_doubt() && !mutant!("cancel-in-doubt") {
-            return Err(Refusal::TooLate);
+            return Err(EmailChangeRefusal::TooLate);
         }
         let mut handoffs = self.handoffs.clone();
         let stays = |handoff: &Handoff| handoff.state.is_surely_unsent() && !mutant!("cancel-needs-all");
@@ -428,86 +432,86 @@ impl Email {
             return Ok(None);
         }
         for handoff in &mut waiting {
-            if mutant!("cancel-in-doubt") && handoff.state == State::Unknown {
-                handoff.state = State::Queued;
+            if mutant!("cancel-in-doubt") && handoff.state == HandoffState::Unknown {
+                handoff.state = HandoffState::Queued;
             }
-            handoff.step(Step::Cancel, now).map_err(|_illegal| Refusal::TooLate)?;
+            handoff.apply_transition(Transition::Cancel, now).map_err(|_illegal| EmailChangeRefusal::TooLate)?;
         }
         self.handoffs = handoffs;
-        Ok(Some(self.changed(Kind::EmailCancelled, now)))
+        Ok(Some(self.record_change(EventKind::EmailCancelled, now)))
     }
 
     /// Moves it to another time, while it is scheduled.
-    pub fn reschedule(&mut self, due: Time, now: Time) -> Result<NewEvent, Refusal> {
+    pub fn reschedule(&mut self, due: Time, now: Time) -> Result<NewEvent, EmailChangeRefusal> {
         if self.state() != EmailState::Scheduled {
-            return Err(Refusal::NotScheduled);
+            return Err(EmailChangeRefusal::NotScheduled);
         }
         for handoff in &mut self.handoffs {
-            if handoff.state == State::Scheduled {
+            if handoff.state == HandoffState::Scheduled {
                 handoff.due_at = Some(due);
             }
         }
-        Ok(self.changed(Kind::EmailRescheduled, now))
+        Ok(self.record_change(EventKind::EmailRescheduled, now))
     }
 
     /// Whether the next version may be made.
-    pub fn may_resend(&self, now: Time) -> Result<(), Refusal> {
+    pub fn may_resend(&self, now: Time) -> Result<(), EmailChangeRefusal> {
         let state = self.state();
         if mutant!("resend-anything") {
             return Ok(());
         }
         if state == EmailState::Unknown {
-            return Err(Refusal::UseResolve);
+            return Err(EmailChangeRefusal::UseResolve);
         }
         if !state.is_terminal() {
-            return Err(Refusal::NotTerminal);
+            return Err(EmailChangeRefusal::NotTerminal);
         }
-        let recent = now.since(self.head.created_at) < RESEND_EVERY_MS;
-        if self.head.resend_of.is_some() && recent { Err(Refusal::BudgetSpent) } else { Ok(()) }
+        let recent = now.since(self.head.created_at) < MIN_RESEND_INTERVAL_MS;
+        if self.head.resend_of.is_some() && recent { Err(EmailChangeRefusal::ResendBudgetSpent) } else { Ok(()) }
     }
 
     /// Makes way for its next version. One with other words `takes_back` what is held: nothing of it left, so that no
     /// budget is spent, and what its sender took back meanwhile stays taken back.
-    pub fn make_way(&mut self, takes_back: bool, now: Time) -> Result<Option<NewEvent>, Refusal> {
+    pub fn prepare_for_resend(&mut self, takes_back: bool, now: Time) -> Result<Option<NewEvent>, EmailChangeRefusal> {
         match (takes_back, self.state()) {
             (false, _) => self.may_resend(now).map(|()| None),
             (true, EmailState::Held) => self.cancel(now),
-            (true, _) => Err(Refusal::TooLate),
+            (true, _) => Err(EmailChangeRefusal::TooLate),
         }
     }
 
     /// The time ahead that it was wished for, while it is held.
-    pub fn wished_for(&self, now: Time) -> Option<Time> {
-        let held = self.handoffs.iter().filter(|handoff| handoff.state == State::Held);
+    pub fn requested_due_at(&self, now: Time) -> Option<Time> {
+        let held = self.handoffs.iter().filter(|handoff| handoff.state == HandoffState::Held);
         held.filter_map(|handoff| handoff.due_at).filter(|due| *due > now).min()
     }
 
     /// Names the version that follows it.
     pub fn mark_resent(&mut self, as_email: EmailId, now: Time) -> NewEvent {
         self.resent_as = Some(as_email);
-        self.changed(Kind::EmailResent, now)
+        self.record_change(EventKind::EmailResent, now)
     }
 
     /// Gives its key another memory.
-    pub fn extend(&mut self, ttl: Ttl, now: Time) -> NewEvent {
+    pub fn extend_key(&mut self, ttl: Ttl, now: Time) -> NewEvent {
         self.ttl = ttl;
-        self.changed(Kind::KeyExtended, now)
+        self.record_change(EventKind::KeyExtended, now)
     }
 
     /// Ends the memory of its key now. Only for a settled email.
-    pub fn forget(&mut self, now: Time) -> NewEvent {
+    pub fn forget_key(&mut self, now: Time) -> NewEvent {
         self.ttl = Ttl(self.settled_at.map_or(0, |at| now.since(at)));
-        self.changed(Kind::KeyForgotten, now)
+        self.record_change(EventKind::KeyForgotten, now)
     }
 
     /// Hands the envelope to a next hop that lives inside our own commit: lease, marker and answer at once.
     pub fn capture(&mut self, number: u16, now: Time) -> Option<(Attempt, NewEvent)> {
         let handoff = self.handoffs.get_mut(usize::from(number))?;
-        if handoff.state == State::Scheduled {
-            handoff.step(Step::Due, now).ok()?;
+        if handoff.state == HandoffState::Scheduled {
+            handoff.apply_transition(Transition::Due, now).ok()?;
         }
-        for step in [Step::Lease, Step::Mark, Step::Accept] {
-            handoff.step(step, now).ok()?;
+        for step in [Transition::Lease, Transition::Mark, Transition::Accept] {
+            handoff.apply_transition(step, now).ok()?;
         }
         handoff.fence += 1;
         handoff.attempts += 1;
@@ -518,13 +522,13 @@ impl Email {
             ended_at: Some(now),
             outcome: Some(Outcome::Accepted),
             reply: "captured by the sandbox".into(),
-            about: AttemptAbout::default(),
+            details: AttemptDetails::default(),
         };
-        Some((attempt, self.changed(Kind::EmailSent, now)))
+        Some((attempt, self.record_change(EventKind::EmailSent, now)))
     }
 
     /// Counts the change, notes when the email first became terminal, and tells of it.
-    pub(crate) fn changed(&mut self, kind: Kind, now: Time) -> NewEvent {
+    pub(crate) fn record_change(&mut self, kind: EventKind, now: Time) -> NewEvent {
         self.rev += u32::from(!mutant!("rev-stands"));
         if self.settled_at.is_none() && self.state().is_terminal() {
             self.settled_at = Some(now);
@@ -539,7 +543,7 @@ mod tests {
 
     #[test]
     fn an_email_is_as_far_as_its_most_open_handoff() {
-        use State as S;
+        use HandoffState as S;
         for (states, folded) in [
             (vec![S::Sent, S::Unknown, S::Held], "unknown"),
             (vec![S::Sent, S::Held, S::Queued], "held"),
@@ -555,7 +559,7 @@ mod tests {
             (vec![S::Failed, S::Cancelled], "failed"),
             (vec![S::Cancelled], "cancelled"),
         ] {
-            assert_eq!(EmailState::fold(&states).word(), folded, "{states:?}");
+            assert_eq!(EmailState::fold(&states).as_str(), folded, "{states:?}");
         }
     }
 }

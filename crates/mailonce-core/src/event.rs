@@ -8,13 +8,13 @@ use uuid::Uuid;
 use crate::{
     id,
     id::{EventId, InboxId},
+    string_enum::string_enum,
     time::Time,
-    words::words,
 };
 
-words! {
+string_enum! {
     /// What happened.
-    Kind {
+    EventKind {
         /// An email was accepted.
         EmailAccepted = "email.accepted",
         /// An email was accepted and is held by a guard.
@@ -98,9 +98,9 @@ words! {
     }
 }
 
-impl Kind {
+impl EventKind {
     /// The kind of thing it is about.
-    pub fn about(self) -> &'static str {
+    pub fn subject_type(self) -> &'static str {
         match self {
             Self::KeyExtended | Self::KeyForgotten => "key",
             Self::MessageReceived
@@ -125,11 +125,11 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
     /// What happened.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// When.
     pub at: Time,
     /// The id of what it is about. Events about keys carry the id of the email they were bound to.
-    pub about: Uuid,
+    pub subject_id: Uuid,
     /// That thing's rev after the change.
     pub rev: u32,
     /// The facts needed to act.
@@ -156,8 +156,8 @@ impl Event {
     /// Its id: follows from what it says and where it stands, so it needs no place in the ledger.
     pub fn id(&self) -> EventId {
         let mut hash = Sha256::new();
-        hash.update(self.event.about.as_bytes());
-        hash.update(self.event.kind.word().as_bytes());
+        hash.update(self.event.subject_id.as_bytes());
+        hash.update(self.event.kind.as_str().as_bytes());
         hash.update(self.seq.to_be_bytes());
         hash.update(self.event.rev.to_be_bytes());
         let sum = hash.finalize();
@@ -168,14 +168,14 @@ impl Event {
 
 /// A place in the order of events: the epoch of the installation and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor {
+pub struct EventCursor {
     /// Renewed by a restore.
     pub epoch: u32,
     /// The last event seen.
     pub seq: u64,
 }
 
-impl Cursor {
+impl EventCursor {
     /// Reads `epoch-seq`, or `0` for the very start.
     pub fn parse(text: &str) -> Option<Option<Self>> {
         if text == "0" {
@@ -186,7 +186,7 @@ impl Cursor {
     }
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for EventCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.epoch, self.seq)
     }
@@ -198,11 +198,11 @@ mod tests {
 
     #[test]
     fn cursors_are_read_back() {
-        let cursor = Cursor { epoch: 3, seq: 42 };
-        assert_eq!(Cursor::parse(&cursor.to_string()), Some(Some(cursor)));
-        assert_eq!(Cursor::parse("0"), Some(None));
+        let cursor = EventCursor { epoch: 3, seq: 42 };
+        assert_eq!(EventCursor::parse(&cursor.to_string()), Some(Some(cursor)));
+        assert_eq!(EventCursor::parse("0"), Some(None));
         for bad in ["", "x", "1", "1-", "-1", "1-x"] {
-            assert_eq!(Cursor::parse(bad), None, "{bad}");
+            assert_eq!(EventCursor::parse(bad), None, "{bad}");
         }
     }
 
@@ -211,9 +211,9 @@ mod tests {
         let event = |seq| Event {
             seq,
             event: NewEvent {
-                kind: Kind::EmailAccepted,
+                kind: EventKind::EmailAccepted,
                 at: Time(1_731_628_800_123),
-                about: Uuid::from_u128(9),
+                subject_id: Uuid::from_u128(9),
                 rev: 1,
                 data: Value::Null,
             },

@@ -109,7 +109,7 @@ macro_rules! failpoint {
 pub const fn is_known(name: &str) -> bool {
     let mut at = 0;
     while at < POINTS.len() {
-        if same(POINTS[at].as_bytes(), name.as_bytes()) {
+        if bytes_equal(POINTS[at].as_bytes(), name.as_bytes()) {
             return true;
         }
         at += 1;
@@ -118,7 +118,7 @@ pub const fn is_known(name: &str) -> bool {
 }
 
 /// `==`, which is not there for constants yet.
-const fn same(a: &[u8], b: &[u8]) -> bool {
+const fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }
@@ -141,15 +141,15 @@ pub fn reach(name: &str) {
     use rustix::process::{Signal, getpid, kill_process};
     use std::sync::atomic::{AtomicU64, Ordering};
     static REACHED: AtomicU64 = AtomicU64::new(0);
-    let Some(wish) = WISH.as_ref().filter(|wish| wish.point == name) else { return };
-    if REACHED.fetch_add(1, Ordering::SeqCst) + 1 != wish.time {
+    let Some(wish) = TRIGGER.as_ref().filter(|wish| wish.point == name) else { return };
+    if REACHED.fetch_add(1, Ordering::SeqCst) + 1 != wish.nth_hit {
         return;
     }
-    eprintln!("failpoint {name} {}", if wish.stop { "stop" } else { "kill" });
+    eprintln!("failpoint {name} {}", if wish.sends_stop { "stop" } else { "kill" });
     let mut seen = std::time::Instant::now();
-    let sent = kill_process(getpid(), if wish.stop { Signal::STOP } else { Signal::KILL });
+    let sent = kill_process(getpid(), if wish.sends_stop { Signal::STOP } else { Signal::KILL });
     // Some other thread may be the one that takes the signal, a moment later.
-    while sent.is_ok() && seen.elapsed() < SLEPT {
+    while sent.is_ok() && seen.elapsed() < STOP_DETECTION_GAP {
         seen = std::time::Instant::now();
         std::thread::park_timeout(std::time::Duration::from_millis(5));
     }
@@ -157,24 +157,24 @@ pub fn reach(name: &str) {
 
 /// What the environment asks for.
 #[cfg(feature = "failpoints")]
-struct Wish {
+struct FailpointTrigger {
     point: String,
-    stop: bool,
-    time: u64,
+    sends_stop: bool,
+    nth_hit: u64,
 }
 
 #[cfg(feature = "failpoints")]
-static WISH: std::sync::LazyLock<Option<Wish>> = std::sync::LazyLock::new(|| {
+static TRIGGER: std::sync::LazyLock<Option<FailpointTrigger>> = std::sync::LazyLock::new(|| {
     let text = std::env::var("MAILONCE_FAILPOINT").ok()?;
     let mut parts = text.split(':');
     let point = parts.next()?.to_owned();
     let stop = parts.next()? == "stop";
-    Some(Wish { point, stop, time: parts.next().and_then(|n| n.parse().ok()).unwrap_or(1) })
+    Some(FailpointTrigger { point, sends_stop: stop, nth_hit: parts.next().and_then(|n| n.parse().ok()).unwrap_or(1) })
 });
 
 /// A pause by which a process notices that it was stopped. Rigs stop it for longer.
 #[cfg(feature = "failpoints")]
-const SLEPT: std::time::Duration = std::time::Duration::from_millis(500);
+const STOP_DETECTION_GAP: std::time::Duration = std::time::Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use crate::{
     artifact::{Artifact, NewArtifact},
     conversation::thread::Thread,
-    delivery::{Delivery, DeliveryState, NewDelivery, Received, Settle, Suppression},
-    event::{Kind, NewEvent},
+    delivery::{Delivery, DeliveryOutcome, DeliveryState, DeliverySuppression, NewDelivery, ReceiveResult},
+    event::{EventKind, NewEvent},
     id::{DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     limits,
-    message::{Filed, Message, MessageFlag, NewMessage},
+    message::{FileMessageResult, Message, MessageFlag, NewMessage},
     mutant,
     time::Time,
 };
@@ -20,58 +20,58 @@ impl Delivery {
     /// A delivery that came before. Nobody reads it.
     pub fn duplicate(new: NewDelivery, of: DeliveryId, message: Option<MessageId>, now: Time) -> Self {
         let mut delivery = Self::new(new, false, now);
-        delivery.repeat(Suppression::SameDelivery, Some(of), message);
+        delivery.mark_duplicate(DeliverySuppression::SameDelivery, Some(of), message);
         delivery
     }
 
     /// What was answered when it arrived. One that was refused as it arrived is still at its first rev; one that a
     /// worker refused later had been kept.
-    pub fn answered(&self, refused: bool) -> Received {
+    pub fn receive_result(&self, refused: bool) -> ReceiveResult {
         let refused = refused || (self.state == DeliveryState::Refused && self.rev == 1);
-        match self.of.filter(|_| self.suppressed == Some(Suppression::SameDelivery)) {
-            Some(of) => Received::Duplicate { id: self.id, of },
-            None if refused => Received::Refused(self.id),
-            None => Received::Kept(self.id),
+        match self.duplicate_of.filter(|_| self.suppressed == Some(DeliverySuppression::SameDelivery)) {
+            Some(of) => ReceiveResult::Duplicate { id: self.id, original: of },
+            None if refused => ReceiveResult::Refused(self.id),
+            None => ReceiveResult::Stored(self.id),
         }
     }
 
     /// Gives it to a worker, if it is due. False when it is not: then nothing changes.
-    pub fn take_up(&mut self, now: Time) -> bool {
-        if self.state != DeliveryState::Waiting || self.due.is_none_or(|due| due > now) {
+    pub fn lease(&mut self, now: Time) -> bool {
+        if self.state != DeliveryState::Waiting || self.due_at.is_none_or(|due| due > now) {
             return false;
         }
         self.rev += 1;
         self.attempts += 1;
-        self.due = (!mutant!("reading-never-lapses")).then(|| now.plus(limits::READING_MS));
+        self.due_at = (!mutant!("reading-never-lapses")).then(|| now.plus(limits::DELIVERY_LEASE_MS));
         true
     }
 
     /// Lets another read it: whoever did has ended. At once, unless too many ended over it: then it may well be what
     /// ends them, and they are given time between. False when it does not wait, or is due already.
-    pub fn give_back(&mut self, now: Time) -> bool {
-        let Some(due) = self.due.filter(|due| self.state == DeliveryState::Waiting && *due > now) else {
+    pub fn reclaim_lease(&mut self, now: Time) -> bool {
+        let Some(due) = self.due_at.filter(|due| self.state == DeliveryState::Waiting && *due > now) else {
             return false;
         };
         self.rev += 1;
-        self.due = Some(due.min(now.plus(self.pause_between_readers())));
+        self.due_at = Some(due.min(now.plus(self.reclaim_delay_ms())));
         true
     }
 
     /// How long nobody reads it after a reader ended, in milliseconds: for the first three not at all, then four times
     /// as long after each.
-    fn pause_between_readers(&self) -> i64 {
-        let doubled_twice = self.attempts.saturating_sub(limits::READERS_AT_ONCE).min(5);
+    fn reclaim_delay_ms(&self) -> i64 {
+        let doubled_twice = self.attempts.saturating_sub(limits::CRASHES_BEFORE_RECLAIM_DELAY).min(5);
         if doubled_twice == 0 { 0 } else { 1_000 << (2 * doubled_twice) }
     }
 
     /// Ends it: its inbox has the message already.
-    pub fn known(&mut self, message: MessageId, why: Suppression) {
+    pub fn mark_known_message(&mut self, message: MessageId, why: DeliverySuppression) {
         self.rev += 1;
-        self.repeat(why, None, Some(message));
+        self.mark_duplicate(why, None, Some(message));
     }
 
     /// Whether its bytes are still wanted: to be read, to be tried again, or as those of its message.
-    pub fn needs_bytes(&self) -> bool {
+    pub fn needs_raw_bytes(&self) -> bool {
         match self.state {
             DeliveryState::Waiting | DeliveryState::Dead => true,
             DeliveryState::Done => self.message.is_some(),
@@ -82,19 +82,19 @@ impl Delivery {
 
 /// What an inbox has to say about a message that is new to it.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct FilingContext {
     /// Which inbox.
     pub inbox: InboxId,
     /// The number of its latest message.
-    pub seq: u64,
+    pub latest_seq: u64,
     /// The thread of the first of the message's names that it knows.
     pub thread: Option<ThreadId>,
     /// That thread as it is.
-    pub row: Option<Thread>,
+    pub existing_thread: Option<Thread>,
     /// Whether it knows the Message-ID with other content.
-    pub reused: bool,
+    pub is_message_id_reused: bool,
     /// For each artifact, in order: the latest of the same kind, value and sender.
-    pub known: Vec<Option<Artifact>>,
+    pub known_artifacts: Vec<Option<Artifact>>,
 }
 
 /// An artifact of a message that is filed.
@@ -110,7 +110,7 @@ pub struct FiledArtifact {
 
 /// All that filing a message writes, its delivery apart.
 #[derive(Clone, Debug)]
-pub struct Filing {
+pub struct FilingWrites {
     /// The message.
     pub message: Message,
     /// Its thread as it is from now on.
@@ -123,10 +123,10 @@ pub struct Filing {
     pub events: Vec<NewEvent>,
 }
 
-impl Filing {
+impl FilingWrites {
     /// What the worker is answered.
-    pub fn answer(self) -> Filed {
-        Filed::New(Box::new(self.message), self.artifacts.into_iter().map(|filed| filed.artifact).collect())
+    pub fn into_result(self) -> FileMessageResult {
+        FileMessageResult::New(Box::new(self.message), self.artifacts.into_iter().map(|filed| filed.artifact).collect())
     }
 }
 
@@ -137,38 +137,38 @@ impl NewMessage {
     }
 
     /// Files it as the next message of its inbox and ends its delivery.
-    pub fn file(mut self, delivery: &mut Delivery, mut ground: Ground, now: Time) -> Filing {
-        let email = self.email;
+    pub fn file(mut self, delivery: &mut Delivery, mut ground: FilingContext, now: Time) -> FilingWrites {
+        let email = self.answers_email;
         let artifacts = self.file_artifacts(delivery.team, &ground, now);
-        let row = ground.row.take();
-        let message = self.become_message(delivery, &ground, &artifacts);
+        let row = ground.existing_thread.take();
+        let message = self.into_message(delivery, &ground, &artifacts);
         let mut thread = row.unwrap_or_else(|| {
-            let mut begun = Thread::begun_by(&message, now);
+            let mut begun = Thread::started_by(&message, now);
             // What it answers was said first, and is shown in the thread.
-            begun.about.emails = u32::from(email.is_some());
+            begun.details.emails = u32::from(email.is_some());
             begun
         });
-        thread.add(&message, now);
-        delivery.settle(Settle::Done);
+        thread.add_message(&message, now);
+        delivery.record_outcome(DeliveryOutcome::Done);
         delivery.message = Some(message.id);
         let found = artifacts.iter().filter(|filed| filed.is_new);
-        let found = found.map(|filed| filed.artifact.told(Kind::ArtifactFound, now));
+        let found = found.map(|filed| filed.artifact.to_event(EventKind::ArtifactFound, now));
         let often = if mutant!("message-untold") { 0 } else { 1 + usize::from(mutant!("message-told-twice")) };
-        let events = std::iter::repeat_with(|| message.received(now)).take(often).chain(found).collect();
-        Filing { message, thread, email, artifacts, events }
+        let events = std::iter::repeat_with(|| message.received_event(now)).take(often).chain(found).collect();
+        FilingWrites { message, thread, email, artifacts, events }
     }
 
     /// Each value once: as it is known, or as a new artifact.
-    fn file_artifacts(&mut self, team: TeamId, ground: &Ground, now: Time) -> Vec<FiledArtifact> {
+    fn file_artifacts(&mut self, team: TeamId, ground: &FilingContext, now: Time) -> Vec<FiledArtifact> {
         let mut filed: Vec<FiledArtifact> = Vec::new();
-        for (new, known) in std::mem::take(&mut self.artifacts).into_iter().zip(&ground.known) {
+        for (new, known) in std::mem::take(&mut self.artifacts).into_iter().zip(&ground.known_artifacts) {
             if filed.iter().any(|filed| (filed.artifact.kind, filed.hash) == (new.kind, new.hash)) {
                 continue;
             }
-            let known = known.as_ref().filter(|known| known.is_same(self.sender(), now));
+            let known = known.as_ref().filter(|known| known.is_same_value(self.sender(), now));
             let (hash, is_new) = (new.hash, known.is_none());
-            let mut artifact = known.cloned().unwrap_or_else(|| self.become_artifact(new, team, ground.inbox, now));
-            artifact.seq = ground.seq + 1;
+            let mut artifact = known.cloned().unwrap_or_else(|| self.build_artifact(new, team, ground.inbox, now));
+            artifact.seq = ground.latest_seq + 1;
             artifact.authenticated |= self.head.auth.is_pass();
             artifact.rev += 1;
             filed.push(FiledArtifact { artifact, hash, is_new });
@@ -177,7 +177,7 @@ impl NewMessage {
     }
 
     /// An artifact before it is counted as found.
-    fn become_artifact(&self, new: NewArtifact, team: TeamId, inbox: InboxId, now: Time) -> Artifact {
+    fn build_artifact(&self, new: NewArtifact, team: TeamId, inbox: InboxId, now: Time) -> Artifact {
         Artifact {
             id: new.id,
             team,
@@ -185,34 +185,34 @@ impl NewMessage {
             message: self.id,
             rev: 0,
             kind: new.kind,
-            found: new.found,
+            extracted: new.extracted,
             sender: self.sender().to_owned(),
             found_at: now,
             seq: 0,
             authenticated: false,
-            consumed: None,
+            consumption: None,
             applied_at: None,
         }
     }
 
-    fn become_message(self, delivery: &Delivery, ground: &Ground, artifacts: &[FiledArtifact]) -> Message {
+    fn into_message(self, delivery: &Delivery, ground: &FilingContext, artifacts: &[FiledArtifact]) -> Message {
         let mut head = self.head;
         head.artifacts = artifacts.iter().map(|filed| (filed.artifact.kind, filed.artifact.id)).collect();
-        if ground.reused && !head.flags.contains(&MessageFlag::MessageIdReused) {
+        if ground.is_message_id_reused && !head.flags.contains(&MessageFlag::MessageIdReused) {
             head.flags.push(MessageFlag::MessageIdReused);
         }
         Message {
             id: self.id,
             team: delivery.team,
             inbox: ground.inbox,
-            seq: if mutant!("inbox-number-stands") { ground.seq.max(1) } else { ground.seq + 1 },
+            seq: if mutant!("inbox-number-stands") { ground.latest_seq.max(1) } else { ground.latest_seq + 1 },
             rev: 1,
             thread: ground.thread.unwrap_or(self.thread),
             delivery: delivery.id,
             received_at: delivery.received_at,
             state: self.state,
             head: Arc::new(head),
-            marks: self.marks,
+            annotations: self.annotations,
         }
     }
 }
@@ -221,63 +221,75 @@ impl NewMessage {
 mod tests {
     use super::*;
     use crate::{
-        artifact::{ArtifactKind, FoundValue},
-        delivery::{AboutDelivery, Form, Intake, Target},
+        artifact::{ArtifactKind, ExtractedValue},
+        delivery::{DeliveryDetails, DeliveryFormat, DeliveryTarget, Intake},
         id::ArtifactId,
-        message::{Marks, MessageHead, MessageState, Party},
-        port::authenticate::{Auth, AuthResult},
+        message::{MessageAnnotations, MessageHead, MessageState, Party},
+        port::authenticate::{AuthResult, SenderAuth},
     };
     use uuid::Uuid;
 
     const INBOX: InboxId = InboxId(Uuid::from_u128(1));
 
     fn parcel() -> NewDelivery {
-        let about = AboutDelivery {
+        let about = DeliveryDetails {
             intake: Intake::Smtp,
             source: None,
             recipient: "a@b.test".into(),
             sender: None,
             ip: None,
             helo: None,
-            form: Form::Mime,
+            form: DeliveryFormat::Mime,
             size: 3,
         };
         NewDelivery {
             id: DeliveryId(Uuid::from_u128(2)),
             team: TeamId(Uuid::from_u128(3)),
-            about,
-            target: Target::Inbox(INBOX),
-            key: [0; 32],
-            known_until: Time(1_000_000),
-            refused: None,
+            details: about,
+            target: DeliveryTarget::Inbox(INBOX),
+            dedup_key: [0; 32],
+            dedup_until: Time(1_000_000),
+            suppression: None,
         }
     }
 
     fn code(id: u128, hash: u8) -> NewArtifact {
-        let found = FoundValue { value: "1".into(), masked: "•".into(), confidence: 90, reasons: vec![] };
-        NewArtifact { id: ArtifactId(Uuid::from_u128(id)), kind: ArtifactKind::Code, found, hash: [hash; 32] }
+        let found = ExtractedValue { value: "1".into(), masked: "•".into(), confidence: 90, reasons: vec![] };
+        NewArtifact {
+            id: ArtifactId(Uuid::from_u128(id)),
+            kind: ArtifactKind::Code,
+            extracted: found,
+            hash: [hash; 32],
+        }
     }
 
     fn message(artifacts: Vec<NewArtifact>) -> NewMessage {
         let from = Party { name: None, address: "no-reply@shop.test".into() };
-        let auth = Auth { verdict: AuthResult::Pass, ..Auth::default() };
+        let auth = SenderAuth { verdict: AuthResult::Pass, ..SenderAuth::default() };
         NewMessage {
             id: MessageId(Uuid::from_u128(4)),
             thread: ThreadId(Uuid::from_u128(5)),
-            name: None,
-            content: [0; 32],
-            names: Vec::new(),
-            email: None,
+            message_id_hash: None,
+            content_hash: [0; 32],
+            thread_hashes: Vec::new(),
+            answers_email: None,
             head: MessageHead { from: Some(from), auth, ..MessageHead::default() },
-            marks: Marks::default(),
+            annotations: MessageAnnotations::default(),
             state: MessageState::Unanswered,
             artifacts,
         }
     }
 
-    fn filed(message: NewMessage, known: Vec<Option<Artifact>>, now: Time) -> (Delivery, Filing) {
+    fn filed(message: NewMessage, known: Vec<Option<Artifact>>, now: Time) -> (Delivery, FilingWrites) {
         let mut delivery = Delivery::new(parcel(), true, Time(7));
-        let ground = Ground { inbox: INBOX, seq: 41, thread: None, row: None, reused: true, known };
+        let ground = FilingContext {
+            inbox: INBOX,
+            latest_seq: 41,
+            thread: None,
+            existing_thread: None,
+            is_message_id_reused: true,
+            known_artifacts: known,
+        };
         let filing = message.file(&mut delivery, ground, now);
         (delivery, filing)
     }
@@ -285,12 +297,12 @@ mod tests {
     #[test]
     fn a_message_takes_the_next_number_and_ends_its_delivery() {
         let (delivery, filing) = filed(message(vec![]), vec![], Time(9));
-        let Filing { message, thread, artifacts, events, .. } = filing;
-        assert_eq!((thread.id, thread.rev, thread.about.people.len()), (message.thread, 1, 1));
+        let FilingWrites { message, thread, artifacts, events, .. } = filing;
+        assert_eq!((thread.id, thread.rev, thread.details.people.len()), (message.thread, 1, 1));
         assert_eq!((message.seq, message.received_at, message.thread.0), (42, Time(7), Uuid::from_u128(5)));
         assert_eq!(message.head.flags, [MessageFlag::MessageIdReused]);
-        assert_eq!((delivery.state, delivery.due, delivery.message), (DeliveryState::Done, None, Some(message.id)));
-        assert!(artifacts.is_empty() && delivery.needs_bytes());
+        assert_eq!((delivery.state, delivery.due_at, delivery.message), (DeliveryState::Done, None, Some(message.id)));
+        assert!(artifacts.is_empty() && delivery.needs_raw_bytes());
         assert_eq!(events.len(), 1);
     }
 
@@ -309,7 +321,7 @@ mod tests {
         assert_eq!((filed_again.artifact.id, filed_again.artifact.seq, filed_again.artifact.rev), (known.id, 42, 2));
         assert_eq!(again.events.len(), 1);
 
-        let later = Time(9 + limits::SAME_VALUE_MS);
+        let later = Time(9 + limits::ARTIFACT_DEDUP_MS);
         let (_, other) = filed(message(vec![code(9, 1)]), vec![Some(known)], later);
         assert!(other.artifacts[0].is_new && other.events.len() == 2);
     }
@@ -317,11 +329,14 @@ mod tests {
     #[test]
     fn a_delivery_is_taken_up_when_due_and_given_back_once() {
         let mut delivery = Delivery::new(parcel(), false, Time(7));
-        assert!(!delivery.clone().take_up(Time(6)));
-        assert!(delivery.take_up(Time(7)) && !delivery.take_up(Time(8)));
-        assert_eq!((delivery.attempts, delivery.rev, delivery.due), (1, 2, Some(Time(7 + limits::READING_MS))));
-        assert!(delivery.give_back(Time(9)) && !delivery.give_back(Time(9)));
-        assert!(delivery.take_up(Time(9)));
+        assert!(!delivery.clone().lease(Time(6)));
+        assert!(delivery.lease(Time(7)) && !delivery.lease(Time(8)));
+        assert_eq!(
+            (delivery.attempts, delivery.rev, delivery.due_at),
+            (1, 2, Some(Time(7 + limits::DELIVERY_LEASE_MS)))
+        );
+        assert!(delivery.reclaim_lease(Time(9)) && !delivery.reclaim_lease(Time(9)));
+        assert!(delivery.lease(Time(9)));
         assert_eq!(delivery.attempts, 2);
     }
 
@@ -330,44 +345,47 @@ mod tests {
         let mut delivery = Delivery::new(parcel(), false, Time(0));
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            let now = delivery.due.unwrap();
-            assert!(delivery.take_up(now) && delivery.give_back(now));
-            pauses.push(delivery.due.unwrap().since(now));
+            let now = delivery.due_at.unwrap();
+            assert!(delivery.lease(now) && delivery.reclaim_lease(now));
+            pauses.push(delivery.due_at.unwrap().since(now));
         }
-        assert_eq!(pauses, [0, 0, 0, 4_000, 16_000, limits::READING_MS, limits::READING_MS, limits::READING_MS]);
+        assert_eq!(
+            pauses,
+            [0, 0, 0, 4_000, 16_000, limits::DELIVERY_LEASE_MS, limits::DELIVERY_LEASE_MS, limits::DELIVERY_LEASE_MS]
+        );
     }
 
     #[test]
     fn bytes_are_needed_until_nobody_can_ask_for_them() {
         let waiting = Delivery::new(parcel(), false, Time(7));
-        assert!(waiting.needs_bytes());
+        assert!(waiting.needs_raw_bytes());
         for (settle, needs) in [
-            (Settle::Done, false),
-            (Settle::Refused(Suppression::Blocked), false),
-            (Settle::Later(Time(8), "busy".into()), true),
-            (Settle::Dead("broken".into()), true),
+            (DeliveryOutcome::Done, false),
+            (DeliveryOutcome::Refused(DeliverySuppression::Blocked), false),
+            (DeliveryOutcome::Retry(Time(8), "busy".into()), true),
+            (DeliveryOutcome::Dead("broken".into()), true),
         ] {
             let mut delivery = waiting.clone();
-            assert!(delivery.settle(settle));
-            assert_eq!(delivery.needs_bytes(), needs, "{delivery:?}");
+            assert!(delivery.record_outcome(settle));
+            assert_eq!(delivery.needs_raw_bytes(), needs, "{delivery:?}");
         }
         let mut known = waiting.clone();
-        known.known(MessageId(Uuid::from_u128(4)), Suppression::SameMessage);
-        assert!(!known.needs_bytes());
+        known.mark_known_message(MessageId(Uuid::from_u128(4)), DeliverySuppression::SameMessage);
+        assert!(!known.needs_raw_bytes());
         assert_eq!((known.rev, known.state), (2, DeliveryState::Duplicate));
     }
 
     #[test]
     fn a_repeated_call_is_answered_as_the_first_was() {
         let kept = Delivery::new(parcel(), false, Time(7));
-        assert_eq!(kept.answered(false), Received::Kept(kept.id));
-        assert_eq!(kept.answered(true), Received::Refused(kept.id));
+        assert_eq!(kept.receive_result(false), ReceiveResult::Stored(kept.id));
+        assert_eq!(kept.receive_result(true), ReceiveResult::Refused(kept.id));
         let of = DeliveryId(Uuid::from_u128(9));
         let duplicate = Delivery::duplicate(parcel(), of, None, Time(7));
-        assert_eq!(duplicate.answered(false), Received::Duplicate { id: duplicate.id, of });
-        assert_eq!((duplicate.attempts, duplicate.due), (0, None));
+        assert_eq!(duplicate.receive_result(false), ReceiveResult::Duplicate { id: duplicate.id, original: of });
+        assert_eq!((duplicate.attempts, duplicate.due_at), (0, None));
         let mut known = kept.clone();
-        known.known(MessageId(Uuid::from_u128(4)), Suppression::SameMessage);
-        assert_eq!(known.answered(false), Received::Kept(kept.id));
+        known.mark_known_message(MessageId(Uuid::from_u128(4)), DeliverySuppression::SameMessage);
+        assert_eq!(known.receive_result(false), ReceiveResult::Stored(kept.id));
     }
 }

@@ -9,15 +9,15 @@ use crate::{
     mutant,
     port::{
         store::Envelope,
-        transport::{Meaning, Phase, Reply},
+        transport::{AttemptPhase, ReplyMeaning, TransportReply},
     },
+    string_enum::string_enum,
     time::Time,
-    words::words,
 };
 
-words! {
+string_enum! {
     /// Where a handoff stands.
-    State {
+    HandoffState {
         /// Due later.
         Scheduled = "scheduled",
         /// Due now.
@@ -47,9 +47,9 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What may happen to a handoff.
-    Step {
+    Transition {
         /// Its time came.
         Due = "due",
         /// A worker takes it.
@@ -87,47 +87,49 @@ words! {
 
 /// A step that is not allowed where the handoff stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a {} handoff cannot {}", .from.word(), .step.word())]
-pub struct Illegal {
+#[error("a {} handoff cannot {}", .from.as_str(), .transition.as_str())]
+pub struct IllegalTransition {
     /// Where it stands.
-    pub from: State,
+    pub from: HandoffState,
     /// What was tried.
-    pub step: Step,
+    pub transition: Transition,
 }
 
-impl State {
+impl HandoffState {
     /// The state after a step, or why there is none.
-    pub fn after(self, step: Step) -> Result<Self, Illegal> {
-        use State as S;
+    pub fn next_state(self, step: Transition) -> Result<Self, IllegalTransition> {
+        use HandoffState as S;
         let next = match (self, step) {
-            (S::Scheduled, Step::Due) | (S::Held, Step::Release) | (S::Unknown, Step::Retry) => S::Queued,
-            (S::Queued, Step::Lease) => S::Leased,
-            (S::Leased, Step::Lapse | Step::Defer) | (S::Sending, Step::Defer) => S::Queued,
-            (S::Leased, Step::Mark) => S::Sending,
-            (S::Sending, Step::Accept) => S::Sent,
-            (S::Leased | S::Sending, Step::Refuse) => S::Failed,
-            (S::Sending, Step::Lose) => S::Unknown,
-            (S::Unknown, Step::Abandon) => S::Abandoned,
-            (S::Scheduled | S::Queued | S::Leased | S::Held, Step::Cancel) => S::Cancelled,
-            (S::Sending, Step::Cancel) if mutant!("cancel-after-marker") => S::Cancelled,
-            (S::Bounced | S::Complained, Step::Deliver) if mutant!("bounce-undone") => S::Delivered,
-            (S::Sent, Step::Deliver) => S::Delivered,
-            (S::Sent | S::Delivered, Step::Bounce) => S::Bounced,
+            (S::Scheduled, Transition::Due) | (S::Held, Transition::Release) | (S::Unknown, Transition::Retry) => {
+                S::Queued
+            }
+            (S::Queued, Transition::Lease) => S::Leased,
+            (S::Leased, Transition::Lapse | Transition::Defer) | (S::Sending, Transition::Defer) => S::Queued,
+            (S::Leased, Transition::Mark) => S::Sending,
+            (S::Sending, Transition::Accept) => S::Sent,
+            (S::Leased | S::Sending, Transition::Refuse) => S::Failed,
+            (S::Sending, Transition::Lose) => S::Unknown,
+            (S::Unknown, Transition::Abandon) => S::Abandoned,
+            (S::Scheduled | S::Queued | S::Leased | S::Held, Transition::Cancel) => S::Cancelled,
+            (S::Sending, Transition::Cancel) if mutant!("cancel-after-marker") => S::Cancelled,
+            (S::Bounced | S::Complained, Transition::Deliver) if mutant!("bounce-undone") => S::Delivered,
+            (S::Sent, Transition::Deliver) => S::Delivered,
+            (S::Sent | S::Delivered, Transition::Bounce) => S::Bounced,
             // A complaint is the worst news, whatever came before: so that news may come in any order.
-            (S::Sent | S::Delivered | S::Bounced, Step::Complain) => S::Complained,
+            (S::Sent | S::Delivered | S::Bounced, Transition::Complain) => S::Complained,
             // Facts are never refused: proof moves any state to sent, and says nothing new after it.
-            (S::Sent | S::Delivered | S::Bounced | S::Complained, Step::Evidence) => self,
-            (_, Step::Evidence) => S::Sent,
-            _ => return Err(Illegal { from: self, step }),
+            (S::Sent | S::Delivered | S::Bounced | S::Complained, Transition::Evidence) => self,
+            (_, Transition::Evidence) => S::Sent,
+            _ => return Err(IllegalTransition { from: self, transition: step }),
         };
         Ok(next)
     }
 
     /// Whether some order of these steps, each at most once, leads to another state, or none is needed.
-    pub fn leads_to(self, to: Self, steps: &[Step]) -> bool {
-        let by = |step: &Step| {
-            let rest: Vec<Step> = steps.iter().copied().filter(|other| other != step).collect();
-            self.after(*step).is_ok_and(|state| state.leads_to(to, &rest))
+    pub fn can_reach(self, to: Self, steps: &[Transition]) -> bool {
+        let by = |step: &Transition| {
+            let rest: Vec<Transition> = steps.iter().copied().filter(|other| other != step).collect();
+            self.next_state(*step).is_ok_and(|state| state.can_reach(to, &rest))
         };
         self == to || steps.iter().any(by)
     }
@@ -143,7 +145,7 @@ impl State {
     }
 }
 
-words! {
+string_enum! {
     /// How an attempt ended.
     Outcome {
         /// The next hop has it.
@@ -159,12 +161,12 @@ words! {
 
 impl Outcome {
     /// How an attempt ended that was answered so.
-    pub fn of(meaning: Meaning) -> Self {
+    pub fn from_meaning(meaning: ReplyMeaning) -> Self {
         match meaning {
-            Meaning::Accepted | Meaning::Repeated => Self::Accepted,
-            Meaning::Deferred | Meaning::Fault | Meaning::Concurrent => Self::Deferred,
-            Meaning::Refused => Self::Refused,
-            Meaning::Mismatch | Meaning::Unknown => Self::Unknown,
+            ReplyMeaning::Accepted | ReplyMeaning::Repeated => Self::Accepted,
+            ReplyMeaning::Deferred | ReplyMeaning::Fault | ReplyMeaning::Concurrent => Self::Deferred,
+            ReplyMeaning::Refused => Self::Refused,
+            ReplyMeaning::Mismatch | ReplyMeaning::Unknown => Self::Unknown,
         }
     }
 }
@@ -179,7 +181,7 @@ pub struct Handoff {
     /// Whom it is for.
     pub recipients: Vec<String>,
     /// Where it stands.
-    pub state: State,
+    pub state: HandoffState,
     /// When a worker may take it next: to hand it over, or, when it is unknown, to find out. `None` when none may.
     pub due_at: Option<Time>,
     /// How often it was tried.
@@ -189,14 +191,14 @@ pub struct Handoff {
     /// The process that leased it, while it is leased or sending.
     pub holder: Option<NodeId>,
     /// What happened on its way so far. Nothing, for most.
-    pub work: Work,
+    pub progress: HandoffProgress,
 }
 
 /// What happened to a handoff on its way.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Work {
+pub struct HandoffProgress {
     /// When it was first tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_try: Option<Time>,
@@ -264,13 +266,13 @@ pub struct Attempt {
     /// What the next hop said.
     pub reply: String,
     /// The rest.
-    pub about: AttemptAbout,
+    pub details: AttemptDetails,
 }
 
 /// Where an attempt went, and how far it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct AttemptAbout {
+pub struct AttemptDetails {
     /// The way out.
     pub transport: String,
     /// The provider account.
@@ -280,7 +282,7 @@ pub struct AttemptAbout {
     pub fence: u64,
     /// How far it came.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<Phase>,
+    pub phase: Option<AttemptPhase>,
     /// The SMTP or HTTP status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
@@ -294,19 +296,19 @@ pub struct AttemptAbout {
 
 impl Attempt {
     /// Writes its answer down.
-    pub fn end(&mut self, reply: &Reply, now: Time) {
+    pub fn record_outcome(&mut self, reply: &TransportReply, now: Time) {
         self.ended_at = Some(now);
-        self.outcome = Some(Outcome::of(reply.meaning));
+        self.outcome = Some(Outcome::from_meaning(reply.meaning));
         self.reply.clone_from(&reply.text);
-        self.about.phase = Some(reply.phase);
-        self.about.code = reply.code;
-        self.about.remote_id.clone_from(&reply.remote_id);
+        self.details.phase = Some(reply.phase);
+        self.details.code = reply.code;
+        self.details.remote_id.clone_from(&reply.remote_id);
     }
 }
 
-words! {
+string_enum! {
     /// Where a fact about an attempt came from.
-    Source {
+    EvidenceSource {
         /// The answer of a worker that no longer held the handoff.
         LateReply = "late_reply",
         /// The next hop was asked.
@@ -326,9 +328,9 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What a fact says.
-    Says {
+    EvidenceFinding {
         /// The next hop has it.
         Accepted = "accepted",
         /// The next hop knows nothing of it. Only evidence.
@@ -365,9 +367,9 @@ pub struct Evidence {
     /// When it was written down.
     pub at: Time,
     /// Where it came from.
-    pub source: Source,
+    pub source: EvidenceSource,
     /// What it says.
-    pub says: Says,
+    pub says: EvidenceFinding,
     /// In words.
     pub detail: String,
     /// A name under which it counts only once.
@@ -377,7 +379,7 @@ pub struct Evidence {
 
 impl Handoff {
     /// An envelope that nobody has touched.
-    pub fn new(number: u16, envelope: Envelope, state: State, due_at: Option<Time>) -> Self {
+    pub fn new(number: u16, envelope: Envelope, state: HandoffState, due_at: Option<Time>) -> Self {
         Self {
             number,
             transport: envelope.transport,
@@ -387,7 +389,7 @@ impl Handoff {
             attempts: 0,
             fence: 0,
             holder: None,
-            work: Work::default(),
+            progress: HandoffProgress::default(),
         }
     }
 
@@ -395,23 +397,23 @@ impl Handoff {
     pub fn is_due(&self, scheduled_by: Option<Time>, now: Time) -> bool {
         let Some(due) = self.due_at.filter(|due| *due <= now) else { return false };
         match self.state {
-            State::Queued => true,
-            State::Scheduled => scheduled_by.is_some_and(|by| due <= by),
+            HandoffState::Queued => true,
+            HandoffState::Scheduled => scheduled_by.is_some_and(|by| due <= by),
             _ => false,
         }
     }
 
     /// Takes a step, or says why not. The due time follows: only queued and scheduled handoffs have one.
-    pub fn step(&mut self, step: Step, now: Time) -> Result<(), Illegal> {
-        self.state = self.state.after(step)?;
+    pub fn apply_transition(&mut self, step: Transition, now: Time) -> Result<(), IllegalTransition> {
+        self.state = self.state.next_state(step)?;
         self.due_at = match self.state {
             // Until now its time was that of the next look.
-            State::Queued if step == Step::Retry => Some(now),
-            State::Queued => Some(self.due_at.map_or(now, |at| at.max(now))),
-            State::Scheduled => self.due_at,
+            HandoffState::Queued if step == Transition::Retry => Some(now),
+            HandoffState::Queued => Some(self.due_at.map_or(now, |at| at.max(now))),
+            HandoffState::Scheduled => self.due_at,
             _ => None,
         };
-        if !matches!(self.state, State::Leased | State::Sending) {
+        if !matches!(self.state, HandoffState::Leased | HandoffState::Sending) {
             self.holder = None;
         }
         Ok(())
@@ -419,7 +421,7 @@ impl Handoff {
 
     /// Whether some attempt may have succeeded without our knowing.
     pub fn is_in_doubt(&self) -> bool {
-        !self.work.doubts.is_empty()
+        !self.progress.doubts.is_empty()
     }
 }
 
@@ -456,14 +458,15 @@ mod tests {
 
     #[test]
     fn every_legal_step_and_no_other() {
-        for from in State::ALL {
-            for step in Step::ALL {
-                let told = from.after(*step).ok().map(State::word);
-                let wanted = LEGAL.iter().find(|(f, s, _)| *f == from.word() && *s == step.word()).map(|(_, _, t)| *t);
-                if *step == Step::Evidence {
+        for from in HandoffState::ALL {
+            for step in Transition::ALL {
+                let told = from.next_state(*step).ok().map(HandoffState::as_str);
+                let wanted =
+                    LEGAL.iter().find(|(f, s, _)| *f == from.as_str() && *s == step.as_str()).map(|(_, _, t)| *t);
+                if *step == Transition::Evidence {
                     assert!(matches!(told, Some("sent" | "delivered" | "bounced" | "complained")));
                 } else {
-                    assert_eq!(told, wanted, "{} {}", from.word(), step.word());
+                    assert_eq!(told, wanted, "{} {}", from.as_str(), step.as_str());
                 }
             }
         }
@@ -471,15 +474,22 @@ mod tests {
 
     #[test]
     fn a_row_in_sending_is_never_dispatched_again_by_itself() {
-        for step in [Step::Lease, Step::Lapse, Step::Due, Step::Cancel, Step::Release, Step::Mark] {
-            assert!(State::Sending.after(step).is_err());
+        for step in [
+            Transition::Lease,
+            Transition::Lapse,
+            Transition::Due,
+            Transition::Cancel,
+            Transition::Release,
+            Transition::Mark,
+        ] {
+            assert!(HandoffState::Sending.next_state(step).is_err());
         }
     }
 
     #[test]
     fn words_are_read_back() {
-        for state in State::ALL {
-            assert_eq!(State::parse(state.word()), Some(*state));
+        for state in HandoffState::ALL {
+            assert_eq!(HandoffState::parse(state.as_str()), Some(*state));
         }
     }
 }

@@ -79,12 +79,12 @@ pub fn ordered_bits(id: Uuid) -> i64 {
 }
 
 /// The least id that is made at an instant.
-pub fn first_at(at: crate::time::Time) -> Uuid {
+pub fn first_id_at(at: crate::time::Time) -> Uuid {
     Uuid::from_u128((at.0.clamp(0, (1 << 48) - 1) as u128) << 80)
 }
 
 /// The 62 unordered bits of a UUIDv7, which make it unguessable.
-pub fn tail_bits(id: Uuid) -> i64 {
+pub fn random_bits(id: Uuid) -> i64 {
     (id.as_u128() & 0x3fff_ffff_ffff_ffff) as i64
 }
 
@@ -98,18 +98,18 @@ pub fn from_bits(ordered: i64, tail: i64) -> Uuid {
 
 /// Hands out UUIDv7s whose first 60 bits never repeat and never fall (RFC 9562, a counter in `rand_a`).
 #[derive(Debug, Default)]
-pub struct IdMaker {
+pub struct IdGenerator {
     last: i64,
 }
 
-impl IdMaker {
+impl IdGenerator {
     /// A maker that stays above every id handed out before.
-    pub fn above(last: i64) -> Self {
+    pub fn starting_above(last: i64) -> Self {
         Self { last }
     }
 
     /// The next id. When more than 4,096 are wanted in one millisecond the count borrows from the next one.
-    pub fn next(&mut self, now: Time, chance: u64) -> Uuid {
+    pub fn next_id(&mut self, now: Time, chance: u64) -> Uuid {
         self.last = (self.last + 1).max(now.0.max(0) << 12);
         from_bits(self.last, chance as i64)
     }
@@ -121,10 +121,10 @@ mod tests {
 
     #[test]
     fn ids_rise_even_when_the_clock_stands_still_or_falls() {
-        let mut maker = IdMaker::default();
+        let mut maker = IdGenerator::default();
         let mut last = None;
         for step in 0..10_000_i64 {
-            let id = maker.next(Time(1_700_000_000_000 - step), 7);
+            let id = maker.next_id(Time(1_700_000_000_000 - step), 7);
             assert_eq!(id.get_version_num(), 7);
             assert!(last < Some(ordered_bits(id)), "step {step}");
             last = Some(ordered_bits(id));
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn bits_put_an_id_together_again() {
-        let id = IdMaker::default().next(Time(1_731_628_800_123), 0xdead_beef_dead_beef);
-        assert_eq!(from_bits(ordered_bits(id), tail_bits(id)), id);
+        let id = IdGenerator::default().next_id(Time(1_731_628_800_123), 0xdead_beef_dead_beef);
+        assert_eq!(from_bits(ordered_bits(id), random_bits(id)), id);
     }
 }

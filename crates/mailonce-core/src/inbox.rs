@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::{
-    conversation::caps::Caps,
+    conversation::caps::ReplyCaps,
     id::{InboxId, TeamId},
     time::Time,
 };
@@ -26,14 +26,14 @@ pub struct Inbox {
     /// When it was made.
     pub created_at: Time,
     /// The number of its latest message; 0 before the first.
-    pub seq: u64,
+    pub latest_seq: u64,
     /// What may change.
-    pub about: AboutInbox,
+    pub settings: InboxSettings,
 }
 
 /// What may change about an inbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AboutInbox {
+pub struct InboxSettings {
     /// The agent it is for, as people call it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
@@ -51,7 +51,7 @@ pub struct AboutInbox {
     pub link_domains: Vec<String>,
     /// How many answers are too many here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub caps: Option<Caps>,
+    pub caps: Option<ReplyCaps>,
     /// Whether mail that only looks automatic may be answered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answers_soft: bool,
@@ -69,17 +69,17 @@ pub struct AboutInbox {
 impl Inbox {
     /// Whether it takes mail.
     pub fn is_open(&self, now: Time) -> bool {
-        self.about.expires_at.is_none_or(|at| now < at)
+        self.settings.expires_at.is_none_or(|at| now < at)
     }
 
     /// When it was made, or changed since.
     pub fn updated_at(&self) -> Time {
-        self.about.changed_at.unwrap_or(self.created_at)
+        self.settings.changed_at.unwrap_or(self.created_at)
     }
 
     /// The names under which it is found: its address, and its domain's catch-all when it is that.
-    pub fn names(&self) -> Vec<String> {
-        let catch_all = self.about.catch_all.then(|| catch_all(self.domain()));
+    pub fn lookup_addresses(&self) -> Vec<String> {
+        let catch_all = self.settings.catch_all.then(|| catch_all_address(self.domain()));
         std::iter::once(self.address.clone()).chain(catch_all).collect()
     }
 
@@ -90,32 +90,32 @@ impl Inbox {
 }
 
 /// The name under which a domain's catch-all inbox is found.
-pub fn catch_all(domain: &str) -> String {
+pub fn catch_all_address(domain: &str) -> String {
     format!("*@{domain}")
 }
 
 /// The addresses under which a recipient's inbox may be found, the closest first: as it is, without its plus tag, the
 /// domain's catch-all. `recipient` is in the form of [`crate::address::Address`].
-pub fn places(recipient: &str) -> Vec<String> {
+pub fn candidate_addresses(recipient: &str) -> Vec<String> {
     let Some((local, domain)) = recipient.rsplit_once('@') else { return Vec::new() };
     let mut places = vec![recipient.to_owned()];
     if let Some((front, _)) = local.split_once('+').filter(|(front, _)| !front.is_empty()) {
         places.push(format!("{front}@{domain}"));
     }
-    places.push(catch_all(domain));
+    places.push(catch_all_address(domain));
     places
 }
 
 /// The answer to a wish for an inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum InboxMade {
+pub enum CreateInboxResult {
     /// It was made.
-    Made(Inbox),
+    Created(Inbox),
     /// The team made it before under the same `client_id`.
-    Before(Inbox),
+    AlreadyExists(Inbox),
     /// The address, or the domain's catch-all, is or was somebody's.
-    Taken,
+    AddressTaken,
 }
 
 /// A change of an inbox as it was seen.
@@ -130,33 +130,33 @@ pub struct InboxEdit {
     /// Its address from now on. Its old one stays taken and reaches nobody.
     pub address: String,
     /// What it is from now on.
-    pub about: AboutInbox,
+    pub settings: InboxSettings,
 }
 
 /// What a change makes of an inbox and of its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edited {
+pub struct InboxEditPlan {
     /// What it becomes.
     pub inbox: Inbox,
     /// Names that it takes. Each must be free, or have been its own.
-    pub takes: Vec<String>,
+    pub claimed_addresses: Vec<String>,
     /// The address it gives up, which reaches nobody from now on and stays taken.
-    pub retires: Option<String>,
+    pub retired_address: Option<String>,
     /// The catch-all it gives up, which others may take.
-    pub frees: Option<String>,
+    pub freed_catch_all: Option<String>,
 }
 
 impl InboxEdit {
     /// What it makes of the inbox that was seen.
-    pub fn of(self, inbox: &Inbox) -> Edited {
-        let (before, retired) = (inbox.names(), inbox.address.clone());
-        let edited = Inbox { rev: inbox.rev + 1, address: self.address, about: self.about, ..inbox.clone() };
-        let after = edited.names();
+    pub fn plan_for(self, inbox: &Inbox) -> InboxEditPlan {
+        let (before, retired) = (inbox.lookup_addresses(), inbox.address.clone());
+        let edited = Inbox { rev: inbox.rev + 1, address: self.address, settings: self.settings, ..inbox.clone() };
+        let after = edited.lookup_addresses();
         let gone = |name: &String| !after.contains(name);
-        Edited {
-            takes: after.iter().filter(|name| !before.contains(name)).cloned().collect(),
-            retires: Some(retired).filter(gone),
-            frees: before.get(1).cloned().filter(gone),
+        InboxEditPlan {
+            claimed_addresses: after.iter().filter(|name| !before.contains(name)).cloned().collect(),
+            retired_address: Some(retired).filter(gone),
+            freed_catch_all: before.get(1).cloned().filter(gone),
             inbox: edited,
         }
     }
@@ -165,13 +165,13 @@ impl InboxEdit {
 /// The answer to a change of an inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum InboxChange {
+pub enum InboxChangeResult {
     /// What it became.
     Changed(Inbox),
     /// It changed since it was looked at; this is what it is.
     Stale(Inbox),
     /// The address, or the domain's catch-all, is or was somebody's.
-    Taken,
+    AddressTaken,
     /// No such inbox in this team.
     Missing,
 }
@@ -182,15 +182,15 @@ mod tests {
 
     #[test]
     fn a_recipient_is_looked_for_as_it_is_then_without_its_tag_then_at_its_domain() {
-        assert_eq!(places("a+x+y@d.test"), ["a+x+y@d.test", "a@d.test", "*@d.test"]);
-        assert_eq!(places("a@d.test"), ["a@d.test", "*@d.test"]);
-        assert_eq!(places("+x@d.test"), ["+x@d.test", "*@d.test"]);
-        assert!(places("nobody").is_empty());
+        assert_eq!(candidate_addresses("a+x+y@d.test"), ["a+x+y@d.test", "a@d.test", "*@d.test"]);
+        assert_eq!(candidate_addresses("a@d.test"), ["a@d.test", "*@d.test"]);
+        assert_eq!(candidate_addresses("+x@d.test"), ["+x@d.test", "*@d.test"]);
+        assert!(candidate_addresses("nobody").is_empty());
     }
 
     #[test]
     fn a_change_takes_retires_and_frees_names() {
-        let about = |catch_all| AboutInbox { catch_all, ..AboutInbox::default() };
+        let about = |catch_all| InboxSettings { catch_all, ..InboxSettings::default() };
         let inbox = Inbox {
             id: InboxId(uuid::Uuid::from_u128(1)),
             team: TeamId(uuid::Uuid::from_u128(2)),
@@ -198,21 +198,24 @@ mod tests {
             address: "a@d.test".into(),
             client_id: None,
             created_at: Time(0),
-            seq: 5,
-            about: about(true),
+            latest_seq: 5,
+            settings: about(true),
         };
         let edit = |address: &str, catch_all| {
             let address = address.to_owned();
-            InboxEdit { team: inbox.team, id: inbox.id, rev: 3, address, about: about(catch_all) }.of(&inbox)
+            InboxEdit { team: inbox.team, id: inbox.id, rev: 3, address, settings: about(catch_all) }.plan_for(&inbox)
         };
         let (retired, freed) = (Some("a@d.test".to_owned()), Some("*@d.test".to_owned()));
         let moved = edit("b@e.test", true);
-        assert_eq!(moved.takes, ["b@e.test", "*@e.test"]);
-        assert_eq!((moved.retires, moved.frees), (retired.clone(), freed.clone()));
-        assert_eq!((moved.inbox.rev, moved.inbox.seq), (4, 5));
+        assert_eq!(moved.claimed_addresses, ["b@e.test", "*@e.test"]);
+        assert_eq!((moved.retired_address, moved.freed_catch_all), (retired.clone(), freed.clone()));
+        assert_eq!((moved.inbox.rev, moved.inbox.latest_seq), (4, 5));
         let renamed = edit("b@d.test", true);
-        assert_eq!((renamed.takes, renamed.retires, renamed.frees), (vec!["b@d.test".into()], retired, None));
+        assert_eq!(
+            (renamed.claimed_addresses, renamed.retired_address, renamed.freed_catch_all),
+            (vec!["b@d.test".into()], retired, None)
+        );
         let closed = edit("a@d.test", false);
-        assert_eq!((closed.takes, closed.retires, closed.frees), (vec![], None, freed));
+        assert_eq!((closed.claimed_addresses, closed.retired_address, closed.freed_catch_all), (vec![], None, freed));
     }
 }

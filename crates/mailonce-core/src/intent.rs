@@ -39,13 +39,13 @@ pub struct IntentError {
 impl Intent {
     /// The first field with spaces around its words. A key follows from every byte, so a program may mean them; a model
     /// never does, and would send a second mail.
-    pub fn loose_edge(&self) -> Option<&'static str> {
+    pub fn untrimmed_field(&self) -> Option<&'static str> {
         let words = [("type", Some(&self.kind)), ("entity", Some(&self.entity)), ("period", self.period.as_ref())];
         words.into_iter().find(|(_, text)| text.is_some_and(|text| text.trim() != text)).map(|(field, _)| field)
     }
 
     /// Checks the lengths of its words, and that versions count from 1.
-    pub fn check(&self) -> Result<(), IntentError> {
+    pub fn validate(&self) -> Result<(), IntentError> {
         let fits = |text: &str| {
             !text.is_empty() && text.chars().count() <= limits::INTENT_CHARS && !text.chars().any(char::is_control)
         };
@@ -64,10 +64,10 @@ impl Intent {
 
     /// The Key of this intent for these recipients: `i1_` and the hex SHA-256 of its RFC 8785 form.
     /// Recipients are sorted, and one that is named twice counts once.
-    pub fn key(&self, to: &[Address]) -> String {
+    pub fn derive_key(&self, to: &[Address]) -> String {
         let mut key = String::with_capacity(67);
         key.push_str("i1_");
-        for byte in Sha256::digest(self.canonical(to).as_bytes()) {
+        for byte in Sha256::digest(self.canonical_json(to).as_bytes()) {
             // Writing to a String cannot fail.
             write!(key, "{byte:02x}").ok();
         }
@@ -75,24 +75,24 @@ impl Intent {
     }
 
     /// RFC 8785 JSON. The members' names are fixed and ASCII, so their order is too.
-    fn canonical(&self, to: &[Address]) -> String {
+    fn canonical_json(&self, to: &[Address]) -> String {
         let mut to: Vec<&str> = to.iter().map(Address::as_str).collect();
         to.sort_unstable_by(|a, b| a.encode_utf16().cmp(b.encode_utf16()));
         to.dedup();
-        let period = self.period.as_ref().map_or(String::new(), |p| format!("\"period\":{},", quoted(p)));
-        let to: Vec<String> = to.into_iter().map(quoted).collect();
+        let period = self.period.as_ref().map_or(String::new(), |p| format!("\"period\":{},", json_string(p)));
+        let to: Vec<String> = to.into_iter().map(json_string).collect();
         format!(
             "{{\"entity\":{},{period}\"to\":[{}],\"type\":{},\"v\":{}}}",
-            quoted(&self.entity),
+            json_string(&self.entity),
             to.join(","),
-            quoted(&self.kind),
+            json_string(&self.kind),
             self.version
         )
     }
 }
 
 /// A JSON string. serde_json escapes exactly what RFC 8785 asks for.
-fn quoted(text: &str) -> String {
+fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
@@ -110,15 +110,15 @@ mod tests {
 
     #[test]
     fn spaces_around_words_are_found() {
-        assert_eq!(intent("t", "e e", 1, Some("p")).loose_edge(), None);
-        assert_eq!(intent(" t", "e", 1, None).loose_edge(), Some("type"));
-        assert_eq!(intent("t", "e\u{a0}", 1, None).loose_edge(), Some("entity"));
-        assert_eq!(intent("t", "e", 1, Some("p ")).loose_edge(), Some("period"));
+        assert_eq!(intent("t", "e e", 1, Some("p")).untrimmed_field(), None);
+        assert_eq!(intent(" t", "e", 1, None).untrimmed_field(), Some("type"));
+        assert_eq!(intent("t", "e\u{a0}", 1, None).untrimmed_field(), Some("entity"));
+        assert_eq!(intent("t", "e", 1, Some("p ")).untrimmed_field(), Some("period"));
     }
 
     #[test]
     fn each_fault_says_what_its_field_must_be() {
-        let told = |intent: &Intent| intent.check().unwrap_err().to_string();
+        let told = |intent: &Intent| intent.validate().unwrap_err().to_string();
         assert_eq!(
             told(&intent("", "e", 1, None)),
             "intent.type must be 1 to 256 characters without control characters"
@@ -130,29 +130,29 @@ mod tests {
     fn the_canonical_form_is_rfc_8785() {
         let plain = intent("order.confirmation", "order_4821", 1, None);
         assert_eq!(
-            plain.canonical(&to(&["User@Example.com"])),
+            plain.canonical_json(&to(&["User@Example.com"])),
             r#"{"entity":"order_4821","to":["user@example.com"],"type":"order.confirmation","v":1}"#
         );
         let odd = intent("a\"b\\c", "é\u{2028}/\u{7f}", 3, Some("2026-W46"));
-        let ours = odd.canonical(&to(&["b@x.test", "a@x.test", "B@x.test"]));
+        let ours = odd.canonical_json(&to(&["b@x.test", "a@x.test", "B@x.test"]));
         let value: serde_json::Value = serde_json::from_str(&ours).unwrap();
         assert_eq!(serde_json_canonicalizer::to_string(&value).unwrap(), ours);
     }
 
     #[test]
     fn every_part_of_an_intent_changes_its_key() {
-        let base = intent("t", "e", 1, None).key(&to(&["a@x.test"]));
+        let base = intent("t", "e", 1, None).derive_key(&to(&["a@x.test"]));
         assert_eq!(base.len(), 67);
         for other in [
-            intent("t2", "e", 1, None).key(&to(&["a@x.test"])),
-            intent("t", "e2", 1, None).key(&to(&["a@x.test"])),
-            intent("t", "e", 2, None).key(&to(&["a@x.test"])),
-            intent("t", "e", 1, Some("p")).key(&to(&["a@x.test"])),
-            intent("t", "e", 1, None).key(&to(&["b@x.test"])),
-            intent("t", "e", 1, None).key(&to(&["a@x.test", "b@x.test"])),
+            intent("t2", "e", 1, None).derive_key(&to(&["a@x.test"])),
+            intent("t", "e2", 1, None).derive_key(&to(&["a@x.test"])),
+            intent("t", "e", 2, None).derive_key(&to(&["a@x.test"])),
+            intent("t", "e", 1, Some("p")).derive_key(&to(&["a@x.test"])),
+            intent("t", "e", 1, None).derive_key(&to(&["b@x.test"])),
+            intent("t", "e", 1, None).derive_key(&to(&["a@x.test", "b@x.test"])),
         ] {
             assert_ne!(base, other);
         }
-        assert_eq!(base, intent("t", "e", 1, None).key(&to(&["A@X.TEST"])));
+        assert_eq!(base, intent("t", "e", 1, None).derive_key(&to(&["A@X.TEST"])));
     }
 }

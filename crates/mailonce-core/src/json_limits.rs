@@ -8,7 +8,7 @@ use memchr::memchr2;
 
 /// A limit that JSON exceeds, in words that read on after "the body".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JsonExcess {
+pub enum JsonLimitExceeded {
     /// Objects and lists inside each other.
     #[error("nests objects and lists deeper than {}", limits::JSON_DEPTH)]
     Depth,
@@ -39,29 +39,29 @@ struct Scanner {
 }
 
 impl Scanner {
-    fn enter(&mut self, is_object: bool) -> Result<(), JsonExcess> {
-        let slot = self.open.get_mut(self.depth).ok_or(JsonExcess::Depth)?;
+    fn enter(&mut self, is_object: bool) -> Result<(), JsonLimitExceeded> {
+        let slot = self.open.get_mut(self.depth).ok_or(JsonLimitExceeded::Depth)?;
         *slot = Container { is_object, members: 0 };
         self.depth += 1;
         self.count_value()
     }
 
-    fn count_value(&mut self) -> Result<(), JsonExcess> {
+    fn count_value(&mut self) -> Result<(), JsonLimitExceeded> {
         self.values += 1;
-        if self.values > limits::JSON_VALUES { Err(JsonExcess::Values) } else { Ok(()) }
+        if self.values > limits::JSON_VALUES { Err(JsonLimitExceeded::Values) } else { Ok(()) }
     }
 
     /// A colon ends the name of a member.
-    fn count_member(&mut self) -> Result<(), JsonExcess> {
+    fn count_member(&mut self) -> Result<(), JsonLimitExceeded> {
         if self.last_string > limits::JSON_NAME_BYTES {
-            return Err(JsonExcess::Name);
+            return Err(JsonLimitExceeded::Name);
         }
         if let Some(container) = self.depth.checked_sub(1).and_then(|top| self.open.get_mut(top))
             && container.is_object
         {
             container.members += 1;
             if container.members > limits::JSON_MEMBERS {
-                return Err(JsonExcess::Members);
+                return Err(JsonLimitExceeded::Members);
             }
         }
         Ok(())
@@ -69,7 +69,7 @@ impl Scanner {
 }
 
 /// Checks depth, members, names and the number of values.
-pub fn check(bytes: &[u8]) -> Result<(), JsonExcess> {
+pub fn check(bytes: &[u8]) -> Result<(), JsonLimitExceeded> {
     let mut scanner = Scanner { open: [Container::default(); limits::JSON_DEPTH], depth: 0, values: 0, last_string: 0 };
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
@@ -120,10 +120,10 @@ mod tests {
         let named = |length: usize| format!(r#"{{"{}":1}}"#, "n".repeat(length));
         let list = |values: usize| format!("[{}]", vec!["0"; values].join(","));
         for (fits, exceeds, excess) in [
-            (nested(limits::JSON_DEPTH), nested(limits::JSON_DEPTH + 1), JsonExcess::Depth),
-            (object(limits::JSON_MEMBERS), object(limits::JSON_MEMBERS + 1), JsonExcess::Members),
-            (named(limits::JSON_NAME_BYTES), named(limits::JSON_NAME_BYTES + 1), JsonExcess::Name),
-            (list(limits::JSON_VALUES), list(limits::JSON_VALUES + 2), JsonExcess::Values),
+            (nested(limits::JSON_DEPTH), nested(limits::JSON_DEPTH + 1), JsonLimitExceeded::Depth),
+            (object(limits::JSON_MEMBERS), object(limits::JSON_MEMBERS + 1), JsonLimitExceeded::Members),
+            (named(limits::JSON_NAME_BYTES), named(limits::JSON_NAME_BYTES + 1), JsonLimitExceeded::Name),
+            (list(limits::JSON_VALUES), list(limits::JSON_VALUES + 2), JsonLimitExceeded::Values),
         ] {
             assert_eq!(check(fits.as_bytes()), Ok(()), "{excess:?}");
             assert_eq!(check(exceeds.as_bytes()), Err(excess));
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(check(text.as_bytes()), Ok(()));
         // A name that is escaped is still a name.
         let long = format!(r#"{{"{}":1}}"#, r#"\""#.repeat(limits::JSON_NAME_BYTES));
-        assert_eq!(check(long.as_bytes()), Err(JsonExcess::Name));
+        assert_eq!(check(long.as_bytes()), Err(JsonLimitExceeded::Name));
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn unescape(inner: &str) -> Result<String, KeyError> {
 /// How an email came by its name. Only the first kind can be said by a caller, so no header reaches the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeyName {
+pub enum EmailKey {
     /// Given in a header or derived from an intent.
     Given(Key),
     /// The item of a batch: the batch's key and the item's place.
@@ -84,14 +84,14 @@ pub enum KeyName {
     },
 }
 
-impl KeyName {
+impl EmailKey {
     /// The name as people read it.
-    pub fn shown(&self) -> String {
-        self.shown_as().into_owned()
+    pub fn display_name(&self) -> String {
+        self.display_name_cow().into_owned()
     }
 
     /// The name as people read it, borrowed where it was given.
-    pub fn shown_as(&self) -> Cow<'_, str> {
+    pub fn display_name_cow(&self) -> Cow<'_, str> {
         match self {
             Self::Given(key) => Cow::Borrowed(&key.0),
             Self::Item { batch, index } => Cow::Owned(format!("{batch}[{index}]")),
@@ -100,7 +100,7 @@ impl KeyName {
     }
 
     /// The key when a caller can say it.
-    pub fn given(&self) -> Option<&Key> {
+    pub fn caller_key(&self) -> Option<&Key> {
         match self {
             Self::Given(key) => Some(key),
             Self::Item { .. } | Self::Version { .. } => None,
@@ -161,7 +161,7 @@ impl InstallSecret {
 
     /// The Message-ID of an email: unguessable, and the same again for the same key and bind number, even after
     /// a restore. Without a key it follows from the email's id.
-    pub fn message_id(&self, team: TeamId, id: EmailId, key: Option<(&KeyName, u32)>, domain: &str) -> String {
+    pub fn message_id(&self, team: TeamId, id: EmailId, key: Option<(&EmailKey, u32)>, domain: &str) -> String {
         let mac = match key {
             Some((name, bind)) => self.mac("message-id", &[team.0.as_bytes(), &name.hash(team).0, &bind.to_be_bytes()]),
             None => self.mac("message-id", &[team.0.as_bytes(), id.0.as_bytes()]),
@@ -223,9 +223,9 @@ mod tests {
     #[test]
     fn no_given_key_hashes_like_an_item_or_another_teams() {
         let (one, two) = (TeamId(Uuid::from_u128(1)), TeamId(Uuid::from_u128(2)));
-        let key = |text: &str| KeyName::Given(Key::parse(text).unwrap());
-        let item = KeyName::Item { batch: Key::parse("b").unwrap(), index: 3 };
-        assert_ne!(key(&item.shown()).hash(one), item.hash(one));
+        let key = |text: &str| EmailKey::Given(Key::parse(text).unwrap());
+        let item = EmailKey::Item { batch: Key::parse("b").unwrap(), index: 3 };
+        assert_ne!(key(&item.display_name()).hash(one), item.hash(one));
         assert_ne!(key("k").hash(one), key("k").hash(two));
         assert_eq!(key("k").hash(one), key("\"k\"").hash(one));
     }
@@ -234,7 +234,7 @@ mod tests {
     fn a_message_id_is_the_same_again_for_the_same_key_and_bind() {
         let secret = InstallSecret([7; 32]);
         let team = TeamId(Uuid::from_u128(1));
-        let name = KeyName::Given(Key::parse("k").unwrap());
+        let name = EmailKey::Given(Key::parse("k").unwrap());
         let id = |n: u128| EmailId(Uuid::from_u128(n));
         let first = secret.message_id(team, id(1), Some((&name, 1)), "example.com");
         assert_eq!(first, secret.message_id(team, id(2), Some((&name, 1)), "example.com"));

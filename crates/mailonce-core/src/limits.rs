@@ -13,7 +13,7 @@ pub const JSON_VALUES: usize = 500_000;
 /// Characters of a wrong name for which a similar one is searched. The search is quadratic.
 pub const SUGGESTION_CHARS: usize = 64;
 /// Characters of a value that an error message shows.
-pub const SHOWN_CHARS: usize = 200;
+pub const ERROR_VALUE_CHARS: usize = 200;
 /// Characters of a Key given by a caller.
 pub const KEY_CHARS: usize = 256;
 /// Recipients of one email: to, cc and bcc together.
@@ -55,13 +55,13 @@ pub const SCHEDULE_AHEAD_MS: i64 = 400 * 86_400_000;
 /// How long a tombstone keeps a forgotten key's hash and bind number, in milliseconds (400 days).
 pub const TOMBSTONE_MS: i64 = 400 * 86_400_000;
 /// How long a body is kept after the terminal state, in milliseconds (30 days).
-pub const BODY_KEPT_MS: i64 = 30 * 86_400_000;
+pub const BODY_RETENTION_MS: i64 = 30 * 86_400_000;
 /// How long the answer of a repeatable operation is remembered, in milliseconds (24 hours).
-pub const OPERATION_MS: i64 = 86_400_000;
+pub const OPERATION_RETENTION_MS: i64 = 86_400_000;
 /// How many versions back an email that was sent again stands for their recipients: one a day for as long as bodies live.
 pub const EARLIER_VERSIONS: u32 = 30;
 /// Suppressed calls remembered one by one for each key.
-pub const SUPPRESSED_KEPT: usize = 20;
+pub const SUPPRESSED_CALLS_KEPT: usize = 20;
 /// Rows of one page.
 pub const PAGE_ROWS: usize = 100;
 /// Rows of one page of events.
@@ -71,45 +71,45 @@ pub const SCAN_ROWS: usize = 20_000;
 /// Characters of a caller's own id of a call.
 pub const CALL_ID_CHARS: usize = 256;
 /// Characters of a name, label or reason that a person gives.
-pub const WORDS_CHARS: usize = 500;
+pub const FREE_TEXT_CHARS: usize = 500;
 /// Characters of a credential at least.
-pub const SECRET_CHARS: usize = 16;
+pub const MIN_SECRET_CHARS: usize = 16;
 /// How long a process counts as alive after it was last heard of, in milliseconds.
-pub const ALIVE_MS: i64 = 15_000;
+pub const HEARTBEAT_TIMEOUT_MS: i64 = 15_000;
 /// How long no live process must have had a transport before what waits for it counts as orphaned, in milliseconds.
 /// Only where several processes share a ledger: a rolling restart takes less.
 pub const ORPHANED_AFTER_MS: i64 = 5 * 60_000;
 /// The largest mail that comes in, in octets.
-pub const MAIL_BYTES: usize = 35 * 1024 * 1024;
+pub const INBOUND_MAIL_BYTES: usize = 35 * 1024 * 1024;
 /// Recipients of one mail that comes in (RFC 5321 asks for 100 at least).
-pub const ENVELOPE_RECIPIENTS: usize = 100;
+pub const INBOUND_RECIPIENTS: usize = 100;
 /// Labels of one message.
-pub const LABELS: usize = 50;
+pub const MESSAGE_LABELS: usize = 50;
 /// Names by which a message finds its thread: its own and its ancestors'.
-pub const THREAD_NAMES: usize = 24;
+pub const THREAD_REFERENCES: usize = 24;
 /// How long a provider's delivery is known again, in milliseconds.
-pub const DELIVERY_KNOWN_MS: i64 = 35 * 86_400_000;
+pub const PROVIDER_DEDUP_MS: i64 = 35 * 86_400_000;
 /// How long the same bytes to the same recipient by SMTP are the same delivery, in milliseconds. Longer than a
 /// sender's queue retries.
-pub const SAME_BYTES_MS: i64 = 7 * 86_400_000;
+pub const SMTP_DEDUP_MS: i64 = 7 * 86_400_000;
 /// How long rows of suppressed deliveries are kept, in milliseconds.
-pub const DUPLICATE_KEPT_MS: i64 = 35 * 86_400_000;
+pub const SUPPRESSED_DELIVERY_RETENTION_MS: i64 = 35 * 86_400_000;
 /// Within this the same value from the same sender is the same artifact, in milliseconds.
-pub const SAME_VALUE_MS: i64 = 3_600_000;
+pub const ARTIFACT_DEDUP_MS: i64 = 3_600_000;
 /// How long a process may keep a delivery before another takes it, in milliseconds.
-pub const READING_MS: i64 = 60_000;
+pub const DELIVERY_LEASE_MS: i64 = 60_000;
 /// How many processes may end while they read a delivery before the next one waits.
-pub const READERS_AT_ONCE: u32 = 3;
+pub const CRASHES_BEFORE_RECLAIM_DELAY: u32 = 3;
 /// Characters of whom an artifact is taken for.
-pub const FOR_CHARS: usize = 256;
+pub const CONSUME_FOR_CHARS: usize = 256;
 /// The longest wait for a message, in milliseconds.
-pub const WAIT_MS: i64 = 60_000;
+pub const MAX_WAIT_MS: i64 = 60_000;
 /// The longest watch, in milliseconds.
-pub const WATCH_MS: i64 = 7 * 86_400_000;
+pub const MAX_WATCH_MS: i64 = 7 * 86_400_000;
 /// Characters of an address that a tenant names, of a webhook say.
 pub const URL_CHARS: usize = 2_048;
 /// Streams of events that are open at a time, for each team.
-pub const STREAMS: usize = 2_000;
+pub const EVENT_STREAMS: usize = 2_000;
 /// Endpoints of one team.
 pub const ENDPOINTS: usize = 50;
 /// Filters, inboxes or custom headers of one endpoint.
@@ -117,20 +117,20 @@ pub const ENDPOINT_PARTS: usize = 50;
 /// Secrets of one endpoint that count at the same time.
 pub const ENDPOINT_SECRETS: usize = 5;
 /// Endpoints that one call looks at for new events.
-pub const SPREAD_ENDPOINTS: usize = 64;
+pub const FAN_OUT_ENDPOINTS: usize = 64;
 /// Bytes of a receiver's answer that are kept.
-pub const ANSWER_BYTES: usize = 512;
+pub const WEBHOOK_RESPONSE_BYTES: usize = 512;
 /// Attempts of a notice that are kept one by one.
 pub const NOTICE_ATTEMPTS_KEPT: usize = 20;
 /// How long a process may keep a notice before another takes it, in milliseconds.
-pub const NOTICE_HELD_MS: i64 = 60_000;
+pub const NOTICE_LEASE_MS: i64 = 60_000;
 /// For how long a notice is tried, all pauses together, in milliseconds.
-pub const NOTICE_TRIED_MS: i64 = 7 * 86_400_000;
+pub const NOTICE_RETRY_PERIOD_MS: i64 = 7 * 86_400_000;
 /// How long a notice is kept that reached its receiver or is not wanted, in milliseconds.
-pub const NOTICE_KEPT_MS: i64 = 30 * 86_400_000;
+pub const NOTICE_RETENTION_MS: i64 = 30 * 86_400_000;
 /// How long a notice is kept that was given up, in milliseconds.
-pub const NOTICE_DEAD_KEPT_MS: i64 = 90 * 86_400_000;
+pub const DEAD_NOTICE_RETENTION_MS: i64 = 90 * 86_400_000;
 /// An endpoint that fails for so long without one success is disabled, in milliseconds.
-pub const ENDPOINT_FAILING_MS: i64 = 14 * 86_400_000;
+pub const DISABLE_FAILING_ENDPOINT_AFTER_MS: i64 = 14 * 86_400_000;
 /// Failed notices that one call makes due again.
 pub const NOTICES_RECOVERED: usize = 5_000;

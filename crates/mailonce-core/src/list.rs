@@ -5,9 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{address::Address, id::InboxId, time::Time, words::words};
+use crate::{address::Address, id::InboxId, string_enum::string_enum, time::Time};
 
-words! {
+string_enum! {
     /// Which mail a list is about.
     ListDirection {
         /// Mail that goes out.
@@ -19,7 +19,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What a list says of whom it names.
     ListType {
         /// These and nobody else.
@@ -63,7 +63,7 @@ impl ListName {
     /// The name of an entry of it, unique in its team.
     pub fn record_name(&self, entry: &str) -> String {
         let scope = self.inbox.as_ref().map_or_else(|| "team".to_owned(), |(id, _)| id.to_string());
-        format!("{scope}/{}/{}/{entry}", self.direction.word(), self.kind.word())
+        format!("{scope}/{}/{}/{entry}", self.direction.as_str(), self.kind.as_str())
     }
 }
 
@@ -73,7 +73,7 @@ impl ListEntry {
         self.entry.contains('@')
     }
 
-    fn names(&self, address: &str, authenticated: bool) -> bool {
+    fn matches(&self, address: &str, authenticated: bool) -> bool {
         if self.require_auth && !authenticated {
             return false;
         }
@@ -85,7 +85,7 @@ impl ListEntry {
 }
 
 /// An address or a domain as it is compared.
-pub fn entry_form(text: &str) -> Option<String> {
+pub fn normalize_entry(text: &str) -> Option<String> {
     let text = text.trim();
     if text.contains('@') {
         return Address::parse(text).ok().map(|address| address.as_str().to_owned());
@@ -96,7 +96,7 @@ pub fn entry_form(text: &str) -> Option<String> {
 
 /// Why mail from or to an address does not pass; `None` when it does. `authenticated` says whether the sender proved who
 /// it is.
-pub fn stopped(
+pub fn list_refusal(
     entries: &[ListEntry],
     direction: ListDirection,
     is_inbox: impl Fn(&(InboxId, String)) -> bool,
@@ -113,17 +113,17 @@ pub fn stopped(
         let here: Vec<&ListEntry> = entries.iter().filter(here).collect();
         for by_address in [true, false] {
             let named =
-                here.iter().filter(|entry| entry.is_address() == by_address && entry.names(address, authenticated));
+                here.iter().filter(|entry| entry.is_address() == by_address && entry.matches(address, authenticated));
             let mut kinds = named.map(|entry| entry.list.kind);
             if kinds.clone().any(|kind| kind == ListType::Block) {
-                return Some(format!("{address} is on the {} block list", direction.word()));
+                return Some(format!("{address} is on the {} block list", direction.as_str()));
             }
             if kinds.next().is_some() {
                 return None;
             }
         }
         if here.iter().any(|entry| entry.list.kind == ListType::Allow) {
-            return Some(format!("{address} is not on the {} allow list", direction.word()));
+            return Some(format!("{address} is not on the {} allow list", direction.as_str()));
         }
     }
     None
@@ -142,14 +142,14 @@ mod tests {
 
     fn passes(entries: &[ListEntry], inbox: u128, address: &str) -> bool {
         let is_inbox = |(id, _): &(InboxId, String)| id.0.as_u128() == inbox;
-        stopped(entries, ListDirection::Receive, is_inbox, (address, false)).is_none()
+        list_refusal(entries, ListDirection::Receive, is_inbox, (address, false)).is_none()
     }
 
     #[test]
     fn without_lists_everybody_passes() {
         assert!(passes(&[], 1, "ann@a.test"));
         assert!(
-            stopped(&[entry(None, ListType::Block, "a.test")], ListDirection::Send, |_| true, ("x@a.test", true))
+            list_refusal(&[entry(None, ListType::Block, "a.test")], ListDirection::Send, |_| true, ("x@a.test", true))
                 .is_none()
         );
     }
@@ -175,17 +175,18 @@ mod tests {
     #[test]
     fn an_entry_may_want_proof_of_the_sender() {
         let lists = [ListEntry { require_auth: true, ..entry(None, ListType::Allow, "a.test") }];
-        let passes =
-            |authenticated| stopped(&lists, ListDirection::Receive, |_| true, ("ann@a.test", authenticated)).is_none();
+        let passes = |authenticated| {
+            list_refusal(&lists, ListDirection::Receive, |_| true, ("ann@a.test", authenticated)).is_none()
+        };
         assert!(passes(true) && !passes(false));
     }
 
     #[test]
     fn entries_are_addresses_or_domains() {
-        assert_eq!(entry_form(" Ann@A.test ").as_deref(), Some("ann@a.test"));
-        assert_eq!(entry_form("A.Test").as_deref(), Some("a.test"));
+        assert_eq!(normalize_entry(" Ann@A.test ").as_deref(), Some("ann@a.test"));
+        assert_eq!(normalize_entry("A.Test").as_deref(), Some("a.test"));
         for bad in ["", "@", "a b", "a@b@c", "@a.test"] {
-            assert_eq!(entry_form(bad), None, "{bad}");
+            assert_eq!(normalize_entry(bad), None, "{bad}");
         }
     }
 }

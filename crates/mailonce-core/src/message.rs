@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use crate::{
     artifact::{Artifact, ArtifactKind, NewArtifact},
-    conversation::turn::Turn,
-    delivery::Suppression,
-    event::{Kind, NewEvent},
+    conversation::turn::MessageProgress,
+    delivery::DeliverySuppression,
+    event::{EventKind, NewEvent},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
-    port::authenticate::Auth,
-    rule::Evaluated,
+    port::authenticate::SenderAuth,
+    rule::RuleEvaluation,
+    string_enum::string_enum,
     time::Time,
-    words::words,
 };
 
-words! {
+string_enum! {
     /// Whether an agent has to do something about a message.
     MessageState {
         /// Nobody has answered it.
@@ -30,7 +30,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What to do about an answer that would go to somebody for whom the sender does not vouch.
     ReplyToPolicy {
         /// Send it.
@@ -42,7 +42,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What is odd about a message.
     MessageFlag {
         /// Another message of the inbox has the same Message-ID and other content.
@@ -85,17 +85,17 @@ pub struct Message {
     /// What never changes.
     pub head: Arc<MessageHead>,
     /// What people and rules put on it.
-    pub marks: Marks,
+    pub annotations: MessageAnnotations,
 }
 
 impl Message {
     /// That it arrived.
-    pub fn received(&self, now: Time) -> NewEvent {
+    pub fn received_event(&self, now: Time) -> NewEvent {
         let head = &self.head;
         NewEvent {
-            kind: Kind::MessageReceived,
+            kind: EventKind::MessageReceived,
             at: now,
-            about: self.id.0,
+            subject_id: self.id.0,
             rev: self.rev,
             data: json!({
                 "inbox": self.inbox,
@@ -112,7 +112,7 @@ impl Message {
 
 /// What people and rules put on a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Marks {
+pub struct MessageAnnotations {
     /// Labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
@@ -123,8 +123,8 @@ pub struct Marks {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read: bool,
     /// Where it stands between agents.
-    #[serde(default, skip_serializing_if = "Turn::is_empty")]
-    pub turn: Turn,
+    #[serde(default, skip_serializing_if = "MessageProgress::is_empty")]
+    pub turn: MessageProgress,
 }
 
 /// Somebody named in a mail. Mail from outside names whom it likes, so this need not be an address that we would
@@ -175,7 +175,7 @@ pub struct MessageHead {
     /// Octets.
     pub size: u64,
     /// Whether its sender is who it says.
-    pub auth: Auth,
+    pub auth: SenderAuth,
     /// Why it counts as automatic, and whether nothing may override that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub automatic: Option<(String, bool)>,
@@ -187,13 +187,13 @@ pub struct MessageHead {
     pub flags: Vec<MessageFlag>,
     /// What is attached, by handle.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub attachments: Vec<Handle>,
+    pub attachments: Vec<AttachmentInfo>,
     /// What was found in it, best first. The values are in the artifacts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<(ArtifactKind, ArtifactId)>,
     /// What rules said about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rules: Option<Evaluated>,
+    pub rules: Option<RuleEvaluation>,
     /// What else it could hold, as JSON, best first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<serde_json::Value>,
@@ -201,7 +201,7 @@ pub struct MessageHead {
 
 /// An attachment without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Handle {
+pub struct AttachmentInfo {
     /// A name without any path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
@@ -225,17 +225,17 @@ pub struct NewMessage {
     /// The id of its thread when that is new.
     pub thread: ThreadId,
     /// The hash of its Message-ID, or `None` without one.
-    pub name: Option<[u8; 32]>,
+    pub message_id_hash: Option<[u8; 32]>,
     /// The hash of what it says.
-    pub content: [u8; 32],
+    pub content_hash: [u8; 32],
     /// Hashes of the Message-IDs by which it finds its thread: its own first, then its ancestors, the closest first.
-    pub names: Vec<[u8; 32]>,
+    pub thread_hashes: Vec<[u8; 32]>,
     /// The email of ours that it answers.
-    pub email: Option<EmailId>,
+    pub answers_email: Option<EmailId>,
     /// What never changes. Its artifacts and `message_id_reused` are filled in by the store.
     pub head: MessageHead,
     /// What rules put on it.
-    pub marks: Marks,
+    pub annotations: MessageAnnotations,
     /// Whether an agent has to do something about it.
     pub state: MessageState,
     /// What was found in it, best first.
@@ -244,33 +244,33 @@ pub struct NewMessage {
 
 /// What an inbox has under the same Message-ID, or without one under the same content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownMessage {
     /// Which message.
     pub id: MessageId,
     /// The hash of what it says.
-    pub content: [u8; 32],
+    pub content_hash: [u8; 32],
 }
 
 /// What a message that wants to be filed is to its inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Novelty {
+pub enum DuplicateCheck {
     /// Never seen.
     New,
     /// Its Message-ID was used for something else before.
-    Reused,
+    MessageIdReused,
     /// It is there.
-    Known(MessageId, Suppression),
+    Duplicate(MessageId, DeliverySuppression),
 }
 
 impl NewMessage {
     /// What it is to an inbox that has `known` under its name (or, without a name, under its content).
-    pub fn novelty(&self, known: &[Known]) -> Novelty {
-        let same = known.iter().find(|known| known.content == self.content);
-        match (same, self.name) {
-            (Some(same), Some(_)) => Novelty::Known(same.id, Suppression::SameMessage),
-            (Some(same), None) => Novelty::Known(same.id, Suppression::SameContent),
-            (None, Some(_)) if !known.is_empty() => Novelty::Reused,
-            (None, _) => Novelty::New,
+    pub fn check_duplicate(&self, known: &[KnownMessage]) -> DuplicateCheck {
+        let same = known.iter().find(|known| known.content_hash == self.content_hash);
+        match (same, self.message_id_hash) {
+            (Some(same), Some(_)) => DuplicateCheck::Duplicate(same.id, DeliverySuppression::SameMessage),
+            (Some(same), None) => DuplicateCheck::Duplicate(same.id, DeliverySuppression::SameContent),
+            (None, Some(_)) if !known.is_empty() => DuplicateCheck::MessageIdReused,
+            (None, _) => DuplicateCheck::New,
         }
     }
 }
@@ -278,13 +278,13 @@ impl NewMessage {
 /// The answer to a wish to file a message.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
-pub enum Filed {
+pub enum FileMessageResult {
     /// It is new, and these were found in it.
     New(Box<Message>, Vec<Artifact>),
     /// It was there already.
-    Known(MessageId, Suppression),
+    Duplicate(MessageId, DeliverySuppression),
     /// Somebody else has settled this delivery.
-    Settled,
+    AlreadyFinished,
     /// No such delivery in this team.
     Missing,
 }
@@ -307,25 +307,25 @@ pub struct MessageQuery {
     /// With this Message-ID.
     pub message_id: Option<String>,
     /// Only authenticated ones.
-    pub authenticated: bool,
+    pub only_authenticated: bool,
     /// With `from`: not those that failed authentication, because anybody may have written that address.
-    pub unforged: bool,
+    pub exclude_forged: bool,
     /// Where the page begins, and in which direction it goes.
-    pub place: MessagePlace,
+    pub position: MessagePosition,
     /// At most so many.
     pub limit: usize,
 }
 
 /// Where a page of messages begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessagePlace {
+pub enum MessagePosition {
     /// Newest first, before this number.
     Before(u64),
     /// Oldest first, after this number.
     After(u64),
 }
 
-impl Default for MessagePlace {
+impl Default for MessagePosition {
     fn default() -> Self {
         Self::Before(u64::MAX)
     }
@@ -347,10 +347,10 @@ impl MessageQuery {
             && self.from.as_ref().is_none_or(is_from)
             && self.subject.as_ref().is_none_or(|wanted| lower(&head.subject).contains(&lower(wanted)))
             && self.has.is_none_or(|kind| head.artifacts.iter().any(|(has, _)| *has == kind))
-            && self.label.as_ref().is_none_or(|label| message.marks.labels.contains(label))
+            && self.label.as_ref().is_none_or(|label| message.annotations.labels.contains(label))
             && self.message_id.as_ref().is_none_or(|id| head.message_id.as_ref() == Some(id))
-            && (!self.authenticated || head.auth.is_pass())
-            && (!self.unforged || self.from.is_none() || !head.auth.is_fail())
+            && (!self.only_authenticated || head.auth.is_pass())
+            && (!self.exclude_forged || self.from.is_none() || !head.auth.is_fail())
     }
 }
 
@@ -373,12 +373,12 @@ mod tests {
         NewMessage {
             id: MessageId(Uuid::from_u128(1)),
             thread: ThreadId(Uuid::from_u128(2)),
-            name,
-            content: [content; 32],
-            names: Vec::new(),
-            email: None,
+            message_id_hash: name,
+            content_hash: [content; 32],
+            thread_hashes: Vec::new(),
+            answers_email: None,
             head: MessageHead::default(),
-            marks: Marks::default(),
+            annotations: MessageAnnotations::default(),
             state: MessageState::Unanswered,
             artifacts: Vec::new(),
         }
@@ -387,11 +387,17 @@ mod tests {
     #[test]
     fn the_same_name_with_other_content_is_another_message() {
         let id = MessageId(Uuid::from_u128(7));
-        let known = [Known { id, content: [1; 32] }];
-        assert_eq!(message(Some([9; 32]), 1).novelty(&known), Novelty::Known(id, Suppression::SameMessage));
-        assert_eq!(message(Some([9; 32]), 2).novelty(&known), Novelty::Reused);
-        assert_eq!(message(Some([9; 32]), 2).novelty(&[]), Novelty::New);
-        assert_eq!(message(None, 1).novelty(&known), Novelty::Known(id, Suppression::SameContent));
-        assert_eq!(message(None, 2).novelty(&known), Novelty::New);
+        let known = [KnownMessage { id, content_hash: [1; 32] }];
+        assert_eq!(
+            message(Some([9; 32]), 1).check_duplicate(&known),
+            DuplicateCheck::Duplicate(id, DeliverySuppression::SameMessage)
+        );
+        assert_eq!(message(Some([9; 32]), 2).check_duplicate(&known), DuplicateCheck::MessageIdReused);
+        assert_eq!(message(Some([9; 32]), 2).check_duplicate(&[]), DuplicateCheck::New);
+        assert_eq!(
+            message(None, 1).check_duplicate(&known),
+            DuplicateCheck::Duplicate(id, DeliverySuppression::SameContent)
+        );
+        assert_eq!(message(None, 2).check_duplicate(&known), DuplicateCheck::New);
     }
 }

@@ -19,27 +19,27 @@ mod switch {
     use std::sync::LazyLock;
 
     thread_local! {
-        static ON: Cell<Option<&'static str>> = const { Cell::new(None) };
+        static THREAD_MUTANT: Cell<Option<&'static str>> = const { Cell::new(None) };
     }
 
     /// The wrong turn of a whole process, for rigs that start one.
-    static OF_PROCESS: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("MAILONCE_MUTANT").ok());
+    static PROCESS_MUTANT: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("MAILONCE_MUTANT").ok());
 
     /// Whether this wrong turn is switched on, in this thread or for the whole process.
     pub fn is_on(name: &str) -> bool {
-        ON.get().is_some_and(|on| on == name) || OF_PROCESS.as_ref().is_some_and(|on| on == name)
+        THREAD_MUTANT.get().is_some_and(|on| on == name) || PROCESS_MUTANT.as_ref().is_some_and(|on| on == name)
     }
 
     /// Does something with a wrong turn switched on in this thread, and switches it off again.
     pub fn with<T>(name: Option<&'static str>, run: impl FnOnce() -> T) -> T {
         /// Switches back even when `run` panics.
-        struct Back(Option<&'static str>);
-        impl Drop for Back {
+        struct RestoreOnDrop(Option<&'static str>);
+        impl Drop for RestoreOnDrop {
             fn drop(&mut self) {
-                ON.set(self.0);
+                THREAD_MUTANT.set(self.0);
             }
         }
-        let _back = Back(ON.replace(name));
+        let _back = RestoreOnDrop(THREAD_MUTANT.replace(name));
         run()
     }
 }

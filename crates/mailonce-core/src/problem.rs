@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-use crate::{limits, retry::Retry};
+use crate::{limits, retry::RetryAdvice};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $word:literal, $status:literal, $retry:ident, $title:literal, $next:literal;)*) => {
@@ -17,11 +17,11 @@ macro_rules! codes {
             /// Every one of them.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
             /// The word callers branch on.
-            pub fn word(self) -> &'static str { match self { $(Self::$variant => $word),* } }
+            pub fn as_str(self) -> &'static str { match self { $(Self::$variant => $word),* } }
             /// The HTTP status it goes with.
             pub fn status(self) -> u16 { match self { $(Self::$variant => $status),* } }
             /// What may be done with the same call.
-            pub fn retry(self) -> Retry { match self { $(Self::$variant => Retry::$retry),* } }
+            pub fn retry(self) -> RetryAdvice { match self { $(Self::$variant => RetryAdvice::$retry),* } }
             /// A short name for people.
             pub fn title(self) -> &'static str { match self { $(Self::$variant => $title),* } }
             /// One sentence a model can act on.
@@ -218,22 +218,22 @@ pub struct Problem {
     /// The field at fault.
     pub field: Option<String>,
     /// Further members of the answer.
-    pub more: Map<String, Value>,
+    pub extensions: Map<String, Value>,
 }
 
 impl Problem {
     /// A problem without a field.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), field: None, more: Map::new() }
+        Self { code, detail: detail.into(), field: None, extensions: Map::new() }
     }
 
     /// The problem of one field.
-    pub fn field(code: Code, path: impl Into<String>, detail: impl Into<String>) -> Self {
+    pub fn for_field(code: Code, path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { field: Some(path.into()), ..Self::new(code, detail) }
     }
 
     /// One sentence a model can act on. Where no field is named, what happened names what to correct.
-    pub fn next(&self) -> &'static str {
+    pub fn next_step(&self) -> &'static str {
         match self.code {
             Code::InvalidType | Code::InvalidField if self.field.is_none() => {
                 "Correct the body as `detail` says; this call stored nothing and bound no key."
@@ -245,8 +245,8 @@ impl Problem {
 
     /// With a further member.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.more.insert(name.to_owned(), value.into());
+    pub fn with_extension(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.extensions.insert(name.to_owned(), value.into());
         self
     }
 }
@@ -257,20 +257,21 @@ impl From<Vec<FieldError>> for Problem {
         let Some(first) = faults.first() else { return Self::new(Code::Internal, "a refusal without a reason") };
         let list: Vec<Value> =
             faults.iter().map(|fault| serde_json::json!({ "field": fault.path, "message": fault.message })).collect();
-        Self::field(first.code, first.path.clone(), format!("{} {}", first.path, first.message)).with("faults", list)
+        Self::for_field(first.code, first.path.clone(), format!("{} {}", first.path, first.message))
+            .with_extension("faults", list)
     }
 }
 
 /// The beginning of a value from outside, so that an error message stays short whatever it was given.
-pub fn shortened(text: &str) -> Cow<'_, str> {
-    match text.char_indices().nth(limits::SHOWN_CHARS) {
+pub fn shorten(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(limits::ERROR_VALUE_CHARS) {
         None => text.into(),
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()).into(),
     }
 }
 
 /// The nearest of some names to one that is not among them. A long name gets none: comparing costs the product of lengths.
-pub fn nearest<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest_name<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if wrong.chars().nth(limits::SUGGESTION_CHARS).is_some() {
         return None;
     }
@@ -285,24 +286,24 @@ mod tests {
     #[test]
     fn nobody_is_sent_to_a_field_that_is_not_named() {
         for code in [Code::InvalidType, Code::InvalidField, Code::InvalidQuery] {
-            assert!(Problem::field(code, "to", "x").next().contains("`field`"), "{code:?}");
-            assert!(!Problem::new(code, "x").next().contains("`field`"), "{code:?}");
+            assert!(Problem::for_field(code, "to", "x").next_step().contains("`field`"), "{code:?}");
+            assert!(!Problem::new(code, "x").next_step().contains("`field`"), "{code:?}");
         }
     }
 
     #[test]
     fn the_nearest_name_is_near() {
-        assert_eq!(nearest("subjct", ["from", "subject", "to"]), Some("subject"));
-        assert_eq!(nearest("zzzzzzzz", ["from", "subject", "to"]), None);
+        assert_eq!(nearest_name("subjct", ["from", "subject", "to"]), Some("subject"));
+        assert_eq!(nearest_name("zzzzzzzz", ["from", "subject", "to"]), None);
     }
 
     #[test]
     fn a_long_name_is_compared_with_nothing_and_shown_in_part() {
         let (most, more) = ("n".repeat(limits::SUGGESTION_CHARS), "n".repeat(limits::SUGGESTION_CHARS + 1));
-        assert_eq!(nearest(&most, [most.as_str()]), Some(most.as_str()));
-        assert_eq!(nearest(&more, [more.as_str()]), None);
-        let long = "é".repeat(limits::SHOWN_CHARS + 1);
-        assert_eq!(shortened(&long).chars().count(), limits::SHOWN_CHARS + 1);
-        assert_eq!(shortened("short"), "short");
+        assert_eq!(nearest_name(&most, [most.as_str()]), Some(most.as_str()));
+        assert_eq!(nearest_name(&more, [more.as_str()]), None);
+        let long = "é".repeat(limits::ERROR_VALUE_CHARS + 1);
+        assert_eq!(shorten(&long).chars().count(), limits::ERROR_VALUE_CHARS + 1);
+        assert_eq!(shorten("short"), "short");
     }
 }

@@ -8,13 +8,13 @@ use uuid::Uuid;
 
 use crate::{
     conversation::escalation::Escalation,
-    event::{Kind, NewEvent},
+    event::{EventKind, NewEvent},
     id::TeamId,
+    string_enum::string_enum,
     time::Time,
-    words::words,
 };
 
-words! {
+string_enum! {
     /// What a record is.
     RecordKind {
         /// A domain that the team sends from.
@@ -60,65 +60,65 @@ pub struct Record {
     /// When it was made.
     pub created_at: Time,
     /// Everything else, as JSON.
-    pub about: String,
+    pub json: String,
 }
 
 impl Record {
     /// A change of it, as it is here, into what says this.
     pub fn edit(&self, about: String) -> RecordEdit {
-        RecordEdit { team: self.team, kind: self.kind, id: self.id, rev: self.rev, about }
+        RecordEdit { team: self.team, kind: self.kind, id: self.id, rev: self.rev, json: about }
     }
 
     /// What is told of it when it was made, or became this. The ledger writes it with the record.
-    pub fn told(&self, before: Option<&Self>, now: Time) -> Option<NewEvent> {
+    pub fn to_event(&self, before: Option<&Self>, now: Time) -> Option<NewEvent> {
         let (kind, data) = match self.kind {
-            RecordKind::Escalation => self.told_of_question(before)?,
-            RecordKind::Domain => self.told_of_domain(before)?,
-            RecordKind::Transport => self.told_of_way(before)?,
+            RecordKind::Escalation => self.escalation_event(before)?,
+            RecordKind::Domain => self.domain_event(before)?,
+            RecordKind::Transport => self.transport_event(before)?,
             _ => return None,
         };
-        Some(NewEvent { kind, at: now, about: self.id, rev: self.rev, data })
+        Some(NewEvent { kind, at: now, subject_id: self.id, rev: self.rev, data })
     }
 
-    fn told_of_question(&self, before: Option<&Self>) -> Option<(Kind, Value)> {
-        let (is, was) = (self.says::<Escalation>()?, before.and_then(Self::says::<Escalation>));
+    fn escalation_event(&self, before: Option<&Self>) -> Option<(EventKind, Value)> {
+        let (is, was) = (self.parse_json::<Escalation>()?, before.and_then(Self::parse_json::<Escalation>));
         let kind = match was {
-            None => Kind::EscalationOpened,
+            None => EventKind::EscalationOpened,
             Some(was) if was.state == is.state => return None,
-            Some(_) => Kind::EscalationResolved,
+            Some(_) => EventKind::EscalationResolved,
         };
         let decided = is.decided.as_ref().map(|decided| decided.decision);
         Some((kind, json!({ "reason": is.reason, "state": is.state, "about": is.about, "as": decided })))
     }
 
-    fn told_of_domain(&self, before: Option<&Self>) -> Option<(Kind, Value)> {
-        let verified = |record: &Self| record.says::<Value>().is_some_and(|says| !says["verified_at"].is_null());
+    fn domain_event(&self, before: Option<&Self>) -> Option<(EventKind, Value)> {
+        let verified = |record: &Self| record.parse_json::<Value>().is_some_and(|says| !says["verified_at"].is_null());
         let kind = match (before.is_some_and(verified), verified(self)) {
-            (false, true) => Kind::DomainVerified,
-            (true, false) => Kind::DomainFailed,
+            (false, true) => EventKind::DomainVerified,
+            (true, false) => EventKind::DomainFailed,
             _ => return None,
         };
         Some((kind, json!({ "name": self.name })))
     }
 
-    fn told_of_way(&self, before: Option<&Self>) -> Option<(Kind, Value)> {
-        let (is, was) = (self.says::<WayState>()?, before.and_then(Self::says::<WayState>));
+    fn transport_event(&self, before: Option<&Self>) -> Option<(EventKind, Value)> {
+        let (is, was) = (self.parse_json::<TransportState>()?, before.and_then(Self::parse_json::<TransportState>));
         let kind = match (was.is_some_and(|was| was.rests), is.rests) {
-            (false, true) => Kind::TransportOpened,
-            (true, false) => Kind::TransportClosed,
+            (false, true) => EventKind::TransportOpened,
+            (true, false) => EventKind::TransportClosed,
             _ => return None,
         };
         Some((kind, json!({ "transport": self.name, "why": is.why })))
     }
 
-    fn says<T: DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_str(&self.about).ok()
+    fn parse_json<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_str(&self.json).ok()
     }
 }
 
 /// What a record of a way out says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WayState {
+pub struct TransportState {
     /// Whether its breaker is open, so that work waits.
     pub rests: bool,
     /// What the next hop said when it opened.
@@ -134,11 +134,11 @@ pub struct WayState {
 /// The answer to a wish for a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Created {
+pub enum CreateRecordResult {
     /// It was made.
-    Made(Record),
+    Created(Record),
     /// The name is taken by this one; nothing was made.
-    Taken(Record),
+    NameTaken(Record),
 }
 
 /// A change of a record as it was seen.
@@ -153,13 +153,13 @@ pub struct RecordEdit {
     /// The rev that was seen.
     pub rev: u32,
     /// What it is to say from now on.
-    pub about: String,
+    pub json: String,
 }
 
 /// The answer to a change of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum RecordChange {
+pub enum RecordChangeResult {
     /// What it became.
     Changed(Record),
     /// It changed since it was looked at; this is what it is.
@@ -179,7 +179,7 @@ pub struct RecordPage {
 
 impl RecordPage {
     /// A page of at most `limit`, from rows of which one more than that was read.
-    pub fn of(mut rows: Vec<Record>, limit: usize) -> Self {
+    pub fn from_rows(mut rows: Vec<Record>, limit: usize) -> Self {
         let more = rows.len() > limit;
         rows.truncate(limit);
         Self { next: rows.last().filter(|_| more).map(|row| row.id), rows }

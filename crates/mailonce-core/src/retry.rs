@@ -1,10 +1,10 @@
 //! What to do after an answer: retry classes for callers, and the backoff of our own attempts.
 
-use crate::words::words;
+use crate::string_enum::string_enum;
 
-words! {
+string_enum! {
     /// What a caller may do with the same call after a problem.
-    Retry {
+    RetryAdvice {
         /// It will not help: change the call.
         Never = "never",
         /// The same call again, unchanged, with the same key.
@@ -15,15 +15,15 @@ words! {
 }
 
 /// First pause between attempts, in milliseconds.
-pub const FIRST_PAUSE_MS: i64 = 1_000;
+pub const FIRST_BACKOFF_MS: i64 = 1_000;
 /// Longest pause between attempts, in milliseconds.
-pub const LONGEST_PAUSE_MS: i64 = 15 * 60_000;
+pub const MAX_BACKOFF_MS: i64 = 15 * 60_000;
 
 /// The pause before attempt `next` (from 2), with full jitter: any length up to the doubled bound.
 /// `chance` is uniform over all of `u64`.
-pub fn backoff(next: u32, chance: u64) -> i64 {
+pub fn backoff_ms(next: u32, chance: u64) -> i64 {
     let doublings = next.saturating_sub(2).min(30);
-    let bound = (FIRST_PAUSE_MS << doublings).min(LONGEST_PAUSE_MS);
+    let bound = (FIRST_BACKOFF_MS << doublings).min(MAX_BACKOFF_MS);
     (chance % (bound as u64 + 1)) as i64
 }
 
@@ -34,8 +34,8 @@ mod tests {
     #[test]
     fn pauses_double_up_to_a_cap_and_never_pass_it() {
         for (next, bound) in [(2, 1_000), (3, 2_000), (6, 16_000), (12, 900_000), (40, 900_000)] {
-            assert_eq!(backoff(next, bound as u64), bound, "attempt {next}");
-            assert!((0..1000).all(|chance: u64| backoff(next, chance * 7_919) <= bound));
+            assert_eq!(backoff_ms(next, bound as u64), bound, "attempt {next}");
+            assert!((0..1000).all(|chance: u64| backoff_ms(next, chance * 7_919) <= bound));
         }
     }
 }

@@ -6,22 +6,22 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{problem::FieldError, words::words};
+use crate::{problem::FieldError, string_enum::string_enum};
 
 /// Rules of one team.
-pub const RULES: usize = 200;
+pub const MAX_RULES: usize = 200;
 /// Conditions of one rule.
-pub const CONDITIONS: usize = 20;
+pub const MAX_CONDITIONS: usize = 20;
 /// Actions of one rule.
-pub const ACTIONS: usize = 10;
+pub const MAX_ACTIONS: usize = 10;
 /// Values of one list.
-pub const VALUES: usize = 1000;
+pub const MAX_LIST_VALUES: usize = 1000;
 /// Characters of a value.
 pub const VALUE_CHARS: usize = 512;
 
-words! {
+string_enum! {
     /// Which mail a rule is about.
-    Direction {
+    RuleDirection {
         /// Mail that comes in.
         Inbound = "inbound",
         /// Mail that goes out.
@@ -29,9 +29,9 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// How conditions come together.
-    Together {
+    MatchMode {
         /// Every one must hold.
         All = "all",
         /// One is enough.
@@ -39,9 +39,9 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// How a field is compared.
-    Operator {
+    ConditionOperator {
         /// The same, whatever the case.
         Is = "is",
         /// Not the same.
@@ -53,9 +53,9 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What is done.
-    ActionKind {
+    RuleActionKind {
         /// The mail is refused.
         Block = "block",
         /// The message goes to a folder.
@@ -71,9 +71,9 @@ words! {
     }
 }
 
-impl Direction {
+impl RuleDirection {
     /// What is said of a part of a rule that is only for this one.
-    fn for_mail(self) -> &'static str {
+    fn wrong_direction_message(self) -> &'static str {
         match self {
             Self::Inbound => "is for mail that comes in, and this rule is about mail that goes out",
             Self::Outbound => "is for mail that goes out, and this rule is about mail that comes in",
@@ -81,13 +81,13 @@ impl Direction {
     }
 }
 
-impl ActionKind {
+impl RuleActionKind {
     /// The one direction in which it does something; `None` when it does in both.
-    fn only(self) -> Option<Direction> {
+    fn required_direction(self) -> Option<RuleDirection> {
         match self {
             Self::Block => None,
-            Self::Folder | Self::Label | Self::SkipAgent | Self::MarkRead => Some(Direction::Inbound),
-            Self::Approve => Some(Direction::Outbound),
+            Self::Folder | Self::Label | Self::SkipAgent | Self::MarkRead => Some(RuleDirection::Inbound),
+            Self::Approve => Some(RuleDirection::Outbound),
         }
     }
 }
@@ -95,7 +95,7 @@ impl ActionKind {
 /// What a condition looks at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum Field {
+pub enum RuleField {
     /// The sender's address.
     FromAddress,
     /// The sender's domain.
@@ -113,12 +113,12 @@ pub enum Field {
     /// What DMARC says.
     Dmarc,
     /// Something that is so or not.
-    Flag(Flag),
+    Flag(RuleFlag),
 }
 
-words! {
+string_enum! {
     /// What is so or not about a mail that goes out. Its value is `true` or `false`.
-    Flag {
+    RuleFlag {
         /// Somebody among the recipients was never written to.
         NewRecipient = "recipient.is_new",
         /// Somebody among the recipients is at a domain that is not the team's.
@@ -130,7 +130,7 @@ words! {
     }
 }
 
-impl TryFrom<String> for Field {
+impl TryFrom<String> for RuleField {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -142,8 +142,8 @@ impl TryFrom<String> for Field {
             "recipient.domain" => Ok(Self::RecipientDomain),
             "subject" => Ok(Self::Subject),
             "auth.dmarc" => Ok(Self::Dmarc),
-            other => match (other.strip_prefix("header."), Flag::parse(other)) {
-                (Some(name), _) if is_field_name(name) => Ok(Self::Header(name.to_ascii_lowercase())),
+            other => match (other.strip_prefix("header."), RuleFlag::parse(other)) {
+                (Some(name), _) if is_header_name(name) => Ok(Self::Header(name.to_ascii_lowercase())),
                 (_, Some(flag)) => Ok(Self::Flag(flag)),
                 _ => {
                     Err("is one of from.address, from.domain, from.tld, recipient.address, recipient.domain, subject, \
@@ -155,54 +155,54 @@ impl TryFrom<String> for Field {
     }
 }
 
-impl Field {
+impl RuleField {
     /// The one direction in which anything is known of it; `None` when it is in both.
-    fn only(&self) -> Option<Direction> {
+    fn required_direction(&self) -> Option<RuleDirection> {
         match self {
-            Self::Dmarc => Some(Direction::Inbound),
-            Self::Flag(_) => Some(Direction::Outbound),
+            Self::Dmarc => Some(RuleDirection::Inbound),
+            Self::Flag(_) => Some(RuleDirection::Outbound),
             _ => None,
         }
     }
 }
 
-fn is_field_name(name: &str) -> bool {
+fn is_header_name(name: &str) -> bool {
     (1..=76).contains(&name.len()) && name.bytes().all(|byte| (33..=126).contains(&byte) && byte != b':')
 }
 
-impl From<Field> for String {
-    fn from(field: Field) -> Self {
+impl From<RuleField> for String {
+    fn from(field: RuleField) -> Self {
         match field {
-            Field::FromAddress => "from.address".into(),
-            Field::FromDomain => "from.domain".into(),
-            Field::FromTld => "from.tld".into(),
-            Field::RecipientAddress => "recipient.address".into(),
-            Field::RecipientDomain => "recipient.domain".into(),
-            Field::Subject => "subject".into(),
-            Field::Header(name) => format!("header.{name}"),
-            Field::Dmarc => "auth.dmarc".into(),
-            Field::Flag(flag) => flag.word().into(),
+            RuleField::FromAddress => "from.address".into(),
+            RuleField::FromDomain => "from.domain".into(),
+            RuleField::FromTld => "from.tld".into(),
+            RuleField::RecipientAddress => "recipient.address".into(),
+            RuleField::RecipientDomain => "recipient.domain".into(),
+            RuleField::Subject => "subject".into(),
+            RuleField::Header(name) => format!("header.{name}"),
+            RuleField::Dmarc => "auth.dmarc".into(),
+            RuleField::Flag(flag) => flag.as_str().into(),
         }
     }
 }
 
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Condition {
+pub struct RuleCondition {
     /// What it looks at.
-    pub field: Field,
+    pub field: RuleField,
     /// How it compares.
-    pub operator: Operator,
+    pub operator: ConditionOperator,
     /// With what; one unless it is a list.
     pub values: Vec<String>,
 }
 
 /// One action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Action {
+pub struct RuleAction {
     /// What is done.
     #[serde(rename = "type")]
-    pub kind: ActionKind,
+    pub kind: RuleActionKind,
     /// Which folder or label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
@@ -210,19 +210,19 @@ pub struct Action {
 
 /// What a rule says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AboutRule {
+pub struct RuleDefinition {
     /// Which mail it is about.
-    pub direction: Direction,
+    pub direction: RuleDirection,
     /// Smaller ones come first.
     pub priority: i32,
     /// Whether it is asked at all.
     pub enabled: bool,
     /// How its conditions come together.
-    pub together: Together,
+    pub together: MatchMode,
     /// Its conditions.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<RuleCondition>,
     /// What is done when it matches.
-    pub actions: Vec<Action>,
+    pub actions: Vec<RuleAction>,
     /// Whether it matches only mail whose sender proved who it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require_auth: bool,
@@ -236,12 +236,12 @@ pub struct Rule {
     /// Its name.
     pub name: String,
     /// What it says.
-    pub about: AboutRule,
+    pub definition: RuleDefinition,
 }
 
 /// What is known about a mail. `None` is not known yet.
 #[derive(Clone, Debug, Default)]
-pub struct Facts<'a> {
+pub struct MailFacts<'a> {
     /// The sender's address, lower-cased.
     pub from: Option<&'a str>,
     /// The recipients' addresses, lower-cased.
@@ -253,7 +253,7 @@ pub struct Facts<'a> {
     /// What DMARC says.
     pub dmarc: Option<&'a str>,
     /// What is so or not.
-    pub flags: Vec<(Flag, bool)>,
+    pub flags: Vec<(RuleFlag, bool)>,
     /// What authentication says of the sender of mail that comes in.
     pub sender: Option<SenderProof>,
 }
@@ -271,7 +271,7 @@ pub enum SenderProof {
 
 /// A rule as it is named beside what it did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleName {
+pub struct RuleRef {
     /// Which rule.
     pub id: Uuid,
     /// Its name at the time.
@@ -280,65 +280,65 @@ pub struct RuleName {
 
 /// That a rule matched, as it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleHit {
+pub struct RuleMatch {
     /// Which rule.
     pub id: Uuid,
     /// Its name at the time.
     pub name: String,
     /// What was done.
-    pub actions: Vec<Action>,
+    pub actions: Vec<RuleAction>,
 }
 
 /// What came of asking rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Evaluated {
+pub struct RuleEvaluation {
     /// How many rules were asked.
     pub asked: usize,
     /// Those that matched, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub matched: Vec<RuleHit>,
+    pub matched: Vec<RuleMatch>,
 }
 
-impl Evaluated {
+impl RuleEvaluation {
     /// Every action of every rule that matched, in order.
-    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+    pub fn actions(&self) -> impl Iterator<Item = &RuleAction> {
         self.matched.iter().flat_map(|hit| &hit.actions)
     }
 
     /// The first rule that wants a person to look first, if one does.
-    pub fn wants_approval(&self) -> Option<&RuleHit> {
-        self.first_with(ActionKind::Approve)
+    pub fn approval_rule(&self) -> Option<&RuleMatch> {
+        self.first_with(RuleActionKind::Approve)
     }
 
     /// The rule that blocks, if one does.
-    pub fn blocks(&self) -> Option<&RuleHit> {
-        self.first_with(ActionKind::Block)
+    pub fn blocking_rule(&self) -> Option<&RuleMatch> {
+        self.first_with(RuleActionKind::Block)
     }
 
-    fn first_with(&self, kind: ActionKind) -> Option<&RuleHit> {
+    fn first_with(&self, kind: RuleActionKind) -> Option<&RuleMatch> {
         self.matched.iter().find(|hit| hit.actions.iter().any(|action| action.kind == kind))
     }
 }
 
-impl Condition {
+impl RuleCondition {
     /// Whether it holds; `None` while nobody knows.
-    fn holds(&self, facts: &Facts<'_>, ignore_sender: bool) -> Option<bool> {
+    fn matches(&self, facts: &MailFacts<'_>, ignore_sender: bool) -> Option<bool> {
         let domain = |address: &str| address.rsplit_once('@').map_or("", |(_, domain)| domain).to_owned();
         let tld = |address: &str| domain(address).rsplit('.').next().unwrap_or_default().to_owned();
         let texts: Vec<String> = match &self.field {
-            Field::FromAddress | Field::FromDomain | Field::FromTld if ignore_sender => Vec::new(),
-            Field::FromAddress => vec![facts.from?.to_owned()],
-            Field::FromDomain => vec![domain(facts.from?)],
-            Field::FromTld => vec![tld(facts.from?)],
-            Field::RecipientAddress => facts.recipients.iter().map(ToString::to_string).collect(),
-            Field::RecipientDomain => facts.recipients.iter().map(|address| domain(address)).collect(),
-            Field::Subject => vec![facts.subject?.to_owned()],
-            Field::Dmarc => vec![facts.dmarc?.to_owned()],
-            Field::Flag(flag) => {
+            RuleField::FromAddress | RuleField::FromDomain | RuleField::FromTld if ignore_sender => Vec::new(),
+            RuleField::FromAddress => vec![facts.from?.to_owned()],
+            RuleField::FromDomain => vec![domain(facts.from?)],
+            RuleField::FromTld => vec![tld(facts.from?)],
+            RuleField::RecipientAddress => facts.recipients.iter().map(ToString::to_string).collect(),
+            RuleField::RecipientDomain => facts.recipients.iter().map(|address| domain(address)).collect(),
+            RuleField::Subject => vec![facts.subject?.to_owned()],
+            RuleField::Dmarc => vec![facts.dmarc?.to_owned()],
+            RuleField::Flag(flag) => {
                 let (_, is) = facts.flags.iter().find(|(known, _)| known == flag)?;
                 vec![is.to_string()]
             }
-            Field::Header(name) => {
+            RuleField::Header(name) => {
                 let named = facts.headers?.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
                 named.map(|(_, value)| value.clone()).collect()
             }
@@ -349,16 +349,16 @@ impl Condition {
             self.values.iter().any(|value| text.contains(&value.to_lowercase()))
         };
         Some(match self.operator {
-            Operator::Is | Operator::InList => texts.iter().any(same),
-            Operator::IsNot => !texts.iter().any(same),
-            Operator::Contains => texts.iter().any(within),
+            ConditionOperator::Is | ConditionOperator::InList => texts.iter().any(same),
+            ConditionOperator::IsNot => !texts.iter().any(same),
+            ConditionOperator::Contains => texts.iter().any(within),
         })
     }
 }
 
-impl AboutRule {
+impl RuleDefinition {
     /// Whether it matches; `None` while nobody knows.
-    pub fn matches(&self, facts: &Facts<'_>) -> Option<bool> {
+    pub fn matches(&self, facts: &MailFacts<'_>) -> Option<bool> {
         let proven =
             if self.require_auth { facts.sender.map(|is| is == SenderProof::Authenticated) } else { Some(true) };
         match (proven, self.conditions_match(facts)) {
@@ -368,37 +368,37 @@ impl AboutRule {
         }
     }
 
-    fn conditions_match(&self, facts: &Facts<'_>) -> Option<bool> {
+    fn conditions_match(&self, facts: &MailFacts<'_>) -> Option<bool> {
         let mut open = false;
         // A forged sender is nobody, except where its mail is to be blocked.
-        let blocks = self.actions.iter().any(|action| action.kind == ActionKind::Block);
+        let blocks = self.actions.iter().any(|action| action.kind == RuleActionKind::Block);
         let ignore_sender = facts.sender == Some(SenderProof::Forged) && !blocks;
         for condition in &self.conditions {
-            match (condition.holds(facts, ignore_sender), self.together) {
-                (Some(false), Together::All) => return Some(false),
-                (Some(true), Together::Any) => return Some(true),
+            match (condition.matches(facts, ignore_sender), self.together) {
+                (Some(false), MatchMode::All) => return Some(false),
+                (Some(true), MatchMode::Any) => return Some(true),
                 (None, _) => open = true,
                 _ => {}
             }
         }
-        if open { None } else { Some(self.together == Together::All) }
+        if open { None } else { Some(self.together == MatchMode::All) }
     }
 
     /// What is wrong with it. `path` is put before each field.
-    pub fn check(&self) -> Result<(), Vec<FieldError>> {
+    pub fn validate(&self) -> Result<(), Vec<FieldError>> {
         let mut faults = Vec::new();
         let mut fault = |path: String, message: &str| faults.push(FieldError::new(&path, message));
-        if self.require_auth && self.direction == Direction::Outbound {
+        if self.require_auth && self.direction == RuleDirection::Outbound {
             fault("match.require_auth".into(), "is only for mail that comes in");
         }
-        if self.conditions.is_empty() || self.conditions.len() > CONDITIONS {
-            fault("match.conditions".into(), &format!("holds 1 to {CONDITIONS} conditions"));
+        if self.conditions.is_empty() || self.conditions.len() > MAX_CONDITIONS {
+            fault("match.conditions".into(), &format!("holds 1 to {MAX_CONDITIONS} conditions"));
         }
         for (at, condition) in self.conditions.iter().enumerate() {
-            let one = condition.operator != Operator::InList;
-            let most = if one { 1 } else { VALUES };
-            if let Some(other) = condition.field.only().filter(|only| *only != self.direction) {
-                fault(format!("match.conditions[{at}].field"), other.for_mail());
+            let one = condition.operator != ConditionOperator::InList;
+            let most = if one { 1 } else { MAX_LIST_VALUES };
+            if let Some(other) = condition.field.required_direction().filter(|only| *only != self.direction) {
+                fault(format!("match.conditions[{at}].field"), other.wrong_direction_message());
             }
             let path = format!("match.conditions[{at}].value");
             if condition.values.is_empty() || condition.values.len() > most {
@@ -408,18 +408,18 @@ impl AboutRule {
                 fault(path.clone(), "is 1 to 512 characters");
             }
             let yes_or_no = |value: &String| value == "true" || value == "false";
-            if matches!(condition.field, Field::Flag(_)) && !condition.values.iter().all(yes_or_no) {
+            if matches!(condition.field, RuleField::Flag(_)) && !condition.values.iter().all(yes_or_no) {
                 fault(path, "is true or false");
             }
         }
-        if self.actions.is_empty() || self.actions.len() > ACTIONS {
-            fault("actions".into(), &format!("holds 1 to {ACTIONS} actions"));
+        if self.actions.is_empty() || self.actions.len() > MAX_ACTIONS {
+            fault("actions".into(), &format!("holds 1 to {MAX_ACTIONS} actions"));
         }
         for (at, action) in self.actions.iter().enumerate() {
             let path = format!("actions[{at}].value");
-            let wants = matches!(action.kind, ActionKind::Folder | ActionKind::Label);
-            if let Some(other) = action.kind.only().filter(|only| *only != self.direction) {
-                fault(format!("actions[{at}].type"), other.for_mail());
+            let wants = matches!(action.kind, RuleActionKind::Folder | RuleActionKind::Label);
+            if let Some(other) = action.kind.required_direction().filter(|only| *only != self.direction) {
+                fault(format!("actions[{at}].type"), other.wrong_direction_message());
             }
             match &action.value {
                 None if wants => fault(path, "names the folder or label"),
@@ -436,14 +436,14 @@ impl AboutRule {
 
 /// Asks rules of a direction, in the order of their priority. What nobody knows yet does not match. A rule that blocks is
 /// the last.
-pub fn evaluate(rules: &[Rule], direction: Direction, facts: &Facts<'_>) -> Evaluated {
-    let mut evaluated = Evaluated::default();
-    for rule in rules.iter().filter(|rule| rule.about.enabled && rule.about.direction == direction) {
+pub fn evaluate(rules: &[Rule], direction: RuleDirection, facts: &MailFacts<'_>) -> RuleEvaluation {
+    let mut evaluated = RuleEvaluation::default();
+    for rule in rules.iter().filter(|rule| rule.definition.enabled && rule.definition.direction == direction) {
         evaluated.asked += 1;
-        if rule.about.matches(facts) == Some(true) {
-            let hit = RuleHit { id: rule.id, name: rule.name.clone(), actions: rule.about.actions.clone() };
+        if rule.definition.matches(facts) == Some(true) {
+            let hit = RuleMatch { id: rule.id, name: rule.name.clone(), actions: rule.definition.actions.clone() };
             evaluated.matched.push(hit);
-            if evaluated.blocks().is_some() {
+            if evaluated.blocking_rule().is_some() {
                 break;
             }
         }
@@ -452,23 +452,29 @@ pub fn evaluate(rules: &[Rule], direction: Direction, facts: &Facts<'_>) -> Eval
 }
 
 /// Puts rules in the order in which they are asked.
-pub fn sort(rules: &mut [Rule]) {
-    rules.sort_by_key(|rule| (rule.about.priority, rule.id));
+pub fn sort_by_priority(rules: &mut [Rule]) {
+    rules.sort_by_key(|rule| (rule.definition.priority, rule.id));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn condition(field: &str, operator: Operator, values: &[&str]) -> Condition {
-        let field = Field::try_from(field.to_owned()).unwrap();
-        Condition { field, operator, values: values.iter().map(ToString::to_string).collect() }
+    fn condition(field: &str, operator: ConditionOperator, values: &[&str]) -> RuleCondition {
+        let field = RuleField::try_from(field.to_owned()).unwrap();
+        RuleCondition { field, operator, values: values.iter().map(ToString::to_string).collect() }
     }
 
-    fn rule(id: u128, priority: i32, together: Together, conditions: Vec<Condition>, kind: ActionKind) -> Rule {
-        let actions = vec![Action { kind, value: None }];
-        let about = AboutRule {
-            direction: Direction::Inbound,
+    fn rule(
+        id: u128,
+        priority: i32,
+        together: MatchMode,
+        conditions: Vec<RuleCondition>,
+        kind: RuleActionKind,
+    ) -> Rule {
+        let actions = vec![RuleAction { kind, value: None }];
+        let about = RuleDefinition {
+            direction: RuleDirection::Inbound,
             priority,
             enabled: true,
             together,
@@ -476,43 +482,45 @@ mod tests {
             actions,
             require_auth: false,
         };
-        Rule { id: Uuid::from_u128(id), name: format!("r{id}"), about }
+        Rule { id: Uuid::from_u128(id), name: format!("r{id}"), definition: about }
     }
 
-    fn facts(headers: &[(String, String)]) -> Facts<'_> {
-        Facts {
+    fn facts(headers: &[(String, String)]) -> MailFacts<'_> {
+        MailFacts {
             from: Some("Ann@mail.shop.example"),
             recipients: vec!["agent@a.test", "b@b.test"],
             subject: Some("Your INVOICE 17"),
             headers: Some(headers),
             dmarc: Some("fail"),
-            flags: vec![(Flag::Attachments, true)],
+            flags: vec![(RuleFlag::Attachments, true)],
             sender: None,
         }
     }
 
     #[test]
     fn a_forged_sender_is_nobody_unless_its_mail_is_blocked() {
-        let facts = |sender| Facts { sender: Some(sender), ..facts(&[]) };
+        let facts = |sender| MailFacts { sender: Some(sender), ..facts(&[]) };
         let from = |operator, kind| {
             let conditions = vec![condition("from.domain", operator, &["mail.shop.example"])];
-            rule(1, 1, Together::All, conditions, kind).about
+            rule(1, 1, MatchMode::All, conditions, kind).definition
         };
-        let label = from(Operator::Is, ActionKind::MarkRead);
+        let label = from(ConditionOperator::Is, RuleActionKind::MarkRead);
         assert_eq!(label.matches(&facts(SenderProof::None)), Some(true));
         assert_eq!(label.matches(&facts(SenderProof::Forged)), Some(false));
-        let others = from(Operator::IsNot, ActionKind::SkipAgent);
+        let others = from(ConditionOperator::IsNot, RuleActionKind::SkipAgent);
         assert_eq!(others.matches(&facts(SenderProof::None)), Some(false));
         assert_eq!(others.matches(&facts(SenderProof::Forged)), Some(true));
-        assert_eq!(from(Operator::Is, ActionKind::Block).matches(&facts(SenderProof::Forged)), Some(true));
+        assert_eq!(from(ConditionOperator::Is, RuleActionKind::Block).matches(&facts(SenderProof::Forged)), Some(true));
     }
 
     #[test]
     fn a_rule_may_want_proof_of_the_sender() {
-        let conditions = vec![condition("subject", Operator::Contains, &["invoice"])];
-        let about =
-            AboutRule { require_auth: true, ..rule(1, 1, Together::All, conditions, ActionKind::MarkRead).about };
-        let facts = |sender| Facts { sender, ..facts(&[]) };
+        let conditions = vec![condition("subject", ConditionOperator::Contains, &["invoice"])];
+        let about = RuleDefinition {
+            require_auth: true,
+            ..rule(1, 1, MatchMode::All, conditions, RuleActionKind::MarkRead).definition
+        };
+        let facts = |sender| MailFacts { sender, ..facts(&[]) };
         assert_eq!(about.matches(&facts(Some(SenderProof::Authenticated))), Some(true));
         assert_eq!(about.matches(&facts(Some(SenderProof::None))), Some(false));
         assert_eq!(about.matches(&facts(Some(SenderProof::Forged))), Some(false));
@@ -524,88 +532,93 @@ mod tests {
         let headers = [("List-Id".to_owned(), "<news.shop.example>".to_owned())];
         let facts = facts(&headers);
         for (field, operator, values, holds) in [
-            ("from.address", Operator::Is, &["ann@mail.shop.example"][..], true),
-            ("from.domain", Operator::Is, &["mail.shop.example"], true),
-            ("from.domain", Operator::Is, &["shop.example"], false),
-            ("from.tld", Operator::InList, &["test", "example"], true),
-            ("recipient.address", Operator::Is, &["b@b.test"], true),
-            ("recipient.domain", Operator::IsNot, &["b.test"], false),
-            ("subject", Operator::Contains, &["invoice"], true),
-            ("subject", Operator::IsNot, &["your invoice 17"], false),
-            ("header.list-id", Operator::Contains, &["NEWS"], true),
-            ("header.x-none", Operator::Contains, &["x"], false),
-            ("header.x-none", Operator::IsNot, &["x"], true),
-            ("auth.dmarc", Operator::Is, &["fail"], true),
-            ("has_attachments", Operator::Is, &["true"], true),
-            ("has_attachments", Operator::Is, &["false"], false),
+            ("from.address", ConditionOperator::Is, &["ann@mail.shop.example"][..], true),
+            ("from.domain", ConditionOperator::Is, &["mail.shop.example"], true),
+            ("from.domain", ConditionOperator::Is, &["shop.example"], false),
+            ("from.tld", ConditionOperator::InList, &["test", "example"], true),
+            ("recipient.address", ConditionOperator::Is, &["b@b.test"], true),
+            ("recipient.domain", ConditionOperator::IsNot, &["b.test"], false),
+            ("subject", ConditionOperator::Contains, &["invoice"], true),
+            ("subject", ConditionOperator::IsNot, &["your invoice 17"], false),
+            ("header.list-id", ConditionOperator::Contains, &["NEWS"], true),
+            ("header.x-none", ConditionOperator::Contains, &["x"], false),
+            ("header.x-none", ConditionOperator::IsNot, &["x"], true),
+            ("auth.dmarc", ConditionOperator::Is, &["fail"], true),
+            ("has_attachments", ConditionOperator::Is, &["true"], true),
+            ("has_attachments", ConditionOperator::Is, &["false"], false),
         ] {
             let condition = condition(field, operator, values);
-            assert_eq!(condition.holds(&facts, false), Some(holds), "{field} {operator:?} {values:?}");
+            assert_eq!(condition.matches(&facts, false), Some(holds), "{field} {operator:?} {values:?}");
         }
     }
 
     #[test]
     fn what_is_not_known_yet_neither_matches_nor_fails() {
-        let from = condition("from.domain", Operator::Is, &["shop.example"]);
-        let subject = condition("subject", Operator::Contains, &["spam"]);
-        let early = Facts { from: Some("x@shop.example"), ..Facts::default() };
-        let other = Facts { from: Some("x@else.example"), ..Facts::default() };
-        let all = rule(1, 0, Together::All, vec![from.clone(), subject.clone()], ActionKind::Block);
-        assert_eq!((all.about.matches(&early), all.about.matches(&other)), (None, Some(false)));
-        let any = rule(1, 0, Together::Any, vec![from, subject], ActionKind::Block);
-        assert_eq!((any.about.matches(&early), any.about.matches(&other)), (Some(true), None));
-        assert!(evaluate(&[all], Direction::Inbound, &early).matched.is_empty());
+        let from = condition("from.domain", ConditionOperator::Is, &["shop.example"]);
+        let subject = condition("subject", ConditionOperator::Contains, &["spam"]);
+        let early = MailFacts { from: Some("x@shop.example"), ..MailFacts::default() };
+        let other = MailFacts { from: Some("x@else.example"), ..MailFacts::default() };
+        let all = rule(1, 0, MatchMode::All, vec![from.clone(), subject.clone()], RuleActionKind::Block);
+        assert_eq!((all.definition.matches(&early), all.definition.matches(&other)), (None, Some(false)));
+        let any = rule(1, 0, MatchMode::Any, vec![from, subject], RuleActionKind::Block);
+        assert_eq!((any.definition.matches(&early), any.definition.matches(&other)), (Some(true), None));
+        assert!(evaluate(&[all], RuleDirection::Inbound, &early).matched.is_empty());
     }
 
     #[test]
     fn rules_are_asked_by_priority_until_one_blocks() {
-        let always = || vec![condition("from.tld", Operator::Is, &["example"])];
+        let always = || vec![condition("from.tld", ConditionOperator::Is, &["example"])];
         let mut rules = [
-            rule(3, 50, Together::All, always(), ActionKind::MarkRead),
-            rule(2, 20, Together::All, always(), ActionKind::Block),
-            rule(1, 10, Together::All, always(), ActionKind::SkipAgent),
+            rule(3, 50, MatchMode::All, always(), RuleActionKind::MarkRead),
+            rule(2, 20, MatchMode::All, always(), RuleActionKind::Block),
+            rule(1, 10, MatchMode::All, always(), RuleActionKind::SkipAgent),
         ];
-        sort(&mut rules);
-        let evaluated = evaluate(&rules, Direction::Inbound, &facts(&[]));
+        sort_by_priority(&mut rules);
+        let evaluated = evaluate(&rules, RuleDirection::Inbound, &facts(&[]));
         assert_eq!(evaluated.matched.iter().map(|hit| hit.name.as_str()).collect::<Vec<_>>(), ["r1", "r2"]);
         assert_eq!(evaluated.asked, 2);
-        assert!(evaluate(&rules, Direction::Outbound, &facts(&[])).matched.is_empty());
-        rules[1].about.enabled = false;
-        assert_eq!(evaluate(&rules, Direction::Inbound, &facts(&[])).matched.len(), 2);
+        assert!(evaluate(&rules, RuleDirection::Outbound, &facts(&[])).matched.is_empty());
+        rules[1].definition.enabled = false;
+        assert_eq!(evaluate(&rules, RuleDirection::Inbound, &facts(&[])).matched.len(), 2);
     }
 
     #[test]
     fn a_rule_that_makes_no_sense_is_refused_with_its_field() {
-        let mut rule =
-            rule(1, 0, Together::All, vec![condition("subject", Operator::Is, &["a", "b"])], ActionKind::Folder);
-        rule.about.actions.push(Action { kind: ActionKind::Block, value: Some("x".into()) });
-        let faults = rule.about.check().unwrap_err();
+        let mut rule = rule(
+            1,
+            0,
+            MatchMode::All,
+            vec![condition("subject", ConditionOperator::Is, &["a", "b"])],
+            RuleActionKind::Folder,
+        );
+        rule.definition.actions.push(RuleAction { kind: RuleActionKind::Block, value: Some("x".into()) });
+        let faults = rule.definition.validate().unwrap_err();
         let paths: Vec<&str> = faults.iter().map(|fault| fault.path.as_str()).collect();
         assert_eq!(paths, ["match.conditions[0].value", "actions[0].value", "actions[1].value"]);
         for bad in ["form.address", "header.", "header.a b", "auth.spf", "has_files"] {
-            assert!(Field::try_from(bad.to_owned()).is_err(), "{bad}");
+            assert!(RuleField::try_from(bad.to_owned()).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn approval_is_for_mail_that_goes_out() {
-        let first = || vec![condition("is_first", Operator::Is, &["true"])];
-        let mut rule = rule(1, 0, Together::All, first(), ActionKind::Approve);
+        let first = || vec![condition("is_first", ConditionOperator::Is, &["true"])];
+        let mut rule = rule(1, 0, MatchMode::All, first(), RuleActionKind::Approve);
         let paths = |rule: &Rule| {
-            let faults = rule.about.check().err().unwrap_or_default();
+            let faults = rule.definition.validate().err().unwrap_or_default();
             faults.into_iter().map(|fault| fault.path).collect::<Vec<_>>()
         };
         assert_eq!(paths(&rule), ["match.conditions[0].field", "actions[0].type"]);
-        rule.about.direction = Direction::Outbound;
-        assert_eq!(rule.about.check(), Ok(()));
-        let known = Facts { flags: vec![(Flag::First, true)], ..Facts::default() };
-        assert!(evaluate(std::slice::from_ref(&rule), Direction::Outbound, &known).wants_approval().is_some());
+        rule.definition.direction = RuleDirection::Outbound;
+        assert_eq!(rule.definition.validate(), Ok(()));
+        let known = MailFacts { flags: vec![(RuleFlag::First, true)], ..MailFacts::default() };
+        assert!(evaluate(std::slice::from_ref(&rule), RuleDirection::Outbound, &known).approval_rule().is_some());
         // Nobody looked, so nobody knows.
-        assert!(evaluate(&[rule.clone()], Direction::Outbound, &Facts::default()).wants_approval().is_none());
-        rule.about.conditions = vec![condition("is_first", Operator::Is, &["yes"])];
+        assert!(evaluate(&[rule.clone()], RuleDirection::Outbound, &MailFacts::default()).approval_rule().is_none());
+        rule.definition.conditions = vec![condition("is_first", ConditionOperator::Is, &["yes"])];
         assert_eq!(paths(&rule), ["match.conditions[0].value"]);
-        rule.about.conditions = vec![condition("auth.dmarc", Operator::Is, &["fail"])];
-        rule.about.actions = vec![Action { kind: ActionKind::Label, value: Some("x".into()) }];
+        rule.definition.conditions = vec![condition("auth.dmarc", ConditionOperator::Is, &["fail"])];
+        rule.definition.actions = vec![RuleAction { kind: RuleActionKind::Label, value: Some("x".into()) }];
         assert_eq!(paths(&rule), ["match.conditions[0].field", "actions[0].type"]);
     }
 }

@@ -31,12 +31,12 @@ impl Schedule {
             return Ok(Self::At(at));
         }
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ").to_ascii_lowercase();
-        let ms = span(&words).ok_or(ScheduleError)?;
+        let ms = parse_relative(&words).ok_or(ScheduleError)?;
         Ok(Self::In { words, ms })
     }
 
     /// The instant it comes to for a mail accepted at `now`.
-    pub fn due(&self, now: Time) -> Time {
+    pub fn due_at(&self, now: Time) -> Time {
         match self {
             Self::At(at) => *at,
             Self::In { ms, .. } => now.plus(*ms),
@@ -44,13 +44,13 @@ impl Schedule {
     }
 
     /// Whether the mail may wait that long.
-    pub fn fits(&self, now: Time) -> bool {
-        self.due(now).since(now) <= limits::SCHEDULE_AHEAD_MS
+    pub fn is_within_limit(&self, now: Time) -> bool {
+        self.due_at(now).since(now) <= limits::SCHEDULE_AHEAD_MS
     }
 }
 
 /// `in 5 minutes`, `in an hour`, `in 2 days`.
-fn span(words: &str) -> Option<i64> {
+fn parse_relative(words: &str) -> Option<i64> {
     let mut parts = words.strip_prefix("in ")?.split(' ');
     let count = match parts.next()? {
         "a" | "an" | "one" => 1,
@@ -80,7 +80,7 @@ mod tests {
             ("in an hour", 3_601_000),
             ("1970-01-01T00:00:02Z", 2_000),
         ] {
-            assert_eq!(Schedule::parse(text).unwrap().due(now), Time(due), "{text}");
+            assert_eq!(Schedule::parse(text).unwrap().due_at(now), Time(due), "{text}");
         }
         for bad in ["", "tomorrow", "in", "in five minutes", "in 5", "in 5 minutes or so", "in -1 days"] {
             assert!(Schedule::parse(bad).is_err(), "{bad}");
@@ -90,6 +90,6 @@ mod tests {
     #[test]
     fn words_are_folded_so_that_equal_wishes_stay_equal() {
         assert_eq!(Schedule::parse("in  5 MINUTES"), Schedule::parse("in 5 minutes"));
-        assert!(!Schedule::parse("in 401 days").unwrap().fits(Time(0)));
+        assert!(!Schedule::parse("in 401 days").unwrap().is_within_limit(Time(0)));
     }
 }

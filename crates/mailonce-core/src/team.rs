@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use crate::{
     cidr::Cidr,
     id::{ApiKeyId, TeamId},
+    string_enum::string_enum,
     time::Time,
-    words::words,
 };
 
-words! {
+string_enum! {
     /// What a credential may do.
-    Scope {
+    ApiKeyScope {
         /// Accept, cancel and resend emails.
         Send = "send",
         /// Look at emails, keys and events.
@@ -51,7 +51,7 @@ pub struct ApiKey {
     /// HMAC of the secret under the install secret.
     pub hash: [u8; 32],
     /// Everything else about it.
-    pub about: AboutApiKey,
+    pub details: ApiKeyDetails,
     /// When it was made.
     pub created_at: Time,
     /// When it was taken back.
@@ -62,13 +62,13 @@ pub struct ApiKey {
 
 /// What a credential may do and how it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AboutApiKey {
+pub struct ApiKeyDetails {
     /// For people.
     pub name: String,
     /// The first characters of the secret, to tell credentials apart.
     pub hint: String,
     /// What it may do.
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<ApiKeyScope>,
     /// Addresses or `@domains` it may send from; any when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub senders: Vec<String>,
@@ -88,25 +88,25 @@ pub struct AboutApiKey {
 
 impl ApiKey {
     /// Whether it opens anything at `now`.
-    pub fn is_live(&self, now: Time) -> bool {
-        self.revoked_at.is_none() && self.about.expires_at.is_none_or(|at| now < at)
+    pub fn is_active(&self, now: Time) -> bool {
+        self.revoked_at.is_none() && self.details.expires_at.is_none_or(|at| now < at)
     }
 
     /// Whether it may be used from this address. A key that is limited to addresses cannot be used from an unknown one.
     pub fn may_call_from(&self, ip: Option<IpAddr>) -> bool {
-        let allowed = |ip: IpAddr| self.about.allow_ips.iter().any(|block| block.has(ip.to_canonical()));
-        self.about.allow_ips.is_empty() || ip.is_some_and(allowed)
+        let allowed = |ip: IpAddr| self.details.allow_ips.iter().any(|block| block.contains_ip(ip.to_canonical()));
+        self.details.allow_ips.is_empty() || ip.is_some_and(allowed)
     }
 
     /// Whether it may do this.
-    pub fn may(&self, scope: Scope) -> bool {
-        self.about.scopes.contains(&scope)
+    pub fn has_scope(&self, scope: ApiKeyScope) -> bool {
+        self.details.scopes.contains(&scope)
     }
 
     /// Whether it may send from this bare address.
     pub fn may_send_from(&self, address: &str) -> bool {
         let allowed = |rule: &String| rule == address || (rule.starts_with('@') && address.ends_with(rule.as_str()));
-        self.about.senders.is_empty() || self.about.senders.iter().any(allowed)
+        self.details.senders.is_empty() || self.details.senders.iter().any(allowed)
     }
 }
 
@@ -120,10 +120,10 @@ mod tests {
             id: ApiKeyId(Uuid::nil()),
             team: TeamId(Uuid::nil()),
             hash: [0; 32],
-            about: AboutApiKey {
+            details: ApiKeyDetails {
                 name: "k".into(),
                 hint: "mo_a".into(),
-                scopes: vec![Scope::Send],
+                scopes: vec![ApiKeyScope::Send],
                 senders: senders.iter().map(ToString::to_string).collect(),
                 inboxes: Vec::new(),
                 rate_per_s: None,
@@ -149,14 +149,14 @@ mod tests {
         let mut key = key(&[], None);
         let from = |key: &ApiKey, ip: &str| key.may_call_from(Some(ip.parse().unwrap()));
         assert!(from(&key, "192.0.2.1") && key.may_call_from(None));
-        key.about.allow_ips = vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
+        key.details.allow_ips = vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
         assert!(from(&key, "10.1.2.3") && from(&key, "::ffff:10.1.2.3") && from(&key, "2001:db8::1"));
         assert!(!from(&key, "192.0.2.1") && !from(&key, "2001:db9::1") && !key.may_call_from(None));
     }
 
     #[test]
     fn a_credential_ends_at_its_time() {
-        assert!(key(&[], Some(10)).is_live(Time(9)));
-        assert!(!key(&[], Some(10)).is_live(Time(10)));
+        assert!(key(&[], Some(10)).is_active(Time(9)));
+        assert!(!key(&[], Some(10)).is_active(Time(10)));
     }
 }

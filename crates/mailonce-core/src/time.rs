@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How far a wall clock may part from one that counts evenly before it counts as set, in milliseconds.
-pub const JUMP_MS: i64 = 30_000;
+pub const CLOCK_JUMP_MS: i64 = 30_000;
 
 /// Milliseconds since the epoch, in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ impl Time {
 
 impl Time {
     /// As people write it in a mail, in UTC.
-    pub fn in_words(self) -> String {
+    pub fn to_readable(self) -> String {
         match Timestamp::from_millisecond(self.0) {
             Ok(at) => at.strftime("%a, %-d %b %Y at %H:%M UTC").to_string(),
             Err(_) => self.to_string(),
@@ -69,7 +69,7 @@ pub fn parse_span(text: &str) -> Option<i64> {
 }
 
 /// Writes a span in the largest unit that divides it.
-pub fn show_span(ms: i64) -> String {
+pub fn format_span(ms: i64) -> String {
     for (unit, name) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
         if ms != 0 && ms % unit == 0 {
             return format!("{}{name}", ms / unit);
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn an_instant_in_words_is_as_people_write_it() {
         let at = Time::parse("2026-11-05T09:07:30Z").unwrap();
-        assert_eq!(at.in_words(), "Thu, 5 Nov 2026 at 09:07 UTC");
+        assert_eq!(at.to_readable(), "Thu, 5 Nov 2026 at 09:07 UTC");
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
         for nonsense in ["", "7", "d", "-7d", "7 fortnights", "99999999999999999999d"] {
             assert_eq!(parse_span(nonsense), None, "{nonsense}");
         }
-        assert_eq!(show_span(604_800_000), "7d");
-        assert_eq!(show_span(1_500), "1500ms");
+        assert_eq!(format_span(604_800_000), "7d");
+        assert_eq!(format_span(1_500), "1500ms");
     }
 }

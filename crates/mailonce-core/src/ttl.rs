@@ -9,9 +9,9 @@ const DAY: i64 = 86_400_000;
 /// Memory of a key when the caller asks for none: longer than any queue's retention.
 pub const DEFAULT: Ttl = Ttl(35 * DAY);
 /// The longest memory a caller may ask for.
-pub const LONGEST: i64 = 400 * DAY;
+pub const MAX_MS: i64 = 400 * DAY;
 /// The shortest memory a caller may ask for.
-pub const SHORTEST: i64 = 1_000;
+pub const MIN_MS: i64 = 1_000;
 
 /// A span of memory in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,17 +31,17 @@ impl Ttl {
         match text {
             "transactional" => Ok(Self(7 * DAY)),
             "notification" => Ok(Self(DAY)),
-            other => Self::of(parse_span(other).ok_or(TtlError)?),
+            other => Self::from_ms(parse_span(other).ok_or(TtlError)?),
         }
     }
 
     /// The memory of a mail that recurs: twice its interval.
     pub fn scheduled(interval: &str) -> Result<Self, TtlError> {
-        Self::of(parse_span(interval).and_then(|ms| ms.checked_mul(2)).ok_or(TtlError)?)
+        Self::from_ms(parse_span(interval).and_then(|ms| ms.checked_mul(2)).ok_or(TtlError)?)
     }
 
-    fn of(ms: i64) -> Result<Self, TtlError> {
-        if (SHORTEST..=LONGEST).contains(&ms) { Ok(Self(ms)) } else { Err(TtlError) }
+    fn from_ms(ms: i64) -> Result<Self, TtlError> {
+        if (MIN_MS..=MAX_MS).contains(&ms) { Ok(Self(ms)) } else { Err(TtlError) }
     }
 
     /// When a key is forgotten. Not before its email is settled.

@@ -19,13 +19,13 @@ pub struct Watch {
     /// When it began.
     pub started_at: Time,
     /// The number of the inbox's latest message then: only later ones count.
-    pub after: u64,
+    pub after_seq: u64,
     /// When it ends.
     pub deadline: Time,
     /// How often its agent may ask for the mail to be sent again.
-    pub budget: u32,
+    pub resend_budget: u32,
     /// How often it did.
-    pub spent: u32,
+    pub resends_used: u32,
     /// Whether only mail whose sender proved who it is counts.
     pub require_auth: bool,
 }
@@ -33,29 +33,29 @@ pub struct Watch {
 /// The answer to a wish to ask for the mail again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Spent {
+pub enum SpendResendResult {
     /// It may.
-    Done(Watch),
+    Spent(Watch),
     /// The budget is spent.
-    Nothing(Watch),
+    BudgetSpent(Watch),
     /// The watch is over.
-    Over(Watch),
+    WatchEnded(Watch),
     /// No such watch in this team.
     Missing,
 }
 
 impl Watch {
     /// The whole answer to a wish to ask again; the watch inside is as it is afterwards.
-    pub fn spend(mut self, now: Time) -> Spent {
+    pub fn spend_resend(mut self, now: Time) -> SpendResendResult {
         if now >= self.deadline {
-            return Spent::Over(self);
+            return SpendResendResult::WatchEnded(self);
         }
-        if self.spent >= self.budget {
-            return Spent::Nothing(self);
+        if self.resends_used >= self.resend_budget {
+            return SpendResendResult::BudgetSpent(self);
         }
-        self.spent += 1;
+        self.resends_used += 1;
         self.rev += 1;
-        Spent::Done(self)
+        SpendResendResult::Spent(self)
     }
 }
 
@@ -72,14 +72,14 @@ mod tests {
             inbox: InboxId(Uuid::from_u128(3)),
             rev: 1,
             started_at: Time(0),
-            after: 0,
+            after_seq: 0,
             deadline: Time(100),
-            budget: 1,
-            spent: 0,
+            resend_budget: 1,
+            resends_used: 0,
             require_auth: false,
         };
-        let Spent::Done(spent) = watch.clone().spend(Time(99)) else { panic!("not done") };
-        assert!(matches!(spent.spend(Time(99)), Spent::Nothing(_)));
-        assert!(matches!(watch.spend(Time(100)), Spent::Over(_)));
+        let SpendResendResult::Spent(spent) = watch.clone().spend_resend(Time(99)) else { panic!("not done") };
+        assert!(matches!(spent.spend_resend(Time(99)), SpendResendResult::BudgetSpent(_)));
+        assert!(matches!(watch.spend_resend(Time(100)), SpendResendResult::WatchEnded(_)));
     }
 }

@@ -1,26 +1,26 @@
 //! Codes and links: each is taken once. Watches: one run of an agent that waits for one.
 
 use mailonce_core::{
-    artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
+    artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
     id::{ArtifactId, InboxId, MessageId, WatchId},
-    message::{MessagePlace, MessageQuery},
-    port::store::Once,
+    message::{MessagePosition, MessageQuery},
+    port::store::IdempotentResult,
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
     time::Time,
-    watch::{Spent, Watch},
+    watch::{SpendResendResult, Watch},
 };
 use std::borrow::Cow;
 use uuid::Uuid;
 
-use crate::{Asked, Caller, Engine, change::taken, operation, records::Made, unavailable};
+use crate::{Caller, Engine, KeyedCall, change::key_mismatch, operation, records::CreateOutcome, unavailable};
 
 /// Artifacts of an inbox that are looked through for a match.
-const LOOKED_AT: usize = 100;
+const SCAN_LIMIT: usize = 100;
 
 /// Which artifact of an inbox is wanted.
 #[derive(Clone, Debug)]
-pub struct Match {
+pub struct ArtifactQuery {
     /// What it is.
     pub kind: ArtifactKind,
     /// From this address, or `@domain`.
@@ -29,39 +29,39 @@ pub struct Match {
     pub subject: Option<String>,
 }
 
-fn missing(id: ArtifactId) -> Problem {
+fn artifact_not_found(id: ArtifactId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no artifact {id}"))
 }
 
-fn gone(artifact: &Artifact) -> Problem {
-    let (at, purpose) = artifact.consumed.as_ref().map_or((Time(0), ""), |by| (by.at, by.purpose.as_str()));
-    Problem::new(Code::AlreadyConsumed, format!("this {} was taken at {at} for {purpose}", artifact.kind.word()))
-        .with("artifact", artifact.id.to_string())
-        .with("consumed_at", at.to_string())
-        .with("consumed_for", purpose)
+fn already_consumed(artifact: &Artifact) -> Problem {
+    let (at, purpose) = artifact.consumption.as_ref().map_or((Time(0), ""), |by| (by.at, by.purpose.as_str()));
+    Problem::new(Code::AlreadyConsumed, format!("this {} was taken at {at} for {purpose}", artifact.kind.as_str()))
+        .with_extension("artifact", artifact.id.to_string())
+        .with_extension("consumed_at", at.to_string())
+        .with_extension("consumed_for", purpose)
 }
 
 /// Whether a caller may see the value: whoever took it, or a credential for secrets.
-pub fn may_see(caller: &Caller, artifact: &Artifact) -> bool {
-    let took = artifact.consumed.as_ref().is_some_and(|consumed| consumed.by == caller.key.id);
-    took || caller.key.may(Scope::Secrets)
+pub fn may_see_value(caller: &Caller, artifact: &Artifact) -> bool {
+    let took = artifact.consumption.as_ref().is_some_and(|consumed| consumed.by == caller.key.id);
+    took || caller.key.has_scope(ApiKeyScope::Secrets)
 }
 
 impl Engine {
     /// An artifact with its value opened.
-    fn opened(&self, mut artifact: Artifact) -> Result<Artifact, Problem> {
-        let value = self.bodies.unpack_text(&artifact.found.value).map(Cow::into_owned);
-        artifact.found.value = value.ok_or_else(|| Problem::new(Code::Internal, "the value cannot be opened"))?;
+    fn decrypt_artifact(&self, mut artifact: Artifact) -> Result<Artifact, Problem> {
+        let value = self.packer.unpack_text(&artifact.extracted.value).map(Cow::into_owned);
+        artifact.extracted.value = value.ok_or_else(|| Problem::new(Code::Internal, "the value cannot be opened"))?;
         Ok(artifact)
     }
 
     /// One artifact of an inbox that the caller may use.
     pub async fn artifact(&self, caller: &Caller, id: ArtifactId) -> Result<Artifact, Problem> {
-        caller.need(Scope::Read)?;
+        caller.require_scope(ApiKeyScope::Read)?;
         let found = self.store.artifact(caller.team.id, id).await.map_err(unavailable)?;
-        let artifact = found.ok_or_else(|| missing(id))?;
-        self.inbox(caller, artifact.inbox).await.map_err(|_not_theirs| missing(id))?;
-        self.opened(artifact)
+        let artifact = found.ok_or_else(|| artifact_not_found(id))?;
+        self.inbox(caller, artifact.inbox).await.map_err(|_not_theirs| artifact_not_found(id))?;
+        self.decrypt_artifact(artifact)
     }
 
     /// What was found in a message, best first.
@@ -70,7 +70,7 @@ impl Engine {
         let mut artifacts = Vec::with_capacity(message.head.artifacts.len());
         for (_, id) in &message.head.artifacts {
             let found = self.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
-            artifacts.extend(found.map(|artifact| self.opened(artifact)).transpose()?);
+            artifacts.extend(found.map(|artifact| self.decrypt_artifact(artifact)).transpose()?);
         }
         Ok(artifacts)
     }
@@ -82,71 +82,81 @@ impl Engine {
         id: ArtifactId,
         purpose: String,
         watch: Option<WatchId>,
-        asked: Option<Asked>,
+        asked: Option<KeyedCall>,
     ) -> Result<Artifact, Problem> {
         let artifact = self.artifact(caller, id).await?;
         if let Some(watch) = watch {
-            let watch = self.watch_in(caller, watch, artifact.inbox).await?;
-            if artifact.seq <= watch.after && !artifact.is_with(&purpose, Some(watch.id)) {
-                return Err(Problem::field(Code::InvalidField, "watch", "began after this artifact arrived"));
+            let watch = self.watch_of_inbox(caller, watch, artifact.inbox).await?;
+            if artifact.seq <= watch.after_seq && !artifact.is_consumed_by(&purpose, Some(watch.id)) {
+                return Err(Problem::for_field(Code::InvalidField, "watch", "began after this artifact arrived"));
             }
             if watch.require_auth && !artifact.authenticated {
                 let detail = "requires authentication, and the sender of this artifact is not authenticated";
-                return Err(Problem::field(Code::InvalidField, "watch", detail));
+                return Err(Problem::for_field(Code::InvalidField, "watch", detail));
             }
         }
         let now = self.now();
-        let taking = Taking { purpose, watch, by: caller.key.id };
+        let taking = ConsumeRequest { purpose, watch, by: caller.key.id };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         crate::failpoint!("before-consume");
-        let taken_now = self.store.consume(caller.team.id, id, taking, operation, now).await.map_err(unavailable)?;
+        let taken_now =
+            self.store.consume_artifact(caller.team.id, id, taking, operation, now).await.map_err(unavailable)?;
         crate::failpoint!("after-consume");
         let (outcome, answer) = match taken_now {
-            Once::Done(Taken::First(artifact)) => ("first", self.opened(artifact)),
-            Once::Done(Taken::Again(artifact)) => ("again", self.opened(artifact)),
-            Once::Done(Taken::Gone(artifact)) => ("gone", Err(gone(&artifact))),
-            Once::Done(Taken::Missing) => ("missing", Err(missing(id))),
-            Once::Repeated(_) => ("again", self.artifact(caller, id).await),
-            Once::Mismatch(bound) => ("mismatch", Err(taken(&bound))),
+            IdempotentResult::Done(ConsumeResult::First(artifact)) => ("first", self.decrypt_artifact(artifact)),
+            IdempotentResult::Done(ConsumeResult::Replayed(artifact)) => ("again", self.decrypt_artifact(artifact)),
+            IdempotentResult::Done(ConsumeResult::ConsumedByOther(artifact)) => {
+                ("gone", Err(already_consumed(&artifact)))
+            }
+            IdempotentResult::Done(ConsumeResult::Missing) => ("missing", Err(artifact_not_found(id))),
+            IdempotentResult::Replayed(_) => ("again", self.artifact(caller, id).await),
+            IdempotentResult::KeyMismatch(bound) => ("mismatch", Err(key_mismatch(&bound))),
         };
-        self.metrics.artifact(outcome);
+        self.metrics.record_artifact(outcome);
         answer
     }
 
     /// Takes the latest match of an inbox, consumed or not: an older one is never given out in its place.
-    pub async fn consume_match(
+    pub async fn consume_latest_match(
         &self,
         caller: &Caller,
         inbox: InboxId,
-        wanted: &Match,
+        wanted: &ArtifactQuery,
         (purpose, watch): (String, Option<WatchId>),
-        asked: Option<Asked>,
+        asked: Option<KeyedCall>,
     ) -> Result<Artifact, Problem> {
         self.inbox(caller, inbox).await?;
         let (after, require_auth) = match watch {
             Some(id) => {
-                let watch = self.watch_in(caller, id, inbox).await?;
-                (watch.after, watch.require_auth)
+                let watch = self.watch_of_inbox(caller, id, inbox).await?;
+                (watch.after_seq, watch.require_auth)
             }
             None => (0, false),
         };
-        let all = self.store.artifacts(caller.team.id, inbox, Some(wanted.kind), after, LOOKED_AT).await;
+        let all = self.store.artifacts(caller.team.id, inbox, Some(wanted.kind), after, SCAN_LIMIT).await;
         let mut matches = Vec::new();
         for artifact in all.map_err(unavailable)? {
-            if (artifact.authenticated || !require_auth) && self.is_match(caller, &artifact, wanted).await? {
+            if (artifact.authenticated || !require_auth)
+                && self.matches_artifact_query(caller, &artifact, wanted).await?
+            {
                 matches.push(artifact);
             }
         }
         // Inside a watch a sender that proved itself beats one that did not.
         let proven = watch.and_then(|_| matches.iter().find(|artifact| artifact.authenticated));
         let best = proven.or_else(|| matches.first()).ok_or_else(|| {
-            let detail = format!("no {} in this inbox matches", wanted.kind.word());
+            let detail = format!("no {} in this inbox matches", wanted.kind.as_str());
             Problem::new(Code::NotFound, detail)
         })?;
         self.consume(caller, best.id, purpose, watch, asked).await
     }
 
-    async fn is_match(&self, caller: &Caller, artifact: &Artifact, wanted: &Match) -> Result<bool, Problem> {
+    async fn matches_artifact_query(
+        &self,
+        caller: &Caller,
+        artifact: &Artifact,
+        wanted: &ArtifactQuery,
+    ) -> Result<bool, Problem> {
         let from = wanted.from.as_ref().map(|from| from.to_ascii_lowercase());
         let is_from = |from: &String| {
             artifact.sender == *from || (from.starts_with('@') && artifact.sender.ends_with(from.as_str()))
@@ -161,7 +171,7 @@ impl Engine {
         }
         // The latest message that holds it is the one whose subject people mean.
         let query = MessageQuery {
-            place: MessagePlace::After(artifact.seq.saturating_sub(1)),
+            position: MessagePosition::After(artifact.seq.saturating_sub(1)),
             limit: 1,
             ..MessageQuery::default()
         };
@@ -172,18 +182,18 @@ impl Engine {
     }
 
     /// Notes that whoever took an artifact has used it.
-    pub async fn applied(&self, caller: &Caller, id: ArtifactId, purpose: &str) -> Result<Artifact, Problem> {
+    pub async fn mark_applied(&self, caller: &Caller, id: ArtifactId, purpose: &str) -> Result<Artifact, Problem> {
         self.artifact(caller, id).await?;
-        match self.store.apply(caller.team.id, id, purpose, self.now()).await.map_err(unavailable)? {
-            Applied::Done(artifact) => {
-                self.metrics.artifact("applied");
-                self.opened(artifact)
+        match self.store.mark_artifact_applied(caller.team.id, id, purpose, self.now()).await.map_err(unavailable)? {
+            MarkAppliedResult::Done(artifact) => {
+                self.metrics.record_artifact("applied");
+                self.decrypt_artifact(artifact)
             }
-            Applied::NotYours(artifact) if artifact.consumed.is_none() => {
+            MarkAppliedResult::NotYours(artifact) if artifact.consumption.is_none() => {
                 Err(Problem::new(Code::NotConsumed, "nobody has taken this artifact: consume it first"))
             }
-            Applied::NotYours(artifact) => Err(gone(&artifact)),
-            Applied::Missing => Err(missing(id)),
+            MarkAppliedResult::NotYours(artifact) => Err(already_consumed(&artifact)),
+            MarkAppliedResult::Missing => Err(artifact_not_found(id)),
         }
     }
 
@@ -193,8 +203,8 @@ impl Engine {
         caller: &Caller,
         inbox: InboxId,
         (budget, lasts_ms, require_auth): (u32, i64, bool),
-        asked: Option<Asked>,
-    ) -> Result<Made<Watch>, Problem> {
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<Watch>, Problem> {
         self.inbox(caller, inbox).await?;
         let now = self.now();
         let watch = Watch {
@@ -203,60 +213,60 @@ impl Engine {
             inbox,
             rev: 1,
             started_at: now,
-            after: 0,
+            after_seq: 0,
             deadline: now.plus(lasts_ms),
-            budget,
-            spent: 0,
+            resend_budget: budget,
+            resends_used: 0,
             require_auth,
         };
         let operation = operation(caller, asked.as_ref(), watch.id.0.as_bytes().to_vec(), now);
         match self.store.create_watch(watch, operation).await.map_err(unavailable)? {
-            Once::Done(Some(watch)) => Ok(Made { thing: watch, first: true }),
-            Once::Done(None) => Err(crate::inboxes::missing(inbox)),
-            Once::Repeated(answer) => {
-                let id = Uuid::from_slice(&answer).map_err(|_bytes| no_watch("of this key"))?;
-                Ok(Made { thing: self.watch(caller, WatchId(id)).await?, first: false })
+            IdempotentResult::Done(Some(watch)) => Ok(CreateOutcome { value: watch, is_new: true }),
+            IdempotentResult::Done(None) => Err(crate::inboxes::inbox_not_found(inbox)),
+            IdempotentResult::Replayed(answer) => {
+                let id = Uuid::from_slice(&answer).map_err(|_bytes| watch_not_found("of this key"))?;
+                Ok(CreateOutcome { value: self.watch(caller, WatchId(id)).await?, is_new: false })
             }
-            Once::Mismatch(bound) => Err(taken(&bound)),
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 
     /// One watch at an inbox that the caller may use.
     pub async fn watch(&self, caller: &Caller, id: WatchId) -> Result<Watch, Problem> {
-        caller.need(Scope::Read)?;
+        caller.require_scope(ApiKeyScope::Read)?;
         let found = self.store.watch_of(caller.team.id, id).await.map_err(unavailable)?;
-        let watch = found.ok_or_else(|| no_watch(id))?;
-        self.inbox(caller, watch.inbox).await.map_err(|_not_theirs| no_watch(id))?;
+        let watch = found.ok_or_else(|| watch_not_found(id))?;
+        self.inbox(caller, watch.inbox).await.map_err(|_not_theirs| watch_not_found(id))?;
         Ok(watch)
     }
 
     /// A watch that must be at this inbox.
-    pub(crate) async fn watch_in(&self, caller: &Caller, id: WatchId, inbox: InboxId) -> Result<Watch, Problem> {
+    pub(crate) async fn watch_of_inbox(&self, caller: &Caller, id: WatchId, inbox: InboxId) -> Result<Watch, Problem> {
         let watch = self.watch(caller, id).await?;
-        if watch.inbox == inbox { Ok(watch) } else { Err(no_watch(id)) }
+        if watch.inbox == inbox { Ok(watch) } else { Err(watch_not_found(id)) }
     }
 
     /// Spends one of a watch's resends.
-    pub async fn spend(&self, caller: &Caller, id: WatchId, asked: Option<Asked>) -> Result<Watch, Problem> {
+    pub async fn spend_resend(&self, caller: &Caller, id: WatchId, asked: Option<KeyedCall>) -> Result<Watch, Problem> {
         self.watch(caller, id).await?;
         let now = self.now();
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
-        match self.store.spend(caller.team.id, id, operation, now).await.map_err(unavailable)? {
-            Once::Done(Spent::Done(watch)) => Ok(watch),
-            Once::Done(Spent::Nothing(watch)) => {
-                let detail = format!("this watch may ask for the mail again {} times, and did", watch.budget);
+        match self.store.spend_resend(caller.team.id, id, operation, now).await.map_err(unavailable)? {
+            IdempotentResult::Done(SpendResendResult::Spent(watch)) => Ok(watch),
+            IdempotentResult::Done(SpendResendResult::BudgetSpent(watch)) => {
+                let detail = format!("this watch may ask for the mail again {} times, and did", watch.resend_budget);
                 Err(Problem::new(Code::BudgetSpent, detail))
             }
-            Once::Done(Spent::Over(watch)) => {
+            IdempotentResult::Done(SpendResendResult::WatchEnded(watch)) => {
                 Err(Problem::new(Code::WatchOver, format!("this watch ended at {}", watch.deadline)))
             }
-            Once::Done(Spent::Missing) => Err(no_watch(id)),
-            Once::Repeated(_) => self.watch(caller, id).await,
-            Once::Mismatch(bound) => Err(taken(&bound)),
+            IdempotentResult::Done(SpendResendResult::Missing) => Err(watch_not_found(id)),
+            IdempotentResult::Replayed(_) => self.watch(caller, id).await,
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 }
 
-fn no_watch(id: impl std::fmt::Display) -> Problem {
+fn watch_not_found(id: impl std::fmt::Display) -> Problem {
     Problem::new(Code::NotFound, format!("there is no watch {id}"))
 }

@@ -1,20 +1,20 @@
 //! Doing what a person decided, so that it is done once however often it is tried.
 
 use mailonce_core::{
-    content::Content,
-    conversation::escalation::{Decided, Decision, Edit, Escalation, Reason},
+    content::EmailContent,
+    conversation::escalation::{Decision, DecisionRecord, EmailEdit, Escalation, EscalationReason},
     digest::Digest,
-    dispatch::{Act, Choice, Verdict},
-    email::{Channel, EmailState, Refusal},
+    dispatch::{HandoffAction, HandoffActionStatus, Resolution},
+    email::{Channel, EmailChangeRefusal, EmailState},
     id::{EmailId, TeamId},
-    port::store::{Acted, Once, Resend, StoreError},
-    record::{Record, RecordChange},
+    port::store::{EmailResendResult, HandoffActionResult, IdempotentResult, StoreError},
+    record::{Record, RecordChangeResult},
 };
 
 use crate::Engine;
 
 /// How often something that raced with another change is tried anew.
-const TRIES: usize = 5;
+const MAX_CONFLICT_RETRIES: usize = 5;
 
 fn unreadable(record: &Record, error: &serde_json::Error) -> StoreError {
     StoreError::Corrupt(format!("escalation {}: {error}", record.id))
@@ -22,105 +22,119 @@ fn unreadable(record: &Record, error: &serde_json::Error) -> StoreError {
 
 impl Engine {
     /// Does what was decided and notes that it is done. Nothing when that was before.
-    pub(crate) async fn finish(&self, record: &Record) -> Result<(), StoreError> {
+    pub(crate) async fn complete_decision(&self, record: &Record) -> Result<(), StoreError> {
         let mut record = record.clone();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_CONFLICT_RETRIES {
             let mut escalation: Escalation =
-                serde_json::from_str(&record.about).map_err(|error| unreadable(&record, &error))?;
-            if !escalation.is_undone() {
+                serde_json::from_str(&record.json).map_err(|error| unreadable(&record, &error))?;
+            if !escalation.has_pending_decision() {
                 return Ok(());
             }
-            self.carry_out(&record, &escalation).await?;
+            self.apply_decision(&record, &escalation).await?;
             let now = self.now();
             escalation.done_at = Some(now);
             let about = serde_json::to_string(&escalation).map_err(|error| unreadable(&record, &error))?;
             match self.store.change_record(record.edit(about), None, now).await? {
-                Once::Done(RecordChange::Stale(current)) => record = current,
+                IdempotentResult::Done(RecordChangeResult::Stale(current)) => record = current,
                 _ => return Ok(()),
             }
         }
         Err(StoreError::Unreachable(format!("escalation {} changes too fast", record.id)))
     }
 
-    async fn carry_out(&self, record: &Record, escalation: &Escalation) -> Result<(), StoreError> {
+    async fn apply_decision(&self, record: &Record, escalation: &Escalation) -> Result<(), StoreError> {
         let (Some(decided), Some(email)) = (&escalation.decided, escalation.about.email) else { return Ok(()) };
         // Of a question that an agent asked, or a thread that goes round, nothing waits.
-        if matches!(escalation.reason, Reason::Asked | Reason::Loop | Reason::Unanswered | Reason::Orphaned) {
+        if matches!(
+            escalation.reason,
+            EscalationReason::Asked
+                | EscalationReason::Loop
+                | EscalationReason::Unanswered
+                | EscalationReason::Orphaned
+        ) {
             return Ok(());
         }
         let team = record.team;
         match decided.decision {
             Decision::Release => {
-                self.release(team, email).await?;
+                self.release_held(team, email).await?;
             }
-            Decision::Reject => self.take_back(team, email).await?,
+            Decision::Reject => self.cancel_held_email(team, email).await?,
             Decision::Edit => self.send_edited(team, email, decided).await?,
-            Decision::Sent => self.settle_doubt(team, email, Choice::Sent, decided).await?,
-            Decision::Resend => self.settle_doubt(team, email, Choice::Resend, decided).await?,
-            Decision::Abandon => self.settle_doubt(team, email, Choice::Abandon, decided).await?,
+            Decision::Sent => self.resolve_unknown(team, email, Resolution::Sent, decided).await?,
+            Decision::Resend => self.resolve_unknown(team, email, Resolution::Resend, decided).await?,
+            Decision::Abandon => self.resolve_unknown(team, email, Resolution::Abandon, decided).await?,
         }
         Ok(())
     }
 
     /// Takes a held email back. One that left meanwhile, by its sender's own word, stays.
-    async fn take_back(&self, team: TeamId, id: EmailId) -> Result<(), StoreError> {
+    async fn cancel_held_email(&self, team: TeamId, id: EmailId) -> Result<(), StoreError> {
         let cancelled = self.store.cancel(team, id, None, self.now()).await?;
-        if let Once::Done(mailonce_core::port::store::Change::Refused(refusal, email)) = cancelled {
-            tracing::warn!(email = %id, ?refusal, state = email.state().word(), "a rejected email had left before");
+        if let IdempotentResult::Done(mailonce_core::port::store::EmailChangeResult::Refused(refusal, email)) =
+            cancelled
+        {
+            tracing::warn!(email = %id, ?refusal, state = email.state().as_str(), "a rejected email had left before");
         }
         Ok(())
     }
 
     /// The next version of a held email, with other words; the held one is taken back in the same commit, so that nobody
     /// else answers between. The same again when it was made before.
-    async fn send_edited(&self, team: TeamId, id: EmailId, decided: &Decided) -> Result<(), StoreError> {
+    async fn send_edited(&self, team: TeamId, id: EmailId, decided: &DecisionRecord) -> Result<(), StoreError> {
         let Some(detail) = self.store.email_detail(team, id).await? else { return Ok(()) };
         let (email, edit) = (detail.email, decided.edit.clone().unwrap_or_default());
         if email.resent_as.is_some() || email.state() != EmailState::Held {
             return Ok(());
         }
-        let Some(mut content) = detail.body.as_deref().and_then(|body| self.bodies.unpack(body)) else {
+        let Some(mut content) = detail.body.as_deref().and_then(|body| self.packer.unpack(body)) else {
             tracing::error!(email = %id, "the body of a held email cannot be read; it is taken back");
-            return self.take_back(team, id).await;
+            return self.cancel_held_email(team, id).await;
         };
-        apply(&mut content, edit);
-        let body = self.bodies.pack(&content);
-        let envelopes = self.envelopes_again(&email, &body);
+        apply_edit(&mut content, edit);
+        let body = self.packer.pack(&content);
+        let envelopes = self.rebuild_envelopes(&email, &body);
         let now = self.now();
-        let mut wish = self.next_version((decided.by, Channel::Http), &email, body.into(), envelopes, now);
-        wish.care.takes_back = true;
+        let mut wish = self.build_next_version((decided.by, Channel::Http), &email, body.into(), envelopes, now);
+        wish.guard_input.cancels_previous = true;
         // It goes at the time it was wished for, as it would have without other words.
-        wish.due = email.wished_for(now);
-        wish.digest = Digest::of(&content);
+        wish.due_at = email.requested_due_at(now);
+        wish.digest = Digest::of_content(&content);
         wish.head.subject = content.subject;
         wish.head.reason = Some("a person gave it other words".into());
         match self.store.resend(wish, None, now).await? {
-            Once::Done(Resend::Refused(refusal, _)) => {
+            IdempotentResult::Done(EmailResendResult::Refused(refusal, _)) => {
                 tracing::error!(email = %id, ?refusal, "other words for a held email were refused");
             }
-            _ => self.ways.wake(),
+            _ => self.transports.wake_all(),
         }
         Ok(())
     }
 
-    async fn settle_doubt(
+    async fn resolve_unknown(
         &self,
         team: TeamId,
         id: EmailId,
-        choice: Choice,
-        decided: &Decided,
+        choice: Resolution,
+        decided: &DecisionRecord,
     ) -> Result<(), StoreError> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_CONFLICT_RETRIES {
             let Some(email) = self.store.email(team, id).await? else { return Ok(()) };
             if email.state() != EmailState::Unknown {
                 return Ok(());
             }
             let reason = decided.reason.clone().unwrap_or_else(|| "decided about an escalation".into());
-            let act = Act::Resolve { choice, rev: email.rev, handoff: None, reason };
-            let acted = self.store.act(team, id, act, None, self.now()).await?;
-            self.ways.wake();
-            if !matches!(acted, Once::Done(Acted::Email(Verdict::Refused(Refusal::StaleRev), _))) {
-                self.metrics.resolved("person");
+            let act = HandoffAction::Resolve { resolution: choice, rev: email.rev, handoff: None, reason };
+            let acted = self.store.apply_action(team, id, act, None, self.now()).await?;
+            self.transports.wake_all();
+            if !matches!(
+                acted,
+                IdempotentResult::Done(HandoffActionResult::Applied(
+                    HandoffActionStatus::Refused(EmailChangeRefusal::StaleRev),
+                    _
+                ))
+            ) {
+                self.metrics.record_resolved("person");
                 return Ok(());
             }
         }
@@ -129,7 +143,7 @@ impl Engine {
 }
 
 /// Other words. A text without a page, or a page without a text, replaces both: the other would still say the old.
-fn apply(content: &mut Content, edit: Edit) {
+fn apply_edit(content: &mut EmailContent, edit: EmailEdit) {
     if let Some(subject) = edit.subject {
         content.subject = subject;
     }

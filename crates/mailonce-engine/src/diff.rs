@@ -1,13 +1,13 @@
 //! What differs between two texts, line by line.
 
 /// Lines of a text that are compared.
-const LINES: usize = 400;
+const MAX_LINES: usize = 400;
 
 /// The lines of both texts in order: `- ` only in the first, `+ ` only in the second, two blanks in both.
 pub(crate) fn lines(old: &str, new: &str) -> Vec<String> {
-    let old: Vec<&str> = old.lines().take(LINES).collect();
-    let new: Vec<&str> = new.lines().take(LINES).collect();
-    let common = lengths(&old, &new);
+    let old: Vec<&str> = old.lines().take(MAX_LINES).collect();
+    let new: Vec<&str> = new.lines().take(MAX_LINES).collect();
+    let common = lcs_lengths(&old, &new);
     let (mut i, mut j) = (0, 0);
     let mut out = Vec::new();
     while i < old.len() || j < new.len() {
@@ -26,7 +26,7 @@ pub(crate) fn lines(old: &str, new: &str) -> Vec<String> {
 }
 
 /// How many lines the rests from each pair of places have in common, in order.
-fn lengths(old: &[&str], new: &[&str]) -> Vec<Vec<usize>> {
+fn lcs_lengths(old: &[&str], new: &[&str]) -> Vec<Vec<usize>> {
     let mut common = vec![vec![0; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {
@@ -48,6 +48,6 @@ mod tests {
         assert_eq!(lines("", "a"), ["+ a"]);
         assert_eq!(lines("a", ""), ["- a"]);
         assert!(lines("", "").is_empty());
-        assert_eq!(lines(&"x\n".repeat(9_999), "").len(), LINES);
+        assert_eq!(lines(&"x\n".repeat(9_999), "").len(), MAX_LINES);
     }
 }

@@ -5,15 +5,15 @@
 //! for as long as the process lives.
 
 use mailonce_core::{
-    dispatch::{Act, Hold, Verdict},
+    dispatch::{HandoffAction, HandoffActionStatus, LeaseRef},
     doubt,
     email::Email,
-    handoff::{Evidence, Handoff, Says, Source},
+    handoff::{Evidence, EvidenceFinding, EvidenceSource, Handoff},
     id::{EmailId, NodeId},
     mutant,
     port::{
-        store::{Acted, LeaseWish, Leased, Once, StoreError},
-        transport::{Meaning, Parcel, Phase, Reply, Shape},
+        store::{HandoffActionResult, IdempotentResult, LeaseRequest, LeasedHandoff, StoreError},
+        transport::{AttemptPhase, FrozenEnvelope, HandoffSplit, ReplyMeaning, TransportReply},
     },
     time::Time,
 };
@@ -22,28 +22,28 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
     Engine,
-    holder::Name,
-    signers::Unsigned,
-    ways::{FAULTS, UnderWay, Way},
+    holder::LeaseIdentity,
+    signers::FreezeError,
+    ways::{InFlightGuard, OutboundRoute, SANDBOX_FAULTS},
 };
 
 /// Handoffs leased in one commit.
-const LEASED_AT_ONCE: usize = 64;
+const LEASE_BATCH: usize = 64;
 /// The longest sleep of a loop; wake-ups make it shorter, and a lost one costs no more than this.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long hand-overs that are under way may take to end when we stop. The others are found unknown at the start.
-const FAREWELL: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest pause between two tries to write an answer down.
-const WRITE_AGAIN: Duration = Duration::from_secs(2);
+const RECORD_RETRY_MAX_DELAY: Duration = Duration::from_secs(2);
 /// How long a handoff waits that had to be given back, in milliseconds.
-const PARKED_MS: i64 = 1_000;
+const REQUEUE_DELAY_MS: i64 = 1_000;
 
 impl Engine {
     /// Hands over by one way until `stop` changes, then lets what is under way end.
-    pub(crate) async fn work(self: Arc<Self>, way: Arc<Way>, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run_handoff_worker(self: Arc<Self>, way: Arc<OutboundRoute>, mut stop: watch::Receiver<bool>) {
         let mut under_way = JoinSet::new();
         while !*stop.borrow() {
-            let taken = self.take(&way, &mut under_way).await;
+            let taken = self.lease_and_spawn(&way, &mut under_way).await;
             while under_way.try_join_next().is_some() {}
             if taken {
                 continue;
@@ -51,42 +51,42 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = way.wake.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 _ = stop.changed() => {}
             }
         }
         let ended = async { while under_way.join_next().await.is_some() {} };
-        if tokio::time::timeout(FAREWELL, ended).await.is_err() {
+        if tokio::time::timeout(DRAIN_TIMEOUT, ended).await.is_err() {
             tracing::warn!(transport = way.transport.name(), "some hand-overs did not end in time");
         }
     }
 
     /// Leases what there is room for and sets it going. True when there may be more.
-    async fn take(self: &Arc<Self>, way: &Arc<Way>, under_way: &mut JoinSet<()>) -> bool {
-        if self.is_paused() {
+    async fn lease_and_spawn(self: &Arc<Self>, way: &Arc<OutboundRoute>, under_way: &mut JoinSet<()>) -> bool {
+        if self.is_handoff_paused() {
             return false;
         }
-        if !way.is_open_for_work(self.time.even()) {
-            return self.divert(way).await;
+        if !way.is_available(self.time.boot_clock_ms()) {
+            return self.fail_over_waiting(way).await;
         }
-        let room = way.room(self.outside.in_flight, self.time.even()).min(LEASED_AT_ONCE);
+        let room = way.free_slots(self.deps.max_in_flight, self.time.boot_clock_ms()).min(LEASE_BATCH);
         if room == 0 {
             return false;
         }
-        let Some(name) = self.introduced().await else { return false };
-        let wish = self.lease_wish(way, name.id, room);
+        let Some(name) = self.ensure_heartbeat().await else { return false };
+        let wish = self.lease_request(way, name.id, room);
         let room = wish.max;
         crate::failpoint!("before-lease");
-        let leased = self.lease(wish, &name).await;
+        let leased = self.lease_handoffs(wish, &name).await;
         if !leased.is_empty() {
             crate::failpoint!("after-lease");
         }
         let more = leased.len() == room;
         for leased in leased {
-            let guard = way.begin(self.throttled_domain(way, &leased));
+            let guard = way.begin_attempt(self.throttled_domain(way, &leased));
             let (engine, way, name) = (Arc::clone(self), Arc::clone(way), Arc::clone(&name));
             under_way.spawn(async move {
-                engine.deliver_or_give_back(way, leased, guard, name.id).await;
+                engine.attempt_or_requeue(way, leased, guard, name.id).await;
                 drop(name);
             });
         }
@@ -95,171 +95,181 @@ impl Engine {
 
     /// Leases. What the ledger does not confirm may be leased all the same, and nobody could say what it is: so it is
     /// left to whoever takes over from a name that is not heard of any more.
-    async fn lease(&self, wish: LeaseWish, name: &Arc<Name>) -> Vec<Leased> {
-        self.store.lease(wish, self.now()).await.unwrap_or_else(|error| {
+    async fn lease_handoffs(&self, wish: LeaseRequest, name: &Arc<LeaseIdentity>) -> Vec<LeasedHandoff> {
+        self.store.lease_handoffs(wish, self.now()).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "leasing");
-            self.lost_lease(&error, name);
+            self.replace_identity_if_lease_lost(&error, name);
             Vec::new()
         })
     }
 
     /// The name to lease under. The ledger has heard of it lately: else others would take at once what is leased under
     /// it, which is so for a new name and after a sleep.
-    pub(crate) async fn introduced(&self) -> Option<Arc<Name>> {
-        let (name, even) = (self.holder.current(), self.time.even());
-        if !name.is_heard(even) && !mutant!("unheard-name") {
-            let heard = self.say_alive(name.id).await;
+    pub(crate) async fn ensure_heartbeat(&self) -> Option<Arc<LeaseIdentity>> {
+        let (name, even) = (self.lease_identities.current(), self.time.boot_clock_ms());
+        if !name.has_recent_heartbeat(even) && !mutant!("unheard-name") {
+            let heard = self.send_heartbeat(name.id).await;
             heard.map_err(|error| tracing::warn!(%error, "saying that this process lives")).ok()?;
-            name.heard(even);
+            name.note_heartbeat(even);
         }
         Some(name)
     }
 
     /// Goes on under another name when a lease may be lost.
-    pub(crate) fn lost_lease(&self, error: &StoreError, name: &Arc<Name>) {
-        if matches!(error, StoreError::Unknown(_)) && !mutant!("lost-lease-kept") {
-            self.holder.renew(name, &*self.chance);
+    pub(crate) fn replace_identity_if_lease_lost(&self, error: &StoreError, name: &Arc<LeaseIdentity>) {
+        if matches!(error, StoreError::CommitUnknown(_)) && !mutant!("lost-lease-kept") {
+            self.lease_identities.replace(name, &*self.entropy);
         }
     }
 
     /// A wish that cannot bring more for one domain than it may still have, whatever is due.
-    fn lease_wish(&self, way: &Way, node: NodeId, max: usize) -> LeaseWish {
-        let throttled = self.outside.per_domain.filter(|_| way.capability().shape == Shape::PerRecipient);
-        let (but, most) = throttled.map_or((Vec::new(), max), |most| way.throttle(most));
-        LeaseWish {
+    fn lease_request(&self, way: &OutboundRoute, node: NodeId, max: usize) -> LeaseRequest {
+        let throttled =
+            self.deps.max_in_flight_per_domain.filter(|_| way.capability().split == HandoffSplit::PerRecipient);
+        let (but, most) = throttled.map_or((Vec::new(), max), |most| way.domain_limits(most));
+        LeaseRequest {
             transport: way.transport.name().to_owned(),
             node,
             max: max.min(most),
-            but,
-            scheduled_by: self.time.earlier(),
+            excluded_domains: but,
+            schedule_cutoff: self.time.earlier_time(),
         }
     }
 
     /// Sends what waits for a way that rests by another one, when there is one. True when there may be more.
-    async fn divert(&self, way: &Arc<Way>) -> bool {
-        if !self.ways.has_other(way.transport.name(), self.time.even()) {
+    async fn fail_over_waiting(&self, way: &Arc<OutboundRoute>) -> bool {
+        if !self.transports.has_alternative(way.transport.name(), self.time.boot_clock_ms()) {
             return false;
         }
-        let Some(name) = self.introduced().await else { return false };
-        let leased = self.lease(self.lease_wish(way, name.id, LEASED_AT_ONCE), &name).await;
+        let Some(name) = self.ensure_heartbeat().await else { return false };
+        let leased = self.lease_handoffs(self.lease_request(way, name.id, LEASE_BATCH), &name).await;
         let mut moved = false;
         for leased in &leased {
-            let Some(handoff) = leased.email.handoffs.get(usize::from(leased.number)) else { continue };
-            let hold = Hold {
+            let Some(handoff) = leased.email.handoffs.get(usize::from(leased.handoff)) else { continue };
+            let hold = LeaseRef {
                 number: handoff.number,
                 fence: handoff.fence,
                 transport: handoff.transport.clone(),
                 account: way.transport.account().to_owned(),
             };
             let due = handoff.due_at.unwrap_or_else(|| self.now());
-            let park = Act::Park { hold, due, why: format!("{} rests", way.transport.name()) };
-            if let Some(email) = self.insist(leased.email.team, leased.email.id, park).await {
-                moved |= self.fail_over(way, &email, leased.number).await;
+            let park = HandoffAction::ReturnLease {
+                lease: hold,
+                due_at: due,
+                reason: format!("{} rests", way.transport.name()),
+            };
+            if let Some(email) = self.call_until_final(leased.email.team, leased.email.id, park).await {
+                moved |= self.fail_over(way, &email, leased.handoff).await;
             }
         }
-        moved && leased.len() == LEASED_AT_ONCE
+        moved && leased.len() == LEASE_BATCH
     }
 
-    fn throttled_domain(&self, way: &Way, leased: &Leased) -> Option<String> {
-        self.outside.per_domain.filter(|_| way.capability().shape == Shape::PerRecipient)?;
-        let handoff = leased.email.handoffs.get(usize::from(leased.number))?;
+    fn throttled_domain(&self, way: &OutboundRoute, leased: &LeasedHandoff) -> Option<String> {
+        self.deps.max_in_flight_per_domain.filter(|_| way.capability().split == HandoffSplit::PerRecipient)?;
+        let handoff = leased.email.handoffs.get(usize::from(leased.handoff))?;
         handoff.recipients.first()?.rsplit_once('@').map(|(_, domain)| domain.to_owned())
     }
 
     /// One attempt, from lease to settled.
-    pub(crate) async fn deliver(self: Arc<Self>, way: Arc<Way>, leased: Leased, _under_way: UnderWay) {
-        let Some(handoff) = leased.email.handoffs.get(usize::from(leased.number)).cloned() else { return };
-        let hold = Hold {
+    pub(crate) async fn attempt_handoff(
+        self: Arc<Self>,
+        way: Arc<OutboundRoute>,
+        leased: LeasedHandoff,
+        _under_way: InFlightGuard,
+    ) {
+        let Some(handoff) = leased.email.handoffs.get(usize::from(leased.handoff)).cloned() else { return };
+        let hold = LeaseRef {
             number: handoff.number,
             fence: handoff.fence,
             transport: handoff.transport.clone(),
             account: way.transport.account().to_owned(),
         };
-        let try_ = Try { email: leased.email.clone(), handoff, hold, began: self.now() };
-        let (bytes, fresh) = match self.frozen(&way, &leased).await {
+        let try_ = AttemptContext { email: leased.email.clone(), handoff, lease_ref: hold, started_at: self.now() };
+        let (bytes, fresh) = match self.load_or_freeze(&way, &leased).await {
             Ok(frozen) => frozen,
-            Err(Unsigned::NotNow(why)) => return self.park(&try_, &why).await,
-            Err(Unsigned::Never(why)) => {
-                let reply = Reply::new(Meaning::Refused, Phase::Connect, None, &why);
-                return self.settle(&way, &try_, None, try_.began, reply).await;
+            Err(FreezeError::Temporary(why)) => return self.requeue(&try_, &why).await,
+            Err(FreezeError::Permanent(why)) => {
+                let reply = TransportReply::new(ReplyMeaning::Refused, AttemptPhase::Connect, None, &why);
+                return self.record_outcome(&way, &try_, None, try_.started_at, reply).await;
             }
         };
-        let parcel = self.parcel(&try_, &bytes);
+        let parcel = self.frozen_envelope(&try_, &bytes);
         crate::failpoint!("approach");
-        let ready = match way.transport.approach(parcel).await {
+        let ready = match way.transport.prepare(parcel).await {
             Ok(ready) => ready,
-            Err(reply) => return self.settle(&way, &try_, None, try_.began, reply).await,
+            Err(reply) => return self.record_outcome(&way, &try_, None, try_.started_at, reply).await,
         };
-        if try_.handoff.is_repeat() && !self.window_is_open(&way, &try_.handoff) {
+        if try_.handoff.is_in_window_retry() && !self.is_window_open(&way, &try_.handoff) {
             drop(ready);
-            return self.park(&try_, "the provider's window closed").await;
+            return self.requeue(&try_, "the provider's window closed").await;
         }
         crate::failpoint!("before-marker");
         // A sleep may lie between the lease and this, and a ledger that cannot be told will not confirm the marker either.
-        drop(self.introduced().await);
+        drop(self.ensure_heartbeat().await);
         let marked_at = self.now();
-        let wire = fresh.then(|| self.bodies.pack_frozen(&bytes));
-        let marked = self.store.act(
+        let wire = fresh.then(|| self.packer.pack_frozen(&bytes));
+        let marked = self.store.apply_action(
             try_.email.team,
             try_.email.id,
-            Act::Mark { hold: try_.hold.clone(), wire },
+            HandoffAction::Mark { lease: try_.lease_ref.clone(), frozen_bytes: wire },
             None,
             marked_at,
         );
         match marked.await {
-            Ok(Once::Done(Acted::Email(verdict, email)))
-                if verdict == Verdict::Done || mutant!("stale-worker-goes-on") =>
+            Ok(IdempotentResult::Done(HandoffActionResult::Applied(verdict, email)))
+                if verdict == HandoffActionStatus::Done || mutant!("stale-worker-goes-on") =>
             {
                 crate::failpoint!("after-marker");
-                let attempt = email.handoffs.get(usize::from(leased.number)).map(|handoff| handoff.attempts);
-                let patience = Duration::from_millis(way.capability().patience_ms.max(1) as u64);
+                let attempt = email.handoffs.get(usize::from(leased.handoff)).map(|handoff| handoff.attempts);
+                let patience = Duration::from_millis(way.capability().timeout_ms.max(1) as u64);
                 let patience = if mutant!("waits-for-ever") { Duration::from_hours(9_999) } else { patience };
-                let reply = tokio::time::timeout(patience, ready.hand_over())
-                    .await
-                    .unwrap_or_else(|_late| Reply::new(Meaning::Unknown, Phase::Final, None, "no answer in time"));
+                let reply = tokio::time::timeout(patience, ready.hand_over()).await.unwrap_or_else(|_late| {
+                    TransportReply::new(ReplyMeaning::Unknown, AttemptPhase::Final, None, "no answer in time")
+                });
                 crate::failpoint!("after-answer");
-                self.settle(&way, &try_, attempt, marked_at, reply).await;
+                self.record_outcome(&way, &try_, attempt, marked_at, reply).await;
             }
             Ok(_) => {
                 // Cancelled, or taken over: nothing left.
                 drop(ready);
-                self.metrics.stale_marker();
+                self.metrics.record_stale_marker();
             }
             Err(error) => {
                 // The marker may be durable or not; either way nothing left, and that can be written down.
                 if mutant!("unconfirmed-marker-goes-on") {
                     let reply = ready.hand_over().await;
-                    return self.settle(&way, &try_, None, marked_at, reply).await;
+                    return self.record_outcome(&way, &try_, None, marked_at, reply).await;
                 }
                 drop(ready);
                 tracing::warn!(%error, "the marker could not be confirmed");
                 let text = "the ledger did not confirm the marker; nothing was handed over";
-                let reply = Reply::new(Meaning::Deferred, Phase::Data, None, text);
-                self.settle(&way, &try_, None, marked_at, reply).await;
+                let reply = TransportReply::new(ReplyMeaning::Deferred, AttemptPhase::Data, None, text);
+                self.record_outcome(&way, &try_, None, marked_at, reply).await;
             }
         }
     }
 
-    fn window_is_open(&self, way: &Way, handoff: &Handoff) -> bool {
-        doubt::window_is_open(handoff, self.doubt_way(way), self.now())
+    fn is_window_open(&self, way: &OutboundRoute, handoff: &Handoff) -> bool {
+        doubt::is_key_window_open(handoff, self.recovery_context(way), self.now())
     }
 
-    pub(crate) fn doubt_way<'a>(&self, way: &'a Way) -> doubt::Way<'a> {
+    pub(crate) fn recovery_context<'a>(&self, way: &'a OutboundRoute) -> doubt::RecoveryContext<'a> {
         let capability = way.capability();
-        doubt::Way {
+        doubt::RecoveryContext {
             recovery: capability.recovery,
-            patience_ms: capability.patience_ms,
+            timeout_ms: capability.timeout_ms,
             account: way.transport.account(),
-            earlier: self.time.earlier(),
-            later: self.time.later(),
-            measured_since: self.time.measured_since(),
+            earlier_clock: self.time.earlier_time(),
+            later_clock: self.time.later_time(),
+            ages_reliable_since: self.time.measured_since(),
         }
     }
 
-    fn parcel(&self, try_: &Try, bytes: &Arc<[u8]>) -> Parcel {
+    fn frozen_envelope(&self, try_: &AttemptContext, bytes: &Arc<[u8]>) -> FrozenEnvelope {
         let attempt = try_.handoff.attempts + 1;
         let (return_path, envelope_id) = self.return_path(&try_.email, try_.handoff.number, attempt);
-        Parcel {
+        FrozenEnvelope {
             team: try_.email.team,
             email: try_.email.id,
             handoff: try_.handoff.number,
@@ -273,70 +283,82 @@ impl Engine {
     }
 
     /// Writes an answer down, however long it takes: an accepted mail whose answer is lost would become a question.
-    async fn settle(&self, way: &Way, try_: &Try, attempt: Option<u32>, began: Time, reply: Reply) {
-        let news = way.learn(&reply, self.time.even());
-        self.metrics.attempted_handoff(way.transport.name(), reply.meaning);
-        let accepted = matches!(reply.meaning, Meaning::Accepted | Meaning::Repeated);
-        if accepted && try_.handoff.is_repeat() {
-            self.metrics.resolved("window");
-            self.metrics.provider_deduplicated();
+    async fn record_outcome(
+        &self,
+        way: &OutboundRoute,
+        try_: &AttemptContext,
+        attempt: Option<u32>,
+        began: Time,
+        reply: TransportReply,
+    ) {
+        let news = way.record_reply(&reply, self.time.boot_clock_ms());
+        self.metrics.record_handoff_attempt(way.transport.name(), reply.meaning);
+        let accepted = matches!(reply.meaning, ReplyMeaning::Accepted | ReplyMeaning::Repeated);
+        if accepted && try_.handoff.is_in_window_retry() {
+            self.metrics.record_resolved("window");
+            self.metrics.record_provider_deduplicated();
         }
-        let act = Act::Settle {
-            hold: try_.hold.clone(),
+        let act = HandoffAction::RecordOutcome {
+            lease: try_.lease_ref.clone(),
             attempt,
-            began,
+            started_at: began,
             reply,
-            plan: self.outside.plan(self.chance.number()),
+            retry_policy: self.deps.retry_policy(self.entropy.next_u64()),
         };
-        let settled = self.insist(try_.email.team, try_.email.id, act).await;
+        let settled = self.call_until_final(try_.email.team, try_.email.id, act).await;
         crate::failpoint!("after-settle");
-        if accepted && way.transport.name() == FAULTS {
-            self.misbehave(try_).await;
+        if accepted && way.transport.name() == SANDBOX_FAULTS {
+            self.simulate_sandbox_event(try_).await;
         }
         if let Some(email) = settled {
             self.fail_over(way, &email, try_.handoff.number).await;
         }
-        self.doubted.notify_one();
+        self.unknown_wakeup.notify_one();
         if news {
-            self.tell_of_way(way).await;
+            self.publish_breaker_state(way).await;
         }
     }
 
-    async fn park(&self, try_: &Try, why: &str) {
-        let due = self.now().plus(PARKED_MS);
-        let act = Act::Park { hold: try_.hold.clone(), due, why: why.to_owned() };
-        self.insist(try_.email.team, try_.email.id, act).await;
+    async fn requeue(&self, try_: &AttemptContext, why: &str) {
+        let due = self.now().plus(REQUEUE_DELAY_MS);
+        let act = HandoffAction::ReturnLease { lease: try_.lease_ref.clone(), due_at: due, reason: why.to_owned() };
+        self.call_until_final(try_.email.team, try_.email.id, act).await;
     }
 
     /// Writes an act down, trying again for as long as the process lives.
-    pub(crate) async fn insist(&self, team: mailonce_core::id::TeamId, id: EmailId, act: Act) -> Option<Email> {
+    pub(crate) async fn call_until_final(
+        &self,
+        team: mailonce_core::id::TeamId,
+        id: EmailId,
+        act: HandoffAction,
+    ) -> Option<Email> {
         let mut pause = Duration::from_millis(20);
         loop {
-            match self.store.act(team, id, act.clone(), None, self.now()).await {
-                Ok(Once::Done(Acted::Email(_, email))) => return Some(email),
+            match self.store.apply_action(team, id, act.clone(), None, self.now()).await {
+                Ok(IdempotentResult::Done(HandoffActionResult::Applied(_, email))) => return Some(email),
                 Ok(_) => return None,
                 Err(error) => {
                     tracing::warn!(%error, "writing down what happened to a handoff");
-                    if self.store.stopped().is_some() || mutant!("written-down-once") {
+                    if self.store.fatal_error().is_some() || mutant!("written-down-once") {
                         return None;
                     }
                 }
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(WRITE_AGAIN);
+            pause = (pause * 2).min(RECORD_RETRY_MAX_DELAY);
         }
     }
 
     /// Sends a handoff that was never begun, or definitely put off, by another way when this one rests.
-    async fn fail_over(&self, way: &Way, email: &Email, number: u16) -> bool {
+    async fn fail_over(&self, way: &OutboundRoute, email: &Email, number: u16) -> bool {
         let Some(handoff) = email.handoffs.get(usize::from(number)) else { return false };
-        let waits = handoff.state == mailonce_core::handoff::State::Queued && !handoff.is_in_doubt();
+        let waits = handoff.state == mailonce_core::handoff::HandoffState::Queued && !handoff.is_in_doubt();
         let waits = waits || mutant!("doubt-rerouted");
         // A caller that named a way out meant it.
-        if !waits || email.head.transport.is_some() || way.is_open_for_work(self.time.even()) {
+        if !waits || email.head.transport.is_some() || way.is_available(self.time.boot_clock_ms()) {
             return false;
         }
-        let leased = match self.store.leased(email.team, email.id, number).await {
+        let leased = match self.store.leased_handoff(email.team, email.id, number).await {
             Ok(Some(leased)) => leased,
             Ok(None) => return false,
             Err(error) => {
@@ -345,44 +367,47 @@ impl Engine {
                 return false;
             }
         };
-        let Some(content) = leased.body.as_deref().and_then(|body| self.bodies.unpack(body)) else { return false };
-        let Some(to) = self.ways.instead_of(way.transport.name(), &content, self.time.even()) else { return false };
-        let from = way.transport.name().to_owned();
-        let act = if to.capability().shape == way.capability().shape {
-            Act::Reroute { number, from, to: to.transport.name().to_owned() }
-        } else {
-            Act::Redirect { from, envelopes: self.ways.envelopes(to.transport.name(), &content) }
+        let Some(content) = leased.body.as_deref().and_then(|body| self.packer.unpack(body)) else { return false };
+        let Some(to) = self.transports.select_alternative(way.transport.name(), &content, self.time.boot_clock_ms())
+        else {
+            return false;
         };
-        self.insist(email.team, email.id, act).await;
-        self.ways.wake();
+        let from = way.transport.name().to_owned();
+        let act = if to.capability().split == way.capability().split {
+            HandoffAction::FailOverHandoff { number, from, to: to.transport.name().to_owned() }
+        } else {
+            HandoffAction::FailOverEmail { from, envelopes: self.transports.envelopes(to.transport.name(), &content) }
+        };
+        self.call_until_final(email.team, email.id, act).await;
+        self.transports.wake_all();
         true
     }
 
     /// What the sandbox's misbehaving addresses do after they took a mail.
-    async fn misbehave(&self, try_: &Try) {
+    async fn simulate_sandbox_event(&self, try_: &AttemptContext) {
         let local = try_.handoff.recipients.first().and_then(|to| to.split('@').next()).unwrap_or_default();
         let says = match local.to_ascii_lowercase().as_str() {
-            "bounce" => Says::Bounced,
-            "complain" => Says::Complained,
+            "bounce" => EvidenceFinding::Bounced,
+            "complain" => EvidenceFinding::Complained,
             _ => return,
         };
         let fact = Evidence {
             handoff: try_.handoff.number,
             attempt: None,
             at: self.now(),
-            source: Source::ProviderEvent,
+            source: EvidenceSource::ProviderEvent,
             says,
             detail: "as this address of the sandbox always does".into(),
             once: Some(format!("sandbox-{}", try_.handoff.number)),
         };
-        self.insist(try_.email.team, try_.email.id, Act::Fact(fact)).await;
+        self.call_until_final(try_.email.team, try_.email.id, HandoffAction::AddEvidence(fact)).await;
     }
 }
 
 /// What an attempt is about.
-struct Try {
+struct AttemptContext {
     email: Email,
     handoff: Handoff,
-    hold: Hold,
-    began: Time,
+    lease_ref: LeaseRef,
+    started_at: Time,
 }

@@ -12,60 +12,60 @@
 use mailonce_core::{
     digest,
     id::EmailId,
-    key::KeyName,
-    port::store::{Bound, Once},
+    key::EmailKey,
+    port::store::{IdempotentResult, KeyBinding},
     problem::{Code, Problem},
-    record::{RecordChange, RecordEdit, RecordKind},
-    team::Scope,
+    record::{RecordChangeResult, RecordEdit, RecordKind},
+    team::ApiKeyScope,
 };
 use uuid::Uuid;
 
 use crate::{
-    Asked, Caller, Engine,
-    drafts::{AboutDraft, Draft, missing},
+    Caller, Engine, KeyedCall,
+    drafts::{Draft, DraftDetails, draft_not_found},
     operation, unavailable,
 };
 
 /// How often a step that raced with another is tried anew: each time another one came through.
-pub const STEPS: usize = 200;
+pub const MAX_CONFLICT_RETRIES: usize = 200;
 
 /// How the end of a turn came out.
 #[derive(Debug)]
-pub enum TurnEnd {
+pub enum SendCycleEnd {
     /// Nothing is made of it any more, and the draft is what it was to be.
     Ended(Box<Draft>),
     /// This was made of it before.
-    Became(EmailId),
+    AlreadySent(EmailId),
     /// The draft changed meanwhile: look again.
     Changed,
 }
 
-impl AboutDraft {
+impl DraftDetails {
     /// Whether it is to wait in the ledger and nobody knows yet that it does.
-    pub fn is_pending(&self) -> bool {
+    pub fn is_schedule_pending(&self) -> bool {
         self.send_at.is_some() && self.email.is_none() && !self.sent && !self.removed
     }
 
     /// The same draft in its next turn: what it was to become is owed.
     #[must_use]
-    pub fn next_turn(self) -> Self {
+    pub fn next_send_cycle(self) -> Self {
         Self { owed: self.email, email: None, turn: self.turn + 1, ..self }
     }
 }
 
 /// The problem of a draft that never rests.
-pub fn restless() -> Problem {
+pub fn draft_changes_too_fast() -> Problem {
     Problem::new(Code::StaleRev, "the draft changes all the time; try again")
 }
 
 impl Engine {
     /// A draft that owes nothing: what must not go was taken back, or had left, and then the draft is sent.
-    pub async fn settled_draft(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
-        for _ in 0..STEPS {
+    pub async fn finish_pending_cancel(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
+        for _ in 0..MAX_CONFLICT_RETRIES {
             let draft = self.draft(caller, id).await?;
-            let Some(owed) = draft.about.owed else { return Ok(draft) };
-            let mut about = AboutDraft { owed: None, ..draft.about.clone() };
-            if !self.is_taken_back(caller, owed).await? {
+            let Some(owed) = draft.details.owed else { return Ok(draft) };
+            let mut about = DraftDetails { owed: None, ..draft.details.clone() };
+            if !self.try_cancel(caller, owed).await? {
                 (about.email, about.sent, about.removed) = (Some(owed), true, false);
             }
             match self.change_draft(caller, &draft, &about, None).await {
@@ -74,11 +74,11 @@ impl Engine {
                 Err(problem) => return Err(problem),
             }
         }
-        Err(restless())
+        Err(draft_changes_too_fast())
     }
 
     /// Takes an email back. False when it left, or may have.
-    async fn is_taken_back(&self, caller: &Caller, id: EmailId) -> Result<bool, Problem> {
+    async fn try_cancel(&self, caller: &Caller, id: EmailId) -> Result<bool, Problem> {
         match self.cancel(caller, id, None).await {
             Ok(_) => Ok(true),
             Err(problem) if problem.code == Code::TooLate => Ok(false),
@@ -87,35 +87,44 @@ impl Engine {
     }
 
     /// The key under which a turn of a draft becomes an email.
-    pub fn key_of_turn(&self, caller: &Caller, draft: &Draft) -> Result<mailonce_core::key::Key, Problem> {
-        self.own_key(caller, "draft", draft.id, draft.about.turn)
+    pub fn send_cycle_key(&self, caller: &Caller, draft: &Draft) -> Result<mailonce_core::key::Key, Problem> {
+        self.derived_key(caller, "draft", draft.id, draft.details.turn)
     }
 
     /// Ends a turn of which somebody may be making an email: takes its key and changes the draft, in one commit.
-    pub async fn end_turn(&self, caller: &Caller, seen: &Draft, about: &AboutDraft) -> Result<TurnEnd, Problem> {
-        caller.need(Scope::Send)?;
+    pub async fn end_send_cycle(
+        &self,
+        caller: &Caller,
+        seen: &Draft,
+        about: &DraftDetails,
+    ) -> Result<SendCycleEnd, Problem> {
+        caller.require_scope(ApiKeyScope::Send)?;
         let (now, team, kind) = (self.now(), caller.team.id, RecordKind::Draft);
-        let key = self.key_of_turn(caller, seen)?;
-        let digest = digest::of_operation("draft turn ended", &seen.id.to_string(), &[]);
-        let operation = operation(caller, Some(&Asked { name: KeyName::Given(key), digest }), Vec::new(), now);
-        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, about: self.draft_record(about)? };
+        let key = self.send_cycle_key(caller, seen)?;
+        let digest = digest::operation_digest("draft turn ended", &seen.id.to_string(), &[]);
+        let operation = operation(caller, Some(&KeyedCall { key: EmailKey::Given(key), digest }), Vec::new(), now);
+        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, json: self.pack_draft(about)? };
         Ok(match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
-            Once::Done(RecordChange::Changed(record)) => TurnEnd::Ended(Box::new(self.draft_view(&record)?)),
-            Once::Mismatch(Bound::Email(email)) => TurnEnd::Became(email.id),
+            IdempotentResult::Done(RecordChangeResult::Changed(record)) => {
+                SendCycleEnd::Ended(Box::new(self.unpack_draft(&record)?))
+            }
+            IdempotentResult::KeyMismatch(KeyBinding::Email(email)) => SendCycleEnd::AlreadySent(email.id),
             // Somebody else ended it.
-            Once::Done(RecordChange::Stale(_)) | Once::Repeated(_) | Once::Mismatch(_) => TurnEnd::Changed,
-            Once::Done(RecordChange::Missing) => return Err(missing(seen.id)),
+            IdempotentResult::Done(RecordChangeResult::Stale(_))
+            | IdempotentResult::Replayed(_)
+            | IdempotentResult::KeyMismatch(_) => SendCycleEnd::Changed,
+            IdempotentResult::Done(RecordChangeResult::Missing) => return Err(draft_not_found(seen.id)),
         })
     }
 
     /// Writes down what a draft became or is to become. The draft as it is then; `None` when it changed meanwhile.
-    pub async fn note_email_of_draft(
+    pub async fn record_draft_email(
         &self,
         caller: &Caller,
         seen: &Draft,
         email: EmailId,
     ) -> Result<Option<Draft>, Problem> {
-        let about = AboutDraft { email: Some(email), ..seen.about.clone() };
+        let about = DraftDetails { email: Some(email), ..seen.details.clone() };
         match self.change_draft(caller, seen, &about, None).await {
             Ok((draft, _)) => Ok(Some(draft)),
             Err(problem) if problem.code == Code::StaleRev => Ok(None),
@@ -126,20 +135,20 @@ impl Engine {
     /// Removes a draft. Of one that is to become an email nothing goes any more; when that can no longer be promised,
     /// the draft is sent and comes back as such.
     pub async fn remove_draft(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
-        caller.need(Scope::Send)?;
-        for _ in 0..STEPS {
-            let draft = self.settled_draft(caller, id).await?;
-            if draft.about.sent {
+        caller.require_scope(ApiKeyScope::Send)?;
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let draft = self.finish_pending_cancel(caller, id).await?;
+            if draft.details.sent {
                 return Ok(draft);
             }
-            if draft.about.removed {
+            if draft.details.removed {
                 self.store.remove_record(caller.team.id, RecordKind::Draft, id).await.map_err(unavailable)?;
                 return Ok(draft);
             }
-            let about = AboutDraft { removed: true, ..draft.about.clone().next_turn() };
-            if draft.about.email.is_none() {
-                if let TurnEnd::Became(email) = self.end_turn(caller, &draft, &about).await? {
-                    self.note_email_of_draft(caller, &draft, email).await?;
+            let about = DraftDetails { removed: true, ..draft.details.clone().next_send_cycle() };
+            if draft.details.email.is_none() {
+                if let SendCycleEnd::AlreadySent(email) = self.end_send_cycle(caller, &draft, &about).await? {
+                    self.record_draft_email(caller, &draft, email).await?;
                 }
                 continue;
             }
@@ -148,6 +157,6 @@ impl Engine {
                 _ => {}
             }
         }
-        Err(restless())
+        Err(draft_changes_too_fast())
     }
 }

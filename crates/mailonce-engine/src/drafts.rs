@@ -4,10 +4,10 @@ use mailonce_core::{
     id::{EmailId, InboxId},
     key::Key,
     limits,
-    port::store::Once,
+    port::store::IdempotentResult,
     problem::{Code, FieldError, Problem},
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind},
-    team::Scope,
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind},
+    team::ApiKeyScope,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,10 @@ use std::borrow::Cow;
 use uuid::Uuid;
 
 use crate::{
-    Asked, Caller, Engine,
-    change::taken,
+    Caller, Engine, KeyedCall,
+    change::key_mismatch,
     operation,
-    records::{self, Listed, Made},
+    records::{self, CreateOutcome, CursorPage},
     unavailable,
 };
 
@@ -42,7 +42,7 @@ pub struct DraftFile {
 
 /// What a draft says. It may lack anything that a mail needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AboutDraft {
+pub struct DraftDetails {
     /// The inbox it is to be sent from.
     pub inbox: InboxId,
     /// Makes its creation repeatable.
@@ -116,12 +116,12 @@ pub struct Draft {
     /// When it was made.
     pub created_at: Time,
     /// What it says.
-    pub about: AboutDraft,
+    pub details: DraftDetails,
 }
 
-impl AboutDraft {
+impl DraftDetails {
     /// An empty one.
-    pub fn of(inbox: InboxId, now: Time) -> Self {
+    pub fn empty(inbox: InboxId, now: Time) -> Self {
         Self {
             inbox,
             client_id: None,
@@ -160,63 +160,72 @@ impl AboutDraft {
         if people > limits::RECIPIENTS {
             return fault("to", format!("names {people} recipients with cc and bcc; {} fit", limits::RECIPIENTS));
         }
-        if self.labels.len() > limits::LABELS {
-            return fault("labels", format!("has more than {} labels", limits::LABELS));
+        if self.labels.len() > limits::MESSAGE_LABELS {
+            return fault("labels", format!("has more than {} labels", limits::MESSAGE_LABELS));
         }
         Ok(())
     }
 }
 
-pub(crate) fn missing(id: impl std::fmt::Display) -> Problem {
+pub(crate) fn draft_not_found(id: impl std::fmt::Display) -> Problem {
     Problem::new(Code::NotFound, format!("there is no draft {id}"))
 }
 
 impl Engine {
     /// A draft as its team sees it.
-    pub(crate) fn draft_view(&self, record: &Record) -> Result<Draft, Problem> {
-        let about = self.bodies.unpack_text(&record.about).map(Cow::into_owned);
+    pub(crate) fn unpack_draft(&self, record: &Record) -> Result<Draft, Problem> {
+        let about = self.packer.unpack_text(&record.json).map(Cow::into_owned);
         let about = about.ok_or_else(|| Problem::new(Code::Internal, "the draft cannot be opened"))?;
-        let about = records::read(&Record { about, ..record.clone() })?;
-        Ok(Draft { id: record.id, rev: record.rev, created_at: record.created_at, about })
+        let about = records::decode(&Record { json: about, ..record.clone() })?;
+        Ok(Draft { id: record.id, rev: record.rev, created_at: record.created_at, details: about })
     }
 
     /// What the record of a draft is to say.
-    pub(crate) fn draft_record(&self, about: &AboutDraft) -> Result<String, Problem> {
-        Ok(self.bodies.pack_text(records::write(about)?))
+    pub(crate) fn pack_draft(&self, about: &DraftDetails) -> Result<String, Problem> {
+        Ok(self.packer.pack_text(records::encode(about)?))
     }
 
     /// Makes a draft. With the same `client_id` the same one again.
-    pub async fn create_draft(&self, caller: &Caller, about: &AboutDraft) -> Result<Made<Draft>, Problem> {
-        caller.need(Scope::Send)?;
+    pub async fn create_draft(&self, caller: &Caller, about: &DraftDetails) -> Result<CreateOutcome<Draft>, Problem> {
+        caller.require_scope(ApiKeyScope::Send)?;
         about.check()?;
         self.inbox(caller, about.inbox).await?;
         let (now, kind) = (self.now(), RecordKind::Draft);
         let id = self.new_id(now);
         let name = about.client_id.as_ref().map_or_else(|| id.to_string(), |client_id| format!("client {client_id}"));
-        let about = self.draft_record(about)?;
-        let record = Record { team: caller.team.id, kind, id, name, rev: 1, created_at: now, about };
+        let about = self.pack_draft(about)?;
+        let record = Record { team: caller.team.id, kind, id, name, rev: 1, created_at: now, json: about };
         match self.store.create_record(record, None).await.map_err(unavailable)? {
-            Once::Done(Created::Made(record)) => Ok(Made { thing: self.draft_view(&record)?, first: true }),
-            Once::Done(Created::Taken(record)) => Ok(Made { thing: self.draft_view(&record)?, first: false }),
+            IdempotentResult::Done(CreateRecordResult::Created(record)) => {
+                Ok(CreateOutcome { value: self.unpack_draft(&record)?, is_new: true })
+            }
+            IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
+                Ok(CreateOutcome { value: self.unpack_draft(&record)?, is_new: false })
+            }
             // No key was given.
-            Once::Repeated(_) | Once::Mismatch(_) => Err(missing(id)),
+            IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Err(draft_not_found(id)),
         }
     }
 
     /// One draft of an inbox that the caller may use, sent or not.
     pub async fn draft(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
-        caller.need(Scope::Read)?;
-        let draft = self.draft_view(&self.own_record(caller, RecordKind::Draft, id).await?)?;
-        self.inbox(caller, draft.about.inbox).await.map_err(|_not_theirs| missing(id))?;
+        caller.require_scope(ApiKeyScope::Read)?;
+        let draft = self.unpack_draft(&self.team_record(caller, RecordKind::Draft, id).await?)?;
+        self.inbox(caller, draft.details.inbox).await.map_err(|_not_theirs| draft_not_found(id))?;
         Ok(draft)
     }
 
     /// Drafts of the caller's team, newest first, sent ones too.
-    pub async fn drafts(&self, caller: &Caller, before: Option<Uuid>, limit: usize) -> Result<Listed<Draft>, Problem> {
-        caller.need(Scope::Read)?;
+    pub async fn drafts(
+        &self,
+        caller: &Caller,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<CursorPage<Draft>, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
         let mut page =
-            self.own_records(caller, RecordKind::Draft, before, limit, |record| self.draft_view(record)).await?;
-        page.rows.retain(|draft| caller.covers(&[draft.about.inbox]));
+            self.team_records(caller, RecordKind::Draft, before, limit, |record| self.unpack_draft(record)).await?;
+        page.rows.retain(|draft| caller.may_access_inboxes(&[draft.details.inbox]));
         Ok(page)
     }
 
@@ -226,29 +235,29 @@ impl Engine {
         &self,
         caller: &Caller,
         seen: &Draft,
-        about: &AboutDraft,
-        asked: Option<Asked>,
+        about: &DraftDetails,
+        asked: Option<KeyedCall>,
     ) -> Result<(Draft, bool), Problem> {
-        caller.need(Scope::Send)?;
+        caller.require_scope(ApiKeyScope::Send)?;
         about.check()?;
         let (now, team, kind) = (self.now(), caller.team.id, RecordKind::Draft);
-        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, about: self.draft_record(about)? };
+        let edit = RecordEdit { team, kind, id: seen.id, rev: seen.rev, json: self.pack_draft(about)? };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
-            Once::Done(RecordChange::Changed(record)) => Ok((self.draft_view(&record)?, false)),
-            Once::Done(RecordChange::Stale(record)) => {
+            IdempotentResult::Done(RecordChangeResult::Changed(record)) => Ok((self.unpack_draft(&record)?, false)),
+            IdempotentResult::Done(RecordChangeResult::Stale(record)) => {
                 let detail = format!("the draft {} changed meanwhile", seen.id);
-                Err(Problem::new(Code::StaleRev, detail).with("rev", record.rev))
+                Err(Problem::new(Code::StaleRev, detail).with_extension("rev", record.rev))
             }
-            Once::Done(RecordChange::Missing) => Err(missing(seen.id)),
-            Once::Repeated(_) => Ok((self.draft(caller, seen.id).await?, true)),
-            Once::Mismatch(bound) => Err(taken(&bound)),
+            IdempotentResult::Done(RecordChangeResult::Missing) => Err(draft_not_found(seen.id)),
+            IdempotentResult::Replayed(_) => Ok((self.draft(caller, seen.id).await?, true)),
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 
     /// The key of a wish that follows from something by its nature, such as the sending of a draft. Nobody can say it
     /// who does not have the install secret.
-    pub fn own_key(&self, caller: &Caller, purpose: &str, of: Uuid, turn: u32) -> Result<Key, Problem> {
+    pub fn derived_key(&self, caller: &Caller, purpose: &str, of: Uuid, turn: u32) -> Result<Key, Problem> {
         let parts: [&[u8]; 4] = [caller.team.id.0.as_bytes(), purpose.as_bytes(), of.as_bytes(), &turn.to_be_bytes()];
         let mac = self.secret.mac("own-key", &parts);
         let text = format!("{purpose}_{of}_{}", crate::hex(&mac[..16]));

@@ -6,38 +6,41 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
     endpoint::{
-        AboutEndpoint, Endpoint, EndpointChange, EndpointEdit, EndpointSecret, EndpointState, Filter, Start, Tongue,
+        Dialect, Endpoint, EndpointChangeResult, EndpointConfig, EndpointEdit, EndpointSecret, EndpointStart,
+        EndpointState, EventTypeFilter,
     },
-    event::Cursor,
+    event::EventCursor,
     id::{EndpointId, InboxId, TeamId},
     limits,
-    port::{notify::Told, store::Once},
-    problem::{Code, Problem, nearest},
-    team::Scope,
+    port::{notify::WebhookResult, store::IdempotentResult},
+    problem::{Code, Problem, nearest_name},
+    team::ApiKeyScope,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-use crate::{Asked, Caller, Engine, change::taken, fault, operation, unavailable, vault::Place};
+use crate::{
+    Caller, Engine, KeyedCall, change::key_mismatch, invalid_field, operation, unavailable, vault::SecretLocation,
+};
 
 /// The wire format of this version.
 pub const WIRE_VERSION: &str = "2026-11-15";
 /// How a secret begins.
-const PREFIX: &str = "whsec_";
+const SECRET_PREFIX: &str = "whsec_";
 /// Bytes of a secret that we make.
 const SECRET_BYTES: usize = 32;
 /// How often a change is tried anew when somebody else changed the endpoint meanwhile.
-const TRIES: usize = 3;
+const MAX_CONFLICT_RETRIES: usize = 3;
 /// How long the secrets before count after a rotation, in milliseconds, when nobody says.
-pub const OVERLAP_MS: i64 = 86_400_000;
+pub const ROTATION_OVERLAP_MS: i64 = 86_400_000;
 /// Requests a second at the most.
-const FASTEST: u32 = 1_000;
+const MAX_RATE_PER_S: u32 = 1_000;
 
 /// What a caller says of an endpoint. What is absent stays as it is, or is as usual.
 #[derive(Clone, Debug, Default)]
-pub struct EndpointWish {
+pub struct NewEndpoint {
     /// Where notices go.
     pub url: Option<String>,
     /// For people.
@@ -53,73 +56,76 @@ pub struct EndpointWish {
     /// Whether notices of messages carry their text.
     pub bodies: Option<bool>,
     /// In whose words.
-    pub tongue: Option<Tongue>,
+    pub dialect: Option<Dialect>,
 }
 
 /// An endpoint with a secret that is shown this once.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct EndpointWithSecret {
     /// The endpoint.
     pub endpoint: Endpoint,
     /// `whsec_…`.
     pub secret: String,
     /// Whether this call made it.
-    pub first: bool,
+    pub is_new: bool,
 }
 
 /// What a repeated call is answered with.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct EndpointSecretAnswer {
     id: EndpointId,
     secret: String,
 }
 
 /// The problem for an endpoint that is not there.
-pub(crate) fn missing(id: EndpointId) -> Problem {
+pub(crate) fn endpoint_not_found(id: EndpointId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no endpoint {id}"))
 }
 
-fn place(team: TeamId, id: EndpointId, purpose: &'static str) -> Place {
-    Place { team, record: id.0, purpose }
+fn secret_location(team: TeamId, id: EndpointId, purpose: &'static str) -> SecretLocation {
+    SecretLocation { team, record: id.0, purpose }
 }
 
 /// The bytes of a secret such as `whsec_…`, of 24 to 64 bytes.
 pub fn secret_bytes(text: &str) -> Result<Vec<u8>, Problem> {
-    let bytes = text.strip_prefix(PREFIX).and_then(|rest| STANDARD.decode(rest).ok());
-    let wrong = || fault("secret", "is `whsec_` and the base64 form of 24 to 64 bytes");
+    let bytes = text.strip_prefix(SECRET_PREFIX).and_then(|rest| STANDARD.decode(rest).ok());
+    let wrong = || invalid_field("secret", "is `whsec_` and the base64 form of 24 to 64 bytes");
     bytes.filter(|bytes| (24..=64).contains(&bytes.len())).ok_or_else(wrong)
 }
 
 /// A secret as it is shown.
 pub fn secret_text(bytes: &[u8]) -> String {
-    format!("{PREFIX}{}", STANDARD.encode(bytes))
+    format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes))
 }
 
-fn filters(words: &[String]) -> Result<Vec<Filter>, Problem> {
+fn parse_filters(words: &[String]) -> Result<Vec<EventTypeFilter>, Problem> {
     if words.is_empty() || words.len() > limits::ENDPOINT_PARTS {
-        return Err(fault("events", format!("is a list of 1 to {} types, or [\"*\"]", limits::ENDPOINT_PARTS)));
+        return Err(invalid_field("events", format!("is a list of 1 to {} types, or [\"*\"]", limits::ENDPOINT_PARTS)));
     }
-    words.iter().map(|word| filter("events", word)).collect()
+    words.iter().map(|word| parse_filter("events", word)).collect()
 }
 
 /// One filter, or what is wrong with it.
-pub fn filter(path: &str, word: &str) -> Result<Filter, Problem> {
-    Filter::parse(word).ok_or_else(|| {
-        let known = mailonce_core::event::Kind::ALL.iter().map(|kind| kind.word());
-        let hint = nearest(word, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-        fault(path, format!("names the type `{word}`, which there is not{hint}"))
+pub fn parse_filter(path: &str, word: &str) -> Result<EventTypeFilter, Problem> {
+    EventTypeFilter::parse(word).ok_or_else(|| {
+        let known = mailonce_core::event::EventKind::ALL.iter().map(|kind| kind.as_str());
+        let hint = nearest_name(word, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        invalid_field(path, format!("names the type `{word}`, which there is not{hint}"))
     })
 }
 
-fn inboxes(words: &[String]) -> Result<Vec<InboxId>, Problem> {
+fn parse_inboxes(words: &[String]) -> Result<Vec<InboxId>, Problem> {
     if words.len() > limits::ENDPOINT_PARTS {
-        return Err(fault("inboxes", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
+        return Err(invalid_field("inboxes", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
     }
-    words.iter().map(|word| word.parse().map_err(|_not_an_id| fault("inboxes", "holds ids of inboxes"))).collect()
+    words
+        .iter()
+        .map(|word| word.parse().map_err(|_not_an_id| invalid_field("inboxes", "holds ids of inboxes")))
+        .collect()
 }
 
 /// The inboxes whose events an endpoint gets; empty for those of the whole team.
-fn reach(about: &AboutEndpoint) -> &[InboxId] {
+fn event_inboxes(about: &EndpointConfig) -> &[InboxId] {
     match &about.tongue {
         Some(tongue) if about.inboxes.is_empty() => &tongue.inboxes,
         _ => &about.inboxes,
@@ -127,11 +133,11 @@ fn reach(about: &AboutEndpoint) -> &[InboxId] {
 }
 
 /// Refuses an endpoint that would get events of inboxes that the caller is not tied to.
-fn need_own_inboxes(caller: &Caller, about: &AboutEndpoint) -> Result<(), Problem> {
-    if caller.covers(reach(about)) {
+fn check_own_inboxes(caller: &Caller, about: &EndpointConfig) -> Result<(), Problem> {
+    if caller.may_access_inboxes(event_inboxes(about)) {
         return Ok(());
     }
-    Err(fault("inboxes", "must name inboxes that this API key is tied to, and no others"))
+    Err(invalid_field("inboxes", "must name inboxes that this API key is tied to, and no others"))
 }
 
 /// Refuses headers that would say something else than what we say, or break the request.
@@ -154,20 +160,23 @@ fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), Problem> {
     ];
     const FAMILIES: [&str; 7] = ["webhook-", "svix-", "content-", "proxy-", "sec-", "x-forwarded-", "mailonce-"];
     if headers.len() > limits::ENDPOINT_PARTS {
-        return Err(fault("headers", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
+        return Err(invalid_field("headers", format!("has more than {} entries", limits::ENDPOINT_PARTS)));
     }
     for (name, value) in headers {
         let small = name.to_ascii_lowercase();
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || name.len() > limits::HEADER_NAME_CHARS || !name.bytes().all(token) {
-            return Err(fault("headers", format!("holds `{name}`, which is no name of a header")));
+            return Err(invalid_field("headers", format!("holds `{name}`, which is no name of a header")));
         }
         if RESERVED.contains(&small.as_str()) || FAMILIES.iter().any(|family| small.starts_with(family)) {
-            return Err(fault("headers", format!("holds `{name}`, which is ours to set")));
+            return Err(invalid_field("headers", format!("holds `{name}`, which is ours to set")));
         }
         let plain = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
         if !plain || value.len() > limits::HEADER_VALUE_CHARS {
-            return Err(fault("headers", format!("gives `{name}` a value that is too long or not plain ASCII")));
+            return Err(invalid_field(
+                "headers",
+                format!("gives `{name}` a value that is too long or not plain ASCII"),
+            ));
         }
     }
     Ok(())
@@ -178,14 +187,15 @@ impl Engine {
     pub async fn create_endpoint(
         &self,
         caller: &Caller,
-        wish: EndpointWish,
-        (secret, after): (Option<String>, Option<Option<Cursor>>),
-        asked: Option<Asked>,
-    ) -> Result<Shown, Problem> {
-        caller.need(Scope::Admin)?;
+        wish: NewEndpoint,
+        (secret, after): (Option<String>, Option<Option<EventCursor>>),
+        asked: Option<KeyedCall>,
+    ) -> Result<EndpointWithSecret, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
         let (team, now) = (caller.team.id, self.now());
-        let again = self.was_asked(caller, asked.as_ref()).await?;
-        let start = after.map(|cursor| self.seq_of(cursor)).transpose()?.map_or(Start::End, Start::After);
+        let again = self.is_repeated_call(caller, asked.as_ref()).await?;
+        let start =
+            after.map(|cursor| self.seq_of(cursor)).transpose()?.map_or(EndpointStart::NextEvent, EndpointStart::After);
         if !again
             && self.store.endpoints(team, None, limits::ENDPOINTS).await.map_err(unavailable)?.len()
                 >= limits::ENDPOINTS
@@ -195,13 +205,13 @@ impl Engine {
         }
         let id = EndpointId(self.new_id(now));
         let secret = secret.unwrap_or_else(|| self.new_webhook_secret());
-        let mut about = AboutEndpoint {
+        let mut about = EndpointConfig {
             url: String::new(),
             description: String::new(),
-            events: filters(&["*".to_owned()])?,
+            events: parse_filters(&["*".to_owned()])?,
             inboxes: Vec::new(),
             secrets: vec![EndpointSecret {
-                sealed: self.sealed_secret(team, id, &secret)?,
+                sealed: self.seal_webhook_secret(team, id, &secret)?,
                 made_at: now,
                 ends_at: None,
             }],
@@ -213,62 +223,67 @@ impl Engine {
             changed_at: None,
         };
         if wish.url.is_none() {
-            return Err(fault("url", "is missing"));
+            return Err(invalid_field("url", "is missing"));
         }
-        self.apply(&mut about, wish, (team, id))?;
-        need_own_inboxes(caller, &about)?;
-        let kept = self.sealed(asked.as_ref(), &Kept { id, secret: secret.clone() });
+        self.apply_endpoint_changes(&mut about, wish, (team, id))?;
+        check_own_inboxes(caller, &about)?;
+        let kept = self.seal_answer(asked.as_ref(), &EndpointSecretAnswer { id, secret: secret.clone() });
         let operation = operation(caller, asked.as_ref(), kept, now);
         let endpoint = Endpoint::new(id, team, about, now);
         match self.store.create_endpoint(endpoint, start, operation).await.map_err(unavailable)? {
-            Once::Done(endpoint) => {
-                self.news.notify_one();
-                Ok(Shown { endpoint, secret, first: true })
+            IdempotentResult::Done(endpoint) => {
+                self.notice_wakeup.notify_one();
+                Ok(EndpointWithSecret { endpoint, secret, is_new: true })
             }
-            Once::Repeated(sealed) => self.shown_again(caller, asked.as_ref(), &sealed).await,
-            Once::Mismatch(bound) => Err(taken(&bound)),
+            IdempotentResult::Replayed(sealed) => self.replay_shown_secret(caller, asked.as_ref(), &sealed).await,
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 
-    async fn shown_again(&self, caller: &Caller, asked: Option<&Asked>, sealed: &[u8]) -> Result<Shown, Problem> {
-        let Kept { id, secret } = self.unsealed(asked, sealed)?;
-        Ok(Shown { endpoint: self.endpoint(caller, id).await?, secret, first: false })
+    async fn replay_shown_secret(
+        &self,
+        caller: &Caller,
+        asked: Option<&KeyedCall>,
+        sealed: &[u8],
+    ) -> Result<EndpointWithSecret, Problem> {
+        let EndpointSecretAnswer { id, secret } = self.open_answer(asked, sealed)?;
+        Ok(EndpointWithSecret { endpoint: self.endpoint(caller, id).await?, secret, is_new: false })
     }
 
     /// Puts a wish into effect, everything in it checked.
-    fn apply(
+    fn apply_endpoint_changes(
         &self,
-        about: &mut AboutEndpoint,
-        wish: EndpointWish,
+        about: &mut EndpointConfig,
+        wish: NewEndpoint,
         (team, id): (TeamId, EndpointId),
     ) -> Result<(), Problem> {
         if let Some(url) = wish.url {
-            self.outside.notify.check(&url).map_err(|why| fault("url", why))?;
+            self.deps.webhook_sender.check_url(&url).map_err(|why| invalid_field("url", why))?;
             about.url = url;
         }
         if let Some(description) = wish.description {
             about.description = description;
         }
         if let Some(words) = wish.events {
-            about.events = filters(&words)?;
+            about.events = parse_filters(&words)?;
         }
         if let Some(words) = wish.inboxes {
-            about.inboxes = inboxes(&words)?;
+            about.inboxes = parse_inboxes(&words)?;
         }
         if let Some(headers) = wish.headers {
             check_headers(&headers)?;
             let seal = |(name, value): (String, String)| {
-                let sealed = self.seal(place(team, id, "endpoint-header"), value.as_bytes());
-                sealed.map(|sealed| (name.to_ascii_lowercase(), sealed)).ok_or_else(unsealed)
+                let sealed = self.seal_secret(secret_location(team, id, "endpoint-header"), value.as_bytes());
+                sealed.map(|sealed| (name.to_ascii_lowercase(), sealed)).ok_or_else(sealing_failed)
             };
             about.headers = headers.into_iter().map(seal).collect::<Result<_, _>>()?;
         }
-        if let Some(tongue) = wish.tongue {
+        if let Some(tongue) = wish.dialect {
             about.tongue = Some(tongue);
         }
         if let Some(rate) = wish.rate_per_s {
-            if rate.is_some_and(|rate| !(1..=FASTEST).contains(&rate)) {
-                return Err(fault("rate_per_s", format!("is 1 to {FASTEST}")));
+            if rate.is_some_and(|rate| !(1..=MAX_RATE_PER_S).contains(&rate)) {
+                return Err(invalid_field("rate_per_s", format!("is 1 to {MAX_RATE_PER_S}")));
             }
             about.rate_per_s = rate;
         }
@@ -278,25 +293,27 @@ impl Engine {
 
     fn new_webhook_secret(&self) -> String {
         let mut bytes = [0; SECRET_BYTES];
-        self.chance.fill(&mut bytes);
+        self.entropy.fill(&mut bytes);
         secret_text(&bytes)
     }
 
-    fn sealed_secret(&self, team: TeamId, id: EndpointId, secret: &str) -> Result<String, Problem> {
-        self.seal(place(team, id, "endpoint"), &secret_bytes(secret)?).ok_or_else(unsealed)
+    fn seal_webhook_secret(&self, team: TeamId, id: EndpointId, secret: &str) -> Result<String, Problem> {
+        self.seal_secret(secret_location(team, id, "endpoint"), &secret_bytes(secret)?).ok_or_else(sealing_failed)
     }
 
     /// The secrets that sign a request now, newest first.
     pub(crate) fn endpoint_secrets(&self, endpoint: &Endpoint, now: Time) -> Option<Vec<Vec<u8>>> {
-        let open = |secret: &EndpointSecret| self.unseal(place(endpoint.team, endpoint.id, "endpoint"), &secret.sealed);
-        endpoint.about.live_secrets(now).map(open).collect()
+        let open = |secret: &EndpointSecret| {
+            self.open_secret(secret_location(endpoint.team, endpoint.id, "endpoint"), &secret.sealed)
+        };
+        endpoint.config.active_secrets(now).map(open).collect()
     }
 
     /// The secret that signs now, of an endpoint whose dialect shows it.
     pub async fn endpoint_secret(&self, caller: &Caller, id: EndpointId) -> Result<Option<String>, Problem> {
-        caller.need(Scope::Admin)?;
+        caller.require_scope(ApiKeyScope::Admin)?;
         let endpoint = self.endpoint(caller, id).await?;
-        let shown = endpoint.about.tongue.is_some();
+        let shown = endpoint.config.tongue.is_some();
         let secrets = shown.then(|| self.endpoint_secrets(&endpoint, self.now())).flatten();
         Ok(secrets.and_then(|secrets| secrets.first().map(|bytes| secret_text(bytes))))
     }
@@ -309,30 +326,32 @@ impl Engine {
         set: BTreeMap<String, String>,
         remove: &[String],
     ) -> Result<Endpoint, Problem> {
-        caller.need(Scope::Admin)?;
+        caller.require_scope(ApiKeyScope::Admin)?;
         let endpoint = self.endpoint(caller, id).await?;
         let sealed = || Problem::new(Code::Unavailable, "the headers of this endpoint cannot be opened");
         let mut headers: BTreeMap<String, String> =
             self.endpoint_headers(&endpoint).ok_or_else(sealed)?.into_iter().collect();
         headers.retain(|name, _| !remove.iter().any(|gone| gone.eq_ignore_ascii_case(name)));
         headers.extend(set.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)));
-        let wish = EndpointWish { headers: Some(headers), ..EndpointWish::default() };
+        let wish = NewEndpoint { headers: Some(headers), ..NewEndpoint::default() };
         self.change_endpoint(caller, id, wish, Some(endpoint.rev)).await
     }
 
     /// The custom headers, opened.
     pub(crate) fn endpoint_headers(&self, endpoint: &Endpoint) -> Option<Vec<(String, String)>> {
-        let place = place(endpoint.team, endpoint.id, "endpoint-header");
+        let place = secret_location(endpoint.team, endpoint.id, "endpoint-header");
         let open = |(name, sealed): (&String, &String)| {
-            Some((name.clone(), String::from_utf8(self.unseal(place, sealed)?).ok()?))
+            Some((name.clone(), String::from_utf8(self.open_secret(place, sealed)?).ok()?))
         };
-        endpoint.about.headers.iter().map(open).collect()
+        endpoint.config.headers.iter().map(open).collect()
     }
 
     /// One endpoint.
     pub async fn endpoint(&self, caller: &Caller, id: EndpointId) -> Result<Endpoint, Problem> {
         let found = self.store.endpoint(caller.team.id, id).await.map_err(unavailable)?;
-        found.filter(|endpoint| caller.covers(reach(&endpoint.about))).ok_or_else(|| missing(id))
+        found
+            .filter(|endpoint| caller.may_access_inboxes(event_inboxes(&endpoint.config)))
+            .ok_or_else(|| endpoint_not_found(id))
     }
 
     /// The caller's endpoints, newest first, and where to go on.
@@ -347,7 +366,7 @@ impl Engine {
         let more = rows.len() > limit;
         rows.truncate(limit);
         let next = rows.last().filter(|_| more).map(|endpoint| endpoint.id.0);
-        rows.retain(|endpoint| caller.covers(reach(&endpoint.about)));
+        rows.retain(|endpoint| caller.may_access_inboxes(event_inboxes(&endpoint.config)));
         Ok((rows, next))
     }
 
@@ -356,17 +375,17 @@ impl Engine {
         &self,
         caller: &Caller,
         id: EndpointId,
-        wish: EndpointWish,
+        wish: NewEndpoint,
         rev: Option<u32>,
     ) -> Result<Endpoint, Problem> {
         let change = |endpoint: &Endpoint| {
             if let Some(rev) = rev.filter(|rev| *rev != endpoint.rev) {
                 let detail = format!("the endpoint has rev {}, not {rev}", endpoint.rev);
-                return Err(Problem::new(Code::StaleRev, detail).with("rev", endpoint.rev));
+                return Err(Problem::new(Code::StaleRev, detail).with_extension("rev", endpoint.rev));
             }
-            let mut about = endpoint.about.clone();
-            self.apply(&mut about, wish.clone(), (endpoint.team, endpoint.id))?;
-            need_own_inboxes(caller, &about)?;
+            let mut about = endpoint.config.clone();
+            self.apply_endpoint_changes(&mut about, wish.clone(), (endpoint.team, endpoint.id))?;
+            check_own_inboxes(caller, &about)?;
             Ok((about, endpoint.state))
         };
         Ok(self.edit_endpoint(caller, id, (None, Vec::new()), change).await?.0)
@@ -378,11 +397,11 @@ impl Engine {
         caller: &Caller,
         id: EndpointId,
         state: EndpointState,
-        asked: Option<Asked>,
+        asked: Option<KeyedCall>,
     ) -> Result<Endpoint, Problem> {
-        let change = |endpoint: &Endpoint| Ok((endpoint.about.clone(), state));
+        let change = |endpoint: &Endpoint| Ok((endpoint.config.clone(), state));
         let changed = self.edit_endpoint(caller, id, (asked, Vec::new()), change).await?.0;
-        self.news.notify_one();
+        self.notice_wakeup.notify_one();
         Ok(changed)
     }
 
@@ -392,20 +411,20 @@ impl Engine {
         caller: &Caller,
         id: EndpointId,
         (secret, overlap_ms): (Option<String>, i64),
-        asked: Option<Asked>,
-    ) -> Result<Shown, Problem> {
+        asked: Option<KeyedCall>,
+    ) -> Result<EndpointWithSecret, Problem> {
         let now = self.now();
         let secret = secret.unwrap_or_else(|| self.new_webhook_secret());
-        let sealed = self.sealed_secret(caller.team.id, id, &secret)?;
-        let kept = self.sealed(asked.as_ref(), &Kept { id, secret: secret.clone() });
+        let sealed = self.seal_webhook_secret(caller.team.id, id, &secret)?;
+        let kept = self.seal_answer(asked.as_ref(), &EndpointSecretAnswer { id, secret: secret.clone() });
         let change = |endpoint: &Endpoint| {
-            let mut about = endpoint.about.clone();
-            about.rotate(sealed.clone(), overlap_ms, now);
+            let mut about = endpoint.config.clone();
+            about.rotate_secret(sealed.clone(), overlap_ms, now);
             Ok((about, endpoint.state))
         };
         match self.edit_endpoint(caller, id, (asked.clone(), kept), change).await? {
-            (endpoint, None) => Ok(Shown { endpoint, secret, first: true }),
-            (_, Some(sealed)) => self.shown_again(caller, asked.as_ref(), &sealed).await,
+            (endpoint, None) => Ok(EndpointWithSecret { endpoint, secret, is_new: true }),
+            (_, Some(sealed)) => self.replay_shown_secret(caller, asked.as_ref(), &sealed).await,
         }
     }
 
@@ -414,23 +433,23 @@ impl Engine {
         &self,
         caller: &Caller,
         id: EndpointId,
-        (asked, answer): (Option<Asked>, Vec<u8>),
-        change: impl Fn(&Endpoint) -> Result<(AboutEndpoint, EndpointState), Problem>,
+        (asked, answer): (Option<KeyedCall>, Vec<u8>),
+        change: impl Fn(&Endpoint) -> Result<(EndpointConfig, EndpointState), Problem>,
     ) -> Result<(Endpoint, Option<Vec<u8>>), Problem> {
-        caller.need(Scope::Admin)?;
+        caller.require_scope(ApiKeyScope::Admin)?;
         let mut seen = self.endpoint(caller, id).await?;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_CONFLICT_RETRIES {
             let now = self.now();
             let (about, state) = change(&seen)?;
-            let about = AboutEndpoint { changed_at: Some(now), ..about };
-            let edit = EndpointEdit { team: caller.team.id, id, rev: seen.rev, about, state };
+            let about = EndpointConfig { changed_at: Some(now), ..about };
+            let edit = EndpointEdit { team: caller.team.id, id, rev: seen.rev, config: about, state };
             let operation = operation(caller, asked.as_ref(), answer.clone(), now);
             match self.store.change_endpoint(edit, operation, now).await.map_err(unavailable)? {
-                Once::Done(EndpointChange::Changed(endpoint)) => return Ok((endpoint, None)),
-                Once::Done(EndpointChange::Stale(now)) => seen = now,
-                Once::Done(EndpointChange::Missing) => return Err(missing(id)),
-                Once::Repeated(before) => return Ok((self.endpoint(caller, id).await?, Some(before))),
-                Once::Mismatch(bound) => return Err(taken(&bound)),
+                IdempotentResult::Done(EndpointChangeResult::Changed(endpoint)) => return Ok((endpoint, None)),
+                IdempotentResult::Done(EndpointChangeResult::Stale(now)) => seen = now,
+                IdempotentResult::Done(EndpointChangeResult::Missing) => return Err(endpoint_not_found(id)),
+                IdempotentResult::Replayed(before) => return Ok((self.endpoint(caller, id).await?, Some(before))),
+                IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
             }
         }
         Err(Problem::new(Code::StaleRev, format!("the endpoint {id} changed meanwhile")))
@@ -438,18 +457,20 @@ impl Engine {
 
     /// Removes an endpoint and everything that is owed to it.
     pub async fn remove_endpoint(&self, caller: &Caller, id: EndpointId) -> Result<Endpoint, Problem> {
-        caller.need(Scope::Admin)?;
+        caller.require_scope(ApiKeyScope::Admin)?;
         self.endpoint(caller, id).await?;
         let removed = self.store.remove_endpoint(caller.team.id, id).await.map_err(unavailable)?;
-        removed.ok_or_else(|| missing(id))
+        removed.ok_or_else(|| endpoint_not_found(id))
     }
 
     /// Tells an endpoint something harmless, now, whatever its state. Nothing of it is written down.
-    pub async fn test_endpoint(&self, caller: &Caller, id: EndpointId) -> Result<(String, Told), Problem> {
-        caller.need(Scope::Admin)?;
+    pub async fn test_endpoint(&self, caller: &Caller, id: EndpointId) -> Result<(String, WebhookResult), Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
         let endpoint = self.endpoint(caller, id).await?;
-        let busy = |_full| Problem::new(Code::RateLimited, "too many tests run at the moment").with("retry_after", 5);
-        let _place = self.tests.try_acquire().map_err(busy)?;
+        let busy = |_full| {
+            Problem::new(Code::RateLimited, "too many tests run at the moment").with_extension("retry_after", 5)
+        };
+        let _place = self.endpoint_test_permits.try_acquire().map_err(busy)?;
         let now = self.now();
         let name = self.new_id(now).to_string();
         let about = serde_json::json!({ "kind": "endpoint", "id": id.to_string(), "rev": endpoint.rev });
@@ -457,14 +478,14 @@ impl Engine {
             "seq": null, "cursor": null, "id": name, "type": "endpoint.test", "at": now.to_string(), "about": about,
             "data": { "text": "This is a test. Nothing happened." },
         });
-        let post = self.post_to(&endpoint, name.clone(), body.to_string(), now).ok_or_else(|| {
+        let post = self.signed_post(&endpoint, name.clone(), body.to_string(), now).ok_or_else(|| {
             Problem::new(Code::Unavailable, "the secrets of this endpoint cannot be opened; an operator must look")
         })?;
-        Ok((name, self.outside.notify.post(post).await))
+        Ok((name, self.deps.webhook_sender.post(post).await))
     }
 }
 
-fn unsealed() -> Problem {
+fn sealing_failed() -> Problem {
     Problem::new(Code::Internal, "a secret could not be sealed")
 }
 

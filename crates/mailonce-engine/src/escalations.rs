@@ -1,33 +1,35 @@
 //! Escalations: questions for a person, asked once and answered once. Agents may ask; people decide.
 
 use mailonce_core::{
-    content::{Content, RawContent},
-    conversation::escalation::{Decided, Decision, Edit, Escalation, EscalationState, Matter, Reason},
+    content::{EmailContent, RawContent},
+    conversation::escalation::{
+        Decision, DecisionRecord, EmailEdit, Escalation, EscalationReason, EscalationState, EscalationSubject,
+    },
     email::Email,
     id::{EmailId, MessageId, ThreadId},
     limits,
-    port::store::{EmailQuery, Once, StoreError},
+    port::store::{EmailQuery, IdempotentResult, StoreError},
     problem::{Code, Problem},
-    record::{Record, RecordChange, RecordKind},
-    team::Scope,
+    record::{Record, RecordChangeResult, RecordKind},
+    team::ApiKeyScope,
     time::Time,
 };
 use uuid::Uuid;
 
 use crate::{
-    Asked, Caller, Engine,
-    change::taken,
-    content_guard::likeness_of,
-    diff, fault, operation,
+    Caller, Engine, KeyedCall,
+    change::key_mismatch,
+    content_guard::content_fingerprint,
+    diff, invalid_field, operation,
     preview::Preview,
-    records::{self, Listed, Made},
+    records::{self, CreateOutcome, CursorPage},
     unavailable,
 };
 
 /// Pages of records that one page of a list is picked from.
-const PAGES: usize = 10;
+const MAX_PAGES: usize = 10;
 /// Recipients of a held email for whom an earlier one is looked up.
-const RECIPIENTS_LOOKED_AT: usize = 5;
+const RECIPIENT_SCAN_LIMIT: usize = 5;
 
 /// A question as people see it.
 #[derive(Clone, Debug)]
@@ -41,9 +43,9 @@ pub struct EscalationView {
     /// What it says.
     pub escalation: Escalation,
     /// The email it is about, with what that says; only when one question is read.
-    pub draft: Option<(Email, Option<Preview>)>,
+    pub email: Option<(Email, Option<Preview>)>,
     /// The email that the draft looks like, and what differs.
-    pub alike: Option<(Email, Vec<String>)>,
+    pub earlier_email: Option<(Email, Vec<String>)>,
 }
 
 /// Which questions to list.
@@ -52,12 +54,12 @@ pub struct EscalationQuery {
     /// In this state.
     pub state: Option<EscalationState>,
     /// For this reason.
-    pub reason: Option<Reason>,
+    pub reason: Option<EscalationReason>,
 }
 
 /// A question that an agent asks.
 #[derive(Clone, Debug)]
-pub struct NewQuestion {
+pub struct NewEscalation {
     /// In its own words.
     pub question: String,
     /// About this message.
@@ -72,17 +74,17 @@ pub struct NewQuestion {
 
 /// What a person decides.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct DecisionRequest {
     /// What.
     pub decision: Decision,
     /// The rev that was seen.
     pub rev: u32,
     /// Other words.
-    pub edit: Option<Edit>,
+    pub edit: Option<EmailEdit>,
     /// Why.
     pub reason: Option<String>,
     /// The digest of the preview that was shown, when the decision is bound to one.
-    pub shown: Option<String>,
+    pub preview_digest: Option<String>,
 }
 
 fn view(record: &Record) -> Result<EscalationView, Problem> {
@@ -90,17 +92,22 @@ fn view(record: &Record) -> Result<EscalationView, Problem> {
         id: record.id,
         rev: record.rev,
         created_at: record.created_at,
-        escalation: records::read(record)?,
-        draft: None,
-        alike: None,
+        escalation: records::decode(record)?,
+        email: None,
+        earlier_email: None,
     })
 }
 
 impl Engine {
     /// An agent asks a person.
-    pub async fn ask_person(&self, caller: &Caller, new: NewQuestion) -> Result<Made<EscalationView>, Problem> {
-        caller.need(Scope::Reply)?;
-        let mut about = Matter { question: Some(new.question), entity: new.entity, ..Matter::default() };
+    pub async fn ask_person(
+        &self,
+        caller: &Caller,
+        new: NewEscalation,
+    ) -> Result<CreateOutcome<EscalationView>, Problem> {
+        caller.require_scope(ApiKeyScope::Reply)?;
+        let mut about =
+            EscalationSubject { question: Some(new.question), entity: new.entity, ..EscalationSubject::default() };
         if let Some(id) = new.message {
             let missing = || Problem::new(Code::NotFound, format!("there is no message {id}"));
             let message = self.store.message(caller.team.id, id).await.map_err(unavailable)?.ok_or_else(missing)?;
@@ -114,24 +121,24 @@ impl Engine {
             about.email = Some(self.email(caller, id).await?.id);
         }
         // The same question of an agent of another inbox is another question, whose answer is not this agent's to read.
-        if let Some(ties) = &caller.ties
+        if let Some(ties) = &caller.inbox_restriction
             && about.inbox.is_none()
         {
-            about.inbox = ties.first();
+            about.inbox = ties.first_inbox();
         }
-        let escalation = Escalation::open(Reason::Asked, about, Some(caller.key.id));
+        let escalation = Escalation::open(EscalationReason::Asked, about, Some(caller.key.id));
         let made = self.open_escalation(caller.team.id, escalation).await.map_err(unavailable)?;
-        Ok(Made { thing: view(&made.thing)?, first: made.first })
+        Ok(CreateOutcome { value: view(&made.value)?, is_new: made.is_new })
     }
 
     /// Whether a caller may see a question: one tied to inboxes sees theirs and its own.
-    async fn may_see_question(&self, caller: &Caller, escalation: &Escalation) -> Result<bool, Problem> {
+    async fn may_see_escalation(&self, caller: &Caller, escalation: &Escalation) -> Result<bool, Problem> {
         if escalation.asked_by == Some(caller.key.id) {
             return Ok(true);
         }
-        let Some(ties) = &caller.ties else { return Ok(true) };
+        let Some(ties) = &caller.inbox_restriction else { return Ok(true) };
         let about = (escalation.about.inbox, escalation.about.email);
-        self.concerns(ties, caller.team.id, about).await.map_err(unavailable)
+        self.is_within_restriction(ties, caller.team.id, about).await.map_err(unavailable)
     }
 
     /// Questions, newest first.
@@ -141,81 +148,81 @@ impl Engine {
         query: EscalationQuery,
         mut before: Option<Uuid>,
         limit: usize,
-    ) -> Result<Listed<EscalationView>, Problem> {
-        caller.need(Scope::Read)?;
+    ) -> Result<CursorPage<EscalationView>, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
         let mut rows = Vec::new();
-        for _ in 0..PAGES {
-            let page = self.own_records(caller, RecordKind::Escalation, before, limits::PAGE_ROWS, view).await?;
+        for _ in 0..MAX_PAGES {
+            let page = self.team_records(caller, RecordKind::Escalation, before, limits::PAGE_ROWS, view).await?;
             let read = page.rows.len();
             for (n, row) in page.rows.into_iter().enumerate() {
                 before = Some(row.id);
                 let wanted = query.state.is_none_or(|state| row.escalation.state == state)
                     && query.reason.is_none_or(|reason| row.escalation.reason == reason);
-                if wanted && self.may_see_question(caller, &row.escalation).await? {
+                if wanted && self.may_see_escalation(caller, &row.escalation).await? {
                     rows.push(row);
                 }
                 if rows.len() == limit {
                     let more = n + 1 < read || page.next.is_some();
-                    return Ok(Listed { rows, next: before.filter(|_| more) });
+                    return Ok(CursorPage { rows, next: before.filter(|_| more) });
                 }
             }
             if page.next.is_none() {
-                return Ok(Listed { rows, next: None });
+                return Ok(CursorPage { rows, next: None });
             }
         }
-        Ok(Listed { rows, next: before })
+        Ok(CursorPage { rows, next: before })
     }
 
     /// One question, with the email it is about and what that looks like.
     pub async fn escalation(&self, caller: &Caller, id: Uuid) -> Result<EscalationView, Problem> {
-        caller.need(Scope::Read)?;
-        self.shown_question(caller, id).await
+        caller.require_scope(ApiKeyScope::Read)?;
+        self.escalation_with_preview(caller, id).await
     }
 
     /// A question of the caller's team that the caller may see.
-    async fn seen_question(&self, caller: &Caller, id: Uuid) -> Result<(Record, EscalationView), Problem> {
-        let record = self.own_record(caller, RecordKind::Escalation, id).await?;
+    async fn visible_escalation(&self, caller: &Caller, id: Uuid) -> Result<(Record, EscalationView), Problem> {
+        let record = self.team_record(caller, RecordKind::Escalation, id).await?;
         let shown = view(&record)?;
-        if !self.may_see_question(caller, &shown.escalation).await? {
-            return Err(records::missing(RecordKind::Escalation, &id.to_string()));
+        if !self.may_see_escalation(caller, &shown.escalation).await? {
+            return Err(records::not_found(RecordKind::Escalation, &id.to_string()));
         }
         Ok((record, shown))
     }
 
     /// The same with the email it is about and what that looks like: for whoever may read it, and whoever decided it.
-    async fn shown_question(&self, caller: &Caller, id: Uuid) -> Result<EscalationView, Problem> {
-        let (_, mut shown) = self.seen_question(caller, id).await?;
+    async fn escalation_with_preview(&self, caller: &Caller, id: Uuid) -> Result<EscalationView, Problem> {
+        let (_, mut shown) = self.visible_escalation(caller, id).await?;
         let Some(email) = shown.escalation.about.email else { return Ok(shown) };
         let detail = self.store.email_detail(caller.team.id, email).await.map_err(unavailable)?;
         let Some(detail) = detail else { return Ok(shown) };
-        let content = detail.body.as_deref().and_then(|body| self.bodies.unpack(body));
+        let content = detail.body.as_deref().and_then(|body| self.packer.unpack(body));
         if let Some(content) = &content {
-            let earlier = self.earlier_of(shown.escalation.reason, &detail.email, content).await;
-            let own = |(email, _): &(Email, Vec<String>)| caller.may_see_from(&email.head.from);
-            shown.alike = earlier.map_err(unavailable)?.filter(own);
+            let earlier = self.find_earlier_email(shown.escalation.reason, &detail.email, content).await;
+            let own = |(email, _): &(Email, Vec<String>)| caller.may_see_sender(&email.head.from);
+            shown.earlier_email = earlier.map_err(unavailable)?.filter(own);
         }
         let preview = match &content {
             Some(content) => Some(self.preview(&detail.email, content).await.map_err(unavailable)?),
             None => None,
         };
-        shown.draft = Some((detail.email, preview));
+        shown.email = Some((detail.email, preview));
         Ok(shown)
     }
 
     /// The earlier email because of which another is held, and what differs.
-    async fn earlier_of(
+    async fn find_earlier_email(
         &self,
-        reason: Reason,
+        reason: EscalationReason,
         email: &Email,
-        content: &Content,
+        content: &EmailContent,
     ) -> Result<Option<(Email, Vec<String>)>, StoreError> {
         let found = match reason {
-            Reason::LooksDuplicate => self.earlier_look_alike(email, content).await?,
-            Reason::Overlaps => self.same_intent(email).await?,
+            EscalationReason::LooksDuplicate => self.find_earlier_look_alike(email, content).await?,
+            EscalationReason::Overlaps => self.find_same_intent(email).await?,
             _ => None,
         };
         let Some((other, said)) = found else { return Ok(None) };
-        let whole = |content: &Content| {
+        let whole = |content: &EmailContent| {
             let words = content.text.as_deref().or(content.html.as_deref()).unwrap_or_default();
             format!("{}\n{words}", content.subject)
         };
@@ -223,27 +230,28 @@ impl Engine {
     }
 
     /// The latest email before this one that looks like it, with what it says.
-    async fn earlier_look_alike(
+    async fn find_earlier_look_alike(
         &self,
         email: &Email,
-        content: &Content,
-    ) -> Result<Option<(Email, Content)>, StoreError> {
+        content: &EmailContent,
+    ) -> Result<Option<(Email, EmailContent)>, StoreError> {
         let latest = self.latest_emails(email.team, Some(email.id), email.head.created_at).await?;
-        let Some(other) = self.look_alike(&likeness_of(email.team, content), content, &latest).await? else {
+        let Some(other) = self.find_look_alike(&content_fingerprint(email.team, content), content, &latest).await?
+        else {
             return Ok(None);
         };
-        Ok(self.content_in_ledger(other).await?.map(|said| (other.clone(), said)))
+        Ok(self.stored_content(other).await?.map(|said| (other.clone(), said)))
     }
 
     /// The latest email before this one that says the same intent to one of its recipients, with what it says.
-    async fn same_intent(&self, email: &Email) -> Result<Option<(Email, Content)>, StoreError> {
-        for to in email.head.to.iter().take(RECIPIENTS_LOOKED_AT) {
+    async fn find_same_intent(&self, email: &Email) -> Result<Option<(Email, EmailContent)>, StoreError> {
+        for to in email.head.to.iter().take(RECIPIENT_SCAN_LIMIT) {
             let (to, before) = (Some(to.clone()), Some(email.id));
             let query = EmailQuery { to, before, limit: limits::PAGE_ROWS, ..EmailQuery::default() };
             let page = self.store.emails(email.team, query).await?;
             let same = page.rows.into_iter().find(|other| other.head.intent == email.head.intent);
             let Some(other) = same else { continue };
-            if let Some(said) = self.content_in_ledger(&other).await? {
+            if let Some(said) = self.stored_content(&other).await? {
                 return Ok(Some((other, said)));
             }
         }
@@ -255,74 +263,76 @@ impl Engine {
         &self,
         caller: &Caller,
         id: Uuid,
-        verdict: Verdict,
-        asked: Option<Asked>,
+        verdict: DecisionRequest,
+        asked: Option<KeyedCall>,
     ) -> Result<EscalationView, Problem> {
-        caller.need(Scope::Admin)?;
+        caller.require_scope(ApiKeyScope::Admin)?;
         let (kind, now) = (RecordKind::Escalation, self.now());
-        let (record, _) = self.seen_question(caller, id).await?;
-        if !self.was_asked(caller, asked.as_ref()).await? {
-            let decided = Decided {
+        let (record, _) = self.visible_escalation(caller, id).await?;
+        if !self.is_repeated_call(caller, asked.as_ref()).await? {
+            let decided = DecisionRecord {
                 decision: verdict.decision,
                 at: now,
                 by: Some(caller.key.id),
                 reason: verdict.reason,
-                edit: verdict.edit.map(Edit::without_blanks),
-                shown: verdict.shown,
+                edit: verdict.edit.map(EmailEdit::without_blanks),
+                shown: verdict.preview_digest,
             };
-            self.check_shown(caller, &record, decided.shown.as_deref()).await?;
-            let escalation = self.decided(&record, verdict.rev, decided).await?;
-            let edit = record.edit(records::write(&escalation)?);
+            self.check_preview_digest(caller, &record, decided.shown.as_deref()).await?;
+            let escalation = self.with_decision(&record, verdict.rev, decided).await?;
+            let edit = record.edit(records::encode(&escalation)?);
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
             match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
-                Once::Done(RecordChange::Changed(_)) | Once::Repeated(_) => {}
-                Once::Done(RecordChange::Stale(record)) => return Err(stale(&record)),
-                Once::Done(RecordChange::Missing) => return Err(records::missing(kind, &id.to_string())),
-                Once::Mismatch(bound) => return Err(taken(&bound)),
+                IdempotentResult::Done(RecordChangeResult::Changed(_)) | IdempotentResult::Replayed(_) => {}
+                IdempotentResult::Done(RecordChangeResult::Stale(record)) => return Err(stale_rev(&record)),
+                IdempotentResult::Done(RecordChangeResult::Missing) => {
+                    return Err(records::not_found(kind, &id.to_string()));
+                }
+                IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
             }
         }
-        let record = self.own_record(caller, kind, id).await?;
-        self.finish(&record).await.map_err(unavailable)?;
-        self.shown_question(caller, id).await
+        let record = self.team_record(caller, kind, id).await?;
+        self.complete_decision(&record).await.map_err(unavailable)?;
+        self.escalation_with_preview(caller, id).await
     }
 
     /// Refuses a decision about something else than what would be sent.
-    async fn check_shown(&self, caller: &Caller, record: &Record, shown: Option<&str>) -> Result<(), Problem> {
+    async fn check_preview_digest(&self, caller: &Caller, record: &Record, shown: Option<&str>) -> Result<(), Problem> {
         let Some(shown) = shown else { return Ok(()) };
-        let escalation: Escalation = records::read(record)?;
-        let Some(id) = escalation.about.email else { return Err(fault("digest", "belongs to no email")) };
+        let escalation: Escalation = records::decode(record)?;
+        let Some(id) = escalation.about.email else { return Err(invalid_field("digest", "belongs to no email")) };
         let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
-        let Some(detail) = detail else { return Err(not_as_shown(record)) };
-        let Some(content) = detail.body.as_deref().and_then(|body| self.bodies.unpack(body)) else {
-            return Err(not_as_shown(record));
+        let Some(detail) = detail else { return Err(preview_changed(record)) };
+        let Some(content) = detail.body.as_deref().and_then(|body| self.packer.unpack(body)) else {
+            return Err(preview_changed(record));
         };
         let preview = self.preview(&detail.email, &content).await.map_err(unavailable)?;
-        if preview.digest(id) == shown { Ok(()) } else { Err(not_as_shown(record)) }
+        if preview.digest(id) == shown { Ok(()) } else { Err(preview_changed(record)) }
     }
 
     /// The question with this answer, or why it cannot be.
-    async fn decided(&self, record: &Record, rev: u32, decided: Decided) -> Result<Escalation, Problem> {
-        let mut escalation: Escalation = records::read(record)?;
+    async fn with_decision(&self, record: &Record, rev: u32, decided: DecisionRecord) -> Result<Escalation, Problem> {
+        let mut escalation: Escalation = records::decode(record)?;
         if escalation.state != EscalationState::Open {
             return Err(not_open(escalation.state, record.rev));
         }
         if record.rev != rev {
-            return Err(stale(record));
+            return Err(stale_rev(record));
         }
         // Its sender may have taken back what it is about, a moment ago.
         if self.is_moot(record, &escalation).await.map_err(unavailable)? {
-            self.tend(record).await.map_err(unavailable)?;
+            self.review_escalation(record).await.map_err(unavailable)?;
             return Err(not_open(EscalationState::Moot, record.rev + 1));
         }
-        let choices = escalation.reason.choices();
+        let choices = escalation.reason.allowed_decisions();
         if !choices.contains(&decided.decision) {
-            let words: Vec<&str> = choices.iter().map(|choice| choice.word()).collect();
-            return Err(fault("as", format!("is one of {} here", words.join(", "))));
+            let words: Vec<&str> = choices.iter().map(|choice| choice.as_str()).collect();
+            return Err(invalid_field("as", format!("is one of {} here", words.join(", "))));
         }
         match (decided.decision, &decided.edit) {
             (Decision::Edit, Some(edit)) => check_edit(edit)?,
-            (Decision::Edit, None) => return Err(fault("edit", "is missing: it holds the other words")),
-            (_, Some(_)) => return Err(fault("edit", "goes with `as: edit` alone")),
+            (Decision::Edit, None) => return Err(invalid_field("edit", "is missing: it holds the other words")),
+            (_, Some(_)) => return Err(invalid_field("edit", "goes with `as: edit` alone")),
             (_, None) => {}
         }
         escalation.decide(decided);
@@ -331,24 +341,24 @@ impl Engine {
 }
 
 fn not_open(state: EscalationState, rev: u32) -> Problem {
-    let problem = Problem::new(Code::NotOpen, format!("this escalation is {}", state.word()));
-    problem.with("state", state.word()).with("rev", rev)
+    let problem = Problem::new(Code::NotOpen, format!("this escalation is {}", state.as_str()));
+    problem.with_extension("state", state.as_str()).with_extension("rev", rev)
 }
 
-fn not_as_shown(record: &Record) -> Problem {
+fn preview_changed(record: &Record) -> Problem {
     let detail = "the email is not the one with this `digest`";
     let next = "Read the escalation again, look at `draft.shown`, and decide with the `digest` beside it.";
-    Problem::new(Code::StaleRev, detail).with("rev", record.rev).with("next", next)
+    Problem::new(Code::StaleRev, detail).with_extension("rev", record.rev).with_extension("next", next)
 }
 
-fn stale(record: &Record) -> Problem {
-    Problem::new(Code::StaleRev, "this escalation changed since it was looked at").with("rev", record.rev)
+fn stale_rev(record: &Record) -> Problem {
+    Problem::new(Code::StaleRev, "this escalation changed since it was looked at").with_extension("rev", record.rev)
 }
 
 /// Other words are words that could have been sent.
-fn check_edit(edit: &Edit) -> Result<(), Problem> {
+fn check_edit(edit: &EmailEdit) -> Result<(), Problem> {
     if edit.subject.is_none() && edit.text.is_none() && edit.html.is_none() {
-        return Err(fault("edit", "changes nothing"));
+        return Err(invalid_field("edit", "changes nothing"));
     }
     let text = edit.text.clone().or_else(|| edit.html.is_none().then(|| "-".to_owned()));
     let raw = RawContent {
@@ -359,7 +369,7 @@ fn check_edit(edit: &Edit) -> Result<(), Problem> {
         html: edit.html.clone(),
         ..RawContent::default()
     };
-    Content::check(raw).map_err(|mut faults| {
+    EmailContent::validate(raw).map_err(|mut faults| {
         faults.iter_mut().for_each(|fault| fault.path = format!("edit.{}", fault.path));
         Problem::from(faults)
     })?;

@@ -15,16 +15,16 @@ macro_rules! failpoint {
 
 #[cfg(feature = "failpoints")]
 thread_local! {
-    static HOOK: std::cell::RefCell<Option<Hook>> = const { std::cell::RefCell::new(None) };
+    static HOOK: std::cell::RefCell<Option<FailpointHook>> = const { std::cell::RefCell::new(None) };
 }
 
 /// Asked at each point; true when whoever came there ends there.
 #[cfg(feature = "failpoints")]
-pub type Hook = Box<dyn Fn(&str) -> bool>;
+pub type FailpointHook = Box<dyn Fn(&str) -> bool>;
 
 /// Lets this thread's points ask a hook instead of the environment, or no longer.
 #[cfg(feature = "failpoints")]
-pub fn hook(hook: Option<Hook>) {
+pub fn set_hook(hook: Option<FailpointHook>) {
     HOOK.with(|place| *place.borrow_mut() = hook);
 }
 

@@ -1,37 +1,37 @@
 //! Frozen bytes: what every attempt by a transport sends, made once and kept with the first marker.
 
 use mailonce_core::{
-    content::Content,
+    content::EmailContent,
     email::Email,
     id::TeamId,
     mutant,
     port::{
-        store::Leased,
-        transport::{Mail, Wire},
+        store::LeasedHandoff,
+        transport::{OutboundMail, PayloadFormat},
     },
     time::Time,
 };
 use mailonce_mail::{
-    compose::{self, AutoSubmitted, LOOP_FIELD, Letter},
-    return_path::Tag,
+    compose::{self, AutoSubmitted, ComposeInput, LOOP_HEADER},
+    return_path::AttemptTag,
 };
 use std::sync::Arc;
 use uuid::Uuid;
 
-use crate::{Engine, signers::Unsigned, ways::Way};
+use crate::{Engine, signers::FreezeError, ways::OutboundRoute};
 
 /// What of an answer's head the composer writes itself.
 #[derive(Default)]
-struct AnswerHead {
+struct ReplyHeaders {
     in_reply_to: Vec<String>,
     references: Vec<String>,
     automatic: bool,
 }
 
 /// Takes from an answer's headers what was put there when it was accepted. Other mails keep what their callers wrote.
-fn answer_head(email: &Email, content: &mut Content) -> AnswerHead {
+fn take_reply_headers(email: &Email, content: &mut EmailContent) -> ReplyHeaders {
     if email.head.answers.is_none() {
-        return AnswerHead::default();
+        return ReplyHeaders::default();
     }
     let mut take = |name: &str| {
         let at = content.headers.iter().position(|(known, _)| known.eq_ignore_ascii_case(name))?;
@@ -41,7 +41,7 @@ fn answer_head(email: &Email, content: &mut Content) -> AnswerHead {
         let text = text.unwrap_or_default();
         text.split_whitespace().filter(|id| compose::is_message_id(id)).map(str::to_owned).collect()
     };
-    AnswerHead {
+    ReplyHeaders {
         in_reply_to: ids(take("In-Reply-To")),
         references: ids(take("References")),
         automatic: take("Auto-Submitted").is_some(),
@@ -50,35 +50,39 @@ fn answer_head(email: &Email, content: &mut Content) -> AnswerHead {
 
 impl Engine {
     /// The bytes for a handoff's transport, and whether they were made just now.
-    pub(crate) async fn frozen(&self, way: &Way, leased: &Leased) -> Result<(Arc<[u8]>, bool), Unsigned> {
-        let never = |why: &str| Unsigned::Never(why.to_owned());
-        if let Some(wire) = leased.wire.as_ref().filter(|_| !mutant!("bytes-made-anew")) {
-            let bytes = self.bodies.unpack_frozen(wire).ok_or_else(|| never("the frozen mail cannot be opened"))?;
+    pub(crate) async fn load_or_freeze(
+        &self,
+        way: &OutboundRoute,
+        leased: &LeasedHandoff,
+    ) -> Result<(Arc<[u8]>, bool), FreezeError> {
+        let never = |why: &str| FreezeError::Permanent(why.to_owned());
+        if let Some(wire) = leased.frozen_bytes.as_ref().filter(|_| !mutant!("bytes-made-anew")) {
+            let bytes = self.packer.unpack_frozen(wire).ok_or_else(|| never("the frozen mail cannot be opened"))?;
             return Ok((bytes.into(), false));
         }
         let packed = leased.body.as_deref().ok_or_else(|| never("the body is no longer kept"))?;
-        let mut content = self.bodies.unpack(packed).ok_or_else(|| never("the body cannot be read"))?;
+        let mut content = self.packer.unpack(packed).ok_or_else(|| never("the body cannot be read"))?;
         let email = &leased.email;
         let message_id = self.message_id(email);
         let date = if mutant!("bytes-made-anew") { self.now() } else { email.head.created_at };
-        let mime = match way.capability().wire {
+        let mime = match way.capability().payload_format {
             // The provider writes the mail, so it is told what to put into its head.
-            Wire::Content => {
-                content.headers.push((LOOP_FIELD.to_owned(), self.loop_mark(email.team)));
+            PayloadFormat::Content => {
+                content.headers.push((LOOP_HEADER.to_owned(), self.loop_mark(email.team)));
                 None
             }
-            Wire::Mime => {
-                let plain = self.composed(email, &mut content, date);
+            PayloadFormat::Mime => {
+                let plain = self.compose_mime(email, &mut content, date);
                 let plain = plain.map_err(|error| never(&format!("the mail cannot be composed: {error}")))?;
-                Some(self.signed(email, plain).await?)
+                Some(self.sign_email(email, plain).await?)
             }
         };
-        let mail = Mail {
+        let mail = OutboundMail {
             id: email.id,
             content: &content,
             message_id: &message_id,
             created_at: date,
-            key: self.downstream_key(email, leased.number),
+            key: self.downstream_key(email, leased.handoff),
             mime: mime.as_deref(),
         };
         let bytes = way.transport.freeze(&mail).map_err(|unfit| never(&unfit.to_string()))?;
@@ -86,14 +90,14 @@ impl Engine {
     }
 
     /// A mail as it is before anybody signs it. What the composer writes itself is taken out of its headers.
-    pub(crate) fn composed(
+    pub(crate) fn compose_mime(
         &self,
         email: &Email,
-        content: &mut Content,
+        content: &mut EmailContent,
         date: Time,
     ) -> Result<Vec<u8>, compose::ComposeError> {
-        let answer = answer_head(email, content);
-        compose::compose(&Letter {
+        let answer = take_reply_headers(email, content);
+        compose::compose(&ComposeInput {
             content,
             message_id: &self.message_id(email),
             date,
@@ -101,7 +105,7 @@ impl Engine {
             in_reply_to: &answer.in_reply_to,
             references: &answer.references,
             auto_submitted: answer.automatic.then_some(AutoSubmitted::Replied),
-            loop_mark: Some(&self.loop_mark(email.team)),
+            loop_marker: Some(&self.loop_mark(email.team)),
         })
     }
 
@@ -119,7 +123,7 @@ impl Engine {
         let team = email.team.0.as_bytes();
         let mac = match &email.head.key {
             Some(name) => {
-                let bind = if mutant!("bind-ignored") { 1 } else { email.bind };
+                let bind = if mutant!("bind-ignored") { 1 } else { email.bind_number };
                 let bind = if mutant!("downstream-key-anew") { email.rev } else { bind };
                 let (hash, bind) = (name.hash(email.team), bind.to_be_bytes());
                 self.secret.mac("downstream-key", &[team, &hash.0, &bind, &number])
@@ -134,9 +138,9 @@ impl Engine {
 
     /// The envelope's sender and the ENVID of an attempt: a bounce names its recipient and attempt.
     pub fn return_path(&self, email: &Email, number: u16, attempt: u32) -> (String, String) {
-        let mac = self.secret.mac("return-path", &[&Tag::claim(email.id, number, attempt)]);
-        let tag = Tag::new(email.id, number, attempt, &mac);
-        let path = self.outside.bounce_domain.as_ref().map(|domain| tag.return_path(domain));
+        let mac = self.secret.mac("return-path", &[&AttemptTag::mac_payload(email.id, number, attempt)]);
+        let tag = AttemptTag::new(email.id, number, attempt, &mac);
+        let path = self.deps.bounce_domain.as_ref().map(|domain| tag.return_path(domain));
         (path.unwrap_or_else(|| email.head.from.clone()), tag.envelope_id())
     }
 }

@@ -6,29 +6,29 @@
 
 use mailonce_core::{
     address::Address,
-    dispatch::{Act, Verdict},
+    dispatch::{HandoffAction, HandoffActionStatus},
     email::Email,
-    handoff::{Evidence, Handoff, Says, Source},
+    handoff::{Evidence, EvidenceFinding, EvidenceSource, Handoff},
     id::SourceId,
     key::KeyHash,
-    port::store::{Acted, Once, Operation},
+    port::store::{HandoffActionResult, IdempotentResult, KeyedOperation},
     problem::{Code, Problem},
     time::Time,
 };
-use mailonce_mail::hook::{self, HookRequest, Kind, Reject, Report};
+use mailonce_mail::hook::{self, HookEvent, HookRejection, HookRequest, Kind};
 use sha2::{Digest as _, Sha256};
 use std::{collections::HashMap, sync::Arc};
 
-use crate::{Engine, sources::LiveSource, suppressions::AboutSuppression, unavailable};
+use crate::{Engine, sources::LiveSource, suppressions::SuppressionDetails, unavailable};
 
 /// How long a certificate is kept, in milliseconds.
-const CERTIFICATE_MS: i64 = 24 * 3_600_000;
+const CERTIFICATE_TTL_MS: i64 = 24 * 3_600_000;
 /// Certificates that are remembered.
-const CERTIFICATES: usize = 16;
+const CERTIFICATE_CACHE_CAPACITY: usize = 16;
 
 /// A request as it came in.
 #[derive(Clone, Debug)]
-pub struct Posted {
+pub struct ProviderHookRequest {
     /// Names and values, as they came.
     pub headers: Vec<(String, Vec<u8>)>,
     /// What follows the `?`.
@@ -39,11 +39,11 @@ pub struct Posted {
 
 /// What came of a request's reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct ProviderHookSummary {
     /// Reports in it.
     pub reports: usize,
     /// New facts.
-    pub learnt: usize,
+    pub recorded: usize,
     /// Facts that were known already.
     pub repeated: usize,
     /// About no email of this team and transport.
@@ -53,7 +53,7 @@ pub struct Received {
     /// Addresses that are no longer written to.
     pub suppressed: usize,
     /// Deliveries that were kept, one for each recipient here.
-    pub kept: usize,
+    pub accepted: usize,
     /// Deliveries that came before.
     pub duplicate: usize,
     /// Deliveries for nobody here, or for somebody who does not want them.
@@ -62,36 +62,38 @@ pub struct Received {
 
 /// What hooks remember between requests.
 #[derive(Default)]
-pub(crate) struct HookMemory {
+pub(crate) struct CertificateCache {
     /// By address. Whoever holds it fetches, so that strangers cannot make us fetch many things at once.
-    certificates: tokio::sync::Mutex<HashMap<String, (Arc<[u8]>, i64)>>,
+    entries: tokio::sync::Mutex<HashMap<String, (Arc<[u8]>, i64)>>,
 }
 
 /// What a report says in the words of evidence. `None` when it says nothing about a mail's fate.
-pub(crate) fn evidence_of(says: hook::Says) -> Option<Says> {
+pub(crate) fn to_evidence(says: hook::ReportedStatus) -> Option<EvidenceFinding> {
     match says {
-        hook::Says::Accepted => Some(Says::Accepted),
-        hook::Says::Delivered => Some(Says::Delivered),
-        hook::Says::Deferred => Some(Says::Delayed),
+        hook::ReportedStatus::Accepted => Some(EvidenceFinding::Accepted),
+        hook::ReportedStatus::Delivered => Some(EvidenceFinding::Delivered),
+        hook::ReportedStatus::Deferred => Some(EvidenceFinding::Delayed),
         // The provider had it, and it will not arrive: to its sender that is a mail that came back.
-        hook::Says::Bounced { .. } | hook::Says::Refused | hook::Says::Suppressed => Some(Says::Bounced),
-        hook::Says::Complained => Some(Says::Complained),
-        hook::Says::Other => None,
+        hook::ReportedStatus::Bounced { .. } | hook::ReportedStatus::Refused | hook::ReportedStatus::Suppressed => {
+            Some(EvidenceFinding::Bounced)
+        }
+        hook::ReportedStatus::Complained => Some(EvidenceFinding::Complained),
+        hook::ReportedStatus::Other => None,
     }
 }
 
 /// Why a recipient is not written to after a report, if so.
-fn reason_of(report: &Report) -> Option<&'static str> {
-    match report.says {
+fn suppression_reason(report: &HookEvent) -> Option<&'static str> {
+    match report.reported_status {
         // What a test says about an address is not true of it.
-        _ if report.test => None,
-        hook::Says::Bounced { permanent: true } => Some("bounced"),
-        hook::Says::Complained => Some("complained"),
+        _ if report.is_test => None,
+        hook::ReportedStatus::Bounced { permanent: true } => Some("bounced"),
+        hook::ReportedStatus::Complained => Some("complained"),
         _ => None,
     }
 }
 
-fn refused(reject: &Reject) -> Problem {
+fn rejection_problem(reject: &HookRejection) -> Problem {
     let code = match reject.status() {
         413 => Code::TooLarge,
         503 => Code::Unavailable,
@@ -101,7 +103,7 @@ fn refused(reject: &Reject) -> Problem {
 }
 
 /// The recipient of a report among those of a handoff, in our form.
-fn named(handoff: &Handoff, report: &Report) -> Option<Address> {
+fn recipient_of(handoff: &Handoff, report: &HookEvent) -> Option<Address> {
     let address = Address::parse(report.recipient.as_deref()?).ok()?;
     let is_theirs = |to: &String| Address::parse(to).is_ok_and(|to| to == address);
     handoff.recipients.iter().any(is_theirs).then_some(address)
@@ -109,103 +111,117 @@ fn named(handoff: &Handoff, report: &Report) -> Option<Address> {
 
 impl Engine {
     /// The source behind an address, before anything is read from whoever calls it.
-    pub async fn hook(&self, id: SourceId) -> Result<Hook, Problem> {
-        Ok(Hook(self.live_source(id).await?))
+    pub async fn find_hook(&self, id: SourceId) -> Result<SourceHook, Problem> {
+        Ok(SourceHook(self.live_source(id).await?))
     }
 
     /// Takes in a request of a provider.
-    pub async fn receive(&self, Hook(source): &Hook, posted: &Posted) -> Result<Received, Problem> {
+    pub async fn handle_provider_hook(
+        &self,
+        SourceHook(source): &SourceHook,
+        posted: &ProviderHookRequest,
+    ) -> Result<ProviderHookSummary, Problem> {
         let headers: Vec<(&str, &[u8])> =
             posted.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
-        let most = source.most();
-        let mut request =
-            HookRequest { headers: &headers, query: &posted.query, body: &posted.body, certificate: None, most };
-        let certificate = self.certificate(source, &request).await?;
+        let most = source.max_body_bytes();
+        let mut request = HookRequest {
+            headers: &headers,
+            query: &posted.query,
+            body: &posted.body,
+            certificate: None,
+            max_body_bytes: most,
+        };
+        let certificate = self.fetch_certificate(source, &request).await?;
         request.certificate = certificate.as_deref();
         hook::verify(source.kind, &source.secrets, &request, self.now())
-            .map_err(|reject| self.reject(source, &reject))?;
+            .map_err(|reject| self.rejected(source, &reject))?;
         if source.kind == Kind::Ses {
             self.confirm_subscription(source, &posted.body).await?;
         }
-        if let Some(mail) = self.mail_in(source, &request)? {
-            self.check_token(source, &request, Some(&mail.name)).await?;
-            return self.keep_mail(source.teller(), mail).await;
+        if let Some(mail) = self.parse_hook_mail(source, &request)? {
+            self.check_one_time_token(source, &request, Some(&mail.dedupe_key)).await?;
+            return self.store_hook_mail(source.source_ref(), mail).await;
         }
-        if !source.takes.events {
-            self.metrics.reported(source.kind.word(), "ignored");
-            return Ok(Received { reports: 1, ignored: 1, ..Received::default() });
+        if !source.scope.events {
+            self.metrics.record_provider_event(source.kind.as_str(), "ignored");
+            return Ok(ProviderHookSummary { reports: 1, ignored: 1, ..ProviderHookSummary::default() });
         }
-        let reports = hook::read(source.kind, &request).map_err(|why| {
+        let reports = hook::parse_events(source.kind, &request).map_err(|why| {
             tracing::warn!(source = %source.id, %why, "a provider's request cannot be read");
             Problem::new(Code::InvalidJson, why.to_string())
         })?;
-        self.check_token(source, &request, reports.first().map(|report| report.once.as_str())).await?;
-        let mut received = Received { reports: reports.len(), ..Received::default() };
+        self.check_one_time_token(source, &request, reports.first().map(|report| report.dedupe_key.as_str())).await?;
+        let mut received = ProviderHookSummary { reports: reports.len(), ..ProviderHookSummary::default() };
         for report in &reports {
-            self.take_in(source, report, &mut received).await?;
+            self.apply_report(source, report, &mut received).await?;
         }
         Ok(received)
     }
 
-    fn reject(&self, source: &LiveSource, reject: &Reject) -> Problem {
-        tracing::warn!(source = %source.id, kind = source.kind.word(), %reject, "a provider's request is not believed");
-        self.metrics.reported(source.kind.word(), "rejected");
-        refused(reject)
+    fn rejected(&self, source: &LiveSource, reject: &HookRejection) -> Problem {
+        tracing::warn!(source = %source.id, kind = source.kind.as_str(), %reject, "a provider's request is not believed");
+        self.metrics.record_provider_event(source.kind.as_str(), "rejected");
+        rejection_problem(reject)
     }
 
     /// Mailgun signs a token and not what it brings: the same token beside something else is a forgery. The ledger
     /// remembers which event a token came with, so that it counts once for all nodes and over restarts.
-    async fn check_token(
+    async fn check_one_time_token(
         &self,
         source: &LiveSource,
         request: &HookRequest<'_>,
         once: Option<&str>,
     ) -> Result<(), Problem> {
         let (Kind::Mailgun, Some(once)) = (source.kind, once) else { return Ok(()) };
-        let Some(token) = hook::mailgun::token(request) else { return Ok(()) };
+        let Some(token) = hook::mailgun::request_token(request) else { return Ok(()) };
         let now = self.now();
         let operation = self.token_operation(source, &token, once, now);
         match self.store.bind_operation(operation, now).await.map_err(unavailable)? {
-            Once::Done(()) | Once::Repeated(_) => Ok(()),
-            Once::Mismatch(_) => Err(self.reject(source, &Reject::BadSignature)),
+            IdempotentResult::Done(()) | IdempotentResult::Replayed(_) => Ok(()),
+            IdempotentResult::KeyMismatch(_) => Err(self.rejected(source, &HookRejection::BadSignature)),
         }
     }
 
     /// The use of a one-time token for an event, as the ledger remembers it.
-    fn token_operation(&self, source: &LiveSource, token: &str, once: &str, now: Time) -> Operation {
+    fn token_operation(&self, source: &LiveSource, token: &str, once: &str, now: Time) -> KeyedOperation {
         // A keyed hash, so that no caller can choose an idempotency key with the same hash.
         let mac = self.secret.mac("hook-token", &[source.id.0.as_bytes(), token.as_bytes()]);
         let mut key = [0; 16];
         key.copy_from_slice(&mac[..16]);
-        Operation {
+        KeyedOperation {
             team: source.team,
             key: KeyHash(key),
             digest: Sha256::digest(once.as_bytes()).into(),
-            answer: Vec::new(),
+            response: Vec::new(),
             // Afterwards its time is no longer believed anyway.
-            expires_at: now.plus(2 * source.secrets.tolerance_ms().max(hook::mailgun::ROUTE_MS)),
+            expires_at: now.plus(2 * source.secrets.tolerance_ms().max(hook::mailgun::ROUTE_TOLERANCE_MS)),
         }
     }
 
     /// The certificate a request names. It is fetched only when everything but the signature itself is in order.
-    async fn certificate(&self, source: &LiveSource, request: &HookRequest<'_>) -> Result<Option<Arc<[u8]>>, Problem> {
+    async fn fetch_certificate(
+        &self,
+        source: &LiveSource,
+        request: &HookRequest<'_>,
+    ) -> Result<Option<Arc<[u8]>>, Problem> {
         if source.kind != Kind::Ses {
             return Ok(None);
         }
         match hook::verify(source.kind, &source.secrets, request, self.now()) {
-            Err(Reject::Certificate(_)) => {}
-            Err(reject) => return Err(self.reject(source, &reject)),
+            Err(HookRejection::Certificate(_)) => {}
+            Err(reject) => return Err(self.rejected(source, &reject)),
             Ok(()) => return Ok(None),
         }
-        let url = hook::ses::needs(request.body).map_err(|reject| self.reject(source, &reject))?.certificate_url;
-        let even = self.time.even();
-        let mut kept = self.hooks.certificates.lock().await;
-        if let Some((bytes, _)) = kept.get(&url).filter(|(_, at)| even - at < CERTIFICATE_MS) {
+        let url = hook::ses::sns_urls(request.body).map_err(|reject| self.rejected(source, &reject))?.certificate_url;
+        let even = self.time.boot_clock_ms();
+        let mut kept = self.certificate_cache.entries.lock().await;
+        if let Some((bytes, _)) = kept.get(&url).filter(|(_, at)| even - at < CERTIFICATE_TTL_MS) {
             return Ok(Some(Arc::clone(bytes)));
         }
-        let fetched = self.outside.fetch.get(&url).await.map_err(|why| unfetched("the signing certificate", &why))?;
+        let fetched =
+            self.deps.http_fetcher.get(&url).await.map_err(|why| fetch_failed("the signing certificate", &why))?;
         let bytes: Arc<[u8]> = fetched.into();
-        if kept.len() >= CERTIFICATES {
+        if kept.len() >= CERTIFICATE_CACHE_CAPACITY {
             kept.clear();
         }
         kept.insert(url, (Arc::clone(&bytes), even));
@@ -215,42 +231,60 @@ impl Engine {
 
     /// Answers the question of SNS whether this address wants a topic. Only after the request was proven.
     async fn confirm_subscription(&self, source: &LiveSource, body: &[u8]) -> Result<(), Problem> {
-        let needs = hook::ses::needs(body).map_err(|reject| self.reject(source, &reject))?;
+        let needs = hook::ses::sns_urls(body).map_err(|reject| self.rejected(source, &reject))?;
         let Some(url) = needs.subscribe_url else { return Ok(()) };
-        self.outside.fetch.get(&url).await.map_err(|why| unfetched("the confirmation of the subscription", &why))?;
+        self.deps
+            .http_fetcher
+            .get(&url)
+            .await
+            .map_err(|why| fetch_failed("the confirmation of the subscription", &why))?;
         tracing::info!(source = %source.id, "a subscription was confirmed");
         Ok(())
     }
 
-    async fn take_in(&self, source: &LiveSource, report: &Report, received: &mut Received) -> Result<(), Problem> {
-        let outcome = match evidence_of(report.says) {
+    async fn apply_report(
+        &self,
+        source: &LiveSource,
+        report: &HookEvent,
+        received: &mut ProviderHookSummary,
+    ) -> Result<(), Problem> {
+        let outcome = match to_evidence(report.reported_status) {
             None => "ignored",
-            Some(says) => match self.place(source, report).await? {
+            Some(says) => match self.find_reported_handoff(source, report).await? {
                 None => "unknown",
                 Some((email, number)) => {
-                    received.suppressed += usize::from(self.suppress_after(source, report, &email, number).await?);
-                    if self.note(source, report, (&email, number), says).await? { "learnt" } else { "repeated" }
+                    received.suppressed +=
+                        usize::from(self.suppress_if_permanent(source, report, &email, number).await?);
+                    if self.record_report(source, report, (&email, number), says).await? {
+                        "learnt"
+                    } else {
+                        "repeated"
+                    }
                 }
             },
         };
         match outcome {
             "ignored" => received.ignored += 1,
             "unknown" => received.unknown += 1,
-            "learnt" => received.learnt += 1,
+            "learnt" => received.recorded += 1,
             _ => received.repeated += 1,
         }
-        self.metrics.reported(source.kind.word(), outcome);
+        self.metrics.record_provider_event(source.kind.as_str(), outcome);
         Ok(())
     }
 
     /// The handoff that a report is about. None outside the source's own team and transport.
-    async fn place(&self, source: &LiveSource, report: &Report) -> Result<Option<(Email, u16)>, Problem> {
+    async fn find_reported_handoff(
+        &self,
+        source: &LiveSource,
+        report: &HookEvent,
+    ) -> Result<Option<(Email, u16)>, Problem> {
         let ours = match report.email {
             Some(id) => self.store.email(source.team, id).await.map_err(unavailable)?,
             None => None,
         };
         let by_name = match &report.remote_id {
-            Some(name) => self.store.by_remote_id(source.team, name).await.map_err(unavailable)?,
+            Some(name) => self.store.handoff_by_remote_id(source.team, name).await.map_err(unavailable)?,
             None => None,
         };
         let email = match (ours, by_name) {
@@ -259,7 +293,7 @@ impl Engine {
             (None, None) => None,
         };
         let Some(email) = email else { return Ok(None) };
-        let by_recipient = email.handoffs.iter().find(|handoff| named(handoff, report).is_some());
+        let by_recipient = email.handoffs.iter().find(|handoff| recipient_of(handoff, report).is_some());
         let by_remote = by_name.filter(|(id, _)| *id == email.id).map(|(_, number)| number);
         let number = by_recipient.map(|handoff| handoff.number).or(by_remote).unwrap_or(0);
         let own = |handoff: &Handoff| source.transport.as_ref() == Some(&handoff.transport);
@@ -267,54 +301,59 @@ impl Engine {
     }
 
     /// Writes a report down as evidence. False when it was known already.
-    async fn note(
+    async fn record_report(
         &self,
         source: &LiveSource,
-        report: &Report,
+        report: &HookEvent,
         (email, number): (&Email, u16),
-        says: Says,
+        says: EvidenceFinding,
     ) -> Result<bool, Problem> {
         let fact = Evidence {
             handoff: number,
             attempt: None,
             at: self.now(),
-            source: Source::ProviderEvent,
+            source: EvidenceSource::ProviderEvent,
             says,
             detail: report.reason.clone(),
-            once: Some(once(source, report)),
+            once: Some(dedup_key(source, report)),
         };
         crate::failpoint!("hook-before-note");
-        let acted = self.store.act(source.team, email.id, Act::Fact(fact), None, self.now()).await;
+        let acted =
+            self.store.apply_action(source.team, email.id, HandoffAction::AddEvidence(fact), None, self.now()).await;
         crate::failpoint!("hook-after-note");
-        self.doubted.notify_one();
-        Ok(matches!(acted.map_err(unavailable)?, Once::Done(Acted::Email(Verdict::Done, _))))
+        self.unknown_wakeup.notify_one();
+        Ok(matches!(
+            acted.map_err(unavailable)?,
+            IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _))
+        ))
     }
 
     /// Stops writing to a recipient whose mail came back for good, or who complained. Before the report is written
     /// down, because a report that is known is not looked at again; and not again afterwards, because a person may
     /// have taken the address off the list.
-    async fn suppress_after(
+    async fn suppress_if_permanent(
         &self,
         source: &LiveSource,
-        report: &Report,
+        report: &HookEvent,
         email: &Email,
         number: u16,
     ) -> Result<bool, Problem> {
-        let (Some(reason), Some(handoff)) = (reason_of(report), email.handoffs.get(usize::from(number))) else {
+        let (Some(reason), Some(handoff)) = (suppression_reason(report), email.handoffs.get(usize::from(number)))
+        else {
             return Ok(false);
         };
         let only = || match handoff.recipients.as_slice() {
             [only] if report.recipient.is_none() => Address::parse(only).ok(),
             _ => None,
         };
-        let Some(address) = named(handoff, report).or_else(only) else { return Ok(false) };
+        let Some(address) = recipient_of(handoff, report).or_else(only) else { return Ok(false) };
         let detail = self.store.email_detail(source.team, email.id).await.map_err(unavailable)?;
-        let once = once(source, report);
+        let once = dedup_key(source, report);
         let known = |fact: &Evidence| fact.once.as_deref() == Some(once.as_str());
         if detail.is_none_or(|detail| detail.evidence.iter().any(known)) {
             return Ok(false);
         }
-        let about = AboutSuppression {
+        let about = SuppressionDetails {
             reason: reason.into(),
             email: Some(email.id.0),
             source: Some(source.id.0),
@@ -325,33 +364,33 @@ impl Engine {
 }
 
 /// The name under which a report counts once.
-fn once(source: &LiveSource, report: &Report) -> String {
-    format!("{}:{}", source.id, report.once)
+fn dedup_key(source: &LiveSource, report: &HookEvent) -> String {
+    format!("{}:{}", source.id, report.dedupe_key)
 }
 
 /// Ours to repair, so the provider must come again.
-fn unfetched(what: &str, why: &str) -> Problem {
+fn fetch_failed(what: &str, why: &str) -> Problem {
     tracing::warn!(why, "{what} could not be fetched");
     Problem::new(Code::Unavailable, format!("{what} could not be fetched"))
 }
 
 /// The source behind an address.
-pub struct Hook(LiveSource);
+pub struct SourceHook(LiveSource);
 
-impl Hook {
+impl SourceHook {
     /// Bytes of a body that are read: a mail may be large, events are not.
-    pub fn most(&self) -> usize {
-        self.0.most()
+    pub fn max_body_bytes(&self) -> usize {
+        self.0.max_body_bytes()
     }
 
     /// The answer to what a provider asks an address before it posts there, if it asks rightly.
     pub fn challenge<'a>(&self, query: &'a str) -> Option<&'a str> {
-        if self.0.kind == Kind::Nylas { hook::nylas::challenge(query) } else { None }
+        if self.0.kind == Kind::Nylas { hook::nylas::challenge_response(query) } else { None }
     }
 }
 
 impl LiveSource {
-    fn most(&self) -> usize {
-        if self.takes.inbound { hook::MAX_MAIL_BYTES } else { hook::MAX_BODY_BYTES }
+    fn max_body_bytes(&self) -> usize {
+        if self.scope.inbound { hook::MAX_MAIL_BODY_BYTES } else { hook::MAX_EVENT_BODY_BYTES }
     }
 }

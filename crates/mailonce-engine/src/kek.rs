@@ -11,7 +11,7 @@ use chacha20poly1305::{
 use mailonce_core::{
     key::{InstallSecret, keyed_hash},
     port::{
-        Chance,
+        Entropy,
         install_secret::{OpenedSecret, SecretKeeper, StoredSecret},
         store::{Result, StoreError},
     },
@@ -20,8 +20,8 @@ use mailonce_core::{
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-const BYTES: usize = 32;
-const NONCE: usize = 24;
+const KEY_BYTES: usize = 32;
+const NONCE_BYTES: usize = 24;
 /// How many hexadecimal digits of a fingerprint are shown and kept.
 const FINGERPRINT_DIGITS: usize = 16;
 /// How to make a KEK.
@@ -29,7 +29,7 @@ pub const HOW_TO_MAKE: &str = "`openssl rand -base64 32` makes one";
 
 /// A key encryption key.
 #[derive(Clone)]
-pub struct Kek([u8; BYTES]);
+pub struct Kek([u8; KEY_BYTES]);
 
 impl fmt::Debug for Kek {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,12 +41,12 @@ impl Kek {
     /// Reads 32 bytes in base64 or hexadecimal digits, with white space around them. The error never quotes the text.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let text = text.trim();
-        let bytes = if text.len() == 2 * BYTES { unhex(text) } else { STANDARD.decode(text).ok() };
-        let key = bytes.and_then(|bytes| <[u8; BYTES]>::try_from(bytes).ok());
+        let bytes = if text.len() == 2 * KEY_BYTES { unhex(text) } else { STANDARD.decode(text).ok() };
+        let key = bytes.and_then(|bytes| <[u8; KEY_BYTES]>::try_from(bytes).ok());
         key.map(Self).ok_or_else(|| {
             let length = text.chars().count();
             format!(
-                "must be {BYTES} bytes in base64 (44 characters) or hex (64), not {length} characters; {HOW_TO_MAKE}"
+                "must be {KEY_BYTES} bytes in base64 (44 characters) or hex (64), not {length} characters; {HOW_TO_MAKE}"
             )
         })
     }
@@ -58,9 +58,9 @@ impl Kek {
         digits
     }
 
-    fn wrap(&self, secret: &InstallSecret, chance: &dyn Chance, now: Time) -> Result<StoredSecret> {
+    fn wrap(&self, secret: &InstallSecret, chance: &dyn Entropy, now: Time) -> Result<StoredSecret> {
         let failed = || StoreError::Locked("the install secret cannot be encrypted".into());
-        let mut nonce = [0; NONCE];
+        let mut nonce = [0; NONCE_BYTES];
         chance.fill(&mut nonce);
         let mut wrapped = WrappedSecret { version: 1, kek: self.fingerprint(), since: now, sealed: String::new() };
         let payload = Payload { msg: &secret.0, aad: &wrapped.associated_data() };
@@ -73,7 +73,7 @@ impl Kek {
     /// `None` when another key wrapped it, or it is damaged.
     fn unwrap(&self, wrapped: &WrappedSecret) -> Option<InstallSecret> {
         let bytes = STANDARD.decode(&wrapped.sealed).ok()?;
-        let (nonce, sealed) = bytes.split_first_chunk::<NONCE>()?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_BYTES>()?;
         let payload = Payload { msg: sealed, aad: &wrapped.associated_data() };
         let opened = XChaCha20Poly1305::new(&self.0.into()).decrypt(&(*nonce).into(), payload).ok()?;
         opened.try_into().ok().map(InstallSecret)
@@ -103,7 +103,7 @@ pub struct WrappedSecret {
 
 impl WrappedSecret {
     /// Reads what a ledger keeps.
-    pub fn read(text: &str) -> Result<Self> {
+    pub fn parse(text: &str) -> Result<Self> {
         let wrapped: Self = serde_json::from_str(text)
             .map_err(|error| StoreError::Corrupt(format!("the wrapped install secret cannot be read: {error}")))?;
         if wrapped.version != 1 {
@@ -128,36 +128,37 @@ impl WrappedSecret {
 
 /// Opens ledgers with the KEK that is configured, and wraps the secret of those that are plain. Without a KEK it opens plain
 /// ledgers alone.
-pub struct Unlock<'a> {
+pub struct SecretUnlocker<'a> {
     /// The KEK, when one is configured.
     pub kek: Option<&'a Kek>,
     /// For nonces and the secret of a new ledger.
-    pub chance: &'a dyn Chance,
+    pub entropy: &'a dyn Entropy,
     /// By the wall clock.
     pub now: Time,
 }
 
-impl Unlock<'_> {
-    fn keep(&self, secret: &InstallSecret) -> Result<Option<StoredSecret>> {
-        self.kek.map(|kek| kek.wrap(secret, self.chance, self.now)).transpose()
+impl SecretUnlocker<'_> {
+    fn wrap_if_configured(&self, secret: &InstallSecret) -> Result<Option<StoredSecret>> {
+        self.kek.map(|kek| kek.wrap(secret, self.entropy, self.now)).transpose()
     }
 }
 
-impl SecretKeeper for Unlock<'_> {
+impl SecretKeeper for SecretUnlocker<'_> {
     fn open(&self, stored: Option<&StoredSecret>) -> Result<OpenedSecret> {
         match stored {
             None => {
-                let mut bytes = [0; BYTES];
-                self.chance.fill(&mut bytes);
+                let mut bytes = [0; KEY_BYTES];
+                self.entropy.fill(&mut bytes);
                 let secret = InstallSecret(bytes);
-                let replacement = self.keep(&secret)?.unwrap_or_else(|| StoredSecret::Plain(secret.clone()));
+                let replacement =
+                    self.wrap_if_configured(&secret)?.unwrap_or_else(|| StoredSecret::Plain(secret.clone()));
                 Ok(OpenedSecret { secret, replacement: Some(replacement) })
             }
             Some(StoredSecret::Plain(secret)) => {
-                Ok(OpenedSecret { secret: secret.clone(), replacement: self.keep(secret)? })
+                Ok(OpenedSecret { secret: secret.clone(), replacement: self.wrap_if_configured(secret)? })
             }
             Some(StoredSecret::Wrapped(text)) => {
-                let wrapped = WrappedSecret::read(text)?;
+                let wrapped = WrappedSecret::parse(text)?;
                 let kek = self.kek.ok_or_else(|| wrapped.refusal("no KEK is configured"))?;
                 let secret = kek.unwrap(&wrapped).ok_or_else(|| {
                     wrapped.refusal(&format!("the configured KEK has the fingerprint {}", kek.fingerprint()))
@@ -170,31 +171,31 @@ impl SecretKeeper for Unlock<'_> {
 
 /// Wraps the secret of a ledger under another KEK. A ledger that the new one wraps already stays as it is, so a rotation
 /// that was killed can be repeated.
-pub struct Rotate<'a> {
+pub struct KekRotation<'a> {
     /// The KEK so far.
     pub old: &'a Kek,
     /// The KEK from now on.
     pub new: &'a Kek,
     /// For the nonce.
-    pub chance: &'a dyn Chance,
+    pub entropy: &'a dyn Entropy,
     /// By the wall clock.
     pub now: Time,
 }
 
-impl SecretKeeper for Rotate<'_> {
+impl SecretKeeper for KekRotation<'_> {
     fn open(&self, stored: Option<&StoredSecret>) -> Result<OpenedSecret> {
         let Some(StoredSecret::Wrapped(text)) = stored else {
             let why = "this ledger isn't wrapped by a KEK yet: configure one in [secrets] and start the server once";
             return Err(StoreError::Locked(why.into()));
         };
-        let wrapped = WrappedSecret::read(text)?;
+        let wrapped = WrappedSecret::parse(text)?;
         if let Some(secret) = self.new.unwrap(&wrapped) {
             return Ok(OpenedSecret { secret, replacement: None });
         }
         let secret = self.old.unwrap(&wrapped).ok_or_else(|| {
             wrapped.refusal(&format!("the configured KEK has the fingerprint {}", self.old.fingerprint()))
         })?;
-        let replacement = Some(self.new.wrap(&secret, self.chance, self.now)?);
+        let replacement = Some(self.new.wrap(&secret, self.entropy, self.now)?);
         Ok(OpenedSecret { secret, replacement })
     }
 }
@@ -203,16 +204,16 @@ impl SecretKeeper for Rotate<'_> {
 mod tests {
     use super::*;
 
-    struct Fixed(u8);
+    struct FixedEntropy(u8);
 
-    impl Chance for Fixed {
+    impl Entropy for FixedEntropy {
         fn fill(&self, bytes: &mut [u8]) {
             bytes.fill(self.0);
         }
     }
 
-    fn unlock(kek: Option<&Kek>) -> Unlock<'_> {
-        Unlock { kek, chance: &Fixed(3), now: Time(1_000) }
+    fn unlock(kek: Option<&Kek>) -> SecretUnlocker<'_> {
+        SecretUnlocker { kek, entropy: &FixedEntropy(3), now: Time(1_000) }
     }
 
     fn wrapped_by(kek: &Kek) -> StoredSecret {
@@ -266,7 +267,7 @@ mod tests {
     #[test]
     fn a_rotation_keeps_the_secret_and_can_be_repeated() {
         let (old, new) = (Kek([1; 32]), Kek([2; 32]));
-        let rotate = Rotate { old: &old, new: &new, chance: &Fixed(4), now: Time(2_000) };
+        let rotate = KekRotation { old: &old, new: &new, entropy: &FixedEntropy(4), now: Time(2_000) };
         let rotated = rotate.open(Some(&wrapped_by(&old))).unwrap();
         let stored = rotated.replacement.unwrap();
         assert_eq!(unlock(Some(&new)).open(Some(&stored)).unwrap().secret.0, [7; 32]);

@@ -90,17 +90,20 @@ pub mod ways;
 mod wording;
 
 use mailonce_core::{
-    call::CallMark,
+    call::CallTrace,
     email::Channel,
-    id::IdMaker,
+    id::IdGenerator,
     key::InstallSecret,
     limits,
     port::{
-        Chance, Clock,
-        store::{Keeper, Operation, Store, StoreError, SuppressedCall, SuppressedReason, Watcher},
+        Clock, Entropy,
+        store::{
+            KeyedOperation, SharedEmailSubscriber, SharedLedgerClock, Store, StoreError, SuppressedCall,
+            SuppressedReason,
+        },
     },
     problem::{Code, FieldError, Problem},
-    team::{ApiKey, Scope, Team},
+    team::{ApiKey, ApiKeyScope, Team},
     time::Time,
 };
 use std::sync::{
@@ -111,19 +114,19 @@ use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
 use control::record_cache::RecordCaches;
-use doubts::AtWork;
-use holder::Holder;
+use doubts::UnknownsInProgress;
+use holder::LeaseIdentities;
 use metrics::Metrics;
-use seen::Seen;
-use suppressed::Suppressions;
+use seen::ReplayCache;
+use suppressed::SuppressedCallBuffer;
 use time::{ClockState, ConfirmedBy, Timekeeper};
-use ways::{Outside, Ways};
+use ways::{EngineDeps, TransportSelector};
 
 /// The transport that captures mail inside our own commit: nothing leaves the machine.
 pub const SANDBOX: &str = "sandbox";
 
 /// Tests of endpoints that run at a time.
-const TESTS: usize = 16;
+const MAX_ENDPOINT_TESTS: usize = 16;
 
 /// Who calls, through which door.
 #[derive(Clone, Debug)]
@@ -135,26 +138,27 @@ pub struct Caller {
     /// The door.
     pub channel: Channel,
     /// What the caller calls this call.
-    pub call: Option<CallMark>,
+    pub call: Option<CallTrace>,
     /// The inboxes that the API key is tied to; `None` for a key of the whole team.
-    pub ties: Option<Arc<ties::Ties>>,
+    pub inbox_restriction: Option<Arc<ties::InboxRestriction>>,
 }
 
 impl Caller {
     /// Refuses a caller that lacks a scope.
-    pub fn need(&self, scope: Scope) -> Result<(), Problem> {
-        if scope == Scope::Operator {
-            self.need_whole_team()?;
+    pub fn require_scope(&self, scope: ApiKeyScope) -> Result<(), Problem> {
+        if scope == ApiKeyScope::Operator {
+            self.require_unrestricted_key()?;
         }
-        if self.key.may(scope) {
+        if self.key.has_scope(scope) {
             return Ok(());
         }
-        let has: Vec<&str> = self.key.about.scopes.iter().map(|scope| scope.word()).collect();
-        Err(Problem::new(Code::WrongScope, format!("this call needs the scope `{}`", scope.word())).with("has", has))
+        let has: Vec<&str> = self.key.details.scopes.iter().map(|scope| scope.as_str()).collect();
+        Err(Problem::new(Code::WrongScope, format!("this call needs the scope `{}`", scope.as_str()))
+            .with_extension("has", has))
     }
 
     /// This call, when an earlier email is its answer.
-    fn suppressed(&self, reason: SuppressedReason, now: Time) -> SuppressedCall {
+    fn suppressed_call(&self, reason: SuppressedReason, now: Time) -> SuppressedCall {
         SuppressedCall { at: now, caller: Some(self.key.id), channel: self.channel, reason, call: self.call.clone() }
     }
 }
@@ -162,55 +166,55 @@ impl Caller {
 /// The verbs over their ports.
 pub struct Engine {
     store: Arc<dyn Store>,
-    chance: Arc<dyn Chance>,
+    entropy: Arc<dyn Entropy>,
     secret: InstallSecret,
     /// Packs and unpacks bodies.
-    bodies: Arc<pack::Packer>,
+    packer: Arc<pack::Packer>,
     /// The epoch when the store was opened.
-    first_epoch: u32,
-    ids: Mutex<IdMaker>,
+    initial_epoch: u32,
+    ids: Mutex<IdGenerator>,
     time: Arc<Timekeeper>,
     /// Under which name this run of the program leases.
-    holder: Holder,
-    outside: Outside,
-    ways: Ways,
+    lease_identities: LeaseIdentities,
+    deps: EngineDeps,
+    transports: TransportSelector,
     /// Whether hand-off rests by an operator's wish.
-    paused: AtomicBool,
-    at_work: AtWork,
+    is_handoff_paused: AtomicBool,
+    unknowns_in_progress: UnknownsInProgress,
     /// Wakes whoever looks after unknown outcomes.
-    doubted: Notify,
-    seen: Arc<Seen>,
+    unknown_wakeup: Notify,
+    replay_cache: Arc<ReplayCache>,
     /// Whether the store tells of every change, so that what was seen may be answered from memory.
-    alone: bool,
-    suppressions: Suppressions,
-    access: access::Access,
+    is_single_node: bool,
+    suppressed_calls: SuppressedCallBuffer,
+    credentials: access::CredentialCache,
     /// API keys under which streams and waits are open.
-    open_keys: open_keys::OpenKeys,
+    active_keys: open_keys::ActiveKeys,
     /// Addresses that are not written to.
-    stop_list: suppressions::StopList,
+    suppression_index: suppressions::SuppressionIndex,
     /// Domains that sign.
-    signers: signers::Signers,
+    signing_domains: signers::SigningDomainCache,
     /// Held while a key is made.
-    making_keys: tokio::sync::Mutex<()>,
-    hooks: hook::HookMemory,
-    desks: collect::Desks,
-    inbound: inbound::Inbound,
-    caches: RecordCaches,
+    key_generation: tokio::sync::Mutex<()>,
+    certificate_cache: hook::CertificateCache,
+    fetch_limiter: collect::FetchLimiter,
+    inbound: inbound::InboundRuntime,
+    record_caches: RecordCaches,
     /// The ends of the event logs that somebody follows.
-    tails: tail::Tails,
-    email_names: mailbox::EmailNames,
+    event_tails: tail::EventTails,
+    message_ids: mailbox::MessageIdCache,
     /// Wakes whoever tells endpoints.
-    news: Notify,
+    notice_wakeup: Notify,
     /// Room for tests of endpoints.
-    tests: Semaphore,
-    settings_book: settings::SettingsBook,
+    endpoint_test_permits: Semaphore,
+    settings_cache: settings::SettingsCache,
     /// What was said of late, for the content guard.
-    window: content_guard::Window,
-    likenesses: content_guard::LikenessCache,
+    recent_sends: content_guard::RecentSendWindow,
+    fingerprints: content_guard::FingerprintCache,
     /// How far questions for people were looked after.
-    rounds: questions::Rounds,
+    escalation_progress: questions::EscalationProgress,
     /// Transports that are missing, and what waits for them.
-    orphan_watch: orphans::OrphanWatch,
+    orphan_tracker: orphans::OrphanTracker,
     /// Figures for operators.
     pub metrics: Metrics,
 }
@@ -220,78 +224,87 @@ impl Engine {
     pub async fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
-        chance: Arc<dyn Chance>,
-        outside: Outside,
+        chance: Arc<dyn Entropy>,
+        outside: EngineDeps,
     ) -> Result<Arc<Self>, StoreError> {
-        let before = clock.even();
-        let install = store.install().await?;
-        let reading = (before, clock.even());
+        let before = clock.boot_clock_ms();
+        let install = store.installation().await?;
+        let reading = (before, clock.boot_clock_ms());
         // Emails carry the time of their acceptance in their ids.
-        let last = install.seen_at.max(Some(Time(install.last_id >> 12)).filter(|time| time.0 > 0));
-        let seen = Arc::new(Seen::default());
-        let alone = store.watch(Arc::clone(&seen) as Watcher);
-        let local = Arc::new(local::Local::default());
+        let last = install.last_heartbeat_at.max(Some(Time(install.last_id >> 12)).filter(|time| time.0 > 0));
+        let seen = Arc::new(ReplayCache::default());
+        let alone = store.subscribe_to_emails(Arc::clone(&seen) as SharedEmailSubscriber);
+        let local = Arc::new(local::LocalTransport::default());
         let mut transports = outside.transports.clone();
-        if outside.reaches_inboxes() {
+        if outside.delivers_to_inboxes() {
             transports.push(Arc::clone(&local) as Arc<dyn mailonce_core::port::transport::Transport>);
         }
-        let inbound = inbound::Inbound::new(outside.local_domains.clone(), outside.authenticator.clone());
-        let time = Arc::new(Timekeeper::new(clock, last, install.database, reading));
-        store.keep_time(Arc::clone(&time) as Keeper);
+        let inbound = inbound::InboundRuntime::new(outside.local_domains.clone(), outside.authenticator.clone());
+        let time = Arc::new(Timekeeper::new(clock, last, install.database_clock, reading));
+        store.set_commit_clock(Arc::clone(&time) as SharedLedgerClock);
         let engine = Arc::new(Self {
             store,
             time,
-            holder: Holder::new(&*chance),
-            ways: Ways::new(&transports, outside.routing.clone(), Arc::clone(&inbound.inbox_domains)),
-            bodies: Arc::new(pack::Packer::new(&install.secret, Arc::clone(&chance), outside.seal_bodies)),
-            outside,
-            paused: AtomicBool::new(false),
-            at_work: AtWork::default(),
-            doubted: Notify::new(),
-            chance,
+            lease_identities: LeaseIdentities::new(&*chance),
+            transports: TransportSelector::new(
+                &transports,
+                outside.routing.clone(),
+                Arc::clone(&inbound.inbox_domains),
+            ),
+            packer: Arc::new(pack::Packer::new(&install.secret, Arc::clone(&chance), outside.seal_bodies)),
+            deps: outside,
+            is_handoff_paused: AtomicBool::new(false),
+            unknowns_in_progress: UnknownsInProgress::default(),
+            unknown_wakeup: Notify::new(),
+            entropy: chance,
             secret: install.secret,
-            first_epoch: install.epoch,
-            ids: Mutex::new(IdMaker::above(install.last_id)),
-            seen,
-            alone,
-            suppressions: Suppressions::default(),
-            access: access::Access::new(alone),
-            open_keys: open_keys::OpenKeys::default(),
-            stop_list: suppressions::StopList::default(),
-            signers: signers::Signers::default(),
-            making_keys: tokio::sync::Mutex::default(),
-            hooks: hook::HookMemory::default(),
-            desks: collect::Desks::default(),
+            initial_epoch: install.epoch,
+            ids: Mutex::new(IdGenerator::starting_above(install.last_id)),
+            replay_cache: seen,
+            is_single_node: alone,
+            suppressed_calls: SuppressedCallBuffer::default(),
+            credentials: access::CredentialCache::new(alone),
+            active_keys: open_keys::ActiveKeys::default(),
+            suppression_index: suppressions::SuppressionIndex::default(),
+            signing_domains: signers::SigningDomainCache::default(),
+            key_generation: tokio::sync::Mutex::default(),
+            certificate_cache: hook::CertificateCache::default(),
+            fetch_limiter: collect::FetchLimiter::default(),
             inbound,
-            caches: RecordCaches::default(),
-            tails: tail::Tails::default(),
-            email_names: mailbox::EmailNames::default(),
-            news: Notify::new(),
-            tests: Semaphore::new(TESTS),
-            settings_book: settings::SettingsBook::default(),
-            window: content_guard::Window::default(),
-            likenesses: content_guard::LikenessCache::default(),
-            rounds: questions::Rounds::default(),
-            orphan_watch: orphans::OrphanWatch::default(),
+            record_caches: RecordCaches::default(),
+            event_tails: tail::EventTails::default(),
+            message_ids: mailbox::MessageIdCache::default(),
+            notice_wakeup: Notify::new(),
+            endpoint_test_permits: Semaphore::new(MAX_ENDPOINT_TESTS),
+            settings_cache: settings::SettingsCache::default(),
+            recent_sends: content_guard::RecentSendWindow::default(),
+            fingerprints: content_guard::FingerprintCache::default(),
+            escalation_progress: questions::EscalationProgress::default(),
+            orphan_tracker: orphans::OrphanTracker::default(),
             metrics: Metrics::default(),
         });
-        local.belongs_to(&engine);
-        let hearer = Arc::downgrade(&engine);
-        let told = engine.store.hear(Box::new(move |hint| {
-            if let Some(engine) = hearer.upgrade() {
-                engine.inbound.hear(hint);
-            }
-        }));
-        engine.inbound.told.store(told, Ordering::Relaxed);
-        let hearer = Arc::downgrade(&engine);
-        let told = engine.store.hear_events(Box::new(move |team| {
-            if let Some(engine) = hearer.upgrade() {
-                engine.tails.wake(team);
-                engine.news.notify_one();
-            }
-        }));
-        engine.tails.told.store(told, Ordering::Relaxed);
+        local.attach_engine(&engine);
+        engine.subscribe_to_store();
         Ok(engine)
+    }
+
+    /// Wakes waiting calls and workers when this or another node commits something for them.
+    fn subscribe_to_store(self: &Arc<Self>) {
+        let engine = Arc::downgrade(self);
+        let is_pushed = self.store.subscribe_to_inbound(Box::new(move |wake_up| {
+            if let Some(engine) = engine.upgrade() {
+                engine.inbound.on_wake_up(wake_up);
+            }
+        }));
+        self.inbound.has_push_wake_ups.store(is_pushed, Ordering::Relaxed);
+        let engine = Arc::downgrade(self);
+        let is_pushed = self.store.subscribe_to_events(Box::new(move |team| {
+            if let Some(engine) = engine.upgrade() {
+                engine.event_tails.wake(team);
+                engine.notice_wakeup.notify_one();
+            }
+        }));
+        self.event_tails.has_push_wake_ups.store(is_pushed, Ordering::Relaxed);
     }
 
     /// Ledger time: never goes back and never leaps, whatever the clock does.
@@ -301,8 +314,8 @@ impl Engine {
 
     /// Whether time can be trusted. While it cannot, nothing is forgotten, nothing scheduled becomes due and no
     /// provider's window counts as open.
-    pub fn time_is_sure(&self) -> bool {
-        self.time.is_sure()
+    pub fn is_time_trusted(&self) -> bool {
+        self.time.is_trusted()
     }
 
     /// How the clocks of this node and its database stand.
@@ -313,23 +326,23 @@ impl Engine {
     /// An operator says that the wall clock is right.
     pub fn confirm_time(&self) {
         self.time.confirm(ConfirmedBy::Operator);
-        self.ways.wake();
+        self.transports.wake_all();
     }
 
     /// Lets hand-off rest, or go on.
-    pub fn pause(&self, paused: bool) {
-        self.paused.store(paused, Ordering::Relaxed);
-        self.ways.wake();
+    pub fn set_handoff_paused(&self, paused: bool) {
+        self.is_handoff_paused.store(paused, Ordering::Relaxed);
+        self.transports.wake_all();
     }
 
     /// Whether hand-off rests.
-    pub fn is_paused(&self) -> bool {
-        self.paused.load(Ordering::Relaxed)
+    pub fn is_handoff_paused(&self) -> bool {
+        self.is_handoff_paused.load(Ordering::Relaxed)
     }
 
     /// Every way out but the sandbox, as it is.
-    pub fn way_views(&self) -> Vec<ways::WayView> {
-        self.ways.iter().map(|way| way.view(self.time.even())).collect()
+    pub fn transport_statuses(&self) -> Vec<ways::TransportStatus> {
+        self.transports.iter().map(|way| way.status(self.time.boot_clock_ms())).collect()
     }
 
     /// Every figure in the text form of Prometheus, with `more` in the same form: what others count.
@@ -345,11 +358,11 @@ impl Engine {
         let mut text = self.metrics.render(
             &self.store.gauges(),
             &backlog,
-            (&self.way_views(), &self.orphaned_transports()),
+            (&self.transport_statuses(), &self.orphaned_transports()),
             self.now(),
         );
-        metrics::clock_figures(&mut text, self.clock_state());
-        metrics::endpoint_figures(&mut text, &endpoints);
+        metrics::render_clock_metrics(&mut text, self.clock_state());
+        metrics::render_endpoint_metrics(&mut text, &endpoints);
         text.push_str(more);
         text.push_str("# EOF\n");
         text
@@ -361,41 +374,41 @@ impl Engine {
     }
 
     fn new_id(&self, now: Time) -> Uuid {
-        let chance = self.chance.number();
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).next(now, chance)
+        let chance = self.entropy.next_u64();
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_id(now, chance)
     }
 }
 
 /// A call that brought an idempotency key and is not a send.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct KeyedCall {
     /// Its key.
-    pub name: mailonce_core::key::KeyName,
+    pub key: mailonce_core::key::EmailKey,
     /// What was asked: operation, path and body.
     pub digest: [u8; 32],
 }
 
 /// An operation under a caller's key, with what to answer when it is asked again.
-fn operation(caller: &Caller, asked: Option<&Asked>, answer: Vec<u8>, now: Time) -> Option<Operation> {
+fn operation(caller: &Caller, asked: Option<&KeyedCall>, answer: Vec<u8>, now: Time) -> Option<KeyedOperation> {
     let asked = asked?;
-    Some(Operation {
+    Some(KeyedOperation {
         team: caller.team.id,
-        key: asked.name.hash(caller.team.id),
+        key: asked.key.hash(caller.team.id),
         digest: asked.digest,
-        answer,
-        expires_at: now.plus(limits::OPERATION_MS),
+        response: answer,
+        expires_at: now.plus(limits::OPERATION_RETENTION_MS),
     })
 }
 
 /// The problem of one field.
-pub(crate) fn fault(path: &str, message: impl Into<String>) -> Problem {
+pub(crate) fn invalid_field(path: &str, message: impl Into<String>) -> Problem {
     Problem::from(vec![FieldError::new(path, message)])
 }
 
 /// What a caller is told when the store could not tell.
 pub fn unavailable(error: StoreError) -> Problem {
     match error {
-        StoreError::Unreachable(why) | StoreError::Unknown(why) | StoreError::Locked(why) => {
+        StoreError::Unreachable(why) | StoreError::CommitUnknown(why) | StoreError::Locked(why) => {
             tracing::warn!(why, "the ledger could not answer");
             Problem::new(Code::Unavailable, "the ledger could not answer; nothing is lost")
         }

@@ -3,77 +3,80 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    delivery::{Form, Intake},
+    delivery::{DeliveryFormat, Intake},
     limits,
     port::{
         store::StoreError,
         transport::{
-            Asked, Capability, Found, Mail, Meaning, Parcel, Phase, Ready, Recovery, Reply, Shape, Transport, Unfit,
-            Wire,
+            AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
+            PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
+            UnsupportedMail,
         },
     },
 };
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::{Engine, receive::Incoming};
+use crate::{Engine, receive::IntakeMail};
 
 /// Its name among the transports.
-pub const LOCAL: &str = "local";
+pub const LOCAL_TRANSPORT: &str = "local";
 /// How long a hand-over may take: it is a commit.
-const PATIENCE_MS: i64 = 30_000;
+const HANDOFF_TIMEOUT_MS: i64 = 30_000;
 
 /// The way out to our own inboxes.
 #[derive(Default)]
-pub(crate) struct Local {
+pub(crate) struct LocalTransport {
     engine: OnceLock<Weak<Engine>>,
 }
 
-impl Local {
+impl LocalTransport {
     /// Tells it who takes the mail. Once.
-    pub(crate) fn belongs_to(&self, engine: &Arc<Engine>) {
+    pub(crate) fn attach_engine(&self, engine: &Arc<Engine>) {
         self.engine.get_or_init(|| Arc::downgrade(engine));
     }
 }
 
-struct Letter {
+struct LocalDelivery {
     engine: Arc<Engine>,
-    parcel: Parcel,
+    envelope: FrozenEnvelope,
 }
 
-fn said(meaning: Meaning, text: &str) -> Reply {
-    Reply::new(meaning, Phase::Final, None, text)
+fn final_reply(meaning: ReplyMeaning, text: &str) -> TransportReply {
+    TransportReply::new(meaning, AttemptPhase::Final, None, text)
 }
 
 #[async_trait]
-impl Ready for Letter {
-    async fn hand_over(self: Box<Self>) -> Reply {
-        let Self { engine, parcel } = *self;
-        let mail = Incoming {
+impl PreparedHandoff for LocalDelivery {
+    async fn hand_over(self: Box<Self>) -> TransportReply {
+        let Self { engine, envelope } = *self;
+        let mail = IntakeMail {
             intake: Intake::Local,
             source: None,
-            name: Some(format!("{}:{}", parcel.key, parcel.handoff)),
+            provider_delivery_id: Some(format!("{}:{}", envelope.key, envelope.handoff)),
             ip: None,
             helo: None,
-            sender: Some(parcel.return_path),
-            recipients: parcel.recipients,
-            form: Form::Mime,
-            raw: parcel.bytes.to_vec(),
+            sender: Some(envelope.return_path),
+            recipients: envelope.recipients,
+            form: DeliveryFormat::Mime,
+            raw: envelope.bytes.to_vec(),
         };
-        match engine.take_mail(mail).await {
-            Ok(received) if !received.iter().any(|received| received.is_taken()) => {
-                said(Meaning::Accepted, "captured; no inbox takes mail at this address")
+        match engine.receive_mail(mail).await {
+            Ok(received) if !received.iter().any(|received| received.is_accepted()) => {
+                final_reply(ReplyMeaning::Accepted, "captured; no inbox takes mail at this address")
             }
-            Ok(_) => said(Meaning::Accepted, "in the inbox"),
-            Err(StoreError::Unreachable(why)) => Reply::new(Meaning::Deferred, Phase::Final, None, &why),
-            Err(error) => said(Meaning::Unknown, &error.to_string()),
+            Ok(_) => final_reply(ReplyMeaning::Accepted, "in the inbox"),
+            Err(StoreError::Unreachable(why)) => {
+                TransportReply::new(ReplyMeaning::Deferred, AttemptPhase::Final, None, &why)
+            }
+            Err(error) => final_reply(ReplyMeaning::Unknown, &error.to_string()),
         }
     }
 }
 
 #[async_trait]
-impl Transport for Local {
+impl Transport for LocalTransport {
     fn name(&self) -> &'static str {
-        LOCAL
+        LOCAL_TRANSPORT
     }
 
     fn kind(&self) -> &'static str {
@@ -81,31 +84,33 @@ impl Transport for Local {
     }
 
     fn account(&self) -> &'static str {
-        LOCAL
+        LOCAL_TRANSPORT
     }
 
-    fn capability(&self) -> Capability {
-        Capability {
-            shape: Shape::PerRecipient,
-            wire: Wire::Mime,
-            recovery: Recovery::Key { window_ms: limits::DELIVERY_KNOWN_MS },
-            patience_ms: PATIENCE_MS,
-            at_once: 16,
+    fn capabilities(&self) -> TransportCapabilities {
+        TransportCapabilities {
+            split: HandoffSplit::PerRecipient,
+            payload_format: PayloadFormat::Mime,
+            recovery: RecoveryMethod::IdempotencyKey { window_ms: limits::PROVIDER_DEDUP_MS },
+            timeout_ms: HANDOFF_TIMEOUT_MS,
+            max_concurrency: 16,
         }
     }
 
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
-        mail.mime.map(<[u8]>::to_vec).ok_or_else(|| Unfit("the mail was not composed".into()))
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
+        mail.mime.map(<[u8]>::to_vec).ok_or_else(|| UnsupportedMail("the mail was not composed".into()))
     }
 
-    async fn approach(&self, parcel: Parcel) -> Result<Box<dyn Ready>, Reply> {
+    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
         match self.engine.get().and_then(Weak::upgrade) {
-            Some(engine) => Ok(Box::new(Letter { engine, parcel })),
-            None => Err(Reply::new(Meaning::Fault, Phase::Connect, None, "the inboxes are closed")),
+            Some(engine) => Ok(Box::new(LocalDelivery { engine, envelope: parcel })),
+            None => {
+                Err(TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "the inboxes are closed"))
+            }
         }
     }
 
-    async fn look_up(&self, _: Asked) -> Found {
-        Found::Silent("inboxes are not asked; the same key is safe".into())
+    async fn look_up(&self, _: LookUpRequest) -> LookUpResult {
+        LookUpResult::Unavailable("inboxes are not asked; the same key is safe".into())
     }
 }

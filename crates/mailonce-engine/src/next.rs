@@ -3,15 +3,15 @@
 
 use mailonce_core::{
     conversation::{
-        escalation::{Escalation, Matter, Reason},
-        thread::{NextAsk, Offer, Settled, Thread},
-        turn::{Held, OFFERS, Settling},
+        escalation::{Escalation, EscalationReason, EscalationSubject},
+        thread::{AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread},
+        turn::{Acknowledgement, MAX_OFFERS, MessageLeaseRef},
     },
     id::{InboxId, MessageId},
-    message::{Message, MessagePlace, MessageQuery, MessageState},
-    port::store::Once,
+    message::{Message, MessagePosition, MessageQuery, MessageState},
+    port::store::IdempotentResult,
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
@@ -19,26 +19,26 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    Asked, Caller, Engine,
-    change::taken,
-    inboxes::{may_use, missing},
-    open_keys::key_refused,
+    Caller, Engine, KeyedCall,
+    change::key_mismatch,
+    inboxes::{inbox_not_found, may_use},
+    open_keys::invalid_api_key,
     operation,
-    reply::{leased, token_hash},
-    threads::{LeaseView, shown},
+    reply::{lease_token_hash, leased_problem},
+    threads::{ThreadLeaseView, lease_view},
     unavailable,
 };
 
 /// How often the ledger is asked while somebody waits: leases lapse and pauses end without anybody telling.
-const ASK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The oldest messages that are looked at before any is given.
-const LOOKED_AT: usize = 50;
+const SCAN_LIMIT: usize = 50;
 /// Messages that one call may take.
-pub const AT_ONCE: usize = 10;
+pub const MAX_MESSAGES_PER_CALL: usize = 10;
 
 /// A wish for work.
 #[derive(Clone, Debug)]
-pub struct NextRequest {
+pub struct WorkRequest {
     /// At most so many messages.
     pub limit: usize,
     /// How long each lease is to last, in milliseconds.
@@ -51,181 +51,189 @@ pub struct NextRequest {
 
 /// A message to work on, with the lease of its thread.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct WorkItem {
     /// The message.
     pub message: Message,
     /// The lease.
-    pub lease: LeaseView,
+    pub lease: ThreadLeaseView,
     /// What people wrote in the thread since: an answer must name it in `seen`.
-    pub newer: Vec<MessageId>,
+    pub newer_messages: Vec<MessageId>,
 }
 
-impl Taken {
+impl WorkItem {
     fn new(message: Message, token: String, thread: &Thread) -> Self {
-        let newer = thread.unseen(message.seq, &[]).collect();
-        Self { message, lease: shown(token, thread), newer }
+        let newer = thread.unseen_messages(message.seq, &[]).collect();
+        Self { message, lease: lease_view(token, thread), newer_messages: newer }
     }
 }
 
 /// What was given, for whoever asks again under the same key.
 #[derive(Serialize, Deserialize)]
-struct Given {
+struct IssuedLeaseTokens {
     tokens: Vec<String>,
 }
 
 impl Engine {
     /// Takes messages of an inbox to work on, and waits for one if there is none.
-    pub async fn next(
+    pub async fn lease_messages(
         &self,
         caller: &Caller,
         inbox: InboxId,
-        request: NextRequest,
-        asked: Option<Asked>,
-    ) -> Result<Vec<Taken>, Problem> {
-        caller.need(Scope::Reply)?;
+        request: WorkRequest,
+        asked: Option<KeyedCall>,
+    ) -> Result<Vec<WorkItem>, Problem> {
+        caller.require_scope(ApiKeyScope::Reply)?;
         let found = self.store.inbox(caller.team.id, inbox).await.map_err(unavailable)?;
-        found.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| missing(inbox))?;
+        found.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| inbox_not_found(inbox))?;
         let deadline = Instant::now() + request.wait;
-        let waiting = self.inbound.waiters.at(inbox);
-        let mut key = self.watch_key(caller);
+        let waiting = self.inbound.waiters.register(inbox);
+        let mut key = self.subscribe_key_revocation(caller);
         loop {
             let woken = waiting.notify.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
-            let taken = self.take_next(caller, inbox, &request, asked.as_ref()).await?;
+            let taken = self.try_lease_messages(caller, inbox, &request, asked.as_ref()).await?;
             if !taken.is_empty() || Instant::now() >= deadline {
                 return Ok(taken);
             }
             tokio::select! {
                 biased;
                 () = woken => {}
-                () = key.over() => return Err(key_refused()),
-                () = tokio::time::sleep_until(deadline.min(Instant::now() + ASK_EVERY)) => {}
+                () = key.wait_until_revoked() => return Err(invalid_api_key()),
+                () = tokio::time::sleep_until(deadline.min(Instant::now() + POLL_INTERVAL)) => {}
             }
         }
     }
 
-    async fn take_next(
+    async fn try_lease_messages(
         &self,
         caller: &Caller,
         inbox: InboxId,
-        request: &NextRequest,
-        asked: Option<&Asked>,
-    ) -> Result<Vec<Taken>, Problem> {
+        request: &WorkRequest,
+        asked: Option<&KeyedCall>,
+    ) -> Result<Vec<WorkItem>, Problem> {
         let (team, now) = (caller.team.id, self.now());
-        if !self.was_asked(caller, asked).await? && !self.has_work(caller, inbox, now).await? {
+        if !self.is_repeated_call(caller, asked).await? && !self.has_leasable_message(caller, inbox, now).await? {
             return Ok(Vec::new());
         }
-        let tokens: Vec<String> = (0..request.limit).map(|_| self.lease_token()).collect();
-        let answer = self.sealed(asked, &Given { tokens: tokens.clone() });
-        let ask = NextAsk {
+        let tokens: Vec<String> = (0..request.limit).map(|_| self.new_lease_token()).collect();
+        let answer = self.seal_answer(asked, &IssuedLeaseTokens { tokens: tokens.clone() });
+        let ask = MessageLeaseSpec {
             inbox,
             holder: request.holder.clone(),
             ttl_ms: request.ttl_ms,
-            tokens: tokens.iter().map(|token| token_hash(token)).collect(),
+            tokens: tokens.iter().map(|token| lease_token_hash(token)).collect(),
         };
         let operation = operation(caller, asked, answer, now);
-        match self.store.next_messages(team, ask, operation, now).await.map_err(unavailable)? {
-            Once::Done(offers) => Ok(offers.into_iter().filter_map(|offer| given(&tokens, offer)).collect()),
-            Once::Repeated(answer) => {
-                let Given { tokens } = self.unsealed(asked, &answer)?;
-                self.given_before(caller, inbox, &tokens).await
+        match self.store.lease_messages(team, ask, operation, now).await.map_err(unavailable)? {
+            IdempotentResult::Done(offers) => {
+                Ok(offers.into_iter().filter_map(|offer| work_item(&tokens, offer)).collect())
             }
-            Once::Mismatch(bound) => Err(taken(&bound)),
+            IdempotentResult::Replayed(answer) => {
+                let IssuedLeaseTokens { tokens } = self.open_answer(asked, &answer)?;
+                self.replay_work_items(caller, inbox, &tokens).await
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 
     /// Whether there may be something to take. A message that was offered too often is asked about before it is
     /// skipped, so that a crash in between loses nothing.
-    async fn has_work(&self, caller: &Caller, inbox: InboxId, now: Time) -> Result<bool, Problem> {
+    async fn has_leasable_message(&self, caller: &Caller, inbox: InboxId, now: Time) -> Result<bool, Problem> {
         let state = Some(MessageState::Unanswered);
-        let query = MessageQuery { state, place: MessagePlace::After(0), limit: LOOKED_AT, ..MessageQuery::default() };
+        let query =
+            MessageQuery { state, position: MessagePosition::After(0), limit: SCAN_LIMIT, ..MessageQuery::default() };
         let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
-        for message in page.rows.iter().filter(|message| message.marks.turn.offers >= OFFERS) {
-            self.ask_about_unanswered(caller, message).await?;
+        for message in page.rows.iter().filter(|message| message.annotations.turn.offers >= MAX_OFFERS) {
+            self.escalate_unanswered(caller, message).await?;
         }
         Ok(page.rows.iter().any(|message| message.may_be_offered(now)) || page.next.is_some())
     }
 
-    async fn ask_about_unanswered(&self, caller: &Caller, message: &Message) -> Result<(), Problem> {
+    async fn escalate_unanswered(&self, caller: &Caller, message: &Message) -> Result<(), Problem> {
         let thread = self.store.thread(caller.team.id, message.thread).await.map_err(unavailable)?;
         let now = self.now();
-        if !message.may_be_offered(now) || thread.is_some_and(|thread| thread.lease_at(now).is_some()) {
+        if !message.may_be_offered(now) || thread.is_some_and(|thread| thread.active_lease(now).is_some()) {
             return Ok(());
         }
-        let about = Matter {
+        let about = EscalationSubject {
             message: Some(message.id),
             thread: Some(message.thread),
             inbox: Some(message.inbox),
-            ..Matter::default()
+            ..EscalationSubject::default()
         };
-        self.ask(caller.team.id, Escalation::open(Reason::Unanswered, about, None)).await;
+        self.open_escalation_or_log(caller.team.id, Escalation::open(EscalationReason::Unanswered, about, None)).await;
         Ok(())
     }
 
     /// What was taken under the same key before, as far as its leases still hold.
-    async fn given_before(&self, caller: &Caller, inbox: InboxId, tokens: &[String]) -> Result<Vec<Taken>, Problem> {
-        let query = MessageQuery { place: MessagePlace::After(0), limit: LOOKED_AT, ..MessageQuery::default() };
+    async fn replay_work_items(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        tokens: &[String],
+    ) -> Result<Vec<WorkItem>, Problem> {
+        let query = MessageQuery { position: MessagePosition::After(0), limit: SCAN_LIMIT, ..MessageQuery::default() };
         let query = MessageQuery { state: Some(MessageState::Unanswered), ..query };
         let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
         let mut given = Vec::new();
         for message in page.rows {
             let thread = self.store.thread(caller.team.id, message.thread).await.map_err(unavailable)?;
             let Some(thread) = thread else { continue };
-            let named = thread.about.lease.as_ref().is_some_and(|lease| lease.message == Some(message.id));
-            let token = tokens.iter().find(|token| named && thread.is_latest(&token_hash(token)));
-            given.extend(token.map(|token| Taken::new(message, token.clone(), &thread)));
+            let named = thread.details.lease.as_ref().is_some_and(|lease| lease.message == Some(message.id));
+            let token = tokens.iter().find(|token| named && thread.is_latest_token(&lease_token_hash(token)));
+            given.extend(token.map(|token| WorkItem::new(message, token.clone(), &thread)));
         }
         given.iter_mut().for_each(|taken| taken.message.state = MessageState::Leased);
         Ok(given)
     }
 
     /// What an agent says about a message that it holds.
-    pub async fn settle_message(
+    pub async fn acknowledge_message(
         &self,
         caller: &Caller,
         id: MessageId,
         lease: &str,
-        how: Settling,
-    ) -> Result<Taken, Problem> {
-        caller.need(Scope::Reply)?;
+        how: Acknowledgement,
+    ) -> Result<WorkItem, Problem> {
+        caller.require_scope(ApiKeyScope::Reply)?;
         let no_such = || Problem::new(Code::NotFound, format!("there is no message {id}"));
         let team = caller.team.id;
         let message = self.store.message(team, id).await.map_err(unavailable)?.ok_or_else(no_such)?;
         let inbox = self.store.inbox(team, message.inbox).await.map_err(unavailable)?;
         inbox.filter(|inbox| may_use(caller, inbox)).ok_or_else(no_such)?;
         let now = self.now();
-        let held = Held { message: id, token: token_hash(lease) };
-        match self.store.settle_message(team, held, how, now).await.map_err(unavailable)? {
-            Settled::Done(message, thread) => {
+        let held = MessageLeaseRef { message: id, token_hash: lease_token_hash(lease) };
+        match self.store.acknowledge_message(team, held, how, now).await.map_err(unavailable)? {
+            AcknowledgeResult::Done(message, thread) => {
                 // The next of its thread, or itself a little later, may be offered to whoever waits.
                 self.inbound.waiters.wake(message.inbox);
                 let mut messages = [message];
-                self.derive_states(team, &mut messages).await.map_err(unavailable)?;
+                self.mark_leased_messages(team, &mut messages).await.map_err(unavailable)?;
                 let [message] = messages;
-                Ok(Taken::new(message, lease.to_owned(), &thread))
+                Ok(WorkItem::new(message, lease.to_owned(), &thread))
             }
             // Said before: nobody took the thread since, and the message is as it was left.
-            Settled::Stale(message, thread) if was_said(&message, &thread, how) => {
-                Ok(Taken::new(message, lease.to_owned(), &thread))
+            AcknowledgeResult::Stale(message, thread) if was_already_applied(&message, &thread, how) => {
+                Ok(WorkItem::new(message, lease.to_owned(), &thread))
             }
-            Settled::Stale(_, thread) => Err(leased(&thread, now)),
-            Settled::Missing => Err(no_such()),
+            AcknowledgeResult::Stale(_, thread) => Err(leased_problem(&thread, now)),
+            AcknowledgeResult::Missing => Err(no_such()),
         }
     }
 }
 
-fn was_said(message: &Message, thread: &Thread, how: Settling) -> bool {
+fn was_already_applied(message: &Message, thread: &Thread, how: Acknowledgement) -> bool {
     let left = match how {
-        Settling::Ack => message.state != MessageState::Unanswered,
-        Settling::Nack { .. } => message.marks.turn.not_before.is_some(),
-        Settling::Extend { .. } => false,
+        Acknowledgement::Ack => message.state != MessageState::Unanswered,
+        Acknowledgement::Nack { .. } => message.annotations.turn.not_before.is_some(),
+        Acknowledgement::Extend { .. } => false,
     };
-    left && thread.about.lease.is_none()
+    left && thread.details.lease.is_none()
 }
 
-fn given(tokens: &[String], offer: Offer) -> Option<Taken> {
-    let Offer { mut message, thread, token } = offer;
+fn work_item(tokens: &[String], offer: MessageOffer) -> Option<WorkItem> {
+    let MessageOffer { mut message, thread, token_index: token } = offer;
     message.state = MessageState::Leased;
-    Some(Taken::new(message, tokens.get(token)?.clone(), &thread))
+    Some(WorkItem::new(message, tokens.get(token)?.clone(), &thread))
 }

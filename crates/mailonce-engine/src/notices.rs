@@ -4,23 +4,25 @@ use mailonce_core::{
     endpoint::Endpoint,
     id::{EndpointId, NoticeId},
     limits,
-    notice::{Notice, NoticeQuery, NoticeState, Recovering, Recovery},
-    port::store::Once,
+    notice::{Notice, NoticeQuery, NoticeRecovery, NoticeRecoveryResult, NoticeState},
+    port::store::IdempotentResult,
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
 
-use crate::{Asked, Caller, Engine, change::taken, endpoints::missing, operation, unavailable};
+use crate::{Caller, Engine, KeyedCall, change::key_mismatch, endpoints::endpoint_not_found, operation, unavailable};
 
-fn missing_notice(id: NoticeId) -> Problem {
+fn notice_not_found(id: NoticeId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no notice {id}"))
 }
 
 /// Whether a caller may see a notice. An endpoint of a dialect looks at events of the whole team, and drops those of other
 /// inboxes when it puts them into the dialect's words. A key that is tied to inboxes sees what came through that.
-fn may_see(caller: &Caller, endpoint: &Endpoint, notice: &Notice) -> bool {
-    let sees_whole_team = endpoint.about.tongue.is_some() && endpoint.about.inboxes.is_empty();
-    caller.ties.is_none() || !sees_whole_team || matches!(notice.state, NoticeState::Delivered | NoticeState::Dead)
+fn may_see_notice(caller: &Caller, endpoint: &Endpoint, notice: &Notice) -> bool {
+    let sees_whole_team = endpoint.config.tongue.is_some() && endpoint.config.inboxes.is_empty();
+    caller.inbox_restriction.is_none()
+        || !sees_whole_team
+        || matches!(notice.state, NoticeState::Delivered | NoticeState::Dead)
 }
 
 impl Engine {
@@ -31,54 +33,59 @@ impl Engine {
         endpoint: EndpointId,
         query: NoticeQuery,
     ) -> Result<(Vec<Notice>, Option<u64>), Problem> {
-        caller.need(Scope::Read)?;
+        caller.require_scope(ApiKeyScope::Read)?;
         let endpoint = self.endpoint(caller, endpoint).await?;
         let limit = query.limit.min(limits::PAGE_ROWS);
         let query = NoticeQuery { limit, ..query };
         let rows = self.store.notices(caller.team.id, endpoint.id, query).await.map_err(unavailable)?;
         let next = rows.last().filter(|_| rows.len() == limit).map(|notice| notice.seq);
-        Ok((rows.into_iter().filter(|notice| may_see(caller, &endpoint, notice)).collect(), next))
+        Ok((rows.into_iter().filter(|notice| may_see_notice(caller, &endpoint, notice)).collect(), next))
     }
 
     /// One notice, with its latest attempts.
     pub async fn notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
-        caller.need(Scope::Read)?;
-        self.own_notice(caller, id).await
+        caller.require_scope(ApiKeyScope::Read)?;
+        self.visible_notice(caller, id).await
     }
 
-    async fn own_notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
+    async fn visible_notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
         let found = self.store.notice(caller.team.id, id).await.map_err(unavailable)?;
-        let notice = found.ok_or_else(|| missing_notice(id))?;
+        let notice = found.ok_or_else(|| notice_not_found(id))?;
         match self.endpoint(caller, notice.endpoint).await {
-            Ok(endpoint) if may_see(caller, &endpoint, &notice) => Ok(notice),
-            Ok(_) => Err(missing_notice(id)),
-            Err(problem) if problem.code == Code::NotFound => Err(missing_notice(id)),
+            Ok(endpoint) if may_see_notice(caller, &endpoint, &notice) => Ok(notice),
+            Ok(_) => Err(notice_not_found(id)),
+            Err(problem) if problem.code == Code::NotFound => Err(notice_not_found(id)),
             Err(problem) => Err(problem),
         }
     }
 
     /// What a notice says in the words of its endpoint's dialect; `None` when that has no word for it, or the event is
     /// no longer kept.
-    pub async fn notice_words(&self, caller: &Caller, notice: &Notice) -> Result<Option<String>, Problem> {
+    pub async fn notice_body(&self, caller: &Caller, notice: &Notice) -> Result<Option<String>, Problem> {
         let endpoint = self.endpoint(caller, notice.endpoint).await?;
         let events = self.store.events(caller.team.id, notice.seq.saturating_sub(1), 1).await.map_err(unavailable)?;
         let Some(event) = events.first().filter(|event| event.seq == notice.seq) else { return Ok(None) };
-        let worded = self.worded(&endpoint, (event, notice), self.now()).await.map_err(unavailable)?;
+        let worded = self.format_event(&endpoint, (event, notice), self.now()).await.map_err(unavailable)?;
         Ok(worded.map(|worded| worded.body))
     }
 
     /// Tells a notice again, at once and under its id.
-    pub async fn replay_notice(&self, caller: &Caller, id: NoticeId, asked: Option<Asked>) -> Result<Notice, Problem> {
-        caller.need(Scope::Admin)?;
+    pub async fn replay_notice(
+        &self,
+        caller: &Caller,
+        id: NoticeId,
+        asked: Option<KeyedCall>,
+    ) -> Result<Notice, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
         let now = self.now();
-        self.own_notice(caller, id).await?;
+        self.visible_notice(caller, id).await?;
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let replayed = self.store.replay_notice(caller.team.id, id, operation, now).await.map_err(unavailable)?;
-        self.news.notify_one();
+        self.notice_wakeup.notify_one();
         match replayed {
-            Once::Done(notice) => notice.ok_or_else(|| missing_notice(id)),
-            Once::Repeated(_) => self.own_notice(caller, id).await,
-            Once::Mismatch(bound) => Err(taken(&bound)),
+            IdempotentResult::Done(notice) => notice.ok_or_else(|| notice_not_found(id)),
+            IdempotentResult::Replayed(_) => self.visible_notice(caller, id).await,
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 
@@ -87,19 +94,19 @@ impl Engine {
         &self,
         caller: &Caller,
         id: EndpointId,
-        recovery: Recovery,
-        asked: Option<Asked>,
-    ) -> Result<Option<Recovering>, Problem> {
-        caller.need(Scope::Admin)?;
+        recovery: NoticeRecovery,
+        asked: Option<KeyedCall>,
+    ) -> Result<Option<NoticeRecoveryResult>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
         self.endpoint(caller, id).await?;
         let (team, now) = (caller.team.id, self.now());
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         let recovering = self.store.recover_notices(team, id, recovery, operation, now).await.map_err(unavailable)?;
-        self.news.notify_one();
+        self.notice_wakeup.notify_one();
         match recovering {
-            Once::Done(recovering) => Ok(Some(recovering.ok_or_else(|| missing(id))?)),
-            Once::Repeated(_) => Ok(None),
-            Once::Mismatch(bound) => Err(taken(&bound)),
+            IdempotentResult::Done(recovering) => Ok(Some(recovering.ok_or_else(|| endpoint_not_found(id))?)),
+            IdempotentResult::Replayed(_) => Ok(None),
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 }

@@ -6,18 +6,18 @@ use chacha20poly1305::{
     KeyInit as _, XChaCha20Poly1305,
     aead::{Aead as _, Payload},
 };
-use mailonce_core::{content::Content, key::InstallSecret, port::Chance};
+use mailonce_core::{content::EmailContent, key::InstallSecret, port::Entropy};
 use std::{borrow::Cow, sync::Arc};
 
 /// What sealed bytes begin with. No packed body has this first byte, and no frozen mail begins with a NUL.
-const SEALED: [u8; 4] = *b"\0mo1";
+const SEALED_PREFIX: [u8; 4] = *b"\0mo1";
 /// The same for text; neither JSON, nor a code, nor a link begins like this.
-const SEALED_TEXT: &str = "sealed:mo1:";
-const NONCE: usize = 24;
+const SEALED_TEXT_PREFIX: &str = "sealed:mo1:";
+const NONCE_BYTES: usize = 24;
 
 /// What was sealed, so that bytes of one use are not taken for another.
 #[derive(Clone, Copy)]
-enum Use {
+enum SealPurpose {
     /// The content of an email.
     Content,
     /// A received mail.
@@ -28,7 +28,7 @@ enum Use {
     Text,
 }
 
-impl Use {
+impl SealPurpose {
     fn associated_data(self) -> &'static [u8] {
         match self {
             Self::Content => b"email content",
@@ -45,81 +45,81 @@ impl Use {
 /// belong to several.
 pub(crate) struct Packer {
     cipher: XChaCha20Poly1305,
-    chance: Arc<dyn Chance>,
-    seals: bool,
+    entropy: Arc<dyn Entropy>,
+    is_sealing: bool,
 }
 
 impl Packer {
-    pub(crate) fn new(secret: &InstallSecret, chance: Arc<dyn Chance>, seals: bool) -> Self {
-        Self { cipher: XChaCha20Poly1305::new(&secret.mac("bodies", &[]).into()), chance, seals }
+    pub(crate) fn new(secret: &InstallSecret, chance: Arc<dyn Entropy>, seals: bool) -> Self {
+        Self { cipher: XChaCha20Poly1305::new(&secret.mac("bodies", &[]).into()), entropy: chance, is_sealing: seals }
     }
 
     /// Packs a mail's content.
-    pub(crate) fn pack(&self, content: &Content) -> Vec<u8> {
-        self.seal(Use::Content, pack(content))
+    pub(crate) fn pack(&self, content: &EmailContent) -> Vec<u8> {
+        self.seal(SealPurpose::Content, pack(content))
     }
 
     /// Unpacks a mail's content. `None` when it is damaged or of a form that this binary does not know.
-    pub(crate) fn unpack(&self, packed: &[u8]) -> Option<Content> {
-        unpack(&self.open(Use::Content, packed)?)
+    pub(crate) fn unpack(&self, packed: &[u8]) -> Option<EmailContent> {
+        unpack(&self.open(SealPurpose::Content, packed)?)
     }
 
     /// Packs a mail that came in.
     pub(crate) fn pack_raw(&self, raw: &[u8]) -> Vec<u8> {
-        self.seal(Use::Received, pack_raw(raw))
+        self.seal(SealPurpose::Received, pack_raw(raw))
     }
 
     /// Unpacks a mail that came in. `None` when it is damaged or of a form that this binary does not know.
     pub(crate) fn unpack_raw(&self, packed: &[u8]) -> Option<Vec<u8>> {
-        unpack_raw(&self.open(Use::Received, packed)?)
+        unpack_raw(&self.open(SealPurpose::Received, packed)?)
     }
 
     /// Bytes of a mail as the ledger keeps them with the first marker.
     pub(crate) fn pack_frozen(&self, bytes: &Arc<[u8]>) -> Arc<[u8]> {
-        if self.seals { self.seal(Use::Frozen, bytes.to_vec()).into() } else { Arc::clone(bytes) }
+        if self.is_sealing { self.seal(SealPurpose::Frozen, bytes.to_vec()).into() } else { Arc::clone(bytes) }
     }
 
     /// The bytes that were frozen.
     pub(crate) fn unpack_frozen<'a>(&self, kept: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        self.open(Use::Frozen, kept)
+        self.open(SealPurpose::Frozen, kept)
     }
 
     /// Text of a mail that lies in a row of its own: a draft, a code or a link.
     pub(crate) fn pack_text(&self, text: String) -> String {
-        if !self.seals {
+        if !self.is_sealing {
             return text;
         }
-        format!("{SEALED_TEXT}{}", STANDARD.encode(self.seal(Use::Text, text.into_bytes())))
+        format!("{SEALED_TEXT_PREFIX}{}", STANDARD.encode(self.seal(SealPurpose::Text, text.into_bytes())))
     }
 
     /// The text that was packed. `None` when it is damaged.
     pub(crate) fn unpack_text<'a>(&self, kept: &'a str) -> Option<Cow<'a, str>> {
-        let Some(sealed) = kept.strip_prefix(SEALED_TEXT) else { return Some(Cow::Borrowed(kept)) };
-        let open = self.open(Use::Text, &STANDARD.decode(sealed).ok()?)?.into_owned();
+        let Some(sealed) = kept.strip_prefix(SEALED_TEXT_PREFIX) else { return Some(Cow::Borrowed(kept)) };
+        let open = self.open(SealPurpose::Text, &STANDARD.decode(sealed).ok()?)?.into_owned();
         String::from_utf8(open).ok().map(Cow::Owned)
     }
 
     /// The start of a received text as it may lie beside the sealed mail: nothing of it where mail is sealed.
-    pub(crate) fn preview(&self, preview: String) -> String {
-        if self.seals { String::new() } else { preview }
+    pub(crate) fn storable_preview(&self, preview: String) -> String {
+        if self.is_sealing { String::new() } else { preview }
     }
 
     /// Bytes that cannot be sealed are lost, never kept open: that cannot happen for bodies within our limits.
-    fn seal(&self, what: Use, open: Vec<u8>) -> Vec<u8> {
-        if !self.seals {
+    fn seal(&self, what: SealPurpose, open: Vec<u8>) -> Vec<u8> {
+        if !self.is_sealing {
             return open;
         }
-        let mut nonce = [0; NONCE];
-        self.chance.fill(&mut nonce);
+        let mut nonce = [0; NONCE_BYTES];
+        self.entropy.fill(&mut nonce);
         let payload = Payload { msg: &open, aad: what.associated_data() };
         let sealed = self.cipher.encrypt(&nonce.into(), payload).unwrap_or_default();
-        [SEALED.as_slice(), &nonce, &sealed].concat()
+        [SEALED_PREFIX.as_slice(), &nonce, &sealed].concat()
     }
 
     /// What was sealed; bytes that were not are as they are.
-    fn open<'a>(&self, what: Use, kept: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        let Some(sealed) = kept.strip_prefix(&SEALED) else { return Some(Cow::Borrowed(kept)) };
-        let (nonce, sealed) = sealed.split_first_chunk::<NONCE>()?;
+    fn open<'a>(&self, what: SealPurpose, kept: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let Some(sealed) = kept.strip_prefix(&SEALED_PREFIX) else { return Some(Cow::Borrowed(kept)) };
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>()?;
         let payload = Payload { msg: sealed, aad: what.associated_data() };
         self.cipher.decrypt(&(*nonce).into(), payload).ok().map(Cow::Owned)
     }
@@ -127,7 +127,7 @@ impl Packer {
 
 /// Whether a packed body is sealed.
 pub(crate) fn is_sealed(packed: &[u8]) -> bool {
-    packed.starts_with(&SEALED)
+    packed.starts_with(&SEALED_PREFIX)
 }
 
 /// The first byte says how the rest is packed.
@@ -135,14 +135,14 @@ const LZ4_JSON: u8 = 1;
 const PLAIN_JSON: u8 = 2;
 
 /// Below this many bytes LZ4 gains a fifth of little and costs more than all else that is done to a body.
-const WORTH_IT: usize = 1_500;
+const COMPRESS_ABOVE_BYTES: usize = 1_500;
 
 /// Packs a mail's content, open.
-pub(crate) fn pack(content: &Content) -> Vec<u8> {
+pub(crate) fn pack(content: &EmailContent) -> Vec<u8> {
     // Content holds nothing that JSON cannot say: strings, numbers and maps with string keys.
-    let mut packed = Vec::with_capacity(about(content));
+    let mut packed = Vec::with_capacity(estimated_size(content));
     packed.push(PLAIN_JSON);
-    if serde_json::to_writer(&mut packed, content).is_err() || packed.len() <= WORTH_IT {
+    if serde_json::to_writer(&mut packed, content).is_err() || packed.len() <= COMPRESS_ABOVE_BYTES {
         return packed;
     }
     let mut smaller = vec![LZ4_JSON];
@@ -151,14 +151,14 @@ pub(crate) fn pack(content: &Content) -> Vec<u8> {
 }
 
 /// How many bytes of JSON a mail is, about: enough for most, so that nothing grows on the way.
-fn about(content: &Content) -> usize {
+fn estimated_size(content: &EmailContent) -> usize {
     let words = [&content.text, &content.html].into_iter().flatten().map(String::len).sum::<usize>();
     let files = content.attachments.iter().map(|file| file.bytes.len() / 3 * 4).sum::<usize>();
     words + words / 16 + files + content.subject.len() + 64 * content.to.len() + 256
 }
 
 /// Unpacks a mail's content that is not sealed.
-pub(crate) fn unpack(packed: &[u8]) -> Option<Content> {
+pub(crate) fn unpack(packed: &[u8]) -> Option<EmailContent> {
     match packed.split_first()? {
         (&PLAIN_JSON, json) => serde_json::from_slice(json).ok(),
         (&LZ4_JSON, rest) => {
@@ -193,16 +193,16 @@ fn unpack_raw(packed: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    struct Fixed;
+    struct FixedEntropy;
 
-    impl Chance for Fixed {
+    impl Entropy for FixedEntropy {
         fn fill(&self, bytes: &mut [u8]) {
             bytes.fill(5);
         }
     }
 
     fn packer(secret: u8, seals: bool) -> Packer {
-        Packer::new(&InstallSecret([secret; 32]), Arc::new(Fixed), seals)
+        Packer::new(&InstallSecret([secret; 32]), Arc::new(FixedEntropy), seals)
     }
 
     fn holds(bytes: &[u8], part: &[u8]) -> bool {
@@ -237,7 +237,10 @@ mod tests {
         assert_eq!(open.unpack_text(&text).as_deref(), Some("my words"));
         assert_eq!(sealing.unpack_text("plain").as_deref(), Some("plain"));
         assert_eq!(packer(2, false).unpack_text(&text), None);
-        assert_eq!((sealing.preview("my words".into()), open.preview("my".into())), (String::new(), "my".into()));
+        assert_eq!(
+            (sealing.storable_preview("my words".into()), open.storable_preview("my".into())),
+            (String::new(), "my".into())
+        );
     }
 
     #[test]
@@ -254,7 +257,7 @@ mod tests {
     #[test]
     fn what_is_packed_is_unpacked() {
         for (hellos, form) in [(10, PLAIN_JSON), (1_000, LZ4_JSON)] {
-            let content = Content::check(RawContent {
+            let content = EmailContent::validate(RawContent {
                 from: "Agent <agent@example.com>".into(),
                 to: vec!["Ünal <a@example.com>".into()],
                 subject: "Grüße".into(),

@@ -5,18 +5,19 @@
 //! else.
 
 use mailonce_core::{
-    address::Mailbox, content::Content, email::Email, id::EmailId, message::MessageHead, port::store::StoreError,
+    address::NamedAddress, content::EmailContent, email::Email, id::EmailId, message::MessageHead,
+    port::store::StoreError,
 };
 use mailonce_mail::{
     glyph,
-    html::{self, Anchor, Page},
-    link::{Policy, Reason, judge, organization},
+    html::{self, Anchor, HtmlPage},
+    link::{LinkPolicy, Reason, check_link, registrable_or_host},
 };
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use crate::{Engine, hex, read::apart, reply::reply_target};
+use crate::{Engine, hex, read::run_blocking, reply::reply_target};
 
 /// Of a page that reaches a limit of the renderer.
 const TOO_COMPLEX: &str = "The HTML part is too large or too complex to be shown whole: read its source";
@@ -33,9 +34,9 @@ const UNRENDERED: [(&str, &str); 9] = [
     ("<noscript", "text for programs without scripts"),
 ];
 /// Words that a warning about differing parts quotes.
-const WORDS_QUOTED: usize = 20;
+const MAX_QUOTED_WORDS: usize = 20;
 /// Endings of files that run when somebody opens them.
-const PROGRAMS: [&str; 16] =
+const EXECUTABLE_EXTENSIONS: [&str; 16] =
     ["apk", "app", "bat", "cmd", "com", "exe", "hta", "iso", "jar", "js", "lnk", "msi", "ps1", "scr", "vbs", "wsf"];
 
 /// Exactly what will be sent.
@@ -99,17 +100,17 @@ pub struct PreviewFile {
 
 impl Engine {
     /// Renders what will be sent of an email, with a warning when it is a reply that goes elsewhere than its sender's.
-    pub(crate) async fn preview(&self, email: &Email, content: &Content) -> Result<Preview, StoreError> {
+    pub(crate) async fn preview(&self, email: &Email, content: &EmailContent) -> Result<Preview, StoreError> {
         // HTML is rendered apart from the requests, because it can be written to take long.
         let page = match content.html.clone() {
-            Some(html) => apart(move || Page::read(&html)).await.ok(),
+            Some(html) => run_blocking(move || HtmlPage::parse(&html)).await.ok(),
             None => None,
         };
         let mut preview = Preview::of_page(content, page);
         if let Some(id) = email.head.answers
             && let Some(message) = self.store.message(email.team, id).await?
         {
-            preview.warnings.extend(diverted(&message.head, content));
+            preview.warnings.extend(reply_diversion_warning(&message.head, content));
         }
         Ok(preview)
     }
@@ -117,15 +118,15 @@ impl Engine {
 
 impl Preview {
     /// Renders what will be sent. `page` is the HTML part, or `None` when it brought the renderer down.
-    fn of_page(content: &Content, page: Option<Page>) -> Self {
+    fn of_page(content: &EmailContent, page: Option<HtmlPage>) -> Self {
         let html_shows = page.as_ref().map(html::render);
-        let is_cut = page.as_ref().map_or(content.html.is_some(), |page| page.cut);
+        let is_cut = page.as_ref().map_or(content.html.is_some(), |page| page.is_truncated);
         let mut preview = Self {
-            from: named(&content.from),
-            to: content.to.iter().map(named).collect(),
-            cc: content.cc.iter().map(named).collect(),
-            bcc: content.bcc.iter().map(named).collect(),
-            reply_to: content.reply_to.iter().map(named).collect(),
+            from: format_named_address(&content.from),
+            to: content.to.iter().map(format_named_address).collect(),
+            cc: content.cc.iter().map(format_named_address).collect(),
+            bcc: content.bcc.iter().map(format_named_address).collect(),
+            reply_to: content.reply_to.iter().map(format_named_address).collect(),
             subject: content.subject.clone(),
             headers: content.headers.clone(),
             text: content.text.clone(),
@@ -133,8 +134,8 @@ impl Preview {
             html_shows,
             hidden_chars: page.as_ref().map_or(0, |page| page.hidden.chars),
             hidden_text: page.as_ref().map_or_else(String::new, |page| page.hidden_text.clone()),
-            links: page.map_or_else(Vec::new, |page| links(&page.anchors)),
-            attachments: content.attachments.iter().map(file).collect(),
+            links: page.map_or_else(Vec::new, |page| preview_links(&page.anchors)),
+            attachments: content.attachments.iter().map(preview_file).collect(),
             warnings: Vec::new(),
         };
         preview.warnings = preview.warnings(content);
@@ -152,54 +153,55 @@ impl Preview {
     }
 
     /// The preview as plain text, with every character that could hide or reorder words written out.
-    pub fn shown(&self) -> String {
+    pub fn to_plain_text(&self) -> String {
         let mut text = String::new();
         let lists = [("To", &self.to), ("Cc", &self.cc), ("Bcc", &self.bcc), ("Reply-To", &self.reply_to)];
-        line(&mut text, "From", &self.from);
+        write_line(&mut text, "From", &self.from);
         for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
-            line(&mut text, name, &list.join(", "));
+            write_line(&mut text, name, &list.join(", "));
         }
-        line(&mut text, "Subject", &self.subject);
-        self.headers.iter().for_each(|(name, value)| line(&mut text, "Header", &format!("{name}: {value}")));
-        self.attachments.iter().for_each(|file| line(&mut text, "Attached", &file.shown()));
-        self.links.iter().for_each(|link| line(&mut text, "Link", &link.shown()));
-        self.warnings.iter().for_each(|warning| line(&mut text, "Warning", warning));
+        write_line(&mut text, "Subject", &self.subject);
+        self.headers.iter().for_each(|(name, value)| write_line(&mut text, "Header", &format!("{name}: {value}")));
+        self.attachments.iter().for_each(|file| write_line(&mut text, "Attached", &file.to_plain_text()));
+        self.links.iter().for_each(|link| write_line(&mut text, "Link", &link.to_plain_text()));
+        self.warnings.iter().for_each(|warning| write_line(&mut text, "Warning", warning));
         let parts = [("Text", &self.text), ("HTML, as its reader sees it", &self.html_shows)];
         let hidden = (!self.hidden_text.is_empty()).then_some(&self.hidden_text);
         let parts = parts.into_iter().map(|(name, part)| (name, part.as_ref()));
         for (name, part) in parts.chain([("HTML, text that most mail programs hide", hidden)]) {
             if let Some(part) = part {
-                write!(text, "\n--- {name} ---\n{}\n", legible(part, true)).ok();
+                write!(text, "\n--- {name} ---\n{}\n", escape_invisible(part, true)).ok();
             }
         }
         text
     }
 
-    fn warnings(&self, content: &Content) -> Vec<String> {
+    fn warnings(&self, content: &EmailContent) -> Vec<String> {
         let mut warnings = Vec::new();
-        let elsewhere = |to: &&Mailbox| organization(to.domain()) != organization(content.from.domain());
-        let away: Vec<&str> = content.reply_to.iter().filter(elsewhere).map(Mailbox::domain).collect();
+        let elsewhere =
+            |to: &&NamedAddress| registrable_or_host(to.domain()) != registrable_or_host(content.from.domain());
+        let away: Vec<&str> = content.reply_to.iter().filter(elsewhere).map(NamedAddress::domain).collect();
         if !away.is_empty() {
             warnings.push(format!("Answers go to another organization: {}", away.join(", ")));
         }
         if let (Some(text), Some(shows)) = (&self.text, &self.html_shows) {
-            warnings.extend(difference("HTML", "text", shows, text));
-            warnings.extend(difference("text", "HTML", text, shows));
+            warnings.extend(part_difference_warning("HTML", "text", shows, text));
+            warnings.extend(part_difference_warning("text", "HTML", text, shows));
         }
         if self.hidden_chars > 0 {
             warnings.push(format!("The HTML part hides {} characters, which some readers may see", self.hidden_chars));
         }
-        warnings.extend(self.html.as_deref().map(unrendered).unwrap_or_default());
+        warnings.extend(self.html.as_deref().map(unrendered_warnings).unwrap_or_default());
         let misleading = self.links.iter().filter(|link| link.misleads);
         warnings.extend(misleading.map(|link| format!("The link \"{}\" leads to {}", link.text, link.url)));
-        let programs = self.attachments.iter().filter(|file| file.is_program());
+        let programs = self.attachments.iter().filter(|file| file.is_executable());
         warnings.extend(programs.map(|file| format!("{} is a program that runs when it is opened", file.name())));
         warnings
     }
 }
 
 impl PreviewLink {
-    fn shown(&self) -> String {
+    fn to_plain_text(&self) -> String {
         if self.text == self.url { self.url.clone() } else { format!("{} ({})", self.url, self.text) }
     }
 }
@@ -209,22 +211,22 @@ impl PreviewFile {
         self.filename.as_deref().unwrap_or("a file without a name")
     }
 
-    fn is_program(&self) -> bool {
+    fn is_executable(&self) -> bool {
         let ending = self.name().trim_end().rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-        ending.is_some_and(|ending| PROGRAMS.contains(&ending.as_str()))
+        ending.is_some_and(|ending| EXECUTABLE_EXTENSIONS.contains(&ending.as_str()))
     }
 
-    fn shown(&self) -> String {
+    fn to_plain_text(&self) -> String {
         let kind = self.content_type.as_deref().unwrap_or("type not declared");
         format!("{} ({kind}, {} bytes)", self.name(), self.size)
     }
 }
 
 /// Warns about a reply that goes to somebody else than the sender of the message, because the message asks for that.
-fn diverted(message: &MessageHead, content: &Content) -> Option<String> {
+fn reply_diversion_warning(message: &MessageHead, content: &EmailContent) -> Option<String> {
     let target = reply_target(message);
     let sender = message.from.as_ref().map_or("an unknown sender", |from| from.address.as_str());
-    let goes_there = |to: &Mailbox| target.to.iter().any(|address| address.eq_ignore_ascii_case(&to.address));
+    let goes_there = |to: &NamedAddress| target.to.iter().any(|address| address.eq_ignore_ascii_case(&to.address));
     if target.flags.is_empty() || !content.to.iter().any(goes_there) {
         return None;
     }
@@ -237,10 +239,10 @@ fn diverted(message: &MessageHead, content: &Content) -> Option<String> {
 }
 
 /// The links that a reader can click on, each once.
-fn links(anchors: &[Anchor]) -> Vec<PreviewLink> {
+fn preview_links(anchors: &[Anchor]) -> Vec<PreviewLink> {
     let mut links = Vec::new();
-    for anchor in anchors.iter().filter(|anchor| !anchor.hidden) {
-        let (url, _, reasons) = judge(&anchor.href, Some(&anchor.text), &Policy::default());
+    for anchor in anchors.iter().filter(|anchor| !anchor.is_hidden) {
+        let (url, _, reasons) = check_link(&anchor.href, Some(&anchor.text), &LinkPolicy::default());
         let link = PreviewLink { text: anchor.text.clone(), url, misleads: reasons.contains(&Reason::TextMismatch) };
         if !links.contains(&link) {
             links.push(link);
@@ -249,7 +251,7 @@ fn links(anchors: &[Anchor]) -> Vec<PreviewLink> {
     links
 }
 
-fn file(attachment: &mailonce_core::content::Attachment) -> PreviewFile {
+fn preview_file(attachment: &mailonce_core::content::Attachment) -> PreviewFile {
     PreviewFile {
         filename: attachment.filename.clone(),
         content_type: attachment.content_type.clone(),
@@ -259,7 +261,7 @@ fn file(attachment: &mailonce_core::content::Attachment) -> PreviewFile {
 }
 
 /// Warnings about parts of a page that are not rendered.
-fn unrendered(html: &str) -> Vec<String> {
+fn unrendered_warnings(html: &str) -> Vec<String> {
     let source = html.to_ascii_lowercase();
     let found: BTreeSet<&str> =
         UNRENDERED.iter().filter(|(start, _)| source.contains(start)).map(|(_, name)| *name).collect();
@@ -269,7 +271,7 @@ fn unrendered(html: &str) -> Vec<String> {
         .collect()
 }
 
-fn named(mailbox: &Mailbox) -> String {
+fn format_named_address(mailbox: &NamedAddress) -> String {
     match &mailbox.name {
         // Without quotes, a name with a comma would look like two recipients.
         Some(name) if name.contains([',', ';', '<', '>', '@', '"']) => {
@@ -281,15 +283,15 @@ fn named(mailbox: &Mailbox) -> String {
 }
 
 /// What stands in one part and not in the other: a reader sees only one of them.
-fn difference(part: &str, other: &str, here: &str, there: &str) -> Option<String> {
+fn part_difference_warning(part: &str, other: &str, here: &str, there: &str) -> Option<String> {
     let known: BTreeSet<String> = words(there).collect();
     let mut seen = BTreeSet::new();
     let only: Vec<String> = words(here).filter(|word| !known.contains(word) && seen.insert(word.clone())).collect();
     if only.is_empty() {
         return None;
     }
-    let quoted = only.iter().take(WORDS_QUOTED).cloned().collect::<Vec<_>>().join(" ");
-    let more = if only.len() > WORDS_QUOTED { " …" } else { "" };
+    let quoted = only.iter().take(MAX_QUOTED_WORDS).cloned().collect::<Vec<_>>().join(" ");
+    let more = if only.len() > MAX_QUOTED_WORDS { " …" } else { "" };
     Some(format!("The {part} part says what the {other} part does not: {quoted}{more}"))
 }
 
@@ -300,17 +302,17 @@ fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     pieces.filter(|piece| !piece.is_empty()).map(str::to_lowercase)
 }
 
-fn line(text: &mut String, name: &str, value: &str) {
+fn write_line(text: &mut String, name: &str, value: &str) {
     // Writing to a text cannot fail.
-    writeln!(text, "{:<10}{}", format!("{name}:"), legible(value, false)).ok();
+    writeln!(text, "{:<10}{}", format!("{name}:"), escape_invisible(value, false)).ok();
 }
 
 /// A text with every character written out that a person would not see, or that would change the order of others.
-fn legible(text: &str, lines: bool) -> String {
+fn escape_invisible(text: &str, lines: bool) -> String {
     let mut clear = String::with_capacity(text.len());
     for c in text.chars() {
         let breaks_line = matches!(c, '\u{2028}' | '\u{2029}');
-        let odd = c.is_control() || breaks_line || glyph::is_invisible(c) || glyph::is_bidi(c);
+        let odd = c.is_control() || breaks_line || glyph::is_invisible(c) || glyph::is_bidi_control(c);
         if odd && !(lines && (c == '\n' || c == '\t')) {
             write!(clear, "\\u{{{:x}}}", u32::from(c)).ok();
         } else {
@@ -327,12 +329,12 @@ mod tests {
     use uuid::Uuid;
 
     impl Preview {
-        fn of(content: &Content) -> Self {
-            Self::of_page(content, content.html.as_deref().map(Page::read))
+        fn of(content: &EmailContent) -> Self {
+            Self::of_page(content, content.html.as_deref().map(HtmlPage::parse))
         }
     }
 
-    fn content(change: impl FnOnce(&mut RawContent)) -> Content {
+    fn content(change: impl FnOnce(&mut RawContent)) -> EmailContent {
         let mut raw = RawContent {
             from: "agent@example.com".into(),
             to: vec!["ann@example.org".into()],
@@ -341,7 +343,7 @@ mod tests {
             ..RawContent::default()
         };
         change(&mut raw);
-        Content::check(raw).unwrap()
+        EmailContent::validate(raw).unwrap()
     }
 
     #[test]
@@ -358,7 +360,7 @@ mod tests {
                 content_id: None,
             }];
         }));
-        let shown = preview.shown();
+        let shown = preview.to_plain_text();
         for part in
             ["bob@example.net", "Bcc:", "Reply-To:", "evil.example", "invoice.pdf.exe (application/pdf, 2 bytes)"]
         {
@@ -376,7 +378,7 @@ mod tests {
             raw.html =
                 Some(format!("<p>Please pay 10 euros.</p>{shop} {shop} <a href='https://example.com/x'>here</a>"));
         }));
-        let shown = preview.shown();
+        let shown = preview.to_plain_text();
         for part in
             ["Link:     https://evil.example/pay (https://shop.example)", "Link:     https://example.com/x (here)"]
         {
@@ -395,9 +397,9 @@ mod tests {
         let preview = Preview::of(&content(|raw| raw.html = Some(html.into())));
         assert_eq!(preview.warnings, ["The HTML part hides 6 characters, which some readers may see"]);
         assert!(
-            preview.shown().contains("--- HTML, text that most mail programs hide ---\nsecret"),
+            preview.to_plain_text().contains("--- HTML, text that most mail programs hide ---\nsecret"),
             "{}",
-            preview.shown()
+            preview.to_plain_text()
         );
     }
 
@@ -464,7 +466,7 @@ mod tests {
 
     #[test]
     fn hidden_and_reordering_characters_are_written_out() {
-        let shown = Preview::of(&content(|raw| raw.subject = "Re\u{202e}x\u{200b}".into())).shown();
+        let shown = Preview::of(&content(|raw| raw.subject = "Re\u{202e}x\u{200b}".into())).to_plain_text();
         assert!(shown.contains("Re\\u{202e}x\\u{200b}"), "{shown}");
     }
 }

@@ -5,23 +5,23 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
     message::{Message, Party},
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
 use mailonce_mail::parse;
 
 use crate::{
     Caller, Engine,
-    artifacts::may_see,
-    messages::{AttachmentBytes, Body, View, draw},
-    read::apart,
+    artifacts::may_see_value,
+    messages::{AttachmentBytes, MessageView, RenderedBody, render_body},
+    read::run_blocking,
     unavailable,
 };
 
 /// Octets of a message that are quoted.
-const QUOTED: usize = 64 * 1024;
+const MAX_QUOTED_BYTES: usize = 64 * 1024;
 
 /// What an answer may say of the message it answers.
-pub(crate) struct Original {
+pub(crate) struct QuotedMessage {
     /// Who wrote it, when, and about what.
     from: String,
     date: String,
@@ -35,35 +35,39 @@ pub(crate) struct Original {
 
 impl Engine {
     /// What a caller may let out of a message. `None` when its bytes are gone.
-    pub(crate) async fn original(&self, caller: &Caller, message: &Message) -> Result<Option<Original>, Problem> {
-        let Some(raw) = self.bytes_of(message).await? else { return Ok(None) };
+    pub(crate) async fn load_quoted_message(
+        &self,
+        caller: &Caller,
+        message: &Message,
+    ) -> Result<Option<QuotedMessage>, Problem> {
+        let Some(raw) = self.raw_bytes(message).await? else { return Ok(None) };
         let mut hidden = false;
         for (_, id) in &message.head.artifacts {
             let artifact = self.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
-            hidden |= artifact.is_some_and(|one| !may_see(caller, &one));
+            hidden |= artifact.is_some_and(|one| !may_see_value(caller, &one));
         }
-        let hidden = hidden && !caller.key.may(Scope::Secrets);
+        let hidden = hidden && !caller.key.has_scope(ApiKeyScope::Secrets);
         let head = std::sync::Arc::clone(&message.head);
         let received_at = message.received_at;
-        let drawn = apart(move || {
+        let drawn = run_blocking(move || {
             let parsed = parse::parse(&raw);
             let files = parsed.attachments.iter().map(|file| AttachmentBytes {
                 filename: file.filename.clone(),
                 content_type: file.content_type.clone(),
-                bytes: file.bytes(&raw),
+                bytes: file.decode(&raw),
             });
             let files = files.collect();
-            let Body::Plain { mut text } = draw(&raw, View::Plain, hidden, Vec::new(), "") else {
+            let RenderedBody::Plain { mut text } = render_body(&raw, MessageView::Plain, hidden, Vec::new(), "") else {
                 return None;
             };
-            text.truncate(text.floor_char_boundary(QUOTED));
+            text.truncate(text.floor_char_boundary(MAX_QUOTED_BYTES));
             let name = |party: &Party| match &party.name {
                 Some(name) => format!("{name} <{}>", party.address),
                 None => party.address.clone(),
             };
-            Some(Original {
+            Some(QuotedMessage {
                 from: head.from.as_ref().map(name).unwrap_or_default(),
-                date: head.date.unwrap_or(received_at).in_words(),
+                date: head.date.unwrap_or(received_at).to_readable(),
                 subject: head.subject.clone(),
                 to: head.to.iter().map(name).collect::<Vec<_>>().join(", "),
                 text,
@@ -74,25 +78,25 @@ impl Engine {
     }
 }
 
-impl Original {
-    fn line(&self) -> String {
+impl QuotedMessage {
+    fn attribution_line(&self) -> String {
         format!("On {}, {} wrote:", self.date, self.from)
     }
 
     /// Words with the original below them.
-    pub(crate) fn below(&self, text: &str) -> String {
+    pub(crate) fn quote_below(&self, text: &str) -> String {
         let quoted: Vec<String> = self.text.trim_end().lines().map(|line| format!("> {line}")).collect();
-        format!("{}\n\n{}\n{}\n", text.trim_end(), self.line(), quoted.join("\n"))
+        format!("{}\n\n{}\n{}\n", text.trim_end(), self.attribution_line(), quoted.join("\n"))
     }
 
     /// A page with the original below it.
-    pub(crate) fn below_html(&self, html: &str) -> String {
-        let text = escaped(self.text.trim_end()).replace('\n', "<br>\n");
-        format!("{html}\n<p>{}</p>\n<blockquote>{text}</blockquote>\n", escaped(&self.line()))
+    pub(crate) fn quote_below_html(&self, html: &str) -> String {
+        let text = escape_html(self.text.trim_end()).replace('\n', "<br>\n");
+        format!("{html}\n<p>{}</p>\n<blockquote>{text}</blockquote>\n", escape_html(&self.attribution_line()))
     }
 
     /// Words with the original after them.
-    pub(crate) fn passed_on(&self, text: &str) -> String {
+    pub(crate) fn forward_text(&self, text: &str) -> String {
         let Self { from, date, subject, to, text: original, .. } = self;
         let head = format!(
             "---------- Forwarded message ----------\nFrom: {from}\nDate: {date}\nSubject: {subject}\nTo: {to}"
@@ -102,18 +106,18 @@ impl Original {
     }
 
     /// A page with the original after it.
-    pub(crate) fn passed_on_html(&self, html: &str) -> String {
-        let text = escaped(self.passed_on("").trim_end()).replace('\n', "<br>\n");
+    pub(crate) fn forward_html(&self, html: &str) -> String {
+        let text = escape_html(self.forward_text("").trim_end()).replace('\n', "<br>\n");
         format!("{html}\n<blockquote>{text}</blockquote>\n")
     }
 
     /// The bytes of a file as a caller would give them.
-    pub(crate) fn encoded(&self, file: &AttachmentBytes) -> String {
+    pub(crate) fn encode_file(&self, file: &AttachmentBytes) -> String {
         STANDARD.encode(&file.bytes)
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -121,8 +125,8 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn original() -> Original {
-        Original {
+    fn original() -> QuotedMessage {
+        QuotedMessage {
             from: "Ann <ann@x.test>".into(),
             date: "Sun, 15 Nov 2026 at 10:00 UTC".into(),
             subject: "Hello".into(),
@@ -134,17 +138,17 @@ mod tests {
 
     #[test]
     fn the_original_stands_below_the_answer() {
-        let below = original().below("Thanks.\n");
+        let below = original().quote_below("Thanks.\n");
         assert_eq!(below, "Thanks.\n\nOn Sun, 15 Nov 2026 at 10:00 UTC, Ann <ann@x.test> wrote:\n> one\n> <two>\n");
-        let page = original().below_html("<p>Thanks.</p>");
+        let page = original().quote_below_html("<p>Thanks.</p>");
         assert!(page.contains("&lt;two&gt;") && !page.contains("<two>"), "{page}");
     }
 
     #[test]
     fn what_is_passed_on_says_where_it_is_from() {
-        let text = original().passed_on("See below.");
+        let text = original().forward_text("See below.");
         assert!(text.starts_with("See below.\n\n---------- Forwarded message ----------\nFrom: Ann <ann@x.test>\n"));
         assert!(text.ends_with("\n\none\n<two>\n"));
-        assert!(original().passed_on(" ").starts_with("----------"));
+        assert!(original().forward_text(" ").starts_with("----------"));
     }
 }

@@ -1,12 +1,12 @@
 //! Everything that came in at a team's inboxes as one list, the latest first.
 
 use mailonce_core::{
-    delivery::{DeliveryQuery, DeliveryState, Target},
+    delivery::{DeliveryQuery, DeliveryState, DeliveryTarget},
     id::{InboxId, MessageId},
     limits,
     message::Message,
     problem::Problem,
-    team::Scope,
+    team::ApiKeyScope,
 };
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use crate::{Caller, Engine, unavailable};
 
 impl Engine {
     /// Messages of all inboxes that the caller may use: those that arrived before one of them, or the latest.
-    pub async fn received(
+    pub async fn team_messages(
         &self,
         caller: &Caller,
         before: Option<MessageId>,
         limit: usize,
     ) -> Result<Vec<Message>, Problem> {
-        caller.need(Scope::Read)?;
+        caller.require_scope(ApiKeyScope::Read)?;
         let mut place = match before {
             Some(id) => Some(self.message(caller, id).await?.delivery),
             None => None,
@@ -32,8 +32,8 @@ impl Engine {
             let page = self.store.deliveries(caller.team.id, query).await.map_err(unavailable)?;
             looked += page.len();
             for delivery in &page {
-                let (Target::Inbox(inbox), Some(id)) = (delivery.target, delivery.message) else { continue };
-                if !self.is_usable(caller, inbox, &mut usable).await {
+                let (DeliveryTarget::Inbox(inbox), Some(id)) = (delivery.target, delivery.message) else { continue };
+                if !self.may_use_inbox(caller, inbox, &mut usable).await {
                     continue;
                 }
                 found.extend(self.store.message(caller.team.id, id).await.map_err(unavailable)?);
@@ -49,7 +49,7 @@ impl Engine {
         Ok(found)
     }
 
-    async fn is_usable(&self, caller: &Caller, inbox: InboxId, known: &mut HashMap<InboxId, bool>) -> bool {
+    async fn may_use_inbox(&self, caller: &Caller, inbox: InboxId, known: &mut HashMap<InboxId, bool>) -> bool {
         if let Some(usable) = known.get(&inbox) {
             return *usable;
         }

@@ -1,16 +1,16 @@
 //! Answering: a reply or a forward becomes one email, or the answer that an earlier one got.
 
 use mailonce_core::{
-    address::{Address, Mailbox},
-    content::{Content, RawAttachment, RawContent},
+    address::{Address, NamedAddress},
+    content::{EmailContent, RawAttachment, RawContent},
     conversation::{
-        answer::{AnswerWish, Answered, Reader, is_unsent},
-        caps::person_hash,
-        escalation::{Escalation, Matter, Reason},
+        answer::{NewReply, ReplyAuthor, ReplyResult, is_surely_unsent},
+        caps::recipient_hash,
+        escalation::{Escalation, EscalationReason, EscalationSubject},
         thread::Thread,
-        turn::Slot,
+        turn::ReplySlot,
     },
-    digest::Field,
+    digest::DigestField,
     email::{Email, Guard},
     id::{EmailId, MessageId, TeamId},
     inbox::Inbox,
@@ -19,15 +19,15 @@ use mailonce_core::{
     message::{Message, MessageHead, Party, ReplyToPolicy},
     port::store::{StoreError, SuppressedReason},
     problem::{Code, FieldError, Problem},
-    team::Scope,
+    team::ApiKeyScope,
     time::Time,
     ttl::Ttl,
 };
 use mailonce_mail::{
     compose,
-    link::organization,
+    link::registrable_or_host,
     parse,
-    thread::{answer_subject, forward_subject},
+    thread::{forward_subject, reply_subject},
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -35,17 +35,17 @@ use std::collections::BTreeSet;
 
 use crate::{
     Caller, Engine,
-    read::{apart, party},
-    seen::Glimpse,
-    send::{Named, SendRequest, differences, name},
+    read::{party, run_blocking},
+    seen::CachedEmail,
+    send::{KeyedSend, SendRequest, differences, identify_send},
     unavailable,
-    view::Sent,
+    view::SendReceipt,
 };
 
 /// Ids of earlier messages that an answer names: the first and the latest.
-const REFERENCES: usize = 25;
+const MAX_REFERENCES: usize = 25;
 /// Characters of a subject that are kept: room for a prefix stays.
-const SUBJECT_CHARS: usize = 900;
+const MAX_SUBJECT_CHARS: usize = 900;
 
 /// An answer as a caller words it.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +89,7 @@ pub struct ForwardRequest {
 
 /// What whoever words every part of an answer may say besides. What is empty follows from the message.
 #[derive(Clone, Debug, Default)]
-pub struct AnswerMore {
+pub struct ReplyOverrides {
     /// Others than those who follow from the message.
     pub to: Vec<String>,
     /// Copies for others than those who follow from the message.
@@ -111,52 +111,52 @@ pub struct AnswerMore {
     /// How long its key is remembered.
     pub ttl: Option<Ttl>,
     /// Why nothing new is accepted. A repeat of what was accepted gets its answer all the same.
-    pub stopped: Option<Problem>,
+    pub refusal: Option<Problem>,
 }
 
 /// What an answer needs beside its content.
-pub(crate) struct Terms {
-    slot: Slot,
+pub(crate) struct ReplyTerms {
+    slot: ReplySlot,
     lease: Option<String>,
     seen: Vec<MessageId>,
-    to_itself: bool,
-    person: Option<[u8; 16]>,
+    is_to_self: bool,
+    person_hash: Option<[u8; 16]>,
     /// What is said about it although it goes.
     flag: Option<Guard>,
 }
 
 /// What can be said of a forward without the message.
-const FORWARDED: [Field; 2] = [Field::To, Field::Cc];
+const FORWARD_FIELDS: [DigestField; 2] = [DigestField::To, DigestField::Cc];
 
 /// To whom a message that is gone was to be passed on.
-fn forwarded(request: ForwardRequest) -> (RawContent, Option<Key>) {
+fn forward_content(request: ForwardRequest) -> (RawContent, Option<Key>) {
     let words = RawContent { to: request.to, cc: request.cc, ..RawContent::default() };
     (words, request.key)
 }
 
 /// Who gets an answer.
-struct Recipients {
+struct ReplyRecipients {
     to: Vec<String>,
     cc: Vec<String>,
     /// Those of them whom the message asks to answer, by bare address.
-    asked: Vec<String>,
+    requested: Vec<String>,
     /// Nobody but ourselves: it must not go.
-    itself: bool,
+    is_to_self: bool,
 }
 
 /// The subject of an answer to a mail with this subject.
-pub fn subject_of_answer(subject: &str) -> String {
-    answer_subject(&clean(subject))
+pub fn default_reply_subject(subject: &str) -> String {
+    reply_subject(&sanitize_line(subject))
 }
 
 /// The hash under which a lease's token is kept.
-pub(crate) fn token_hash(token: &str) -> String {
+pub(crate) fn lease_token_hash(token: &str) -> String {
     crate::hex(&Sha256::digest(token.as_bytes()))
 }
 
 /// Somebody as a caller would write them.
-fn written(name: Option<&str>, address: &str) -> String {
-    let name = name.map(one_name).unwrap_or_default();
+fn format_party(name: Option<&str>, address: &str) -> String {
+    let name = name.map(sanitize_name).unwrap_or_default();
     if name.is_empty() {
         return address.to_owned();
     }
@@ -164,19 +164,19 @@ fn written(name: Option<&str>, address: &str) -> String {
 }
 
 /// A name that fits beside an address.
-fn one_name(name: &str) -> String {
-    clean(name).trim().chars().take(limits::NAME_CHARS).collect()
+fn sanitize_name(name: &str) -> String {
+    sanitize_line(name).trim().chars().take(limits::NAME_CHARS).collect()
 }
 
 /// Words of a stranger on one line.
-fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SUBJECT_CHARS).collect()
+fn sanitize_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SUBJECT_CHARS).collect()
 }
 
 /// Who is answered: where answers are wanted, else who wrote it. Whoever cannot be written to is left out.
 fn addressees(head: &MessageHead) -> Vec<&Party> {
     let wanted = if head.reply_to.is_empty() { head.from.as_slice() } else { head.reply_to.as_slice() };
-    wanted.iter().filter(|party| may_be_written_to(party)).collect()
+    wanted.iter().filter(|party| is_valid_recipient(party)).collect()
 }
 
 /// Where an answer to a message goes, and what speaks against that.
@@ -194,7 +194,7 @@ pub fn reply_target(head: &MessageHead) -> ReplyTarget {
     let to: Vec<&Party> = addressees(head);
     let owner = |address: &str| {
         let (_, domain) = address.rsplit_once('@')?;
-        Some(organization(&domain.to_ascii_lowercase()).to_owned())
+        Some(registrable_or_host(&domain.to_ascii_lowercase()).to_owned())
     };
     let sender = head.from.as_ref().and_then(|from| owner(&from.address));
     let elsewhere = to.iter().any(|party| owner(&party.address) != sender);
@@ -206,24 +206,26 @@ pub fn reply_target(head: &MessageHead) -> ReplyTarget {
 }
 
 /// The problem of an answer that the team's settings refuse.
-fn goes_elsewhere(target: &ReplyTarget) -> Problem {
+fn reply_to_refused(target: &ReplyTarget) -> Problem {
     let detail = format!("the answer would go to {}, for which the sender does not vouch", target.to.join(", "));
-    let problem = Problem::new(Code::ReplyTo, detail).with("to", target.to.clone()).with("why", target.flags.clone());
-    problem.with("guard", Guard::ReplyTo.word())
+    let problem = Problem::new(Code::ReplyTo, detail)
+        .with_extension("to", target.to.clone())
+        .with_extension("why", target.flags.clone());
+    problem.with_extension("guard", Guard::ReplyTo.as_str())
 }
 
-fn may_be_written_to(party: &Party) -> bool {
-    Mailbox::parse(&party.address).is_ok()
+fn is_valid_recipient(party: &Party) -> bool {
+    NamedAddress::parse(&party.address).is_ok()
 }
 
 /// Addresses of a message that are the inbox itself, whoever names them.
-fn itself(inbox: &Inbox, head: &MessageHead) -> Vec<String> {
+fn own_addresses(inbox: &Inbox, head: &MessageHead) -> Vec<String> {
     vec![inbox.address.clone(), head.recipient.to_ascii_lowercase()]
 }
 
 /// More people than fit one email: how many the mail names, and what is possible instead.
-fn too_many(head: &MessageHead, to: &[Party], cc: &[Party]) -> Problem {
-    let people = addressees(head).into_iter().chain(to).chain(cc).filter(|party| may_be_written_to(party));
+fn too_many_recipients(head: &MessageHead, to: &[Party], cc: &[Party]) -> Problem {
+    let people = addressees(head).into_iter().chain(to).chain(cc).filter(|party| is_valid_recipient(party));
     let people: BTreeSet<String> = people.map(|party| party.address.to_ascii_lowercase()).collect();
     let text = format!(
         "is too much here: the mail names {} people, and at most {} fit one email; an answer without reply_all is possible",
@@ -234,19 +236,19 @@ fn too_many(head: &MessageHead, to: &[Party], cc: &[Party]) -> Problem {
 }
 
 /// A refusal because of somebody whom the message names and not the caller: what the caller can do about it.
-fn in_words_of_a_reply(problem: Problem, asked: &[String], all: bool) -> Problem {
+fn with_reply_hint(problem: Problem, asked: &[String], all: bool) -> Problem {
     let off = match problem.code {
         Code::RecipientSuppressed => "the suppression of `recipient` is removed (DELETE /v1/suppressions/{address})",
         Code::BlockedByRule => "`recipient` is let through by the list that `detail` names",
         _ => return problem,
     };
-    let Some(stopped) = problem.more.get("recipient").and_then(Value::as_str) else { return problem };
+    let Some(stopped) = problem.extensions.get("recipient").and_then(Value::as_str) else { return problem };
     let next = if all && !asked.iter().any(|asked| asked == stopped) {
         format!("Answer without `reply_all`, or ask a person whether {off}; nothing was stored.")
     } else {
         format!("Do not answer it another way: ask a person whether {off}; nothing was stored.")
     };
-    problem.with("next", next)
+    problem.with_extension("next", next)
 }
 
 /// The ids of the thread so far and of the message, oldest first.
@@ -255,21 +257,21 @@ fn references(message: &Message) -> Vec<&String> {
     let all: Vec<&String> =
         head.references.iter().chain(&head.message_id).filter(|id| compose::is_message_id(id)).collect();
     match all.split_first() {
-        Some((first, rest)) if all.len() > REFERENCES => {
-            std::iter::once(*first).chain(rest[rest.len() - (REFERENCES - 1)..].iter().copied()).collect()
+        Some((first, rest)) if all.len() > MAX_REFERENCES => {
+            std::iter::once(*first).chain(rest[rest.len() - (MAX_REFERENCES - 1)..].iter().copied()).collect()
         }
         _ => all,
     }
 }
 
-fn joined(ids: &[&String]) -> String {
+fn join_ids(ids: &[&String]) -> String {
     ids.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 impl Engine {
     /// Answers a message, once.
-    pub async fn reply(&self, caller: &Caller, id: MessageId, request: ReplyRequest) -> Result<Sent, Problem> {
-        self.reply_with(caller, id, request, AnswerMore::default()).await
+    pub async fn reply(&self, caller: &Caller, id: MessageId, request: ReplyRequest) -> Result<SendReceipt, Problem> {
+        self.reply_with(caller, id, request, ReplyOverrides::default()).await
     }
 
     /// The same for whoever words every part of it.
@@ -278,28 +280,34 @@ impl Engine {
         caller: &Caller,
         id: MessageId,
         request: ReplyRequest,
-        more: AnswerMore,
-    ) -> Result<Sent, Problem> {
-        let (message, inbox) = match self.answerable(caller, id).await {
+        more: ReplyOverrides,
+    ) -> Result<SendReceipt, Problem> {
+        let (message, inbox) = match self.load_replyable(caller, id).await {
             Ok(found) => found,
             Err(problem) => {
-                let fields: &[Field] = if request.quote { &[] } else { &[Field::Text, Field::Html] };
+                let fields: &[DigestField] = if request.quote { &[] } else { &[DigestField::Text, DigestField::Html] };
                 let words = RawContent { text: request.text, html: request.html, ..RawContent::default() };
-                return Box::pin(self.kept(caller, (words, request.key), (Some(id), fields), problem)).await;
+                return Box::pin(self.replay_without_message(
+                    caller,
+                    (words, request.key),
+                    (Some(id), fields),
+                    problem,
+                ))
+                .await;
             }
         };
         let all = request.reply_all;
         // Who is named by the caller can be left out by the caller.
         let follows = more.to.is_empty() && more.cc.is_empty() && more.bcc.is_empty();
-        let Recipients { to, cc, asked, itself } = if more.to.is_empty() {
-            self.recipients(&message, &inbox, all).await?
+        let ReplyRecipients { to, cc, requested: asked, is_to_self: itself } = if more.to.is_empty() {
+            self.reply_recipients(&message, &inbox, all).await?
         } else {
-            Recipients { to: more.to, cc: Vec::new(), asked: Vec::new(), itself: false }
+            ReplyRecipients { to: more.to, cc: Vec::new(), requested: Vec::new(), is_to_self: false }
         };
         let ReplyRequest { mut text, mut html, follow_up, seen, lease, quote, key, distinct_token, .. } = request;
-        if quote && let Some(original) = self.original(caller, &message).await? {
-            text = text.map(|text| original.below(&text));
-            html = html.map(|html| original.below_html(&html));
+        if quote && let Some(original) = self.load_quoted_message(caller, &message).await? {
+            text = text.map(|text| original.quote_below(&text));
+            html = html.map(|html| original.quote_below_html(&html));
         }
         let raw = RawContent {
             from: inbox.address.clone(),
@@ -307,7 +315,7 @@ impl Engine {
             cc: if more.cc.is_empty() { cc } else { more.cc },
             bcc: more.bcc,
             reply_to: more.reply_to,
-            subject: more.subject.unwrap_or_else(|| subject_of_answer(&message.head.subject)),
+            subject: more.subject.unwrap_or_else(|| default_reply_subject(&message.head.subject)),
             text,
             html,
             headers: more.headers,
@@ -315,24 +323,36 @@ impl Engine {
             scheduled_at: more.scheduled_at,
             ..RawContent::default()
         };
-        let mut content = Content::check(raw)?;
-        let person = content.to.first().map(|to| person_hash(to.bare().as_str()));
+        let mut content = EmailContent::validate(raw)?;
+        let person = content.to.first().map(|to| recipient_hash(to.to_address().as_str()));
         let ids = references(&message);
         let answered = message.head.message_id.iter().filter(|id| compose::is_message_id(id));
         let mut heads: Vec<(String, String)> = answered.map(|id| ("In-Reply-To".to_owned(), id.clone())).collect();
-        heads.push(("References".to_owned(), joined(&ids)));
+        heads.push(("References".to_owned(), join_ids(&ids)));
         content.headers.extend(heads.into_iter().filter(|(_, value)| !value.is_empty()));
         let (refused, flag) = if follows { self.check_reply_target(&message).await? } else { (None, None) };
-        let terms = Terms { slot: Slot::Reply(follow_up), lease, seen, to_itself: itself, person, flag };
-        let plain = SendRequest::plain(content, key);
-        let request = SendRequest { ttl: more.ttl, distinct_token, stopped: more.stopped.or(refused), ..plain };
-        let answered = self.answer(caller, (&message, &inbox), request, terms).await;
-        answered.map_err(|problem| if follows { in_words_of_a_reply(problem, &asked, all) } else { problem })
+        let terms = ReplyTerms {
+            slot: ReplySlot::Reply(follow_up),
+            lease,
+            seen,
+            is_to_self: itself,
+            person_hash: person,
+            flag,
+        };
+        let plain = SendRequest::new(content, key);
+        let request = SendRequest { ttl: more.ttl, distinct_token, refusal: more.refusal.or(refused), ..plain };
+        let answered = self.accept_reply(caller, (&message, &inbox), request, terms).await;
+        answered.map_err(|problem| if follows { with_reply_hint(problem, &asked, all) } else { problem })
     }
 
     /// Passes a message on, once to the same people.
-    pub async fn forward(&self, caller: &Caller, id: MessageId, request: ForwardRequest) -> Result<Sent, Problem> {
-        self.forward_with(caller, id, request, AnswerMore::default()).await
+    pub async fn forward(
+        &self,
+        caller: &Caller,
+        id: MessageId,
+        request: ForwardRequest,
+    ) -> Result<SendReceipt, Problem> {
+        self.forward_with(caller, id, request, ReplyOverrides::default()).await
     }
 
     /// The same for whoever words every part of it.
@@ -341,22 +361,36 @@ impl Engine {
         caller: &Caller,
         id: MessageId,
         request: ForwardRequest,
-        more: AnswerMore,
-    ) -> Result<Sent, Problem> {
-        let found = match self.answerable(caller, id).await {
-            Ok((message, inbox)) => self.original(caller, &message).await?.map(|bytes| (message, inbox, bytes)),
+        more: ReplyOverrides,
+    ) -> Result<SendReceipt, Problem> {
+        let found = match self.load_replyable(caller, id).await {
+            Ok((message, inbox)) => {
+                self.load_quoted_message(caller, &message).await?.map(|bytes| (message, inbox, bytes))
+            }
             Err(problem) => {
-                return Box::pin(self.kept(caller, forwarded(request), (Some(id), &FORWARDED), problem)).await;
+                return Box::pin(self.replay_without_message(
+                    caller,
+                    forward_content(request),
+                    (Some(id), &FORWARD_FIELDS),
+                    problem,
+                ))
+                .await;
             }
         };
         let Some((message, inbox, original)) = found else {
             let problem = Problem::new(Code::NotFound, "the bytes of this message are gone");
-            return Box::pin(self.kept(caller, forwarded(request), (Some(id), &FORWARDED), problem)).await;
+            return Box::pin(self.replay_without_message(
+                caller,
+                forward_content(request),
+                (Some(id), &FORWARD_FIELDS),
+                problem,
+            ))
+            .await;
         };
         let ForwardRequest { to, cc, text, lease, key, distinct_token } = request;
         let attached = |file: &crate::messages::AttachmentBytes| RawAttachment {
             filename: file.filename.clone(),
-            content: original.encoded(file),
+            content: original.encode_file(file),
             content_type: Some(file.content_type.clone()),
             content_id: None,
         };
@@ -366,41 +400,41 @@ impl Engine {
             cc,
             bcc: more.bcc,
             reply_to: more.reply_to,
-            subject: more.subject.unwrap_or_else(|| forward_subject(&clean(&message.head.subject))),
-            text: Some(original.passed_on(&text.unwrap_or_default())),
-            html: more.html.map(|html| original.passed_on_html(&html)),
+            subject: more.subject.unwrap_or_else(|| forward_subject(&sanitize_line(&message.head.subject))),
+            text: Some(original.forward_text(&text.unwrap_or_default())),
+            html: more.html.map(|html| original.forward_html(&html)),
             headers: more.headers,
             attachments: original.files.iter().map(attached).chain(more.attachments).collect(),
             scheduled_at: more.scheduled_at,
             ..RawContent::default()
         };
-        let mut content = Content::check(raw)?;
+        let mut content = EmailContent::validate(raw)?;
         let mut hash = Sha256::new();
         // Everybody counts, those who get copies too: with one more among them it goes to other people.
         let everybody = content.to.iter().chain(&content.cc).chain(&content.bcc);
-        let everybody: BTreeSet<Address> = everybody.map(Mailbox::bare).collect();
+        let everybody: BTreeSet<Address> = everybody.map(NamedAddress::to_address).collect();
         for one in everybody {
             hash.update((one.as_str().len() as u64).to_be_bytes());
             hash.update(one.as_str());
         }
-        let slot = Slot::Forward(crate::hex(&hash.finalize()[..16]));
-        let ids = joined(&references(&message));
+        let slot = ReplySlot::Forward(crate::hex(&hash.finalize()[..16]));
+        let ids = join_ids(&references(&message));
         content.headers.extend((!ids.is_empty()).then(|| ("References".to_owned(), ids)));
-        let terms = Terms { slot, lease, seen: Vec::new(), to_itself: false, person: None, flag: None };
-        let plain = SendRequest::plain(content, key);
-        let request = SendRequest { ttl: more.ttl, distinct_token, stopped: more.stopped, ..plain };
-        self.answer(caller, (&message, &inbox), request, terms).await
+        let terms = ReplyTerms { slot, lease, seen: Vec::new(), is_to_self: false, person_hash: None, flag: None };
+        let plain = SendRequest::new(content, key);
+        let request = SendRequest { ttl: more.ttl, distinct_token, refusal: more.refusal, ..plain };
+        self.accept_reply(caller, (&message, &inbox), request, terms).await
     }
 
     /// The answer to a repeat under a key, where the message or its inbox is gone; else the problem. What followed
     /// from them is not compared.
-    pub async fn kept(
+    pub async fn replay_without_message(
         &self,
         caller: &Caller,
         (words, key): (RawContent, Option<Key>),
-        said: (Option<MessageId>, &'static [Field]),
+        said: (Option<MessageId>, &'static [DigestField]),
         problem: Problem,
-    ) -> Result<Sent, Problem> {
+    ) -> Result<SendReceipt, Problem> {
         let (Code::NotFound, Some(key)) = (problem.code, key) else { return Err(problem) };
         let somebody = || "nobody@mailonce.test".to_owned();
         let from = if words.from.is_empty() { somebody() } else { words.from.clone() };
@@ -408,13 +442,13 @@ impl Engine {
         // What is not compared is only to be there.
         let text = words.text.clone().filter(|text| !text.is_empty());
         let text = text.or_else(|| words.html.is_none().then(|| "nothing".to_owned()));
-        let content = Content::check(RawContent { from, to, text, ..words })?;
-        self.repeated(caller, SendRequest::plain(content, Some(key)), said, problem).await
+        let content = EmailContent::validate(RawContent { from, to, text, ..words })?;
+        self.replay_compared_fields(caller, SendRequest::new(content, Some(key)), said, problem).await
     }
 
     /// A message that the caller may answer, and its inbox.
-    async fn answerable(&self, caller: &Caller, id: MessageId) -> Result<(Message, Inbox), Problem> {
-        caller.need(Scope::Reply)?;
+    async fn load_replyable(&self, caller: &Caller, id: MessageId) -> Result<(Message, Inbox), Problem> {
+        caller.require_scope(ApiKeyScope::Reply)?;
         let missing = || Problem::new(Code::NotFound, format!("there is no message {id}"));
         let team = caller.team.id;
         let message = self.store.message(team, id).await.map_err(unavailable)?.ok_or_else(missing)?;
@@ -433,21 +467,21 @@ impl Engine {
         match self.settings_of(message.team).await.map_err(unavailable)?.reply_to {
             ReplyToPolicy::Allow => Ok((None, None)),
             ReplyToPolicy::Flag => Ok((None, Some(Guard::ReplyTo))),
-            ReplyToPolicy::Refuse => Ok((Some(goes_elsewhere(&target)), None)),
+            ReplyToPolicy::Refuse => Ok((Some(reply_to_refused(&target)), None)),
         }
     }
 
     /// Whether an answer has somebody to go to, besides ourselves.
-    pub(crate) async fn has_somebody_to_answer(&self, inbox: &Inbox, head: &MessageHead) -> Result<bool, StoreError> {
-        let mut known = itself(inbox, head);
+    pub(crate) async fn has_reply_recipient(&self, inbox: &Inbox, head: &MessageHead) -> Result<bool, StoreError> {
+        let mut known = own_addresses(inbox, head);
         // Who wrote it is not ours, or it would be our own mail; so most mails need no look into the ledger.
         let wrote = head.own.is_none() && head.reply_to.is_empty();
         if wrote && addressees(head).iter().any(|party| !known.contains(&party.address)) {
             return Ok(true);
         }
-        let others = head.to.iter().chain(&head.cc).filter(|party| may_be_written_to(party));
+        let others = head.to.iter().chain(&head.cc).filter(|party| is_valid_recipient(party));
         for party in addressees(head).into_iter().chain(others) {
-            if self.is_new(inbox.team, &mut known, party).await? {
+            if self.is_new_recipient(inbox.team, &mut known, party).await? {
                 return Ok(true);
             }
         }
@@ -456,27 +490,27 @@ impl Engine {
 
     /// Who gets a reply, and who gets copies of it. Our own addresses do not, whoever names them: a stranger must not
     /// make us write to ourselves.
-    async fn recipients(&self, message: &Message, inbox: &Inbox, all: bool) -> Result<Recipients, Problem> {
+    async fn reply_recipients(&self, message: &Message, inbox: &Inbox, all: bool) -> Result<ReplyRecipients, Problem> {
         let (team, head) = (message.team, &message.head);
         let first = addressees(head);
-        let mut known = itself(inbox, head);
+        let mut known = own_addresses(inbox, head);
         let (mut to, mut cc, mut asked) = (Vec::new(), Vec::new(), Vec::new());
         for party in &first {
-            if self.is_new(team, &mut known, party).await.map_err(unavailable)? {
-                to.push(written(party.name.as_deref(), &party.address));
-                asked.extend(Mailbox::parse(&party.address).map(|mailbox| mailbox.bare().into()));
+            if self.is_new_recipient(team, &mut known, party).await.map_err(unavailable)? {
+                to.push(format_party(party.name.as_deref(), &party.address));
+                asked.extend(NamedAddress::parse(&party.address).map(|mailbox| mailbox.to_address().into()));
             }
         }
-        let (others, copies) = if all { self.everybody(message).await? } else { (Vec::new(), Vec::new()) };
+        let (others, copies) = if all { self.all_recipients(message).await? } else { (Vec::new(), Vec::new()) };
         let named = others.iter().map(|party| (party, true)).chain(copies.iter().map(|party| (party, false)));
-        for (party, direct) in named.filter(|(party, _)| may_be_written_to(party)) {
-            if !self.is_new(team, &mut known, party).await.map_err(unavailable)? {
+        for (party, direct) in named.filter(|(party, _)| is_valid_recipient(party)) {
+            if !self.is_new_recipient(team, &mut known, party).await.map_err(unavailable)? {
                 continue;
             }
             let list = if direct { &mut to } else { &mut cc };
-            list.push(written(party.name.as_deref(), &party.address));
+            list.push(format_party(party.name.as_deref(), &party.address));
             if to.len() + cc.len() > limits::RECIPIENTS {
-                return Err(too_many(head, &others, &copies));
+                return Err(too_many_recipients(head, &others, &copies));
             }
         }
         if to.is_empty() {
@@ -488,18 +522,18 @@ impl Engine {
         }
         if itself {
             // It is refused, with a word; until then it is an answer like others.
-            to = first.iter().map(|party| written(party.name.as_deref(), &party.address)).collect();
+            to = first.iter().map(|party| format_party(party.name.as_deref(), &party.address)).collect();
         }
-        Ok(Recipients { to, cc, asked, itself })
+        Ok(ReplyRecipients { to, cc, requested: asked, is_to_self: itself })
     }
 
     /// Everybody in To and in Cc. A message keeps so many of each; of longer lists the mail itself tells.
-    async fn everybody(&self, message: &Message) -> Result<(Vec<Party>, Vec<Party>), Problem> {
+    async fn all_recipients(&self, message: &Message) -> Result<(Vec<Party>, Vec<Party>), Problem> {
         let head = &message.head;
         let full = |list: &[Party]| list.len() >= limits::RECIPIENTS;
         if (full(&head.to) || full(&head.cc))
-            && let Some(raw) = self.bytes_of(message).await?
-            && let Ok(parsed) = apart(move || parse::parse(&raw)).await
+            && let Some(raw) = self.raw_bytes(message).await?
+            && let Ok(parsed) = run_blocking(move || parse::parse(&raw)).await
         {
             return Ok((parsed.to.iter().map(party).collect(), parsed.cc.iter().map(party).collect()));
         }
@@ -507,121 +541,126 @@ impl Engine {
     }
 
     /// Whether somebody is neither ours nor named before.
-    async fn is_new(&self, team: TeamId, known: &mut Vec<String>, party: &Party) -> Result<bool, StoreError> {
+    async fn is_new_recipient(&self, team: TeamId, known: &mut Vec<String>, party: &Party) -> Result<bool, StoreError> {
         let address = party.address.to_ascii_lowercase();
-        if known.contains(&address) || self.is_inbox_of(team, &address).await? {
+        if known.contains(&address) || self.is_inbox_address(team, &address).await? {
             return Ok(false);
         }
         known.push(address);
         Ok(true)
     }
 
-    async fn answer(
+    async fn accept_reply(
         &self,
         caller: &Caller,
         (message, inbox): (&Message, &Inbox),
         request: SendRequest,
-        terms: Terms,
-    ) -> Result<Sent, Problem> {
+        terms: ReplyTerms,
+    ) -> Result<SendReceipt, Problem> {
         let now = self.now();
-        self.metrics.attempted(caller.channel);
-        let named = Self::named_answer(caller, message, inbox, request);
+        self.metrics.record_send_attempt(caller.channel);
+        let named = Self::keyed_reply(caller, message, inbox, request);
         if let Some(token) = &named.request.distinct_token
-            && let Some(sent) = Box::pin(self.send_distinct(caller, &named, token, Some((message, &terms)))).await?
+            && let Some(sent) =
+                Box::pin(self.release_by_distinct_token(caller, &named, token, Some((message, &terms)))).await?
         {
             return Ok(sent);
         }
-        if let Some(glimpse) = named.hash.and_then(|hash| self.glimpse(hash, now)) {
+        if let Some(glimpse) = named.key_hash.and_then(|hash| self.cached_email(hash, now)) {
             return self.replay(caller, &named, &glimpse, now);
         }
-        let mut wish = match self.careful_wish(caller, &named, now).await {
+        let mut wish = match self.guarded_email(caller, &named, now).await {
             Ok(wish) => wish,
-            Err(problem) => return Box::pin(self.answered_or(caller, &named, (message, &terms.slot), problem)).await,
+            Err(problem) => {
+                return Box::pin(self.replay_reply_or(caller, &named, (message, &terms.slot), problem)).await;
+            }
         };
         wish.head.thread = Some(message.thread);
-        wish.care.flag = terms.flag.or(wish.care.flag);
+        wish.guard_input.flagged_by = terms.flag.or(wish.guard_input.flagged_by);
         let body = std::sync::Arc::clone(&wish.body);
-        let wish = AnswerWish {
-            wish: *wish,
+        let wish = NewReply {
+            email: *wish,
             message: message.id,
             slot: terms.slot,
-            lease: terms.lease.as_deref().map(token_hash),
+            lease_token_hash: terms.lease.as_deref().map(lease_token_hash),
             seen: terms.seen,
-            answers_soft: inbox.about.answers_soft,
-            to_itself: terms.to_itself,
-            caps: inbox.about.caps.unwrap_or_default(),
-            person: terms.person,
+            may_answer_soft_automatic: inbox.settings.answers_soft,
+            is_to_own_team: terms.is_to_self,
+            caps: inbox.settings.caps.unwrap_or_default(),
+            recipient_hash: terms.person_hash,
         };
         crate::failpoint!("before-reply");
-        let answered = self.store.answer(wish, now).await.map_err(unavailable)?;
+        let answered = self.store.accept_reply(wish, now).await.map_err(unavailable)?;
         crate::failpoint!("after-reply");
         match answered {
-            Answered::First(email, thread) => {
-                self.window.note(caller.team.id, &named.request.content, &named.digest, &body, now);
-                self.ask_about(&email).await;
-                Ok(with_fence(self.first(caller, &email), &thread))
+            ReplyResult::First(email, thread) => {
+                self.recent_sends.record(caller.team.id, &named.request.content, &named.digest, &body, now);
+                self.escalate_if_stuck(&email).await;
+                Ok(with_fence(self.first_receipt(caller, &email), &thread))
             }
-            Answered::Bound(bound) => self.answer_bound(caller, &named, bound, now),
-            Answered::Already(id, email, thread) => self.already(caller, &named, (id, email), &thread, now),
-            Answered::Refused(guard, newer, message, thread) => {
+            ReplyResult::KeyBound(bound) => self.replay_bound(caller, &named, bound, now),
+            ReplyResult::AlreadyAnswered(id, email, thread) => {
+                self.already_answered(caller, &named, (id, email), &thread, now)
+            }
+            ReplyResult::Refused(guard, newer, message, thread) => {
                 if matches!(guard, Guard::Itself | Guard::Automatic) {
-                    self.ask_about_loop(caller, &message).await;
+                    self.escalate_loop(caller, &message).await;
                 }
-                Err(refused(guard, newer, &message, &thread, now))
+                Err(guard_problem(guard, newer, &message, &thread, now))
             }
-            Answered::OverBudget(exceeded) => {
-                Err(self.quota_exceeded(caller.team.id, &exceeded).await.with("guard", "budget"))
+            ReplyResult::OverBudget(exceeded) => {
+                Err(self.quota_exceeded(caller.team.id, &exceeded).await.with_extension("guard", "budget"))
             }
-            Answered::Missing => Err(Problem::new(Code::NotFound, format!("there is no message {}", message.id))),
+            ReplyResult::Missing => Err(Problem::new(Code::NotFound, format!("there is no message {}", message.id))),
         }
     }
 
     /// Refuses to let a held answer go when somebody else works on its thread by now, or people wrote again.
-    pub(crate) async fn check_not_late(&self, message: &Message, terms: &Terms) -> Result<(), Problem> {
+    pub(crate) async fn check_thread_unchanged(&self, message: &Message, terms: &ReplyTerms) -> Result<(), Problem> {
         let Some(thread) = self.store.thread(message.team, message.thread).await.map_err(unavailable)? else {
             return Ok(());
         };
-        let (lease, now) = (terms.lease.as_deref().map(token_hash), self.now());
-        let replies = matches!(terms.slot, Slot::Reply(_));
-        let reader = Reader { lease: lease.as_deref(), seen: &terms.seen, replies };
-        match reader.is_late(message, &thread, now) {
-            Some((guard, newer)) => Err(refused(guard, newer, message, &thread, now)),
+        let (lease, now) = (terms.lease.as_deref().map(lease_token_hash), self.now());
+        let replies = matches!(terms.slot, ReplySlot::Reply(_));
+        let reader = ReplyAuthor { lease_token_hash: lease.as_deref(), seen: &terms.seen, is_reply: replies };
+        match reader.find_conflict(message, &thread, now) {
+            Some((guard, newer)) => Err(guard_problem(guard, newer, message, &thread, now)),
             None => Ok(()),
         }
     }
 
     /// The answer that the key is bound to or that took the slot, or else the problem: what was said before stands,
     /// whatever would stop it now.
-    async fn answered_or(
+    async fn replay_reply_or(
         &self,
         caller: &Caller,
-        named: &Named,
-        (message, slot): (&Message, &Slot),
+        named: &KeyedSend,
+        (message, slot): (&Message, &ReplySlot),
         problem: Problem,
-    ) -> Result<Sent, Problem> {
+    ) -> Result<SendReceipt, Problem> {
         let (team, now) = (caller.team.id, self.now());
-        let problem = match self.bound_or(caller, named, problem, now).await {
+        let problem = match self.replay_or(caller, named, problem, now).await {
             Err(problem) if problem.code != Code::KeyMismatch => problem,
             answer => return answer,
         };
-        let Some(id) = message.marks.turn.answered_by(slot) else { return Err(problem) };
+        let Some(id) = message.annotations.turn.answered_by(slot) else { return Err(problem) };
         let email = self.store.email(team, id).await.map_err(unavailable)?;
-        if email.as_ref().is_none_or(is_unsent) {
+        if email.as_ref().is_none_or(is_surely_unsent) {
             return Err(problem);
         }
         match self.store.thread(team, message.thread).await.map_err(unavailable)? {
-            Some(thread) => self.already(caller, named, (id, email), &thread, now),
+            Some(thread) => self.already_answered(caller, named, (id, email), &thread, now),
             None => Err(problem),
         }
     }
 
     /// The answer with its name and meaning. How the inbox is called and that a machine wrote it are settings and not
     /// its meaning.
-    fn named_answer(caller: &Caller, message: &Message, inbox: &Inbox, request: SendRequest) -> Named {
+    fn keyed_reply(caller: &Caller, message: &Message, inbox: &Inbox, request: SendRequest) -> KeyedSend {
         let request = SendRequest { sender_name: sender_name(inbox), ..request };
-        let mut named = name(caller, request, None);
+        let mut named = identify_send(caller, request, None);
         named.answers = Some(message.id);
-        if inbox.about.says_automatic {
+        if inbox.settings.says_automatic {
             let stamps = [("Auto-Submitted", "auto-replied"), ("X-Auto-Response-Suppress", "OOF, AutoReply")];
             let stamps = stamps.map(|(name, value)| (name.to_owned(), value.to_owned()));
             named.request.content.headers.extend(stamps);
@@ -630,24 +669,24 @@ impl Engine {
     }
 
     /// The message was answered before: the caller gets that answer, and the call leaves a row.
-    fn already(
+    fn already_answered(
         &self,
         caller: &Caller,
-        named: &Named,
+        named: &KeyedSend,
         (id, email): (EmailId, Option<Email>),
         thread: &Thread,
         now: Time,
-    ) -> Result<Sent, Problem> {
+    ) -> Result<SendReceipt, Problem> {
         let Some(email) = email else {
             let detail = format!("the message was answered by email {id}, which is no longer kept");
-            return Err(Problem::new(Code::AlreadyAnswered, detail).with("email", id.to_string()));
+            return Err(Problem::new(Code::AlreadyAnswered, detail).with_extension("email", id.to_string()));
         };
         let reason = SuppressedReason::AlreadyAnswered;
-        self.metrics.deduplicated(caller.channel, reason);
-        let waiting = self.suppressions.note(caller.team.id, email.id, caller.suppressed(reason, now));
-        let glimpse = Glimpse::from(&email);
+        self.metrics.record_deduplicated(caller.channel, reason);
+        let waiting = self.suppressed_calls.record(caller.team.id, email.id, caller.suppressed_call(reason, now));
+        let glimpse = CachedEmail::from(&email);
         let differs = !differences(named, &glimpse).is_empty();
-        let mut sent = self.sent(caller, &glimpse, false, differs, waiting);
+        let mut sent = self.receipt(caller, &glimpse, false, differs, waiting);
         // Who repeats its own answer that is held as a look-alike can still say that it is meant.
         let own = !differs && email.head.caller == Some(caller.key.id) && sent.distinct_token.is_some();
         if !own {
@@ -658,42 +697,46 @@ impl Engine {
     }
 
     /// Asks a person about a thread in which machines seem to talk to each other.
-    async fn ask_about_loop(&self, caller: &Caller, message: &Message) {
-        let about = Matter {
+    async fn escalate_loop(&self, caller: &Caller, message: &Message) {
+        let about = EscalationSubject {
             message: Some(message.id),
             thread: Some(message.thread),
             inbox: Some(message.inbox),
-            ..Matter::default()
+            ..EscalationSubject::default()
         };
-        self.ask(caller.team.id, Escalation::open(Reason::Loop, about, Some(caller.key.id))).await;
+        self.open_escalation_or_log(
+            caller.team.id,
+            Escalation::open(EscalationReason::Loop, about, Some(caller.key.id)),
+        )
+        .await;
     }
 }
 
 /// The name that an inbox gives the sender of its mail.
 pub fn sender_name(inbox: &Inbox) -> Option<String> {
-    inbox.about.name.as_deref().map(one_name).filter(|name| !name.is_empty())
+    inbox.settings.name.as_deref().map(sanitize_name).filter(|name| !name.is_empty())
 }
 
-fn with_fence(mut sent: Sent, thread: &Thread) -> Sent {
-    (sent.thread, sent.fence) = (Some(thread.id), Some(thread.about.fence));
+fn with_fence(mut sent: SendReceipt, thread: &Thread) -> SendReceipt {
+    (sent.thread, sent.fence) = (Some(thread.id), Some(thread.details.fence));
     sent
 }
 
 /// The problem of a thread that another agent holds, or took.
-pub(crate) fn leased(thread: &Thread, now: Time) -> Problem {
-    let lease = thread.lease_at(now);
+pub(crate) fn leased_problem(thread: &Thread, now: Time) -> Problem {
+    let lease = thread.active_lease(now);
     let detail = match lease {
         Some(lease) => format!("the thread is held by {} until {}", lease.holder, lease.expires_at),
         None => "this token is not of the latest lease of the thread, or that was given back; take it anew".to_owned(),
     };
     Problem::new(Code::Leased, detail)
-        .with("holder", lease.map(|lease| lease.holder.clone()))
-        .with("expires_at", lease.map(|lease| lease.expires_at.to_string()))
-        .with("fence", thread.about.fence)
-        .with("thread", thread.id.to_string())
+        .with_extension("holder", lease.map(|lease| lease.holder.clone()))
+        .with_extension("expires_at", lease.map(|lease| lease.expires_at.to_string()))
+        .with_extension("fence", thread.details.fence)
+        .with_extension("thread", thread.id.to_string())
 }
 
-fn refused(guard: Guard, newer: Option<MessageId>, message: &Message, thread: &Thread, now: Time) -> Problem {
+fn guard_problem(guard: Guard, newer: Option<MessageId>, message: &Message, thread: &Thread, now: Time) -> Problem {
     let problem = match guard {
         Guard::Itself => {
             let (why, detail) = match &message.head.own {
@@ -702,21 +745,24 @@ fn refused(guard: Guard, newer: Option<MessageId>, message: &Message, thread: &T
                     ("recipients", format!("an answer to the message {} would go to nobody but yourself", message.id))
                 }
             };
-            Problem::new(Code::Itself, detail).with("why", why)
+            Problem::new(Code::Itself, detail).with_extension("why", why)
         }
         Guard::Automatic => {
             let (why, hard) = message.head.automatic.clone().unwrap_or_default();
             let detail = format!("the message {} is automatic ({why})", message.id);
-            Problem::new(Code::Automatic, detail).with("why", why).with("hard", hard)
+            Problem::new(Code::Automatic, detail).with_extension("why", why).with_extension("hard", hard)
         }
         Guard::NewerMessage => {
             let newer = newer.map(|id| id.to_string()).unwrap_or_default();
             let detail = format!("the thread has a newer message {newer}");
-            Problem::new(Code::NewerMessage, detail).with("message", newer)
+            Problem::new(Code::NewerMessage, detail).with_extension("message", newer)
         }
-        _ => leased(thread, now),
+        _ => leased_problem(thread, now),
     };
-    problem.with("guard", guard.word()).with("fence", thread.about.fence).with("thread", thread.id.to_string())
+    problem
+        .with_extension("guard", guard.as_str())
+        .with_extension("fence", thread.details.fence)
+        .with_extension("thread", thread.id.to_string())
 }
 
 #[cfg(test)]
@@ -728,14 +774,14 @@ mod tests {
         for (name, shown) in
             [(Some("Ann"), Some("Ann")), (None, None), (Some("A \"B\" \\C, D"), Some("A \"B\" \\C, D"))]
         {
-            let read = Mailbox::parse(&written(name, "ann@x.test")).unwrap();
+            let read = NamedAddress::parse(&format_party(name, "ann@x.test")).unwrap();
             assert_eq!((read.name.as_deref(), read.address.as_str()), (shown, "ann@x.test"));
         }
     }
 
     #[test]
     fn only_the_hash_of_a_token_is_kept() {
-        assert_eq!(token_hash("a").len(), 64);
-        assert_ne!(token_hash("a"), token_hash("b"));
+        assert_eq!(lease_token_hash("a").len(), 64);
+        assert_ne!(lease_token_hash("a"), lease_token_hash("b"));
     }
 }

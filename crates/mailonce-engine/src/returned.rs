@@ -2,26 +2,26 @@
 
 use mailonce_core::{
     address::Address,
-    delivery::{Delivery, Settle, Target},
-    dispatch::{Act, Verdict},
-    handoff::{Evidence, Says, Source},
+    delivery::{Delivery, DeliveryOutcome, DeliveryTarget},
+    dispatch::{HandoffAction, HandoffActionStatus},
+    handoff::{Evidence, EvidenceFinding, EvidenceSource},
     id::EmailId,
-    port::store::{Acted, Once, StoreError},
+    port::store::{HandoffActionResult, IdempotentResult, StoreError},
 };
 use mailonce_mail::{
-    bounce::{self, Bounce, Fate},
+    bounce::{self, Bounce, RecipientResult},
     hook,
-    parse::{self, Parsed},
-    return_path::Tag,
+    parse::{self, ParsedMail},
+    return_path::AttemptTag,
 };
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 
-use crate::{Engine, hook::evidence_of, read::apart_if, suppressions::AboutSuppression};
+use crate::{Engine, hook::to_evidence, read::run_blocking_if_large, suppressions::SuppressionDetails};
 
 /// The handoff and attempt a report is about.
 #[derive(Clone, Copy)]
-struct About {
+struct BounceTarget {
     email: EmailId,
     handoff: u16,
     attempt: u32,
@@ -29,8 +29,8 @@ struct About {
 
 /// Whether a report is about one of these recipients. Servers write addresses in a case of their own. A report of delay
 /// that names our only recipient by another address comes from a server that forwards the mail, so it has it.
-fn is_about(fate: &Fate, recipients: &[String]) -> bool {
-    let forwarded = fate.says == hook::Says::Deferred && recipients.len() == 1;
+fn is_about_recipients(fate: &RecipientResult, recipients: &[String]) -> bool {
+    let forwarded = fate.reported_status == hook::ReportedStatus::Deferred && recipients.len() == 1;
     let named = Address::parse(&fate.recipient).ok();
     let same = |to: &String| *to == fate.recipient || (named.is_some() && Address::parse(to).ok() == named);
     fate.recipient.is_empty() || forwarded || recipients.iter().any(same)
@@ -38,82 +38,88 @@ fn is_about(fate: &Fate, recipients: &[String]) -> bool {
 
 impl Engine {
     /// Reads a mail that came to one of our return paths, whose mark was checked when it came.
-    pub(crate) async fn read_bounce(
+    pub(crate) async fn process_bounce(
         &self,
         delivery: &Delivery,
         raw: Arc<Vec<u8>>,
-    ) -> Result<Option<Settle>, StoreError> {
-        let Target::Return { email, handoff, attempt } = delivery.target else { return Ok(Some(Settle::Done)) };
-        let about = delivery.about.clone();
-        let read = apart_if(raw.len(), move || {
-            let bounce = bounce::read(&raw, &parse::parse(&raw), about.sender.as_deref(), &about.recipient);
+    ) -> Result<Option<DeliveryOutcome>, StoreError> {
+        let DeliveryTarget::Return { email, handoff, attempt } = delivery.target else {
+            return Ok(Some(DeliveryOutcome::Done));
+        };
+        let about = delivery.details.clone();
+        let read = run_blocking_if_large(raw.len(), move || {
+            let bounce = bounce::parse_bounce(&raw, &parse::parse(&raw), about.sender.as_deref(), &about.recipient);
             bounce.map(|bounce| (bounce, Sha256::digest(raw.as_slice()).into()))
         });
         match read.await {
             Ok(Some((bounce, name))) => {
-                self.learn_bounce(delivery, &bounce, About { email, handoff, attempt }, name).await?;
-                Ok(Some(Settle::Done))
+                self.record_bounce(delivery, &bounce, BounceTarget { email, handoff, attempt }, name).await?;
+                Ok(Some(DeliveryOutcome::Done))
             }
-            Ok(None) => Ok(Some(Settle::Done)),
-            Err(_panic) => Ok(Some(self.again(delivery, "the parser ended unexpectedly"))),
+            Ok(None) => Ok(Some(DeliveryOutcome::Done)),
+            Err(_panic) => Ok(Some(self.retry_parse_or_dead(delivery, "the parser ended unexpectedly"))),
         }
     }
 
     /// Learns from a report that came to an inbox: where bounces go to the sender, the returned mark still proves
     /// which attempt it is about.
-    pub(crate) async fn learn_from_report(
+    pub(crate) async fn record_returned_report(
         &self,
         delivery: &Delivery,
         raw: Arc<Vec<u8>>,
-        parsed: Parsed,
+        parsed: ParsedMail,
         name: Option<[u8; 32]>,
     ) -> Result<(), StoreError> {
-        let about = delivery.about.clone();
-        let read = apart_if(raw.len(), move || {
-            let bounce = bounce::read(&raw, &parsed, about.sender.as_deref(), &about.recipient)?;
+        let about = delivery.details.clone();
+        let read = run_blocking_if_large(raw.len(), move || {
+            let bounce = bounce::parse_bounce(&raw, &parsed, about.sender.as_deref(), &about.recipient)?;
             Some((bounce, name.unwrap_or_else(|| Sha256::digest(raw.as_slice()).into())))
         });
         // The message is filed already; a report that panics the parser is not read again.
         let Ok(Some((bounce, name))) = read.await else { return Ok(()) };
-        let Some(tag) = bounce.tag.filter(|tag| self.is_our_mark(tag)) else { return Ok(()) };
-        let about = About { email: tag.email, handoff: tag.handoff, attempt: tag.attempt };
-        self.learn_bounce(delivery, &bounce, about, name).await
+        let Some(tag) = bounce.tag.filter(|tag| self.is_own_return_path_tag(tag)) else { return Ok(()) };
+        let about = BounceTarget { email: tag.email, handoff: tag.handoff, attempt: tag.attempt };
+        self.record_bounce(delivery, &bounce, about, name).await
     }
 
     /// Whether we made a mark.
-    pub(crate) fn is_our_mark(&self, tag: &Tag) -> bool {
-        let mac = self.secret.mac("return-path", &[&Tag::claim(tag.email, tag.handoff, tag.attempt)]);
-        let ours = Tag::new(tag.email, tag.handoff, tag.attempt, &mac);
+    pub(crate) fn is_own_return_path_tag(&self, tag: &AttemptTag) -> bool {
+        let mac = self.secret.mac("return-path", &[&AttemptTag::mac_payload(tag.email, tag.handoff, tag.attempt)]);
+        let ours = AttemptTag::new(tag.email, tag.handoff, tag.attempt, &mac);
         bool::from(subtle::ConstantTimeEq::ct_eq(ours.mac.as_slice(), tag.mac.as_slice()))
     }
 
-    async fn learn_bounce(
+    async fn record_bounce(
         &self,
         delivery: &Delivery,
         bounce: &Bounce,
-        about: About,
+        about: BounceTarget,
         name: [u8; 32],
     ) -> Result<(), StoreError> {
         let team = delivery.team;
         let Some(email) = self.store.email(team, about.email).await? else { return Ok(()) };
         let Some(handoff) = email.handoffs.get(usize::from(about.handoff)) else { return Ok(()) };
-        for (at, fate) in bounce.recipients.iter().enumerate().filter(|(_, fate)| is_about(fate, &handoff.recipients)) {
-            let Some(says) = evidence_of(fate.says) else { continue };
+        for (at, fate) in
+            bounce.recipients.iter().enumerate().filter(|(_, fate)| is_about_recipients(fate, &handoff.recipients))
+        {
+            let Some(says) = to_evidence(fate.reported_status) else { continue };
             let short = crate::hex(&name[..12]);
             let fact = Evidence {
                 handoff: about.handoff,
                 attempt: Some(about.attempt),
                 at: self.now(),
-                source: Source::Bounce,
+                source: EvidenceSource::Bounce,
                 says,
                 detail: format!("{} {}", fate.status.as_deref().unwrap_or_default(), fate.reason).trim().to_owned(),
                 once: Some(format!("bounce:{short}:{at}")),
             };
-            let acted = self.store.act(team, about.email, Act::Fact(fact), None, self.now()).await?;
-            self.doubted.notify_one();
-            let learnt = matches!(acted, Once::Done(Acted::Email(Verdict::Done, _)));
-            self.metrics.reported("bounce", if learnt { "learnt" } else { "repeated" });
-            if learnt && says == Says::Bounced {
+            let acted =
+                self.store.apply_action(team, about.email, HandoffAction::AddEvidence(fact), None, self.now()).await?;
+            self.unknown_wakeup.notify_one();
+            let learnt =
+                matches!(acted, IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _)));
+            self.metrics.record_provider_event("bounce", if learnt { "learnt" } else { "repeated" });
+            if learnt && says == EvidenceFinding::Bounced {
                 self.suppress_bounced(delivery, fate, about.email, &handoff.recipients).await;
             }
         }
@@ -121,12 +127,18 @@ impl Engine {
     }
 
     /// Stops writing to an address whose mail came back for good.
-    async fn suppress_bounced(&self, delivery: &Delivery, fate: &Fate, email: EmailId, recipients: &[String]) {
+    async fn suppress_bounced(
+        &self,
+        delivery: &Delivery,
+        fate: &RecipientResult,
+        email: EmailId,
+        recipients: &[String],
+    ) {
         let only = if let [only] = recipients { Some(only) } else { None };
         let named = recipients.iter().find(|to| **to == fate.recipient).or(only);
-        let permanent = matches!(fate.says, hook::Says::Bounced { permanent: true });
+        let permanent = matches!(fate.reported_status, hook::ReportedStatus::Bounced { permanent: true });
         let Some(address) = named.filter(|_| permanent).and_then(|to| Address::parse(to).ok()) else { return };
-        let about = AboutSuppression {
+        let about = SuppressionDetails {
             reason: "bounced".into(),
             email: Some(email.0),
             source: None,

@@ -5,45 +5,49 @@
 
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit as _, aead::Aead as _};
 use mailonce_core::{
-    key::{InstallSecret, KeyName},
+    key::{EmailKey, InstallSecret},
     problem::{Code, Problem},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Asked, Engine};
+use crate::{Engine, KeyedCall};
 
-const NONCE: usize = 12;
+const NONCE_BYTES: usize = 12;
 
-fn cipher(secret: &InstallSecret, name: &KeyName) -> ChaCha20Poly1305 {
-    let key = secret.mac("sealed-answer", &[name.shown().as_bytes()]);
+fn cipher(secret: &InstallSecret, name: &EmailKey) -> ChaCha20Poly1305 {
+    let key = secret.mac("sealed-answer", &[name.display_name().as_bytes()]);
     ChaCha20Poly1305::new(&key.into())
 }
 
 /// Seals an answer.
-fn seal(secret: &InstallSecret, name: &KeyName, nonce: [u8; NONCE], answer: &[u8]) -> Vec<u8> {
+fn seal(secret: &InstallSecret, name: &EmailKey, nonce: [u8; NONCE_BYTES], answer: &[u8]) -> Vec<u8> {
     // Encryption of a short text cannot fail; an empty answer would only mean that a repeat is refused.
     let sealed = cipher(secret, name).encrypt(&nonce.into(), answer).unwrap_or_default();
     [nonce.as_slice(), &sealed].concat()
 }
 
 /// Opens a sealed answer. `None` when it was sealed under another key, or damaged.
-fn open(secret: &InstallSecret, name: &KeyName, sealed: &[u8]) -> Option<Vec<u8>> {
-    let (nonce, rest) = sealed.split_first_chunk::<NONCE>()?;
+fn open(secret: &InstallSecret, name: &EmailKey, sealed: &[u8]) -> Option<Vec<u8>> {
+    let (nonce, rest) = sealed.split_first_chunk::<NONCE_BYTES>()?;
     cipher(secret, name).decrypt(&(*nonce).into(), rest).ok()
 }
 
 impl Engine {
     /// What to answer when the same is asked again, so that only the same key opens it. Nothing without a key.
-    pub(crate) fn sealed<T: Serialize>(&self, asked: Option<&Asked>, answer: &T) -> Vec<u8> {
+    pub(crate) fn seal_answer<T: Serialize>(&self, asked: Option<&KeyedCall>, answer: &T) -> Vec<u8> {
         let Some(asked) = asked else { return Vec::new() };
-        let mut nonce = [0; NONCE];
-        self.chance.fill(&mut nonce);
-        seal(&self.secret, &asked.name, nonce, &serde_json::to_vec(answer).unwrap_or_default())
+        let mut nonce = [0; NONCE_BYTES];
+        self.entropy.fill(&mut nonce);
+        seal(&self.secret, &asked.key, nonce, &serde_json::to_vec(answer).unwrap_or_default())
     }
 
     /// What was answered the first time.
-    pub(crate) fn unsealed<T: DeserializeOwned>(&self, asked: Option<&Asked>, sealed: &[u8]) -> Result<T, Problem> {
-        let opened = asked.and_then(|asked| open(&self.secret, &asked.name, sealed));
+    pub(crate) fn open_answer<T: DeserializeOwned>(
+        &self,
+        asked: Option<&KeyedCall>,
+        sealed: &[u8],
+    ) -> Result<T, Problem> {
+        let opened = asked.and_then(|asked| open(&self.secret, &asked.key, sealed));
         let first = opened.and_then(|json| serde_json::from_slice(&json).ok());
         first.ok_or_else(|| Problem::new(Code::Internal, "the first answer can no longer be read"))
     }
@@ -57,7 +61,7 @@ mod tests {
     #[test]
     fn only_the_same_key_opens_an_answer() {
         let secret = InstallSecret([3; 32]);
-        let name = |text: &str| KeyName::Given(Key::parse(text).unwrap());
+        let name = |text: &str| EmailKey::Given(Key::parse(text).unwrap());
         let sealed = seal(&secret, &name("one"), [9; 12], b"mo_secret");
         assert_eq!(open(&secret, &name("one"), &sealed).as_deref(), Some(b"mo_secret".as_slice()));
         assert_eq!(open(&secret, &name("two"), &sealed), None);

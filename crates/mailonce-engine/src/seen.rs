@@ -8,8 +8,8 @@ use mailonce_core::{
     digest::Digest,
     email::{Email, EmailState, Guard},
     id::{EmailId, MessageId, ThreadId},
-    key::{KeyHash, KeyName},
-    port::store::EmailWatcher,
+    key::{EmailKey, KeyHash},
+    port::store::EmailSubscriber,
     time::Time,
 };
 use std::{
@@ -23,15 +23,15 @@ const PER_GENERATION: usize = 2_048;
 /// What an answer needs to know about an email, and no more: thousands of these lie about, and what they hold on to is
 /// cold by the time it is given back.
 #[derive(Clone, Debug)]
-pub(crate) struct Glimpse {
+pub(crate) struct CachedEmail {
     pub(crate) id: EmailId,
     pub(crate) rev: u32,
     pub(crate) state: EmailState,
     pub(crate) expires_at: Option<Time>,
     pub(crate) guard: Option<Guard>,
-    pub(crate) bind: u32,
+    pub(crate) bind_number: u32,
     pub(crate) from: Box<str>,
-    pub(crate) key: Option<KeyName>,
+    pub(crate) key: Option<EmailKey>,
     pub(crate) created_at: Time,
     pub(crate) answers: Option<MessageId>,
     pub(crate) thread: Option<ThreadId>,
@@ -42,7 +42,7 @@ pub(crate) struct Glimpse {
     pub(crate) suppressed: u64,
 }
 
-impl From<&Email> for Glimpse {
+impl From<&Email> for CachedEmail {
     fn from(email: &Email) -> Self {
         Self {
             id: email.id,
@@ -50,13 +50,13 @@ impl From<&Email> for Glimpse {
             state: email.state(),
             expires_at: email.expires_at(),
             guard: email.guard,
-            bind: email.bind,
+            bind_number: email.bind_number,
             from: email.head.from.as_str().into(),
             key: email.head.key.clone(),
             created_at: email.head.created_at,
             answers: email.head.answers,
             thread: email.head.thread,
-            may_be_meant: email.may_be_meant(),
+            may_be_meant: email.may_sender_confirm(),
             resent_as: email.resent_as,
             digest: email.digest.clone(),
             ttl_ms: email.ttl.0,
@@ -65,7 +65,7 @@ impl From<&Email> for Glimpse {
     }
 }
 
-impl Glimpse {
+impl CachedEmail {
     /// Whether its sender may say that it is meant.
     pub(crate) fn is_held_look_alike(&self) -> bool {
         self.state == EmailState::Held && self.may_be_meant
@@ -78,33 +78,33 @@ impl Glimpse {
 }
 
 #[derive(Default)]
-struct Shard {
-    young: HashMap<KeyHash, Arc<Glimpse>>,
-    old: HashMap<KeyHash, Arc<Glimpse>>,
+struct ReplayCacheShard {
+    young: HashMap<KeyHash, Arc<CachedEmail>>,
+    old: HashMap<KeyHash, Arc<CachedEmail>>,
 }
 
 /// Recent keys and the emails behind them.
 #[derive(Default)]
-pub(crate) struct Seen {
-    shards: [Mutex<Shard>; SHARDS],
+pub(crate) struct ReplayCache {
+    shards: [Mutex<ReplayCacheShard>; SHARDS],
 }
 
-impl Seen {
-    fn shard(&self, key: KeyHash) -> MutexGuard<'_, Shard> {
+impl ReplayCache {
+    fn shard(&self, key: KeyHash) -> MutexGuard<'_, ReplayCacheShard> {
         let at = usize::from(key.0[0]) % SHARDS;
         self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, key: KeyHash, glimpse: Arc<Glimpse>) {
+    fn put(&self, key: KeyHash, glimpse: Arc<CachedEmail>) {
         let mut shard = self.shard(key);
         // An older binding of the same key may still change, and an older state may arrive late; neither hides a newer one.
-        let newer = |known: &Arc<Glimpse>| (known.bind, known.rev) > (glimpse.bind, glimpse.rev);
+        let newer = |known: &Arc<CachedEmail>| (known.bind_number, known.rev) > (glimpse.bind_number, glimpse.rev);
         if shard.young.get(&key).is_some_and(newer) || shard.old.get(&key).is_some_and(newer) {
             return;
         }
         if shard.young.len() >= PER_GENERATION && !shard.young.contains_key(&key) {
             // The tables change places, so that neither grows anew.
-            let Shard { young, old } = &mut *shard;
+            let ReplayCacheShard { young, old } = &mut *shard;
             std::mem::swap(young, old);
             young.clear();
         }
@@ -112,8 +112,8 @@ impl Seen {
     }
 
     /// Drops an email that is about to change. Another binding of its key stays.
-    fn drop_email(&self, key: KeyHash, id: EmailId) {
-        let Shard { young, old } = &mut *self.shard(key);
+    fn evict(&self, key: KeyHash, id: EmailId) {
+        let ReplayCacheShard { young, old } = &mut *self.shard(key);
         for generation in [young, old] {
             if generation.get(&key).is_some_and(|known| known.id == id) {
                 generation.remove(&key);
@@ -122,7 +122,7 @@ impl Seen {
     }
 
     /// The email behind a key, when it was seen lately and the key is still remembered.
-    pub(crate) fn get(&self, key: KeyHash, now: Time) -> Option<Arc<Glimpse>> {
+    pub(crate) fn get(&self, key: KeyHash, now: Time) -> Option<Arc<CachedEmail>> {
         let mut shard = self.shard(key);
         if let Some(found) = shard.young.get(&key) {
             return Some(Arc::clone(found)).filter(|glimpse| glimpse.is_remembered(now));
@@ -135,16 +135,16 @@ impl Seen {
     }
 }
 
-impl EmailWatcher for Seen {
-    fn changing(&self, email: &Email) {
+impl EmailSubscriber for ReplayCache {
+    fn before_commit(&self, email: &Email) {
         if let Some(name) = &email.head.key {
-            self.drop_email(name.hash(email.team), email.id);
+            self.evict(name.hash(email.team), email.id);
         }
     }
 
-    fn changed(&self, email: &Email) {
+    fn after_commit(&self, email: &Email) {
         if let Some(name) = &email.head.key {
-            self.put(name.hash(email.team), Arc::new(Glimpse::from(email)));
+            self.put(name.hash(email.team), Arc::new(CachedEmail::from(email)));
         }
     }
 }

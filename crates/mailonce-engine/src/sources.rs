@@ -5,35 +5,35 @@
 
 use mailonce_core::{
     id::{SourceId, TeamId},
-    port::store::Once,
+    port::store::IdempotentResult,
     problem::{Code, Problem},
-    record::{Created, Record, RecordChange, RecordKind},
-    team::Scope,
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
+    team::ApiKeyScope,
     time::Time,
 };
-use mailonce_mail::hook::{Kind, Secrets};
+use mailonce_mail::hook::{HookSecrets, Kind};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    Asked, Caller, Engine,
-    change::taken,
-    collect::{AboutCollecting, Collecting},
-    fault, operation,
-    proofs::{rotated, secrets},
-    records::{self, Listed, Made},
+    Caller, Engine, KeyedCall,
+    change::key_mismatch,
+    collect::{CollectionConfig, StoredCollectionConfig},
+    invalid_field, operation,
+    proofs::{rotate, to_secrets},
+    records::{self, CreateOutcome, CursorPage},
     unavailable,
-    vault::Place,
+    vault::SecretLocation,
 };
 
 /// How often a rotation is tried anew when somebody else changed the source meanwhile.
-const TRIES: usize = 3;
+const MAX_CONFLICT_RETRIES: usize = 3;
 
-pub use crate::proofs::Proof;
+pub use crate::proofs::SourceCredential;
 
 /// Where provider events and mail come from.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceView {
     /// Its id, which is also the end of its address.
     pub id: SourceId,
     /// Its name.
@@ -47,24 +47,24 @@ pub struct Source {
     /// The transport whose events it tells.
     pub transport: Option<String>,
     /// What it may bring.
-    pub takes: Takes,
+    pub scope: SourceScope,
     /// How many secrets, or topics, are live.
-    pub secrets: usize,
+    pub live_credentials: usize,
     /// When the last one was added.
     pub rotated_at: Option<Time>,
     /// Whether mail that it only tells of can be fetched.
-    pub fetches: bool,
+    pub can_fetch: bool,
     /// Where it is fetched, when that is not the provider's usual place.
     pub base_url: Option<String>,
     /// How often the provider is asked which mails came, in milliseconds.
     pub poll_ms: Option<i64>,
     /// How that goes.
-    pub polled: Polled,
+    pub poll_status: PollStatus,
 }
 
 /// How the polling of a source goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Polled {
+pub struct PollStatus {
     /// When a round ended last.
     pub at: Option<Time>,
     /// What went wrong since.
@@ -73,26 +73,26 @@ pub struct Polled {
 
 /// What a source may bring. At least one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Takes {
+pub struct SourceScope {
     /// What became of mail we sent.
     pub events: bool,
     /// Mail.
     pub inbound: bool,
 }
 
-impl Takes {
+impl SourceScope {
     /// What sources brought before they could bring mail.
     fn events() -> Self {
         Self { events: true, inbound: false }
     }
 
     /// What a provider brings when nobody says: events where it has them.
-    fn usual(kind: Kind) -> Self {
-        Self { events: kind.tells(), inbound: !kind.tells() }
+    fn default_for(kind: Kind) -> Self {
+        Self { events: kind.sends_events(), inbound: !kind.sends_events() }
     }
 
     /// The words of it.
-    pub fn words(self) -> Vec<&'static str> {
+    pub fn names(self) -> Vec<&'static str> {
         [(self.events, "events"), (self.inbound, "inbound")]
             .into_iter()
             .filter_map(|(is, word)| is.then_some(word))
@@ -103,22 +103,22 @@ impl Takes {
     pub fn parse(words: &[String]) -> Result<Self, Problem> {
         let has = |word: &str| words.iter().any(|given| given == word);
         let takes = Self { events: has("events"), inbound: has("inbound") };
-        if words.is_empty() || takes.words().len() != words.len() {
-            return Err(fault("takes", "is a list of events, inbound or both"));
+        if words.is_empty() || takes.names().len() != words.len() {
+            return Err(invalid_field("takes", "is a list of events, inbound or both"));
         }
         Ok(takes)
     }
 
     /// Whether a provider can bring that, with that proof.
-    fn check(self, kind: Kind, proof: &Proof) -> Result<(), Problem> {
-        if self.events && !kind.tells() {
-            return Err(fault("takes", format!("{kind} tells of no events")));
+    fn check(self, kind: Kind, proof: &SourceCredential) -> Result<(), Problem> {
+        if self.events && !kind.sends_events() {
+            return Err(invalid_field("takes", format!("{kind} tells of no events")));
         }
-        if self.inbound && !kind.brings() {
-            return Err(fault("takes", format!("{kind} brings no mail")));
+        if self.inbound && !kind.delivers_mail() {
+            return Err(invalid_field("takes", format!("{kind} brings no mail")));
         }
-        if self.events && kind == Kind::Sendgrid && !matches!(proof, Proof::Key(_)) {
-            return Err(fault(
+        if self.events && kind == Kind::Sendgrid && !matches!(proof, SourceCredential::Key(_)) {
+            return Err(invalid_field(
                 "secret",
                 "is missing: sendgrid signs its events, only its mail may come with a password",
             ));
@@ -137,32 +137,32 @@ pub struct NewSource {
     /// The transport whose events it tells. Needed only for those.
     pub transport: Option<String>,
     /// What it may bring; what its provider usually does when nobody says.
-    pub takes: Option<Takes>,
+    pub scope: Option<SourceScope>,
     /// How it proves itself.
-    pub proof: Proof,
+    pub credential: SourceCredential,
     /// How mail is collected from its provider.
-    pub collecting: Collecting,
+    pub collection: CollectionConfig,
 }
 
 /// What a source gets anew.
 #[derive(Clone, Debug)]
-pub struct Rotation {
+pub struct SourceRotation {
     /// How it proves itself, unless that stays.
-    pub proof: Option<Proof>,
+    pub credential: Option<SourceCredential>,
     /// Whether the proof before stays live.
     pub keep: bool,
     /// How mail is collected. What is not said stays.
-    pub collecting: Collecting,
+    pub collection: CollectionConfig,
 }
 
 /// What the ledger keeps of a source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct AboutSource {
+pub(crate) struct SourceDetails {
     pub(crate) kind: Kind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     transport: Option<String>,
-    #[serde(default = "Takes::events")]
-    takes: Takes,
+    #[serde(default = "SourceScope::events")]
+    takes: SourceScope,
     /// The proofs, newest first, as sealed JSON.
     sealed: String,
     live: usize,
@@ -170,32 +170,32 @@ pub(crate) struct AboutSource {
     rotated_at: Option<Time>,
     /// How mail is collected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) collecting: Option<AboutCollecting>,
+    pub(crate) collecting: Option<StoredCollectionConfig>,
 }
 
-impl AboutSource {
+impl SourceDetails {
     /// How often it polls, if it does.
     pub(crate) fn poll_ms(&self) -> Option<i64> {
         self.collecting.as_ref().and_then(|collecting| collecting.poll_ms).filter(|_| self.takes.inbound)
     }
 
     /// Whether it polls.
-    pub(crate) fn polls(&self) -> bool {
+    pub(crate) fn is_polled(&self) -> bool {
         self.poll_ms().is_some()
     }
 }
 
 /// Who tells of a mail.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Teller {
+pub(crate) struct SourceRef {
     pub(crate) id: SourceId,
     pub(crate) team: TeamId,
     pub(crate) kind: Kind,
 }
 
 impl LiveSource {
-    pub(crate) fn teller(&self) -> Teller {
-        Teller { id: self.id, team: self.team, kind: self.kind }
+    pub(crate) fn source_ref(&self) -> SourceRef {
+        SourceRef { id: self.id, team: self.team, kind: self.kind }
     }
 }
 
@@ -205,31 +205,31 @@ pub(crate) struct LiveSource {
     pub(crate) team: TeamId,
     pub(crate) kind: Kind,
     pub(crate) transport: Option<String>,
-    pub(crate) takes: Takes,
-    pub(crate) secrets: Secrets,
+    pub(crate) scope: SourceScope,
+    pub(crate) secrets: HookSecrets,
 }
 
-fn place(team: TeamId, record: Uuid) -> Place {
-    Place { team, record, purpose: "source" }
+fn secret_location(team: TeamId, record: Uuid) -> SecretLocation {
+    SecretLocation { team, record, purpose: "source" }
 }
 
-fn view(record: &Record) -> Result<Source, Problem> {
-    let about: AboutSource = records::read(record)?;
+fn view(record: &Record) -> Result<SourceView, Problem> {
+    let about: SourceDetails = records::decode(record)?;
     let poll_ms = about.poll_ms();
-    Ok(Source {
+    Ok(SourceView {
         id: SourceId(record.id),
         name: record.name.clone(),
         rev: record.rev,
         created_at: record.created_at,
-        kind: about.kind.word(),
+        kind: about.kind.as_str(),
         transport: about.transport,
-        takes: about.takes,
-        secrets: about.live,
+        scope: about.takes,
+        live_credentials: about.live,
         rotated_at: about.rotated_at,
         poll_ms,
-        fetches: about.collecting.is_some(),
+        can_fetch: about.collecting.is_some(),
         base_url: about.collecting.and_then(|collecting| collecting.base_url),
-        polled: Polled::default(),
+        poll_status: PollStatus::default(),
     })
 }
 
@@ -239,87 +239,98 @@ impl Engine {
         &self,
         caller: &Caller,
         new: NewSource,
-        asked: Option<Asked>,
-    ) -> Result<Made<Source>, Problem> {
-        caller.need(Scope::Admin)?;
-        caller.need_whole_team()?;
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<SourceView>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
         let (team, now) = (caller.team.id, self.now());
         let id = self.new_id(now);
         // Asked again, it is answered even if the transport is gone since.
-        let again = self.was_asked(caller, asked.as_ref()).await?;
+        let again = self.is_repeated_call(caller, asked.as_ref()).await?;
         let kind = Kind::parse(&new.kind).ok_or_else(|| {
-            let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.word()).collect();
-            fault("kind", format!("is one of {}", known.join(", ")))
+            let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+            invalid_field("kind", format!("is one of {}", known.join(", ")))
         })?;
-        let takes = new.takes.unwrap_or_else(|| Takes::usual(kind));
-        takes.check(kind, &new.proof)?;
+        let takes = new.scope.unwrap_or_else(|| SourceScope::default_for(kind));
+        takes.check(kind, &new.credential)?;
         if !again {
             self.check_transport(takes, new.transport.as_deref())?;
         }
-        let mut about = self.about_source((team, id), kind, &[new.proof])?;
+        let mut about = self.seal_source((team, id), kind, &[new.credential])?;
         about.takes = takes;
         about.transport = new.transport;
-        about.collecting = self.about_collecting((team, id), kind, &new.collecting)?;
+        about.collecting = self.seal_collection_config((team, id), kind, &new.collection)?;
         if about.collecting.is_some() && !takes.inbound {
-            return Err(fault("api_key", "is for mail, which this source does not take"));
+            return Err(invalid_field("api_key", "is for mail, which this source does not take"));
         }
-        let about = records::write(&about)?;
+        let about = records::encode(&about)?;
         let name = new.name.clone();
-        let record = Record { team, kind: RecordKind::Source, id, name: new.name, rev: 1, created_at: now, about };
+        let record =
+            Record { team, kind: RecordKind::Source, id, name: new.name, rev: 1, created_at: now, json: about };
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         match self.store.create_record(record, operation).await.map_err(unavailable)? {
-            Once::Done(Created::Made(record)) => {
-                self.collecting_changed(SourceId(record.id));
-                Ok(Made { thing: view(&record)?, first: true })
+            IdempotentResult::Done(CreateRecordResult::Created(record)) => {
+                self.on_collection_changed(SourceId(record.id));
+                Ok(CreateOutcome { value: view(&record)?, is_new: true })
             }
-            Once::Done(Created::Taken(record)) => {
+            IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
                 let detail =
                     format!("there is a source named {} already; rotate its secret or take another name", record.name);
-                Err(Problem::field(Code::NameTaken, "name", detail).with("id", record.id.to_string()))
+                Err(Problem::for_field(Code::NameTaken, "name", detail).with_extension("id", record.id.to_string()))
             }
-            Once::Repeated(_) => {
-                let found = self.store.record_named(team, RecordKind::Source, &name).await.map_err(unavailable)?;
-                let found = found.ok_or_else(|| records::missing(RecordKind::Source, &name))?;
-                Ok(Made { thing: view(&found)?, first: false })
+            IdempotentResult::Replayed(_) => {
+                let found = self.store.record_by_name(team, RecordKind::Source, &name).await.map_err(unavailable)?;
+                let found = found.ok_or_else(|| records::not_found(RecordKind::Source, &name))?;
+                Ok(CreateOutcome { value: view(&found)?, is_new: false })
             }
-            Once::Mismatch(bound) => Err(taken(&bound)),
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 
     /// A keyed hash of what a call means, so that a secret in it does not lie in the ledger as a hash that can be
     /// tried out.
-    pub fn blind(&self, meaning: &[u8]) -> [u8; 32] {
+    pub fn keyed_digest(&self, meaning: &[u8]) -> [u8; 32] {
         self.secret.mac("meaning", &[meaning])
     }
 
     /// Events count for the handoffs of one transport; mail needs none.
-    fn check_transport(&self, takes: Takes, transport: Option<&str>) -> Result<(), Problem> {
-        let names = self.ways.names();
+    fn check_transport(&self, takes: SourceScope, transport: Option<&str>) -> Result<(), Problem> {
+        let names = self.transports.selectable_names();
         match transport {
-            None if takes.events => return Err(fault("transport", "is missing: events count for one transport")),
+            None if takes.events => {
+                return Err(invalid_field("transport", "is missing: events count for one transport"));
+            }
             None => return Ok(()),
             Some(transport) if names.contains(&transport) => return Ok(()),
             Some(_) => {}
         }
-        Err(fault("transport", format!("names no transport that is configured; known are {}", names.join(", "))))
+        Err(invalid_field(
+            "transport",
+            format!("names no transport that is configured; known are {}", names.join(", ")),
+        ))
     }
 
     /// What is kept of a source, its proofs checked and sealed.
-    fn about_source(&self, (team, id): (TeamId, Uuid), kind: Kind, proofs: &[Proof]) -> Result<AboutSource, Problem> {
-        secrets(kind, proofs).map_err(|bad| fault("secret", bad.to_string()))?;
+    fn seal_source(
+        &self,
+        (team, id): (TeamId, Uuid),
+        kind: Kind,
+        proofs: &[SourceCredential],
+    ) -> Result<SourceDetails, Problem> {
+        to_secrets(kind, proofs).map_err(|bad| invalid_field("secret", bad.to_string()))?;
         let broken = || Problem::new(Code::Internal, "the secrets could not be sealed");
         let json = serde_json::to_vec(proofs).map_err(|_error| broken())?;
-        let sealed = self.seal(place(team, id), &json).ok_or_else(broken)?;
+        let sealed = self.seal_secret(secret_location(team, id), &json).ok_or_else(broken)?;
         let live = match proofs {
-            [Proof::Topics { topics, .. }] => topics.len(),
+            [SourceCredential::Topics { topics, .. }] => topics.len(),
             _ => proofs.len(),
         };
-        let takes = Takes::usual(kind);
-        Ok(AboutSource { kind, transport: None, takes, sealed, live, rotated_at: None, collecting: None })
+        let takes = SourceScope::default_for(kind);
+        Ok(SourceDetails { kind, transport: None, takes, sealed, live, rotated_at: None, collecting: None })
     }
 
-    fn proofs(&self, record: &Record, about: &AboutSource) -> Result<Vec<Proof>, Problem> {
-        let opened = self.unseal(place(record.team, record.id), &about.sealed);
+    fn open_credentials(&self, record: &Record, about: &SourceDetails) -> Result<Vec<SourceCredential>, Problem> {
+        let opened = self.open_secret(secret_location(record.team, record.id), &about.sealed);
         let proofs = opened.and_then(|json| serde_json::from_slice(&json).ok());
         proofs.ok_or_else(|| {
             tracing::error!(source = %record.id, "the secrets of a source cannot be opened");
@@ -333,64 +344,71 @@ impl Engine {
         &self,
         caller: &Caller,
         id: SourceId,
-        rotation: Rotation,
-        asked: Option<Asked>,
-    ) -> Result<Source, Problem> {
-        caller.need(Scope::Admin)?;
-        caller.need_whole_team()?;
-        let mut record = self.own_record(caller, RecordKind::Source, id.0).await?;
-        for _ in 0..TRIES {
+        rotation: SourceRotation,
+        asked: Option<KeyedCall>,
+    ) -> Result<SourceView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let mut record = self.team_record(caller, RecordKind::Source, id.0).await?;
+        for _ in 0..MAX_CONFLICT_RETRIES {
             let now = self.now();
-            let about = self.rotated_about(&record, &rotation, now)?;
-            let edit = record.edit(records::write(&about)?);
+            let about = self.rotate_stored_source(&record, &rotation, now)?;
+            let edit = record.edit(records::encode(&about)?);
             let operation = operation(caller, asked.as_ref(), Vec::new(), now);
             match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
-                Once::Done(RecordChange::Changed(changed)) => {
-                    self.collecting_changed(id);
-                    return self.viewed(&changed).await;
+                IdempotentResult::Done(RecordChangeResult::Changed(changed)) => {
+                    self.on_collection_changed(id);
+                    return self.view_with_poll_status(&changed).await;
                 }
-                Once::Done(RecordChange::Stale(now)) => record = now,
-                Once::Done(RecordChange::Missing) => return Err(records::missing(RecordKind::Source, &id.to_string())),
-                Once::Repeated(_) => return self.source(caller, id).await,
-                Once::Mismatch(bound) => return Err(taken(&bound)),
+                IdempotentResult::Done(RecordChangeResult::Stale(now)) => record = now,
+                IdempotentResult::Done(RecordChangeResult::Missing) => {
+                    return Err(records::not_found(RecordKind::Source, &id.to_string()));
+                }
+                IdempotentResult::Replayed(_) => return self.source(caller, id).await,
+                IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
             }
         }
         Err(Problem::new(Code::StaleRev, format!("the source {} changed meanwhile", record.name)))
     }
 
     /// What a source says after a rotation.
-    fn rotated_about(&self, record: &Record, rotation: &Rotation, now: Time) -> Result<AboutSource, Problem> {
-        let mut about: AboutSource = records::read(record)?;
+    fn rotate_stored_source(
+        &self,
+        record: &Record,
+        rotation: &SourceRotation,
+        now: Time,
+    ) -> Result<SourceDetails, Problem> {
+        let mut about: SourceDetails = records::decode(record)?;
         let place = (record.team, record.id);
-        if let Some(proof) = &rotation.proof {
-            let proofs = rotated(self.proofs(record, &about)?, proof.clone(), rotation.keep);
+        if let Some(proof) = &rotation.credential {
+            let proofs = rotate(self.open_credentials(record, &about)?, proof.clone(), rotation.keep);
             about.takes.check(about.kind, proof)?;
-            let AboutSource { sealed, live, .. } = self.about_source(place, about.kind, &proofs)?;
-            about = AboutSource { sealed, live, rotated_at: Some(now), ..about };
+            let SourceDetails { sealed, live, .. } = self.seal_source(place, about.kind, &proofs)?;
+            about = SourceDetails { sealed, live, rotated_at: Some(now), ..about };
         }
-        if rotation.collecting != Collecting::default() {
+        if rotation.collection != CollectionConfig::default() {
             if !about.takes.inbound {
-                return Err(fault("api_key", "is for mail, which this source does not take"));
+                return Err(invalid_field("api_key", "is for mail, which this source does not take"));
             }
-            let Collecting { api_key, base_url, poll_ms } = rotation.collecting.clone();
+            let CollectionConfig { api_key, base_url, poll_ms } = rotation.collection.clone();
             let before = about.collecting.as_ref();
             // The credential goes to the place it was given for and to no other.
-            let kept = before.filter(|_| base_url.is_none()).and_then(|_| self.account(record, &about).ok());
-            let merged = Collecting {
+            let kept = before.filter(|_| base_url.is_none()).and_then(|_| self.provider_account(record, &about).ok());
+            let merged = CollectionConfig {
                 api_key: api_key.or_else(|| kept.map(|account| account.api_key)),
                 base_url: base_url.or_else(|| before.and_then(|before| before.base_url.clone())),
                 poll_ms: poll_ms.or_else(|| before.and_then(|before| before.poll_ms)),
             };
-            about.collecting = self.about_collecting(place, about.kind, &merged)?;
+            about.collecting = self.seal_collection_config(place, about.kind, &merged)?;
         }
         Ok(about)
     }
 
     /// A source with how its polling goes.
-    async fn viewed(&self, record: &Record) -> Result<Source, Problem> {
+    async fn view_with_poll_status(&self, record: &Record) -> Result<SourceView, Problem> {
         let mut source = view(record)?;
         if source.poll_ms.is_some() {
-            source.polled = self.polled(record.team, source.id).await.map_err(unavailable)?;
+            source.poll_status = self.poll_status(record.team, source.id).await.map_err(unavailable)?;
         }
         Ok(source)
     }
@@ -401,42 +419,42 @@ impl Engine {
         caller: &Caller,
         before: Option<Uuid>,
         limit: usize,
-    ) -> Result<Listed<Source>, Problem> {
-        caller.need(Scope::Admin)?;
-        caller.need_whole_team()?;
-        let mut page = self.own_records(caller, RecordKind::Source, before, limit, view).await?;
+    ) -> Result<CursorPage<SourceView>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let mut page = self.team_records(caller, RecordKind::Source, before, limit, view).await?;
         for source in page.rows.iter_mut().filter(|source| source.poll_ms.is_some()) {
-            source.polled = self.polled(caller.team.id, source.id).await.map_err(unavailable)?;
+            source.poll_status = self.poll_status(caller.team.id, source.id).await.map_err(unavailable)?;
         }
         Ok(page)
     }
 
     /// One source.
-    pub async fn source(&self, caller: &Caller, id: SourceId) -> Result<Source, Problem> {
-        caller.need(Scope::Admin)?;
-        caller.need_whole_team()?;
-        self.viewed(&self.own_record(caller, RecordKind::Source, id.0).await?).await
+    pub async fn source(&self, caller: &Caller, id: SourceId) -> Result<SourceView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        self.view_with_poll_status(&self.team_record(caller, RecordKind::Source, id.0).await?).await
     }
 
     /// Removes a source. What comes to its address afterwards is not found.
-    pub async fn remove_source(&self, caller: &Caller, id: SourceId) -> Result<Source, Problem> {
-        caller.need(Scope::Admin)?;
-        caller.need_whole_team()?;
+    pub async fn remove_source(&self, caller: &Caller, id: SourceId) -> Result<SourceView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
         let removed = self.store.remove_record(caller.team.id, RecordKind::Source, id.0).await.map_err(unavailable)?;
-        let removed = removed.ok_or_else(|| records::missing(RecordKind::Source, &id.to_string()))?;
-        self.forget_polling(caller.team.id, id).await.map_err(unavailable)?;
+        let removed = removed.ok_or_else(|| records::not_found(RecordKind::Source, &id.to_string()))?;
+        self.remove_poll_cursor(caller.team.id, id).await.map_err(unavailable)?;
         view(&removed)
     }
 
     /// The source behind an address.
     pub(crate) async fn live_source(&self, id: SourceId) -> Result<LiveSource, Problem> {
-        let found = self.store.record_anywhere(RecordKind::Source, id.0).await.map_err(unavailable)?;
-        let record = found.ok_or_else(|| records::missing(RecordKind::Source, &id.to_string()))?;
-        let about: AboutSource = records::read(&record)?;
-        let proofs = self.proofs(&record, &about)?;
-        let secrets = secrets(about.kind, &proofs)
+        let found = self.store.record_of_any_team(RecordKind::Source, id.0).await.map_err(unavailable)?;
+        let record = found.ok_or_else(|| records::not_found(RecordKind::Source, &id.to_string()))?;
+        let about: SourceDetails = records::decode(&record)?;
+        let proofs = self.open_credentials(&record, &about)?;
+        let secrets = to_secrets(about.kind, &proofs)
             .map_err(|bad| Problem::new(Code::Unavailable, format!("this source cannot be used: {bad}")))?;
-        let AboutSource { kind, transport, takes, .. } = about;
-        Ok(LiveSource { id, team: record.team, kind, transport, takes, secrets })
+        let SourceDetails { kind, transport, takes, .. } = about;
+        Ok(LiveSource { id, team: record.team, kind, transport, scope: takes, secrets })
     }
 }

@@ -4,7 +4,7 @@
 use mailonce_core::{
     id::{EmailId, TeamId},
     limits,
-    port::store::{Suppressed, SuppressedCall},
+    port::store::{SuppressedCall, SuppressedCalls},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,26 +12,26 @@ use std::{
 };
 
 #[derive(Default)]
-struct Pending {
+struct PendingSuppressedCalls {
     count: u64,
     latest: VecDeque<SuppressedCall>,
 }
 
 /// What waits to be written. Bounded by what can be answered without the store: the keys seen lately.
 #[derive(Default)]
-pub(crate) struct Suppressions(Mutex<BTreeMap<(TeamId, EmailId), Pending>>);
+pub(crate) struct SuppressedCallBuffer(Mutex<BTreeMap<(TeamId, EmailId), PendingSuppressedCalls>>);
 
-impl Suppressions {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(TeamId, EmailId), Pending>> {
+impl SuppressedCallBuffer {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(TeamId, EmailId), PendingSuppressedCalls>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes a call. How many of this email wait to be written, this one included.
-    pub(crate) fn note(&self, team: TeamId, email: EmailId, call: SuppressedCall) -> u64 {
+    pub(crate) fn record(&self, team: TeamId, email: EmailId, call: SuppressedCall) -> u64 {
         let mut waiting = self.lock();
         let pending = waiting.entry((team, email)).or_default();
         pending.count += 1;
-        if pending.latest.len() == limits::SUPPRESSED_KEPT {
+        if pending.latest.len() == limits::SUPPRESSED_CALLS_KEPT {
             pending.latest.pop_front();
         }
         pending.latest.push_back(call);
@@ -39,9 +39,9 @@ impl Suppressions {
     }
 
     /// Takes what waits, to be written.
-    pub(crate) fn take(&self) -> Vec<Suppressed> {
+    pub(crate) fn drain(&self) -> Vec<SuppressedCalls> {
         let waiting = std::mem::take(&mut *self.lock());
-        let written = |((team, email), pending): ((TeamId, EmailId), Pending)| Suppressed {
+        let written = |((team, email), pending): ((TeamId, EmailId), PendingSuppressedCalls)| SuppressedCalls {
             team,
             email,
             count: pending.count,
@@ -51,13 +51,13 @@ impl Suppressions {
     }
 
     /// Puts back what could not be written.
-    pub(crate) fn put_back(&self, notes: Vec<Suppressed>) {
+    pub(crate) fn restore(&self, notes: Vec<SuppressedCalls>) {
         let mut waiting = self.lock();
         for note in notes {
             let pending = waiting.entry((note.team, note.email)).or_default();
             pending.count += note.count;
             for call in note.latest.into_iter().rev() {
-                if pending.latest.len() < limits::SUPPRESSED_KEPT {
+                if pending.latest.len() < limits::SUPPRESSED_CALLS_KEPT {
                     pending.latest.push_front(call);
                 }
             }

@@ -8,12 +8,12 @@
 
 use mailonce_core::{
     address::Address,
-    content::Content,
+    content::EmailContent,
     id::TeamId,
-    port::store::{Once, StoreError},
+    port::store::{IdempotentResult, StoreError},
     problem::{Code, Problem},
-    record::{Created, Record, RecordKind},
-    team::Scope,
+    record::{CreateRecordResult, Record, RecordKind},
+    team::ApiKeyScope,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
@@ -28,23 +28,23 @@ use std::{
 use uuid::Uuid;
 
 use crate::{
-    Asked, Caller, Engine,
-    change::taken,
+    Caller, Engine, KeyedCall,
+    change::key_mismatch,
     operation,
-    records::{self, Listed, Made},
+    records::{self, CreateOutcome, CursorPage},
     unavailable,
 };
 
 /// How long a list is trusted while other nodes may add to it, in milliseconds.
-const SHARED_MS: i64 = 3_000;
+const MULTI_NODE_TTL_MS: i64 = 3_000;
 /// Addresses read at once.
-const READ_AT_ONCE: usize = 1_000;
+const PAGE_SIZE: usize = 1_000;
 /// Ids of other nodes may be a little older than what was read before, because their clocks are.
-const OVERLAP_MS: i64 = 600_000;
+const REREAD_OVERLAP_MS: i64 = 600_000;
 
 /// An address that is not written to.
 #[derive(Clone, Debug)]
-pub struct Suppression {
+pub struct SuppressionView {
     /// Its id.
     pub id: Uuid,
     /// The bare address.
@@ -54,12 +54,12 @@ pub struct Suppression {
     /// When it was added.
     pub created_at: Time,
     /// Why, and by what.
-    pub about: AboutSuppression,
+    pub details: SuppressionDetails,
 }
 
 /// Why an address is not written to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AboutSuppression {
+pub struct SuppressionDetails {
     /// `bounced`, `complained`, `manual`, or a person's words.
     pub reason: String,
     /// The email that led to it.
@@ -73,16 +73,16 @@ pub struct AboutSuppression {
     pub detail: Option<String>,
 }
 
-impl AboutSuppression {
+impl SuppressionDetails {
     /// By a person.
-    pub fn by_hand(reason: Option<String>) -> Self {
+    pub fn manual(reason: Option<String>) -> Self {
         Self { reason: reason.unwrap_or_else(|| "manual".into()), email: None, source: None, detail: None }
     }
 }
 
 /// One team's list.
 #[derive(Default)]
-struct List {
+struct TeamSuppressions {
     hashes: RwLock<HashSet<u64>>,
     /// When it was read, by the even counter. Zero is never.
     read_at: AtomicI64,
@@ -90,7 +90,7 @@ struct List {
     newest: tokio::sync::Mutex<Option<Uuid>>,
 }
 
-impl List {
+impl TeamSuppressions {
     fn is_empty(&self) -> bool {
         self.hashes.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
@@ -98,42 +98,42 @@ impl List {
 
 /// The lists of every team that sent something.
 #[derive(Default)]
-pub(crate) struct StopList {
-    lists: RwLock<HashMap<TeamId, Arc<List>>>,
+pub(crate) struct SuppressionIndex {
+    teams: RwLock<HashMap<TeamId, Arc<TeamSuppressions>>>,
     hasher: RandomState,
 }
 
-impl StopList {
-    fn list(&self, team: TeamId) -> Arc<List> {
-        if let Some(list) = self.lists.read().unwrap_or_else(PoisonError::into_inner).get(&team) {
+impl SuppressionIndex {
+    fn team(&self, team: TeamId) -> Arc<TeamSuppressions> {
+        if let Some(list) = self.teams.read().unwrap_or_else(PoisonError::into_inner).get(&team) {
             return Arc::clone(list);
         }
-        Arc::clone(self.lists.write().unwrap_or_else(PoisonError::into_inner).entry(team).or_default())
+        Arc::clone(self.teams.write().unwrap_or_else(PoisonError::into_inner).entry(team).or_default())
     }
 
-    fn add<'a>(&self, list: &List, addresses: impl Iterator<Item = &'a str>) {
+    fn add<'a>(&self, list: &TeamSuppressions, addresses: impl Iterator<Item = &'a str>) {
         let mut hashes = list.hashes.write().unwrap_or_else(PoisonError::into_inner);
         hashes.extend(addresses.map(|address| self.hasher.hash_one(address)));
     }
 
-    fn may_hold(&self, list: &List, address: &str) -> bool {
+    fn may_contain(&self, list: &TeamSuppressions, address: &str) -> bool {
         let hashes = list.hashes.read().unwrap_or_else(PoisonError::into_inner);
         hashes.contains(&self.hasher.hash_one(address))
     }
 }
 
-fn view(record: &Record) -> Result<Suppression, Problem> {
-    Ok(Suppression {
+fn view(record: &Record) -> Result<SuppressionView, Problem> {
+    Ok(SuppressionView {
         id: record.id,
         address: record.name.clone(),
         rev: record.rev,
         created_at: record.created_at,
-        about: records::read(record)?,
+        details: records::decode(record)?,
     })
 }
 
 /// The milliseconds in an id.
-fn made_at(id: Uuid) -> i64 {
+fn id_timestamp_ms(id: Uuid) -> i64 {
     (id.as_u128() >> 80) as i64
 }
 
@@ -143,18 +143,20 @@ impl Engine {
         &self,
         caller: &Caller,
         address: &Address,
-        about: AboutSuppression,
-        asked: Option<Asked>,
-    ) -> Result<Made<Suppression>, Problem> {
-        caller.need(Scope::Admin)?;
-        caller.need_whole_team()?;
+        about: SuppressionDetails,
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<SuppressionView>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
         let now = self.now();
-        let record = self.suppression(caller.team.id, address, &about, now)?;
+        let record = self.new_suppression_record(caller.team.id, address, &about, now)?;
         let operation = operation(caller, asked.as_ref(), Vec::new(), now);
         match self.store.create_record(record, operation).await.map_err(unavailable)? {
-            Once::Done(created) => self.suppressed(&created),
-            Once::Repeated(_) => Ok(Made { thing: view(&self.suppression_of(caller, address).await?)?, first: false }),
-            Once::Mismatch(bound) => Err(taken(&bound)),
+            IdempotentResult::Done(created) => self.index_created(&created),
+            IdempotentResult::Replayed(_) => {
+                Ok(CreateOutcome { value: view(&self.find_suppression(caller, address).await?)?, is_new: false })
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 
@@ -163,20 +165,20 @@ impl Engine {
         &self,
         team: TeamId,
         address: &Address,
-        about: AboutSuppression,
+        about: SuppressionDetails,
     ) -> Result<bool, Problem> {
-        let record = self.suppression(team, address, &about, self.now())?;
+        let record = self.new_suppression_record(team, address, &about, self.now())?;
         match self.store.create_record(record, None).await.map_err(unavailable)? {
-            Once::Done(created) => Ok(self.suppressed(&created)?.first),
-            Once::Repeated(_) | Once::Mismatch(_) => Ok(false),
+            IdempotentResult::Done(created) => Ok(self.index_created(&created)?.is_new),
+            IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Ok(false),
         }
     }
 
-    fn suppression(
+    fn new_suppression_record(
         &self,
         team: TeamId,
         address: &Address,
-        about: &AboutSuppression,
+        about: &SuppressionDetails,
         now: Time,
     ) -> Result<Record, Problem> {
         Ok(Record {
@@ -186,15 +188,15 @@ impl Engine {
             name: address.as_str().to_owned(),
             rev: 1,
             created_at: now,
-            about: records::write(about)?,
+            json: records::encode(about)?,
         })
     }
 
-    fn suppressed(&self, created: &Created) -> Result<Made<Suppression>, Problem> {
-        let (Created::Made(record) | Created::Taken(record)) = created;
-        let list = self.stop_list.list(record.team);
-        self.stop_list.add(&list, std::iter::once(record.name.as_str()));
-        Ok(Made { thing: view(record)?, first: matches!(created, Created::Made(_)) })
+    fn index_created(&self, created: &CreateRecordResult) -> Result<CreateOutcome<SuppressionView>, Problem> {
+        let (CreateRecordResult::Created(record) | CreateRecordResult::NameTaken(record)) = created;
+        let list = self.suppression_index.team(record.team);
+        self.suppression_index.add(&list, std::iter::once(record.name.as_str()));
+        Ok(CreateOutcome { value: view(record)?, is_new: matches!(created, CreateRecordResult::Created(_)) })
     }
 
     /// The caller's list, newest first.
@@ -203,83 +205,96 @@ impl Engine {
         caller: &Caller,
         before: Option<Uuid>,
         limit: usize,
-    ) -> Result<Listed<Suppression>, Problem> {
-        caller.need(Scope::Read)?;
-        caller.need_whole_team()?;
-        self.own_records(caller, RecordKind::Suppression, before, limit, view).await
+    ) -> Result<CursorPage<SuppressionView>, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        caller.require_unrestricted_key()?;
+        self.team_records(caller, RecordKind::Suppression, before, limit, view).await
     }
 
     /// Why an address is not written to.
-    pub async fn read_suppression(&self, caller: &Caller, address: &Address) -> Result<Suppression, Problem> {
-        caller.need(Scope::Read)?;
-        caller.need_whole_team()?;
-        view(&self.suppression_of(caller, address).await?)
+    pub async fn read_suppression(&self, caller: &Caller, address: &Address) -> Result<SuppressionView, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        caller.require_unrestricted_key()?;
+        view(&self.find_suppression(caller, address).await?)
     }
 
-    async fn suppression_of(&self, caller: &Caller, address: &Address) -> Result<Record, Problem> {
+    async fn find_suppression(&self, caller: &Caller, address: &Address) -> Result<Record, Problem> {
         let kind = RecordKind::Suppression;
-        let found = self.store.record_named(caller.team.id, kind, address.as_str()).await.map_err(unavailable)?;
-        found.ok_or_else(|| records::missing(kind, address.as_str()))
+        let found = self.store.record_by_name(caller.team.id, kind, address.as_str()).await.map_err(unavailable)?;
+        found.ok_or_else(|| records::not_found(kind, address.as_str()))
     }
 
     /// Takes an address off the caller's list.
-    pub async fn unsuppress(&self, caller: &Caller, address: &Address) -> Result<Suppression, Problem> {
-        caller.need(Scope::Admin)?;
-        caller.need_whole_team()?;
-        let record = self.suppression_of(caller, address).await?;
+    pub async fn remove_suppression(&self, caller: &Caller, address: &Address) -> Result<SuppressionView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let record = self.find_suppression(caller, address).await?;
         let removed = self.store.remove_record(caller.team.id, RecordKind::Suppression, record.id).await;
         let removed = removed.map_err(unavailable)?;
-        view(&removed.ok_or_else(|| records::missing(RecordKind::Suppression, address.as_str()))?)
+        view(&removed.ok_or_else(|| records::not_found(RecordKind::Suppression, address.as_str()))?)
     }
 
     /// Refuses a mail to an address on its team's list.
-    pub(crate) async fn check_recipients(&self, team: TeamId, content: &Content) -> Result<(), Problem> {
-        let list = self.stop_list_of(team).await.map_err(unavailable)?;
+    pub(crate) async fn check_recipients(&self, team: TeamId, content: &EmailContent) -> Result<(), Problem> {
+        let list = self.team_suppressions(team).await.map_err(unavailable)?;
         if list.is_empty() {
             return Ok(());
         }
         for (field, boxes) in [("to", &content.to), ("cc", &content.cc), ("bcc", &content.bcc)] {
             for (at, mailbox) in boxes.iter().enumerate() {
-                self.check_recipient(team, &list, mailbox.bare().as_str(), &format!("{field}[{at}]")).await?;
+                self.check_recipient(team, &list, mailbox.to_address().as_str(), &format!("{field}[{at}]")).await?;
             }
         }
         Ok(())
     }
 
     /// The same for bare addresses of an email that was accepted before.
-    pub(crate) async fn check_addresses(&self, team: TeamId, field: &str, all: &[String]) -> Result<(), Problem> {
-        let list = self.stop_list_of(team).await.map_err(unavailable)?;
+    pub(crate) async fn check_recipient_addresses(
+        &self,
+        team: TeamId,
+        field: &str,
+        all: &[String],
+    ) -> Result<(), Problem> {
+        let list = self.team_suppressions(team).await.map_err(unavailable)?;
         for (at, address) in all.iter().enumerate() {
             self.check_recipient(team, &list, address, &format!("{field}[{at}]")).await?;
         }
         Ok(())
     }
 
-    async fn check_recipient(&self, team: TeamId, list: &List, address: &str, field: &str) -> Result<(), Problem> {
-        if !self.stop_list.may_hold(list, address) {
+    async fn check_recipient(
+        &self,
+        team: TeamId,
+        list: &TeamSuppressions,
+        address: &str,
+        field: &str,
+    ) -> Result<(), Problem> {
+        if !self.suppression_index.may_contain(list, address) {
             return Ok(());
         }
-        let found = self.store.record_named(team, RecordKind::Suppression, address).await.map_err(unavailable)?;
+        let found = self.store.record_by_name(team, RecordKind::Suppression, address).await.map_err(unavailable)?;
         let Some(record) = found else { return Ok(()) };
-        let reason = records::read::<AboutSuppression>(&record)?.reason;
+        let reason = records::decode::<SuppressionDetails>(&record)?.reason;
         let detail = format!("{field} {address} is suppressed: {reason}");
-        Err(Problem::field(Code::RecipientSuppressed, field, detail).with("reason", reason).with("recipient", address))
+        Err(Problem::for_field(Code::RecipientSuppressed, field, detail)
+            .with_extension("reason", reason)
+            .with_extension("recipient", address))
     }
 
     /// A team's list, read anew when others may have added to it.
-    async fn stop_list_of(&self, team: TeamId) -> Result<Arc<List>, StoreError> {
-        let list = self.stop_list.list(team);
+    async fn team_suppressions(&self, team: TeamId) -> Result<Arc<TeamSuppressions>, StoreError> {
+        let list = self.suppression_index.team(team);
         let fresh = |even: i64| {
             let read_at = list.read_at.load(Ordering::Acquire);
-            read_at != 0 && (self.alone || even - read_at < SHARED_MS)
+            read_at != 0 && (self.is_single_node || even - read_at < MULTI_NODE_TTL_MS)
         };
-        if fresh(self.time.even()) {
+        if fresh(self.time.boot_clock_ms()) {
             return Ok(list);
         }
         let mut newest = list.newest.lock().await;
-        let even = self.time.even();
+        let even = self.time.boot_clock_ms();
         if !fresh(even) {
-            *newest = self.read_stop_list(team, &list, *newest).await?;
+            *newest = self.load_suppressions(team, &list, *newest).await?;
             // A counter that stands at zero must not look like a list that was never read.
             list.read_at.store(even.max(1), Ordering::Release);
         }
@@ -288,13 +303,19 @@ impl Engine {
     }
 
     /// Reads what is newer than what is known, and a little more. The newest id there is.
-    async fn read_stop_list(&self, team: TeamId, list: &List, known: Option<Uuid>) -> Result<Option<Uuid>, StoreError> {
+    async fn load_suppressions(
+        &self,
+        team: TeamId,
+        list: &TeamSuppressions,
+        known: Option<Uuid>,
+    ) -> Result<Option<Uuid>, StoreError> {
         let (mut before, mut newest) = (None, known);
         loop {
-            let page = self.store.records(team, RecordKind::Suppression, before, READ_AT_ONCE).await?;
-            self.stop_list.add(list, page.rows.iter().map(|record| record.name.as_str()));
+            let page = self.store.records(team, RecordKind::Suppression, before, PAGE_SIZE).await?;
+            self.suppression_index.add(list, page.rows.iter().map(|record| record.name.as_str()));
             newest = newest.max(page.rows.first().map(|record| record.id));
-            let reached = |id: Uuid| known.is_some_and(|known| made_at(id) < made_at(known) - OVERLAP_MS);
+            let reached =
+                |id: Uuid| known.is_some_and(|known| id_timestamp_ms(id) < id_timestamp_ms(known) - REREAD_OVERLAP_MS);
             match page.next.filter(|last| !reached(*last)) {
                 Some(last) => before = Some(last),
                 None => return Ok(newest),

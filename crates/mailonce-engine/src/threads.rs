@@ -2,50 +2,50 @@
 
 use mailonce_core::{
     conversation::{
-        caps::Caps,
-        thread::{LeaseAsk, Leasing, Thread, ThreadEdit, ThreadQuery},
+        caps::ReplyCaps,
+        thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec, ThreadQuery},
     },
     email::Email,
     id::{InboxId, TeamId, ThreadId},
     inbox::Inbox,
     limits,
-    message::{Message, MessagePlace, MessageQuery, MessageState},
-    port::store::{Once, StoreError},
+    message::{Message, MessagePosition, MessageQuery, MessageState},
+    port::store::{IdempotentResult, StoreError},
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, hash_map::Entry};
 
 use crate::{
-    Asked, Caller, Engine,
-    change::taken,
+    Caller, Engine, KeyedCall,
+    change::key_mismatch,
     inboxes::may_use,
     operation,
-    reply::{leased, token_hash},
+    reply::{lease_token_hash, leased_problem},
     unavailable,
 };
 
 /// Messages, and emails, of a thread that are shown: the latest.
-const SHOWN: usize = 100;
+const MAX_SHOWN: usize = 100;
 /// Pages of an inbox or thread that are read for them.
-const PAGES: usize = 10;
+const MAX_PAGES: usize = 10;
 /// Pages of threads that are looked through for those that a key may read.
-const LOOKS: usize = 50;
+const MAX_SCAN_PAGES: usize = 50;
 /// How long a lease lasts at the most, in milliseconds.
-pub const LEASE_MS: i64 = 600_000;
+pub const MAX_LEASE_MS: i64 = 600_000;
 
 /// Something that was said in a thread.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum ThreadEntry {
     /// By somebody else.
     Message(Box<Message>),
     /// By us.
     Email(Box<Email>),
 }
 
-impl Said {
+impl ThreadEntry {
     /// When.
     pub fn at(&self) -> Time {
         match self {
@@ -61,9 +61,9 @@ pub struct ThreadView {
     /// The thread.
     pub thread: Thread,
     /// The limits it lives by.
-    pub caps: Caps,
+    pub caps: ReplyCaps,
     /// What was said in it, oldest first; empty in a list.
-    pub said: Vec<Said>,
+    pub entries: Vec<ThreadEntry>,
 }
 
 /// Threads, those with the latest news first.
@@ -77,7 +77,7 @@ pub struct ThreadPage {
 
 /// A lease as its holder sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseView {
+pub struct ThreadLeaseView {
     /// What its holder shows.
     pub token: String,
     /// Grows with each lease.
@@ -90,7 +90,7 @@ pub struct LeaseView {
 
 /// A wish for a lease.
 #[derive(Clone, Debug)]
-pub struct LeaseRequest {
+pub struct NewThreadLease {
     /// The token of a lease that is to last longer.
     pub renew: Option<String>,
     /// Who asks.
@@ -99,7 +99,7 @@ pub struct LeaseRequest {
     pub ttl_ms: i64,
 }
 
-pub(crate) fn missing(id: ThreadId) -> Problem {
+pub(crate) fn thread_not_found(id: ThreadId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no thread {id}"))
 }
 
@@ -107,31 +107,31 @@ impl Engine {
     /// A thread in an inbox that the caller may use.
     pub async fn thread(&self, caller: &Caller, id: ThreadId) -> Result<(Thread, Inbox), Problem> {
         let found = self.store.thread(caller.team.id, id).await.map_err(unavailable)?;
-        let thread = found.ok_or_else(|| missing(id))?;
+        let thread = found.ok_or_else(|| thread_not_found(id))?;
         let inbox = self.store.inbox(caller.team.id, thread.inbox).await.map_err(unavailable)?;
-        let inbox = inbox.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| missing(id))?;
+        let inbox = inbox.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| thread_not_found(id))?;
         Ok((thread, inbox))
     }
 
     /// Threads, those with the latest news first.
     pub async fn threads(&self, caller: &Caller, query: ThreadQuery) -> Result<ThreadPage, Problem> {
-        caller.need(Scope::Read)?;
+        caller.require_scope(ApiKeyScope::Read)?;
         if let Some(inbox) = query.inbox {
             self.inbox(caller, inbox).await?;
         }
         let (limit, mut usable, mut asked) = (query.limit, HashMap::new(), query);
         let mut page = ThreadPage::default();
         // A key that is tied to inboxes looks past the threads of others, for a while.
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_SCAN_PAGES {
             let ask = ThreadQuery { limit: limit + 1, ..asked.clone() };
             let mut rows = self.store.threads(caller.team.id, ask).await.map_err(unavailable)?;
             let more = rows.len() > limit;
             rows.truncate(limit);
-            page.next = rows.last().filter(|_| more).map(|thread| (thread.latest_at, thread.id));
+            page.next = rows.last().filter(|_| more).map(|thread| (thread.last_activity_at, thread.id));
             for thread in rows {
                 let may = match usable.entry(thread.inbox) {
                     Entry::Occupied(entry) => *entry.get(),
-                    Entry::Vacant(entry) => *entry.insert(self.may_read_of(caller, thread.inbox).await),
+                    Entry::Vacant(entry) => *entry.insert(self.may_read_inbox(caller, thread.inbox).await),
                 };
                 page.rows.extend(Some(thread).filter(|_| may));
             }
@@ -142,79 +142,83 @@ impl Engine {
         }
         if page.rows.len() > limit {
             page.rows.truncate(limit);
-            page.next = page.rows.last().map(|thread| (thread.latest_at, thread.id));
+            page.next = page.rows.last().map(|thread| (thread.last_activity_at, thread.id));
         }
         Ok(page)
     }
 
-    async fn may_read_of(&self, caller: &Caller, inbox: InboxId) -> bool {
-        caller.key.about.inboxes.is_empty() || self.inbox(caller, inbox).await.is_ok()
+    async fn may_read_inbox(&self, caller: &Caller, inbox: InboxId) -> bool {
+        caller.key.details.inboxes.is_empty() || self.inbox(caller, inbox).await.is_ok()
     }
 
     /// A thread with what was said in it.
-    pub async fn read_thread(&self, caller: &Caller, id: ThreadId) -> Result<ThreadView, Problem> {
-        caller.need(Scope::Read)?;
+    pub async fn thread_view(&self, caller: &Caller, id: ThreadId) -> Result<ThreadView, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
         let (thread, inbox) = self.thread(caller, id).await?;
-        let mut said = self.messages_of(&thread).await.map_err(unavailable)?;
-        said.extend(self.emails_of(&thread).await.map_err(unavailable)?);
-        said.sort_by_key(Said::at);
-        Ok(ThreadView { thread, caps: inbox.about.caps.unwrap_or_default(), said })
+        let mut said = self.thread_messages(&thread).await.map_err(unavailable)?;
+        said.extend(self.thread_emails(&thread).await.map_err(unavailable)?);
+        said.sort_by_key(ThreadEntry::at);
+        Ok(ThreadView { thread, caps: inbox.settings.caps.unwrap_or_default(), entries: said })
     }
 
-    async fn messages_of(&self, thread: &Thread) -> Result<Vec<Said>, StoreError> {
-        let (mut place, mut found) = (MessagePlace::Before(u64::MAX), Vec::new());
-        for _ in 0..PAGES {
-            let query =
-                MessageQuery { thread: Some(thread.id), place, limit: SHOWN - found.len(), ..MessageQuery::default() };
+    async fn thread_messages(&self, thread: &Thread) -> Result<Vec<ThreadEntry>, StoreError> {
+        let (mut place, mut found) = (MessagePosition::Before(u64::MAX), Vec::new());
+        for _ in 0..MAX_PAGES {
+            let query = MessageQuery {
+                thread: Some(thread.id),
+                position: place,
+                limit: MAX_SHOWN - found.len(),
+                ..MessageQuery::default()
+            };
             let page = self.store.messages(thread.team, thread.inbox, query).await?;
             found.extend(page.rows);
-            match page.next.filter(|_| found.len() < SHOWN && found.len() < thread.about.messages as usize) {
-                Some(next) => place = MessagePlace::Before(next),
+            match page.next.filter(|_| found.len() < MAX_SHOWN && found.len() < thread.details.messages as usize) {
+                Some(next) => place = MessagePosition::Before(next),
                 None => break,
             }
         }
-        self.derive_states(thread.team, &mut found).await?;
-        Ok(found.into_iter().map(|message| Said::Message(Box::new(message))).collect())
+        self.mark_leased_messages(thread.team, &mut found).await?;
+        Ok(found.into_iter().map(|message| ThreadEntry::Message(Box::new(message))).collect())
     }
 
     /// The latest emails of a thread, in the version that stands.
-    async fn emails_of(&self, thread: &Thread) -> Result<Vec<Said>, StoreError> {
+    async fn thread_emails(&self, thread: &Thread) -> Result<Vec<ThreadEntry>, StoreError> {
         let (mut after, mut ids) = (None, Vec::new());
-        for _ in 0..PAGES {
-            let page = self.store.thread_emails(thread.team, thread.id, after, SHOWN).await?;
+        for _ in 0..MAX_PAGES {
+            let page = self.store.thread_emails(thread.team, thread.id, after, MAX_SHOWN).await?;
             after = page.last().copied();
-            let full = page.len() == SHOWN;
+            let full = page.len() == MAX_SHOWN;
             ids.extend(page);
             if !full {
                 break;
             }
         }
         let mut said = Vec::new();
-        let over = ids.len().saturating_sub(SHOWN);
+        let over = ids.len().saturating_sub(MAX_SHOWN);
         for id in ids.drain(over..) {
             let Some(email) = self.store.email(thread.team, id).await? else { continue };
             let later = match email.resent_as {
                 Some(later) => self.store.email(thread.team, later).await?,
                 None => None,
             };
-            said.extend([Some(email), later].into_iter().flatten().map(|email| Said::Email(Box::new(email))));
+            said.extend([Some(email), later].into_iter().flatten().map(|email| ThreadEntry::Email(Box::new(email))));
         }
         Ok(said)
     }
 
     /// Changes labels, or says that nothing is left to do.
     pub async fn change_thread(&self, caller: &Caller, id: ThreadId, edit: ThreadEdit) -> Result<ThreadView, Problem> {
-        caller.need(Scope::Reply)?;
+        caller.require_scope(ApiKeyScope::Reply)?;
         let (_, inbox) = self.thread(caller, id).await?;
         let changed = self.store.change_thread(caller.team.id, id, edit, self.now()).await.map_err(unavailable)?;
-        let thread = changed.ok_or_else(|| missing(id))?;
-        Ok(ThreadView { thread, caps: inbox.about.caps.unwrap_or_default(), said: Vec::new() })
+        let thread = changed.ok_or_else(|| thread_not_found(id))?;
+        Ok(ThreadView { thread, caps: inbox.settings.caps.unwrap_or_default(), entries: Vec::new() })
     }
 
     /// A fresh token of a lease.
-    pub(crate) fn lease_token(&self) -> String {
+    pub(crate) fn new_lease_token(&self) -> String {
         let mut bytes = [0; 20];
-        self.chance.fill(&mut bytes);
+        self.entropy.fill(&mut bytes);
         format!("lt_{}", crate::hex(&bytes))
     }
 
@@ -223,54 +227,56 @@ impl Engine {
         &self,
         caller: &Caller,
         id: ThreadId,
-        request: LeaseRequest,
-        asked: Option<Asked>,
-    ) -> Result<LeaseView, Problem> {
-        caller.need(Scope::Reply)?;
+        request: NewThreadLease,
+        asked: Option<KeyedCall>,
+    ) -> Result<ThreadLeaseView, Problem> {
+        caller.require_scope(ApiKeyScope::Reply)?;
         let (thread, _) = self.thread(caller, id).await?;
         let now = self.now();
-        let token = request.renew.clone().unwrap_or_else(|| self.lease_token());
+        let token = request.renew.clone().unwrap_or_else(|| self.new_lease_token());
         // Whoever comes with the same key again gets this, once the lease is another's.
-        let fence = thread.about.fence + u64::from(request.renew.is_none());
+        let fence = thread.details.fence + u64::from(request.renew.is_none());
         let expires_at = now.plus(request.ttl_ms);
-        let view = LeaseView { token: token.clone(), fence, holder: request.holder.clone(), expires_at };
-        let answer = self.sealed(asked.as_ref(), &view);
-        let ask = LeaseAsk {
-            renew: request.renew.as_deref().map(token_hash),
-            token: token_hash(&token),
+        let view = ThreadLeaseView { token: token.clone(), fence, holder: request.holder.clone(), expires_at };
+        let answer = self.seal_answer(asked.as_ref(), &view);
+        let ask = ThreadLeaseSpec {
+            renew: request.renew.as_deref().map(lease_token_hash),
+            token: lease_token_hash(&token),
             holder: request.holder,
             ttl_ms: request.ttl_ms,
         };
         let operation = operation(caller, asked.as_ref(), answer, now);
         match self.store.lease_thread(caller.team.id, id, ask, operation, now).await.map_err(unavailable)? {
-            Once::Done(Leasing::Taken(thread)) => Ok(shown(token, &thread)),
-            Once::Done(Leasing::Busy(thread) | Leasing::Stale(thread)) => Err(leased(&thread, now)),
-            Once::Done(Leasing::Missing) => Err(missing(id)),
-            Once::Repeated(answer) => {
-                let first: LeaseView = self.unsealed(asked.as_ref(), &answer)?;
-                let still = thread.is_latest(&token_hash(&first.token));
-                Ok(if still { shown(first.token, &thread) } else { first })
+            IdempotentResult::Done(ThreadLeaseResult::Leased(thread)) => Ok(lease_view(token, &thread)),
+            IdempotentResult::Done(ThreadLeaseResult::Busy(thread) | ThreadLeaseResult::Stale(thread)) => {
+                Err(leased_problem(&thread, now))
             }
-            Once::Mismatch(bound) => Err(taken(&bound)),
+            IdempotentResult::Done(ThreadLeaseResult::Missing) => Err(thread_not_found(id)),
+            IdempotentResult::Replayed(answer) => {
+                let first: ThreadLeaseView = self.open_answer(asked.as_ref(), &answer)?;
+                let still = thread.is_latest_token(&lease_token_hash(&first.token));
+                Ok(if still { lease_view(first.token, &thread) } else { first })
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
         }
     }
 
     /// Gives a lease back. Only one's own: another's stays.
     pub async fn release_thread(&self, caller: &Caller, id: ThreadId, token: &str) -> Result<ThreadView, Problem> {
-        caller.need(Scope::Reply)?;
+        caller.require_scope(ApiKeyScope::Reply)?;
         let (before, inbox) = self.thread(caller, id).await?;
         let now = self.now();
-        let released = self.store.release_thread(caller.team.id, id, &token_hash(token), now).await;
-        let thread = released.map_err(unavailable)?.ok_or_else(|| missing(id))?;
-        if thread.rev == before.rev && thread.about.lease.is_some() {
-            return Err(leased(&thread, now));
+        let released = self.store.release_thread(caller.team.id, id, &lease_token_hash(token), now).await;
+        let thread = released.map_err(unavailable)?.ok_or_else(|| thread_not_found(id))?;
+        if thread.rev == before.rev && thread.details.lease.is_some() {
+            return Err(leased_problem(&thread, now));
         }
         self.inbound.waiters.wake(thread.inbox);
-        Ok(ThreadView { thread, caps: inbox.about.caps.unwrap_or_default(), said: Vec::new() })
+        Ok(ThreadView { thread, caps: inbox.settings.caps.unwrap_or_default(), entries: Vec::new() })
     }
 
     /// Says which unanswered messages somebody works on: those of threads that are leased.
-    pub(crate) async fn derive_states(&self, team: TeamId, messages: &mut [Message]) -> Result<(), StoreError> {
+    pub(crate) async fn mark_leased_messages(&self, team: TeamId, messages: &mut [Message]) -> Result<(), StoreError> {
         let now = self.now();
         let mut threads: HashMap<ThreadId, Option<Thread>> = HashMap::new();
         for message in messages.iter_mut().filter(|message| message.state == MessageState::Unanswered) {
@@ -278,7 +284,7 @@ impl Engine {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(place) => place.insert(self.store.thread(team, message.thread).await?),
             };
-            let lease = thread.as_ref().and_then(|thread| thread.lease_at(now));
+            let lease = thread.as_ref().and_then(|thread| thread.active_lease(now));
             if lease.is_some_and(|lease| lease.message.is_none_or(|named| named == message.id)) {
                 message.state = MessageState::Leased;
             }
@@ -288,15 +294,15 @@ impl Engine {
 }
 
 /// A lease as whoever holds the token sees it.
-pub(crate) fn shown(token: String, thread: &Thread) -> LeaseView {
-    let lease = thread.about.lease.as_ref();
-    LeaseView {
+pub(crate) fn lease_view(token: String, thread: &Thread) -> ThreadLeaseView {
+    let lease = thread.details.lease.as_ref();
+    ThreadLeaseView {
         token,
-        fence: thread.about.fence,
+        fence: thread.details.fence,
         holder: lease.map(|lease| lease.holder.clone()).unwrap_or_default(),
         expires_at: lease.map_or(Time(0), |lease| lease.expires_at),
     }
 }
 
 /// How many labels a thread may have.
-pub const LABELS: usize = limits::LABELS;
+pub const MAX_LABELS: usize = limits::MESSAGE_LABELS;

@@ -17,18 +17,18 @@ use crate::{Caller, Engine, change, unavailable};
 
 /// The inboxes that an API key is tied to, as they are now. An inbox that was removed is not among them.
 #[derive(Debug, Default)]
-pub struct Ties {
+pub struct InboxRestriction {
     inboxes: Vec<(InboxId, String)>,
 }
 
-impl Ties {
+impl InboxRestriction {
     /// Their addresses.
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.inboxes.iter().map(|(_, address)| address.clone()).collect()
     }
 
     /// The first of them, in which a question without a message is asked.
-    pub(crate) fn first(&self) -> Option<InboxId> {
+    pub(crate) fn first_inbox(&self) -> Option<InboxId> {
         self.inboxes.first().map(|(inbox, _)| *inbox)
     }
 
@@ -45,31 +45,33 @@ impl Ties {
 
 impl Caller {
     /// Refuses an API key that is tied to inboxes, because the call concerns the whole team.
-    pub fn need_whole_team(&self) -> Result<(), Problem> {
-        if self.ties.is_none() {
+    pub fn require_unrestricted_key(&self) -> Result<(), Problem> {
+        if self.inbox_restriction.is_none() {
             return Ok(());
         }
         let detail = "this API key is tied to inboxes, and the call concerns the whole team";
         let next = "Call with an API key that is not tied to inboxes.";
-        Err(Problem::new(Code::WrongScope, detail).with("inboxes", self.key.about.inboxes.clone()).with("next", next))
+        Err(Problem::new(Code::WrongScope, detail)
+            .with_extension("inboxes", self.key.details.inboxes.clone())
+            .with_extension("next", next))
     }
 
     /// Whether emails from this address are the caller's to see and change.
-    pub(crate) fn may_see_from(&self, address: &str) -> bool {
-        self.ties.as_ref().is_none_or(|ties| ties.has_address(address))
+    pub(crate) fn may_see_sender(&self, address: &str) -> bool {
+        self.inbox_restriction.as_ref().is_none_or(|ties| ties.has_address(address))
     }
 
     /// Whether it concerns no other inbox than those of the caller: a set of inboxes, of which an empty one means all.
-    pub(crate) fn covers(&self, inboxes: &[InboxId]) -> bool {
-        let own = |ties: &Arc<Ties>| !inboxes.is_empty() && inboxes.iter().all(|id| ties.has_inbox(*id));
-        self.ties.as_ref().is_none_or(own)
+    pub(crate) fn may_access_inboxes(&self, inboxes: &[InboxId]) -> bool {
+        let own = |ties: &Arc<InboxRestriction>| !inboxes.is_empty() && inboxes.iter().all(|id| ties.has_inbox(*id));
+        self.inbox_restriction.as_ref().is_none_or(own)
     }
 }
 
 /// The inbox and the email that an event is about, or that its question is about.
-pub(crate) fn subject_of(event: &NewEvent) -> (Option<InboxId>, Option<EmailId>) {
-    match event.kind.about() {
-        "email" | "key" => (None, Some(EmailId(event.about))),
+pub(crate) fn event_subject(event: &NewEvent) -> (Option<InboxId>, Option<EmailId>) {
+    match event.kind.subject_type() {
+        "email" | "key" => (None, Some(EmailId(event.subject_id))),
         "escalation" => {
             let id = |name: &str| event.data["about"][name].as_str();
             (id("inbox").and_then(|id| id.parse().ok()), id("email").and_then(|id| id.parse().ok()))
@@ -80,45 +82,45 @@ pub(crate) fn subject_of(event: &NewEvent) -> (Option<InboxId>, Option<EmailId>)
 
 impl Engine {
     /// The inboxes that an API key is tied to; `None` for a key of the whole team.
-    pub(crate) async fn ties_of(&self, key: &ApiKey) -> Result<Option<Ties>, StoreError> {
-        if key.about.inboxes.is_empty() {
+    pub(crate) async fn inbox_restriction_of(&self, key: &ApiKey) -> Result<Option<InboxRestriction>, StoreError> {
+        if key.details.inboxes.is_empty() {
             return Ok(None);
         }
         let mut inboxes = Vec::new();
-        for tie in &key.about.inboxes {
+        for tie in &key.details.inboxes {
             let found = match tie.parse() {
                 Ok(id) => self.store.inbox(key.team, id).await?,
-                Err(_) => self.store.inbox_at(std::slice::from_ref(tie)).await?,
+                Err(_) => self.store.inbox_by_address(std::slice::from_ref(tie)).await?,
             };
             inboxes.extend(found.filter(|inbox| inbox.team == key.team).map(|inbox| (inbox.id, inbox.address)));
         }
-        Ok(Some(Ties { inboxes }))
+        Ok(Some(InboxRestriction { inboxes }))
     }
 
     /// An email of the caller's team that the caller may see.
-    pub(crate) async fn own_email(&self, caller: &Caller, id: EmailId) -> Result<Email, Problem> {
+    pub(crate) async fn visible_email(&self, caller: &Caller, id: EmailId) -> Result<Email, Problem> {
         let email = self.store.email(caller.team.id, id).await.map_err(unavailable)?;
-        email.filter(|email| caller.may_see_from(&email.head.from)).ok_or_else(|| change::missing(id))
+        email.filter(|email| caller.may_see_sender(&email.head.from)).ok_or_else(|| change::email_not_found(id))
     }
 
     /// The same as a check alone, which costs an untied caller nothing.
-    pub(crate) async fn check_own_email(&self, caller: &Caller, id: EmailId) -> Result<(), Problem> {
-        if caller.ties.is_some() {
-            self.own_email(caller, id).await?;
+    pub(crate) async fn check_email_visible(&self, caller: &Caller, id: EmailId) -> Result<(), Problem> {
+        if caller.inbox_restriction.is_some() {
+            self.visible_email(caller, id).await?;
         }
         Ok(())
     }
 
     /// Whether an event concerns an inbox of the caller.
     pub(crate) async fn may_see_event(&self, caller: &Caller, event: &Event) -> Result<bool, Problem> {
-        let Some(ties) = &caller.ties else { return Ok(true) };
-        self.concerns(ties, caller.team.id, subject_of(&event.event)).await.map_err(unavailable)
+        let Some(ties) = &caller.inbox_restriction else { return Ok(true) };
+        self.is_within_restriction(ties, caller.team.id, event_subject(&event.event)).await.map_err(unavailable)
     }
 
     /// Whether something that names an inbox and an email concerns one of these inboxes.
-    pub(crate) async fn concerns(
+    pub(crate) async fn is_within_restriction(
         &self,
-        ties: &Ties,
+        ties: &InboxRestriction,
         team: TeamId,
         (inbox, email): (Option<InboxId>, Option<EmailId>),
     ) -> Result<bool, StoreError> {

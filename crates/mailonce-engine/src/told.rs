@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     endpoint::Endpoint,
-    event::{Cursor, Event, Kind},
+    event::{Event, EventCursor, EventKind},
     id::{MessageId, TeamId},
     port::store::StoreError,
 };
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::Engine;
 
 /// Characters of a message's text that a notice may carry.
-const TEXT: usize = 65_536;
+const MAX_TEXT_CHARS: usize = 65_536;
 
 /// An event as it is told.
 #[derive(Clone, Debug, Serialize)]
@@ -29,14 +29,14 @@ pub struct EventView<'a> {
     /// When.
     pub at: String,
     /// What it is about.
-    pub about: AboutView,
+    pub about: EventResource,
     /// The facts.
     pub data: &'a Value,
 }
 
 /// What an event is about.
 #[derive(Clone, Debug, Serialize)]
-pub struct AboutView {
+pub struct EventResource {
     /// The kind of thing.
     pub kind: &'static str,
     /// Its id.
@@ -47,21 +47,21 @@ pub struct AboutView {
 
 impl<'a> EventView<'a> {
     /// An event of an installation's epoch.
-    pub fn of(event: &'a Event, epoch: u32) -> Self {
+    pub fn new(event: &'a Event, epoch: u32) -> Self {
         let new = &event.event;
         Self {
             seq: event.seq,
-            cursor: Cursor { epoch, seq: event.seq }.to_string(),
+            cursor: EventCursor { epoch, seq: event.seq }.to_string(),
             id: event.id().to_string(),
-            kind: new.kind.word(),
+            kind: new.kind.as_str(),
             at: new.at.to_string(),
-            about: AboutView { kind: new.kind.about(), id: new.about.to_string(), rev: new.rev },
+            about: EventResource { kind: new.kind.subject_type(), id: new.subject_id.to_string(), rev: new.rev },
             data: &new.data,
         }
     }
 
     /// As JSON. The facts are words and numbers, which JSON can always say.
-    pub fn json(&self) -> String {
+    pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
@@ -69,25 +69,25 @@ impl<'a> EventView<'a> {
 impl Engine {
     /// An event as an endpoint wants to be told of it: with the text of a message where it asked for that. What cannot
     /// be read now is left out, so that the news itself is not held up by it.
-    pub(crate) async fn told_to(&self, endpoint: &Endpoint, event: &Event) -> String {
-        let mut view = EventView::of(event, self.epoch());
-        if !endpoint.about.bodies || event.event.kind != Kind::MessageReceived {
-            return view.json();
+    pub(crate) async fn to_event(&self, endpoint: &Endpoint, event: &Event) -> String {
+        let mut view = EventView::new(event, self.epoch());
+        if !endpoint.config.bodies || event.event.kind != EventKind::MessageReceived {
+            return view.to_json();
         }
-        let text = self.text_of(endpoint.team, MessageId(event.event.about)).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, message = %event.event.about, "a notice goes without the text of its message");
+        let text = self.message_text(endpoint.team, MessageId(event.event.subject_id)).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, message = %event.event.subject_id, "a notice goes without the text of its message");
             None
         });
         let mut data = event.event.data.clone();
         data["text"] = text.into();
         view.data = &data;
-        view.json()
+        view.to_json()
     }
 
     /// The beginning of what a message says.
-    async fn text_of(&self, team: TeamId, id: MessageId) -> Result<Option<String>, StoreError> {
+    async fn message_text(&self, team: TeamId, id: MessageId) -> Result<Option<String>, StoreError> {
         let Some(message) = self.store.message(team, id).await? else { return Ok(None) };
-        let text = self.plain_words(&message).await?;
-        Ok(text.map(|text| text.chars().take(TEXT).collect()))
+        let text = self.plain_text(&message).await?;
+        Ok(text.map(|text| text.chars().take(MAX_TEXT_CHARS).collect()))
     }
 }

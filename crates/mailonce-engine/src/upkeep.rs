@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     id::NodeId,
-    port::store::{Recovered, StoreError},
+    port::store::{RecoveryCounts, StoreError},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet};
@@ -10,40 +10,42 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{Engine, SANDBOX};
 
 /// Envelopes captured in one commit: few, so that accepts do not wait long behind them.
-const CAPTURED_AT_ONCE: usize = 64;
+const CAPTURE_BATCH: usize = 64;
 /// The longest sleep of the hand-off; wake-ups make it shorter, and a lost one costs no more than this.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// One `email.duplicate` event a second and key at most.
-const NOTE_EVERY: Duration = Duration::from_secs(1);
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
+const SUPPRESSED_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// How often it is looked whether a person must be asked, or what one decided is still to be done.
-const ASK_EVERY: Duration = Duration::from_secs(5);
-const TOUCH_EVERY: Duration = Duration::from_secs(30);
+const ESCALATION_INTERVAL: Duration = Duration::from_secs(5);
+const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 /// How often a process says that it lives.
-const LIVE_EVERY: Duration = Duration::from_secs(3);
-const RECOVERED_AT_ONCE: usize = 256;
-const SWEPT_AT_ONCE: usize = 500;
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
+const RECOVERY_BATCH: usize = 256;
+const SWEEP_BATCH: usize = 500;
 
 impl Engine {
     /// Takes over what processes that ended left behind. Before the first hand-over of this one.
-    pub async fn recover(&self) -> Result<Recovered, StoreError> {
-        let mut all = Recovered::default();
-        let even = self.time.even();
-        for name in self.holder.alive() {
-            self.say_alive(name.id).await?;
-            name.heard(even);
+    pub async fn heartbeat_and_recover(&self) -> Result<RecoveryCounts, StoreError> {
+        let mut all = RecoveryCounts::default();
+        let even = self.time.boot_clock_ms();
+        for name in self.lease_identities.in_use() {
+            self.send_heartbeat(name.id).await?;
+            name.note_heartbeat(even);
         }
-        self.store.publish_transports(self.holder.current().id, &self.ways.accounts(), self.now()).await?;
+        self.store
+            .publish_transports(self.lease_identities.current().id, &self.transports.accounts(), self.now())
+            .await?;
         crate::failpoint!("heartbeat");
         loop {
-            let node = self.holder.current().id;
-            let some = self.store.recover(node, RECOVERED_AT_ONCE, self.now()).await?;
+            let node = self.lease_identities.current().id;
+            let some = self.store.recover_dead_nodes(node, RECOVERY_BATCH, self.now()).await?;
             all.queued += some.queued;
             all.unknown += some.unknown;
             all.deliveries += some.deliveries;
             all.notices += some.notices;
-            if some == Recovered::default() {
-                self.metrics.recovered(&all);
+            if some == RecoveryCounts::default() {
+                self.metrics.record_recovered(&all);
                 return Ok(all);
             }
             crate::failpoint!("recovered");
@@ -51,24 +53,24 @@ impl Engine {
     }
 
     /// Says that a process of this name lives, and compares the clocks.
-    pub(crate) async fn say_alive(&self, node: NodeId) -> Result<(), StoreError> {
-        let before = self.time.even();
+    pub(crate) async fn send_heartbeat(&self, node: NodeId) -> Result<(), StoreError> {
+        let before = self.time.boot_clock_ms();
         let heard = self.store.heartbeat(node, self.now()).await?;
-        self.time.heard(heard.latest, heard.database, (before, self.time.even()));
+        self.time.on_heartbeat(heard.latest_time, heard.database_clock, (before, self.time.boot_clock_ms()));
         Ok(())
     }
 
     /// Hands over what is due, by every way, until `stop` changes.
-    pub async fn hand_off(self: Arc<Self>, stop: watch::Receiver<bool>) {
+    pub async fn run_handoff(self: Arc<Self>, stop: watch::Receiver<bool>) {
         let mut loops = JoinSet::new();
-        loops.spawn(Arc::clone(&self).keep_running("capture", stop.clone(), Self::capture));
-        loops.spawn(Arc::clone(&self).keep_running("doubts", stop.clone(), Self::look_after_doubts));
-        loops.spawn(Arc::clone(&self).keep_running("heartbeat", stop.clone(), Self::live));
-        loops.spawn(Arc::clone(&self).keep_running("orphans", stop.clone(), Self::look_after_orphans));
-        for way in self.ways.iter() {
+        loops.spawn(Arc::clone(&self).restart_on_panic("capture", stop.clone(), Self::run_sandbox_capture));
+        loops.spawn(Arc::clone(&self).restart_on_panic("doubts", stop.clone(), Self::run_unknown_worker));
+        loops.spawn(Arc::clone(&self).restart_on_panic("heartbeat", stop.clone(), Self::run_heartbeat));
+        loops.spawn(Arc::clone(&self).restart_on_panic("orphans", stop.clone(), Self::run_orphan_worker));
+        for way in self.transports.iter() {
             let way = Arc::clone(way);
-            let work = move |engine: Arc<Self>, stop| engine.work(Arc::clone(&way), stop);
-            loops.spawn(Arc::clone(&self).keep_running("handoff_loop", stop.clone(), work));
+            let work = move |engine: Arc<Self>, stop| engine.run_handoff_worker(Arc::clone(&way), stop);
+            loops.spawn(Arc::clone(&self).restart_on_panic("handoff_loop", stop.clone(), work));
         }
         while let Some(ended) = loops.join_next().await {
             if let Err(error) = ended {
@@ -78,37 +80,37 @@ impl Engine {
     }
 
     /// Says that this process lives, and takes over from those that do not.
-    async fn live(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+    async fn run_heartbeat(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
-            match self.recover().await {
-                Ok(Recovered { queued: 0, unknown: 0, deliveries: 0, notices: 0 }) => {}
-                Ok(Recovered { queued, unknown, deliveries, notices }) => {
+            match self.heartbeat_and_recover().await {
+                Ok(RecoveryCounts { queued: 0, unknown: 0, deliveries: 0, notices: 0 }) => {}
+                Ok(RecoveryCounts { queued, unknown, deliveries, notices }) => {
                     tracing::warn!(queued, unknown, deliveries, notices, "took over from a process that ended");
-                    self.ways.wake();
-                    self.doubted.notify_one();
-                    self.inbound.waiting.notify_one();
+                    self.transports.wake_all();
+                    self.unknown_wakeup.notify_one();
+                    self.inbound.work_available.notify_one();
                 }
                 Err(error) => tracing::warn!(%error, "saying that this process lives"),
             }
             tokio::select! {
                 biased;
-                () = tokio::time::sleep(LIVE_EVERY) => {}
+                () = tokio::time::sleep(HEARTBEAT_INTERVAL) => {}
                 _ = stop.changed() => {}
             }
         }
     }
 
     /// Hands mail to the sandbox, inside our own commit: nothing leaves the machine.
-    async fn capture(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+    async fn run_sandbox_capture(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
-            if !self.is_paused() {
-                match self.store.capture(SANDBOX, CAPTURED_AT_ONCE, self.time.earlier(), self.now()).await {
+            if !self.is_handoff_paused() {
+                match self.store.capture(SANDBOX, CAPTURE_BATCH, self.time.earlier_time(), self.now()).await {
                     Ok(count) => {
-                        self.metrics.captured(count);
+                        self.metrics.record_captured(count);
                         if count > 0 {
                             crate::failpoint!("captured");
                         }
-                        if count == CAPTURED_AT_ONCE {
+                        if count == CAPTURE_BATCH {
                             continue;
                         }
                     }
@@ -117,42 +119,42 @@ impl Engine {
             }
             tokio::select! {
                 biased;
-                () = self.ways.sandbox.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = self.transports.sandbox.notified() => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 _ = stop.changed() => {}
             }
         }
     }
 
     /// Writes what was counted and forgets what is due until `stop` changes, then writes once more.
-    pub async fn keep_up(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
-        let mut notes = tokio::time::interval(NOTE_EVERY);
-        let mut sweeps = tokio::time::interval(SWEEP_EVERY);
-        let mut touches = tokio::time::interval(TOUCH_EVERY);
-        let mut questions = tokio::time::interval(ASK_EVERY);
+    pub async fn run_maintenance(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut notes = tokio::time::interval(SUPPRESSED_FLUSH_INTERVAL);
+        let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
+        let mut touches = tokio::time::interval(KEY_USAGE_FLUSH_INTERVAL);
+        let mut questions = tokio::time::interval(ESCALATION_INTERVAL);
         while !*stop.borrow() {
             tokio::select! {
                 biased;
-                _ = notes.tick() => self.write_suppressed().await,
+                _ = notes.tick() => self.flush_suppressed_calls().await,
                 _ = sweeps.tick() => self.sweep().await,
-                _ = touches.tick() => self.touch().await,
-                _ = questions.tick() => self.tend_questions().await,
+                _ = touches.tick() => self.flush_key_usage().await,
+                _ = questions.tick() => self.run_escalation_round().await,
                 _ = stop.changed() => {}
             }
         }
-        self.write_suppressed().await;
-        self.touch().await;
+        self.flush_suppressed_calls().await;
+        self.flush_key_usage().await;
     }
 
     /// Writes the suppressed calls that were counted since the last time.
-    pub async fn write_suppressed(&self) {
-        let notes = self.suppressions.take();
+    pub async fn flush_suppressed_calls(&self) {
+        let notes = self.suppressed_calls.drain();
         if notes.is_empty() {
             return;
         }
-        if let Err(error) = self.store.note_suppressed(notes.clone(), self.now()).await {
+        if let Err(error) = self.store.record_suppressed_calls(notes.clone(), self.now()).await {
             tracing::warn!(%error, "writing suppressed calls");
-            self.suppressions.put_back(notes);
+            self.suppressed_calls.restore(notes);
         }
     }
 
@@ -161,10 +163,10 @@ impl Engine {
         crate::failpoint!("before-sweep");
         loop {
             // Nothing is forgotten by a clock that nobody vouches for.
-            let Some(forget_by) = self.time.forget_by() else { return };
-            match self.store.sweep(SWEPT_AT_ONCE, forget_by).await {
-                Ok(swept) if swept.keys + swept.bodies + swept.tombstones >= SWEPT_AT_ONCE => {}
-                Ok(swept) if swept.deliveries.max(swept.notices) >= SWEPT_AT_ONCE => {}
+            let Some(forget_by) = self.time.expiry_cutoff() else { return };
+            match self.store.sweep(SWEEP_BATCH, forget_by).await {
+                Ok(swept) if swept.keys + swept.bodies + swept.tombstones >= SWEEP_BATCH => {}
+                Ok(swept) if swept.deliveries.max(swept.notices) >= SWEEP_BATCH => {}
                 Ok(_) => break,
                 Err(error) => return tracing::warn!(%error, "sweeping"),
             }
@@ -172,8 +174,8 @@ impl Engine {
         crate::failpoint!("after-sweep");
     }
 
-    async fn touch(&self) {
-        let used = self.access.used();
+    async fn flush_key_usage(&self) {
+        let used = self.credentials.recently_used();
         if used.is_empty() {
             return;
         }

@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 use crate::Engine;
 
-const NONCE: usize = 12;
+const NONCE_BYTES: usize = 12;
 
 /// Whose secret it is, and what for.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct SecretLocation {
     /// The team.
     pub(crate) team: TeamId,
     /// The record that keeps it.
@@ -23,34 +23,34 @@ pub(crate) struct Place {
     pub(crate) purpose: &'static str,
 }
 
-impl Place {
+impl SecretLocation {
     fn cipher(&self, secret: &InstallSecret) -> ChaCha20Poly1305 {
         let parts: [&[u8]; 3] = [self.purpose.as_bytes(), self.team.0.as_bytes(), self.record.as_bytes()];
         ChaCha20Poly1305::new(&secret.mac("vault", &parts).into())
     }
 
-    fn seal(&self, secret: &InstallSecret, nonce: [u8; NONCE], open: &[u8]) -> Option<String> {
+    fn seal(&self, secret: &InstallSecret, nonce: [u8; NONCE_BYTES], open: &[u8]) -> Option<String> {
         let sealed = self.cipher(secret).encrypt(&nonce.into(), open).ok()?;
         Some(STANDARD.encode([nonce.as_slice(), &sealed].concat()))
     }
 
     fn open(&self, secret: &InstallSecret, sealed: &str) -> Option<Vec<u8>> {
         let bytes = STANDARD.decode(sealed).ok()?;
-        let (nonce, rest) = bytes.split_first_chunk::<NONCE>()?;
+        let (nonce, rest) = bytes.split_first_chunk::<NONCE_BYTES>()?;
         self.cipher(secret).decrypt(&(*nonce).into(), rest).ok()
     }
 }
 
 impl Engine {
     /// Seals a secret. `None` cannot happen for texts of this size, and then nothing is kept.
-    pub(crate) fn seal(&self, place: Place, open: &[u8]) -> Option<String> {
-        let mut nonce = [0; NONCE];
-        self.chance.fill(&mut nonce);
+    pub(crate) fn seal_secret(&self, place: SecretLocation, open: &[u8]) -> Option<String> {
+        let mut nonce = [0; NONCE_BYTES];
+        self.entropy.fill(&mut nonce);
         place.seal(&self.secret, nonce, open)
     }
 
     /// Opens a sealed secret. `None` when it was sealed elsewhere, or is damaged.
-    pub(crate) fn unseal(&self, place: Place, sealed: &str) -> Option<Vec<u8>> {
+    pub(crate) fn open_secret(&self, place: SecretLocation, sealed: &str) -> Option<Vec<u8>> {
         place.open(&self.secret, sealed)
     }
 }
@@ -62,13 +62,13 @@ mod tests {
     #[test]
     fn a_secret_opens_only_where_it_was_sealed() {
         let secret = InstallSecret([3; 32]);
-        let place = |team, record, purpose| Place {
+        let place = |team, record, purpose| SecretLocation {
             team: TeamId(Uuid::from_u128(team)),
             record: Uuid::from_u128(record),
             purpose,
         };
         let here = place(1, 2, "dkim");
-        let sealed = here.seal(&secret, [9; NONCE], b"private").unwrap();
+        let sealed = here.seal(&secret, [9; NONCE_BYTES], b"private").unwrap();
         assert_eq!(here.open(&secret, &sealed).as_deref(), Some(b"private".as_slice()));
         for elsewhere in [place(7, 2, "dkim"), place(1, 7, "dkim"), place(1, 2, "source")] {
             assert_eq!(elsewhere.open(&secret, &sealed), None);

@@ -7,11 +7,11 @@ use mailonce_core::{
     time::Time,
 };
 
-use crate::seen::Glimpse;
+use crate::seen::CachedEmail;
 
 /// The answer to a send.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sent {
+pub struct SendReceipt {
     /// The email.
     pub id: EmailId,
     /// Where it stands.
@@ -45,15 +45,15 @@ pub struct Sent {
 }
 
 /// The Message-ID of an email.
-pub(crate) fn message_id(secret: &InstallSecret, team: TeamId, glimpse: &Glimpse) -> String {
+pub(crate) fn message_id(secret: &InstallSecret, team: TeamId, glimpse: &CachedEmail) -> String {
     let domain = glimpse.from.rsplit_once('@').map_or("mailonce.test", |(_, domain)| domain);
-    let key = glimpse.key.as_ref().map(|name| (name, glimpse.bind));
+    let key = glimpse.key.as_ref().map(|name| (name, glimpse.bind_number));
     secret.message_id(team, glimpse.id, key, domain)
 }
 
-impl Sent {
+impl SendReceipt {
     /// The same answer with the state the email has by now.
-    pub fn now(&mut self, email: &Email) {
+    pub fn refresh(&mut self, email: &Email) {
         (self.state, self.rev, self.guard) = (email.state(), email.rev, email.guard);
         (self.expires_at, self.resent_as) = (email.expires_at(), email.resent_as);
         if self.state != EmailState::Held {
@@ -62,7 +62,7 @@ impl Sent {
     }
 
     /// One sentence that says what the answer means and what to do.
-    pub fn next(&self) -> &'static str {
+    pub fn next_step(&self) -> &'static str {
         match (self.first, self.state) {
             _ if self.guard == Some(Guard::AlreadyAnswered) => next_of_answered(self.state),
             _ if self.payload_differs => {

@@ -2,28 +2,28 @@
 
 use mailonce_core::{
     artifact::ArtifactKind,
-    event::Cursor,
+    event::EventCursor,
     id::{InboxId, WatchId},
     limits,
-    message::{Message, MessagePlace, MessageQuery},
+    message::{Message, MessagePosition, MessageQuery},
     problem::{Code, Problem},
     watch::Watch,
 };
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::Instant;
 
-use crate::{Caller, Engine, open_keys::key_refused, unavailable};
+use crate::{Caller, Engine, open_keys::invalid_api_key, unavailable};
 
 /// How often the ledger is asked where no commit of others is told.
-const ASK_EVERY: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How often it is asked in any case, should a hint be lost.
-const ASK_ANYWAY: Duration = Duration::from_secs(5);
+const FALLBACK_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What is waited for.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct WaitFilter {
     /// After this place. Without one the latest match that is there already will do.
-    pub after: Option<Cursor>,
+    pub after: Option<EventCursor>,
     /// From this address, or `@domain`.
     pub from: Option<String>,
     /// With this in its subject.
@@ -34,14 +34,14 @@ pub struct Wanted {
     pub watch: Option<WatchId>,
 }
 
-impl Wanted {
-    fn query(&self, place: MessagePlace) -> MessageQuery {
+impl WaitFilter {
+    fn query(&self, place: MessagePosition) -> MessageQuery {
         MessageQuery {
             from: self.from.clone(),
             subject: self.subject.clone(),
             has: self.has,
-            unforged: true,
-            place,
+            exclude_forged: true,
+            position: place,
             limit: 1,
             ..MessageQuery::default()
         }
@@ -50,11 +50,11 @@ impl Wanted {
 
 /// A message, and the place from which to go on.
 #[derive(Clone, Debug)]
-pub struct Arrived {
+pub struct ArrivedMessage {
     /// What arrived.
     pub message: Message,
     /// Where to go on.
-    pub cursor: Cursor,
+    pub cursor: EventCursor,
 }
 
 fn cursor_reset() -> Problem {
@@ -64,7 +64,7 @@ fn cursor_reset() -> Problem {
 impl Engine {
     /// The epoch of the history that is read now. A restore or a failover of the database renews it.
     pub fn epoch(&self) -> u32 {
-        self.store.epoch().unwrap_or(self.first_epoch)
+        self.store.epoch().unwrap_or(self.initial_epoch)
     }
 
     /// Refuses to go on with places from before a restore or a failover. Asked after a read, because the read may have
@@ -74,12 +74,12 @@ impl Engine {
     }
 
     /// A place in an inbox.
-    pub fn cursor(&self, seq: u64) -> Cursor {
-        Cursor { epoch: self.epoch(), seq }
+    pub fn cursor(&self, seq: u64) -> EventCursor {
+        EventCursor { epoch: self.epoch(), seq }
     }
 
     /// The number behind a cursor of this installation. `None` is the very start.
-    pub fn seq_of(&self, cursor: Option<Cursor>) -> Result<u64, Problem> {
+    pub fn seq_of(&self, cursor: Option<EventCursor>) -> Result<u64, Problem> {
         match cursor {
             None => Ok(0),
             Some(cursor) if cursor.epoch == self.epoch() => Ok(cursor.seq),
@@ -88,21 +88,21 @@ impl Engine {
     }
 
     /// Waits for a message until the deadline. `None` when none came.
-    pub async fn wait_for(
+    pub async fn wait_for_message(
         &self,
         caller: &Caller,
         inbox: InboxId,
-        wanted: Wanted,
+        wanted: WaitFilter,
         patience: Duration,
-    ) -> Result<Option<Arrived>, Problem> {
-        let mut deadline = Instant::now() + patience.min(Duration::from_millis(limits::WAIT_MS as u64));
-        let waiting = self.inbound.waiters.at(inbox);
-        let mut key = self.watch_key(caller);
+    ) -> Result<Option<ArrivedMessage>, Problem> {
+        let mut deadline = Instant::now() + patience.min(Duration::from_millis(limits::MAX_WAIT_MS as u64));
+        let waiting = self.inbound.waiters.register(inbox);
+        let mut key = self.subscribe_key_revocation(caller);
         let mut epoch = self.epoch();
         // Read before the first look: what is filed after it is seen by its number.
-        let mut seen = self.inbox(caller, inbox).await?.seq;
+        let mut seen = self.inbox(caller, inbox).await?.latest_seq;
         let watch = match wanted.watch {
-            Some(id) => Some(self.watch_in(caller, id, inbox).await?),
+            Some(id) => Some(self.watch_of_inbox(caller, id, inbox).await?),
             None => None,
         };
         if let Some(watch) = &watch {
@@ -131,23 +131,27 @@ impl Engine {
                 }
                 // The numbers that were seen are of another history.
                 epoch = self.epoch();
-                (seen, first) = (self.inbox(caller, inbox).await?.seq, true);
+                (seen, first) = (self.inbox(caller, inbox).await?.latest_seq, true);
                 continue;
             }
             if let Some(message) = found {
                 crate::failpoint!("mail-told");
-                let cursor = Cursor { epoch, seq: message.seq };
+                let cursor = EventCursor { epoch, seq: message.seq };
                 let mut messages = [message];
-                self.derive_states(caller.team.id, &mut messages).await.map_err(unavailable)?;
+                self.mark_leased_messages(caller.team.id, &mut messages).await.map_err(unavailable)?;
                 let [message] = messages;
-                return Ok(Some(Arrived { message, cursor }));
+                return Ok(Some(ArrivedMessage { message, cursor }));
             }
-            let pause = if self.inbound.told.load(Ordering::Relaxed) { ASK_ANYWAY } else { ASK_EVERY };
+            let pause = if self.inbound.has_push_wake_ups.load(Ordering::Relaxed) {
+                FALLBACK_POLL_INTERVAL
+            } else {
+                POLL_INTERVAL
+            };
             let until = deadline.min(Instant::now() + pause);
             tokio::select! {
                 biased;
                 () = woken => {}
-                () = key.over() => return Err(key_refused()),
+                () = key.wait_until_revoked() => return Err(invalid_api_key()),
                 () = tokio::time::sleep_until(until) => {
                     if Instant::now() >= deadline {
                         return Ok(None);
@@ -162,12 +166,12 @@ impl Engine {
         &self,
         caller: &Caller,
         inbox: InboxId,
-        wanted: &Wanted,
+        wanted: &WaitFilter,
         mut after: u64,
         seen: &mut u64,
     ) -> Result<Option<Message>, Problem> {
         loop {
-            let query = wanted.query(MessagePlace::After(after));
+            let query = wanted.query(MessagePosition::After(after));
             let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
             if let Some(message) = page.rows.into_iter().next() {
                 return Ok(Some(message));
@@ -180,8 +184,13 @@ impl Engine {
         }
     }
 
-    async fn latest_match(&self, caller: &Caller, inbox: InboxId, wanted: &Wanted) -> Result<Option<Message>, Problem> {
-        let query = wanted.query(MessagePlace::Before(u64::MAX));
+    async fn latest_match(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        wanted: &WaitFilter,
+    ) -> Result<Option<Message>, Problem> {
+        let query = wanted.query(MessagePosition::Before(u64::MAX));
         let page = self.store.messages(caller.team.id, inbox, query).await.map_err(unavailable)?;
         Ok(page.rows.into_iter().next())
     }
@@ -191,13 +200,14 @@ impl Engine {
         &self,
         caller: &Caller,
         watch: &Watch,
-        wanted: &Wanted,
+        wanted: &WaitFilter,
         after: Option<u64>,
     ) -> Result<Option<Message>, Problem> {
-        let from = after.unwrap_or(0).max(watch.after);
+        let from = after.unwrap_or(0).max(watch.after_seq);
         let kinds: &[bool] = if watch.require_auth { &[true] } else { &[true, false] };
         for authenticated in kinds.iter().copied() {
-            let query = MessageQuery { authenticated, ..wanted.query(MessagePlace::Before(u64::MAX)) };
+            let query =
+                MessageQuery { only_authenticated: authenticated, ..wanted.query(MessagePosition::Before(u64::MAX)) };
             let page = self.store.messages(caller.team.id, watch.inbox, query).await.map_err(unavailable)?;
             if let Some(message) = page.rows.into_iter().next().filter(|message| message.seq > from) {
                 return Ok(Some(message));

@@ -1,18 +1,20 @@
 //! The ways out: which mail takes which, how many hand-overs run at once, and when a way rests.
 
 use mailonce_core::{
-    content::Content,
-    dispatch::Plan,
+    content::EmailContent,
+    dispatch::HandoffRetryPolicy,
     email::OnUnknown,
     mutant,
     port::{
         authenticate::Authenticator,
-        collect::Collect,
-        net::{Fetch, Names, Offline},
-        notify::{Mute, Notify},
+        collect::MailFetcher,
+        net::{DnsResolver, HttpFetcher, NoNetwork},
+        notify::{NoWebhooks, WebhookClient},
         store::{Envelope, TransportAccount},
-        transport::{Capability, Meaning, Phase, Recovery, Reply, Shape, Transport},
-        wording::{Monoglot, Wording},
+        transport::{
+            AttemptPhase, HandoffSplit, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
+        },
+        wording::{EventFormatter, NoDialects},
     },
 };
 use std::{
@@ -24,20 +26,20 @@ use std::{
 };
 use tokio::sync::Notify as Bell;
 
-use crate::{SANDBOX, inbound::InboxDomains, local::LOCAL};
+use crate::{SANDBOX, inbound::InboxDomains, local::LOCAL_TRANSPORT};
 
 /// The transport of the addresses that misbehave on purpose.
-pub const FAULTS: &str = "sandbox-faults";
+pub const SANDBOX_FAULTS: &str = "sandbox-faults";
 /// The domain of those addresses.
-pub const FAULTS_DOMAIN: &str = "sandbox.mailonce.test";
+pub const SANDBOX_FAULTS_DOMAIN: &str = "sandbox.mailonce.test";
 
 /// Faults in a row that open a breaker.
 const FAULTS_TO_OPEN: u32 = 3;
 /// How long an open breaker rests before it lets one hand-over try, in milliseconds.
-const REST_MS: i64 = 5_000;
+const BREAKER_OPEN_MS: i64 = 5_000;
 
 /// What the engine is wired to, and how it uses it.
-pub struct Outside {
+pub struct EngineDeps {
     /// The transports that are configured, by name.
     pub transports: Vec<Arc<dyn Transport>>,
     /// Which mail takes which.
@@ -45,9 +47,9 @@ pub struct Outside {
     /// What happens to an unknown outcome when the email does not say.
     pub on_unknown: OnUnknown,
     /// Hand-overs under way at a time, for each transport.
-    pub in_flight: usize,
+    pub max_in_flight: usize,
     /// Hand-overs under way at a time to one recipient domain. No limit when `None`.
-    pub per_domain: Option<usize>,
+    pub max_in_flight_per_domain: Option<usize>,
     /// Attempts at the most.
     pub max_attempts: u32,
     /// How long a handoff is tried, in milliseconds.
@@ -57,15 +59,15 @@ pub struct Outside {
     /// Where bounces come back. Without one they go to the sender.
     pub bounce_domain: Option<String>,
     /// The domain name system.
-    pub names: Arc<dyn Names>,
+    pub dns: Arc<dyn DnsResolver>,
     /// Pages that a provider's protocol tells us to fetch.
-    pub fetch: Arc<dyn Fetch>,
+    pub http_fetcher: Arc<dyn HttpFetcher>,
     /// Providers that hold mail.
-    pub collect: Arc<dyn Collect>,
+    pub mail_collector: Arc<dyn MailFetcher>,
     /// Tells endpoints.
-    pub notify: Arc<dyn Notify>,
+    pub webhook_sender: Arc<dyn WebhookClient>,
     /// Words for endpoints that want to be told as another service would.
-    pub wording: Arc<dyn Wording>,
+    pub event_formatter: Arc<dyn EventFormatter>,
     /// Domains of this installation, where any team may have inboxes.
     pub local_domains: Vec<String>,
     /// Names at those domains that only an operator may give to an inbox.
@@ -101,23 +103,23 @@ pub const RESERVED_NAMES: [&str; 20] = [
     "www",
 ];
 
-impl Default for Outside {
+impl Default for EngineDeps {
     fn default() -> Self {
         Self {
             transports: Vec::new(),
             routing: Routing::default(),
             on_unknown: OnUnknown::Hold,
-            in_flight: 64,
-            per_domain: None,
+            max_in_flight: 64,
+            max_in_flight_per_domain: None,
             max_attempts: 12,
             max_age_ms: 24 * 3_600_000,
             verify_domains: false,
             bounce_domain: None,
-            names: Arc::new(Offline),
-            fetch: Arc::new(Offline),
-            collect: Arc::new(Offline),
-            notify: Arc::new(Mute),
-            wording: Arc::new(Monoglot),
+            dns: Arc::new(NoNetwork),
+            http_fetcher: Arc::new(NoNetwork),
+            mail_collector: Arc::new(NoNetwork),
+            webhook_sender: Arc::new(NoWebhooks),
+            event_formatter: Arc::new(NoDialects),
             local_domains: Vec::new(),
             reserved_names: RESERVED_NAMES.iter().map(|name| (*name).to_owned()).collect(),
             authenticator: None,
@@ -126,15 +128,15 @@ impl Default for Outside {
     }
 }
 
-impl Outside {
+impl EngineDeps {
     /// Whether mail may go to our own inboxes by itself: where the sandbox is a way out, or inboxes have a domain here.
-    pub(crate) fn reaches_inboxes(&self) -> bool {
+    pub(crate) fn delivers_to_inboxes(&self) -> bool {
         let default = &self.routing.default;
         !self.local_domains.is_empty() || default.is_empty() || default.iter().any(|name| name == SANDBOX)
     }
 
-    pub(crate) fn plan(&self, chance: u64) -> Plan {
-        Plan { max_attempts: self.max_attempts, max_age_ms: self.max_age_ms, chance }
+    pub(crate) fn retry_policy(&self, chance: u64) -> HandoffRetryPolicy {
+        HandoffRetryPolicy { max_attempts: self.max_attempts, max_age_ms: self.max_age_ms, jitter_seed: chance }
     }
 }
 
@@ -142,14 +144,14 @@ impl Outside {
 #[derive(Clone, Debug, Default)]
 pub struct Routing {
     /// The first rule that matches decides.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<RoutingRule>,
     /// In the order of fail-over. Empty: the sandbox.
     pub default: Vec<String>,
 }
 
 /// A way for some mail.
 #[derive(Clone, Debug, Default)]
-pub struct Rule {
+pub struct RoutingRule {
     /// From this domain.
     pub from_domain: Option<String>,
     /// With this tag.
@@ -160,15 +162,15 @@ pub struct Rule {
     pub weights: Vec<u32>,
 }
 
-impl Rule {
-    fn matches(&self, content: &Content) -> bool {
+impl RoutingRule {
+    fn matches(&self, content: &EmailContent) -> bool {
         let domain = content.from.domain();
         self.from_domain.as_ref().is_none_or(|wanted| wanted == domain)
             && self.tag.as_ref().is_none_or(|wanted| content.tags.contains_key(wanted))
     }
 
     /// The way that comes first: by weight, where there are weights.
-    fn first(&self, chance: u64) -> Option<&String> {
+    fn pick_first(&self, chance: u64) -> Option<&String> {
         let total: u64 = self.weights.iter().map(|weight| u64::from(*weight)).sum();
         let mut drawn = chance.checked_rem(total).unwrap_or(0);
         for (way, weight) in self.to.iter().zip(&self.weights) {
@@ -182,10 +184,10 @@ impl Rule {
 }
 
 /// One way out, as it is used.
-pub struct Way {
+pub struct OutboundRoute {
     pub(crate) transport: Arc<dyn Transport>,
     breaker: Mutex<Breaker>,
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     domains: Mutex<HashMap<String, usize>>,
     pub(crate) wake: Bell,
 }
@@ -198,12 +200,12 @@ struct Breaker {
     probing: bool,
     why: String,
     /// Whether it was ever seen to work: what was told before a restart may no longer be so.
-    worked: bool,
+    has_worked: bool,
 }
 
 /// How a way is, for people and metrics.
 #[derive(Clone, Debug)]
-pub struct WayView {
+pub struct TransportStatus {
     /// Its name.
     pub name: String,
     /// Its kind.
@@ -220,19 +222,19 @@ pub struct WayView {
     pub in_flight: usize,
 }
 
-impl Way {
+impl OutboundRoute {
     fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
             transport,
             breaker: Mutex::default(),
-            under_way: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
             domains: Mutex::default(),
             wake: Bell::new(),
         }
     }
 
-    pub(crate) fn capability(&self) -> Capability {
-        self.transport.capability()
+    pub(crate) fn capability(&self) -> TransportCapabilities {
+        self.transport.capabilities()
     }
 
     fn breaker(&self) -> MutexGuard<'_, Breaker> {
@@ -240,9 +242,9 @@ impl Way {
     }
 
     /// How many hand-overs may begin now: none while it rests, one when it may try again.
-    pub(crate) fn room(&self, most: usize, even: i64) -> usize {
-        let most = most.min(self.capability().at_once.max(1));
-        let free = most.saturating_sub(self.under_way.load(Ordering::Relaxed));
+    pub(crate) fn free_slots(&self, most: usize, even: i64) -> usize {
+        let most = most.min(self.capability().max_concurrency.max(1));
+        let free = most.saturating_sub(self.in_flight.load(Ordering::Relaxed));
         let breaker = self.breaker();
         match breaker.open_until {
             Some(until) if even < until || breaker.probing => 0,
@@ -253,14 +255,14 @@ impl Way {
     }
 
     /// Whether it works, as far as is known.
-    pub(crate) fn is_open_for_work(&self, even: i64) -> bool {
+    pub(crate) fn is_available(&self, even: i64) -> bool {
         let breaker = self.breaker();
         breaker.open_until.is_none_or(|until| even >= until && !breaker.probing)
     }
 
     /// Counts a hand-over in, until the guard is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, domain: Option<String>) -> UnderWay {
-        self.under_way.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn begin_attempt(self: &Arc<Self>, domain: Option<String>) -> InFlightGuard {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
         {
             let mut breaker = self.breaker();
             breaker.probing = breaker.open_until.is_some();
@@ -268,7 +270,7 @@ impl Way {
         if let Some(domain) = &domain {
             *self.domains().entry(domain.clone()).or_default() += 1;
         }
-        UnderWay { way: Arc::clone(self), domain }
+        InFlightGuard { route: Arc::clone(self), domain }
     }
 
     fn domains(&self) -> MutexGuard<'_, HashMap<String, usize>> {
@@ -276,7 +278,7 @@ impl Way {
     }
 
     /// Domains to which enough is under way, and how many more may begin although all of them be for one other.
-    pub(crate) fn throttle(&self, most: usize) -> (Vec<String>, usize) {
+    pub(crate) fn domain_limits(&self, most: usize) -> (Vec<String>, usize) {
         let domains = self.domains();
         let full = domains.iter().filter(|(_, count)| **count >= most).map(|(domain, _)| domain.clone()).collect();
         let busiest = domains.values().copied().filter(|count| *count < most).max().unwrap_or(0);
@@ -284,40 +286,40 @@ impl Way {
     }
 
     /// Learns from an answer. True when the breaker opened or closed by it, or nobody knew before how it is.
-    pub(crate) fn learn(&self, reply: &Reply, even: i64) -> bool {
+    pub(crate) fn record_reply(&self, reply: &TransportReply, even: i64) -> bool {
         let mut breaker = self.breaker();
         breaker.probing = false;
-        if reply.meaning != Meaning::Fault {
+        if reply.meaning != ReplyMeaning::Fault {
             // What came after the point of no return without an answer proves nothing about the way.
-            if reply.meaning != Meaning::Unknown {
-                let news = breaker.open_until.is_some() || !breaker.worked;
-                *breaker = Breaker { worked: true, ..Breaker::default() };
+            if reply.meaning != ReplyMeaning::Unknown {
+                let news = breaker.open_until.is_some() || !breaker.has_worked;
+                *breaker = Breaker { has_worked: true, ..Breaker::default() };
                 return news;
             }
             return false;
         }
         breaker.faults += 1;
         breaker.why.clone_from(&reply.text);
-        let refused_log_in = matches!(reply.phase, Phase::Login) || matches!(reply.code, Some(401..=403));
+        let refused_log_in = matches!(reply.phase, AttemptPhase::Login) || matches!(reply.code, Some(401..=403));
         if breaker.open_until.is_some() || refused_log_in || breaker.faults >= FAULTS_TO_OPEN {
             let opened = breaker.open_until.is_none();
-            breaker.open_until = Some(even + REST_MS);
+            breaker.open_until = Some(even + BREAKER_OPEN_MS);
             return opened;
         }
         false
     }
 
     /// How it is.
-    pub fn view(&self, even: i64) -> WayView {
+    pub fn status(&self, even: i64) -> TransportStatus {
         let breaker = self.breaker();
-        WayView {
+        TransportStatus {
             name: self.transport.name().to_owned(),
             kind: self.transport.kind(),
             account: self.transport.account().to_owned(),
             recovery: match self.capability().recovery {
-                Recovery::Key { .. } => "key",
-                Recovery::LookUp { .. } => "look_up",
-                Recovery::None => "none",
+                RecoveryMethod::IdempotencyKey { .. } => "key",
+                RecoveryMethod::LookUp { .. } => "look_up",
+                RecoveryMethod::None => "none",
             },
             breaker: match breaker.open_until {
                 None => "closed",
@@ -325,23 +327,23 @@ impl Way {
                 Some(_) => "half_open",
             },
             why: breaker.open_until.map(|_| breaker.why.clone()),
-            in_flight: self.under_way.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
         }
     }
 }
 
 /// A hand-over that is under way.
-pub(crate) struct UnderWay {
-    way: Arc<Way>,
+pub(crate) struct InFlightGuard {
+    route: Arc<OutboundRoute>,
     domain: Option<String>,
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        self.way.under_way.fetch_sub(1, Ordering::Relaxed);
-        self.way.breaker().probing = false;
+        self.route.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.route.breaker().probing = false;
         if let Some(domain) = &self.domain {
-            let mut domains = self.way.domains();
+            let mut domains = self.route.domains();
             if let Some(count) = domains.get_mut(domain) {
                 *count -= 1;
                 if *count == 0 {
@@ -349,18 +351,18 @@ impl Drop for UnderWay {
                 }
             }
         }
-        self.way.wake.notify_one();
+        self.route.wake.notify_one();
     }
 }
 
 /// Whether a way is a part of the sandbox, which callers do not name.
-pub(crate) fn is_inner(name: &str) -> bool {
-    name == FAULTS || name == LOCAL
+pub(crate) fn is_sandbox_internal(name: &str) -> bool {
+    name == SANDBOX_FAULTS || name == LOCAL_TRANSPORT
 }
 
 /// Every way out.
-pub struct Ways {
-    all: BTreeMap<String, Arc<Way>>,
+pub struct TransportSelector {
+    routes: BTreeMap<String, Arc<OutboundRoute>>,
     routing: Routing,
     /// Where our own inboxes are.
     inbox_domains: Arc<InboxDomains>,
@@ -368,45 +370,47 @@ pub struct Ways {
     pub(crate) sandbox: Bell,
 }
 
-impl Ways {
+impl TransportSelector {
     pub(crate) fn new(transports: &[Arc<dyn Transport>], routing: Routing, inbox_domains: Arc<InboxDomains>) -> Self {
-        let named = |t: &Arc<dyn Transport>| (t.name().to_owned(), Arc::new(Way::new(Arc::clone(t))));
-        Self { all: transports.iter().map(named).collect(), routing, inbox_domains, sandbox: Bell::new() }
+        let named = |t: &Arc<dyn Transport>| (t.name().to_owned(), Arc::new(OutboundRoute::new(Arc::clone(t))));
+        Self { routes: transports.iter().map(named).collect(), routing, inbox_domains, sandbox: Bell::new() }
     }
 
     /// Every way but the sandbox.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Way>> {
-        self.all.values()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<OutboundRoute>> {
+        self.routes.values()
     }
 
     /// The way with this name.
-    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Way>> {
-        self.all.get(name)
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<OutboundRoute>> {
+        self.routes.get(name)
     }
 
     /// Every name a caller may say.
-    pub(crate) fn names(&self) -> Vec<&str> {
-        std::iter::once(SANDBOX).chain(self.all.keys().map(String::as_str).filter(|name| !is_inner(name))).collect()
+    pub(crate) fn selectable_names(&self) -> Vec<&str> {
+        std::iter::once(SANDBOX)
+            .chain(self.routes.keys().map(String::as_str).filter(|name| !is_sandbox_internal(name)))
+            .collect()
     }
 
     /// Every transport with its account, as the ledger is told of them. The sandbox is inside every process.
     pub(crate) fn accounts(&self) -> Vec<TransportAccount> {
-        let account = |(name, way): (&String, &Arc<Way>)| TransportAccount {
+        let account = |(name, way): (&String, &Arc<OutboundRoute>)| TransportAccount {
             name: name.clone(),
             account: way.transport.account().to_owned(),
         };
-        self.all.iter().map(account).collect()
+        self.routes.iter().map(account).collect()
     }
 
     /// Every name that this process can hand over by, the parts of the sandbox too.
     pub(crate) fn all_names(&self) -> Vec<String> {
-        std::iter::once(SANDBOX.to_owned()).chain(self.all.keys().cloned()).collect()
+        std::iter::once(SANDBOX.to_owned()).chain(self.routes.keys().cloned()).collect()
     }
 
     /// Wakes every way: something became due.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn wake_all(&self) {
         self.sandbox.notify_one();
-        self.all.values().for_each(|way| way.wake.notify_one());
+        self.routes.values().for_each(|way| way.wake.notify_one());
     }
 
     /// Wakes one way: something became due for it.
@@ -418,50 +422,55 @@ impl Ways {
     }
 
     /// The way that a mail takes first.
-    pub(crate) fn first(&self, content: &Content, chance: u64) -> &str {
+    pub(crate) fn select(&self, content: &EmailContent, chance: u64) -> &str {
         let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
-        let first = rule.map_or_else(|| self.routing.default.first(), |rule| rule.first(chance));
+        let first = rule.map_or_else(|| self.routing.default.first(), |rule| rule.pick_first(chance));
         first.map_or(SANDBOX, String::as_str)
     }
 
     /// Whether some mail may take another way than this one now.
-    pub(crate) fn has_other(&self, name: &str, even: i64) -> bool {
+    pub(crate) fn has_alternative(&self, name: &str, even: i64) -> bool {
         let orders = self.routing.rules.iter().map(|rule| &rule.to).chain([&self.routing.default]);
         let with = orders.into_iter().filter(|order| order.iter().any(|one| one == name));
         let mut others = with.flatten().filter(|other| other.as_str() != name).filter_map(|other| self.get(other));
-        others.any(|way| way.is_open_for_work(even))
+        others.any(|way| way.is_available(even))
     }
 
     /// The way a mail may take instead, in the order of fail-over.
-    pub(crate) fn instead_of(&self, name: &str, content: &Content, even: i64) -> Option<Arc<Way>> {
+    pub(crate) fn select_alternative(
+        &self,
+        name: &str,
+        content: &EmailContent,
+        even: i64,
+    ) -> Option<Arc<OutboundRoute>> {
         let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
         let order = rule.map_or(&self.routing.default, |rule| &rule.to);
         let others = order.iter().filter(|other| other.as_str() != name).filter_map(|other| self.get(other));
-        others.into_iter().find(|way| way.is_open_for_work(even)).cloned()
+        others.into_iter().find(|way| way.is_available(even)).cloned()
     }
 
     /// The envelopes of a mail for a way.
-    pub(crate) fn envelopes(&self, name: &str, content: &Content) -> Vec<Envelope> {
+    pub(crate) fn envelopes(&self, name: &str, content: &EmailContent) -> Vec<Envelope> {
         let all = content.recipients();
         let envelope = |way: &str, to: &[&str]| Envelope {
             transport: way.to_owned(),
             recipients: to.iter().map(|to| (*to).to_owned()).collect(),
         };
-        let shape = self.get(name).map_or(Shape::PerRecipient, |way| way.capability().shape);
-        if shape == Shape::PerEmail {
+        let shape = self.get(name).map_or(HandoffSplit::PerRecipient, |way| way.capability().split);
+        if shape == HandoffSplit::PerEmail {
             return vec![envelope(name, &all)];
         }
-        let way_of = |to: &str| if name == SANDBOX { self.inner_way(to) } else { name };
+        let way_of = |to: &str| if name == SANDBOX { self.sandbox_transport(to) } else { name };
         all.into_iter().map(|to| envelope(way_of(to), &[to])).collect()
     }
 
     /// How the sandbox takes mail for a recipient.
-    fn inner_way(&self, to: &str) -> &'static str {
+    fn sandbox_transport(&self, to: &str) -> &'static str {
         let domain = to.rsplit_once('@').map_or("", |(_, domain)| domain);
-        if domain == FAULTS_DOMAIN && self.get(FAULTS).is_some() {
-            FAULTS
-        } else if self.inbox_domains.has(domain) && self.get(LOCAL).is_some() {
-            LOCAL
+        if domain == SANDBOX_FAULTS_DOMAIN && self.get(SANDBOX_FAULTS).is_some() {
+            SANDBOX_FAULTS
+        } else if self.inbox_domains.contains(domain) && self.get(LOCAL_TRANSPORT).is_some() {
+            LOCAL_TRANSPORT
         } else {
             SANDBOX
         }
@@ -474,13 +483,15 @@ mod tests {
     use async_trait::async_trait;
     use mailonce_core::{
         content::RawContent,
-        port::transport::{Asked, Found, Mail, Parcel, Ready, Unfit, Wire},
+        port::transport::{
+            FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, PreparedHandoff, UnsupportedMail,
+        },
     };
 
-    struct Named(&'static str, Shape);
+    struct NamedTransport(&'static str, HandoffSplit);
 
     #[async_trait]
-    impl Transport for Named {
+    impl Transport for NamedTransport {
         fn name(&self) -> &str {
             self.0
         }
@@ -493,26 +504,32 @@ mod tests {
             self.0
         }
 
-        fn capability(&self) -> Capability {
-            let (wire, recovery) = (Wire::Content, Recovery::None);
-            Capability { shape: self.1, wire, recovery, patience_ms: 1_000, at_once: 4 }
+        fn capabilities(&self) -> TransportCapabilities {
+            let (wire, recovery) = (PayloadFormat::Content, RecoveryMethod::None);
+            TransportCapabilities {
+                split: self.1,
+                payload_format: wire,
+                recovery,
+                timeout_ms: 1_000,
+                max_concurrency: 4,
+            }
         }
 
-        fn freeze(&self, _: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
+        fn freeze(&self, _: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
             Ok(Vec::new())
         }
 
-        async fn approach(&self, _: Parcel) -> Result<Box<dyn Ready>, Reply> {
-            Err(Reply::new(Meaning::Fault, Phase::Connect, None, "nobody there"))
+        async fn prepare(&self, _: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+            Err(TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "nobody there"))
         }
 
-        async fn look_up(&self, _: Asked) -> Found {
-            Found::No
+        async fn look_up(&self, _: LookUpRequest) -> LookUpResult {
+            LookUpResult::NotFound
         }
     }
 
-    fn mail(from: &str, tag: Option<&str>) -> Content {
-        Content::check(RawContent {
+    fn mail(from: &str, tag: Option<&str>) -> EmailContent {
+        EmailContent::validate(RawContent {
             from: from.into(),
             to: vec!["a@example.com".into(), "unknown@sandbox.mailonce.test".into()],
             text: Some("t".into()),
@@ -522,8 +539,8 @@ mod tests {
         .unwrap()
     }
 
-    fn ways() -> Ways {
-        let rule = |from: Option<&str>, tag: Option<&str>, to: &[&str], weights: &[u32]| Rule {
+    fn ways() -> TransportSelector {
+        let rule = |from: Option<&str>, tag: Option<&str>, to: &[&str], weights: &[u32]| RoutingRule {
             from_domain: from.map(str::to_owned),
             tag: tag.map(str::to_owned),
             to: to.iter().map(ToString::to_string).collect(),
@@ -537,29 +554,32 @@ mod tests {
             default: vec!["api".into(), "relay".into()],
         };
         let all: Vec<Arc<dyn Transport>> = vec![
-            Arc::new(Named("api", Shape::PerEmail)),
-            Arc::new(Named("relay", Shape::PerRecipient)),
-            Arc::new(Named(FAULTS, Shape::PerRecipient)),
+            Arc::new(NamedTransport("api", HandoffSplit::PerEmail)),
+            Arc::new(NamedTransport("relay", HandoffSplit::PerRecipient)),
+            Arc::new(NamedTransport(SANDBOX_FAULTS, HandoffSplit::PerRecipient)),
         ];
-        Ways::new(&all, routing, Arc::default())
+        TransportSelector::new(&all, routing, Arc::default())
     }
 
     #[test]
     fn the_first_rule_that_matches_decides_and_weights_draw_the_first_way() {
         let ways = ways();
-        assert_eq!(ways.first(&mail("a@x.test", None), 7), "api");
-        assert_eq!(ways.first(&mail("a@x.test", Some("urgent")), 7), "relay");
+        assert_eq!(ways.select(&mail("a@x.test", None), 7), "api");
+        assert_eq!(ways.select(&mail("a@x.test", Some("urgent")), 7), "relay");
         let bulk = mail("a@bulk.test", Some("urgent"));
-        let drawn = (0..8).filter(|chance| ways.first(&bulk, *chance) == "api");
+        let drawn = (0..8).filter(|chance| ways.select(&bulk, *chance) == "api");
         assert_eq!(drawn.count(), 6, "three of four");
-        assert_eq!(ways.first(&bulk, 3), "relay");
-        let other = |name| ways.instead_of(name, &bulk, 0).map(|way| way.transport.name().to_owned());
+        assert_eq!(ways.select(&bulk, 3), "relay");
+        let other = |name| ways.select_alternative(name, &bulk, 0).map(|way| way.transport.name().to_owned());
         assert_eq!(
             (other("api"), other("relay")),
             (Some("relay".into()), Some("api".into())),
             "the other is for fail-over"
         );
-        assert_eq!(Ways::new(&[], Routing::default(), Arc::default()).first(&mail("a@x.test", None), 0), SANDBOX);
+        assert_eq!(
+            TransportSelector::new(&[], Routing::default(), Arc::default()).select(&mail("a@x.test", None), 0),
+            SANDBOX
+        );
     }
 
     #[test]
@@ -571,29 +591,32 @@ mod tests {
         };
         assert_eq!(envelopes("api"), [("api".to_owned(), 2)]);
         assert_eq!(envelopes("relay"), [("relay".to_owned(), 1), ("relay".to_owned(), 1)]);
-        assert_eq!(envelopes(SANDBOX), [(SANDBOX.to_owned(), 1), (FAULTS.to_owned(), 1)]);
+        assert_eq!(envelopes(SANDBOX), [(SANDBOX.to_owned(), 1), (SANDBOX_FAULTS.to_owned(), 1)]);
     }
 
     #[test]
     fn a_breaker_opens_rests_tries_one_and_closes() {
         let ways = ways();
         let way = Arc::clone(ways.get("api").unwrap());
-        let fault = Reply::new(Meaning::Fault, Phase::Connect, None, "refused");
-        assert!(!way.learn(&fault, 0) && !way.learn(&fault, 0));
-        assert_eq!(way.room(64, 0), 4, "two faults are not enough");
-        assert!(way.learn(&fault, 0), "the third opens it");
-        assert_eq!((way.room(64, REST_MS - 1), way.view(0).breaker), (0, "open"));
-        assert_eq!(ways.instead_of("api", &mail("a@x.test", None), 0).unwrap().transport.name(), "relay");
-        assert_eq!((way.room(64, REST_MS), way.view(REST_MS).breaker), (1, "half_open"));
-        let probe = way.begin(None);
-        assert_eq!(way.room(64, REST_MS), 0, "one at a time");
+        let fault = TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "refused");
+        assert!(!way.record_reply(&fault, 0) && !way.record_reply(&fault, 0));
+        assert_eq!(way.free_slots(64, 0), 4, "two faults are not enough");
+        assert!(way.record_reply(&fault, 0), "the third opens it");
+        assert_eq!((way.free_slots(64, BREAKER_OPEN_MS - 1), way.status(0).breaker), (0, "open"));
+        assert_eq!(ways.select_alternative("api", &mail("a@x.test", None), 0).unwrap().transport.name(), "relay");
+        assert_eq!((way.free_slots(64, BREAKER_OPEN_MS), way.status(BREAKER_OPEN_MS).breaker), (1, "half_open"));
+        let probe = way.begin_attempt(None);
+        assert_eq!(way.free_slots(64, BREAKER_OPEN_MS), 0, "one at a time");
         assert!(
-            way.learn(&Reply::new(Meaning::Refused, Phase::Final, Some(422), "no"), REST_MS),
+            way.record_reply(
+                &TransportReply::new(ReplyMeaning::Refused, AttemptPhase::Final, Some(422), "no"),
+                BREAKER_OPEN_MS
+            ),
             "any answer closes it"
         );
         drop(probe);
-        assert_eq!((way.room(64, REST_MS), way.view(REST_MS).why), (4, None));
-        let revoked = Reply::new(Meaning::Fault, Phase::Final, Some(401), "revoked");
-        assert!(way.learn(&revoked, REST_MS), "a refused log-in opens it at once");
+        assert_eq!((way.free_slots(64, BREAKER_OPEN_MS), way.status(BREAKER_OPEN_MS).why), (4, None));
+        let revoked = TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Final, Some(401), "revoked");
+        assert!(way.record_reply(&revoked, BREAKER_OPEN_MS), "a refused log-in opens it at once");
     }
 }

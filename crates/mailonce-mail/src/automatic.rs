@@ -3,9 +3,9 @@
 //! A hard stop is a mail that a machine wrote or that has nobody to answer; a soft one is a sign that policy may
 //! overrule. Whether a mail is our own is not decided here: only the ledger knows what we sent.
 
-use crate::{parse::Parsed, words::words};
+use crate::{parse::ParsedMail, string_enum::string_enum};
 
-words! {
+string_enum! {
     /// Why.
     Why {
         /// Nobody is there to get an answer (RFC 5321 §4.5.5).
@@ -43,20 +43,20 @@ words! {
 
 /// A reason, and whether policy may overrule it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reason {
+pub struct AutomaticMatch {
     /// Which one.
-    pub why: Why,
+    pub reason: Why,
     /// Never answered, whatever the policy.
-    pub hard: bool,
+    pub is_hard: bool,
 }
 
 /// Hops after which a mail goes in circles.
-const HOPS: usize = 50;
+const LOOP_HOPS: usize = 50;
 /// Ids in `References` after which machines must be talking.
-const ANSWERS: usize = 100;
+const LOOP_REFERENCES: usize = 100;
 
 /// How an automatic reply begins its subject, in lower case.
-const ABSENCE: &[&str] = &[
+const ABSENCE_SUBJECT_PREFIXES: &[&str] = &[
     "automatic reply",
     "auto reply",
     "autoreply",
@@ -134,7 +134,7 @@ const ABSENCE: &[&str] = &[
 ];
 
 /// Local parts behind which nobody reads, without their separators.
-const NO_REPLY: &[&str] = &[
+const NO_REPLY_LOCAL_PARTS: &[&str] = &[
     "noreply",
     "donotreply",
     "dontreply",
@@ -146,17 +146,17 @@ const NO_REPLY: &[&str] = &[
     "nietbeantwoorden",
 ];
 /// Local parts of mail systems.
-const MAIL_SYSTEM: &[&str] = &["mailer-daemon", "mailerdaemon", "mail-daemon", "postmaster-bounces"];
+const MAIL_SYSTEM_LOCAL_PARTS: &[&str] = &["mailer-daemon", "mailerdaemon", "mail-daemon", "postmaster-bounces"];
 
 /// Says why not, the hardest reason first. `envelope` is the sender of the envelope, empty for the null one; without
 /// it the `Return-Path` that some hop wrote is believed.
-pub fn why(mail: &Parsed, envelope: Option<&str>) -> Option<Reason> {
-    let hard = |why| Reason { why, hard: true };
-    let soft = |why| Reason { why, hard: false };
-    hard_stop(mail, envelope).map(hard).or_else(|| soft_stop(mail).map(soft))
+pub fn detect(mail: &ParsedMail, envelope: Option<&str>) -> Option<AutomaticMatch> {
+    let hard = |reason| AutomaticMatch { reason, is_hard: true };
+    let soft = |reason| AutomaticMatch { reason, is_hard: false };
+    hard_reason(mail, envelope).map(hard).or_else(|| soft_reason(mail).map(soft))
 }
 
-fn hard_stop(mail: &Parsed, envelope: Option<&str>) -> Option<Why> {
+fn hard_reason(mail: &ParsedMail, envelope: Option<&str>) -> Option<Why> {
     let signs = &mail.signs;
     let path = envelope.or(signs.return_path.as_deref()).map(|path| path.trim().trim_matches(['<', '>']));
     let report = signs.content_type == "multipart/report"
@@ -165,7 +165,7 @@ fn hard_stop(mail: &Parsed, envelope: Option<&str>) -> Option<Why> {
             signs.content_type.as_str(),
             "message/delivery-status" | "message/disposition-notification" | "message/feedback-report"
         );
-    let system = |address: &str| MAIL_SYSTEM.contains(&local(address).as_str());
+    let system = |address: &str| MAIL_SYSTEM_LOCAL_PARTS.contains(&local_part(address).as_str());
     if path.is_some_and(str::is_empty) {
         Some(Why::NullReturnPath)
     } else if signs.auto_submitted.as_deref().is_some_and(|word| word != "no" && !word.is_empty()) {
@@ -174,19 +174,19 @@ fn hard_stop(mail: &Parsed, envelope: Option<&str>) -> Option<Why> {
         Some(Why::Report)
     } else if path.is_some_and(system) || mail.from.iter().chain(&mail.sender).any(|from| system(&from.address)) {
         Some(Why::MailSystem)
-    } else if signs.received > HOPS {
+    } else if signs.received > LOOP_HOPS {
         Some(Why::TooManyHops)
-    } else if signs.references > ANSWERS {
+    } else if signs.references > LOOP_REFERENCES {
         Some(Why::LongThread)
     } else {
         None
     }
 }
 
-fn soft_stop(mail: &Parsed) -> Option<Why> {
+fn soft_reason(mail: &ParsedMail) -> Option<Why> {
     let signs = &mail.signs;
     let answers_to = if mail.reply_to.is_empty() { &mail.from } else { &mail.reply_to };
-    let goes_to = |test: fn(&str) -> bool| answers_to.iter().any(|mailbox| test(&local(&mailbox.address)));
+    let goes_to = |test: fn(&str) -> bool| answers_to.iter().any(|mailbox| test(&local_part(&mailbox.address)));
     // `None` asks for nothing; `DR` and `RN` are about receipts, not about answers.
     let silence = signs.suppress.iter().any(|word| matches!(word.as_str(), "all" | "autoreply" | "oof"));
     let bulk = |word: &str| ["bulk", "junk", "list", "auto_reply"].iter().any(|kind| word.starts_with(kind));
@@ -204,15 +204,15 @@ fn soft_stop(mail: &Parsed) -> Option<Why> {
         Some(Why::CalendarReply)
     } else if goes_to(is_no_reply) {
         Some(Why::NoReply)
-    } else if goes_to(is_robot) {
+    } else if goes_to(is_list_manager) {
         Some(Why::Robot)
     } else {
         let subject = mail.subject.trim_start_matches(['[', ' ']).to_lowercase();
-        ABSENCE.iter().any(|start| subject.starts_with(start)).then_some(Why::Absence)
+        ABSENCE_SUBJECT_PREFIXES.iter().any(|start| subject.starts_with(start)).then_some(Why::Absence)
     }
 }
 
-fn local(address: &str) -> String {
+fn local_part(address: &str) -> String {
     address.rsplit_once('@').map_or(address, |(local, _)| local).to_ascii_lowercase()
 }
 
@@ -223,11 +223,11 @@ fn is_no_reply(local: &str) -> bool {
         parts.last().is_some_and(|last| last.ends_with(name)) || (0..parts.len()).any(|at| parts[at..].concat() == name)
     };
     let plain = parts.concat();
-    NO_REPLY.iter().any(|name| plain.starts_with(name) || ends(name))
+    NO_REPLY_LOCAL_PARTS.iter().any(|name| plain.starts_with(name) || ends(name))
 }
 
 /// RFC 3834 §2: names by which lists and their managers are known.
-fn is_robot(local: &str) -> bool {
+fn is_list_manager(local: &str) -> bool {
     local.starts_with("owner-")
         || local.ends_with("-request")
         || local.ends_with("-owner")
@@ -244,7 +244,7 @@ mod tests {
     #[track_caller]
     fn check(header: &str, envelope: Option<&str>, expected: Option<(Why, bool)>) {
         let mail = parse(format!("{header}\n\nhello").as_bytes());
-        assert_eq!(why(&mail, envelope).map(|reason| (reason.why, reason.hard)), expected, "{header}");
+        assert_eq!(detect(&mail, envelope).map(|reason| (reason.reason, reason.is_hard)), expected, "{header}");
     }
 
     #[test]

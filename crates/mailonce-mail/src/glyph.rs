@@ -11,12 +11,12 @@ pub fn is_invisible(c: char) -> bool {
 }
 
 /// Whether a character turns the direction of text.
-pub fn is_bidi(c: char) -> bool {
+pub fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The zeros of the decimal digits that Unicode has; nine more follow each.
-const ZEROS: &[u32] = &[
+const DECIMAL_ZEROS: &[u32] = &[
     0x0030, 0x0660, 0x06F0, 0x07C0, 0x0966, 0x09E6, 0x0A66, 0x0AE6, 0x0B66, 0x0BE6, 0x0C66, 0x0CE6, 0x0D66, 0x0DE6,
     0x0E50, 0x0ED0, 0x0F20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90, 0x1B50, 0x1BB0, 0x1C40,
     0x1C50, 0xA620, 0xA8D0, 0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0, 0xFF10, 0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC,
@@ -24,12 +24,12 @@ const ZEROS: &[u32] = &[
 ];
 
 /// The ASCII form of a digit, of a full-width letter or sign, and of the many dashes and blanks. Anything else stays.
-pub fn fold(c: char) -> char {
+pub fn fold_to_ascii(c: char) -> char {
     if c.is_ascii() {
         return c;
     }
     let code = u32::from(c);
-    if let Some(zero) = ZEROS.iter().find(|&&zero| (zero..zero + 10).contains(&code)) {
+    if let Some(zero) = DECIMAL_ZEROS.iter().find(|&&zero| (zero..zero + 10).contains(&code)) {
         return char::from(b'0' + (code - zero) as u8);
     }
     match c {
@@ -41,12 +41,12 @@ pub fn fold(c: char) -> char {
 }
 
 /// Whether a character is part of a word. Signs of Chinese and Japanese stand for whole words and end one.
-pub(crate) fn is_word(c: char) -> bool {
-    c.is_alphanumeric() && !is_ideograph(c)
+pub(crate) fn is_word_char(c: char) -> bool {
+    c.is_alphanumeric() && !is_unspaced_script(c)
 }
 
 /// Scripts that are written without blanks between words.
-pub(crate) fn is_ideograph(c: char) -> bool {
+pub(crate) fn is_unspaced_script(c: char) -> bool {
     matches!(c, '\u{2E80}'..='\u{30FF}' | '\u{3400}'..='\u{4DBF}' | '\u{4E00}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}'
         | '\u{F900}'..='\u{FAFF}' | '\u{0E00}'..='\u{0E7F}')
 }
@@ -59,9 +59,9 @@ mod tests {
     fn digits_of_every_script_become_ascii() {
         for text in ["482913", "４８２９１３", "٤٨٢٩١٣", "۴۸۲۹۱۳", "४८२९१३", "𝟒𝟖𝟐𝟗𝟏𝟑"]
         {
-            assert_eq!(text.chars().map(fold).collect::<String>(), "482913");
+            assert_eq!(text.chars().map(fold_to_ascii).collect::<String>(), "482913");
         }
-        assert_eq!("Ｇ－１\u{a0}é".chars().map(fold).collect::<String>(), "G-1 é");
+        assert_eq!("Ｇ－１\u{a0}é".chars().map(fold_to_ascii).collect::<String>(), "G-1 é");
     }
 
     #[test]

@@ -39,5 +39,5 @@ pub mod link;
 pub mod minimise;
 pub mod parse;
 pub mod return_path;
+mod string_enum;
 pub mod thread;
-mod words;

@@ -6,22 +6,22 @@
 use mailonce_core::id::EmailId;
 
 /// What stands before the tag in a return path.
-const BOUNCE: &str = "bounce+";
+const RETURN_PATH_PREFIX: &str = "bounce+";
 /// What stands before the tag in an ENVID. No `+` and no `=`, so that it is its own xtext (RFC 3461 §4).
-const ENVELOPE: &str = "mo1-";
+const ENVID_PREFIX: &str = "mo1-";
 /// Octets of what a tag claims: email, handoff, attempt.
-const CLAIM: usize = 16 + 2 + 4;
+const PAYLOAD_BYTES: usize = 16 + 2 + 4;
 /// Octets of the MAC. Together with the claim exactly 56 letters, so that each tag has one spelling, and 63 octets of
 /// local part, of the 64 that RFC 5321 §4.5.3.1.1 grants.
 pub const MAC_BYTES: usize = 13;
 /// Letters of a tag.
-const LETTERS: usize = (CLAIM + MAC_BYTES) / 5 * 8;
+const ENCODED_CHARS: usize = (PAYLOAD_BYTES + MAC_BYTES) / 5 * 8;
 /// RFC 4648 base32 in lower case, since some hops fold local parts.
-const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+const BASE32_ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 /// Which attempt at which handoff, with its proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag {
+pub struct AttemptTag {
     /// The email.
     pub email: EmailId,
     /// The handoff's number.
@@ -32,10 +32,10 @@ pub struct Tag {
     pub mac: [u8; MAC_BYTES],
 }
 
-impl Tag {
+impl AttemptTag {
     /// What the MAC is computed over.
-    pub fn claim(email: EmailId, handoff: u16, attempt: u32) -> [u8; CLAIM] {
-        let mut claim = [0; CLAIM];
+    pub fn mac_payload(email: EmailId, handoff: u16, attempt: u32) -> [u8; PAYLOAD_BYTES] {
+        let mut claim = [0; PAYLOAD_BYTES];
         claim[..16].copy_from_slice(email.0.as_bytes());
         claim[16..18].copy_from_slice(&handoff.to_be_bytes());
         claim[18..].copy_from_slice(&attempt.to_be_bytes());
@@ -51,45 +51,45 @@ impl Tag {
 
     /// The address to which bounces of this attempt come back.
     pub fn return_path(&self, domain: &str) -> String {
-        format!("{BOUNCE}{}@{domain}", self.letters())
+        format!("{RETURN_PATH_PREFIX}{}@{domain}", self.encode())
     }
 
     /// The ENVID of this attempt, fit for `MAIL FROM` as it is.
     pub fn envelope_id(&self) -> String {
-        format!("{ENVELOPE}{}", self.letters())
+        format!("{ENVID_PREFIX}{}", self.encode())
     }
 
     /// Reads a return path, whatever its domain and case. Whether we made it is for the MAC to say.
     pub fn from_return_path(address: &str) -> Option<Self> {
         let (local, _domain) = address.rsplit_once('@')?;
-        Self::after(BOUNCE, local)
+        Self::parse_prefixed(RETURN_PATH_PREFIX, local)
     }
 
     /// Reads an ENVID as a bounce returns it (`Original-Envelope-Id`).
     pub fn from_envelope_id(text: &str) -> Option<Self> {
-        Self::after(ENVELOPE, text.trim())
+        Self::parse_prefixed(ENVID_PREFIX, text.trim())
     }
 
-    fn after(prefix: &str, text: &str) -> Option<Self> {
+    fn parse_prefixed(prefix: &str, text: &str) -> Option<Self> {
         let (head, letters) = text.split_at_checked(prefix.len())?;
-        if head.eq_ignore_ascii_case(prefix) { Self::from_letters(letters) } else { None }
+        if head.eq_ignore_ascii_case(prefix) { Self::decode(letters) } else { None }
     }
 
-    fn letters(&self) -> String {
-        let mut bytes = [0; CLAIM + MAC_BYTES];
-        bytes[..CLAIM].copy_from_slice(&Self::claim(self.email, self.handoff, self.attempt));
-        bytes[CLAIM..].copy_from_slice(&self.mac);
+    fn encode(&self) -> String {
+        let mut bytes = [0; PAYLOAD_BYTES + MAC_BYTES];
+        bytes[..PAYLOAD_BYTES].copy_from_slice(&Self::mac_payload(self.email, self.handoff, self.attempt));
+        bytes[PAYLOAD_BYTES..].copy_from_slice(&self.mac);
         let five = |five: &[u8]| five.iter().fold(0_u64, |bits, &b| bits << 8 | u64::from(b));
-        let letter = |bits: u64, place: u32| char::from(ALPHABET[(bits >> (5 * place) & 31) as usize]);
+        let letter = |bits: u64, place: u32| char::from(BASE32_ALPHABET[(bits >> (5 * place) & 31) as usize]);
         bytes.chunks(5).map(five).flat_map(|bits| (0..8).rev().map(move |place| letter(bits, place))).collect()
     }
 
-    fn from_letters(letters: &str) -> Option<Self> {
-        if letters.len() != LETTERS {
+    fn decode(letters: &str) -> Option<Self> {
+        if letters.len() != ENCODED_CHARS {
             return None;
         }
-        let value = |letter: u8| ALPHABET.iter().position(|&known| known == letter.to_ascii_lowercase());
-        let mut bytes = [0; CLAIM + MAC_BYTES];
+        let value = |letter: u8| BASE32_ALPHABET.iter().position(|&known| known == letter.to_ascii_lowercase());
+        let mut bytes = [0; PAYLOAD_BYTES + MAC_BYTES];
         for (five, eight) in bytes.chunks_mut(5).zip(letters.as_bytes().chunks(8)) {
             let bits = eight.iter().try_fold(0_u64, |bits, &letter| Some(bits << 5 | value(letter)? as u64))?;
             five.copy_from_slice(&bits.to_be_bytes()[3..]);
@@ -112,9 +112,9 @@ mod tests {
     use mailonce_core::{address::Address, limits};
     use proptest::prelude::*;
 
-    fn tag() -> Tag {
+    fn tag() -> AttemptTag {
         let email: EmailId = "0193a1b2-c3d4-7e5f-8a6b-0c1d2e3f4a5b".parse().unwrap();
-        Tag::new(email, 3, 7, &[0xa5; 32])
+        AttemptTag::new(email, 3, 7, &[0xa5; 32])
     }
 
     #[test]
@@ -129,11 +129,11 @@ mod tests {
     fn what_is_no_tag_is_none() {
         let path = tag().return_path("m.example");
         for text in ["", "@", "bounce+@x", "bounce+ü@x", "user@m.example", &path[..62], &path.replace('+', "-")] {
-            assert_eq!(Tag::from_return_path(text), None, "{text}");
+            assert_eq!(AttemptTag::from_return_path(text), None, "{text}");
         }
-        assert_eq!(Tag::from_return_path(&path.replace('@', "a@")), None);
-        assert_eq!(Tag::from_return_path(&path.replacen("bounce+a", "bounce+1", 1)), None);
-        assert_eq!(Tag::from_envelope_id(&path), None);
+        assert_eq!(AttemptTag::from_return_path(&path.replace('@', "a@")), None);
+        assert_eq!(AttemptTag::from_return_path(&path.replacen("bounce+a", "bounce+1", 1)), None);
+        assert_eq!(AttemptTag::from_envelope_id(&path), None);
     }
 
     proptest! {
@@ -141,16 +141,16 @@ mod tests {
 
         #[test]
         fn tags_come_back_in_any_case(email: u128, handoff: u16, attempt: u32, hmac: [u8; 32]) {
-            let tag = Tag::new(EmailId(uuid::Uuid::from_u128(email)), handoff, attempt, &hmac);
+            let tag = AttemptTag::new(EmailId(uuid::Uuid::from_u128(email)), handoff, attempt, &hmac);
             let path = tag.return_path("mail.example.com");
             let (local, _) = path.split_once('@').unwrap();
             prop_assert!(local.len() <= limits::LOCAL_PART_OCTETS);
             prop_assert!(Address::parse(&path).is_ok());
-            prop_assert_eq!(Tag::from_return_path(&path), Some(tag));
-            prop_assert_eq!(Tag::from_return_path(&path.to_uppercase()), Some(tag));
+            prop_assert_eq!(AttemptTag::from_return_path(&path), Some(tag));
+            prop_assert_eq!(AttemptTag::from_return_path(&path.to_uppercase()), Some(tag));
             let envelope = tag.envelope_id();
             prop_assert!(envelope.len() <= 100 && envelope.bytes().all(|b| b.is_ascii_graphic() && b != b'+' && b != b'='));
-            prop_assert_eq!(Tag::from_envelope_id(&envelope), Some(tag));
+            prop_assert_eq!(AttemptTag::from_envelope_id(&envelope), Some(tag));
         }
     }
 }

@@ -1,28 +1,28 @@
 //! Which thread a mail belongs to. Ids decide; a subject alone never does, since strangers share subjects.
 
-use crate::parse::{Parsed, REFERENCES};
+use crate::parse::{MAX_REFERENCES, ParsedMail};
 
 /// Where a mail belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place<T> {
+pub enum ThreadMatch<T> {
     /// To a thread that is known, by this id.
-    Joins {
+    Existing {
         /// The thread.
         thread: T,
         /// The id that decided.
-        by: String,
+        matched_id: String,
     },
     /// To none that is known.
-    Begins,
+    New,
 }
 
 /// The ids that may name a mail's thread, nearest first: what it answers, then `References` from the newest back.
-pub fn ancestors(mail: &Parsed) -> Vec<String> {
+pub fn ancestors(mail: &ParsedMail) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     for id in mail.in_reply_to.iter().chain(mail.references.iter().rev()) {
         // A mail that claims to answer itself answers nothing.
         let own = mail.message_id.as_ref() == Some(id);
-        if !own && !ids.contains(id) && ids.len() < REFERENCES {
+        if !own && !ids.contains(id) && ids.len() < MAX_REFERENCES {
             ids.push(id.clone());
         }
     }
@@ -30,17 +30,17 @@ pub fn ancestors(mail: &Parsed) -> Vec<String> {
 }
 
 /// Decides with what is known about the [`ancestors`]. The nearest known one wins.
-pub fn place<T>(mail: &Parsed, known: impl Fn(&str) -> Option<T>) -> Place<T> {
+pub fn find_thread<T>(mail: &ParsedMail, known: impl Fn(&str) -> Option<T>) -> ThreadMatch<T> {
     for by in ancestors(mail) {
         if let Some(thread) = known(&by) {
-            return Place::Joins { thread, by };
+            return ThreadMatch::Existing { thread, matched_id: by };
         }
     }
-    Place::Begins
+    ThreadMatch::New
 }
 
 /// What mail programs put before a subject, in lower case, without the colon.
-const PREFIXES: &[&str] = &[
+const SUBJECT_PREFIXES: &[&str] = &[
     "re",
     "aw",
     "antw",
@@ -94,10 +94,11 @@ const PREFIXES: &[&str] = &[
 
 /// The subject without what answers and forwards put before it, with single blanks and in lower case.
 pub fn base_subject(subject: &str) -> String {
-    let folded: String = subject.chars().filter(|c| !crate::glyph::is_invisible(*c)).map(crate::glyph::fold).collect();
+    let folded: String =
+        subject.chars().filter(|c| !crate::glyph::is_invisible(*c)).map(crate::glyph::fold_to_ascii).collect();
     let text = folded.to_lowercase();
     let mut rest = text.trim();
-    while let Some(shorter) = strip(rest) {
+    while let Some(shorter) = strip_one_prefix(rest) {
         rest = shorter;
     }
     let rest = rest.strip_suffix("(fwd)").unwrap_or(rest);
@@ -105,7 +106,7 @@ pub fn base_subject(subject: &str) -> String {
 }
 
 /// What answers put before a subject; the rest of [`PREFIXES`] is of forwards.
-const ANSWERS: &[&str] = &[
+const REPLY_PREFIXES: &[&str] = &[
     "re",
     "aw",
     "antw",
@@ -131,20 +132,20 @@ const ANSWERS: &[&str] = &[
     "رد",
 ];
 /// What forwards put before it, where it is sure.
-const FORWARDS: &[&str] = &["fw", "fwd", "wg", "tr", "rv", "enc", "doorst", "转发", "轉寄", "転送", "전달"];
+const FORWARD_PREFIXES: &[&str] = &["fw", "fwd", "wg", "tr", "rv", "enc", "doorst", "转发", "轉寄", "転送", "전달"];
 
 /// The subject of an answer: `Re: ` once, whatever stood there before.
-pub fn answer_subject(subject: &str) -> String {
-    format!("Re: {}", without(subject, ANSWERS)).trim_end().to_owned()
+pub fn reply_subject(subject: &str) -> String {
+    format!("Re: {}", strip_prefixes(subject, REPLY_PREFIXES)).trim_end().to_owned()
 }
 
 /// The subject of a mail that is passed on: `Fwd: ` once.
 pub fn forward_subject(subject: &str) -> String {
-    format!("Fwd: {}", without(subject, FORWARDS)).trim_end().to_owned()
+    format!("Fwd: {}", strip_prefixes(subject, FORWARD_PREFIXES)).trim_end().to_owned()
 }
 
 /// The subject without these prefixes, as it was written otherwise.
-fn without<'a>(subject: &'a str, prefixes: &[&str]) -> &'a str {
+fn strip_prefixes<'a>(subject: &'a str, prefixes: &[&str]) -> &'a str {
     let mut rest = subject.trim();
     while let Some((head, tail)) = rest.split_once([':', '：']) {
         let lower = head.trim_end().to_lowercase();
@@ -158,11 +159,11 @@ fn without<'a>(subject: &'a str, prefixes: &[&str]) -> &'a str {
 }
 
 /// `re: `, `re[2]: `, `re (3): `, `re^2: `.
-fn strip(text: &str) -> Option<&str> {
+fn strip_one_prefix(text: &str) -> Option<&str> {
     let (head, rest) = text.split_once(':')?;
     let head = head.trim_end();
     let counted = head.trim_end_matches(|c: char| c.is_ascii_digit() || "[]()^* ".contains(c));
-    PREFIXES.contains(&counted).then(|| rest.trim_start())
+    SUBJECT_PREFIXES.contains(&counted).then(|| rest.trim_start())
 }
 
 #[cfg(test)]
@@ -183,10 +184,10 @@ mod tests {
             "<d@x>" => Some(3),
             _ => None,
         };
-        assert_eq!(place(&mail, known), Place::Joins { thread: 2, by: "<b@x>".to_owned() });
-        assert_eq!(place(&mail, |_| None::<u8>), Place::Begins);
+        assert_eq!(find_thread(&mail, known), ThreadMatch::Existing { thread: 2, matched_id: "<b@x>".to_owned() });
+        assert_eq!(find_thread(&mail, |_| None::<u8>), ThreadMatch::New);
         let own = parse(b"Message-ID: <d@x>\nIn-Reply-To: <d@x>\n\n");
-        assert_eq!(place(&own, known), Place::Begins);
+        assert_eq!(find_thread(&own, known), ThreadMatch::New);
     }
 
     #[test]
@@ -199,9 +200,9 @@ mod tests {
             ("回复：发票", "Re: 发票", "Fwd: 回复：发票"),
             ("", "Re:", "Fwd:"),
         ] {
-            assert_eq!(answer_subject(subject), answer);
+            assert_eq!(reply_subject(subject), answer);
             assert_eq!(forward_subject(subject), forward);
-            assert_eq!(answer_subject(&answer_subject(subject)), answer);
+            assert_eq!(reply_subject(&reply_subject(subject)), answer);
         }
     }
 

@@ -5,25 +5,25 @@ use std::collections::BTreeMap;
 
 /// What each process said last, and when.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Published(BTreeMap<NodeId, (Vec<TransportAccount>, Time)>);
+pub(crate) struct TransportRegistry(BTreeMap<NodeId, (Vec<TransportAccount>, Time)>);
 
-impl Published {
+impl TransportRegistry {
     pub(crate) fn publish(&mut self, node: NodeId, mine: &[TransportAccount], now: Time) {
         self.0.retain(|_, (_, at)| now.since(*at) < limits::ORPHANED_AFTER_MS);
         self.0.insert(node, (mine.to_vec(), now));
     }
 
-    fn within(&self, ms: i64, now: Time) -> impl Iterator<Item = &TransportAccount> {
+    fn seen_within(&self, ms: i64, now: Time) -> impl Iterator<Item = &TransportAccount> {
         self.0.values().filter(move |(_, at)| now.since(*at) < ms).flat_map(|(all, _)| all)
     }
 
     /// Whether a live process has a transport of this name.
     pub(crate) fn is_live(&self, name: &str, now: Time) -> bool {
-        self.within(limits::ALIVE_MS, now).any(|one| one.name == name)
+        self.seen_within(limits::HEARTBEAT_TIMEOUT_MS, now).any(|one| one.name == name)
     }
 
     /// Whether a process that has these transports may decide about an unknown handoff.
-    pub(crate) fn may_decide(
+    pub(crate) fn may_resolve(
         &self,
         mine: &[TransportAccount],
         (transport, account): (&str, Option<&str>),
@@ -32,13 +32,13 @@ impl Published {
         let Some(own) = mine.iter().find(|own| own.name == transport) else { return false };
         let theirs = |account: &str| {
             let had = |one: &TransportAccount| one.name == transport && one.account == account;
-            own.account != account && self.within(limits::ORPHANED_AFTER_MS, now).any(had)
+            own.account != account && self.seen_within(limits::ORPHANED_AFTER_MS, now).any(had)
         };
         !account.is_some_and(theirs)
     }
 
     /// The same about a handoff that is in hand.
-    pub(crate) fn may_decide_about(&self, mine: &[TransportAccount], handoff: &Handoff, now: Time) -> bool {
-        self.may_decide(mine, (&handoff.transport, handoff.work.account.as_deref()), now)
+    pub(crate) fn may_resolve_handoff(&self, mine: &[TransportAccount], handoff: &Handoff, now: Time) -> bool {
+        self.may_resolve(mine, (&handoff.transport, handoff.progress.account.as_deref()), now)
     }
 }

@@ -8,25 +8,25 @@ use tokio::time::Instant;
 
 /// A moment of which the age matters.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Since {
+pub(crate) struct BootInstant {
     at: Instant,
-    booted: Duration,
+    boot_time: Duration,
     boot_clock: fn() -> Duration,
 }
 
-impl Since {
+impl BootInstant {
     /// This moment.
     pub(crate) fn now() -> Self {
-        Self::by(boot_clock)
+        Self::with_clock(boot_clock)
     }
 
-    fn by(boot_clock: fn() -> Duration) -> Self {
-        Self { at: Instant::now(), booted: boot_clock(), boot_clock }
+    fn with_clock(boot_clock: fn() -> Duration) -> Self {
+        Self { at: Instant::now(), boot_time: boot_clock(), boot_clock }
     }
 
     /// How long ago it was, by whichever clock says more.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.at.elapsed().max((self.boot_clock)().saturating_sub(self.booted))
+        self.at.elapsed().max((self.boot_clock)().saturating_sub(self.boot_time))
     }
 }
 
@@ -38,9 +38,9 @@ fn boot_clock() -> Duration {
 
 /// A moment of which nothing but the boot clock says that it was two minutes ago, as after a suspension.
 #[cfg(test)]
-pub(crate) fn before_suspension() -> Since {
-    let since = Since::now();
-    Since { booted: since.booted.saturating_sub(Duration::from_mins(2)), ..since }
+pub(crate) fn before_suspension() -> BootInstant {
+    let since = BootInstant::now();
+    BootInstant { boot_time: since.boot_time.saturating_sub(Duration::from_mins(2)), ..since }
 }
 
 #[cfg(test)]
@@ -49,12 +49,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whichever_clock_says_more_counts() {
-        let since = Since::now();
+        let since = BootInstant::now();
         assert!(since.elapsed() < Duration::from_secs(1));
         tokio::time::advance(Duration::from_mins(3)).await;
         assert!(since.elapsed() >= Duration::from_mins(3));
         assert!(before_suspension().elapsed() >= Duration::from_mins(2), "the machine was suspended");
-        let stopped = Since::by(|| Duration::ZERO);
+        let stopped = BootInstant::with_clock(|| Duration::ZERO);
         tokio::time::advance(Duration::from_secs(5)).await;
         assert!(stopped.elapsed() >= Duration::from_secs(5), "a boot clock that stands still takes nothing away");
     }

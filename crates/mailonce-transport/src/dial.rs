@@ -21,20 +21,20 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 /// Addresses of one name that are tried at the most.
-pub(crate) const ADDRESSES: usize = 8;
+pub(crate) const MAX_ADDRESSES: usize = 8;
 
 /// Says whether an address may be dialled.
 #[derive(Clone)]
-pub struct Guard(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
+pub struct AddressFilter(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
 
-impl Guard {
+impl AddressFilter {
     /// A guard that asks `allows`.
     pub fn new(allows: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(allows))
     }
 }
 
-impl fmt::Debug for Guard {
+impl fmt::Debug for AddressFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Guard")
     }
@@ -45,7 +45,7 @@ impl fmt::Debug for Guard {
 pub enum DialError {
     /// The name has no address.
     #[error("{host} has no address: {why}")]
-    Name {
+    Unresolved {
         /// What was looked up.
         host: String,
         /// What the resolver said.
@@ -59,7 +59,7 @@ pub enum DialError {
     Refused(SocketAddr, io::Error),
     /// It took too long.
     #[error("{0} did not answer in time")]
-    Late(String),
+    TimedOut(String),
     /// The name cannot be in a certificate.
     #[error("{0} is not a name that TLS can check")]
     ServerName(String),
@@ -69,25 +69,30 @@ pub enum DialError {
 }
 
 /// Opens TCP to the first address that answers, without Nagle's delay. `patience` covers the look-up and all addresses.
-pub async fn open(host: &str, port: u16, patience: Duration, guard: Option<&Guard>) -> Result<TcpStream, DialError> {
+pub async fn open_tcp(
+    host: &str,
+    port: u16,
+    patience: Duration,
+    guard: Option<&AddressFilter>,
+) -> Result<TcpStream, DialError> {
     let end = Instant::now() + patience;
-    let late = || DialError::Late(format!("{host}:{port}"));
-    let found = timeout_at(end, look_up(host, port)).await.map_err(|_elapsed| late())??;
+    let late = || DialError::TimedOut(format!("{host}:{port}"));
+    let found = timeout_at(end, resolve(host, port)).await.map_err(|_elapsed| late())??;
     let allowed: Vec<_> = found.into_iter().filter(|at| guard.is_none_or(|guard| guard.0(at.ip()))).collect();
     if allowed.is_empty() {
         return Err(DialError::Forbidden(host.to_owned()));
     }
-    reach(&allowed, host, end).await
+    connect_first(&allowed, host, end).await
 }
 
 /// Connects to the first of these addresses that answers. `host` is for the words of a failure.
-pub(crate) async fn reach(found: &[SocketAddr], host: &str, end: Instant) -> Result<TcpStream, DialError> {
-    let late = || DialError::Late(host.to_owned());
+pub(crate) async fn connect_first(found: &[SocketAddr], host: &str, end: Instant) -> Result<TcpStream, DialError> {
+    let late = || DialError::TimedOut(host.to_owned());
     let mut failure = late();
     for (tried, at) in found.iter().enumerate() {
         // Each address gets a fair share of what is left, so that a silent one does not use it all up.
         let left = end.saturating_duration_since(Instant::now()) / (found.len() - tried) as u32;
-        failure = match timeout_at(Instant::now() + left, connect(*at)).await {
+        failure = match timeout_at(Instant::now() + left, connect_tcp(*at)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => DialError::Refused(*at, error),
             Err(_elapsed) => late(),
@@ -96,22 +101,22 @@ pub(crate) async fn reach(found: &[SocketAddr], host: &str, end: Instant) -> Res
     Err(failure)
 }
 
-async fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
-    let nowhere = |why: String| DialError::Name { host: host.to_owned(), why };
+async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+    let nowhere = |why: String| DialError::Unresolved { host: host.to_owned(), why };
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     let found = tokio::net::lookup_host((host, port)).await.map_err(|error| nowhere(error.to_string()))?;
-    let found: Vec<_> = found.take(ADDRESSES).collect();
+    let found: Vec<_> = found.take(MAX_ADDRESSES).collect();
     if found.is_empty() { Err(nowhere("none was found".to_owned())) } else { Ok(found) }
 }
 
-async fn connect(at: SocketAddr) -> io::Result<TcpStream> {
+async fn connect_tcp(at: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(at).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
 /// Trust in the usual authorities and in `extra` roots.
-pub fn trust(extra: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, rustls::Error> {
+pub fn tls_client_config(extra: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, rustls::Error> {
     let mut roots = RootCertStore::empty();
     roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     for root in extra {
@@ -126,7 +131,7 @@ pub fn trust(extra: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, rus
 }
 
 /// TLS over an open connection, for the server that is called `host`.
-pub async fn secure<S>(
+pub async fn open_tls<S>(
     stream: S,
     host: &str,
     trust: &Arc<ClientConfig>,
@@ -139,7 +144,7 @@ where
     let handshake = TlsConnector::from(trust.clone()).connect(name, stream);
     match timeout_at(Instant::now() + patience, handshake).await {
         Ok(secured) => secured.map_err(|error| DialError::Tls(host.to_owned(), error)),
-        Err(_elapsed) => Err(DialError::Late(format!("TLS with {host}"))),
+        Err(_elapsed) => Err(DialError::TimedOut(format!("TLS with {host}"))),
     }
 }
 
@@ -154,7 +159,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_opens_without_delay() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let stream = open("127.0.0.1", listener.local_addr().unwrap().port(), PATIENCE, None).await.unwrap();
+        let stream = open_tcp("127.0.0.1", listener.local_addr().unwrap().port(), PATIENCE, None).await.unwrap();
         assert!(stream.nodelay().unwrap());
     }
 
@@ -162,12 +167,12 @@ mod tests {
     async fn the_guard_decides_before_anything_is_dialled() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let guard = Guard::new(|ip| !ip.is_loopback());
-        let answer = open("127.0.0.1", port, PATIENCE, Some(&guard)).await;
+        let guard = AddressFilter::new(|ip| !ip.is_loopback());
+        let answer = open_tcp("127.0.0.1", port, PATIENCE, Some(&guard)).await;
         assert!(matches!(answer, Err(DialError::Forbidden(_))), "{answer:?}");
         let unheard = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
         assert!(unheard.is_err(), "the listener was dialled");
-        assert!(open("127.0.0.1", port, PATIENCE, Some(&Guard::new(|_| true))).await.is_ok());
+        assert!(open_tcp("127.0.0.1", port, PATIENCE, Some(&AddressFilter::new(|_| true))).await.is_ok());
     }
 
     #[tokio::test]
@@ -176,7 +181,7 @@ mod tests {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             listener.local_addr().unwrap().port()
         };
-        let answer = open("127.0.0.1", port, PATIENCE, None).await;
+        let answer = open_tcp("127.0.0.1", port, PATIENCE, None).await;
         assert!(matches!(&answer, Err(DialError::Refused(at, _)) if at.port() == port), "{answer:?}");
     }
 
@@ -184,9 +189,9 @@ mod tests {
     async fn a_handshake_that_never_comes_ends_by_itself() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let stream = open("127.0.0.1", port, PATIENCE, None).await.unwrap();
-        let answer = secure(stream, "127.0.0.1", &trust(&[]).unwrap(), Duration::from_millis(50)).await;
-        assert!(matches!(answer, Err(DialError::Late(_))), "{answer:?}");
+        let stream = open_tcp("127.0.0.1", port, PATIENCE, None).await.unwrap();
+        let answer = open_tls(stream, "127.0.0.1", &tls_client_config(&[]).unwrap(), Duration::from_millis(50)).await;
+        assert!(matches!(answer, Err(DialError::TimedOut(_))), "{answer:?}");
     }
 
     #[test]

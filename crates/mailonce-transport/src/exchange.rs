@@ -7,41 +7,41 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Bytes of an answer's status line and headers.
-const HEAD_BYTES: usize = 32 * 1024;
+const MAX_HEAD_BYTES: usize = 32 * 1024;
 /// Headers of an answer.
-const HEAD_LINES: usize = 100;
+const MAX_HEADERS: usize = 100;
 
 /// What came back.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     /// As much of the body as was read.
     pub(crate) body: Bytes,
     /// Whether that is all of it.
-    pub(crate) whole: bool,
+    pub(crate) is_complete: bool,
 }
 
 /// Asks once. Of the body no more than `most` bytes are read; the rest is left on the wire.
-pub(crate) async fn exchange(
+pub(crate) async fn send_once(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
     most: usize,
-) -> Result<Answer, String> {
+) -> Result<HttpResponse, String> {
     let mut http = http1::Builder::new();
-    http.max_buf_size(HEAD_BYTES).max_headers(HEAD_LINES);
-    let (mut sender, connection) = http.handshake(TokioIo::new(stream)).await.map_err(|error| reason(&error))?;
+    http.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS);
+    let (mut sender, connection) = http.handshake(TokioIo::new(stream)).await.map_err(|error| error_chain(&error))?;
     let asking = async {
-        let answer = sender.send_request(request).await.map_err(|error| reason(&error))?;
+        let answer = sender.send_request(request).await.map_err(|error| error_chain(&error))?;
         let (head, body) = answer.into_parts();
-        let (body, whole) = read(body, most).await;
-        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body, whole })
+        let (body, whole) = read_body(body, most).await;
+        Ok(HttpResponse { status: head.status.as_u16(), headers: head.headers, body, is_complete: whole })
     };
     // The connection is driven beside the request and ends with it.
     let driving = async {
         match connection.await {
-            Ok(()) => std::future::pending::<Result<Answer, String>>().await,
-            Err(error) => Err(reason(&error)),
+            Ok(()) => std::future::pending::<Result<HttpResponse, String>>().await,
+            Err(error) => Err(error_chain(&error)),
         }
     };
     tokio::select! {
@@ -52,7 +52,7 @@ pub(crate) async fn exchange(
 }
 
 /// What can be read of a body, and whether that is all.
-async fn read(mut body: Incoming, most: usize) -> (Bytes, bool) {
+async fn read_body(mut body: Incoming, most: usize) -> (Bytes, bool) {
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return (read.freeze(), false) };
@@ -67,7 +67,7 @@ async fn read(mut body: Incoming, most: usize) -> (Bytes, bool) {
 }
 
 /// The error with what caused it: hyper keeps the system's words one level below.
-pub(crate) fn reason(error: &hyper::Error) -> String {
+pub(crate) fn error_chain(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),

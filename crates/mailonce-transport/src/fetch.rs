@@ -4,82 +4,83 @@
 use async_trait::async_trait;
 use http_body_util::Full;
 use hyper::{Request, header};
-use mailonce_core::port::net::Fetch;
+use mailonce_core::port::net::HttpFetcher;
 use rustls::ClientConfig;
 use std::{sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     dial,
-    exchange::exchange,
-    guard::{Place, Reach},
+    exchange::send_once,
+    guard::{EgressPolicy, TargetUrl},
 };
 
 /// The largest page.
-const MOST_BYTES: usize = 64 * 1024;
+const MAX_PAGE_BYTES: usize = 64 * 1024;
 /// From the first look-up to the last byte.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Fetches pages of a few hosts.
 #[derive(Clone, Debug)]
-pub struct HttpsFetch {
-    hosts: Vec<String>,
-    trust: Arc<ClientConfig>,
-    reach: Reach,
+pub struct AllowlistFetcher {
+    host_suffixes: Vec<String>,
+    tls_config: Arc<ClientConfig>,
+    egress: EgressPolicy,
 }
 
-impl HttpsFetch {
+impl AllowlistFetcher {
     /// Fetches from hosts with these endings, each of which begins with a dot.
     pub fn new(endings: &[&str]) -> Result<Self, rustls::Error> {
         Ok(Self {
-            hosts: endings.iter().map(ToString::to_string).collect(),
-            trust: dial::trust(&[])?,
+            host_suffixes: endings.iter().map(ToString::to_string).collect(),
+            tls_config: dial::tls_client_config(&[])?,
             // Nothing is fetched from inside, whatever the operator allows for webhooks.
-            reach: Reach::new(Vec::new(), false),
+            egress: EgressPolicy::new(Vec::new(), false),
         })
     }
 
     /// An address that may be fetched: of a listed host, by its usual port, written plainly.
-    fn listed(&self, url: &str) -> Option<Place> {
-        let place = self.reach.place(url).ok()?;
-        let listed = self.hosts.iter().any(|ending| place.host.ends_with(ending.as_str()));
-        let plain = place.https && place.authority == place.host && url.ends_with(&place.target);
+    fn allowed_url(&self, url: &str) -> Option<TargetUrl> {
+        let place = self.egress.check_url(url).ok()?;
+        let listed = self.host_suffixes.iter().any(|ending| place.host.ends_with(ending.as_str()));
+        let plain = place.is_https && place.authority == place.host && url.ends_with(&place.path_and_query);
         (listed && plain).then_some(place)
     }
 
-    async fn fetch(&self, place: &Place) -> Result<Vec<u8>, String> {
-        let stream = self.reach.open(place, PATIENCE).await.map_err(|error| error.to_string())?;
-        let stream =
-            dial::secure(stream, &place.host, &self.trust, PATIENCE).await.map_err(|error| error.to_string())?;
-        ask(stream, &place.host, &place.target).await
+    async fn fetch_url(&self, place: &TargetUrl) -> Result<Vec<u8>, String> {
+        let stream = self.egress.open_tcp(place, FETCH_TIMEOUT).await.map_err(|error| error.to_string())?;
+        let stream = dial::open_tls(stream, &place.host, &self.tls_config, FETCH_TIMEOUT)
+            .await
+            .map_err(|error| error.to_string())?;
+        get_page(stream, &place.host, &place.path_and_query).await
     }
 }
 
 #[async_trait]
-impl Fetch for HttpsFetch {
+impl HttpFetcher for AllowlistFetcher {
     async fn get(&self, url: &str) -> Result<Vec<u8>, String> {
-        let place = self.listed(url).ok_or("this address may not be fetched")?;
-        match tokio::time::timeout(PATIENCE, self.fetch(&place)).await {
+        let place = self.allowed_url(url).ok_or("this address may not be fetched")?;
+        match tokio::time::timeout(FETCH_TIMEOUT, self.fetch_url(&place)).await {
             Ok(fetched) => fetched,
-            Err(_elapsed) => Err(format!("{} took longer than {} s", place.host, PATIENCE.as_secs())),
+            Err(_elapsed) => Err(format!("{} took longer than {} s", place.host, FETCH_TIMEOUT.as_secs())),
         }
     }
 }
 
 /// One page over a connection of its own.
-async fn ask(
+async fn get_page(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     host: &str,
     path: &str,
 ) -> Result<Vec<u8>, String> {
     let request = Request::get(path).header(header::HOST, host).header(header::CONNECTION, "close");
     let request = request.body(Full::default()).map_err(|error| error.to_string())?;
-    let answer = exchange(stream, request, MOST_BYTES).await?;
+    let answer = send_once(stream, request, MAX_PAGE_BYTES).await?;
     if answer.status != 200 {
         return Err(format!("{host} answered {}", answer.status));
     }
-    if !answer.whole {
-        return Err(format!("{host} sent more than {MOST_BYTES} bytes, or broke off"));
+    if !answer.is_complete {
+        return Err(format!("{host} sent more than {MAX_PAGE_BYTES} bytes, or broke off"));
     }
     Ok(answer.body.to_vec())
 }
@@ -91,10 +92,10 @@ mod tests {
 
     #[test]
     fn only_listed_hosts_are_fetched_by_plain_https() {
-        let fetch = HttpsFetch::new(&[".amazonaws.com"]).unwrap();
+        let fetch = AllowlistFetcher::new(&[".amazonaws.com"]).unwrap();
         let good = "https://sns.eu-west-1.amazonaws.com/x.pem?a=b";
-        let place = fetch.listed(good).unwrap();
-        assert_eq!((place.host.as_str(), place.target.as_str()), ("sns.eu-west-1.amazonaws.com", "/x.pem?a=b"));
+        let place = fetch.allowed_url(good).unwrap();
+        assert_eq!((place.host.as_str(), place.path_and_query.as_str()), ("sns.eu-west-1.amazonaws.com", "/x.pem?a=b"));
         for bad in [
             "http://sns.eu-west-1.amazonaws.com/x.pem",
             "https://evil.test/x.pem",
@@ -105,7 +106,7 @@ mod tests {
             "https://sns.eu-west-1.amazonaws.com",
             "https://sns.eu-west-1.amazonaws.com/a b",
         ] {
-            assert_eq!(fetch.listed(bad), None, "{bad}");
+            assert_eq!(fetch.allowed_url(bad), None, "{bad}");
         }
     }
 
@@ -119,7 +120,7 @@ mod tests {
             theirs.write_all(&says).await.ok();
             String::from_utf8_lossy(&head[..read]).into_owned()
         });
-        let answer = ask(ours, "host.test", "/page?x=y").await;
+        let answer = get_page(ours, "host.test", "/page?x=y").await;
         assert!(server.await.unwrap().starts_with("GET /page?x=y HTTP/1.1\r\nhost: host.test\r\n"));
         answer
     }
@@ -140,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_page_over_the_limit_is_not_read() {
-        assert_eq!(served(page("200 OK", &vec![7; MOST_BYTES])).await.unwrap().len(), MOST_BYTES);
-        assert!(served(page("200 OK", &vec![7; MOST_BYTES + 1])).await.is_err());
+        assert_eq!(served(page("200 OK", &vec![7; MAX_PAGE_BYTES])).await.unwrap().len(), MAX_PAGE_BYTES);
+        assert!(served(page("200 OK", &vec![7; MAX_PAGE_BYTES + 1])).await.is_err());
     }
 }

@@ -5,40 +5,41 @@
 
 use async_trait::async_trait;
 use mailonce_core::port::transport::{
-    Asked, Capability, Found, Mail, Meaning, Parcel, Phase, Ready, Recovery, Reply, Shape, Transport, Unfit, Wire,
+    AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
+    PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply, UnsupportedMail,
 };
 use serde_json::json;
 use std::time::Duration;
 
 /// Where the addresses that misbehave live.
-pub const DOMAIN: &str = "sandbox.mailonce.test";
+pub const SANDBOX_DOMAIN: &str = "sandbox.mailonce.test";
 /// Attempts that `defer@` puts off.
-const DEFERRED: u32 = 2;
+const DEFERRED_ATTEMPTS: u32 = 2;
 /// What the engine's patience has above the slow address.
-const MARGIN: Duration = Duration::from_secs(5);
+const TIMEOUT_MARGIN: Duration = Duration::from_secs(5);
 
 /// The way out to the addresses that misbehave.
 #[derive(Clone, Debug)]
-pub struct SandboxFaults {
-    slow: Duration,
+pub struct SandboxTransport {
+    slow_delay: Duration,
 }
 
-impl Default for SandboxFaults {
+impl Default for SandboxTransport {
     fn default() -> Self {
         Self::new(Duration::from_secs(10))
     }
 }
 
-impl SandboxFaults {
+impl SandboxTransport {
     /// With the time that `slow@` takes.
     pub fn new(slow: Duration) -> Self {
-        Self { slow }
+        Self { slow_delay: slow }
     }
 }
 
 /// How an address misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
+enum SandboxBehavior {
     Accept,
     Defer,
     Refuse,
@@ -46,46 +47,48 @@ enum Manner {
     Unknown,
 }
 
-impl Manner {
-    fn of(address: &str) -> Self {
+impl SandboxBehavior {
+    fn for_address(address: &str) -> Self {
         match address.rsplit_once('@') {
-            Some((local, domain)) if domain.eq_ignore_ascii_case(DOMAIN) => match &*local.to_ascii_lowercase() {
-                "defer" => Self::Defer,
-                "refuse" => Self::Refuse,
-                "slow" => Self::Slow,
-                "unknown" => Self::Unknown,
-                _ => Self::Accept,
-            },
+            Some((local, domain)) if domain.eq_ignore_ascii_case(SANDBOX_DOMAIN) => {
+                match &*local.to_ascii_lowercase() {
+                    "defer" => Self::Defer,
+                    "refuse" => Self::Refuse,
+                    "slow" => Self::Slow,
+                    "unknown" => Self::Unknown,
+                    _ => Self::Accept,
+                }
+            }
             _ => Self::Accept,
         }
     }
 }
 
-struct Armed {
-    manner: Manner,
-    parcel: Parcel,
-    slow: Duration,
+struct PreparedSandboxHandoff {
+    behavior: SandboxBehavior,
+    parcel: FrozenEnvelope,
+    slow_delay: Duration,
 }
 
 #[async_trait]
-impl Ready for Armed {
-    async fn hand_over(self: Box<Self>) -> Reply {
-        let reply = |meaning, code, text| Reply::new(meaning, Phase::Final, code, text);
-        match self.manner {
-            Manner::Unknown => return reply(Meaning::Unknown, None, "the sandbox does not tell"),
-            Manner::Defer if self.parcel.attempt <= DEFERRED => {
-                return reply(Meaning::Deferred, Some(451), "4.7.1 the sandbox asks to come again");
+impl PreparedHandoff for PreparedSandboxHandoff {
+    async fn hand_over(self: Box<Self>) -> TransportReply {
+        let reply = |meaning, code, text| TransportReply::new(meaning, AttemptPhase::Final, code, text);
+        match self.behavior {
+            SandboxBehavior::Unknown => return reply(ReplyMeaning::Unknown, None, "the sandbox does not tell"),
+            SandboxBehavior::Defer if self.parcel.attempt <= DEFERRED_ATTEMPTS => {
+                return reply(ReplyMeaning::Deferred, Some(451), "4.7.1 the sandbox asks to come again");
             }
-            Manner::Slow => tokio::time::sleep(self.slow).await,
-            Manner::Accept | Manner::Defer | Manner::Refuse => {}
+            SandboxBehavior::Slow => tokio::time::sleep(self.slow_delay).await,
+            SandboxBehavior::Accept | SandboxBehavior::Defer | SandboxBehavior::Refuse => {}
         }
         let id = format!("sandbox-{}-{}", self.parcel.email, self.parcel.handoff);
-        reply(Meaning::Accepted, Some(250), "2.0.0 taken by the sandbox").named(Some(id))
+        reply(ReplyMeaning::Accepted, Some(250), "2.0.0 taken by the sandbox").with_remote_id(Some(id))
     }
 }
 
 #[async_trait]
-impl Transport for SandboxFaults {
+impl Transport for SandboxTransport {
     fn name(&self) -> &'static str {
         "sandbox-faults"
     }
@@ -98,38 +101,43 @@ impl Transport for SandboxFaults {
         "sandbox"
     }
 
-    fn capability(&self) -> Capability {
-        Capability {
-            shape: Shape::PerRecipient,
-            wire: Wire::Content,
-            recovery: Recovery::None,
-            patience_ms: i64::try_from((self.slow + MARGIN).as_millis()).unwrap_or(i64::MAX),
-            at_once: 64,
+    fn capabilities(&self) -> TransportCapabilities {
+        TransportCapabilities {
+            split: HandoffSplit::PerRecipient,
+            payload_format: PayloadFormat::Content,
+            recovery: RecoveryMethod::None,
+            timeout_ms: i64::try_from((self.slow_delay + TIMEOUT_MARGIN).as_millis()).unwrap_or(i64::MAX),
+            max_concurrency: 64,
         }
     }
 
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
         Ok(json!({ "id": mail.id, "message_id": mail.message_id }).to_string().into_bytes())
     }
 
-    async fn approach(&self, parcel: Parcel) -> Result<Box<dyn Ready>, Reply> {
+    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
         let [recipient] = &parcel.recipients[..] else {
-            return Err(Reply::new(
-                Meaning::Refused,
-                Phase::Rcpt,
+            return Err(TransportReply::new(
+                ReplyMeaning::Refused,
+                AttemptPhase::Rcpt,
                 None,
                 "an envelope of the sandbox has one recipient",
             ));
         };
-        let manner = Manner::of(recipient);
-        if manner == Manner::Refuse {
-            return Err(Reply::new(Meaning::Refused, Phase::Rcpt, Some(550), "5.1.1 the sandbox refuses this address"));
+        let manner = SandboxBehavior::for_address(recipient);
+        if manner == SandboxBehavior::Refuse {
+            return Err(TransportReply::new(
+                ReplyMeaning::Refused,
+                AttemptPhase::Rcpt,
+                Some(550),
+                "5.1.1 the sandbox refuses this address",
+            ));
         }
-        Ok(Box::new(Armed { manner, parcel, slow: self.slow }))
+        Ok(Box::new(PreparedSandboxHandoff { behavior: manner, parcel, slow_delay: self.slow_delay }))
     }
 
-    async fn look_up(&self, _asked: Asked) -> Found {
-        Found::Silent("the sandbox cannot be asked".to_owned())
+    async fn look_up(&self, _asked: LookUpRequest) -> LookUpResult {
+        LookUpResult::Unavailable("the sandbox cannot be asked".to_owned())
     }
 }
 
@@ -140,9 +148,9 @@ mod tests {
     use std::sync::Arc;
     use tokio::time::Instant;
 
-    fn parcel(to: &str, attempt: u32) -> Parcel {
+    fn parcel(to: &str, attempt: u32) -> FrozenEnvelope {
         let id = "00000000-0000-0000-0000-000000000001";
-        Parcel {
+        FrozenEnvelope {
             team: id.parse::<TeamId>().unwrap(),
             email: id.parse::<EmailId>().unwrap(),
             handoff: 0,
@@ -155,8 +163,8 @@ mod tests {
         }
     }
 
-    async fn send(to: &str, attempt: u32) -> Reply {
-        match SandboxFaults::default().approach(parcel(to, attempt)).await {
+    async fn send(to: &str, attempt: u32) -> TransportReply {
+        match SandboxTransport::default().prepare(parcel(to, attempt)).await {
             Ok(ready) => ready.hand_over().await,
             Err(reply) => reply,
         }
@@ -165,17 +173,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_address_misbehaves_in_its_own_way() {
         for (to, attempt, meaning, code) in [
-            ("refuse@sandbox.mailonce.test", 1, Meaning::Refused, Some(550)),
-            ("refuse@sandbox.mailonce.test", 9, Meaning::Refused, Some(550)),
-            ("defer@sandbox.mailonce.test", 1, Meaning::Deferred, Some(451)),
-            ("defer@sandbox.mailonce.test", 2, Meaning::Deferred, Some(451)),
-            ("defer@sandbox.mailonce.test", 3, Meaning::Accepted, Some(250)),
-            ("unknown@sandbox.mailonce.test", 1, Meaning::Unknown, None),
-            ("Unknown@Sandbox.Mailonce.Test", 3, Meaning::Unknown, None),
-            ("bounce@sandbox.mailonce.test", 1, Meaning::Accepted, Some(250)),
-            ("complain@sandbox.mailonce.test", 1, Meaning::Accepted, Some(250)),
-            ("slow@sandbox.mailonce.test", 1, Meaning::Accepted, Some(250)),
-            ("unknown@elsewhere.test", 1, Meaning::Accepted, Some(250)),
+            ("refuse@sandbox.mailonce.test", 1, ReplyMeaning::Refused, Some(550)),
+            ("refuse@sandbox.mailonce.test", 9, ReplyMeaning::Refused, Some(550)),
+            ("defer@sandbox.mailonce.test", 1, ReplyMeaning::Deferred, Some(451)),
+            ("defer@sandbox.mailonce.test", 2, ReplyMeaning::Deferred, Some(451)),
+            ("defer@sandbox.mailonce.test", 3, ReplyMeaning::Accepted, Some(250)),
+            ("unknown@sandbox.mailonce.test", 1, ReplyMeaning::Unknown, None),
+            ("Unknown@Sandbox.Mailonce.Test", 3, ReplyMeaning::Unknown, None),
+            ("bounce@sandbox.mailonce.test", 1, ReplyMeaning::Accepted, Some(250)),
+            ("complain@sandbox.mailonce.test", 1, ReplyMeaning::Accepted, Some(250)),
+            ("slow@sandbox.mailonce.test", 1, ReplyMeaning::Accepted, Some(250)),
+            ("unknown@elsewhere.test", 1, ReplyMeaning::Accepted, Some(250)),
         ] {
             let reply = send(to, attempt).await;
             assert_eq!((reply.meaning, reply.code), (meaning, code), "{to} at attempt {attempt}");
@@ -185,7 +193,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_slow_is_slow_and_only_after_the_point_of_no_return() {
         let begun = Instant::now();
-        let ready = SandboxFaults::default().approach(parcel("slow@sandbox.mailonce.test", 1)).await.unwrap();
+        let ready = SandboxTransport::default().prepare(parcel("slow@sandbox.mailonce.test", 1)).await.unwrap();
         assert_eq!(begun.elapsed(), Duration::ZERO);
         ready.hand_over().await;
         assert_eq!(begun.elapsed(), Duration::from_secs(10));

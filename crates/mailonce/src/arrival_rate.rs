@@ -13,7 +13,7 @@ pub(crate) const MIN_RATE: u64 = 1024;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivalRate {
     /// Until when what has arrived is enough.
-    paid_until: Instant,
+    sufficient_until: Instant,
     /// How far ahead a client can get. Without a bound, a fast beginning pays for hours of single bytes.
     max_ahead: Duration,
 }
@@ -21,23 +21,23 @@ pub(crate) struct ArrivalRate {
 impl ArrivalRate {
     /// Starts counting. The client may be silent for `head_start`.
     pub(crate) fn new(head_start: Duration, max_ahead: Duration) -> Self {
-        Self { paid_until: Instant::now() + head_start, max_ahead }
+        Self { sufficient_until: Instant::now() + head_start, max_ahead }
     }
 
     /// Counts bytes that arrived.
     pub(crate) fn record(&mut self, bytes: usize) {
         let paid = Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / MIN_RATE);
-        self.paid_until = (self.paid_until + paid).min(Instant::now() + self.max_ahead);
+        self.sufficient_until = (self.sufficient_until + paid).min(Instant::now() + self.max_ahead);
     }
 
     /// Excludes time in which the server did not read.
-    pub(crate) fn excuse(&mut self, waited: Duration) {
-        self.paid_until += waited;
+    pub(crate) fn exclude(&mut self, waited: Duration) {
+        self.sufficient_until += waited;
     }
 
     /// When the client will be too slow unless more bytes arrive.
     pub(crate) fn deadline(&self) -> Instant {
-        self.paid_until
+        self.sufficient_until
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(seconds_left(&rate), 100, "not a day");
         tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(seconds_left(&rate), 40);
-        rate.excuse(Duration::from_secs(5));
+        rate.exclude(Duration::from_secs(5));
         assert_eq!(seconds_left(&rate), 45);
     }
 

@@ -8,11 +8,11 @@ use tokio::{
 };
 
 /// Octets per semaphore permit. A semaphore hands out at most `u32::MAX` permits at once.
-const PIECE: usize = 1024;
+const OCTETS_PER_PERMIT: usize = 1024;
 
 /// A semaphore over so many octets.
-pub(crate) fn octets(number: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(number.div_ceil(PIECE).clamp(1, u32::MAX as usize)))
+pub(crate) fn semaphore_for(number: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(number.div_ceil(OCTETS_PER_PERMIT).clamp(1, u32::MAX as usize)))
 }
 
 /// The budget of one connection: the octets of all connections, and the share of its network.
@@ -47,8 +47,8 @@ impl ByteLease {
     }
 
     /// Permits that so many more octets need.
-    fn pieces_for(&self, octets: usize) -> u32 {
-        let more = (self.octets + octets).div_ceil(PIECE) - self.octets.div_ceil(PIECE);
+    fn permits_for(&self, octets: usize) -> u32 {
+        let more = (self.octets + octets).div_ceil(OCTETS_PER_PERMIT) - self.octets.div_ceil(OCTETS_PER_PERMIT);
         u32::try_from(more).unwrap_or(u32::MAX)
     }
 
@@ -56,35 +56,35 @@ impl ByteLease {
     /// for the total and block others there.
     pub(crate) async fn grow(&mut self, octets: usize, patience: Duration) -> Result<(), Shortage> {
         let until = Instant::now() + patience;
-        let pieces = self.pieces_for(octets);
+        let pieces = self.permits_for(octets);
         let share = match self.budget.share.clone() {
             Some(share) => Some(acquire(share, pieces, until).await.ok_or(Shortage::Share)?),
             None => None,
         };
         let total = acquire(Arc::clone(&self.budget.total), pieces, until).await.ok_or(Shortage::Total)?;
         self.octets += octets;
-        merge(&mut self.total, Some(total));
-        merge(&mut self.share, share);
+        merge_permits(&mut self.total, Some(total));
+        merge_permits(&mut self.share, share);
         Ok(())
     }
 
     /// Takes more octets if there are any.
     pub(crate) fn try_grow(&mut self, octets: usize) -> Result<(), Shortage> {
-        let pieces = self.pieces_for(octets);
+        let pieces = self.permits_for(octets);
         let take = |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_many_owned(pieces);
         let share = self.budget.share.as_ref().map(take).transpose().map_err(|_none_left| Shortage::Share)?;
         let total = take(&self.budget.total).map_err(|_none_left| Shortage::Total)?;
         self.octets += octets;
-        merge(&mut self.total, Some(total));
-        merge(&mut self.share, share);
+        merge_permits(&mut self.total, Some(total));
+        merge_permits(&mut self.share, share);
         Ok(())
     }
 
     /// Releases everything above so many octets.
     pub(crate) fn shrink_to(&mut self, octets: usize) {
         self.octets = self.octets.min(octets);
-        shrink(&mut self.total, octets.div_ceil(PIECE));
-        shrink(&mut self.share, octets.div_ceil(PIECE));
+        release_permits(&mut self.total, octets.div_ceil(OCTETS_PER_PERMIT));
+        release_permits(&mut self.share, octets.div_ceil(OCTETS_PER_PERMIT));
     }
 }
 
@@ -92,14 +92,14 @@ async fn acquire(from: Arc<Semaphore>, pieces: u32, until: Instant) -> Option<Ow
     timeout_at(until, from.acquire_many_owned(pieces)).await.ok()?.ok()
 }
 
-fn merge(held: &mut Option<OwnedSemaphorePermit>, more: Option<OwnedSemaphorePermit>) {
+fn merge_permits(held: &mut Option<OwnedSemaphorePermit>, more: Option<OwnedSemaphorePermit>) {
     match (held, more) {
         (Some(held), Some(more)) => held.merge(more),
         (held, more) => *held = more.or(held.take()),
     }
 }
 
-fn shrink(held: &mut Option<OwnedSemaphorePermit>, pieces: usize) {
+fn release_permits(held: &mut Option<OwnedSemaphorePermit>, pieces: usize) {
     let Some(permit) = held else { return };
     if pieces == 0 {
         *held = None;
@@ -116,20 +116,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_network_holds_its_share_and_all_together_the_total() {
-        let total = octets(100 * PIECE);
+        let total = semaphore_for(100 * OCTETS_PER_PERMIT);
         let of = |share: &Arc<Semaphore>| ByteBudget { total: Arc::clone(&total), share: Some(Arc::clone(share)) };
-        let (greedy, other) = (octets(25 * PIECE), octets(80 * PIECE));
+        let (greedy, other) = (semaphore_for(25 * OCTETS_PER_PERMIT), semaphore_for(80 * OCTETS_PER_PERMIT));
         let (mut first, mut second) = (ByteLease::new(of(&greedy)), ByteLease::new(of(&greedy)));
-        assert_eq!(first.grow(20 * PIECE, PATIENCE).await, Ok(()));
-        assert_eq!(second.grow(6 * PIECE, PATIENCE).await, Err(Shortage::Share), "25 in all");
+        assert_eq!(first.grow(20 * OCTETS_PER_PERMIT, PATIENCE).await, Ok(()));
+        assert_eq!(second.grow(6 * OCTETS_PER_PERMIT, PATIENCE).await, Err(Shortage::Share), "25 in all");
         assert_eq!((total.available_permits(), greedy.available_permits()), (80, 5), "who got nothing holds nothing");
         let mut third = ByteLease::new(of(&other));
-        assert_eq!(third.grow(80 * PIECE, PATIENCE).await, Ok(()), "the rest is for others");
-        assert_eq!(second.grow(PIECE, PATIENCE).await, Err(Shortage::Total));
+        assert_eq!(third.grow(80 * OCTETS_PER_PERMIT, PATIENCE).await, Ok(()), "the rest is for others");
+        assert_eq!(second.grow(OCTETS_PER_PERMIT, PATIENCE).await, Err(Shortage::Total));
         assert_eq!(greedy.available_permits(), 5);
-        first.shrink_to(10 * PIECE - 1);
+        first.shrink_to(10 * OCTETS_PER_PERMIT - 1);
         assert_eq!((total.available_permits(), greedy.available_permits()), (10, 15));
-        first.shrink_to(50 * PIECE);
+        first.shrink_to(50 * OCTETS_PER_PERMIT);
         assert_eq!(greedy.available_permits(), 15, "nothing grows by shrinking");
         first.shrink_to(0);
         drop(third);
@@ -138,24 +138,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_small_steps_cost_no_more_than_a_large_one() {
-        let budget = ByteBudget { total: octets(10 * PIECE - 1), share: None };
+        let budget = ByteBudget { total: semaphore_for(10 * OCTETS_PER_PERMIT - 1), share: None };
         let mut lease = ByteLease::new(budget);
         for _ in 0..100 {
-            assert_eq!(lease.grow(PIECE / 10, PATIENCE).await, Ok(()));
+            assert_eq!(lease.grow(OCTETS_PER_PERMIT / 10, PATIENCE).await, Ok(()));
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_gets_what_comes_back() {
-        let total = octets(10 * PIECE);
+        let total = semaphore_for(10 * OCTETS_PER_PERMIT);
         let budget = ByteBudget { total, share: None };
         let (mut first, mut second) = (ByteLease::new(budget.clone()), ByteLease::new(budget));
-        first.grow(10 * PIECE, PATIENCE).await.unwrap();
+        first.grow(10 * OCTETS_PER_PERMIT, PATIENCE).await.unwrap();
         let freed = async {
             tokio::time::sleep(PATIENCE / 2).await;
             drop(first);
         };
-        let (got, ()) = tokio::join!(second.grow(10 * PIECE, PATIENCE), freed);
+        let (got, ()) = tokio::join!(second.grow(10 * OCTETS_PER_PERMIT, PATIENCE), freed);
         assert_eq!(got, Ok(()));
     }
 }

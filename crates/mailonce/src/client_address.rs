@@ -40,7 +40,7 @@ impl TrustedProxies {
     /// Whether an address is that of a trusted proxy.
     pub fn contains(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
-        self.0.iter().any(|block| block.has(ip))
+        self.0.iter().any(|block| block.contains_ip(ip))
     }
 
     /// The caller behind a peer: the rightmost address in `X-Forwarded-For` that is not a trusted proxy. The peer itself
@@ -71,7 +71,7 @@ fn parse_hop(text: &str) -> Option<IpAddr> {
 }
 
 /// The network of one caller, for limits: an IPv4 address, or the first 64 bits of an IPv6 address.
-pub(crate) fn network(ip: IpAddr) -> IpAddr {
+pub(crate) fn network_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) if !ip.is_loopback() => {
             IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & (u128::from(u64::MAX) << 64)))
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn half_an_ipv6_address_is_one_network() {
-        let of = |text: &str| network(text.parse().unwrap());
+        let of = |text: &str| network_of(text.parse().unwrap());
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));

@@ -3,7 +3,7 @@
 
 use mailonce_core::{
     port::Clock,
-    time::{JUMP_MS, Time},
+    time::{CLOCK_JUMP_MS, Time},
 };
 use mailonce_engine::Engine;
 use serde::{Deserialize, Serialize};
@@ -17,9 +17,9 @@ use std::{
 use tokio::sync::watch;
 
 /// How often the clocks are looked at.
-const EVERY: Duration = Duration::from_secs(10);
+const RECORD_INTERVAL: Duration = Duration::from_secs(10);
 /// Names this start of the machine; there is none where it cannot be told.
-const BOOT_FILE: &str = "/proc/sys/kernel/random/boot_id";
+const BOOT_ID_PATH: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The wall clock.
 #[derive(Debug, Default)]
@@ -29,8 +29,8 @@ pub(crate) struct WallClock {
 
 impl WallClock {
     /// The clock, and whether it was set since somebody last looked at it with this data directory.
-    pub(crate) fn with(data: &Path) -> Self {
-        let (before, now) = (Look::read(&place(data)), Look::now());
+    pub(crate) fn open(data: &Path) -> Self {
+        let (before, now) = (ClockReading::read(&reading_path(data)), ClockReading::now());
         Self { was_set: before.zip(now).is_some_and(|(before, now)| now.was_set_since(&before)) }
     }
 }
@@ -42,24 +42,24 @@ impl Clock for WallClock {
         Time(since.as_millis() as i64 + rigged::offset_ms())
     }
 
-    fn even(&self) -> i64 {
+    fn boot_clock_ms(&self) -> i64 {
         let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         boot.tv_sec * 1000 + boot.tv_nsec / 1_000_000
     }
 
-    fn was_set(&self) -> bool {
+    fn was_wall_clock_set(&self) -> bool {
         self.was_set
     }
 
     fn is_synchronized(&self) -> bool {
-        rigged::is_synchronized().unwrap_or_else(kernel_keeps_time)
+        rigged::is_synchronized().unwrap_or_else(is_kernel_clock_synchronized)
     }
 }
 
 /// Whether a time service keeps the kernel's clock. The kernel withdraws this when somebody sets the clock by hand.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "adjtimex has no safe wrapper; with no mode set it only reads")]
-pub(crate) fn kernel_keeps_time() -> bool {
+pub(crate) fn is_kernel_clock_synchronized() -> bool {
     // SAFETY: all fields of `timex` are integers, for which zero is a value; the pointer is to a live local.
     let state = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
@@ -108,17 +108,17 @@ mod rigged {
 
 /// What both clocks said at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Look {
+struct ClockReading {
     boot: String,
     even: i64,
     wall: i64,
 }
 
-impl Look {
+impl ClockReading {
     fn now() -> Option<Self> {
-        let boot = std::fs::read_to_string(BOOT_FILE).ok()?.trim().to_owned();
+        let boot = std::fs::read_to_string(BOOT_ID_PATH).ok()?.trim().to_owned();
         let clock = WallClock::default();
-        Some(Self { boot, even: clock.even(), wall: clock.now().0 })
+        Some(Self { boot, even: clock.boot_clock_ms(), wall: clock.now().0 })
     }
 
     /// What was left by whoever looked last. A file that cannot be read says nothing.
@@ -128,11 +128,11 @@ impl Look {
 
     fn was_set_since(&self, before: &Self) -> bool {
         let ahead = |look: &Self| look.wall - look.even;
-        self.boot == before.boot && (ahead(self) - ahead(before)).abs() > JUMP_MS
+        self.boot == before.boot && (ahead(self) - ahead(before)).abs() > CLOCK_JUMP_MS
     }
 
     /// Leaves it for whoever starts next: whole, or what was there before.
-    fn leave(&self, path: &Path) -> std::io::Result<()> {
+    fn save(&self, path: &Path) -> std::io::Result<()> {
         let fresh = path.with_extension("fresh");
         let mut file = std::fs::File::options().create(true).truncate(true).write(true).mode(0o600).open(&fresh)?;
         file.write_all(&serde_json::to_vec(self)?)?;
@@ -140,25 +140,25 @@ impl Look {
     }
 }
 
-fn place(data: &Path) -> PathBuf {
+fn reading_path(data: &Path) -> PathBuf {
     data.join("clock.json")
 }
 
 /// Remembers how the clocks stand, as long as time is sure: what was not confirmed is still to be confirmed after the
 /// next start. Where there is no data directory nothing is remembered.
-pub(crate) async fn remember(engine: Arc<Engine>, data: PathBuf, mut ended: watch::Receiver<bool>) {
-    let place = place(&data);
+pub(crate) async fn record_readings(engine: Arc<Engine>, data: PathBuf, mut ended: watch::Receiver<bool>) {
+    let place = reading_path(&data);
     while data.is_dir() && !*ended.borrow() {
         // The look comes first and the engine's own after it: a jump before the look is noticed before it is left.
-        let look = Look::now();
+        let look = ClockReading::now();
         engine.now();
-        if let Some(look) = look.filter(|_| engine.time_is_sure())
-            && let Err(error) = look.leave(&place)
+        if let Some(look) = look.filter(|_| engine.is_time_trusted())
+            && let Err(error) = look.save(&place)
         {
             tracing::warn!(%error, file = %place.display(), "remembering how the clock stands");
         }
         // An error is the end of whoever would say it.
-        if let Ok(Err(_)) = tokio::time::timeout(EVERY, ended.changed()).await {
+        if let Ok(Err(_)) = tokio::time::timeout(RECORD_INTERVAL, ended.changed()).await {
             return;
         }
     }
@@ -171,21 +171,21 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_while_nothing_runs_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let now = Look::now().expect("this machine says when it started");
-        assert!(!WallClock::with(folder.path()).was_set(), "nobody looked before");
+        let now = ClockReading::now().expect("this machine says when it started");
+        assert!(!WallClock::open(folder.path()).was_wall_clock_set(), "nobody looked before");
         for (wall, boot, was_set) in [
             (now.wall, now.boot.as_str(), false),
-            (now.wall + JUMP_MS / 2, &now.boot, false),
+            (now.wall + CLOCK_JUMP_MS / 2, &now.boot, false),
             (now.wall - 7_200_000, &now.boot, true),
             (now.wall + 7_200_000, &now.boot, true),
             (now.wall + 7_200_000, "another start", false),
         ] {
-            let before = Look { wall, boot: boot.to_owned(), even: now.even };
-            before.leave(&place(folder.path())).unwrap();
-            assert_eq!(Look::read(&place(folder.path())), Some(before));
-            assert_eq!(WallClock::with(folder.path()).was_set(), was_set, "{wall} {boot}");
+            let before = ClockReading { wall, boot: boot.to_owned(), even: now.even };
+            before.save(&reading_path(folder.path())).unwrap();
+            assert_eq!(ClockReading::read(&reading_path(folder.path())), Some(before));
+            assert_eq!(WallClock::open(folder.path()).was_wall_clock_set(), was_set, "{wall} {boot}");
         }
-        std::fs::write(place(folder.path()), "half a fi").unwrap();
-        assert!(!WallClock::with(folder.path()).was_set());
+        std::fs::write(reading_path(folder.path()), "half a fi").unwrap();
+        assert!(!WallClock::open(folder.path()).was_wall_clock_set());
     }
 }

@@ -1,7 +1,7 @@
 //! Configuration: flags and environment over `mailonce.toml` over defaults. Unknown fields are refused.
 
 use anyhow::{Context as _, bail};
-use mailonce_core::problem::nearest;
+use mailonce_core::problem::nearest_name;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use crate::{
 /// The file as it is written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ConfigFile {
     data: Option<PathBuf>,
     store: Option<String>,
     store_file: Option<PathBuf>,
@@ -91,12 +91,12 @@ pub(crate) struct TransportFile {
 pub(crate) struct RoutingFile {
     pub(crate) default: Option<Vec<String>>,
     #[serde(default)]
-    pub(crate) rules: Vec<RuleFile>,
+    pub(crate) rules: Vec<RoutingRuleFile>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RuleFile {
+pub(crate) struct RoutingRuleFile {
     pub(crate) from_domain: Option<String>,
     pub(crate) tag: Option<String>,
     pub(crate) to: Vec<String>,
@@ -143,7 +143,7 @@ pub struct Flags {
 
 /// Where the ledger is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreAt {
+pub enum StoreLocation {
     /// A file in the data directory.
     Sqlite,
     /// A PostgreSQL database.
@@ -156,7 +156,7 @@ pub struct Config {
     /// Data directory.
     pub data: PathBuf,
     /// Where the ledger is.
-    pub store: StoreAt,
+    pub store: StoreLocation,
     /// Where HTTP listens.
     pub http: SocketAddr,
     /// How others reach us, when it is not that address.
@@ -182,7 +182,7 @@ pub struct Config {
 impl Config {
     /// Puts flags, environment, file and defaults together. `env` looks a variable up.
     pub fn load(flags: &Flags, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
-        let file = file_of(flags.config.as_deref()).unwrap_or_else(|| Ok(File::default()))?;
+        let file = load_file(flags.config.as_deref()).unwrap_or_else(|| Ok(ConfigFile::default()))?;
         let mut http = file.http.unwrap_or_default();
         let secret_file = env("MAILONCE_STORE_FILE").map(PathBuf::from).or(file.store_file);
         let from_file = secret_file
@@ -191,22 +191,23 @@ impl Config {
         let listen = flags.http.clone().or_else(|| env("MAILONCE_HTTP_LISTEN")).or(http.listen.take());
         let listen = listen.unwrap_or_else(|| "127.0.0.1:6245".into());
         Ok(Self {
-            data: flags.data.clone().or(file.data).unwrap_or_else(|| USUAL_DATA.into()),
-            store: store_at(store.as_deref().unwrap_or("sqlite"))?,
+            data: flags.data.clone().or(file.data).unwrap_or_else(|| DEFAULT_DATA_DIR.into()),
+            store: parse_store(store.as_deref().unwrap_or("sqlite"))?,
             http: listen
                 .parse()
                 .with_context(|| format!("http.listen `{listen}` is not an address such as 127.0.0.1:6245"))?,
             public_url: env("MAILONCE_HTTP_PUBLIC_URL").or(http.public_url.take()),
             http_options: HttpOptions::load(http, &env)?,
-            handoff: is_running(env("MAILONCE_HANDOFF").or(file.handoff).as_deref())?,
-            clock_trusted: clock_trusted(env("MAILONCE_CLOCK_TRUSTED"))?.or(file.clock.unwrap_or_default().trusted),
+            handoff: parse_handoff(env("MAILONCE_HANDOFF").or(file.handoff).as_deref())?,
+            clock_trusted: parse_clock_trusted(env("MAILONCE_CLOCK_TRUSTED"))?
+                .or(file.clock.unwrap_or_default().trusted),
             dev_domains: Vec::new(),
             smtp: SmtpConfig::load(file.smtp.unwrap_or_default(), flags.smtp.clone(), &env)?,
             secrets: SecretsConfig::load(file.secrets.unwrap_or_default(), &env)?,
             transports: file.transports.unwrap_or_default(),
             routing: file.routing.unwrap_or_default(),
-            defaults: defaults(file.defaults.unwrap_or_default(), &env)?,
-            webhooks: webhooks(file.webhooks.unwrap_or_default(), &env),
+            defaults: apply_defaults_env(file.defaults.unwrap_or_default(), &env)?,
+            webhooks: apply_webhooks_env(file.webhooks.unwrap_or_default(), &env),
         })
     }
 
@@ -230,7 +231,7 @@ impl Config {
 }
 
 /// The defaults of the file, with what the environment says instead.
-fn defaults(mut file: DefaultsFile, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<DefaultsFile> {
+fn apply_defaults_env(mut file: DefaultsFile, env: impl Fn(&str) -> Option<String>) -> anyhow::Result<DefaultsFile> {
     if let Some(word) = env("MAILONCE_DEFAULTS_ON_UNKNOWN") {
         file.on_unknown = Some(word);
     }
@@ -244,7 +245,7 @@ fn defaults(mut file: DefaultsFile, env: impl Fn(&str) -> Option<String>) -> any
 }
 
 /// What the file says of webhooks, with what the environment says instead.
-fn webhooks(mut file: WebhooksFile, env: impl Fn(&str) -> Option<String>) -> WebhooksFile {
+fn apply_webhooks_env(mut file: WebhooksFile, env: impl Fn(&str) -> Option<String>) -> WebhooksFile {
     if let Some(blocks) = env("MAILONCE_WEBHOOKS_ALLOW") {
         file.allow = Some(blocks.split(',').map(|block| block.trim().to_owned()).collect());
     }
@@ -254,7 +255,7 @@ fn webhooks(mut file: WebhooksFile, env: impl Fn(&str) -> Option<String>) -> Web
     file
 }
 
-fn clock_trusted(word: Option<String>) -> anyhow::Result<Option<bool>> {
+fn parse_clock_trusted(word: Option<String>) -> anyhow::Result<Option<bool>> {
     match word.as_deref() {
         None => Ok(None),
         Some("true") => Ok(Some(true)),
@@ -263,7 +264,7 @@ fn clock_trusted(word: Option<String>) -> anyhow::Result<Option<bool>> {
     }
 }
 
-fn is_running(word: Option<&str>) -> anyhow::Result<bool> {
+fn parse_handoff(word: Option<&str>) -> anyhow::Result<bool> {
     match word {
         None | Some("running") => Ok(true),
         Some("paused") => Ok(false),
@@ -271,54 +272,55 @@ fn is_running(word: Option<&str>) -> anyhow::Result<bool> {
     }
 }
 
-fn store_at(text: &str) -> anyhow::Result<StoreAt> {
+fn parse_store(text: &str) -> anyhow::Result<StoreLocation> {
     if text == "sqlite" {
-        return Ok(StoreAt::Sqlite);
+        return Ok(StoreLocation::Sqlite);
     }
     if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        return Ok(StoreAt::Postgres(text.to_owned()));
+        return Ok(StoreLocation::Postgres(text.to_owned()));
     }
     bail!("store is `sqlite` or a `postgres://…` URL")
 }
 
 /// Where the data is when nobody says.
-const USUAL_DATA: &str = "./mailonce-data";
+const DEFAULT_DATA_DIR: &str = "./mailonce-data";
 
 /// The data directory that the configuration file names, for verbs that look for a running `dev` there. A file that
 /// cannot be read stops no verb that does not need it.
-pub(crate) fn usual_data() -> PathBuf {
+pub(crate) fn default_data_dir() -> PathBuf {
     let named = std::env::var_os("MAILONCE_CONFIG").map(PathBuf::from);
-    let file = file_of(named.as_deref()).and_then(Result::ok);
-    file.and_then(|file| file.data).unwrap_or_else(|| USUAL_DATA.into())
+    let file = load_file(named.as_deref()).and_then(Result::ok);
+    file.and_then(|file| file.data).unwrap_or_else(|| DEFAULT_DATA_DIR.into())
 }
 
 /// The file that was named, else the one that lies here.
-fn file_of(named: Option<&Path>) -> Option<anyhow::Result<File>> {
+fn load_file(named: Option<&Path>) -> Option<anyhow::Result<ConfigFile>> {
     let usual = Path::new("mailonce.toml");
-    named.or_else(|| usual.exists().then_some(usual)).map(read)
+    named.or_else(|| usual.exists().then_some(usual)).map(read_file)
 }
 
-fn read(path: &Path) -> anyhow::Result<File> {
+fn read_file(path: &Path) -> anyhow::Result<ConfigFile> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    let told = |error: toml::de::Error| anyhow::anyhow!("{}: {}", place(&text, &error), explain(&error));
+    let told =
+        |error: toml::de::Error| anyhow::anyhow!("{}: {}", error_location(&text, &error), describe_error(&error));
     toml::from_str(&text).map_err(told).with_context(|| format!("in {}", path.display()))
 }
 
 /// The line of a mistake.
-fn place(text: &str, error: &toml::de::Error) -> String {
+fn error_location(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     format!("line {}", before.matches('\n').count() + 1)
 }
 
 /// What is wrong, on one line, with the nearest right name of a field that does not exist.
-fn explain(error: &toml::de::Error) -> String {
+fn describe_error(error: &toml::de::Error) -> String {
     let text = error.message();
     let mut names = text.split('`').skip(1).step_by(2);
     let Some(wrong) = names.next().filter(|_| text.starts_with("unknown field")) else {
         return text.trim_end().replace('\n', ", ");
     };
     let known: Vec<&str> = names.collect();
-    match nearest(wrong, known.iter().copied()) {
+    match nearest_name(wrong, known.iter().copied()) {
         Some(near) => format!("unknown field `{wrong}`; did you mean `{near}`?"),
         None => format!("unknown field `{wrong}`; known are {}", known.join(", ")),
     }
@@ -342,7 +344,7 @@ mod tests {
         assert_eq!(load("", &[]).unwrap().http.port(), 6245);
         let file = "http.listen = \"127.0.0.1:7000\"\nstore = \"postgres://x/y\"\n";
         let config = load(file, &[]).unwrap();
-        assert_eq!((config.http.port(), config.store), (7000, StoreAt::Postgres("postgres://x/y".into())));
+        assert_eq!((config.http.port(), config.store), (7000, StoreLocation::Postgres("postgres://x/y".into())));
         assert_eq!(load(file, &[("MAILONCE_HTTP_LISTEN", "127.0.0.1:7001")]).unwrap().http.port(), 7001);
     }
 

@@ -12,20 +12,20 @@ use tokio::{
 };
 
 /// The lanes of a server. They end when this is dropped.
-pub(crate) struct Lanes(Vec<Lane>);
+pub(crate) struct ConnectionThreads(Vec<ConnectionThread>);
 
-struct Lane {
+struct ConnectionThread {
     handle: Handle,
     /// Held once more by each connection, so that they can be counted.
-    guests: Arc<()>,
+    connections: Arc<()>,
     _open: oneshot::Sender<()>,
 }
 
-impl Lanes {
+impl ConnectionThreads {
     /// Opens one for each core that we may use.
     pub(crate) fn open() -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        Ok(Self((0..cores).map(Lane::open).collect::<io::Result<_>>()?))
+        Ok(Self((0..cores).map(ConnectionThread::open).collect::<io::Result<_>>()?))
     }
 
     /// Serves a connection on the lane that has the fewest.
@@ -34,8 +34,8 @@ impl Lanes {
         stream: TcpStream,
         attend: impl FnOnce(TcpStream) -> Served + Send + 'static,
     ) -> io::Result<()> {
-        let Some(lane) = self.0.iter().min_by_key(|lane| Arc::strong_count(&lane.guests)) else { return Ok(()) };
-        let (stream, guest) = (stream.into_std()?, Arc::clone(&lane.guests));
+        let Some(lane) = self.0.iter().min_by_key(|lane| Arc::strong_count(&lane.connections)) else { return Ok(()) };
+        let (stream, guest) = (stream.into_std()?, Arc::clone(&lane.connections));
         lane.handle.spawn(async move {
             // Only here can it be told to wake this lane and no other.
             match TcpStream::from_std(stream) {
@@ -48,7 +48,7 @@ impl Lanes {
     }
 }
 
-impl Lane {
+impl ConnectionThread {
     fn open(number: usize) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -56,7 +56,7 @@ impl Lane {
         // Dropping the other end is the sign; nothing is ever sent.
         let serve = move || runtime.block_on(async { closed.await.unwrap_or_default() });
         thread::Builder::new().name(format!("lane-{number}")).spawn(serve)?;
-        Ok(Self { handle, guests: Arc::default(), _open: open })
+        Ok(Self { handle, connections: Arc::default(), _open: open })
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_are_shared_out_evenly_and_end_with_their_lanes() {
-        let (lanes, listener) = (Lanes::open().unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let (lanes, listener) = (ConnectionThreads::open().unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
         let (seen, at) = (Arc::new(Mutex::new(BTreeMap::<String, usize>::new())), listener.local_addr().unwrap());
         let each = 3;
         let mut clients = Vec::new();

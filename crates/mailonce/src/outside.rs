@@ -7,21 +7,21 @@ use mailonce_core::{
         authenticate::{Authenticator, TrustLoopback},
         transport::Transport,
     },
-    problem::nearest,
+    problem::nearest_name,
     time::parse_span,
 };
-use mailonce_engine::ways::{Outside, Routing, Rule};
+use mailonce_engine::ways::{EngineDeps, Routing, RoutingRule};
 use mailonce_transport::{
-    authenticate::SenderCheck,
-    collect::Collector,
-    dial::Guard,
-    fetch::HttpsFetch,
-    guard::{Cidr, Reach},
-    http::{Secret, Setting, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
+    authenticate::DnsSenderAuthenticator,
+    collect::HttpMailCollector,
+    dial::AddressFilter,
+    fetch::AllowlistFetcher,
+    guard::{Cidr, EgressPolicy},
+    http::{HttpTransportConfig, Secret, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
     names::Resolver,
-    sandbox::SandboxFaults,
-    smtp::{Security, Smtp, SmtpConfig},
-    webhook::Webhooks,
+    sandbox::SandboxTransport,
+    smtp::{RelayConfig, SmtpTransport, TlsMode},
+    webhook::HttpWebhookSender,
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use std::{collections::BTreeSet, fmt::Display, ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
@@ -35,11 +35,11 @@ use crate::{
 const KINDS: [&str; 10] =
     ["sandbox", "smtp", "resend", "postmark", "mailgun", "sendgrid", "ses", "usesend", "brevo", "http"];
 /// A longer time to give up would outlast the memory of a key.
-const GIVE_UP_AT_MOST_MS: i64 = 7 * 86_400_000;
+const MAX_GIVE_UP_MS: i64 = 7 * 86_400_000;
 
 /// What the engine is wired to.
-pub fn outside(config: &Config) -> anyhow::Result<Outside> {
-    let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::new(SandboxFaults::default())];
+pub fn engine_deps(config: &Config) -> anyhow::Result<EngineDeps> {
+    let mut transports: Vec<Arc<dyn Transport>> = vec![Arc::new(SandboxTransport::default())];
     let mut names: BTreeSet<&str> = BTreeSet::from(["local", "sandbox", "sandbox-faults"]);
     for file in &config.transports {
         if file.kind != "sandbox" && !names.insert(&file.name) {
@@ -47,20 +47,22 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
         }
         transports.extend(transport(file).with_context(|| format!("transport `{}`", file.name))?);
     }
-    let usual = Outside::default();
+    let usual = EngineDeps::default();
     let resolver = Resolver::system();
     let defaults = &config.defaults;
-    let give_up = defaults.give_up_after.as_deref().map(give_up_after).transpose()?;
-    Ok(Outside {
+    let give_up = defaults.give_up_after.as_deref().map(parse_give_up_after).transpose()?;
+    Ok(EngineDeps {
         routing: routing(config, &names)?,
         transports,
         on_unknown: match defaults.on_unknown.as_deref() {
             Some(word) => OnUnknown::parse(word).context("defaults.on_unknown is `hold` or `resend`")?,
             None => usual.on_unknown,
         },
-        in_flight: within("defaults.in_flight", defaults.in_flight, 1..=10_000)?.unwrap_or(usual.in_flight),
-        per_domain: within("defaults.per_domain", defaults.per_domain, 1..=10_000)?,
-        max_attempts: within("defaults.max_attempts", defaults.max_attempts, 1..=100)?.unwrap_or(usual.max_attempts),
+        max_in_flight: check_range("defaults.in_flight", defaults.in_flight, 1..=10_000)?
+            .unwrap_or(usual.max_in_flight),
+        max_in_flight_per_domain: check_range("defaults.per_domain", defaults.per_domain, 1..=10_000)?,
+        max_attempts: check_range("defaults.max_attempts", defaults.max_attempts, 1..=100)?
+            .unwrap_or(usual.max_attempts),
         max_age_ms: give_up.unwrap_or(usual.max_age_ms),
         // A service asks unless it is told not to; `dev` tells it so.
         verify_domains: defaults.verify_domains.unwrap_or(true),
@@ -78,11 +80,11 @@ pub fn outside(config: &Config) -> anyhow::Result<Outside> {
             .as_ref()
             .map_or(usual.reserved_names, |names| names.iter().map(|name| name.to_ascii_lowercase()).collect()),
         authenticator: authenticator(config, &resolver)?,
-        names: Arc::new(resolver),
-        collect: Arc::new(collector(config)?),
-        fetch: Arc::new(HttpsFetch::new(&[".amazonaws.com"])?),
-        notify: Arc::new(webhooks(config)?),
-        wording: Arc::new(crate::dialects::Wordings),
+        dns: Arc::new(resolver),
+        mail_collector: Arc::new(collector(config)?),
+        http_fetcher: Arc::new(AllowlistFetcher::new(&[".amazonaws.com"])?),
+        webhook_sender: Arc::new(webhooks(config)?),
+        event_formatter: Arc::new(crate::dialects::DialectEventFormatter),
         seal_bodies: config.secrets.seal_bodies,
     })
 }
@@ -95,34 +97,35 @@ fn authenticator(config: &Config, resolver: &Resolver) -> anyhow::Result<Option<
     if !config.smtp.authenticate {
         return Ok(None);
     }
-    let check = SenderCheck::new(resolver).map_err(|why| anyhow::anyhow!("the resolver cannot be used: {why}"))?;
+    let check =
+        DnsSenderAuthenticator::new(resolver).map_err(|why| anyhow::anyhow!("the resolver cannot be used: {why}"))?;
     Ok(Some(Arc::new(check)))
 }
 
 /// Who asks providers for mail. A team may name the address of an API, so it is dialled as warily as an endpoint.
-fn collector(config: &Config) -> anyhow::Result<Collector> {
-    let reach = reach(config)?;
-    Ok(Collector::new(Some(Guard::new(move |ip| reach.allows(ip))), !config.dev_domains.is_empty()))
+fn collector(config: &Config) -> anyhow::Result<HttpMailCollector> {
+    let reach = dial_guard(config)?;
+    Ok(HttpMailCollector::new(Some(AddressFilter::new(move |ip| reach.allows(ip))), !config.dev_domains.is_empty()))
 }
 
 /// What may be dialled on a tenant's word.
-fn reach(config: &Config) -> anyhow::Result<Reach> {
+fn dial_guard(config: &Config) -> anyhow::Result<EgressPolicy> {
     let blocks = config.webhooks.allow.iter().flatten().map(|block| block.parse::<Cidr>().context("webhooks.allow"));
-    Ok(Reach::new(blocks.collect::<anyhow::Result<_>>()?, !config.dev_domains.is_empty()))
+    Ok(EgressPolicy::new(blocks.collect::<anyhow::Result<_>>()?, !config.dev_domains.is_empty()))
 }
 
 /// What endpoints may be, and how they are reached.
-fn webhooks(config: &Config) -> anyhow::Result<Webhooks> {
-    let reach = reach(config)?;
-    let roots = authorities(config.webhooks.ca_file.as_deref()).context("webhooks.ca_file")?;
-    Ok(Webhooks::new(reach, &roots)?)
+fn webhooks(config: &Config) -> anyhow::Result<HttpWebhookSender> {
+    let reach = dial_guard(config)?;
+    let roots = load_ca_file(config.webhooks.ca_file.as_deref()).context("webhooks.ca_file")?;
+    Ok(HttpWebhookSender::new(reach, &roots)?)
 }
 
 fn routing(config: &Config, names: &BTreeSet<&str>) -> anyhow::Result<Routing> {
     let known = |list: &[String]| {
         for name in list {
             if !names.contains(name.as_str()) {
-                let hint = nearest(name, names.iter().copied()).map(|near| format!("; did you mean `{near}`?"));
+                let hint = nearest_name(name, names.iter().copied()).map(|near| format!("; did you mean `{near}`?"));
                 bail!("routing names the transport `{name}`, which is not configured{}", hint.unwrap_or_default());
             }
         }
@@ -140,7 +143,7 @@ fn routing(config: &Config, names: &BTreeSet<&str>) -> anyhow::Result<Routing> {
         if !rule.weights.is_empty() && rule.weights.len() != rule.to.len() {
             bail!("a rule of the routing has {} weights for {} transports", rule.weights.len(), rule.to.len());
         }
-        rules.push(Rule {
+        rules.push(RoutingRule {
             from_domain: rule.from_domain.clone(),
             tag: rule.tag.clone(),
             to: rule.to.clone(),
@@ -155,36 +158,36 @@ fn transport(file: &TransportFile) -> anyhow::Result<Option<Arc<dyn Transport>>>
         let key = secret("api_key", file.api_key.as_ref(), file.api_key_file.as_deref())?;
         key.filter(|key| !key.is_empty()).map(Secret::new).context("`api_key` or `api_key_file` is missing")
     };
-    only_known_fields(file)?;
+    check_fields(file)?;
     Ok(Some(match file.kind.as_str() {
         "sandbox" => return Ok(None),
         "smtp" => smtp(file)?,
-        "resend" => resend::transport(setting(file)?, key()?)?,
-        "usesend" => usesend::transport(setting(file)?, key()?)?,
-        "brevo" => brevo::transport(setting(file)?, key()?)?,
+        "resend" => resend::transport(provider_config(file)?, key()?)?,
+        "usesend" => usesend::transport(provider_config(file)?, key()?)?,
+        "brevo" => brevo::transport(provider_config(file)?, key()?)?,
         "postmark" => {
-            let config = postmark::Config { server_token: key()?, message_stream: file.message_stream.clone() };
-            postmark::transport(setting(file)?, config)?
+            let config = postmark::PostmarkConfig { server_token: key()?, message_stream: file.message_stream.clone() };
+            postmark::transport(provider_config(file)?, config)?
         }
         "mailgun" => {
-            let domain = need("domain", file.domain.as_ref())?.to_owned();
-            mailgun::transport(setting(file)?, mailgun::Config { api_key: key()?, domain })?
+            let domain = require("domain", file.domain.as_ref())?.to_owned();
+            mailgun::transport(provider_config(file)?, mailgun::MailgunConfig { api_key: key()?, domain })?
         }
         "sendgrid" => {
-            let config = sendgrid::Config { api_key: key()?, lookup: file.lookup.unwrap_or(false) };
-            sendgrid::transport(setting(file)?, config)?
+            let config = sendgrid::SendGridConfig { api_key: key()?, can_read_activity: file.lookup.unwrap_or(false) };
+            sendgrid::transport(provider_config(file)?, config)?
         }
         "ses" => ses(file)?,
-        "http" => template(file)?,
+        "http" => http_template(file)?,
         other => {
-            let hint = nearest(other, KINDS).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let hint = nearest_name(other, KINDS).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
             bail!("there is no kind `{other}`{hint} Known are {}.", KINDS.join(", "))
         }
     }))
 }
 
 /// A field that another kind knows is a mistake here, not a wish to be ignored.
-fn only_known_fields(file: &TransportFile) -> anyhow::Result<()> {
+fn check_fields(file: &TransportFile) -> anyhow::Result<()> {
     const SMTP: &[&str] = &["smtp"];
     const KEYED: &[&str] = &["resend", "usesend", "brevo", "postmark", "mailgun", "sendgrid"];
     const PROVIDERS: &[&str] = &["resend", "usesend", "brevo", "postmark", "mailgun", "sendgrid", "ses"];
@@ -228,7 +231,7 @@ fn only_known_fields(file: &TransportFile) -> anyhow::Result<()> {
 }
 
 /// What must be said.
-fn need<'a>(field: &str, value: Option<&'a String>) -> anyhow::Result<&'a str> {
+fn require<'a>(field: &str, value: Option<&'a String>) -> anyhow::Result<&'a str> {
     value.map(String::as_str).filter(|text| !text.is_empty()).with_context(|| format!("`{field}` is missing"))
 }
 
@@ -246,12 +249,12 @@ fn secret(field: &str, value: Option<&String>, file: Option<&Path>) -> anyhow::R
 }
 
 /// A span such as `30s`, in milliseconds.
-fn span(field: &str, text: &str) -> anyhow::Result<i64> {
+fn parse_duration_ms(field: &str, text: &str) -> anyhow::Result<i64> {
     parse_span(text).with_context(|| format!("{field} is a span such as `30s` or `24h`, not `{text}`"))
 }
 
 /// A number within its bounds. Another one than was said would be a surprise in the night.
-fn within<T: PartialOrd + Display>(
+fn check_range<T: PartialOrd + Display>(
     field: &str,
     value: Option<T>,
     bounds: RangeInclusive<T>,
@@ -262,33 +265,33 @@ fn within<T: PartialOrd + Display>(
     Ok(value)
 }
 
-fn give_up_after(text: &str) -> anyhow::Result<i64> {
-    let ms = span("defaults.give_up_after", text)?;
-    ensure!((1_000..=GIVE_UP_AT_MOST_MS).contains(&ms), "defaults.give_up_after is from 1s to 7d, not `{text}`");
+fn parse_give_up_after(text: &str) -> anyhow::Result<i64> {
+    let ms = parse_duration_ms("defaults.give_up_after", text)?;
+    ensure!((1_000..=MAX_GIVE_UP_MS).contains(&ms), "defaults.give_up_after is from 1s to 7d, not `{text}`");
     Ok(ms)
 }
 
 /// What every provider's transport has.
-fn setting(file: &TransportFile) -> anyhow::Result<Setting> {
-    let mut setting = Setting::new(&file.name);
+fn provider_config(file: &TransportFile) -> anyhow::Result<HttpTransportConfig> {
+    let mut setting = HttpTransportConfig::new(&file.name);
     setting.base_url.clone_from(&file.base_url);
     setting.account.clone_from(&file.account);
     if let Some(timeout) = timeout(file)? {
         setting.timeout = timeout;
     }
-    setting.extra_roots = authorities(file.ca_file.as_deref())?;
+    setting.extra_roots = load_ca_file(file.ca_file.as_deref())?;
     Ok(setting)
 }
 
 fn timeout(file: &TransportFile) -> anyhow::Result<Option<Duration>> {
     let Some(text) = file.timeout.as_deref() else { return Ok(None) };
-    let ms = span("timeout", text)?;
+    let ms = parse_duration_ms("timeout", text)?;
     ensure!((1_000..=600_000).contains(&ms), "timeout is from 1s to 10m, not `{text}`");
     Ok(Some(Duration::from_millis(ms.unsigned_abs())))
 }
 
 /// Certificate authorities trusted besides the public ones, from a PEM file.
-pub(crate) fn authorities(file: Option<&Path>) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+pub(crate) fn load_ca_file(file: Option<&Path>) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let Some(path) = file else { return Ok(Vec::new()) };
     let found = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = found.with_context(|| format!("reading certificates from {}", path.display()))?;
@@ -301,60 +304,60 @@ pub(crate) fn authorities(file: Option<&Path>) -> anyhow::Result<Vec<Certificate
 fn ses(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
     let secret_key =
         secret("secret_access_key", file.secret_access_key.as_ref(), file.secret_access_key_file.as_deref())?;
-    let config = ses::Config {
-        access_key_id: need("access_key_id", file.access_key_id.as_ref())?.to_owned(),
+    let config = ses::SesConfig {
+        access_key_id: require("access_key_id", file.access_key_id.as_ref())?.to_owned(),
         secret_access_key: Secret::new(secret_key.context("`secret_access_key` is missing")?),
         session_token: file.session_token.clone().map(Secret::new),
-        region: need("region", file.region.as_ref())?.to_owned(),
+        region: require("region", file.region.as_ref())?.to_owned(),
         configuration_set: file.configuration_set.clone(),
         clock: Arc::new(WallClock::default()),
     };
-    Ok(ses::transport(setting(file)?, config)?)
+    Ok(ses::transport(provider_config(file)?, config)?)
 }
 
 /// A provider that nobody wrote a transport for.
-fn template(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
-    let window = file.key_window.as_deref().map(|text| span("key_window", text)).transpose()?;
+fn http_template(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
+    let window = file.key_window.as_deref().map(|text| parse_duration_ms("key_window", text)).transpose()?;
     let headers = file.headers.clone().unwrap_or_default();
-    let config = template::Config {
-        url: need("url", file.url.as_ref())?.to_owned(),
+    let config = template::TemplateConfig {
+        url: require("url", file.url.as_ref())?.to_owned(),
         method: file.method.clone().unwrap_or_else(|| "POST".into()),
         headers: headers.into_iter().map(|(name, value)| (name, Secret::new(value))).collect(),
-        body: need("body", file.body.as_ref())?.to_owned(),
+        body: require("body", file.body.as_ref())?.to_owned(),
         key_header: file.key_header.clone(),
-        window: window.map(|ms| Duration::from_millis(ms.max(0) as u64)),
-        accepted: file.accepted.clone().unwrap_or_else(|| vec![200, 201, 202]),
+        key_window: window.map(|ms| Duration::from_millis(ms.max(0) as u64)),
+        accepted_statuses: file.accepted.clone().unwrap_or_else(|| vec![200, 201, 202]),
         id_pointer: file.id_pointer.clone(),
-        repeated: file.repeated.clone().unwrap_or_default(),
+        duplicate_statuses: file.repeated.clone().unwrap_or_default(),
     };
-    Ok(template::transport(setting(file)?, config)?)
+    Ok(template::transport(provider_config(file)?, config)?)
 }
 
 fn smtp(file: &TransportFile) -> anyhow::Result<Arc<dyn Transport>> {
-    let host = need("host", file.host.as_ref())?;
+    let host = require("host", file.host.as_ref())?;
     let tls = match file.tls.as_deref() {
-        None | Some("starttls") => Security::Starttls,
-        Some("tls") => Security::Tls,
-        Some("none") => Security::None,
+        None | Some("starttls") => TlsMode::Starttls,
+        Some("tls") => TlsMode::Tls,
+        Some("none") => TlsMode::None,
         Some(other) => bail!("tls is `none`, `starttls` or `tls`, not `{other}`"),
     };
-    let usual_port = if tls == Security::Tls { 465 } else { 587 };
-    let mut config = SmtpConfig::new(&file.name, host, file.port.unwrap_or(usual_port));
+    let usual_port = if tls == TlsMode::Tls { 465 } else { 587 };
+    let mut config = RelayConfig::new(&file.name, host, file.port.unwrap_or(usual_port));
     config.tls = tls;
     config.username.clone_from(&file.username);
     config.password = secret("password", file.password.as_ref(), file.password_file.as_deref())?;
     config.account.clone_from(&file.account);
     if let Some(hello) = &file.hello {
-        config.hello.clone_from(hello);
+        config.ehlo_name.clone_from(hello);
     }
-    if let Some(connections) = within("connections", file.connections, 1..=1_000)? {
-        config.connections = connections;
+    if let Some(connections) = check_range("connections", file.connections, 1..=1_000)? {
+        config.max_connections = connections;
     }
     if let Some(timeout) = timeout(file)? {
-        config.patience.answer = timeout;
+        config.timeouts.final_reply = timeout;
     }
-    config.extra_roots = authorities(file.ca_file.as_deref())?;
-    Ok(Arc::new(Smtp::new(config)?))
+    config.extra_roots = load_ca_file(file.ca_file.as_deref())?;
+    Ok(Arc::new(SmtpTransport::new(config)?))
 }
 
 #[cfg(test)]
@@ -362,13 +365,13 @@ mod tests {
     use super::*;
     use crate::config::Flags;
 
-    fn built(file: &str) -> Result<Outside, String> {
+    fn built(file: &str) -> Result<EngineDeps, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mailonce.toml");
         std::fs::write(&path, file).unwrap();
         let flags = Flags { config: Some(path), ..Flags::default() };
         let config = Config::load(&flags, |_| None).map_err(|error| format!("{error:#}"))?;
-        outside(&config).map_err(|error| format!("{error:#}"))
+        engine_deps(&config).map_err(|error| format!("{error:#}"))
     }
 
     #[test]
@@ -411,7 +414,7 @@ mod tests {
         assert!(built("[smtp]\nauthenticate = false").unwrap().authenticator.is_none());
         let mut dev = Config::load(&Flags::default(), |_| None).unwrap();
         dev.dev_domains.push("mailonce.test".to_owned());
-        assert!(outside(&dev).unwrap().authenticator.is_some(), "dev believes this machine");
+        assert!(engine_deps(&dev).unwrap().authenticator.is_some(), "dev believes this machine");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use mailonce_core::port::{
     install_secret::{SecretKeeper as _, StoredSecret},
     store::{Result as StoreResult, StoreError},
 };
-use mailonce_engine::kek::{HOW_TO_MAKE, Kek, Unlock, WrappedSecret};
+use mailonce_engine::kek::{HOW_TO_MAKE, Kek, SecretUnlocker, WrappedSecret};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde::Deserialize;
 use std::{
@@ -23,8 +23,8 @@ use tokio::{
 
 use crate::{
     cli::private_file,
-    config::{Config, StoreAt},
-    system::{SystemChance, wall_time},
+    config::{Config, StoreLocation},
+    system::{OsEntropy, wall_time},
 };
 
 /// How long a command may take to print the KEK.
@@ -132,7 +132,7 @@ impl KekSource {
         let text = match self {
             Self::File(path) => read_file(path),
             Self::Env(name) => std::env::var(name).with_context(|| format!("{name} is not set, or is no text")),
-            Self::Command(words) => run(words).await,
+            Self::Command(words) => run_command(words).await,
         };
         let kek = text.and_then(|text| Kek::parse(&text).map_err(|why| anyhow::anyhow!("its content {why}")));
         kek.with_context(|| format!("the key encryption key (KEK) cannot be read from {self}"))
@@ -151,13 +151,13 @@ fn read_file(path: &Path) -> anyhow::Result<String> {
 }
 
 /// What a program prints.
-async fn run(words: &[String]) -> anyhow::Result<String> {
+async fn run_command(words: &[String]) -> anyhow::Result<String> {
     let (program, arguments) = words.split_first().context("no program is named")?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().context("it cannot be started")?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let ended = async { tokio::join!(bounded(out), bounded(err), child.wait()) };
+    let ended = async { tokio::join!(read_bounded(out), read_bounded(err), child.wait()) };
     let ended = timeout(COMMAND_TIMEOUT, ended).await;
     let (out, err, status) = ended.with_context(|| format!("it did not end within {COMMAND_TIMEOUT:?}"))?;
     let (out, err, status) = (out?, err?, status?);
@@ -173,7 +173,7 @@ async fn run(words: &[String]) -> anyhow::Result<String> {
 }
 
 /// The start of what comes, as text. The rest is not read, so a program that goes on printing ends by itself.
-async fn bounded(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<String> {
+async fn read_bounded(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     if let Some(from) = from {
         from.take(READ_MAX).read_to_end(&mut bytes).await?;
@@ -184,8 +184,8 @@ async fn bounded(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<String
 /// The install secret as the configured ledger keeps it. `None` when there is no ledger yet.
 pub(crate) async fn stored_secret(config: &Config) -> StoreResult<Option<StoredSecret>> {
     match &config.store {
-        StoreAt::Sqlite => Sqlite::stored_secret(&config.data),
-        StoreAt::Postgres(url) => Postgres::stored_secret(url).await,
+        StoreLocation::Sqlite => Sqlite::stored_secret(&config.data),
+        StoreLocation::Postgres(url) => Postgres::stored_secret(url).await,
     }
 }
 
@@ -199,7 +199,7 @@ pub(crate) struct KekStatus {
 
 impl KekStatus {
     /// Looks at configuration and ledger, and changes neither.
-    pub(crate) async fn look(config: &Config) -> StoreResult<Self> {
+    pub(crate) async fn inspect(config: &Config) -> StoreResult<Self> {
         let configured = match &config.secrets.kek {
             Some(source) => Some((source.clone(), source.read().await)),
             None => None,
@@ -210,19 +210,19 @@ impl KekStatus {
     /// The fingerprint and the date in a wrapped ledger.
     pub(crate) fn wrapped(&self) -> Option<WrappedSecret> {
         match &self.stored {
-            Some(StoredSecret::Wrapped(text)) => WrappedSecret::read(text).ok(),
+            Some(StoredSecret::Wrapped(text)) => WrappedSecret::parse(text).ok(),
             _ => None,
         }
     }
 
     /// Why the ledger cannot be opened with this configuration.
-    pub(crate) fn refusal(&self) -> Option<String> {
+    pub(crate) fn open_error(&self) -> Option<String> {
         let kek = match &self.configured {
             Some((_, Err(error))) => return Some(format!("{error:#}")),
             Some((_, Ok(kek))) => Some(kek),
             None => None,
         };
-        let unlock = Unlock { kek, chance: &SystemChance, now: wall_time() };
+        let unlock = SecretUnlocker { kek, entropy: &OsEntropy, now: wall_time() };
         self.stored.as_ref().and_then(|stored| unlock.open(Some(stored)).err()).map(|error| error.to_string())
     }
 }

@@ -12,29 +12,29 @@ use tokio::{
 };
 
 /// How long a write may make no progress.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A stream with a limit on how long a write may stand still.
-pub(crate) struct Watched<S> {
+pub(crate) struct WriteTimeout<S> {
     inner: S,
-    patience: Duration,
+    timeout: Duration,
     /// Runs while a write stands still.
-    alarm: Option<Pin<Box<Sleep>>>,
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Watched<S> {
+impl<S> WriteTimeout<S> {
     pub(crate) fn new(inner: S, patience: Duration) -> Self {
-        Self { inner, patience, alarm: None }
+        Self { inner, timeout: patience, timer: None }
     }
 
     /// Passes on what came of a write, or cuts when too many in a row came to nothing.
-    fn watch<T>(&mut self, cx: &mut Context<'_>, came: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn check_progress<T>(&mut self, cx: &mut Context<'_>, came: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if came.is_ready() {
-            self.alarm = None;
+            self.timer = None;
             return came;
         }
-        let patience = self.patience;
-        let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + patience)));
+        let patience = self.timeout;
+        let alarm = self.timer.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + patience)));
         match alarm.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -42,16 +42,16 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_read(cx, into)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let came = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.watch(cx, came)
+        self.check_progress(cx, came)
     }
 
     fn poll_write_vectored(
@@ -60,7 +60,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         all: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let came = Pin::new(&mut self.inner).poll_write_vectored(cx, all);
-        self.watch(cx, came)
+        self.check_progress(cx, came)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -69,12 +69,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let came = Pin::new(&mut self.inner).poll_flush(cx);
-        self.watch(cx, came)
+        self.check_progress(cx, came)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let came = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.watch(cx, came)
+        self.check_progress(cx, came)
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_takes_nothing_is_cut_and_who_takes_a_little_is_not() {
         let (ours, mut theirs) = duplex(8);
-        let mut watched = Watched::new(ours, Duration::from_secs(30));
+        let mut watched = WriteTimeout::new(ours, Duration::from_secs(30));
         let slow = tokio::spawn(async move {
             for _ in 0..4 {
                 tokio::time::sleep(Duration::from_secs(20)).await;

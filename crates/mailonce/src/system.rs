@@ -1,6 +1,6 @@
 //! The machine's own randomness, behind the engine's port, and its wall clock for what no engine runs.
 
-use mailonce_core::{port::Chance, time::Time};
+use mailonce_core::{port::Entropy, time::Time};
 use std::{
     cell::RefCell,
     time::{SystemTime, UNIX_EPOCH},
@@ -8,33 +8,33 @@ use std::{
 
 /// The operating system's randomness.
 #[derive(Debug)]
-pub(crate) struct SystemChance;
+pub(crate) struct OsEntropy;
 
-impl Chance for SystemChance {
+impl Entropy for OsEntropy {
     fn fill(&self, bytes: &mut [u8]) {
         POOL.with_borrow_mut(|pool| pool.fill(bytes));
     }
 }
 
 thread_local! {
-    static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOLED], used: POOLED }) };
+    static POOL: RefCell<EntropyPool> = const { RefCell::new(EntropyPool { bytes: [0; POOL_BYTES], used: POOL_BYTES }) };
 }
 
-const POOLED: usize = 512;
+const POOL_BYTES: usize = 512;
 
 /// Randomness of the operating system, fetched for many ids at once: each fetch is a system call.
-struct Pool {
-    bytes: [u8; POOLED],
+struct EntropyPool {
+    bytes: [u8; POOL_BYTES],
     used: usize,
 }
 
-impl Pool {
+impl EntropyPool {
     fn fill(&mut self, wanted: &mut [u8]) {
-        if wanted.len() > POOLED / 8 {
-            return from_system(wanted);
+        if wanted.len() > POOL_BYTES / 8 {
+            return fill_from_os(wanted);
         }
-        if wanted.len() > POOLED - self.used {
-            from_system(&mut self.bytes);
+        if wanted.len() > POOL_BYTES - self.used {
+            fill_from_os(&mut self.bytes);
             self.used = 0;
         }
         let (_, fresh) = self.bytes.split_at_mut(self.used);
@@ -46,7 +46,7 @@ impl Pool {
     }
 }
 
-fn from_system(bytes: &mut [u8]) {
+fn fill_from_os(bytes: &mut [u8]) {
     if let Err(error) = getrandom::fill(bytes) {
         // Without randomness no id is safe to hand out. There is nothing sensible left to do.
         tracing::error!(%error, "the operating system gives no randomness");
@@ -60,7 +60,7 @@ pub(crate) fn wall_time() -> Time {
 }
 
 /// A short name that nobody else has, of twelve hexadecimal digits.
-pub(crate) fn fresh_name() -> String {
+pub(crate) fn random_name() -> String {
     let number = fresh_secret().iter().take(6).fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));
     format!("{number:012x}")
 }
@@ -68,7 +68,7 @@ pub(crate) fn fresh_name() -> String {
 /// Thirty-two unpredictable bytes, for the secret of a new installation.
 pub(crate) fn fresh_secret() -> [u8; 32] {
     let mut secret = [0; 32];
-    SystemChance.fill(&mut secret);
+    OsEntropy.fill(&mut secret);
     secret
 }
 
@@ -82,11 +82,11 @@ mod tests {
         let mut seen = HashSet::new();
         for _ in 0..1_000 {
             let mut bytes = [0; 16];
-            SystemChance.fill(&mut bytes);
+            OsEntropy.fill(&mut bytes);
             assert!(seen.insert(bytes), "the same bytes twice");
         }
-        let mut many = [0; 4 * POOLED];
-        SystemChance.fill(&mut many);
+        let mut many = [0; 4 * POOL_BYTES];
+        OsEntropy.fill(&mut many);
         assert!(many.chunks(16).all(|chunk| chunk.iter().any(|byte| *byte != 0)));
     }
 }

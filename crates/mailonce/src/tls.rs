@@ -26,9 +26,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The certificate for the next handshake.
 #[derive(Debug)]
-struct Current(RwLock<Arc<CertifiedKey>>);
+struct CurrentCertificate(RwLock<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
     }
@@ -62,7 +62,7 @@ impl PemFiles {
             bail!("there is no certificate in {}", self.certificate.display());
         }
         let key = PrivateKeyDer::from_pem_file(&self.key).with_context(|| reading(&self.key))?;
-        let pair = CertifiedKey::from_der(chain, key, &provider());
+        let pair = CertifiedKey::from_der(chain, key, &crypto_provider());
         pair.with_context(|| format!("{} and {} do not fit", self.certificate.display(), self.key.display()))
     }
 }
@@ -70,7 +70,7 @@ impl PemFiles {
 /// The TLS settings of one listener.
 pub struct Tls {
     acceptor: TlsAcceptor,
-    current: Arc<Current>,
+    current: Arc<CurrentCertificate>,
     files: Option<(PemFiles, [FileVersion; 2])>,
 }
 
@@ -95,11 +95,11 @@ impl Tls {
     }
 
     /// With a self-signed certificate. Good against eavesdroppers, and for trying things out.
-    pub fn self_made(hostname: &str) -> anyhow::Result<Self> {
+    pub fn self_signed(hostname: &str) -> anyhow::Result<Self> {
         let names = [hostname.to_owned(), "localhost".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).context("making a certificate")?;
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-        Self::build(CertifiedKey::from_der(vec![made.cert.der().clone()], key, &provider())?, None, &[])
+        Self::build(CertifiedKey::from_der(vec![made.cert.der().clone()], key, &crypto_provider())?, None, &[])
     }
 
     fn build(
@@ -107,8 +107,8 @@ impl Tls {
         files: Option<(PemFiles, [FileVersion; 2])>,
         protocols: &[&str],
     ) -> anyhow::Result<Self> {
-        let current = Arc::new(Current(RwLock::new(Arc::new(pair))));
-        let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
+        let current = Arc::new(CurrentCertificate(RwLock::new(Arc::new(pair))));
+        let mut config = ServerConfig::builder_with_provider(Arc::new(crypto_provider()))
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
@@ -123,20 +123,21 @@ impl Tls {
     /// Reads the files again whenever they change or SIGHUP arrives. Never returns.
     pub(crate) async fn reload_on_change(self: Arc<Self>) {
         let Some((files, versions)) = self.files.clone() else { return std::future::pending().await };
-        let mut reload = Reload { tls: self, files, in_use: versions, reported: versions };
+        let mut reload =
+            CertificateReloader { tls: self, files, loaded_versions: versions, reported_versions: versions };
         // Only a server with certificate files takes SIGHUP: elsewhere it ends the process, as a closed terminal should.
         let mut hangup = signal(SignalKind::hangup());
         loop {
             tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL) => reload.run(false).await,
-                () = received(&mut hangup) => reload.run(true).await,
+                () = wait_for_signal(&mut hangup) => reload.run(true).await,
             }
         }
     }
 }
 
 /// Waits for a signal; for ever if the process cannot listen for it.
-async fn received(signal: &mut io::Result<Signal>) {
+async fn wait_for_signal(signal: &mut io::Result<Signal>) {
     match signal {
         Ok(signal) => drop(signal.recv().await),
         Err(_) => std::future::pending().await,
@@ -144,19 +145,19 @@ async fn received(signal: &mut io::Result<Signal>) {
 }
 
 /// The state of [`Tls::reload_on_change`].
-struct Reload {
+struct CertificateReloader {
     tls: Arc<Tls>,
     files: PemFiles,
     /// The versions that the current certificate was read from.
-    in_use: [FileVersion; 2],
+    loaded_versions: [FileVersion; 2],
     /// The versions that were last logged, so that a broken pair is logged once.
-    reported: [FileVersion; 2],
+    reported_versions: [FileVersion; 2],
 }
 
-impl Reload {
+impl CertificateReloader {
     /// Takes up a new pair. `forced` reads the files although they look the same.
     async fn run(&mut self, forced: bool) {
-        let (files, in_use) = (self.files.clone(), self.in_use);
+        let (files, in_use) = (self.files.clone(), self.loaded_versions);
         let reading = tokio::task::spawn_blocking(move || {
             let versions = files.versions();
             (forced || versions != in_use).then(|| (versions, files.read()))
@@ -165,11 +166,11 @@ impl Reload {
         match read {
             Ok(pair) => {
                 *self.tls.current.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
-                (self.in_use, self.reported) = (versions, versions);
+                (self.loaded_versions, self.reported_versions) = (versions, versions);
                 tracing::info!(certificate = %self.files.certificate.display(), "a new certificate is in use");
             }
-            Err(error) if forced || self.reported != versions => {
-                self.reported = versions;
+            Err(error) if forced || self.reported_versions != versions => {
+                self.reported_versions = versions;
                 tracing::warn!(
                     error = format!("{error:#}"),
                     "the new certificate cannot be used; the previous one stays in use"
@@ -180,6 +181,6 @@ impl Reload {
     }
 }
 
-fn provider() -> CryptoProvider {
+fn crypto_provider() -> CryptoProvider {
     ring::default_provider()
 }

@@ -10,23 +10,23 @@ use uuid::Uuid;
 
 use crate::{
     email::Email,
-    handoff::State,
+    handoff::HandoffState,
     id::{ApiKeyId, InboxId},
     key::KeyHash,
+    string_enum::string_enum,
     time::Time,
-    words::words,
 };
 
 /// Budgets of one team.
-pub const BUDGETS: usize = 100;
+pub const MAX_BUDGETS: usize = 100;
 /// The highest limit of a budget.
 pub const MAX_LIMIT: u64 = 1_000_000_000;
 /// Usage of a period is kept this long after the period ended, because the clocks of nodes differ.
-pub const KEPT_MS: i64 = 2 * 86_400_000;
+pub const USAGE_RETENTION_MS: i64 = 2 * 86_400_000;
 
-words! {
+string_enum! {
     /// What a budget counts.
-    Measure {
+    BudgetMeasure {
         /// Emails.
         Mails = "mails",
         /// Addresses in `to`, `cc` and `bcc`.
@@ -34,9 +34,9 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// The period after which a budget starts again, in UTC.
-    Period {
+    BudgetPeriod {
         /// A minute of the clock.
         Minute = "minute",
         /// An hour of the clock.
@@ -46,7 +46,7 @@ words! {
     }
 }
 
-impl Period {
+impl BudgetPeriod {
     fn length_ms(self) -> i64 {
         match self {
             Self::Minute => 60_000,
@@ -66,7 +66,7 @@ impl Period {
     }
 }
 
-words! {
+string_enum! {
     /// What happens to an email that would exceed a budget.
     AtLimit {
         /// It is refused, and its idempotency key stays free.
@@ -92,9 +92,9 @@ pub struct Budget {
     /// Which emails count.
     pub scope: BudgetScope,
     /// What is counted.
-    pub measure: Measure,
+    pub measure: BudgetMeasure,
     /// How often it starts again.
-    pub per: Period,
+    pub per: BudgetPeriod,
     /// How much may be sent in one period.
     pub limit: u64,
     /// What happens beyond that.
@@ -107,8 +107,8 @@ impl Budget {
     /// What an email that is due at `due` counts for in this budget, whose record has this id.
     pub fn charge(&self, budget: Uuid, recipients: usize, due: Time) -> Charge {
         let amount = match self.measure {
-            Measure::Mails => 1,
-            Measure::Recipients => recipients as u64,
+            BudgetMeasure::Mails => 1,
+            BudgetMeasure::Recipients => recipients as u64,
         };
         Charge { budget, period_start: self.per.start(due), ends_at: self.per.end(due), amount, limit: self.limit }
     }
@@ -130,11 +130,11 @@ pub struct Charge {
 }
 
 /// A counter of a team: a budget and the start of a period.
-pub type Counter = (Uuid, Time);
+pub type BudgetCounter = (Uuid, Time);
 
 impl Charge {
     /// The counter that it is added to.
-    pub fn counter(&self) -> Counter {
+    pub fn counter(&self) -> BudgetCounter {
         (self.budget, self.period_start)
     }
 }
@@ -154,7 +154,7 @@ pub struct RecordedCharge {
 
 impl RecordedCharge {
     /// The counter that it was added to.
-    pub fn counter(&self) -> Counter {
+    pub fn counter(&self) -> BudgetCounter {
         (self.budget, self.period_start)
     }
 }
@@ -182,7 +182,7 @@ impl ChargeMove {
     /// moves to another period, and there is nothing to give back.
     pub fn plan(email: &Email, recorded: &[RecordedCharge], wanted: &[Charge], now: Time) -> Self {
         let of_budget = |budget: Uuid| recorded.iter().find(|record| record.budget == budget);
-        let scheduled = || email.handoffs.iter().filter(|handoff| handoff.state == State::Scheduled);
+        let scheduled = || email.handoffs.iter().filter(|handoff| handoff.state == HandoffState::Scheduled);
         let was_due = scheduled().filter_map(|handoff| handoff.due_at).min();
         let stays = |charge: &Charge| match of_budget(charge.budget) {
             Some(record) => record.period_start == charge.period_start,
@@ -210,23 +210,23 @@ pub struct Overrun {
 ///
 /// A store loads each counter once, adds the charges of one email after the other, and saves what came of it.
 #[derive(Clone, Debug, Default)]
-pub struct Usage {
-    used: BTreeMap<Counter, u64>,
+pub struct BudgetUsage {
+    used: BTreeMap<BudgetCounter, u64>,
 }
 
-impl Usage {
+impl BudgetUsage {
     /// Whether this counter was loaded.
-    pub fn knows(&self, counter: Counter) -> bool {
+    pub fn is_loaded(&self, counter: BudgetCounter) -> bool {
         self.used.contains_key(&counter)
     }
 
     /// Sets what was used of a counter before this transaction.
-    pub fn load(&mut self, counter: Counter, used: u64) {
+    pub fn load(&mut self, counter: BudgetCounter, used: u64) {
         self.used.insert(counter, used);
     }
 
     /// What is used of a counter now.
-    pub fn used(&self, counter: Counter) -> u64 {
+    pub fn used(&self, counter: BudgetCounter) -> u64 {
         self.used.get(&counter).copied().unwrap_or_default()
     }
 
@@ -286,16 +286,20 @@ mod tests {
     #[test]
     fn periods_begin_where_the_clock_says() {
         let at = Time(1_700_000_123_456);
-        assert_eq!(Period::Minute.start(at), Time(1_700_000_100_000));
-        assert_eq!(Period::Hour.start(at), Time(1_699_999_200_000));
-        assert_eq!(Period::Day.start(at), Time(1_699_920_000_000));
-        assert_eq!(Period::Day.end(at), Time(1_700_006_400_000));
-        assert_eq!(Period::Hour.end(Period::Hour.start(at)), Time(1_700_002_800_000), "the first moment is inside");
+        assert_eq!(BudgetPeriod::Minute.start(at), Time(1_700_000_100_000));
+        assert_eq!(BudgetPeriod::Hour.start(at), Time(1_699_999_200_000));
+        assert_eq!(BudgetPeriod::Day.start(at), Time(1_699_920_000_000));
+        assert_eq!(BudgetPeriod::Day.end(at), Time(1_700_006_400_000));
+        assert_eq!(
+            BudgetPeriod::Hour.end(BudgetPeriod::Hour.start(at)),
+            Time(1_700_002_800_000),
+            "the first moment is inside"
+        );
     }
 
     #[test]
     fn the_first_budget_without_room_is_named() {
-        let mut usage = Usage::default();
+        let mut usage = BudgetUsage::default();
         usage.load(charge(1, 0, 0).counter(), 3);
         usage.load(charge(2, 0, 0).counter(), 9);
         assert_eq!(usage.exceeded(&[charge(1, 2, 5), charge(2, 1, 10)]), None);
@@ -305,7 +309,7 @@ mod tests {
 
     #[test]
     fn charges_add_up() {
-        let mut usage = Usage::default();
+        let mut usage = BudgetUsage::default();
         usage.add(&[charge(1, 2, 5), charge(2, 1, 5)]);
         usage.add(&[charge(1, 3, 5)]);
         assert_eq!(usage.used(charge(1, 0, 0).counter()), 5);
@@ -317,12 +321,12 @@ mod tests {
         let budget = |measure| Budget {
             scope: BudgetScope::Team,
             measure,
-            per: Period::Day,
+            per: BudgetPeriod::Day,
             limit: 7,
             at_limit: AtLimit::Refuse,
             enabled: true,
         };
         let amount = |measure| budget(measure).charge(Uuid::nil(), 50, Time(0)).amount;
-        assert_eq!((amount(Measure::Mails), amount(Measure::Recipients)), (1, 50));
+        assert_eq!((amount(BudgetMeasure::Mails), amount(BudgetMeasure::Recipients)), (1, 50));
     }
 }

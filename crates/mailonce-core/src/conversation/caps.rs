@@ -8,12 +8,12 @@ use crate::{mutant, time::Time};
 /// A day in milliseconds. No tally is asked about for longer.
 pub const DAY_MS: i64 = 86_400_000;
 /// Times kept in a tally. More than any cap can ask about.
-const KEPT: usize = 1_000;
+const MAX_TALLIED: usize = 1_000;
 
 /// The limits that an inbox lives by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Caps {
+pub struct ReplyCaps {
     /// Answers in a thread within the window.
     pub per_window: u32,
     /// The window, in milliseconds.
@@ -27,19 +27,19 @@ pub struct Caps {
     pub per_thread: Option<u32>,
 }
 
-impl Default for Caps {
+impl Default for ReplyCaps {
     fn default() -> Self {
         Self { per_window: 3, window_ms: 300_000, per_day: 20, per_person: 20, per_thread: None }
     }
 }
 
-impl Caps {
+impl ReplyCaps {
     /// The largest limit that can be asked for.
-    pub const MOST: u32 = KEPT as u32;
+    pub const MAX: u32 = MAX_TALLIED as u32;
 
     /// Whether one more answer is too many, after those of the thread, of late and in all, and those to the person.
-    pub fn are_reached(&self, (thread, in_all): (&Tally, u32), person: &Tally, now: Time) -> bool {
-        let full = |tally: &Tally, within, most: u32| tally.within(within, now) >= most as usize;
+    pub fn are_exceeded(&self, (thread, in_all): (&ReplyTally, u32), person: &ReplyTally, now: Time) -> bool {
+        let full = |tally: &ReplyTally, within, most: u32| tally.count_within(within, now) >= most as usize;
         full(thread, self.window_ms, self.per_window)
             || self.per_thread.is_some_and(|most| in_all >= most && !mutant!("total-ignored"))
             || (full(thread, DAY_MS, self.per_day) && !mutant!("day-ignored"))
@@ -50,34 +50,34 @@ impl Caps {
 /// When something was done, oldest first, for as long as a cap may ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Tally(Vec<Time>);
+pub struct ReplyTally(Vec<Time>);
 
-impl Tally {
+impl ReplyTally {
     /// How often it was done within so many milliseconds before now. Times ahead of now count: a clock that went back
     /// must not open a cap.
-    pub fn within(&self, ms: i64, now: Time) -> usize {
+    pub fn count_within(&self, ms: i64, now: Time) -> usize {
         self.0.iter().filter(|at| now.since(**at) < ms).count()
     }
 
     /// Counts one more, and lets go of what no cap asks about.
-    pub fn count(&mut self, now: Time) {
+    pub fn record(&mut self, now: Time) {
         self.0.retain(|at| now.since(*at) < DAY_MS);
         if mutant!("tally-uncounted") {
             return;
         }
         self.0.push(now);
-        let over = self.0.len().saturating_sub(KEPT);
+        let over = self.0.len().saturating_sub(MAX_TALLIED);
         self.0.drain(..over);
     }
 
     /// Whether nothing is left to remember.
     pub fn is_stale(&self, now: Time) -> bool {
-        self.within(DAY_MS, now) == 0
+        self.count_within(DAY_MS, now) == 0
     }
 }
 
 /// The hash under which answers to one person are counted, whatever stands behind the plus of the address.
-pub fn person_hash(address: &str) -> [u8; 16] {
+pub fn recipient_hash(address: &str) -> [u8; 16] {
     let plain = match address.rsplit_once('@') {
         Some((local, domain)) => format!("{}@{domain}", local.split('+').next().unwrap_or(local)),
         None => address.to_owned(),
@@ -93,53 +93,53 @@ mod tests {
 
     #[test]
     fn a_person_is_one_whatever_stands_behind_the_plus() {
-        assert_eq!(person_hash("ann+1@x.test"), person_hash("ann@x.test"));
-        assert_ne!(person_hash("ann@x.test"), person_hash("ann@y.test"));
+        assert_eq!(recipient_hash("ann+1@x.test"), recipient_hash("ann@x.test"));
+        assert_ne!(recipient_hash("ann@x.test"), recipient_hash("ann@y.test"));
     }
 
-    fn tally(times: &[i64]) -> Tally {
-        let mut tally = Tally::default();
-        times.iter().for_each(|at| tally.count(Time(*at)));
+    fn tally(times: &[i64]) -> ReplyTally {
+        let mut tally = ReplyTally::default();
+        times.iter().for_each(|at| tally.record(Time(*at)));
         tally
     }
 
     #[test]
     fn the_fourth_answer_within_the_window_is_too_many() {
-        let caps = Caps::default();
-        let none = Tally::default();
-        assert!(!caps.are_reached((&tally(&[0, 1]), 2), &none, Time(2)));
-        assert!(caps.are_reached((&tally(&[0, 1, 2]), 3), &none, Time(299_999)));
-        assert!(!caps.are_reached((&tally(&[0, 1, 2]), 3), &none, Time(300_000)));
+        let caps = ReplyCaps::default();
+        let none = ReplyTally::default();
+        assert!(!caps.are_exceeded((&tally(&[0, 1]), 2), &none, Time(2)));
+        assert!(caps.are_exceeded((&tally(&[0, 1, 2]), 3), &none, Time(299_999)));
+        assert!(!caps.are_exceeded((&tally(&[0, 1, 2]), 3), &none, Time(300_000)));
     }
 
     #[test]
     fn a_day_and_a_person_have_their_own_limits() {
-        let caps = Caps::default();
+        let caps = ReplyCaps::default();
         let spread: Vec<i64> = (0..20).map(|n| n * 1_000_000).collect();
-        assert!(caps.are_reached((&tally(&spread), 20), &Tally::default(), Time(20_000_000)));
-        assert!(caps.are_reached((&Tally::default(), 0), &tally(&spread), Time(20_000_000)));
-        assert!(!caps.are_reached((&Tally::default(), 0), &tally(&spread), Time(DAY_MS)));
+        assert!(caps.are_exceeded((&tally(&spread), 20), &ReplyTally::default(), Time(20_000_000)));
+        assert!(caps.are_exceeded((&ReplyTally::default(), 0), &tally(&spread), Time(20_000_000)));
+        assert!(!caps.are_exceeded((&ReplyTally::default(), 0), &tally(&spread), Time(DAY_MS)));
     }
 
     #[test]
     fn a_thread_has_a_limit_in_all_where_one_is_set() {
-        let (caps, none) = (Caps { per_thread: Some(2), ..Caps::default() }, Tally::default());
-        assert!(!caps.are_reached((&none, 1), &none, Time(9 * DAY_MS)));
-        assert!(caps.are_reached((&none, 2), &none, Time(9 * DAY_MS)));
-        assert!(!Caps::default().are_reached((&none, 9_999), &none, Time(9 * DAY_MS)));
+        let (caps, none) = (ReplyCaps { per_thread: Some(2), ..ReplyCaps::default() }, ReplyTally::default());
+        assert!(!caps.are_exceeded((&none, 1), &none, Time(9 * DAY_MS)));
+        assert!(caps.are_exceeded((&none, 2), &none, Time(9 * DAY_MS)));
+        assert!(!ReplyCaps::default().are_exceeded((&none, 9_999), &none, Time(9 * DAY_MS)));
     }
 
     #[test]
     fn a_clock_that_went_back_opens_nothing() {
-        assert!(Caps::default().are_reached((&tally(&[10, 11, 12]), 3), &Tally::default(), Time(5)));
+        assert!(ReplyCaps::default().are_exceeded((&tally(&[10, 11, 12]), 3), &ReplyTally::default(), Time(5)));
     }
 
     #[test]
     fn a_tally_stays_small() {
-        let mut tally = Tally::default();
-        (0..3_000).for_each(|at| tally.count(Time(at)));
-        assert_eq!(tally.0.len(), KEPT);
-        tally.count(Time(2 * DAY_MS));
+        let mut tally = ReplyTally::default();
+        (0..3_000).for_each(|at| tally.record(Time(at)));
+        assert_eq!(tally.0.len(), MAX_TALLIED);
+        tally.record(Time(2 * DAY_MS));
         assert_eq!(tally.0.len(), 1);
         assert!(!tally.is_stale(Time(2 * DAY_MS)) && tally.is_stale(Time(3 * DAY_MS)));
     }

@@ -8,14 +8,14 @@ use crate::{
     email::Guard,
     id::{ApiKeyId, EmailId, InboxId, MessageId, ThreadId},
     mutant,
-    rule::RuleName,
+    rule::RuleRef,
+    string_enum::string_enum,
     time::Time,
-    words::words,
 };
 
-words! {
+string_enum! {
     /// Why a person is asked.
-    Reason {
+    EscalationReason {
         /// Too many answers.
         Cap = "cap",
         /// Nobody can tell whether an email arrived.
@@ -37,9 +37,9 @@ words! {
     }
 }
 
-impl Reason {
+impl EscalationReason {
     /// The question that a guard asks when it holds an email.
-    pub fn of(guard: Guard) -> Option<Self> {
+    pub fn for_guard(guard: Guard) -> Option<Self> {
         match guard {
             Guard::Cap => (!mutant!("cap-unasked")).then_some(Self::Cap),
             Guard::LooksDuplicate => Some(Self::LooksDuplicate),
@@ -51,7 +51,7 @@ impl Reason {
     }
 
     /// What may be decided about it.
-    pub fn choices(self) -> &'static [Decision] {
+    pub fn allowed_decisions(self) -> &'static [Decision] {
         match self {
             Self::Cap | Self::LooksDuplicate | Self::Overlaps | Self::Approval => {
                 &[Decision::Release, Decision::Edit, Decision::Reject]
@@ -65,7 +65,7 @@ impl Reason {
     }
 }
 
-words! {
+string_enum! {
     /// Where a question stands.
     EscalationState {
         /// Nobody has answered it.
@@ -79,7 +79,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What a person decides.
     Decision {
         /// Let it go.
@@ -101,17 +101,17 @@ words! {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Escalation {
     /// Why.
-    pub reason: Reason,
+    pub reason: EscalationReason,
     /// Where it stands.
     pub state: EscalationState,
     /// What it is about.
-    pub about: Matter,
+    pub about: EscalationSubject,
     /// When it is decided without a person, and how. None: it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<(Time, Decision)>,
     /// What was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decided: Option<Decided>,
+    pub decided: Option<DecisionRecord>,
     /// When what was decided was done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_at: Option<Time>,
@@ -122,7 +122,7 @@ pub struct Escalation {
 
 /// What a question is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Matter {
+pub struct EscalationSubject {
     /// The email that is held or unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<EmailId>,
@@ -146,7 +146,7 @@ pub struct Matter {
     pub entity: Option<String>,
     /// The rule that wants a person to look first. It is no part of the question's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<RuleName>,
+    pub rule: Option<RuleRef>,
     /// The transport that no node has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
@@ -157,7 +157,7 @@ pub struct Matter {
 
 /// What was decided, by whom.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Decided {
+pub struct DecisionRecord {
     /// What.
     #[serde(rename = "as")]
     pub decision: Decision,
@@ -171,7 +171,7 @@ pub struct Decided {
     pub reason: Option<String>,
     /// The other words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub edit: Option<Edit>,
+    pub edit: Option<EmailEdit>,
     /// The digest of what was shown to whoever decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
@@ -179,7 +179,7 @@ pub struct Decided {
 
 /// Other words for a held email.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Edit {
+pub struct EmailEdit {
     /// Another subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
@@ -191,7 +191,7 @@ pub struct Edit {
     pub html: Option<String>,
 }
 
-impl Edit {
+impl EmailEdit {
     /// The same, where words without a letter are no words: what is empty stays as it was.
     #[must_use]
     pub fn without_blanks(self) -> Self {
@@ -202,19 +202,22 @@ impl Edit {
 
 impl Escalation {
     /// A question that nobody has answered.
-    pub fn open(reason: Reason, about: Matter, asked_by: Option<ApiKeyId>) -> Self {
+    pub fn open(reason: EscalationReason, about: EscalationSubject, asked_by: Option<ApiKeyId>) -> Self {
         Self { reason, state: EscalationState::Open, about, expiry: None, decided: None, done_at: None, asked_by }
     }
 
     /// The name of the question: the same question has the same name, so it is asked once.
-    pub fn name(&self) -> String {
+    pub fn dedup_name(&self) -> String {
         let mut hash = Sha256::new();
-        hash.update(self.reason.word());
+        hash.update(self.reason.as_str());
         // A thread goes round as a whole, so the message that showed it is not part of the question.
         let about = match self.reason {
-            Reason::Loop => Matter { thread: self.about.thread, ..Matter::default() },
-            Reason::Asked => Matter { question: self.about.question.as_deref().map(plain), ..self.about.clone() },
-            _ => Matter { rule: None, ..self.about.clone() },
+            EscalationReason::Loop => EscalationSubject { thread: self.about.thread, ..EscalationSubject::default() },
+            EscalationReason::Asked => EscalationSubject {
+                question: self.about.question.as_deref().map(normalize_question),
+                ..self.about.clone()
+            },
+            _ => EscalationSubject { rule: None, ..self.about.clone() },
         };
         hash.update(serde_json::to_vec(&about).unwrap_or_default());
         let half = hash.finalize().iter().take(16).fold(0_u128, |number, byte| (number << 8) | u128::from(*byte));
@@ -222,8 +225,8 @@ impl Escalation {
     }
 
     /// Answers it. False when this is no choice, or it was answered already.
-    pub fn decide(&mut self, decided: Decided) -> bool {
-        if self.state != EscalationState::Open || !self.reason.choices().contains(&decided.decision) {
+    pub fn decide(&mut self, decided: DecisionRecord) -> bool {
+        if self.state != EscalationState::Open || !self.reason.allowed_decisions().contains(&decided.decision) {
             return false;
         }
         self.state = if decided.by.is_some() { EscalationState::Resolved } else { EscalationState::Expired };
@@ -232,14 +235,14 @@ impl Escalation {
     }
 
     /// Whether something that was decided is still to be done.
-    pub fn is_undone(&self) -> bool {
+    pub fn has_pending_decision(&self) -> bool {
         self.decided.is_some() && self.done_at.is_none()
     }
 }
 
 /// The words of a question without what a repeat may change: capitals, and how lines are broken. A yes to one question
 /// must never pass for a yes to another, so every word counts.
-fn plain(question: &str) -> String {
+fn normalize_question(question: &str) -> String {
     question.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -249,27 +252,36 @@ mod tests {
     use uuid::Uuid;
 
     fn unknown(attempts: u32) -> Escalation {
-        let about = Matter { email: Some(EmailId(Uuid::from_u128(1))), attempts: Some(attempts), ..Matter::default() };
-        Escalation::open(Reason::Unknown, about, None)
+        let about = EscalationSubject {
+            email: Some(EmailId(Uuid::from_u128(1))),
+            attempts: Some(attempts),
+            ..EscalationSubject::default()
+        };
+        Escalation::open(EscalationReason::Unknown, about, None)
     }
 
-    fn decided(decision: Decision) -> Decided {
-        Decided { decision, at: Time(1), by: Some(ApiKeyId(Uuid::nil())), reason: None, edit: None, shown: None }
+    fn decided(decision: Decision) -> DecisionRecord {
+        DecisionRecord { decision, at: Time(1), by: Some(ApiKeyId(Uuid::nil())), reason: None, edit: None, shown: None }
     }
 
     #[test]
     fn the_same_question_has_the_same_name() {
-        assert_eq!(unknown(1).name(), unknown(1).name());
-        assert_ne!(unknown(1).name(), unknown(2).name());
-        let held = Escalation::open(Reason::Cap, unknown(1).about, None);
-        assert_ne!(held.name(), unknown(1).name());
+        assert_eq!(unknown(1).dedup_name(), unknown(1).dedup_name());
+        assert_ne!(unknown(1).dedup_name(), unknown(2).dedup_name());
+        let held = Escalation::open(EscalationReason::Cap, unknown(1).about, None);
+        assert_ne!(held.dedup_name(), unknown(1).dedup_name());
     }
 
     #[test]
     fn every_question_about_something_is_its_own_and_a_repeat_is_none() {
         let asked = |entity: Option<&str>, words: &str| {
             let (entity, question) = (entity.map(str::to_owned), Some(words.to_owned()));
-            Escalation::open(Reason::Asked, Matter { question, entity, ..Matter::default() }, None).name()
+            Escalation::open(
+                EscalationReason::Asked,
+                EscalationSubject { question, entity, ..EscalationSubject::default() },
+                None,
+            )
+            .dedup_name()
         };
         assert_eq!(asked(Some("refund_7"), "May I pay 7?"), asked(Some("refund_7"), "may I\n pay 7? "));
         assert_ne!(asked(Some("refund_7"), "May I pay 7?"), asked(Some("refund_7"), "May I pay 700?"));
@@ -281,7 +293,7 @@ mod tests {
     fn it_is_answered_once_and_only_with_a_choice() {
         let mut escalation = unknown(1);
         assert!(!escalation.decide(decided(Decision::Release)));
-        assert!(escalation.decide(decided(Decision::Abandon)) && escalation.is_undone());
+        assert!(escalation.decide(decided(Decision::Abandon)) && escalation.has_pending_decision());
         assert!(!escalation.decide(decided(Decision::Sent)));
         assert_eq!(escalation.decided.map(|decided| decided.decision), Some(Decision::Abandon));
     }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-use super::{caps::Tally, turn::Settling};
+use super::{caps::ReplyTally, turn::Acknowledgement};
 use crate::{
-    event::{Kind, NewEvent},
+    event::{EventKind, NewEvent},
     id::{InboxId, MessageId, TeamId, ThreadId},
     message::{Message, MessageState},
     mutant,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Messages of people that a thread remembers by id, the latest.
-const PEOPLE: usize = 50;
+const MAX_TRACKED_MESSAGES: usize = 50;
 
 /// Messages and emails that answer each other.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,14 +31,14 @@ pub struct Thread {
     /// Grows with each change.
     pub rev: u32,
     /// When something was last added to it.
-    pub latest_at: Time,
+    pub last_activity_at: Time,
     /// Everything else.
-    pub about: AboutThread,
+    pub details: ThreadDetails,
 }
 
 /// What may change about a thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct AboutThread {
+pub struct ThreadDetails {
     /// The subject of its first message.
     pub subject: String,
     /// When it began.
@@ -63,7 +63,7 @@ pub struct AboutThread {
     pub lease: Option<ThreadLease>,
     /// When it was answered of late.
     #[serde(default)]
-    pub sends: Tally,
+    pub sends: ReplyTally,
     /// How often it was answered in all.
     #[serde(default)]
     pub sent: u32,
@@ -85,7 +85,7 @@ pub struct ThreadLease {
 
 /// A wish for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseAsk {
+pub struct ThreadLeaseSpec {
     /// The hash of the token of the lease that is to last longer.
     pub renew: Option<String>,
     /// The hash of the token of a new one.
@@ -99,9 +99,9 @@ pub struct LeaseAsk {
 /// The answer to a wish for a lease.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
-pub enum Leasing {
+pub enum ThreadLeaseResult {
     /// Taken or renewed.
-    Taken(Thread),
+    Leased(Thread),
     /// Another holds it.
     Busy(Thread),
     /// The lease that was to be renewed is no longer the latest.
@@ -121,118 +121,138 @@ pub struct ThreadEdit {
 
 impl Thread {
     /// The thread that a message begins.
-    pub fn begun_by(message: &Message, now: Time) -> Self {
-        let about = AboutThread { subject: message.head.subject.clone(), created_at: now, ..AboutThread::default() };
-        Self { id: message.thread, team: message.team, inbox: message.inbox, rev: 0, latest_at: now, about }
+    pub fn started_by(message: &Message, now: Time) -> Self {
+        let about =
+            ThreadDetails { subject: message.head.subject.clone(), created_at: now, ..ThreadDetails::default() };
+        Self {
+            id: message.thread,
+            team: message.team,
+            inbox: message.inbox,
+            rev: 0,
+            last_activity_at: now,
+            details: about,
+        }
     }
 
     /// Adds a message that was filed.
-    pub fn add(&mut self, message: &Message, now: Time) {
+    pub fn add_message(&mut self, message: &Message, now: Time) {
         self.rev += 1;
-        self.latest_at = self.latest_at.max(now);
-        self.about.messages += 1;
+        self.last_activity_at = self.last_activity_at.max(now);
+        self.details.messages += 1;
         if message.state != MessageState::Skipped {
-            self.about.handled_at = None;
+            self.details.handled_at = None;
         }
-        if message.is_of_a_person() {
-            self.about.people.push((message.seq, message.id));
-            let over = self.about.people.len().saturating_sub(PEOPLE);
-            self.about.people.drain(..over);
+        if message.is_from_person() {
+            self.details.people.push((message.seq, message.id));
+            let over = self.details.people.len().saturating_sub(MAX_TRACKED_MESSAGES);
+            self.details.people.drain(..over);
         }
     }
 
     /// Adds an email, and counts it when it may leave.
     pub fn add_email(&mut self, counts: bool, now: Time) {
         self.rev += 1;
-        self.latest_at = self.latest_at.max(now);
-        self.about.emails += 1;
+        self.last_activity_at = self.last_activity_at.max(now);
+        self.details.emails += 1;
         if counts {
-            self.count(now);
+            self.count_reply(now);
         }
     }
 
     /// Counts an answer that was held and may leave after all.
-    pub fn let_go(&mut self, now: Time) {
+    pub fn count_released_reply(&mut self, now: Time) {
         self.rev += 1;
-        self.count(now);
+        self.count_reply(now);
     }
 
-    fn count(&mut self, now: Time) {
-        self.about.sends.count(now);
-        self.about.sent += 1;
+    fn count_reply(&mut self, now: Time) {
+        self.details.sends.record(now);
+        self.details.sent += 1;
     }
 
     /// The lease that holds now.
-    pub fn lease_at(&self, now: Time) -> Option<&ThreadLease> {
-        self.about.lease.as_ref().filter(|lease| now < lease.expires_at)
+    pub fn active_lease(&self, now: Time) -> Option<&ThreadLease> {
+        self.details.lease.as_ref().filter(|lease| now < lease.expires_at)
     }
 
     /// Whether this token is the one of its latest lease, lapsed or not.
-    pub fn is_latest(&self, token: &str) -> bool {
-        self.about.lease.as_ref().is_some_and(|lease| lease.token == token)
+    pub fn is_latest_token(&self, token: &str) -> bool {
+        self.details.lease.as_ref().is_some_and(|lease| lease.token == token)
     }
 
     /// Messages of people after this number that are not among those seen, oldest first.
-    pub fn unseen(&self, seq: u64, seen: &[MessageId]) -> impl Iterator<Item = MessageId> {
-        let newer = self.about.people.iter().filter(move |(at, id)| *at > seq && !seen.contains(id));
+    pub fn unseen_messages(&self, seq: u64, seen: &[MessageId]) -> impl Iterator<Item = MessageId> {
+        let newer = self.details.people.iter().filter(move |(at, id)| *at > seq && !seen.contains(id));
         newer.map(|(_, id)| *id)
     }
 
     /// Takes or renews the lease. A lapsed one that nobody took since may still be renewed.
-    pub fn lease(mut self, ask: &LeaseAsk, message: Option<MessageId>, now: Time) -> (Leasing, Option<NewEvent>) {
+    pub fn lease(
+        mut self,
+        ask: &ThreadLeaseSpec,
+        message: Option<MessageId>,
+        now: Time,
+    ) -> (ThreadLeaseResult, Option<NewEvent>) {
         let expires_at = now.plus(ask.ttl_ms);
         if let Some(token) = &ask.renew {
-            if !self.is_latest(token) {
-                return (Leasing::Stale(self), None);
+            if !self.is_latest_token(token) {
+                return (ThreadLeaseResult::Stale(self), None);
             }
-            self.extend(expires_at);
-            return (Leasing::Taken(self), None);
+            self.extend_lease(expires_at);
+            return (ThreadLeaseResult::Leased(self), None);
         }
-        if self.lease_at(now).is_some() && !mutant!("thread-leased-twice") {
-            return (Leasing::Busy(self), None);
+        if self.active_lease(now).is_some() && !mutant!("thread-leased-twice") {
+            return (ThreadLeaseResult::Busy(self), None);
         }
         let lease = ThreadLease { token: ask.token.clone(), holder: ask.holder.clone(), expires_at, message };
-        self.about.lease = Some(lease);
-        self.about.fence += u64::from(!mutant!("thread-fence-stands"));
+        self.details.lease = Some(lease);
+        self.details.fence += u64::from(!mutant!("thread-fence-stands"));
         self.rev += 1;
-        let event = self.told(Kind::ThreadLeased, json!({ "holder": ask.holder, "fence": self.about.fence }), now);
-        (Leasing::Taken(self), Some(event))
+        let event =
+            self.to_event(EventKind::ThreadLeased, json!({ "holder": ask.holder, "fence": self.details.fence }), now);
+        (ThreadLeaseResult::Leased(self), Some(event))
     }
 
-    fn extend(&mut self, expires_at: Time) {
-        if let Some(lease) = &mut self.about.lease {
+    fn extend_lease(&mut self, expires_at: Time) {
+        if let Some(lease) = &mut self.details.lease {
             lease.expires_at = expires_at;
         }
         self.rev += 1;
     }
 
     /// Gives the lease back. False when this token's lease is not the latest: then nothing changes.
-    pub fn release(&mut self, token: &str) -> bool {
-        if !self.is_latest(token) {
+    pub fn release_lease(&mut self, token: &str) -> bool {
+        if !self.is_latest_token(token) {
             return false;
         }
-        self.about.lease = None;
+        self.details.lease = None;
         self.rev += 1;
         true
     }
 
     /// What an agent says about a message of this thread. False when its lease is not the latest: then nothing changes.
-    pub fn settle(&mut self, message: &mut Message, token: &str, how: Settling, now: Time) -> Option<Vec<NewEvent>> {
-        if !self.is_latest(token) {
+    pub fn acknowledge(
+        &mut self,
+        message: &mut Message,
+        token: &str,
+        how: Acknowledgement,
+        now: Time,
+    ) -> Option<Vec<NewEvent>> {
+        if !self.is_latest_token(token) {
             return None;
         }
         match how {
-            Settling::Extend { ttl_ms } => {
-                self.extend(now.plus(ttl_ms));
+            Acknowledgement::Extend { ttl_ms } => {
+                self.extend_lease(now.plus(ttl_ms));
                 Some(Vec::new())
             }
-            Settling::Ack => {
-                self.release(token);
+            Acknowledgement::Ack => {
+                self.release_lease(token);
                 Some(message.skip(now).into_iter().collect())
             }
-            Settling::Nack { delay_ms } => {
-                self.release(token);
-                message.put_off(now.plus(delay_ms));
+            Acknowledgement::Nack { delay_ms } => {
+                self.release_lease(token);
+                message.postpone(now.plus(delay_ms));
                 Some(Vec::new())
             }
         }
@@ -243,23 +263,23 @@ impl Thread {
         self.rev += 1;
         if let Some(labels) = edit.labels {
             let mut seen = BTreeSet::new();
-            self.about.labels = labels.into_iter().filter(|label| seen.insert(label.clone())).collect();
+            self.details.labels = labels.into_iter().filter(|label| seen.insert(label.clone())).collect();
         }
         if let Some(handled) = edit.handled {
-            self.about.handled_at = handled.then_some(now);
+            self.details.handled_at = handled.then_some(now);
         }
     }
 
     /// An event about it.
-    pub fn told(&self, kind: Kind, mut data: serde_json::Value, now: Time) -> NewEvent {
+    pub fn to_event(&self, kind: EventKind, mut data: serde_json::Value, now: Time) -> NewEvent {
         data["inbox"] = json!(self.inbox);
-        NewEvent { kind, at: now, about: self.id.0, rev: self.rev, data }
+        NewEvent { kind, at: now, subject_id: self.id.0, rev: self.rev, data }
     }
 }
 
 impl Message {
     /// Whether a person wrote it, as far as can be told.
-    pub fn is_of_a_person(&self) -> bool {
+    pub fn is_from_person(&self) -> bool {
         self.head.automatic.is_none() && self.head.own.is_none()
     }
 }
@@ -283,14 +303,14 @@ impl ThreadQuery {
     /// Whether a thread belongs on the page, its place apart.
     pub fn matches(&self, thread: &Thread) -> bool {
         self.inbox.is_none_or(|inbox| thread.inbox == inbox)
-            && self.label.as_ref().is_none_or(|label| thread.about.labels.contains(label))
-            && self.handled.is_none_or(|handled| thread.about.handled_at.is_some() == handled)
+            && self.label.as_ref().is_none_or(|label| thread.details.labels.contains(label))
+            && self.handled.is_none_or(|handled| thread.details.handled_at.is_some() == handled)
     }
 }
 
 /// A wish for messages that nobody works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NextAsk {
+pub struct MessageLeaseSpec {
     /// In this inbox.
     pub inbox: InboxId,
     /// Who asks.
@@ -303,19 +323,19 @@ pub struct NextAsk {
 
 /// A message that an agent got to work on; its thread has the lease.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Offer {
+pub struct MessageOffer {
     /// The message.
     pub message: Message,
     /// Its thread.
     pub thread: Thread,
     /// Which of the tokens is its lease's.
-    pub token: usize,
+    pub token_index: usize,
 }
 
 /// The answer to what an agent says about a message.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
-pub enum Settled {
+pub enum AcknowledgeResult {
     /// Done.
     Done(Message, Thread),
     /// Its lease is no longer the latest.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    event::{Kind, NewEvent},
+    event::{EventKind, NewEvent},
     id::{EmailId, MessageId},
     message::{Message, MessageState},
     mutant,
@@ -12,14 +12,14 @@ use crate::{
 };
 
 /// How often a message is offered before a person must look at it.
-pub const OFFERS: u32 = 5;
+pub const MAX_OFFERS: u32 = 5;
 /// Answers remembered of one message. More are refused.
-pub const ANSWERS: usize = 50;
+pub const MAX_ANSWERS: usize = 50;
 
 /// What of a message can be answered once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Slot {
+pub enum ReplySlot {
     /// The answer with this number; 0 is the first, others are wanted follow-ups.
     Reply(u32),
     /// Passing it on to these people, as a hash over their sorted addresses.
@@ -28,10 +28,10 @@ pub enum Slot {
 
 /// Where a message stands between agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Turn {
+pub struct MessageProgress {
     /// What answered it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<(Slot, EmailId)>,
+    pub answers: Vec<(ReplySlot, EmailId)>,
     /// How often it was offered.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub offers: u32,
@@ -48,15 +48,15 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-impl Turn {
+impl MessageProgress {
     /// What answered this.
-    pub fn answered_by(&self, slot: &Slot) -> Option<EmailId> {
+    pub fn answered_by(&self, slot: &ReplySlot) -> Option<EmailId> {
         self.answers.iter().find(|(taken, _)| taken == slot).map(|(_, email)| *email)
     }
 
     /// The emails that answered it, whatever their number.
     pub fn replies(&self) -> impl Iterator<Item = EmailId> {
-        self.answers.iter().filter(|(slot, _)| matches!(slot, Slot::Reply(_))).map(|(_, email)| *email)
+        self.answers.iter().filter(|(slot, _)| matches!(slot, ReplySlot::Reply(_))).map(|(_, email)| *email)
     }
 
     /// Whether nothing was ever said about it.
@@ -68,34 +68,34 @@ impl Turn {
 impl Message {
     /// Whether it may be offered to an agent now, its thread apart.
     pub fn may_be_offered(&self, now: Time) -> bool {
-        let put_off = self.marks.turn.not_before.is_some_and(|at| now < at) && !mutant!("put-off-ignored");
+        let put_off = self.annotations.turn.not_before.is_some_and(|at| now < at) && !mutant!("put-off-ignored");
         self.state == MessageState::Unanswered && !put_off
     }
 
     /// Offers it once more. The event that tells of its end when that was once too often; then it is skipped.
-    pub fn offer(&mut self, now: Time) -> Option<NewEvent> {
+    pub fn record_offer(&mut self, now: Time) -> Option<NewEvent> {
         self.rev += 1;
-        self.marks.turn.not_before = None;
-        if self.marks.turn.offers < OFFERS || mutant!("offered-for-ever") {
-            self.marks.turn.offers += 1;
+        self.annotations.turn.not_before = None;
+        if self.annotations.turn.offers < MAX_OFFERS || mutant!("offered-for-ever") {
+            self.annotations.turn.offers += 1;
             return None;
         }
-        self.marks.turn.dead = true;
+        self.annotations.turn.dead = true;
         self.state = MessageState::Skipped;
-        Some(self.told(Kind::MessageSkipped, json!({ "why": "offered_in_vain" }), now))
+        Some(self.to_event(EventKind::MessageSkipped, json!({ "why": "offered_in_vain" }), now))
     }
 
     /// Writes down what answered it.
-    pub fn answer(&mut self, slot: Slot, email: EmailId, now: Time) -> NewEvent {
+    pub fn record_answer(&mut self, slot: ReplySlot, email: EmailId, now: Time) -> NewEvent {
         self.rev += 1;
-        let replies = matches!(slot, Slot::Reply(_));
-        self.marks.turn.answers.retain(|(taken, _)| *taken != slot);
-        self.marks.turn.answers.push((slot, email));
+        let replies = matches!(slot, ReplySlot::Reply(_));
+        self.annotations.turn.answers.retain(|(taken, _)| *taken != slot);
+        self.annotations.turn.answers.push((slot, email));
         if replies && !mutant!("answered-still-open") {
             self.state = MessageState::Answered;
         }
-        let kind = if replies { Kind::MessageAnswered } else { Kind::MessageForwarded };
-        self.told(kind, json!({ "email": email }), now)
+        let kind = if replies { EventKind::MessageAnswered } else { EventKind::MessageForwarded };
+        self.to_event(kind, json!({ "email": email }), now)
     }
 
     /// Says that it wants no answer. `None` when it was settled before.
@@ -105,26 +105,26 @@ impl Message {
         }
         self.rev += 1;
         self.state = MessageState::Skipped;
-        Some(self.told(Kind::MessageSkipped, json!({ "why": "handled" }), now))
+        Some(self.to_event(EventKind::MessageSkipped, json!({ "why": "handled" }), now))
     }
 
     /// Puts it off.
-    pub fn put_off(&mut self, until: Time) {
+    pub fn postpone(&mut self, until: Time) {
         self.rev += 1;
-        self.marks.turn.not_before = Some(until);
+        self.annotations.turn.not_before = Some(until);
     }
 
     /// An event about it.
-    pub fn told(&self, kind: Kind, mut data: serde_json::Value, now: Time) -> NewEvent {
+    pub fn to_event(&self, kind: EventKind, mut data: serde_json::Value, now: Time) -> NewEvent {
         data["inbox"] = json!(self.inbox);
         data["thread"] = json!(self.thread);
-        NewEvent { kind, at: now, about: self.id.0, rev: self.rev, data }
+        NewEvent { kind, at: now, subject_id: self.id.0, rev: self.rev, data }
     }
 }
 
 /// What an agent says about a message that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settling {
+pub enum Acknowledgement {
     /// It is done with it, answered or not.
     Ack,
     /// It cannot; others may try after so many milliseconds.
@@ -141,9 +141,9 @@ pub enum Settling {
 
 /// What names a message and its thread's lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct MessageLeaseRef {
     /// Which message.
     pub message: MessageId,
     /// The hash of the lease's token.
-    pub token: String,
+    pub token_hash: String,
 }

@@ -16,36 +16,36 @@ mod tests;
 use std::sync::Arc;
 
 use crate::{
-    email::Refusal,
+    email::EmailChangeRefusal,
     event::NewEvent,
-    handoff::{Attempt, Evidence, Handoff, Step},
+    handoff::{Attempt, Evidence, Handoff, Transition},
     id::NodeId,
-    port::{store::Envelope, transport::Reply},
+    port::{store::Envelope, transport::TransportReply},
+    string_enum::string_enum,
     time::Time,
-    words::words,
 };
 
 /// Leases in a row that may end with their worker before the handoff is put aside: something in it kills workers.
-pub const LAPSES: u32 = 5;
+pub const MAX_LEASE_LAPSES: u32 = 5;
 /// The longest pause a next hop may ask for, in milliseconds.
-const LONGEST_ASKED_MS: i64 = 3_600_000;
+const MAX_REQUESTED_PAUSE_MS: i64 = 3_600_000;
 /// How soon after it became unknown a handoff is looked at, in milliseconds.
-pub const LOOK_AFTER_MS: i64 = 1_000;
+pub const FIRST_CHECK_DELAY_MS: i64 = 1_000;
 
 /// How long a handoff is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct HandoffRetryPolicy {
     /// Attempts at the most.
     pub max_attempts: u32,
     /// Milliseconds after the first attempt.
     pub max_age_ms: i64,
     /// Uniform over all of `u64`: the jitter of the next pause.
-    pub chance: u64,
+    pub jitter_seed: u64,
 }
 
 /// Which worker speaks, about which handoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub struct LeaseRef {
     /// The handoff's number.
     pub number: u16,
     /// The fence of the worker's lease.
@@ -56,9 +56,9 @@ pub struct Hold {
     pub account: String,
 }
 
-words! {
+string_enum! {
     /// What a person decides about an unknown outcome.
-    Choice {
+    Resolution {
         /// It arrived.
         Sent = "sent",
         /// Send the same bytes again.
@@ -70,35 +70,35 @@ words! {
 
 /// What happened.
 #[derive(Clone, Debug)]
-pub enum Act {
+pub enum HandoffAction {
     /// A worker stands at the point of no return.
     Mark {
         /// Who.
-        hold: Hold,
+        lease: LeaseRef,
         /// The frozen bytes, when this is the first marker for the transport.
-        wire: Option<Arc<[u8]>>,
+        frozen_bytes: Option<Arc<[u8]>>,
     },
     /// A worker gives a lease back without having tried.
-    Park {
+    ReturnLease {
         /// Who.
-        hold: Hold,
+        lease: LeaseRef,
         /// When it may be taken again.
-        due: Time,
+        due_at: Time,
         /// Why.
-        why: String,
+        reason: String,
     },
     /// An attempt was answered, or got stuck before the marker.
-    Settle {
+    RecordOutcome {
         /// Who.
-        hold: Hold,
+        lease: LeaseRef,
         /// The attempt's number; `None` when it never came to its marker.
         attempt: Option<u32>,
         /// When it was marked, or began.
-        began: Time,
+        started_at: Time,
         /// The answer.
-        reply: Reply,
+        reply: TransportReply,
         /// How long to go on.
-        plan: Plan,
+        retry_policy: HandoffRetryPolicy,
     },
     /// The process that held it ended.
     Crash {
@@ -108,7 +108,7 @@ pub enum Act {
         holder: NodeId,
     },
     /// Repeat an attempt in doubt: same bytes, same key, same account. The worker holds it at once.
-    Repeat {
+    RetryInWindow {
         /// The handoff's number.
         number: u16,
         /// Who.
@@ -117,13 +117,13 @@ pub enum Act {
         account: String,
     },
     /// Nothing new about an unknown handoff; look again later.
-    Wait {
+    CheckLater {
         /// The handoff's number.
         number: u16,
         /// What was learnt, if anything was.
         evidence: Option<Evidence>,
         /// When to look again.
-        next: Option<Time>,
+        next_check_at: Option<Time>,
     },
     /// The email's own policy sends it again.
     ResendByPolicy {
@@ -131,11 +131,11 @@ pub enum Act {
         number: u16,
     },
     /// A fact from outside.
-    Fact(Evidence),
+    AddEvidence(Evidence),
     /// A person decides.
     Resolve {
         /// What.
-        choice: Choice,
+        resolution: Resolution,
         /// The rev that was seen.
         rev: u32,
         /// Which handoff; every unknown one when none is named.
@@ -146,7 +146,7 @@ pub enum Act {
     /// A person, or its own sender, lets a held email go.
     Release,
     /// Another way out for one handoff of which nothing is under way or in doubt.
-    Reroute {
+    FailOverHandoff {
         /// The handoff's number.
         number: u16,
         /// The way out it was to take.
@@ -156,14 +156,14 @@ pub enum Act {
     },
     /// Another way out for the whole email, which divides it into other envelopes. Only while nothing of it left, is
     /// under way or in doubt.
-    Redirect {
+    FailOverEmail {
         /// The way out it was to take.
         from: String,
         /// Its envelopes from now on.
         envelopes: Vec<Envelope>,
     },
     /// No node has the transport of a handoff that waits or is unknown. Reported once for each time it goes missing.
-    Orphan {
+    ReportOrphan {
         /// The handoff's number.
         number: u16,
         /// The transport.
@@ -181,7 +181,7 @@ pub enum Act {
         max_age_ms: i64,
     },
     /// An operator moves what waits for a transport to another one. Never what is in doubt.
-    Relocate {
+    RerouteByOperator {
         /// The transport it waits for.
         from: String,
         /// The envelopes of the whole email at the other transport.
@@ -189,40 +189,54 @@ pub enum Act {
     },
 }
 
-impl Act {
+impl HandoffAction {
     /// The name under which it counts only once.
-    pub fn once(&self) -> Option<&str> {
+    pub fn dedup_key(&self) -> Option<&str> {
         match self {
-            Self::Fact(evidence) => evidence.once.as_deref(),
+            Self::AddEvidence(evidence) => evidence.once.as_deref(),
             _ => None,
         }
     }
 
     /// The steps it may take a handoff through, in any order, each at most once. Whoever checks a history holds the
     /// moves it finds to these.
-    pub fn steps(&self) -> &'static [Step] {
+    pub fn allowed_transitions(&self) -> &'static [Transition] {
         match self {
-            Self::Mark { .. } => &[Step::Mark, Step::Lose],
-            Self::Park { .. } => &[Step::Lapse, Step::Mark, Step::Lose],
-            Self::Settle { .. } => {
-                &[Step::Mark, Step::Accept, Step::Defer, Step::Refuse, Step::Lose, Step::Evidence, Step::Retry]
+            Self::Mark { .. } => &[Transition::Mark, Transition::Lose],
+            Self::ReturnLease { .. } => &[Transition::Lapse, Transition::Mark, Transition::Lose],
+            Self::RecordOutcome { .. } => &[
+                Transition::Mark,
+                Transition::Accept,
+                Transition::Defer,
+                Transition::Refuse,
+                Transition::Lose,
+                Transition::Evidence,
+                Transition::Retry,
+            ],
+            Self::Crash { .. } => &[Transition::Lapse, Transition::Mark, Transition::Lose, Transition::Refuse],
+            Self::RetryInWindow { .. } => &[Transition::Retry, Transition::Lease],
+            Self::ResendByPolicy { .. } => &[Transition::Retry],
+            Self::AddEvidence(_) => &[
+                Transition::Evidence,
+                Transition::Deliver,
+                Transition::Bounce,
+                Transition::Complain,
+                Transition::Retry,
+            ],
+            Self::Resolve { .. } => &[Transition::Evidence, Transition::Retry, Transition::Abandon],
+            Self::FailOverEmail { .. } | Self::RerouteByOperator { .. } => &[Transition::Cancel],
+            Self::GiveUpOrphan { .. } => {
+                &[Transition::Due, Transition::Lease, Transition::Mark, Transition::Lose, Transition::Refuse]
             }
-            Self::Crash { .. } => &[Step::Lapse, Step::Mark, Step::Lose, Step::Refuse],
-            Self::Repeat { .. } => &[Step::Retry, Step::Lease],
-            Self::ResendByPolicy { .. } => &[Step::Retry],
-            Self::Fact(_) => &[Step::Evidence, Step::Deliver, Step::Bounce, Step::Complain, Step::Retry],
-            Self::Resolve { .. } => &[Step::Evidence, Step::Retry, Step::Abandon],
-            Self::Redirect { .. } | Self::Relocate { .. } => &[Step::Cancel],
-            Self::GiveUpOrphan { .. } => &[Step::Due, Step::Lease, Step::Mark, Step::Lose, Step::Refuse],
-            Self::Release => &[Step::Release],
-            Self::Wait { .. } | Self::Reroute { .. } | Self::Orphan { .. } => &[],
+            Self::Release => &[Transition::Release],
+            Self::CheckLater { .. } | Self::FailOverHandoff { .. } | Self::ReportOrphan { .. } => &[],
         }
     }
 }
 
 /// What came of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HandoffActionStatus {
     /// Done.
     Done,
     /// The worker no longer holds the handoff. Facts were written down all the same.
@@ -230,14 +244,14 @@ pub enum Verdict {
     /// It changes nothing.
     Unchanged,
     /// It may not be.
-    Refused(Refusal),
+    Refused(EmailChangeRefusal),
 }
 
 /// What is to be written besides the email itself.
 #[derive(Clone, Debug)]
 pub struct Effects {
     /// What came of it.
-    pub verdict: Verdict,
+    pub status: HandoffActionStatus,
     /// Whether the email changed.
     pub changed: bool,
     /// Events, in order.
@@ -247,31 +261,31 @@ pub struct Effects {
     /// New facts.
     pub evidence: Vec<Evidence>,
     /// New handoffs. They are among the email's own already.
-    pub appended: Vec<Handoff>,
+    pub new_handoffs: Vec<Handoff>,
 }
 
 impl Effects {
-    fn of(verdict: Verdict) -> Self {
+    fn from_status(verdict: HandoffActionStatus) -> Self {
         Self {
-            verdict,
+            status: verdict,
             changed: false,
             events: Vec::new(),
             attempts: Vec::new(),
             evidence: Vec::new(),
-            appended: Vec::new(),
+            new_handoffs: Vec::new(),
         }
     }
 
     fn done() -> Self {
-        Self { changed: true, ..Self::of(Verdict::Done) }
+        Self { changed: true, ..Self::from_status(HandoffActionStatus::Done) }
     }
 
-    fn attempt(mut self, attempt: Attempt) -> Self {
+    fn with_attempt(mut self, attempt: Attempt) -> Self {
         self.attempts.push(attempt);
         self
     }
 
-    fn note(mut self, evidence: Evidence) -> Self {
+    fn with_evidence(mut self, evidence: Evidence) -> Self {
         self.evidence.push(evidence);
         self
     }

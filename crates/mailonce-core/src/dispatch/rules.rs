@@ -2,59 +2,69 @@
 
 use serde_json::json;
 
-use super::{Act, Choice, Effects, Hold, Plan, Verdict};
+use super::{Effects, HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef, Resolution};
 use crate::{
-    email::{Email, EmailState, Refusal},
-    event::{Kind, NewEvent},
-    handoff::{Evidence, Handoff, Says, Source, State, Step},
+    email::{Email, EmailChangeRefusal, EmailState},
+    event::{EventKind, NewEvent},
+    handoff::{Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState, Transition},
     id::NodeId,
     mutant,
     port::{
         store::Envelope,
-        transport::{Meaning, Reply},
+        transport::{ReplyMeaning, TransportReply},
     },
     time::Time,
 };
 
 impl Email {
     /// Gives a due handoff to a worker. The fence grows.
-    pub fn lease(&mut self, number: u16, holder: NodeId, now: Time) -> bool {
+    pub fn lease_handoff(&mut self, number: u16, holder: NodeId, now: Time) -> bool {
         let Some(handoff) = self.handoffs.get_mut(usize::from(number)) else { return false };
-        if handoff.state == State::Scheduled && handoff.step(Step::Due, now).is_err() {
+        if handoff.state == HandoffState::Scheduled && handoff.apply_transition(Transition::Due, now).is_err() {
             return false;
         }
-        if handoff.step(Step::Lease, now).is_err() {
+        if handoff.apply_transition(Transition::Lease, now).is_err() {
             return false;
         }
         handoff.fence += u64::from(!mutant!("lease-same-fence"));
         handoff.holder = Some(holder);
-        handoff.work.orphaned = None;
+        handoff.progress.orphaned = None;
         self.rev += 1;
         true
     }
 
     /// Decides what an act means.
-    pub fn act(&mut self, act: &Act, now: Time) -> Effects {
+    pub fn apply_action(&mut self, act: &HandoffAction, now: Time) -> Effects {
         match act {
-            Act::Mark { hold, .. } => self.mark(hold, now),
-            Act::Park { hold, due, why } => self.park(hold, *due, why, now),
-            Act::Settle { hold, attempt, began, reply, plan } => {
-                self.settle(hold, (*attempt, *began), reply, *plan, now)
+            HandoffAction::Mark { lease: hold, .. } => self.mark(hold, now),
+            HandoffAction::ReturnLease { lease: hold, due_at: due, reason: why } => {
+                self.return_lease(hold, *due, why, now)
             }
-            Act::Crash { number, holder } => self.crash(*number, *holder, now),
-            Act::Repeat { number, holder, account } => self.repeat(*number, *holder, account, now),
-            Act::Wait { number, evidence, next } => self.wait(*number, evidence.as_ref(), *next),
-            Act::ResendByPolicy { number } => self.resend_by_policy(*number, now),
-            Act::Fact(evidence) => self.fact(evidence, now),
-            Act::Resolve { choice, rev, handoff, reason } => self.resolve(*choice, *rev, *handoff, reason, now),
-            Act::Release => self.release(now),
-            Act::Reroute { number, from, to } => self.reroute(*number, from, to),
-            Act::Redirect { from, envelopes } => self.redirect(from, envelopes, now),
-            Act::Orphan { number, transport, since } => self.orphan(*number, transport, *since, now),
-            Act::GiveUpOrphan { number, transport, max_age_ms } => {
+            HandoffAction::RecordOutcome { lease: hold, attempt, started_at: began, reply, retry_policy: plan } => {
+                self.record_outcome(hold, (*attempt, *began), reply, *plan, now)
+            }
+            HandoffAction::Crash { number, holder } => self.crash(*number, *holder, now),
+            HandoffAction::RetryInWindow { number, holder, account } => {
+                self.retry_in_window(*number, *holder, account, now)
+            }
+            HandoffAction::CheckLater { number, evidence, next_check_at: next } => {
+                self.check_later(*number, evidence.as_ref(), *next)
+            }
+            HandoffAction::ResendByPolicy { number } => self.resend_by_policy(*number, now),
+            HandoffAction::AddEvidence(evidence) => self.add_evidence(evidence, now),
+            HandoffAction::Resolve { resolution: choice, rev, handoff, reason } => {
+                self.resolve(*choice, *rev, *handoff, reason, now)
+            }
+            HandoffAction::Release => self.release(now),
+            HandoffAction::FailOverHandoff { number, from, to } => self.fail_over_handoff(*number, from, to),
+            HandoffAction::FailOverEmail { from, envelopes } => self.fail_over_email(from, envelopes, now),
+            HandoffAction::ReportOrphan { number, transport, since } => {
+                self.report_orphan(*number, transport, *since, now)
+            }
+            HandoffAction::GiveUpOrphan { number, transport, max_age_ms } => {
                 self.give_up_orphan(*number, transport, *max_age_ms, now)
             }
-            Act::Relocate { from, envelopes } => self.relocate(from, envelopes, now),
+            HandoffAction::RerouteByOperator { from, envelopes } => self.reroute_by_operator(from, envelopes, now),
         }
     }
 
@@ -62,211 +72,236 @@ impl Email {
     fn release(&mut self, now: Time) -> Effects {
         let mut released = false;
         for handoff in &mut self.handoffs {
-            released |= handoff.step(Step::Release, now).is_ok();
+            released |= handoff.apply_transition(Transition::Release, now).is_ok();
         }
         if !released {
-            return Effects::of(Verdict::Unchanged);
+            return Effects::from_status(HandoffActionStatus::Unchanged);
         }
         self.rev += 1;
         let mut effects = Effects::done();
-        effects.events.push(self.event(Kind::EmailReleased, now));
+        effects.events.push(self.event(EventKind::EmailReleased, now));
         effects
     }
 
-    pub(super) fn handoff(&mut self, number: u16) -> Option<&mut Handoff> {
+    pub(super) fn handoff_mut(&mut self, number: u16) -> Option<&mut Handoff> {
         self.handoffs.get_mut(usize::from(number))
     }
 
     /// The handoff, if this worker holds it.
-    fn held(&mut self, hold: &Hold) -> Option<&mut Handoff> {
+    fn leased_handoff_mut(&mut self, hold: &LeaseRef) -> Option<&mut Handoff> {
         let fenced = |h: &Handoff| h.fence == hold.fence || mutant!("any-fence");
-        let open = |h: &&mut Handoff| fenced(h) && matches!(h.state, State::Leased | State::Sending);
-        self.handoff(hold.number).filter(open)
+        let open = |h: &&mut Handoff| fenced(h) && matches!(h.state, HandoffState::Leased | HandoffState::Sending);
+        self.handoff_mut(hold.number).filter(open)
     }
 
     /// Writes the marker. From here on only an answer tells what became of the attempt.
-    fn mark(&mut self, hold: &Hold, now: Time) -> Effects {
-        let Some(handoff) = self.held(hold).filter(|h| h.state == State::Leased) else {
-            return Effects::of(Verdict::Stale);
+    fn mark(&mut self, hold: &LeaseRef, now: Time) -> Effects {
+        let Some(handoff) = self.leased_handoff_mut(hold).filter(|h| h.state == HandoffState::Leased) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
         };
-        if !handoff.may_go_to(&hold.account) {
-            handoff.lose_from_any(now);
+        if !handoff.may_use_account(&hold.account) {
+            handoff.become_unknown_from_any(now);
             self.rev += 1;
-            return Effects { changed: true, ..Effects::of(Verdict::Stale) };
+            return Effects { changed: true, ..Effects::from_status(HandoffActionStatus::Stale) };
         }
-        if handoff.step(Step::Mark, now).is_err() {
-            return Effects::of(Verdict::Stale);
+        if handoff.apply_transition(Transition::Mark, now).is_err() {
+            return Effects::from_status(HandoffActionStatus::Stale);
         }
-        let attempt = handoff.begin(hold, now);
-        handoff.work.marked_at = Some(now);
-        handoff.work.lapses = 0;
+        let attempt = handoff.begin_attempt(hold, now);
+        handoff.progress.marked_at = Some(now);
+        handoff.progress.lapses = 0;
         self.rev += 1;
-        Effects::done().attempt(attempt)
+        Effects::done().with_attempt(attempt)
     }
 
-    fn park(&mut self, hold: &Hold, due: Time, why: &str, now: Time) -> Effects {
-        let Some(handoff) = self.held(hold).filter(|h| h.state == State::Leased) else {
-            return Effects::of(Verdict::Stale);
+    fn return_lease(&mut self, hold: &LeaseRef, due: Time, why: &str, now: Time) -> Effects {
+        let Some(handoff) = self.leased_handoff_mut(hold).filter(|h| h.state == HandoffState::Leased) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
         };
-        if handoff.is_repeat() {
-            handoff.lose_from_any(now);
-        } else if handoff.step(Step::Lapse, now).is_ok() {
+        if handoff.is_in_window_retry() {
+            handoff.become_unknown_from_any(now);
+        } else if handoff.apply_transition(Transition::Lapse, now).is_ok() {
             handoff.due_at = Some(due.max(now));
         }
-        handoff.work.reason = Some(why.to_owned());
+        handoff.progress.reason = Some(why.to_owned());
         self.rev += 1;
         Effects::done()
     }
 
-    fn settle(
+    fn record_outcome(
         &mut self,
-        hold: &Hold,
+        hold: &LeaseRef,
         (number, began): (Option<u32>, Time),
-        reply: &Reply,
-        plan: Plan,
+        reply: &TransportReply,
+        plan: HandoffRetryPolicy,
         now: Time,
     ) -> Effects {
-        let Some(handoff) = self.held(hold) else { return self.late(hold, number, began, reply, now) };
-        let mut attempt = match number {
-            Some(number) => handoff.attempt(number, hold, began),
-            // The marker was written after all, although its worker could not learn of it and let nothing go.
-            None if handoff.state == State::Sending => handoff.attempt(handoff.attempts, hold, began),
-            None => handoff.begin(hold, began),
+        let Some(handoff) = self.leased_handoff_mut(hold) else {
+            return self.record_late_reply(hold, number, began, reply, now);
         };
-        attempt.end(reply, now);
-        handoff.work.lapses = 0;
-        handoff.work.marked_at = None;
-        handoff.work.reason = Some(reply.text.clone()).filter(|_| reply.meaning != Meaning::Accepted);
-        let kind = handoff.settled(&attempt, reply, plan, now);
-        let mut effects = Effects::done().attempt(attempt);
-        effects.events.push(self.told(kind, hold.number, reply, now));
+        let mut attempt = match number {
+            Some(number) => handoff.build_attempt(number, hold, began),
+            // The marker was written after all, although its worker could not learn of it and let nothing go.
+            None if handoff.state == HandoffState::Sending => handoff.build_attempt(handoff.attempts, hold, began),
+            None => handoff.begin_attempt(hold, began),
+        };
+        attempt.record_outcome(reply, now);
+        handoff.progress.lapses = 0;
+        handoff.progress.marked_at = None;
+        handoff.progress.reason = Some(reply.text.clone()).filter(|_| reply.meaning != ReplyMeaning::Accepted);
+        let kind = handoff.apply_reply(&attempt, reply, plan, now);
+        let mut effects = Effects::done().with_attempt(attempt);
+        effects.events.push(self.outcome_event(kind, hold.number, reply, now));
         effects
     }
 
     /// The answer of a worker that no longer holds the handoff: a fact like any other.
-    fn late(&mut self, hold: &Hold, number: Option<u32>, began: Time, reply: &Reply, now: Time) -> Effects {
+    fn record_late_reply(
+        &mut self,
+        hold: &LeaseRef,
+        number: Option<u32>,
+        began: Time,
+        reply: &TransportReply,
+        now: Time,
+    ) -> Effects {
         if mutant!("late-reply-dropped") {
-            return Effects::of(Verdict::Stale);
+            return Effects::from_status(HandoffActionStatus::Stale);
         }
-        let (Some(number), Some(handoff)) = (number, self.handoff(hold.number)) else {
-            return Effects::of(Verdict::Stale);
+        let (Some(number), Some(handoff)) = (number, self.handoff_mut(hold.number)) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
         };
-        let mut attempt = handoff.attempt(number, hold, began);
-        attempt.end(reply, now);
+        let mut attempt = handoff.build_attempt(number, hold, began);
+        attempt.record_outcome(reply, now);
         let says = match reply.meaning {
-            Meaning::Accepted | Meaning::Repeated => Says::Accepted,
-            Meaning::Deferred | Meaning::Refused | Meaning::Fault => Says::NotAccepted,
-            Meaning::Concurrent | Meaning::Mismatch | Meaning::Unknown => Says::Lost,
+            ReplyMeaning::Accepted | ReplyMeaning::Repeated => EvidenceFinding::Accepted,
+            ReplyMeaning::Deferred | ReplyMeaning::Refused | ReplyMeaning::Fault => EvidenceFinding::NotAccepted,
+            ReplyMeaning::Concurrent | ReplyMeaning::Mismatch | ReplyMeaning::Unknown => EvidenceFinding::Lost,
         };
         let evidence = Evidence {
             handoff: hold.number,
             attempt: Some(number),
             at: now,
-            source: Source::LateReply,
+            source: EvidenceSource::LateReply,
             says,
             detail: reply.text.clone(),
             once: None,
         };
-        let mut effects = self.fact(&evidence, now).attempt(attempt);
-        effects.verdict = Verdict::Stale;
+        let mut effects = self.add_evidence(&evidence, now).with_attempt(attempt);
+        effects.status = HandoffActionStatus::Stale;
         effects
     }
 
     /// What becomes of a handoff whose worker ended.
     fn crash(&mut self, number: u16, holder: NodeId, now: Time) -> Effects {
-        let Some(handoff) = self.handoff(number).filter(|h| h.holder == Some(holder)) else {
-            return Effects::of(Verdict::Unchanged);
+        let Some(handoff) = self.handoff_mut(number).filter(|h| h.holder == Some(holder)) else {
+            return Effects::from_status(HandoffActionStatus::Unchanged);
         };
         let mut evidence = Evidence {
             handoff: number,
             attempt: None,
             at: now,
-            source: Source::Crash,
-            says: Says::NotAccepted,
+            source: EvidenceSource::Crash,
+            says: EvidenceFinding::NotAccepted,
             detail: "the worker ended before the marker; nothing had left".into(),
             once: None,
         };
         if mutant!("crash-requeues-sending") {
-            handoff.state = State::Leased;
+            handoff.state = HandoffState::Leased;
         }
-        let kind = if handoff.state == State::Sending || mutant!("crash-doubts-leased") {
+        let kind = if handoff.state == HandoffState::Sending || mutant!("crash-doubts-leased") {
             evidence.attempt = Some(handoff.attempts);
-            evidence.says = Says::Lost;
+            evidence.says = EvidenceFinding::Lost;
             evidence.detail = "the worker ended after the marker; nobody saw the answer".into();
-            handoff.doubt(handoff.attempts, handoff.work.marked_at.unwrap_or(now));
-            handoff.lose_from_any(now);
-            Some(Kind::EmailUnknown).filter(|_| !mutant!("crash-untold"))
+            handoff.mark_in_doubt(handoff.attempts, handoff.progress.marked_at.unwrap_or(now));
+            handoff.become_unknown_from_any(now);
+            Some(EventKind::EmailUnknown).filter(|_| !mutant!("crash-untold"))
         } else {
-            handoff.lapse(now)
+            handoff.lapse_lease(now)
         };
         self.rev += 1;
-        let mut effects = Effects::done().note(evidence);
+        let mut effects = Effects::done().with_evidence(evidence);
         if let Some(kind) = kind {
-            effects.events.push(self.changed(kind, now));
+            effects.events.push(self.record_change(kind, now));
         }
         effects
     }
 
-    fn repeat(&mut self, number: u16, holder: NodeId, account: &str, now: Time) -> Effects {
+    fn retry_in_window(&mut self, number: u16, holder: NodeId, account: &str, now: Time) -> Effects {
         let fits = |h: &&mut Handoff| {
-            let theirs = h.work.account.as_deref() == Some(account) || mutant!("any-account");
-            h.state == State::Unknown && !h.work.puzzling && theirs
+            let theirs = h.progress.account.as_deref() == Some(account) || mutant!("any-account");
+            h.state == HandoffState::Unknown && !h.progress.puzzling && theirs
         };
-        let Some(handoff) = self.handoff(number).filter(fits) else { return Effects::of(Verdict::Stale) };
-        if handoff.step(Step::Retry, now).and_then(|()| handoff.step(Step::Lease, now)).is_err() {
-            return Effects::of(Verdict::Stale);
+        let Some(handoff) = self.handoff_mut(number).filter(fits) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        if handoff
+            .apply_transition(Transition::Retry, now)
+            .and_then(|()| handoff.apply_transition(Transition::Lease, now))
+            .is_err()
+        {
+            return Effects::from_status(HandoffActionStatus::Stale);
         }
         handoff.fence += 1;
         handoff.holder = Some(holder);
-        handoff.work.asked += 1;
-        handoff.work.orphaned = None;
+        handoff.progress.asked += 1;
+        handoff.progress.orphaned = None;
         let detail = "repeated with the same key at the same account while its window is open";
-        let evidence = fact(number, Source::Window, Says::Again, detail, now);
+        let evidence = new_evidence(number, EvidenceSource::Window, EvidenceFinding::Again, detail, now);
         self.rev += 1;
-        Effects::done().note(evidence)
+        Effects::done().with_evidence(evidence)
     }
 
-    fn wait(&mut self, number: u16, evidence: Option<&Evidence>, next: Option<Time>) -> Effects {
-        let Some(handoff) = self.handoff(number).filter(|h| h.state == State::Unknown) else {
-            return Effects::of(Verdict::Stale);
+    fn check_later(&mut self, number: u16, evidence: Option<&Evidence>, next: Option<Time>) -> Effects {
+        let Some(handoff) = self.handoff_mut(number).filter(|h| h.state == HandoffState::Unknown) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
         };
         handoff.due_at = next;
         // Only a node that has the transport looks at it.
-        handoff.work.orphaned = None;
+        handoff.progress.orphaned = None;
         let mut effects = Effects::done();
         if let Some(evidence) = evidence {
-            handoff.work.asked += 1;
+            handoff.progress.asked += 1;
             effects.evidence.push(evidence.clone());
         }
         effects
     }
 
     fn resend_by_policy(&mut self, number: u16, now: Time) -> Effects {
-        let resent = |h: &Handoff| h.work.resent && !mutant!("policy-twice");
-        let fits = |h: &&mut Handoff| h.state == State::Unknown && !resent(h) && !h.work.puzzling;
-        let Some(handoff) = self.handoff(number).filter(fits) else { return Effects::of(Verdict::Stale) };
-        handoff.send_again(now);
-        handoff.work.resent = true;
-        let evidence = fact(number, Source::Policy, Says::Again, "no evidence came; the email asks to be resent", now);
-        let mut effects = Effects::done().note(evidence);
-        effects.events.push(self.resolved(number, "resend", Source::Policy, now));
+        let resent = |h: &Handoff| h.progress.resent && !mutant!("policy-twice");
+        let fits = |h: &&mut Handoff| h.state == HandoffState::Unknown && !resent(h) && !h.progress.puzzling;
+        let Some(handoff) = self.handoff_mut(number).filter(fits) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        handoff.requeue_despite_doubt(now);
+        handoff.progress.resent = true;
+        let evidence = new_evidence(
+            number,
+            EvidenceSource::Policy,
+            EvidenceFinding::Again,
+            "no evidence came; the email asks to be resent",
+            now,
+        );
+        let mut effects = Effects::done().with_evidence(evidence);
+        effects.events.push(self.resolved_event(number, "resend", EvidenceSource::Policy, now));
         effects
     }
 
     /// A fact from outside: never refused, harmless in any order and any number.
-    fn fact(&mut self, evidence: &Evidence, now: Time) -> Effects {
+    fn add_evidence(&mut self, evidence: &Evidence, now: Time) -> Effects {
         let number = if mutant!("fact-of-another-handoff") { 0 } else { evidence.handoff };
-        let Some(handoff) = self.handoff(number) else { return Effects::of(Verdict::Unchanged) };
+        let Some(handoff) = self.handoff_mut(number) else {
+            return Effects::from_status(HandoffActionStatus::Unchanged);
+        };
         let (before, old) = (handoff.state, handoff.clone());
-        let kind = handoff.learn(evidence, now);
-        let resolved = before == State::Unknown && handoff.state != before;
-        let mut effects = Effects::of(Verdict::Done).note(evidence.clone());
+        let kind = handoff.apply_evidence(evidence, now);
+        let resolved = before == HandoffState::Unknown && handoff.state != before;
+        let mut effects = Effects::from_status(HandoffActionStatus::Done).with_evidence(evidence.clone());
         effects.changed = *handoff != old;
         if let Some(kind) = kind {
-            let corrected = before != State::Sending && kind == Kind::EmailSent;
-            let mut event = self.changed(kind, now);
+            let corrected = before != HandoffState::Sending && kind == EventKind::EmailSent;
+            let mut event = self.record_change(kind, now);
             event.data["handoff"] = evidence.handoff.into();
-            event.data["source"] = evidence.source.word().into();
+            event.data["source"] = evidence.source.as_str().into();
             if corrected {
                 event.data["corrected"] = true.into();
             }
@@ -275,71 +310,75 @@ impl Email {
             self.rev += 1;
         }
         if resolved {
-            effects.events.push(self.resolved(evidence.handoff, evidence.says.word(), evidence.source, now));
+            effects.events.push(self.resolved_event(evidence.handoff, evidence.says.as_str(), evidence.source, now));
         }
         effects
     }
 
-    fn resolve(&mut self, choice: Choice, rev: u32, which: Option<u16>, reason: &str, now: Time) -> Effects {
+    fn resolve(&mut self, choice: Resolution, rev: u32, which: Option<u16>, reason: &str, now: Time) -> Effects {
         if self.rev != rev && !mutant!("stale-rev-obeyed") {
-            return Effects::of(Verdict::Refused(Refusal::StaleRev));
+            return Effects::from_status(HandoffActionStatus::Refused(EmailChangeRefusal::StaleRev));
         }
-        let unknown = |h: &&Handoff| h.state == State::Unknown && which.is_none_or(|number| number == h.number);
+        let unknown = |h: &&Handoff| h.state == HandoffState::Unknown && which.is_none_or(|number| number == h.number);
         let numbers: Vec<u16> = self.handoffs.iter().filter(unknown).map(|h| h.number).collect();
         if numbers.is_empty() {
-            return Effects::of(Verdict::Refused(Refusal::NotUnknown));
+            return Effects::from_status(HandoffActionStatus::Refused(EmailChangeRefusal::NotUnknown));
         }
         let mut effects = Effects::done();
         for number in numbers {
             let says = match choice {
-                Choice::Sent => Says::Accepted,
-                Choice::Resend => Says::Again,
-                Choice::Abandon => Says::Abandoned,
+                Resolution::Sent => EvidenceFinding::Accepted,
+                Resolution::Resend => EvidenceFinding::Again,
+                Resolution::Abandon => EvidenceFinding::Abandoned,
             };
-            effects.evidence.push(fact(number, Source::Person, says, reason, now));
-            if let Some(handoff) = self.handoff(number) {
-                handoff.obey(choice, now);
+            effects.evidence.push(new_evidence(number, EvidenceSource::Person, says, reason, now));
+            if let Some(handoff) = self.handoff_mut(number) {
+                handoff.apply_resolution(choice, now);
             }
-            effects.events.push(self.resolved(number, choice.word(), Source::Person, now));
+            effects.events.push(self.resolved_event(number, choice.as_str(), EvidenceSource::Person, now));
         }
         effects
     }
 
-    fn reroute(&mut self, number: u16, from: &str, to: &str) -> Effects {
+    fn fail_over_handoff(&mut self, number: u16, from: &str, to: &str) -> Effects {
         let fits = |h: &&mut Handoff| {
-            matches!(h.state, State::Queued | State::Scheduled) && !h.is_in_doubt() && h.transport == from
+            matches!(h.state, HandoffState::Queued | HandoffState::Scheduled) && !h.is_in_doubt() && h.transport == from
         };
-        if let Some(doubted) = self.handoff(number).filter(|h| mutant!("doubt-rerouted") && h.state == State::Unknown) {
-            doubted.work.doubts.clear();
-            doubted.step(Step::Retry, Time(0)).ok();
+        if let Some(doubted) =
+            self.handoff_mut(number).filter(|h| mutant!("doubt-rerouted") && h.state == HandoffState::Unknown)
+        {
+            doubted.progress.doubts.clear();
+            doubted.apply_transition(Transition::Retry, Time(0)).ok();
         }
-        let Some(handoff) = self.handoff(number).filter(fits) else { return Effects::of(Verdict::Stale) };
+        let Some(handoff) = self.handoff_mut(number).filter(fits) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
         to.clone_into(&mut handoff.transport);
         self.rev += 1;
         Effects::done()
     }
 
     /// Takes the email's envelopes back and makes others. The old ones stay, cancelled, with their attempts.
-    pub(super) fn redirect(&mut self, from: &str, envelopes: &[Envelope], now: Time) -> Effects {
+    pub(super) fn fail_over_email(&mut self, from: &str, envelopes: &[Envelope], now: Time) -> Effects {
         let unsent = |h: &Handoff| {
-            let waits = matches!(h.state, State::Queued | State::Scheduled) && h.transport == from;
+            let waits = matches!(h.state, HandoffState::Queued | HandoffState::Scheduled) && h.transport == from;
             !h.is_in_doubt() && (waits || h.state.is_surely_unsent())
         };
         let waiting: Vec<&Handoff> = self.handoffs.iter().filter(|h| !h.state.is_terminal()).collect();
         if waiting.is_empty() || !(self.handoffs.iter().all(unsent) || mutant!("redirect-after-sent")) {
-            return Effects::of(Verdict::Stale);
+            return Effects::from_status(HandoffActionStatus::Stale);
         }
         let due = waiting.iter().filter_map(|h| h.due_at).min().unwrap_or(now);
         // What is scheduled stays so: it is neither early nor beyond a change of its time.
-        let scheduled = waiting.iter().all(|h| h.state == State::Scheduled);
-        let state = if scheduled { State::Scheduled } else { State::Queued };
+        let scheduled = waiting.iter().all(|h| h.state == HandoffState::Scheduled);
+        let state = if scheduled { HandoffState::Scheduled } else { HandoffState::Queued };
         for handoff in self.handoffs.iter_mut().filter(|h| !h.state.is_terminal()) {
-            handoff.step(Step::Cancel, now).ok();
+            handoff.apply_transition(Transition::Cancel, now).ok();
         }
         let mut effects = Effects::done();
         for envelope in envelopes {
             let handoff = Handoff::new(self.handoffs.len() as u16, envelope.clone(), state, Some(due));
-            effects.appended.push(handoff.clone());
+            effects.new_handoffs.push(handoff.clone());
             self.handoffs.push(handoff);
         }
         self.rev += 1;
@@ -347,18 +386,24 @@ impl Email {
     }
 
     /// The event that tells how a handoff was settled.
-    pub(super) fn told(&mut self, kind: Option<Kind>, number: u16, reply: &Reply, now: Time) -> NewEvent {
-        let mut event = self.changed(kind.unwrap_or(Kind::EmailDeferred), now);
+    pub(super) fn outcome_event(
+        &mut self,
+        kind: Option<EventKind>,
+        number: u16,
+        reply: &TransportReply,
+        now: Time,
+    ) -> NewEvent {
+        let mut event = self.record_change(kind.unwrap_or(EventKind::EmailDeferred), now);
         event.data["handoff"] = number.into();
-        event.data["reply"] = json!({ "code": reply.code, "phase": reply.phase.word(), "text": reply.text });
+        event.data["reply"] = json!({ "code": reply.code, "phase": reply.phase.as_str(), "text": reply.text });
         event
     }
 
-    fn resolved(&mut self, number: u16, outcome: &str, source: Source, now: Time) -> NewEvent {
-        let mut event = self.changed(Kind::EmailResolved, now);
+    fn resolved_event(&mut self, number: u16, outcome: &str, source: EvidenceSource, now: Time) -> NewEvent {
+        let mut event = self.record_change(EventKind::EmailResolved, now);
         event.data["handoff"] = number.into();
         event.data["outcome"] = outcome.into();
-        event.data["source"] = source.word().into();
+        event.data["source"] = source.as_str().into();
         event
     }
 
@@ -369,6 +414,12 @@ impl Email {
 }
 
 /// A fact without a name of its own.
-pub(super) fn fact(handoff: u16, source: Source, says: Says, detail: &str, at: Time) -> Evidence {
+pub(super) fn new_evidence(
+    handoff: u16,
+    source: EvidenceSource,
+    says: EvidenceFinding,
+    detail: &str,
+    at: Time,
+) -> Evidence {
     Evidence { handoff, attempt: None, at, source, says, detail: detail.to_owned(), once: None }
 }

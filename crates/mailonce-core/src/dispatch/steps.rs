@@ -1,31 +1,31 @@
 //! What becomes of one handoff: the steps that an act takes it through.
 
-use super::{Choice, Hold, LAPSES, LONGEST_ASKED_MS, LOOK_AFTER_MS, Plan};
+use super::{FIRST_CHECK_DELAY_MS, HandoffRetryPolicy, LeaseRef, MAX_LEASE_LAPSES, MAX_REQUESTED_PAUSE_MS, Resolution};
 use crate::{
-    event::Kind,
-    handoff::{Attempt, AttemptAbout, Evidence, Handoff, Says, State, Step},
+    event::EventKind,
+    handoff::{Attempt, AttemptDetails, Evidence, EvidenceFinding, Handoff, HandoffState, Transition},
     mutant,
-    port::transport::{Meaning, Reply},
+    port::transport::{ReplyMeaning, TransportReply},
     retry,
     time::Time,
 };
 
 impl Handoff {
     /// A new attempt.
-    pub(super) fn begin(&mut self, hold: &Hold, at: Time) -> Attempt {
+    pub(super) fn begin_attempt(&mut self, hold: &LeaseRef, at: Time) -> Attempt {
         if !self.is_in_doubt() {
-            self.work.account = Some(hold.account.clone());
-        } else if self.work.account.as_ref() != Some(&hold.account) {
+            self.progress.account = Some(hold.account.clone());
+        } else if self.progress.account.as_ref() != Some(&hold.account) {
             // Attempts in doubt at two accounts can be repeated at neither.
-            self.work.account = None;
+            self.progress.account = None;
         }
         self.attempts += 1;
-        self.work.first_try.get_or_insert(at);
-        self.attempt(self.attempts, hold, at)
+        self.progress.first_try.get_or_insert(at);
+        self.build_attempt(self.attempts, hold, at)
     }
 
     /// An attempt as far as it is known.
-    pub(super) fn attempt(&self, number: u32, hold: &Hold, at: Time) -> Attempt {
+    pub(super) fn build_attempt(&self, number: u32, hold: &LeaseRef, at: Time) -> Attempt {
         Attempt {
             handoff: self.number,
             number,
@@ -33,214 +33,228 @@ impl Handoff {
             ended_at: None,
             outcome: None,
             reply: String::new(),
-            about: AttemptAbout {
+            details: AttemptDetails {
                 transport: hold.transport.clone(),
                 account: hold.account.clone(),
                 fence: hold.fence,
-                may_duplicate: self.work.may_duplicate,
-                ..AttemptAbout::default()
+                may_duplicate: self.progress.may_duplicate,
+                ..AttemptDetails::default()
             },
         }
     }
 
     /// Moves on after an answer. The kind of event it makes; `None` when it goes back to the queue.
-    pub(super) fn settled(&mut self, attempt: &Attempt, reply: &Reply, plan: Plan, now: Time) -> Option<Kind> {
-        if mutant!("refusal-ends-doubt") && reply.meaning == Meaning::Refused {
-            self.work.doubts.clear();
+    pub(super) fn apply_reply(
+        &mut self,
+        attempt: &Attempt,
+        reply: &TransportReply,
+        plan: HandoffRetryPolicy,
+        now: Time,
+    ) -> Option<EventKind> {
+        if mutant!("refusal-ends-doubt") && reply.meaning == ReplyMeaning::Refused {
+            self.progress.doubts.clear();
         }
-        match misread(reply.meaning) {
-            Meaning::Accepted | Meaning::Repeated if self.state == State::Sending => {
-                self.proven(Step::Accept, now);
-                Some(Kind::EmailSent)
+        match apply_meaning_mutants(reply.meaning) {
+            ReplyMeaning::Accepted | ReplyMeaning::Repeated if self.state == HandoffState::Sending => {
+                self.confirm_sent(Transition::Accept, now);
+                Some(EventKind::EmailSent)
             }
-            Meaning::Accepted | Meaning::Repeated | Meaning::Unknown | Meaning::Mismatch => {
-                self.work.puzzling |= reply.meaning == Meaning::Mismatch;
-                self.doubt(attempt.number, attempt.at);
-                self.lose_from_any(now);
-                Some(Kind::EmailUnknown)
+            ReplyMeaning::Accepted | ReplyMeaning::Repeated | ReplyMeaning::Unknown | ReplyMeaning::Mismatch => {
+                self.progress.puzzling |= reply.meaning == ReplyMeaning::Mismatch;
+                self.mark_in_doubt(attempt.number, attempt.at);
+                self.become_unknown_from_any(now);
+                Some(EventKind::EmailUnknown)
             }
             // A refusal settles only its own attempt: an earlier one may still have succeeded.
-            _ if self.is_repeat() || misread(reply.meaning) == Meaning::Concurrent => {
+            _ if self.is_in_window_retry() || apply_meaning_mutants(reply.meaning) == ReplyMeaning::Concurrent => {
                 // Whatever the next hop is busy with need not be what we doubt already.
-                if reply.meaning == Meaning::Concurrent {
-                    self.doubt(attempt.number, attempt.at);
+                if reply.meaning == ReplyMeaning::Concurrent {
+                    self.mark_in_doubt(attempt.number, attempt.at);
                 }
-                self.lose_from_any(now);
-                self.due_at = Some(now.plus(self.pause(reply, plan)));
-                Some(Kind::EmailUnknown)
+                self.become_unknown_from_any(now);
+                self.due_at = Some(now.plus(self.retry_delay_ms(reply, plan)));
+                Some(EventKind::EmailUnknown)
             }
-            Meaning::Refused => Some(self.give_up(now)),
-            Meaning::Deferred | Meaning::Fault | Meaning::Concurrent => self.put_off(reply, plan, now),
+            ReplyMeaning::Refused => Some(self.give_up(now)),
+            ReplyMeaning::Deferred | ReplyMeaning::Fault | ReplyMeaning::Concurrent => self.defer(reply, plan, now),
         }
     }
 
-    fn put_off(&mut self, reply: &Reply, plan: Plan, now: Time) -> Option<Kind> {
-        if reply.meaning == Meaning::Fault {
-            self.work.faults += 1;
+    fn defer(&mut self, reply: &TransportReply, plan: HandoffRetryPolicy, now: Time) -> Option<EventKind> {
+        if reply.meaning == ReplyMeaning::Fault {
+            self.progress.faults += 1;
         }
-        let tried = self.attempts.saturating_sub(self.work.faults);
-        let age = self.work.first_try.map_or(0, |at| now.since(at));
+        let tried = self.attempts.saturating_sub(self.progress.faults);
+        let age = self.progress.first_try.map_or(0, |at| now.since(at));
         if tried >= plan.max_attempts || age >= plan.max_age_ms {
             let why = format!("given up after {} attempts in {} s: {}", self.attempts, age / 1000, reply.text);
-            self.work.reason = Some(why);
+            self.progress.reason = Some(why);
             return Some(self.give_up(now));
         }
-        if self.step(Step::Defer, now).is_ok() {
-            self.due_at = Some(now.plus(self.pause(reply, plan)));
+        if self.apply_transition(Transition::Defer, now).is_ok() {
+            self.due_at = Some(now.plus(self.retry_delay_ms(reply, plan)));
         }
         None
     }
 
     /// How long to wait before the next attempt.
-    fn pause(&self, reply: &Reply, plan: Plan) -> i64 {
-        let own = retry::backoff(self.attempts + 1, plan.chance);
-        own.max(reply.retry_after_ms.unwrap_or(0).clamp(0, LONGEST_ASKED_MS))
+    fn retry_delay_ms(&self, reply: &TransportReply, plan: HandoffRetryPolicy) -> i64 {
+        let own = retry::backoff_ms(self.attempts + 1, plan.jitter_seed);
+        own.max(reply.retry_after_ms.unwrap_or(0).clamp(0, MAX_REQUESTED_PAUSE_MS))
     }
 
     /// Ends the tries: failed, or unknown when an earlier attempt may have succeeded.
-    pub(super) fn give_up(&mut self, now: Time) -> Kind {
+    pub(super) fn give_up(&mut self, now: Time) -> EventKind {
         if self.is_in_doubt() && !mutant!("given-up-in-doubt") {
-            self.lose_from_any(now);
-            return Kind::EmailUnknown;
+            self.become_unknown_from_any(now);
+            return EventKind::EmailUnknown;
         }
-        self.step(Step::Refuse, now).ok();
-        Kind::EmailFailed
+        self.apply_transition(Transition::Refuse, now).ok();
+        EventKind::EmailFailed
     }
 
     /// Whether a worker holds it only to repeat an attempt in doubt.
-    pub fn is_repeat(&self) -> bool {
-        self.is_in_doubt() && !self.work.again
+    pub fn is_in_window_retry(&self) -> bool {
+        self.is_in_doubt() && !self.progress.again
     }
 
     /// Whether an attempt may go to this account: a repeat only to where the attempts in doubt went.
-    pub(super) fn may_go_to(&self, account: &str) -> bool {
-        !self.is_repeat() || self.work.account.as_deref() == Some(account) || mutant!("any-account")
+    pub(super) fn may_use_account(&self, account: &str) -> bool {
+        !self.is_in_window_retry() || self.progress.account.as_deref() == Some(account) || mutant!("any-account")
     }
 
     /// Notes that an attempt may have succeeded.
-    pub(super) fn doubt(&mut self, attempt: u32, since: Time) {
-        if !self.work.doubts.contains(&attempt) {
-            self.work.doubts.push(attempt);
+    pub(super) fn mark_in_doubt(&mut self, attempt: u32, since: Time) {
+        if !self.progress.doubts.contains(&attempt) {
+            self.progress.doubts.push(attempt);
         }
         if mutant!("window-slides") {
-            self.work.doubt_since = Some(since);
+            self.progress.doubt_since = Some(since);
         }
-        self.work.doubt_since.get_or_insert(since);
+        self.progress.doubt_since.get_or_insert(since);
     }
 
-    pub(super) fn lose(&mut self, now: Time) {
-        if self.step(Step::Lose, now).is_ok() {
-            let pause = (LOOK_AFTER_MS << self.work.asked.min(10)).min(retry::LONGEST_PAUSE_MS);
+    pub(super) fn become_unknown(&mut self, now: Time) {
+        if self.apply_transition(Transition::Lose, now).is_ok() {
+            let pause = (FIRST_CHECK_DELAY_MS << self.progress.asked.min(10)).min(retry::MAX_BACKOFF_MS);
             self.due_at = Some(now.plus(pause));
-            self.work.again = false;
+            self.progress.again = false;
         }
     }
 
     /// Back to unknown, also from before the marker of a repeat: the steps between are taken in one commit.
-    pub(super) fn lose_from_any(&mut self, now: Time) {
-        if self.state == State::Leased {
-            self.step(Step::Mark, now).ok();
+    pub(super) fn become_unknown_from_any(&mut self, now: Time) {
+        if self.state == HandoffState::Leased {
+            self.apply_transition(Transition::Mark, now).ok();
         }
-        self.lose(now);
+        self.become_unknown(now);
     }
 
     /// A lease that ended with its worker, before the marker.
-    pub(super) fn lapse(&mut self, now: Time) -> Option<Kind> {
-        if self.is_repeat() {
-            self.lose_from_any(now);
+    pub(super) fn lapse_lease(&mut self, now: Time) -> Option<EventKind> {
+        if self.is_in_window_retry() {
+            self.become_unknown_from_any(now);
             return None;
         }
-        self.work.lapses += 1;
-        if self.work.lapses >= LAPSES {
-            self.work.reason = Some(format!("put aside: {LAPSES} workers ended while they held it"));
+        self.progress.lapses += 1;
+        if self.progress.lapses >= MAX_LEASE_LAPSES {
+            self.progress.reason = Some(format!("put aside: {MAX_LEASE_LAPSES} workers ended while they held it"));
             return Some(self.give_up(now));
         }
-        self.step(Step::Lapse, now).ok();
+        self.apply_transition(Transition::Lapse, now).ok();
         None
     }
 
     /// The next hop has it: nothing is in doubt any more.
-    pub(super) fn proven(&mut self, step: Step, now: Time) {
-        if self.step(step, now).is_ok() {
-            self.work.doubts.clear();
-            (self.work.doubt_since, self.work.reason) = (None, None);
-            (self.work.puzzling, self.work.again) = (false, false);
+    pub(super) fn confirm_sent(&mut self, step: Transition, now: Time) {
+        if self.apply_transition(step, now).is_ok() {
+            self.progress.doubts.clear();
+            (self.progress.doubt_since, self.progress.reason) = (None, None);
+            (self.progress.puzzling, self.progress.again) = (false, false);
         }
     }
 
     /// Out of doubt and back to the queue, knowing that the recipient may get it twice.
-    pub(super) fn send_again(&mut self, now: Time) {
-        if self.step(Step::Retry, now).is_ok() {
-            (self.work.may_duplicate, self.work.again) = (!mutant!("resend-unflagged"), true);
+    pub(super) fn requeue_despite_doubt(&mut self, now: Time) {
+        if self.apply_transition(Transition::Retry, now).is_ok() {
+            (self.progress.may_duplicate, self.progress.again) = (!mutant!("resend-unflagged"), true);
         }
     }
 
-    pub(super) fn obey(&mut self, choice: Choice, now: Time) {
+    pub(super) fn apply_resolution(&mut self, choice: Resolution, now: Time) {
         match choice {
-            Choice::Sent => self.proven(Step::Evidence, now),
-            Choice::Resend => self.send_again(now),
-            Choice::Abandon => {
-                self.step(Step::Abandon, now).ok();
+            Resolution::Sent => self.confirm_sent(Transition::Evidence, now),
+            Resolution::Resend => self.requeue_despite_doubt(now),
+            Resolution::Abandon => {
+                self.apply_transition(Transition::Abandon, now).ok();
             }
         }
     }
 
     /// What a fact changes. The kind of event it makes, if any.
-    pub(super) fn learn(&mut self, evidence: &Evidence, now: Time) -> Option<Kind> {
-        if mutant!("proof-only-of-doubts") && self.state != State::Unknown {
+    pub(super) fn apply_evidence(&mut self, evidence: &Evidence, now: Time) -> Option<EventKind> {
+        if mutant!("proof-only-of-doubts") && self.state != HandoffState::Unknown {
             return None;
         }
-        let gone = matches!(self.state, State::Sent | State::Delivered | State::Bounced | State::Complained);
+        let gone = matches!(
+            self.state,
+            HandoffState::Sent | HandoffState::Delivered | HandoffState::Bounced | HandoffState::Complained
+        );
         let step = match evidence.says {
-            Says::Accepted => None,
+            EvidenceFinding::Accepted => None,
             // Whoever reports a delay has the mail and keeps trying.
-            Says::Delayed if !mutant!("delay-proves-nothing") => None,
-            Says::Delivered => Some((Step::Deliver, Kind::EmailDelivered)),
-            Says::Bounced => Some((Step::Bounce, Kind::EmailBounced)),
-            Says::Complained => Some((Step::Complain, Kind::EmailComplained)),
-            Says::NotAccepted => {
-                self.disprove(evidence.attempt, now);
+            EvidenceFinding::Delayed if !mutant!("delay-proves-nothing") => None,
+            EvidenceFinding::Delivered => Some((Transition::Deliver, EventKind::EmailDelivered)),
+            EvidenceFinding::Bounced => Some((Transition::Bounce, EventKind::EmailBounced)),
+            EvidenceFinding::Complained => Some((Transition::Complain, EventKind::EmailComplained)),
+            EvidenceFinding::NotAccepted => {
+                self.clear_doubt(evidence.attempt, now);
                 return None;
             }
-            Says::NotFound | Says::Silent | Says::Delayed | Says::Again | Says::Abandoned | Says::Lost => return None,
+            EvidenceFinding::NotFound
+            | EvidenceFinding::Silent
+            | EvidenceFinding::Delayed
+            | EvidenceFinding::Again
+            | EvidenceFinding::Abandoned
+            | EvidenceFinding::Lost => return None,
         };
         // Whatever came back or arrived was taken by the next hop.
-        self.proven(Step::Evidence, now);
+        self.confirm_sent(Transition::Evidence, now);
         match step {
-            Some((step, kind)) => self.step(step, now).ok().map(|()| kind),
-            None => (!gone).then_some(Kind::EmailSent),
+            Some((step, kind)) => self.apply_transition(step, now).ok().map(|()| kind),
+            None => (!gone).then_some(EventKind::EmailSent),
         }
     }
 
     /// An attempt in doubt is proven not to have succeeded. When it was the last one, the handoff may be tried again.
-    pub(super) fn disprove(&mut self, attempt: Option<u32>, now: Time) {
+    pub(super) fn clear_doubt(&mut self, attempt: Option<u32>, now: Time) {
         let Some(attempt) = attempt else { return };
-        self.work.doubts.retain(|doubt| *doubt != attempt && !mutant!("one-refusal-clears-all"));
-        if self.work.doubts.is_empty() {
-            (self.work.doubt_since, self.work.again) = (None, false);
-            if self.state == State::Unknown {
-                self.step(Step::Retry, now).ok();
+        self.progress.doubts.retain(|doubt| *doubt != attempt && !mutant!("one-refusal-clears-all"));
+        if self.progress.doubts.is_empty() {
+            (self.progress.doubt_since, self.progress.again) = (None, false);
+            if self.state == HandoffState::Unknown {
+                self.apply_transition(Transition::Retry, now).ok();
             }
         }
     }
 }
 
 /// The meaning itself, unless a rig wants to see it taken for another.
-fn misread(meaning: Meaning) -> Meaning {
+fn apply_meaning_mutants(meaning: ReplyMeaning) -> ReplyMeaning {
     match meaning {
-        Meaning::Unknown if mutant!("unknown-is-refused") => Meaning::Refused,
-        Meaning::Unknown if mutant!("unknown-is-deferred") => Meaning::Deferred,
-        Meaning::Unknown if mutant!("unknown-is-accepted") => Meaning::Accepted,
-        Meaning::Refused if mutant!("refused-is-unknown") => Meaning::Unknown,
-        Meaning::Refused if mutant!("refused-is-accepted") => Meaning::Accepted,
-        Meaning::Accepted if mutant!("accepted-is-deferred") => Meaning::Deferred,
-        Meaning::Accepted if mutant!("accepted-is-refused") => Meaning::Refused,
-        Meaning::Deferred if mutant!("deferred-is-accepted") => Meaning::Accepted,
-        Meaning::Deferred if mutant!("deferred-is-unknown") => Meaning::Unknown,
-        Meaning::Fault if mutant!("fault-is-unknown") => Meaning::Unknown,
-        Meaning::Concurrent if mutant!("concurrent-is-refused") => Meaning::Refused,
-        Meaning::Mismatch if mutant!("mismatch-is-refused") => Meaning::Refused,
-        Meaning::Repeated if mutant!("repeated-is-refused") => Meaning::Refused,
+        ReplyMeaning::Unknown if mutant!("unknown-is-refused") => ReplyMeaning::Refused,
+        ReplyMeaning::Unknown if mutant!("unknown-is-deferred") => ReplyMeaning::Deferred,
+        ReplyMeaning::Unknown if mutant!("unknown-is-accepted") => ReplyMeaning::Accepted,
+        ReplyMeaning::Refused if mutant!("refused-is-unknown") => ReplyMeaning::Unknown,
+        ReplyMeaning::Refused if mutant!("refused-is-accepted") => ReplyMeaning::Accepted,
+        ReplyMeaning::Accepted if mutant!("accepted-is-deferred") => ReplyMeaning::Deferred,
+        ReplyMeaning::Accepted if mutant!("accepted-is-refused") => ReplyMeaning::Refused,
+        ReplyMeaning::Deferred if mutant!("deferred-is-accepted") => ReplyMeaning::Accepted,
+        ReplyMeaning::Deferred if mutant!("deferred-is-unknown") => ReplyMeaning::Unknown,
+        ReplyMeaning::Fault if mutant!("fault-is-unknown") => ReplyMeaning::Unknown,
+        ReplyMeaning::Concurrent if mutant!("concurrent-is-refused") => ReplyMeaning::Refused,
+        ReplyMeaning::Mismatch if mutant!("mismatch-is-refused") => ReplyMeaning::Refused,
+        ReplyMeaning::Repeated if mutant!("repeated-is-refused") => ReplyMeaning::Refused,
         read => read,
     }
 }

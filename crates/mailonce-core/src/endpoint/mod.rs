@@ -5,15 +5,15 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 use crate::{
-    event::{Event, Kind, NewEvent},
+    event::{Event, EventKind, NewEvent},
     id::{EndpointId, InboxId, TeamId},
     limits,
-    notice::Answer,
+    notice::WebhookVerdict,
+    string_enum::string_enum,
     time::Time,
-    words::words,
 };
 
-words! {
+string_enum! {
     /// Whether an endpoint is told of events.
     EndpointState {
         /// It is.
@@ -25,7 +25,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// Why an endpoint is not told of events.
     EndpointReason {
         /// A person wanted it so.
@@ -40,19 +40,19 @@ words! {
 /// A wish for some events: `*`, one type, or everything about one kind of thing such as `email.*`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Filter(String);
+pub struct EventTypeFilter(String);
 
-impl Filter {
+impl EventTypeFilter {
     /// Reads a filter. `None` when no event could ever match it.
     pub fn parse(text: &str) -> Option<Self> {
         let filter = Self(text.to_owned());
-        Kind::ALL.iter().any(|kind| filter.matches(*kind)).then_some(filter)
+        EventKind::ALL.iter().any(|kind| filter.matches(*kind)).then_some(filter)
     }
 
     /// Whether an event of this type is wanted.
-    pub fn matches(&self, kind: Kind) -> bool {
-        let family = self.0.strip_suffix(".*").and_then(|family| kind.word().strip_prefix(family));
-        self.0 == "*" || self.0 == kind.word() || family.is_some_and(|rest| rest.starts_with('.'))
+    pub fn matches(&self, kind: EventKind) -> bool {
+        let family = self.0.strip_suffix(".*").and_then(|family| kind.as_str().strip_prefix(family));
+        self.0 == "*" || self.0 == kind.as_str() || family.is_some_and(|rest| rest.starts_with('.'))
     }
 
     /// As it was given.
@@ -75,7 +75,7 @@ pub struct EndpointSecret {
 
 /// In whose words an endpoint is told of events, when not in ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tongue {
+pub struct Dialect {
     /// The dialect.
     pub dialect: String,
     /// The types that are wanted, in the words of the dialect; every one that it has when empty.
@@ -91,14 +91,14 @@ pub struct Tongue {
 
 /// What a person says of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AboutEndpoint {
+pub struct EndpointConfig {
     /// Where notices go.
     pub url: String,
     /// For people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Which events it wants; one match is enough.
-    pub events: Vec<Filter>,
+    pub events: Vec<EventTypeFilter>,
     /// Only what happens at these inboxes; everything when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inboxes: Vec<InboxId>,
@@ -117,15 +117,15 @@ pub struct AboutEndpoint {
     pub bodies: bool,
     /// In whose words it is told, when not in ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tongue: Option<Tongue>,
+    pub tongue: Option<Dialect>,
     /// When somebody changed it last; none since it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Time>,
 }
 
-impl AboutEndpoint {
+impl EndpointConfig {
     /// Gives it a new secret. The others count for `overlap_ms` more, or as long as they did; ended ones go.
-    pub fn rotate(&mut self, sealed: String, overlap_ms: i64, now: Time) {
+    pub fn rotate_secret(&mut self, sealed: String, overlap_ms: i64, now: Time) {
         for secret in &mut self.secrets {
             let end = now.plus(overlap_ms);
             secret.ends_at = Some(secret.ends_at.map_or(end, |at| at.min(end)));
@@ -136,7 +136,7 @@ impl AboutEndpoint {
     }
 
     /// The secrets that a request made now is signed with, newest first.
-    pub fn live_secrets(&self, now: Time) -> impl Iterator<Item = &EndpointSecret> {
+    pub fn active_secrets(&self, now: Time) -> impl Iterator<Item = &EndpointSecret> {
         self.secrets.iter().filter(move |secret| secret.ends_at.is_none_or(|at| now < at))
     }
 }
@@ -153,84 +153,84 @@ pub struct Endpoint {
     /// When it was made.
     pub created_at: Time,
     /// What a person says of it.
-    pub about: AboutEndpoint,
+    pub config: EndpointConfig,
     /// Whether it is told of events.
     pub state: EndpointState,
     /// Why not.
     pub reason: Option<EndpointReason>,
     /// Since when its state is what it is.
-    pub since: Time,
+    pub state_since: Time,
     /// The last event that was looked at for it.
     pub cursor: u64,
     /// Events up to this one are owed again, even where they were told before.
-    pub redo_until: u64,
+    pub resend_until_seq: u64,
     /// When it failed first since it last succeeded.
     pub failing_since: Option<Time>,
 }
 
 impl Endpoint {
     /// How an endpoint begins. Its cursor is set when it is made.
-    pub fn new(id: EndpointId, team: TeamId, about: AboutEndpoint, now: Time) -> Self {
+    pub fn new(id: EndpointId, team: TeamId, about: EndpointConfig, now: Time) -> Self {
         Self {
             id,
             team,
             rev: 1,
             created_at: now,
-            about,
+            config: about,
             state: EndpointState::Enabled,
             reason: None,
-            since: now,
+            state_since: now,
             cursor: 0,
-            redo_until: 0,
+            resend_until_seq: 0,
             failing_since: None,
         }
     }
 
     /// Whether it wants to be told of an event.
     pub fn wants(&self, event: &Event) -> bool {
-        let inboxes = &self.about.inboxes;
+        let inboxes = &self.config.inboxes;
         let there = |inbox| inboxes.contains(&inbox);
-        self.about.events.iter().any(|filter| filter.matches(event.event.kind))
+        self.config.events.iter().any(|filter| filter.matches(event.event.kind))
             && (inboxes.is_empty() || event.event.inbox().is_some_and(there))
     }
 
     /// Whether an event that it was past already is owed again.
-    pub fn owes_again(&self, seq: u64) -> bool {
-        seq <= self.redo_until
+    pub fn must_resend(&self, seq: u64) -> bool {
+        seq <= self.resend_until_seq
     }
 
     /// Looks at the events after `seq` again. What was told is owed again under the same ids.
-    pub fn look_again(&mut self, seq: u64) {
+    pub fn rewind_to(&mut self, seq: u64) {
         if seq < self.cursor {
-            self.redo_until = self.redo_until.max(self.cursor);
+            self.resend_until_seq = self.resend_until_seq.max(self.cursor);
             self.cursor = seq;
         }
     }
 
     /// What a person makes of it. `Some` when that disables it, with what is told of it.
-    pub fn edit(&mut self, about: AboutEndpoint, state: EndpointState, now: Time) -> Option<NewEvent> {
+    pub fn edit(&mut self, about: EndpointConfig, state: EndpointState, now: Time) -> Option<NewEvent> {
         self.rev += 1;
-        self.about = about;
+        self.config = about;
         if state == self.state {
             return None;
         }
         let reason = (state != EndpointState::Enabled).then_some(EndpointReason::Asked);
-        (self.state, self.reason, self.since, self.failing_since) = (state, reason, now, None);
-        (state == EndpointState::Disabled).then(|| self.disabled(now))
+        (self.state, self.reason, self.state_since, self.failing_since) = (state, reason, now, None);
+        (state == EndpointState::Disabled).then(|| self.disabled_event(now))
     }
 
     /// What its receiver's answer to any notice means for it. `Some` when that disables it.
-    pub fn heard(&mut self, answer: Answer, now: Time) -> Option<NewEvent> {
+    pub fn record_response(&mut self, answer: WebhookVerdict, now: Time) -> Option<NewEvent> {
         let reason = match answer {
-            Answer::Delivered => {
+            WebhookVerdict::Delivered => {
                 self.failing_since = None;
                 return None;
             }
-            Answer::Dropped => return None,
-            Answer::Gone => EndpointReason::Gone,
-            Answer::Again(_) => {
+            WebhookVerdict::Dropped => return None,
+            WebhookVerdict::Gone => EndpointReason::Gone,
+            WebhookVerdict::Retry(_) => {
                 let since = *self.failing_since.get_or_insert(now);
-                if now.since(since) < limits::ENDPOINT_FAILING_MS {
+                if now.since(since) < limits::DISABLE_FAILING_ENDPOINT_AFTER_MS {
                     return None;
                 }
                 EndpointReason::Failing
@@ -240,21 +240,21 @@ impl Endpoint {
             return None;
         }
         self.rev += 1;
-        (self.state, self.reason, self.since) = (EndpointState::Disabled, Some(reason), now);
-        Some(self.disabled(now))
+        (self.state, self.reason, self.state_since) = (EndpointState::Disabled, Some(reason), now);
+        Some(self.disabled_event(now))
     }
 
-    fn disabled(&self, now: Time) -> NewEvent {
-        let data = json!({ "url": self.about.url, "reason": self.reason, "failing_since": self.failing_since.map(|at| at.to_string()) });
-        NewEvent { kind: Kind::EndpointDisabled, at: now, about: self.id.0, rev: self.rev, data }
+    fn disabled_event(&self, now: Time) -> NewEvent {
+        let data = json!({ "url": self.config.url, "reason": self.reason, "failing_since": self.failing_since.map(|at| at.to_string()) });
+        NewEvent { kind: EventKind::EndpointDisabled, at: now, subject_id: self.id.0, rev: self.rev, data }
     }
 }
 
 /// Where a new endpoint begins to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum EndpointStart {
     /// With the next event.
-    End,
+    NextEvent,
     /// After this one; `0` for everything there ever was.
     After(u64),
 }
@@ -269,7 +269,7 @@ pub struct EndpointEdit {
     /// The rev that was seen.
     pub rev: u32,
     /// What it is to say from now on.
-    pub about: AboutEndpoint,
+    pub config: EndpointConfig,
     /// Whether it is to be told of events from now on.
     pub state: EndpointState,
 }
@@ -277,7 +277,7 @@ pub struct EndpointEdit {
 /// The answer to a change of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum EndpointChange {
+pub enum EndpointChangeResult {
     /// What it became.
     Changed(Endpoint),
     /// It changed since it was looked at; this is what it is.

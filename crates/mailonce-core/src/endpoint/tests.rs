@@ -5,11 +5,11 @@ use uuid::Uuid;
 
 const DAY: i64 = 86_400_000;
 
-fn about(events: &[&str]) -> AboutEndpoint {
-    AboutEndpoint {
+fn about(events: &[&str]) -> EndpointConfig {
+    EndpointConfig {
         url: "https://a.test/hook".into(),
         description: String::new(),
-        events: events.iter().map(|text| Filter::parse(text).unwrap()).collect(),
+        events: events.iter().map(|text| EventTypeFilter::parse(text).unwrap()).collect(),
         inboxes: Vec::new(),
         secrets: Vec::new(),
         headers: BTreeMap::new(),
@@ -25,23 +25,23 @@ fn endpoint(events: &[&str]) -> Endpoint {
     Endpoint::new(EndpointId(Uuid::from_u128(1)), TeamId(Uuid::from_u128(2)), about(events), Time(0))
 }
 
-fn event(kind: Kind, data: serde_json::Value) -> Event {
-    Event { seq: 7, event: NewEvent { kind, at: Time(5), about: Uuid::from_u128(9), rev: 1, data } }
+fn event(kind: EventKind, data: serde_json::Value) -> Event {
+    Event { seq: 7, event: NewEvent { kind, at: Time(5), subject_id: Uuid::from_u128(9), rev: 1, data } }
 }
 
 #[test]
 fn filters_match_all_one_type_or_one_family() {
     for (filter, kind, matches) in [
-        ("*", Kind::KeyExtended, true),
-        ("email.*", Kind::EmailSent, true),
-        ("email.*", Kind::MessageReceived, false),
-        ("email.sent", Kind::EmailSent, true),
-        ("email.sent", Kind::EmailHeld, false),
+        ("*", EventKind::KeyExtended, true),
+        ("email.*", EventKind::EmailSent, true),
+        ("email.*", EventKind::MessageReceived, false),
+        ("email.sent", EventKind::EmailSent, true),
+        ("email.sent", EventKind::EmailHeld, false),
     ] {
-        assert_eq!(Filter::parse(filter).unwrap().matches(kind), matches, "{filter} {kind:?}");
+        assert_eq!(EventTypeFilter::parse(filter).unwrap().matches(kind), matches, "{filter} {kind:?}");
     }
     for nothing in ["", ".*", "emai.*", "email", "email.nonsense", "email.sen*", "**"] {
-        assert_eq!(Filter::parse(nothing), None, "{nothing}");
+        assert_eq!(EventTypeFilter::parse(nothing), None, "{nothing}");
     }
 }
 
@@ -49,48 +49,49 @@ fn filters_match_all_one_type_or_one_family() {
 fn an_endpoint_of_some_inboxes_hears_only_of_them() {
     let inbox = InboxId(Uuid::from_u128(3));
     let mut endpoint = endpoint(&["*"]);
-    endpoint.about.inboxes = vec![inbox];
-    assert!(endpoint.wants(&event(Kind::MessageReceived, json!({ "inbox": inbox }))));
-    assert!(!endpoint.wants(&event(Kind::MessageReceived, json!({ "inbox": Uuid::from_u128(4) }))));
-    assert!(!endpoint.wants(&event(Kind::EmailSent, json!({}))));
+    endpoint.config.inboxes = vec![inbox];
+    assert!(endpoint.wants(&event(EventKind::MessageReceived, json!({ "inbox": inbox }))));
+    assert!(!endpoint.wants(&event(EventKind::MessageReceived, json!({ "inbox": Uuid::from_u128(4) }))));
+    assert!(!endpoint.wants(&event(EventKind::EmailSent, json!({}))));
 }
 
 #[test]
 fn secrets_overlap_when_they_are_rotated() {
     let mut about = about(&["*"]);
-    about.rotate("one".into(), DAY, Time(0));
-    about.rotate("two".into(), DAY, Time(10));
-    let live = |about: &AboutEndpoint, at| about.live_secrets(Time(at)).map(|s| s.sealed.clone()).collect::<Vec<_>>();
+    about.rotate_secret("one".into(), DAY, Time(0));
+    about.rotate_secret("two".into(), DAY, Time(10));
+    let live =
+        |about: &EndpointConfig, at| about.active_secrets(Time(at)).map(|s| s.sealed.clone()).collect::<Vec<_>>();
     assert_eq!(live(&about, DAY + 9), ["two", "one"]);
     assert_eq!(live(&about, DAY + 10), ["two"]);
     // A second rotation does not lengthen the life of the first secret.
-    about.rotate("three".into(), DAY, Time(20));
+    about.rotate_secret("three".into(), DAY, Time(20));
     assert_eq!(live(&about, DAY + 15), ["three", "two"]);
-    (0..20).for_each(|n| about.rotate(n.to_string(), DAY, Time(30)));
+    (0..20).for_each(|n| about.rotate_secret(n.to_string(), DAY, Time(30)));
     assert_eq!(about.secrets.len(), limits::ENDPOINT_SECRETS);
 }
 
 #[test]
 fn two_weeks_without_a_success_disable_an_endpoint_and_one_success_does_not() {
     let mut endpoint = endpoint(&["*"]);
-    assert_eq!(endpoint.heard(Answer::Again(None), Time(0)), None);
-    assert_eq!(endpoint.heard(Answer::Again(None), Time(14 * DAY - 1)), None);
-    assert_eq!(endpoint.heard(Answer::Delivered, Time(14 * DAY - 1)), None);
-    assert_eq!(endpoint.heard(Answer::Again(None), Time(14 * DAY)), None);
-    let told = endpoint.heard(Answer::Again(None), Time(28 * DAY)).unwrap();
-    assert_eq!((told.kind, told.rev, told.about), (Kind::EndpointDisabled, 2, endpoint.id.0));
+    assert_eq!(endpoint.record_response(WebhookVerdict::Retry(None), Time(0)), None);
+    assert_eq!(endpoint.record_response(WebhookVerdict::Retry(None), Time(14 * DAY - 1)), None);
+    assert_eq!(endpoint.record_response(WebhookVerdict::Delivered, Time(14 * DAY - 1)), None);
+    assert_eq!(endpoint.record_response(WebhookVerdict::Retry(None), Time(14 * DAY)), None);
+    let told = endpoint.record_response(WebhookVerdict::Retry(None), Time(28 * DAY)).unwrap();
+    assert_eq!((told.kind, told.rev, told.subject_id), (EventKind::EndpointDisabled, 2, endpoint.id.0));
     assert_eq!((endpoint.state, endpoint.reason), (EndpointState::Disabled, Some(EndpointReason::Failing)));
-    assert_eq!(endpoint.heard(Answer::Again(None), Time(29 * DAY)), None);
+    assert_eq!(endpoint.record_response(WebhookVerdict::Retry(None), Time(29 * DAY)), None);
 }
 
 #[test]
 fn a_receiver_that_is_gone_disables_its_endpoint_at_once_and_a_person_enables_it() {
     let mut endpoint = endpoint(&["*"]);
-    assert!(endpoint.heard(Answer::Gone, Time(1)).is_some());
-    assert_eq!((endpoint.reason, endpoint.since), (Some(EndpointReason::Gone), Time(1)));
-    let about = endpoint.about.clone();
+    assert!(endpoint.record_response(WebhookVerdict::Gone, Time(1)).is_some());
+    assert_eq!((endpoint.reason, endpoint.state_since), (Some(EndpointReason::Gone), Time(1)));
+    let about = endpoint.config.clone();
     assert_eq!(endpoint.edit(about.clone(), EndpointState::Enabled, Time(2)), None);
-    assert_eq!((endpoint.state, endpoint.reason, endpoint.since), (EndpointState::Enabled, None, Time(2)));
+    assert_eq!((endpoint.state, endpoint.reason, endpoint.state_since), (EndpointState::Enabled, None, Time(2)));
     assert!(endpoint.edit(about, EndpointState::Disabled, Time(3)).is_some());
     assert_eq!(endpoint.reason, Some(EndpointReason::Asked));
 }
@@ -99,9 +100,9 @@ fn a_receiver_that_is_gone_disables_its_endpoint_at_once_and_a_person_enables_it
 fn looking_again_goes_back_and_never_forward() {
     let mut endpoint = endpoint(&["*"]);
     endpoint.cursor = 10;
-    endpoint.look_again(12);
-    assert_eq!((endpoint.cursor, endpoint.redo_until), (10, 0));
-    endpoint.look_again(4);
-    endpoint.look_again(2);
-    assert_eq!((endpoint.cursor, endpoint.redo_until), (2, 10));
+    endpoint.rewind_to(12);
+    assert_eq!((endpoint.cursor, endpoint.resend_until_seq), (10, 0));
+    endpoint.rewind_to(4);
+    endpoint.rewind_to(2);
+    assert_eq!((endpoint.cursor, endpoint.resend_until_seq), (2, 10));
 }

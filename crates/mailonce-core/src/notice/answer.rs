@@ -2,11 +2,11 @@
 
 use jiff::fmt::rfc2822::DateTimeParser;
 
-use crate::{limits, time::Time, words::words};
+use crate::{limits, string_enum::string_enum, time::Time};
 
-words! {
+string_enum! {
     /// Why an attempt at a notice brought no answer that counts.
-    Trouble {
+    WebhookError {
         /// The address is not one that notices may go to.
         Blocked = "blocked",
         /// The name has no address, or nobody knows.
@@ -26,7 +26,7 @@ words! {
 
 /// What an answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum WebhookVerdict {
     /// The receiver has it.
     Delivered,
     /// The receiver does not want this one.
@@ -34,78 +34,82 @@ pub enum Answer {
     /// The receiver does not want any, ever.
     Gone,
     /// It is to be tried again, not before this many milliseconds when the receiver said so.
-    Again(Option<i64>),
+    Retry(Option<i64>),
 }
 
 /// The first pause, in milliseconds.
-const FIRST_PAUSE_MS: i64 = 5_000;
+const FIRST_RETRY_DELAY_MS: i64 = 5_000;
 /// How much longer each pause is than the one before.
-const GROWTH: i64 = 3;
+const BACKOFF_FACTOR: i64 = 3;
 /// The longest pause, also when the receiver asks for more, in milliseconds.
-const LONGEST_PAUSE_MS: i64 = 86_400_000;
+const MAX_RETRY_DELAY_MS: i64 = 86_400_000;
 
 /// What an answer means. Without a status there was none. Redirects are not followed: whoever moved says so to people.
-pub fn meaning<'a>(status: Option<u16>, header: impl Fn(&str) -> Option<&'a str>, now: Time) -> Answer {
-    let Some(status) = status else { return Answer::Again(None) };
+pub fn classify_response<'a>(
+    status: Option<u16>,
+    header: impl Fn(&str) -> Option<&'a str>,
+    now: Time,
+) -> WebhookVerdict {
+    let Some(status) = status else { return WebhookVerdict::Retry(None) };
     let aborts = header("webhook-delivery").is_some_and(|said| said.trim().eq_ignore_ascii_case("abort-message"));
     match status {
-        200..=299 => Answer::Delivered,
-        410 => Answer::Gone,
-        _ if aborts => Answer::Dropped,
-        _ => Answer::Again(header("retry-after").and_then(|text| retry_after(text, now))),
+        200..=299 => WebhookVerdict::Delivered,
+        410 => WebhookVerdict::Gone,
+        _ if aborts => WebhookVerdict::Dropped,
+        _ => WebhookVerdict::Retry(header("retry-after").and_then(|text| parse_retry_after(text, now))),
     }
 }
 
 /// Reads `Retry-After`: seconds, or a date.
-fn retry_after(text: &str, now: Time) -> Option<i64> {
+fn parse_retry_after(text: &str, now: Time) -> Option<i64> {
     let text = text.trim();
     let seconds = text.parse::<i64>().ok().map(|seconds| seconds.saturating_mul(1_000));
     let date = || DateTimeParser::new().parse_timestamp(text).ok();
     let asked = seconds.or_else(|| Some(Time(date()?.as_millisecond()).since(now)))?;
-    Some(asked.clamp(0, LONGEST_PAUSE_MS))
+    Some(asked.clamp(0, MAX_RETRY_DELAY_MS))
 }
 
 /// The pause after so many failures (from 1). `chance`, uniform over all of `u64`, makes it up to a tenth longer; a
 /// receiver that asks for more gets it, but never less: it would use up its tries.
-pub fn pause(failures: u32, asked: Option<i64>, chance: u64) -> i64 {
+pub fn retry_delay_ms(failures: u32, asked: Option<i64>, chance: u64) -> i64 {
     let steps = failures.saturating_sub(1).min(20);
-    let pause = (0..steps).fold(FIRST_PAUSE_MS, |pause, _| (pause * GROWTH).min(LONGEST_PAUSE_MS));
+    let pause = (0..steps).fold(FIRST_RETRY_DELAY_MS, |pause, _| (pause * BACKOFF_FACTOR).min(MAX_RETRY_DELAY_MS));
     let jitter = (chance % (pause as u64 / 10 + 1)) as i64;
-    (pause + jitter).max(asked.unwrap_or(0).min(LONGEST_PAUSE_MS))
+    (pause + jitter).max(asked.unwrap_or(0).min(MAX_RETRY_DELAY_MS))
 }
 
 /// The pause after so many failures, when `waited_ms` were spent on pauses already. `None` when that is enough.
-pub fn next_pause(failures: u32, waited_ms: i64, asked: Option<i64>, chance: u64) -> Option<i64> {
-    let pause = pause(failures, asked, chance);
-    (waited_ms.saturating_add(pause) <= limits::NOTICE_TRIED_MS).then_some(pause)
+pub fn next_retry_delay_ms(failures: u32, waited_ms: i64, asked: Option<i64>, chance: u64) -> Option<i64> {
+    let pause = retry_delay_ms(failures, asked, chance);
+    (waited_ms.saturating_add(pause) <= limits::NOTICE_RETRY_PERIOD_MS).then_some(pause)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(status: u16, headers: &[(&str, &str)]) -> Answer {
+    fn said(status: u16, headers: &[(&str, &str)]) -> WebhookVerdict {
         let header = |name: &str| headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-        meaning(Some(status), header, Time(1_731_628_800_000))
+        classify_response(Some(status), header, Time(1_731_628_800_000))
     }
 
     #[test]
     fn only_2xx_is_delivered() {
         for status in [200, 201, 204, 299] {
-            assert_eq!(said(status, &[]), Answer::Delivered);
+            assert_eq!(said(status, &[]), WebhookVerdict::Delivered);
         }
         for status in [100, 199, 300, 301, 304, 308, 400, 401, 404, 409, 429, 500, 503, 599] {
-            assert_eq!(said(status, &[]), Answer::Again(None), "{status}");
+            assert_eq!(said(status, &[]), WebhookVerdict::Retry(None), "{status}");
         }
-        assert_eq!(meaning(None, |_| None, Time(0)), Answer::Again(None));
-        assert_eq!(said(410, &[]), Answer::Gone);
+        assert_eq!(classify_response(None, |_| None, Time(0)), WebhookVerdict::Retry(None));
+        assert_eq!(said(410, &[]), WebhookVerdict::Gone);
     }
 
     #[test]
     fn a_receiver_can_drop_one_notice() {
-        assert_eq!(said(422, &[("webhook-delivery", "abort-message")]), Answer::Dropped);
-        assert_eq!(said(422, &[("webhook-delivery", "abort")]), Answer::Again(None));
-        assert_eq!(said(200, &[("webhook-delivery", "abort-message")]), Answer::Delivered);
+        assert_eq!(said(422, &[("webhook-delivery", "abort-message")]), WebhookVerdict::Dropped);
+        assert_eq!(said(422, &[("webhook-delivery", "abort")]), WebhookVerdict::Retry(None));
+        assert_eq!(said(200, &[("webhook-delivery", "abort-message")]), WebhookVerdict::Delivered);
     }
 
     #[test]
@@ -113,27 +117,30 @@ mod tests {
         for (text, asked) in [
             ("30", Some(30_000)),
             ("-1", Some(0)),
-            ("99999999999999", Some(LONGEST_PAUSE_MS)),
+            ("99999999999999", Some(MAX_RETRY_DELAY_MS)),
             ("Fri, 15 Nov 2024 00:01:00 GMT", Some(60_000)),
             ("Thu, 14 Nov 2024 00:01:00 GMT", Some(0)),
             ("soon", None),
         ] {
-            assert_eq!(said(503, &[("retry-after", text)]), Answer::Again(asked), "{text}");
+            assert_eq!(said(503, &[("retry-after", text)]), WebhookVerdict::Retry(asked), "{text}");
         }
     }
 
     #[test]
     fn pauses_begin_with_5_seconds_grow_and_stay_within_their_bounds() {
-        assert_eq!(pause(1, None, 0), 5_000);
-        assert_eq!(pause(1, None, 500), 5_500);
-        assert_eq!(pause(2, None, 0), 15_000);
-        assert_eq!(pause(1, Some(60_000), 0), 60_000);
-        assert_eq!(pause(9, Some(1_000), 0), pause(9, None, 0));
-        assert_eq!(pause(1, Some(i64::MAX), 0), LONGEST_PAUSE_MS);
+        assert_eq!(retry_delay_ms(1, None, 0), 5_000);
+        assert_eq!(retry_delay_ms(1, None, 500), 5_500);
+        assert_eq!(retry_delay_ms(2, None, 0), 15_000);
+        assert_eq!(retry_delay_ms(1, Some(60_000), 0), 60_000);
+        assert_eq!(retry_delay_ms(9, Some(1_000), 0), retry_delay_ms(9, None, 0));
+        assert_eq!(retry_delay_ms(1, Some(i64::MAX), 0), MAX_RETRY_DELAY_MS);
         for failures in 1..40 {
             for chance in [0, 1, 7_919, u64::MAX] {
-                assert!(pause(failures, None, chance) <= LONGEST_PAUSE_MS + LONGEST_PAUSE_MS / 10);
-                assert!(pause(failures, None, chance) <= pause(failures + 1, None, chance) + LONGEST_PAUSE_MS / 10);
+                assert!(retry_delay_ms(failures, None, chance) <= MAX_RETRY_DELAY_MS + MAX_RETRY_DELAY_MS / 10);
+                assert!(
+                    retry_delay_ms(failures, None, chance)
+                        <= retry_delay_ms(failures + 1, None, chance) + MAX_RETRY_DELAY_MS / 10
+                );
             }
         }
     }
@@ -142,12 +149,12 @@ mod tests {
     fn all_pauses_together_are_a_week_and_no_more() {
         for chance in [0, 3, u64::MAX] {
             let (mut failures, mut waited) = (0, 0);
-            while let Some(pause) = next_pause(failures + 1, waited, None, chance) {
+            while let Some(pause) = next_retry_delay_ms(failures + 1, waited, None, chance) {
                 failures += 1;
                 waited += pause;
             }
             assert!((12..40).contains(&failures), "{failures}");
-            assert!((6 * 86_400_000..=limits::NOTICE_TRIED_MS - 1).contains(&(waited + 1)), "{waited}");
+            assert!((6 * 86_400_000..=limits::NOTICE_RETRY_PERIOD_MS - 1).contains(&(waited + 1)), "{waited}");
         }
     }
 }

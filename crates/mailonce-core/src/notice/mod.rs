@@ -10,18 +10,20 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-pub use answer::{Answer, Trouble, meaning, next_pause, pause};
-pub use wish::{NoticeQuery, NoticeSettle, Owed, Recovering, Recovery, Since, Spread};
-
-use crate::{
-    event::{Event, Kind},
-    id::{self, EndpointId, EventId, NodeId, NoticeId, TeamId},
-    limits,
-    time::Time,
-    words::words,
+pub use answer::{WebhookError, WebhookVerdict, classify_response, next_retry_delay_ms, retry_delay_ms};
+pub use wish::{
+    FanOutCounts, LeasedNotice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult, ReplayFrom,
 };
 
-words! {
+use crate::{
+    event::{Event, EventKind},
+    id::{self, EndpointId, EventId, NodeId, NoticeId, TeamId},
+    limits,
+    string_enum::string_enum,
+    time::Time,
+};
+
+string_enum! {
     /// How a notice is.
     NoticeState {
         /// Owed.
@@ -52,7 +54,7 @@ pub struct NoticeAttempt {
     pub answer: String,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<WebhookError>,
 }
 
 /// One event owed to one endpoint.
@@ -67,9 +69,9 @@ pub struct Notice {
     /// The number of the event.
     pub seq: u64,
     /// What happened.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// What the event is about.
-    pub about: Uuid,
+    pub subject_id: Uuid,
     /// Grows with each change that a person can see.
     pub rev: u32,
     /// How it is.
@@ -79,18 +81,18 @@ pub struct Notice {
     /// Attempts that failed since it was last owed anew.
     pub failures: u32,
     /// All pauses since then, in milliseconds.
-    pub waited_ms: i64,
+    pub total_pause_ms: i64,
     /// When it is due, or when a process has had it for long enough. `None` while it stands in line behind an earlier
     /// one about the same subject, and once it is settled.
-    pub next_at: Option<Time>,
+    pub due_at: Option<Time>,
     /// The process that is at it.
     pub holder: Option<NodeId>,
     /// When it was owed first.
-    pub owed_at: Time,
+    pub created_at: Time,
     /// When it was delivered, dropped or given up.
     pub settled_at: Option<Time>,
     /// The latest attempts that ended, in order.
-    pub log: Vec<NoticeAttempt>,
+    pub attempt_log: Vec<NoticeAttempt>,
 }
 
 /// The id of the notice that owes an event to an endpoint. Sorted by the time of the event.
@@ -109,17 +111,17 @@ impl Notice {
             endpoint,
             seq: event.seq,
             kind: event.event.kind,
-            about: event.event.about,
+            subject_id: event.event.subject_id,
             rev: 1,
             state: NoticeState::Pending,
             attempts: 0,
             failures: 0,
-            waited_ms: 0,
-            next_at: (!in_line).then_some(now),
+            total_pause_ms: 0,
+            due_at: (!in_line).then_some(now),
             holder: None,
-            owed_at: now,
+            created_at: now,
             settled_at: None,
-            log: Vec::new(),
+            attempt_log: Vec::new(),
         }
     }
 
@@ -130,21 +132,21 @@ impl Notice {
 
     /// Gives it to a process, when it is due. True when it did.
     pub fn lease(&mut self, node: NodeId, now: Time) -> bool {
-        if !self.is_open() || self.next_at.is_none_or(|at| at > now) {
+        if !self.is_open() || self.due_at.is_none_or(|at| at > now) {
             return false;
         }
         self.attempts += 1;
         self.holder = Some(node);
-        self.next_at = Some(now.plus(limits::NOTICE_HELD_MS));
+        self.due_at = Some(now.plus(limits::NOTICE_LEASE_MS));
         true
     }
 
     /// Takes it from a process that ended. True when it did.
-    pub fn give_back(&mut self, now: Time) -> bool {
+    pub fn reclaim_lease(&mut self, now: Time) -> bool {
         let held = self.is_open() && self.holder.is_some();
         if held {
             self.holder = None;
-            self.next_at = Some(now);
+            self.due_at = Some(now);
         }
         held
     }
@@ -152,56 +154,58 @@ impl Notice {
     /// Writes down how an attempt ended and what that means. False for an attempt that is known or was never begun:
     /// then nothing changes. A success always counts; a failure only of the latest attempt, which decides when the next
     /// one is.
-    pub fn settle(&mut self, attempt: NoticeAttempt, answer: Answer, chance: u64, now: Time) -> bool {
+    pub fn record_outcome(&mut self, attempt: NoticeAttempt, answer: WebhookVerdict, chance: u64, now: Time) -> bool {
         let number = attempt.number;
-        if number == 0 || number > self.attempts || self.knows(number) {
+        if number == 0 || number > self.attempts || self.has_recorded(number) {
             return false;
         }
         self.rev += 1;
-        self.note(attempt);
+        self.log_attempt(attempt);
         let latest = number == self.attempts;
         match answer {
-            Answer::Delivered if self.state != NoticeState::Delivered => self.end(NoticeState::Delivered, now),
-            Answer::Dropped if self.is_open() => self.end(NoticeState::Dropped, now),
-            Answer::Gone if self.is_open() && latest => self.fail(None, chance, now),
-            Answer::Again(asked) if self.is_open() && latest => self.fail(asked, chance, now),
+            WebhookVerdict::Delivered if self.state != NoticeState::Delivered => {
+                self.close(NoticeState::Delivered, now)
+            }
+            WebhookVerdict::Dropped if self.is_open() => self.close(NoticeState::Dropped, now),
+            WebhookVerdict::Gone if self.is_open() && latest => self.record_failure(None, chance, now),
+            WebhookVerdict::Retry(asked) if self.is_open() && latest => self.record_failure(asked, chance, now),
             _ => {}
         }
         true
     }
 
     /// Whether it is known how an attempt ended. Those too old to be kept are.
-    fn knows(&self, number: u32) -> bool {
-        let full = self.log.len() >= limits::NOTICE_ATTEMPTS_KEPT;
-        self.log.iter().any(|known| known.number == number)
-            || self.log.first().is_some_and(|oldest| full && number < oldest.number)
+    fn has_recorded(&self, number: u32) -> bool {
+        let full = self.attempt_log.len() >= limits::NOTICE_ATTEMPTS_KEPT;
+        self.attempt_log.iter().any(|known| known.number == number)
+            || self.attempt_log.first().is_some_and(|oldest| full && number < oldest.number)
     }
 
-    fn note(&mut self, mut attempt: NoticeAttempt) {
-        let cut = attempt.answer.floor_char_boundary(limits::ANSWER_BYTES);
+    fn log_attempt(&mut self, mut attempt: NoticeAttempt) {
+        let cut = attempt.answer.floor_char_boundary(limits::WEBHOOK_RESPONSE_BYTES);
         attempt.answer.truncate(cut);
-        self.log.push(attempt);
-        self.log.sort_by_key(|attempt| attempt.number);
-        let surplus = self.log.len().saturating_sub(limits::NOTICE_ATTEMPTS_KEPT);
-        self.log.drain(..surplus);
+        self.attempt_log.push(attempt);
+        self.attempt_log.sort_by_key(|attempt| attempt.number);
+        let surplus = self.attempt_log.len().saturating_sub(limits::NOTICE_ATTEMPTS_KEPT);
+        self.attempt_log.drain(..surplus);
     }
 
-    fn end(&mut self, state: NoticeState, now: Time) {
+    fn close(&mut self, state: NoticeState, now: Time) {
         self.state = state;
-        self.next_at = None;
+        self.due_at = None;
         self.holder = None;
         self.settled_at = Some(now);
     }
 
-    fn fail(&mut self, asked: Option<i64>, chance: u64, now: Time) {
+    fn record_failure(&mut self, asked: Option<i64>, chance: u64, now: Time) {
         self.holder = None;
         self.failures += 1;
-        match next_pause(self.failures, self.waited_ms, asked, chance) {
+        match next_retry_delay_ms(self.failures, self.total_pause_ms, asked, chance) {
             Some(pause) => {
-                self.waited_ms += pause;
-                self.next_at = Some(now.plus(pause));
+                self.total_pause_ms += pause;
+                self.due_at = Some(now.plus(pause));
             }
-            None => self.end(NoticeState::Dead, now),
+            None => self.close(NoticeState::Dead, now),
         }
     }
 
@@ -212,8 +216,8 @@ impl Notice {
         }
         self.rev += 1;
         self.state = NoticeState::Pending;
-        (self.failures, self.waited_ms) = (0, 0);
-        self.next_at = Some(now);
+        (self.failures, self.total_pause_ms) = (0, 0);
+        self.due_at = Some(now);
         self.settled_at = None;
         true
     }
@@ -221,15 +225,15 @@ impl Notice {
     /// Whether it failed and waits, or was given up: what is made due again when only failures are.
     pub fn has_failed(&self, now: Time) -> bool {
         let waits = self.is_open() && self.failures > 0 && self.holder.is_none();
-        self.state == NoticeState::Dead || (waits && self.next_at.is_some_and(|at| at > now))
+        self.state == NoticeState::Dead || (waits && self.due_at.is_some_and(|at| at > now))
     }
 
     /// When it goes, once it is settled.
     pub fn sweep_at(&self) -> Option<Time> {
         let kept = match self.state {
             NoticeState::Pending => return None,
-            NoticeState::Delivered | NoticeState::Dropped => limits::NOTICE_KEPT_MS,
-            NoticeState::Dead => limits::NOTICE_DEAD_KEPT_MS,
+            NoticeState::Delivered | NoticeState::Dropped => limits::NOTICE_RETENTION_MS,
+            NoticeState::Dead => limits::DEAD_NOTICE_RETENTION_MS,
         };
         self.settled_at.map(|at| at.plus(kept))
     }
@@ -237,16 +241,16 @@ impl Notice {
 
 /// Puts the open notices about one subject in line, after one of them changed: the first has a time, the others none,
 /// apart from those a process is at. They come in the order of their numbers. Which changed, by their places.
-pub fn line_up(open: &mut [Notice], now: Time) -> Vec<usize> {
+pub fn schedule_in_order(open: &mut [Notice], now: Time) -> Vec<usize> {
     let mut changed = Vec::new();
     for (place, notice) in open.iter_mut().enumerate() {
         let next_at = match (place, notice.holder) {
-            (0, _) => Some(notice.next_at.unwrap_or(now)),
-            (_, Some(_)) => notice.next_at,
+            (0, _) => Some(notice.due_at.unwrap_or(now)),
+            (_, Some(_)) => notice.due_at,
             (_, None) => None,
         };
-        if next_at != notice.next_at {
-            notice.next_at = next_at;
+        if next_at != notice.due_at {
+            notice.due_at = next_at;
             changed.push(place);
         }
     }

@@ -9,8 +9,8 @@ const NODE: NodeId = NodeId(Uuid::from_u128(5));
 const DAY: i64 = 86_400_000;
 
 fn event(seq: u64) -> Event {
-    let (kind, at, about) = (Kind::EmailSent, Time(1_731_628_800_123), Uuid::from_u128(9));
-    Event { seq, event: NewEvent { kind, at, about, rev: 1, data: Value::Null } }
+    let (kind, at, about) = (EventKind::EmailSent, Time(1_731_628_800_123), Uuid::from_u128(9));
+    Event { seq, event: NewEvent { kind, at, subject_id: about, rev: 1, data: Value::Null } }
 }
 
 fn notice(seq: u64, in_line: bool) -> Notice {
@@ -36,9 +36,9 @@ fn ids_of_notices_follow_from_endpoint_and_event() {
 fn a_notice_is_leased_when_it_is_due_and_held_for_a_while() {
     let mut one = notice(1, false);
     assert!(one.lease(NODE, Time(0)));
-    assert!(!one.clone().lease(NODE, Time(limits::NOTICE_HELD_MS - 1)));
-    assert!(one.clone().lease(NODE, Time(limits::NOTICE_HELD_MS)));
-    assert!(one.give_back(Time(7)));
+    assert!(!one.clone().lease(NODE, Time(limits::NOTICE_LEASE_MS - 1)));
+    assert!(one.clone().lease(NODE, Time(limits::NOTICE_LEASE_MS)));
+    assert!(one.reclaim_lease(Time(7)));
     assert!(one.lease(NODE, Time(7)));
     assert_eq!(one.attempts, 2);
     assert!(!notice(1, true).lease(NODE, Time(100)), "one in line has no time");
@@ -48,19 +48,19 @@ fn a_notice_is_leased_when_it_is_due_and_held_for_a_while() {
 fn an_attempt_counts_once_and_only_the_latest_puts_off() {
     let mut one = notice(1, false);
     assert!(one.lease(NODE, Time(0)));
-    assert!(!one.settle(attempt(2), Answer::Delivered, 0, Time(1)), "never begun");
-    assert!(one.settle(attempt(1), Answer::Again(None), 0, Time(1)));
-    assert_eq!((one.next_at, one.failures), (Some(Time(5_001)), 1));
+    assert!(!one.record_outcome(attempt(2), WebhookVerdict::Delivered, 0, Time(1)), "never begun");
+    assert!(one.record_outcome(attempt(1), WebhookVerdict::Retry(None), 0, Time(1)));
+    assert_eq!((one.due_at, one.failures), (Some(Time(5_001)), 1));
     let before = one.clone();
-    assert!(!one.settle(attempt(1), Answer::Again(None), 0, Time(2)));
+    assert!(!one.record_outcome(attempt(1), WebhookVerdict::Retry(None), 0, Time(2)));
     assert_eq!(one, before);
     assert!(one.lease(NODE, Time(6_000)));
     assert!(one.lease(NODE, Time(100_000)), "the first of two processes was too slow");
-    let next_at = one.next_at;
-    assert!(one.settle(attempt(2), Answer::Again(None), 0, Time(100_001)));
-    assert_eq!((one.next_at, one.failures), (next_at, 1), "a late failure puts nothing off");
-    assert!(one.settle(attempt(3), Answer::Delivered, 0, Time(100_002)));
-    assert_eq!((one.state, one.next_at, one.settled_at), (NoticeState::Delivered, None, Some(Time(100_002))));
+    let next_at = one.due_at;
+    assert!(one.record_outcome(attempt(2), WebhookVerdict::Retry(None), 0, Time(100_001)));
+    assert_eq!((one.due_at, one.failures), (next_at, 1), "a late failure puts nothing off");
+    assert!(one.record_outcome(attempt(3), WebhookVerdict::Delivered, 0, Time(100_002)));
+    assert_eq!((one.state, one.due_at, one.settled_at), (NoticeState::Delivered, None, Some(Time(100_002))));
 }
 
 #[test]
@@ -71,12 +71,12 @@ fn a_late_success_counts_for_what_was_given_up() {
         assert!(one.lease(NODE, now));
         let number = one.attempts;
         // The very first attempt has no answer yet.
-        assert!(number == 1 || one.settle(attempt(number), Answer::Again(None), 0, now));
-        now = one.next_at.unwrap_or(now);
+        assert!(number == 1 || one.record_outcome(attempt(number), WebhookVerdict::Retry(None), 0, now));
+        now = one.due_at.unwrap_or(now);
     }
     assert_eq!(one.state, NoticeState::Dead);
-    assert!((6 * DAY..7 * DAY + limits::NOTICE_HELD_MS).contains(&now.0), "{now:?}");
-    assert!(one.settle(attempt(1), Answer::Delivered, 0, now));
+    assert!((6 * DAY..7 * DAY + limits::NOTICE_LEASE_MS).contains(&now.0), "{now:?}");
+    assert!(one.record_outcome(attempt(1), WebhookVerdict::Delivered, 0, now));
     assert_eq!(one.state, NoticeState::Delivered);
     assert_eq!(one.sweep_at(), Some(now.plus(30 * DAY)));
 }
@@ -85,15 +85,20 @@ fn a_late_success_counts_for_what_was_given_up() {
 fn the_latest_20_attempts_and_the_first_bytes_of_answers_are_kept() {
     let mut one = notice(1, false);
     for number in 1..=25 {
-        one.next_at = Some(Time(0));
-        (one.failures, one.waited_ms) = (0, 0);
+        one.due_at = Some(Time(0));
+        (one.failures, one.total_pause_ms) = (0, 0);
         assert!(one.lease(NODE, Time(0)));
         let answer = "ä".repeat(600);
-        assert!(one.settle(NoticeAttempt { answer, ..attempt(number) }, Answer::Again(None), 0, Time(0)));
+        assert!(one.record_outcome(
+            NoticeAttempt { answer, ..attempt(number) },
+            WebhookVerdict::Retry(None),
+            0,
+            Time(0)
+        ));
     }
-    assert_eq!((one.log.len(), one.log[0].number, one.log[19].number), (20, 6, 25));
-    assert_eq!(one.log[0].answer.len(), limits::ANSWER_BYTES);
-    assert!(!one.settle(attempt(3), Answer::Delivered, 0, Time(0)), "too old to be told from a repeat");
+    assert_eq!((one.attempt_log.len(), one.attempt_log[0].number, one.attempt_log[19].number), (20, 6, 25));
+    assert_eq!(one.attempt_log[0].answer.len(), limits::WEBHOOK_RESPONSE_BYTES);
+    assert!(!one.record_outcome(attempt(3), WebhookVerdict::Delivered, 0, Time(0)), "too old to be told from a repeat");
 }
 
 #[test]
@@ -101,10 +106,10 @@ fn a_replay_gives_every_try_again_but_not_while_a_process_is_at_it() {
     let mut one = notice(1, false);
     assert!(one.lease(NODE, Time(0)));
     assert!(!one.replay(Time(1)));
-    assert!(one.settle(attempt(1), Answer::Dropped, 0, Time(1)));
+    assert!(one.record_outcome(attempt(1), WebhookVerdict::Dropped, 0, Time(1)));
     assert_eq!(one.state, NoticeState::Dropped);
     assert!(one.replay(Time(2)));
-    assert_eq!((one.state, one.next_at, one.failures, one.waited_ms), (NoticeState::Pending, Some(Time(2)), 0, 0));
+    assert_eq!((one.state, one.due_at, one.failures, one.total_pause_ms), (NoticeState::Pending, Some(Time(2)), 0, 0));
     assert_eq!(one.sweep_at(), None);
 }
 
@@ -112,10 +117,10 @@ fn a_replay_gives_every_try_again_but_not_while_a_process_is_at_it() {
 fn only_the_first_in_line_is_due() {
     let mut line = vec![notice(1, true), notice(2, false), notice(3, false), notice(4, true)];
     assert!(line[2].lease(NODE, Time(0)));
-    assert_eq!(line_up(&mut line, Time(9)), [0, 1]);
-    let times: Vec<_> = line.iter().map(|notice| notice.next_at).collect();
-    assert_eq!(times, [Some(Time(9)), None, Some(Time(limits::NOTICE_HELD_MS)), None]);
-    assert_eq!(line_up(&mut line, Time(10)), [0; 0]);
+    assert_eq!(schedule_in_order(&mut line, Time(9)), [0, 1]);
+    let times: Vec<_> = line.iter().map(|notice| notice.due_at).collect();
+    assert_eq!(times, [Some(Time(9)), None, Some(Time(limits::NOTICE_LEASE_MS)), None]);
+    assert_eq!(schedule_in_order(&mut line, Time(10)), [0; 0]);
 }
 
 #[test]
@@ -124,6 +129,6 @@ fn failures_are_told_from_what_waits_its_turn() {
     assert!(!one.has_failed(Time(0)));
     assert!(one.lease(NODE, Time(0)));
     assert!(!one.has_failed(Time(0)));
-    assert!(one.settle(attempt(1), Answer::Again(None), 0, Time(0)));
+    assert!(one.record_outcome(attempt(1), WebhookVerdict::Retry(None), 0, Time(0)));
     assert!(one.has_failed(Time(0)) && !one.has_failed(Time(5_000)));
 }

@@ -2,16 +2,16 @@
 
 use uuid::Uuid;
 
-use super::{Answer, Notice, NoticeAttempt, NoticeState};
+use super::{Notice, NoticeAttempt, NoticeState, WebhookVerdict};
 use crate::{
-    event::{Event, Kind},
+    event::{Event, EventKind},
     id::{NoticeId, TeamId},
     time::Time,
 };
 
 /// A notice that a process is at, with what it tells of.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Owed {
+pub struct LeasedNotice {
     /// The notice. The number of this attempt is its `attempts`.
     pub notice: Notice,
     /// The event.
@@ -20,7 +20,7 @@ pub struct Owed {
 
 /// How an attempt at a notice ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoticeSettle {
+pub struct NoticeOutcome {
     /// Whose it is.
     pub team: TeamId,
     /// Which notice.
@@ -28,9 +28,9 @@ pub struct NoticeSettle {
     /// The attempt.
     pub attempt: NoticeAttempt,
     /// What the answer means.
-    pub answer: Answer,
+    pub verdict: WebhookVerdict,
     /// Makes the next pause a little longer; uniform over all of `u64`.
-    pub chance: u64,
+    pub jitter_seed: u64,
 }
 
 /// Which notices to list.
@@ -39,9 +39,9 @@ pub struct NoticeQuery {
     /// In this state.
     pub state: Option<NoticeState>,
     /// Of this type of event.
-    pub kind: Option<Kind>,
+    pub kind: Option<EventKind>,
     /// About this.
-    pub about: Option<Uuid>,
+    pub subject_id: Option<Uuid>,
     /// Of events before this number.
     pub before: Option<u64>,
     /// At most so many.
@@ -53,24 +53,24 @@ impl NoticeQuery {
     pub fn matches(&self, notice: &Notice) -> bool {
         self.state.is_none_or(|state| notice.state == state)
             && self.kind.is_none_or(|kind| notice.kind == kind)
-            && self.about.is_none_or(|about| notice.about == about)
+            && self.subject_id.is_none_or(|about| notice.subject_id == about)
     }
 }
 
 /// What came of looking for new events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spread {
+pub struct FanOutCounts {
     /// Events that were looked at, counted for each endpoint.
-    pub read: usize,
+    pub events_read: usize,
     /// Notices that are owed now and were not before.
-    pub owed: usize,
+    pub notices_created: usize,
     /// Whether there is more to look at.
-    pub more: bool,
+    pub has_more: bool,
 }
 
 /// From where an endpoint is to be told again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
+pub enum ReplayFrom {
     /// From events at or after this time.
     Time(Time),
     /// From events after this number.
@@ -79,18 +79,18 @@ pub enum Since {
 
 /// A wish to tell an endpoint again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recovery {
+pub struct NoticeRecovery {
     /// From where.
-    pub since: Since,
+    pub from: ReplayFrom,
     /// Everything, or only what failed.
-    pub everything: bool,
+    pub include_delivered: bool,
 }
 
 /// The answer to a wish to tell an endpoint again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recovering {
+pub struct NoticeRecoveryResult {
     /// The number of the last event before those that are told again.
-    pub after: u64,
+    pub after_seq: u64,
     /// Failed notices that are due now. At [`crate::limits::NOTICES_RECOVERED`] there may be more: ask again.
-    pub due: usize,
+    pub requeued: usize,
 }

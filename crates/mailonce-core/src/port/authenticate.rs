@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-use crate::words::words;
+use crate::string_enum::string_enum;
 
-words! {
+string_enum! {
     /// What one method says.
     AuthResult {
         /// It holds.
@@ -28,7 +28,7 @@ words! {
 
 /// What is known about a mail's sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Auth {
+pub struct SenderAuth {
     /// Whether the host may send for the envelope's domain.
     pub spf: AuthResult,
     /// Whether a signature holds.
@@ -43,16 +43,16 @@ pub struct Auth {
     pub domain: Option<String>,
 }
 
-impl Default for Auth {
+impl Default for SenderAuth {
     fn default() -> Self {
         let none = AuthResult::None;
         Self { spf: none, dkim: none, dmarc: none, verdict: none, domain: None }
     }
 }
 
-impl Auth {
+impl SenderAuth {
     /// Nobody answered in time.
-    pub fn late() -> Self {
+    pub fn timed_out() -> Self {
         let late = AuthResult::TempError;
         Self { spf: late, dkim: late, dmarc: late, verdict: late, domain: None }
     }
@@ -70,7 +70,7 @@ impl Auth {
 
 /// A mail as it arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrived<'a> {
+pub struct UnauthenticatedMail<'a> {
     /// The mail as it travelled.
     pub raw: &'a [u8],
     /// Where it came from. Without it SPF cannot be asked.
@@ -85,7 +85,7 @@ pub struct Arrived<'a> {
 #[async_trait]
 pub trait Authenticator: Send + Sync + 'static {
     /// What is known. Takes two seconds at the most; what could not be asked by then is `temperror`.
-    async fn authenticate(&self, mail: Arrived<'_>) -> Auth;
+    async fn authenticate(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth;
 }
 
 /// Asks nobody, and believes mail from this machine itself. For `dev`, where every mail is one's own.
@@ -94,21 +94,23 @@ pub struct TrustLoopback;
 
 #[async_trait]
 impl Authenticator for TrustLoopback {
-    async fn authenticate(&self, mail: Arrived<'_>) -> Auth {
+    async fn authenticate(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth {
         match mail.ip {
-            Some(ip) if ip.to_canonical().is_loopback() => Auth { verdict: AuthResult::Pass, ..Auth::default() },
-            _ => Auth::default(),
+            Some(ip) if ip.to_canonical().is_loopback() => {
+                SenderAuth { verdict: AuthResult::Pass, ..SenderAuth::default() }
+            }
+            _ => SenderAuth::default(),
         }
     }
 }
 
 /// Asks nobody: nothing is known about any sender.
 #[derive(Clone, Copy, Debug)]
-pub struct Unasked;
+pub struct NoSenderCheck;
 
 #[async_trait]
-impl Authenticator for Unasked {
-    async fn authenticate(&self, _: Arrived<'_>) -> Auth {
-        Auth::default()
+impl Authenticator for NoSenderCheck {
+    async fn authenticate(&self, _: UnauthenticatedMail<'_>) -> SenderAuth {
+        SenderAuth::default()
     }
 }

@@ -3,12 +3,15 @@
 
 use async_trait::async_trait;
 
-use super::store::{Once, Operation, Result};
+use super::store::{IdempotentResult, KeyedOperation, Result};
 use crate::{
     conversation::{
-        answer::{AnswerWish, Answered},
-        thread::{LeaseAsk, Leasing, NextAsk, Offer, Settled, Thread, ThreadEdit, ThreadQuery},
-        turn::{Held, Settling},
+        answer::{NewReply, ReplyResult},
+        thread::{
+            AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec,
+            ThreadQuery,
+        },
+        turn::{Acknowledgement, MessageLeaseRef},
     },
     id::{EmailId, TeamId, ThreadId},
     time::Time,
@@ -16,10 +19,10 @@ use crate::{
 
 /// Conversations. See the module's words.
 #[async_trait]
-pub trait Conversations: Send + Sync + 'static {
+pub trait ConversationStore: Send + Sync + 'static {
     /// Accepts a reply or a forward with every guard, or says which refused it. A refusal is told by an event. The
     /// key of the wish is looked up before any guard is asked.
-    async fn answer(&self, wish: AnswerWish, now: Time) -> Result<Answered>;
+    async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult>;
 
     /// One thread.
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>>;
@@ -41,23 +44,29 @@ pub trait Conversations: Send + Sync + 'static {
         &self,
         team: TeamId,
         id: ThreadId,
-        ask: LeaseAsk,
-        operation: Option<Operation>,
+        ask: ThreadLeaseSpec,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Leasing>>;
+    ) -> Result<IdempotentResult<ThreadLeaseResult>>;
     /// Gives the lease with this token's hash back. `None` when the team has no such thread; another's lease stays.
     async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str, now: Time) -> Result<Option<Thread>>;
 
     /// Gives the oldest unanswered messages of an inbox to an agent, each with the lease of its thread; one of a thread
     /// at a time. A message that was offered too often is skipped for good, and told so. The key of an operation is
     /// bound only when something was given.
-    async fn next_messages(
+    async fn lease_messages(
         &self,
         team: TeamId,
-        ask: NextAsk,
-        operation: Option<Operation>,
+        ask: MessageLeaseSpec,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Vec<Offer>>>;
+    ) -> Result<IdempotentResult<Vec<MessageOffer>>>;
     /// What an agent says about a message that it holds.
-    async fn settle_message(&self, team: TeamId, held: Held, how: Settling, now: Time) -> Result<Settled>;
+    async fn acknowledge_message(
+        &self,
+        team: TeamId,
+        held: MessageLeaseRef,
+        how: Acknowledgement,
+        now: Time,
+    ) -> Result<AcknowledgeResult>;
 }

@@ -19,9 +19,9 @@ pub trait Clock: Send + Sync + 'static {
     /// Now, as people count it. It may jump.
     fn now(&self) -> Time;
     /// Milliseconds since some moment, counted evenly even while the machine sleeps. Never jumps.
-    fn even(&self) -> i64;
+    fn boot_clock_ms(&self) -> i64;
     /// Whether the first was set while nobody looked at it, as far as this machine can tell.
-    fn was_set(&self) -> bool {
+    fn was_wall_clock_set(&self) -> bool {
         false
     }
     /// Whether the kernel says that a time service keeps the wall clock right. False where nobody can tell.
@@ -31,12 +31,12 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 /// Chance. The only way by which the engine gets it.
-pub trait Chance: Send + Sync + 'static {
+pub trait Entropy: Send + Sync + 'static {
     /// Fills `bytes` with unpredictable ones.
     fn fill(&self, bytes: &mut [u8]);
 
     /// An unpredictable number.
-    fn number(&self) -> u64 {
+    fn next_u64(&self) -> u64 {
         let mut bytes = [0; 8];
         self.fill(&mut bytes);
         u64::from_be_bytes(bytes)

@@ -6,26 +6,26 @@
 
 use async_trait::async_trait;
 
-use super::store::{Once, Operation, Result};
+use super::store::{IdempotentResult, KeyedOperation, Result};
 use crate::{
-    endpoint::{Endpoint, EndpointChange, EndpointEdit, EndpointGauge, Start},
+    endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart},
     id::{EndpointId, NodeId, NoticeId, TeamId},
-    notice::{Notice, NoticeQuery, NoticeSettle, Owed, Recovering, Recovery, Spread},
+    notice::{FanOutCounts, LeasedNotice, Notice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult},
     time::Time,
 };
 
 /// Telling others. See the module's words.
 #[async_trait]
-pub trait Notices: Send + Sync + 'static {
+pub trait NoticeStore: Send + Sync + 'static {
     // Endpoints
 
     /// Makes an endpoint. Its cursor is set by `start`. One made twice is the same endpoint.
     async fn create_endpoint(
         &self,
         endpoint: Endpoint,
-        start: Start,
-        operation: Option<Operation>,
-    ) -> Result<Once<Endpoint>>;
+        start: EndpointStart,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<Endpoint>>;
     /// One endpoint. Removed ones are not there.
     async fn endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>>;
     /// Endpoints older than `before`, newest first.
@@ -35,9 +35,9 @@ pub trait Notices: Send + Sync + 'static {
     async fn change_endpoint(
         &self,
         edit: EndpointEdit,
-        operation: Option<Operation>,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<EndpointChange>>;
+    ) -> Result<IdempotentResult<EndpointChangeResult>>;
     /// Removes an endpoint with everything owed to it. `None` when the team has no such endpoint.
     async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>>;
 
@@ -45,9 +45,9 @@ pub trait Notices: Send + Sync + 'static {
 
     /// Looks at up to `max` events, all endpoints together, that lie past the cursors of enabled endpoints, and writes
     /// down what is owed. Those that waited longest come first, and none takes another's share.
-    async fn spread(&self, max: usize, now: Time) -> Result<Spread>;
+    async fn fan_out(&self, max: usize, now: Time) -> Result<FanOutCounts>;
     /// Enabled endpoints with a notice that is due, those that waited longest first.
-    async fn endpoints_due(&self, max: usize, now: Time) -> Result<Vec<Endpoint>>;
+    async fn endpoints_with_due_notices(&self, max: usize, now: Time) -> Result<Vec<Endpoint>>;
     /// Gives up to `max` due notices of an enabled endpoint to a process, the longest due first: of each subject only
     /// the earliest that is open. Nobody else gets them within [`crate::limits::NOTICE_HELD_MS`], unless that process ends.
     async fn lease_notices(
@@ -57,10 +57,10 @@ pub trait Notices: Send + Sync + 'static {
         node: NodeId,
         max: usize,
         now: Time,
-    ) -> Result<Vec<Owed>>;
+    ) -> Result<Vec<LeasedNotice>>;
     /// Writes down how an attempt ended, what that means for the notice and its endpoint, and who is next in line.
     /// `None` when there is no such notice; an attempt that is known changes nothing.
-    async fn settle_notice(&self, settle: NoticeSettle, now: Time) -> Result<Option<Notice>>;
+    async fn record_notice_outcome(&self, settle: NoticeOutcome, now: Time) -> Result<Option<Notice>>;
     /// When the next notice of an enabled endpoint is due, or can be taken from a process that has it for too long.
     async fn next_notice_due(&self) -> Result<Option<Time>>;
 
@@ -81,17 +81,17 @@ pub trait Notices: Send + Sync + 'static {
         &self,
         team: TeamId,
         id: NoticeId,
-        operation: Option<Operation>,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Option<Notice>>>;
+    ) -> Result<IdempotentResult<Option<Notice>>>;
     /// Tells an endpoint again, under the same ids: what failed is due at once, or everything since then is looked at
     /// anew. `None` when the team has no such endpoint, and then the key of an operation is not bound.
     async fn recover_notices(
         &self,
         team: TeamId,
         endpoint: EndpointId,
-        recovery: Recovery,
-        operation: Option<Operation>,
+        recovery: NoticeRecovery,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Option<Recovering>>>;
+    ) -> Result<IdempotentResult<Option<NoticeRecoveryResult>>>;
 }

@@ -3,17 +3,17 @@
 use async_trait::async_trait;
 use std::fmt;
 
-use crate::notice::Trouble;
+use crate::notice::WebhookError;
 
 /// One request to a receiver.
 #[derive(Clone)]
-pub struct Post {
+pub struct OutgoingWebhook {
     /// Where to.
     pub url: String,
     /// Names what is told. The same at every attempt, so that a receiver can tell a repeat.
     pub id: String,
     /// When this attempt is made, in seconds since 1970.
-    pub at: i64,
+    pub timestamp_s: i64,
     /// Secrets that sign it, newest first.
     pub secrets: Vec<Vec<u8>>,
     /// Headers that the team wants beside ours.
@@ -22,40 +22,40 @@ pub struct Post {
     pub body: Vec<u8>,
 }
 
-impl fmt::Debug for Post {
+impl fmt::Debug for OutgoingWebhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Post").field("id", &self.id).field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("Post").field("id", &self.id).field("at", &self.timestamp_s).finish_non_exhaustive()
     }
 }
 
 /// How it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct WebhookResult {
     /// The answer, or why there is none.
-    pub answer: Result<Reply, (Trouble, String)>,
+    pub response: Result<WebhookResponse, (WebhookError, String)>,
     /// How long it took, in milliseconds.
-    pub ms: u32,
+    pub latency_ms: u32,
 }
 
 /// What a receiver answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
+pub struct WebhookResponse {
     /// The HTTP status.
     pub status: u16,
     /// Its `Retry-After`, as it was written.
     pub retry_after: Option<String>,
     /// Its `webhook-delivery`: by `abort-message` it does not want this one again.
-    pub wish: Option<String>,
+    pub delivery_directive: Option<String>,
     /// The beginning of the body.
     pub excerpt: String,
 }
 
-impl Reply {
+impl WebhookResponse {
     /// The headers that mean something.
     pub fn header(&self, name: &str) -> Option<&str> {
         match name {
             "retry-after" => self.retry_after.as_deref(),
-            "webhook-delivery" => self.wish.as_deref(),
+            "webhook-delivery" => self.delivery_directive.as_deref(),
             _ => None,
         }
     }
@@ -63,24 +63,24 @@ impl Reply {
 
 /// Tells receivers.
 #[async_trait]
-pub trait Notify: Send + Sync + 'static {
+pub trait WebhookClient: Send + Sync + 'static {
     /// Refuses an address that could never be told, without asking anybody.
-    fn check(&self, url: &str) -> Result<(), String>;
+    fn check_url(&self, url: &str) -> Result<(), String>;
     /// Asks once. Never follows, never tries again, and ends within its own limit of time.
-    async fn post(&self, post: Post) -> Told;
+    async fn post(&self, post: OutgoingWebhook) -> WebhookResult;
 }
 
 /// No network: nobody is ever told.
 #[derive(Clone, Copy, Debug)]
-pub struct Mute;
+pub struct NoWebhooks;
 
 #[async_trait]
-impl Notify for Mute {
-    fn check(&self, _: &str) -> Result<(), String> {
+impl WebhookClient for NoWebhooks {
+    fn check_url(&self, _: &str) -> Result<(), String> {
         Ok(())
     }
 
-    async fn post(&self, _: Post) -> Told {
-        Told { answer: Err((Trouble::Connect, "no network is wired".into())), ms: 0 }
+    async fn post(&self, _: OutgoingWebhook) -> WebhookResult {
+        WebhookResult { response: Err((WebhookError::Connect, "no network is wired".into())), latency_ms: 0 }
     }
 }

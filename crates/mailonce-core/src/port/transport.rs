@@ -11,15 +11,15 @@ use std::{fmt, sync::Arc};
 use uuid::Uuid;
 
 use crate::{
-    content::Content,
+    content::EmailContent,
     id::{EmailId, TeamId},
+    string_enum::string_enum,
     time::Time,
-    words::words,
 };
 
 /// How an email is divided into envelopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum HandoffSplit {
     /// One handoff per recipient.
     PerRecipient,
     /// One handoff for the whole email.
@@ -28,7 +28,7 @@ pub enum Shape {
 
 /// What a transport is given to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
+pub enum PayloadFormat {
     /// The mail as RFC 5322 bytes.
     Mime,
     /// The mail's content, which it words in its own way.
@@ -37,46 +37,46 @@ pub enum Wire {
 
 /// What can be done about an outcome that nobody knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
+pub enum RecoveryMethod {
     /// It takes a key: the same bytes under the same key inside the window make no second mail.
-    Key {
+    IdempotencyKey {
         /// How long the next hop remembers a key, from the first attempt, in milliseconds.
         window_ms: i64,
     },
     /// It can be asked. A yes is proof, a no is only evidence.
     LookUp {
         /// How long to wait before asking, in milliseconds.
-        settle_ms: i64,
+        settle_delay_ms: i64,
     },
     /// Nothing.
     None,
 }
 
-impl Recovery {
+impl RecoveryMethod {
     /// How long before its end a window counts as closed: a tenth of it, between 3 and 30 minutes.
-    pub fn margin_ms(window_ms: i64) -> i64 {
+    pub fn window_margin_ms(window_ms: i64) -> i64 {
         (window_ms / 10).clamp(3 * 60_000, 30 * 60_000)
     }
 }
 
 /// What a transport is like. Drives the envelopes at accept and the recovery after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capability {
+pub struct TransportCapabilities {
     /// How an email is divided.
-    pub shape: Shape,
+    pub split: HandoffSplit,
     /// What it is given.
-    pub wire: Wire,
+    pub payload_format: PayloadFormat,
     /// What can be done about the unknown.
-    pub recovery: Recovery,
+    pub recovery: RecoveryMethod,
     /// How long one hand-over may take at the most, in milliseconds. Afterwards its outcome is unknown.
-    pub patience_ms: i64,
+    pub timeout_ms: i64,
     /// Hand-overs it takes at a time.
-    pub at_once: usize,
+    pub max_concurrency: usize,
 }
 
-words! {
+string_enum! {
     /// How far an attempt came.
-    Phase {
+    AttemptPhase {
         /// Name look-up and TCP.
         Connect = "connect",
         /// TLS, by itself or after STARTTLS.
@@ -96,9 +96,9 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What the next hop's answer means.
-    Meaning {
+    ReplyMeaning {
         /// It has the mail.
         Accepted = "accepted",
         /// It does not, and asks to come again.
@@ -120,11 +120,11 @@ words! {
 
 /// What came of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reply {
+pub struct TransportReply {
     /// What it means.
-    pub meaning: Meaning,
+    pub meaning: ReplyMeaning,
     /// How far the attempt came.
-    pub phase: Phase,
+    pub phase: AttemptPhase,
     /// The SMTP or HTTP status, when there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
@@ -138,43 +138,43 @@ pub struct Reply {
     pub retry_after_ms: Option<i64>,
 }
 
-impl Reply {
+impl TransportReply {
     /// Characters kept of what a next hop says.
     pub const TEXT_CHARS: usize = 500;
 
     /// A reply in words, made printable and cut.
-    pub fn new(meaning: Meaning, phase: Phase, code: Option<u16>, text: &str) -> Self {
-        Self { meaning, phase, code, text: printable(text), remote_id: None, retry_after_ms: None }
+    pub fn new(meaning: ReplyMeaning, phase: AttemptPhase, code: Option<u16>, text: &str) -> Self {
+        Self { meaning, phase, code, text: sanitize_text(text), remote_id: None, retry_after_ms: None }
     }
 
     /// With the next hop's own name for the mail.
     #[must_use]
-    pub fn named(mut self, remote_id: Option<String>) -> Self {
-        self.remote_id = remote_id.map(|id| printable(&id)).filter(|id| !id.is_empty());
+    pub fn with_remote_id(mut self, remote_id: Option<String>) -> Self {
+        self.remote_id = remote_id.map(|id| sanitize_text(&id)).filter(|id| !id.is_empty());
         self
     }
 
     /// With the pause it asks for.
     #[must_use]
-    pub fn after(mut self, retry_after_ms: Option<i64>) -> Self {
+    pub fn with_retry_after(mut self, retry_after_ms: Option<i64>) -> Self {
         self.retry_after_ms = retry_after_ms;
         self
     }
 }
 
 /// A next hop may say anything: control characters become spaces, and the rest is cut.
-fn printable(text: &str) -> String {
+fn sanitize_text(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    plain.take(Reply::TEXT_CHARS).collect::<String>().trim().to_owned()
+    plain.take(TransportReply::TEXT_CHARS).collect::<String>().trim().to_owned()
 }
 
 /// A mail as a transport freezes it. Everything in it is the same again at every attempt.
 #[derive(Clone, Copy, Debug)]
-pub struct Mail<'a> {
+pub struct OutboundMail<'a> {
     /// Its id.
     pub id: EmailId,
     /// What it says.
-    pub content: &'a Content,
+    pub content: &'a EmailContent,
     /// With angle brackets.
     pub message_id: &'a str,
     /// When it was accepted: its Date.
@@ -188,11 +188,11 @@ pub struct Mail<'a> {
 /// Why a mail cannot go by a transport at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unfit(pub String);
+pub struct UnsupportedMail(pub String);
 
 /// One envelope with its frozen bytes.
 #[derive(Clone, Debug)]
-pub struct Parcel {
+pub struct FrozenEnvelope {
     /// Whose it is.
     pub team: TeamId,
     /// The email.
@@ -215,7 +215,7 @@ pub struct Parcel {
 
 /// What is asked of a next hop whose answer was lost.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct LookUpRequest {
     /// The email.
     pub email: EmailId,
     /// The handoff's number.
@@ -227,45 +227,45 @@ pub struct Asked {
     /// The key that was passed downstream.
     pub key: Uuid,
     /// When the first attempt in doubt began.
-    pub since: Time,
+    pub in_doubt_since: Time,
     /// Now.
     pub now: Time,
 }
 
 /// What a next hop said when it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum LookUpResult {
     /// It has the mail, under its own name.
-    Yes {
+    Found {
         /// Its own name for it.
         remote_id: Option<String>,
         /// What it said.
         text: String,
     },
     /// It knows of none. Only evidence: it may learn of it later.
-    No,
+    NotFound,
     /// It could not be asked.
-    Silent(String),
+    Unavailable(String),
 }
 
 /// How far a way out was open when somebody looked, with no mail in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Visit {
+pub enum ConnectionCheck {
     /// It took our log-in.
     LoggedIn,
     /// It is there. Whether it takes our log-in, if there is one, shows with the first mail.
     Reached,
     /// It is there and does not take our log-in.
-    Refused(String),
+    LoginRefused(String),
     /// It cannot be reached.
     Unreachable(String),
 }
 
 /// A hand-over at the point of no return: everything is ready, nothing is irrevocable. Dropping it takes it back.
 #[async_trait]
-pub trait Ready: Send {
+pub trait PreparedHandoff: Send {
     /// Lets the bytes go, once, on the connection that was made, and waits for the answer.
-    async fn hand_over(self: Box<Self>) -> Reply;
+    async fn hand_over(self: Box<Self>) -> TransportReply;
 }
 
 /// A way out.
@@ -278,16 +278,16 @@ pub trait Transport: Send + Sync + 'static {
     /// A fingerprint of the account behind it that survives a change of its credentials.
     fn account(&self) -> &str;
     /// What it is like.
-    fn capability(&self) -> Capability;
+    fn capabilities(&self) -> TransportCapabilities;
     /// The bytes it will send for a mail, whatever the attempt. Pure: the same mail gives the same bytes.
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit>;
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail>;
     /// Goes as far as can be taken back. An error is a [`Reply`] whose meaning is never `accepted` or `unknown`.
-    async fn approach(&self, parcel: Parcel) -> Result<Box<dyn Ready>, Reply>;
+    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply>;
     /// Asks whether it has a mail. Only called when its recovery is [`Recovery::LookUp`].
-    async fn look_up(&self, asked: Asked) -> Found;
+    async fn look_up(&self, asked: LookUpRequest) -> LookUpResult;
     /// Connects and logs in as far as that can be done without a mail.
-    async fn visit(&self) -> Visit {
-        Visit::Reached
+    async fn check_connection(&self) -> ConnectionCheck {
+        ConnectionCheck::Reached
     }
 }
 
@@ -304,15 +304,16 @@ mod tests {
     #[test]
     fn what_a_next_hop_says_is_printable_and_short() {
         let said = format!("no\r\n250 {}", "x".repeat(2_000));
-        let reply = Reply::new(Meaning::Refused, Phase::Rcpt, Some(550), &said).named(Some("\u{7}".into()));
-        assert_eq!(reply.text.chars().count(), Reply::TEXT_CHARS);
+        let reply = TransportReply::new(ReplyMeaning::Refused, AttemptPhase::Rcpt, Some(550), &said)
+            .with_remote_id(Some("\u{7}".into()));
+        assert_eq!(reply.text.chars().count(), TransportReply::TEXT_CHARS);
         assert!(!reply.text.chars().any(char::is_control));
         assert_eq!(reply.remote_id, None);
     }
 
     #[test]
     fn a_window_closes_before_its_end() {
-        assert_eq!(Recovery::margin_ms(24 * 3_600_000), 30 * 60_000);
-        assert_eq!(Recovery::margin_ms(15 * 60_000), 3 * 60_000);
+        assert_eq!(RecoveryMethod::window_margin_ms(24 * 3_600_000), 30 * 60_000);
+        assert_eq!(RecoveryMethod::window_margin_ms(15 * 60_000), 3 * 60_000);
     }
 }

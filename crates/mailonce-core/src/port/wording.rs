@@ -1,13 +1,13 @@
 //! How an event is told to an endpoint that wants to hear it in the words of another service.
 
 use crate::{
-    content::Content, conversation::thread::Thread, email::Email, endpoint::Endpoint, event::Event, inbox::Inbox,
+    content::EmailContent, conversation::thread::Thread, email::Email, endpoint::Endpoint, event::Event, inbox::Inbox,
     message::Message, notice::Notice, time::Time,
 };
 
 /// An event that is owed to an endpoint, with everything that may be said of it.
 #[derive(Debug)]
-pub struct Telling<'a> {
+pub struct NoticeContext<'a> {
     /// What happened.
     pub event: &'a Event,
     /// That it is owed, and how often it was tried.
@@ -15,7 +15,7 @@ pub struct Telling<'a> {
     /// To whom.
     pub endpoint: &'a Endpoint,
     /// The email it is about.
-    pub email: Option<EmailTold>,
+    pub email: Option<EmailEvent>,
     /// The message it is about.
     pub message: Option<Message>,
     /// The inbox that the message came to, or that the email left from.
@@ -27,23 +27,23 @@ pub struct Telling<'a> {
     /// Secrets of the endpoint, newest first.
     pub secrets: &'a [Vec<u8>],
     /// When this attempt is made.
-    pub at: Time,
+    pub attempted_at: Time,
 }
 
 /// An email that something is told of.
 #[derive(Debug)]
-pub struct EmailTold {
+pub struct EmailEvent {
     /// The email as it is now.
     pub email: Email,
     /// Its Message-ID, with angle brackets.
     pub message_id: String,
     /// Its words, while they are kept.
-    pub content: Option<Content>,
+    pub content: Option<EmailContent>,
 }
 
 /// An event in other words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Worded {
+pub struct FormattedEvent {
     /// JSON.
     pub body: String,
     /// Headers beside the usual ones.
@@ -51,17 +51,17 @@ pub struct Worded {
 }
 
 /// Knows the words of other services.
-pub trait Wording: Send + Sync + 'static {
+pub trait EventFormatter: Send + Sync + 'static {
     /// The event in the words of the endpoint's dialect; `None` when that has no word for it, or nobody wants it.
-    fn word(&self, telling: &Telling<'_>) -> Option<Worded>;
+    fn format_event(&self, telling: &NoticeContext<'_>) -> Option<FormattedEvent>;
 }
 
 /// Knows no other words.
 #[derive(Clone, Copy, Debug)]
-pub struct Monoglot;
+pub struct NoDialects;
 
-impl Wording for Monoglot {
-    fn word(&self, _: &Telling<'_>) -> Option<Worded> {
+impl EventFormatter for NoDialects {
+    fn format_event(&self, _: &NoticeContext<'_>) -> Option<FormattedEvent> {
         None
     }
 }

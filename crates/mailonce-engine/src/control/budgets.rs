@@ -4,15 +4,15 @@
 //! does not.
 
 use mailonce_core::{
-    control::budget::{BUDGETS, Budget, BudgetScope, Charge, Counter, MAX_LIMIT, Measure, Overrun},
+    control::budget::{Budget, BudgetCounter, BudgetMeasure, BudgetScope, Charge, MAX_BUDGETS, MAX_LIMIT, Overrun},
     email::EmailHead,
     id::{ApiKeyId, EmailId, InboxId, TeamId},
     inbox,
-    port::store::{Once, StoreError, Wish},
+    port::store::{IdempotentResult, NewEmail, StoreError},
     problem::{Code, Problem},
-    record::{Record, RecordChange, RecordKind},
-    retry::Retry,
-    team::Scope,
+    record::{Record, RecordChangeResult, RecordKind},
+    retry::RetryAdvice,
+    team::ApiKeyScope,
     time::Time,
 };
 use serde_json::json;
@@ -20,8 +20,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::{
-    Asked, Caller, Engine, fault,
-    records::{self, Listed, Made},
+    Caller, Engine, KeyedCall, invalid_field,
+    records::{self, CreateOutcome, CursorPage},
     unavailable,
 };
 
@@ -45,15 +45,15 @@ pub struct BudgetView {
 }
 
 /// A budget with its name, cached.
-pub(crate) struct NamedBudget {
+pub(crate) struct CachedBudget {
     id: Uuid,
     name: String,
     budget: Budget,
 }
 
-fn check(budget: &Budget) -> Result<(), Problem> {
+fn check_limit(budget: &Budget) -> Result<(), Problem> {
     if budget.limit > MAX_LIMIT {
-        return Err(fault("limit", format!("must be at most {MAX_LIMIT}, and is {}", budget.limit)));
+        return Err(invalid_field("limit", format!("must be at most {MAX_LIMIT}, and is {}", budget.limit)));
     }
     Ok(())
 }
@@ -65,21 +65,25 @@ impl Engine {
         caller: &Caller,
         name: String,
         budget: &Budget,
-        asked: Option<Asked>,
-    ) -> Result<Made<BudgetView>, Problem> {
-        caller.need(Scope::Admin)?;
-        caller.need_whole_team()?;
-        check(budget)?;
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<BudgetView>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        check_limit(budget)?;
         let team = caller.team.id;
-        if !self.was_asked(caller, asked.as_ref()).await? {
+        if !self.is_repeated_call(caller, asked.as_ref()).await? {
             self.check_budget_scope(team, &budget.scope).await?;
-            if self.budgets_of(team).await.map_err(unavailable)?.len() >= BUDGETS {
-                return Err(fault("name", format!("is one too many: a team has at most {BUDGETS} budgets")));
+            if self.budgets_of(team).await.map_err(unavailable)?.len() >= MAX_BUDGETS {
+                return Err(invalid_field(
+                    "name",
+                    format!("is one too many: a team has at most {MAX_BUDGETS} budgets"),
+                ));
             }
         }
-        let new = (RecordKind::Budget, name, records::write(budget)?);
-        let made = self.create_named(caller, new, asked.as_ref(), |team| self.caches.budgets.forget(team)).await?;
-        Ok(Made { thing: self.budget_view(made.thing).await?, first: made.first })
+        let new = (RecordKind::Budget, name, records::encode(budget)?);
+        let made =
+            self.create_named(caller, new, asked.as_ref(), |team| self.record_caches.budgets.invalidate(team)).await?;
+        Ok(CreateOutcome { value: self.budget_view(made.value).await?, is_new: made.is_new })
     }
 
     /// Refuses a scope that names nothing of the team.
@@ -88,14 +92,14 @@ impl Engine {
             BudgetScope::Team => Ok(()),
             BudgetScope::Inbox(id) => match self.store.inbox(team, *id).await.map_err(unavailable)? {
                 Some(_) => Ok(()),
-                None => Err(fault("scope.inbox", format!("names no inbox of the team: {id}"))),
+                None => Err(invalid_field("scope.inbox", format!("names no inbox of the team: {id}"))),
             },
             BudgetScope::ApiKey(id) => {
                 let keys = self.store.api_keys(team).await.map_err(unavailable)?;
                 if keys.iter().any(|key| key.id == *id) {
                     return Ok(());
                 }
-                Err(fault("scope.api_key", format!("names no API key of the team: {id}")))
+                Err(invalid_field("scope.api_key", format!("names no API key of the team: {id}")))
             }
         }
     }
@@ -106,16 +110,16 @@ impl Engine {
         caller: &Caller,
         before: Option<Uuid>,
         limit: usize,
-    ) -> Result<Listed<BudgetView>, Problem> {
-        caller.need(Scope::Read)?;
-        let page = self.own_records(caller, RecordKind::Budget, before, limit, |record| Ok(record.clone())).await?;
-        Ok(Listed { rows: self.budget_views(caller.team.id, page.rows).await?, next: page.next })
+    ) -> Result<CursorPage<BudgetView>, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        let page = self.team_records(caller, RecordKind::Budget, before, limit, |record| Ok(record.clone())).await?;
+        Ok(CursorPage { rows: self.budget_views(caller.team.id, page.rows).await?, next: page.next })
     }
 
     /// One budget.
     pub async fn budget(&self, caller: &Caller, id: Uuid) -> Result<BudgetView, Problem> {
-        caller.need(Scope::Read)?;
-        self.budget_view(self.own_record(caller, RecordKind::Budget, id).await?).await
+        caller.require_scope(ApiKeyScope::Read)?;
+        self.budget_view(self.team_record(caller, RecordKind::Budget, id).await?).await
     }
 
     /// Changes a budget as it was seen. What is used stays used.
@@ -125,49 +129,49 @@ impl Engine {
         (id, rev): (Uuid, u32),
         change: impl FnOnce(&mut Budget),
     ) -> Result<BudgetView, Problem> {
-        caller.need(Scope::Admin)?;
+        caller.require_scope(ApiKeyScope::Admin)?;
         let (team, kind) = (caller.team.id, RecordKind::Budget);
-        let record = self.own_record(caller, kind, id).await?;
-        let mut budget: Budget = records::read(&record)?;
+        let record = self.team_record(caller, kind, id).await?;
+        let mut budget: Budget = records::decode(&record)?;
         change(&mut budget);
-        check(&budget)?;
-        let mut edit = record.edit(records::write(&budget)?);
+        check_limit(&budget)?;
+        let mut edit = record.edit(records::encode(&budget)?);
         edit.rev = rev;
         let changed = self.store.change_record(edit, None, self.now()).await;
-        self.caches.budgets.forget(team);
+        self.record_caches.budgets.invalidate(team);
         match changed.map_err(unavailable)? {
-            Once::Done(RecordChange::Changed(record)) => self.budget_view(record).await,
-            Once::Done(RecordChange::Stale(record)) => {
+            IdempotentResult::Done(RecordChangeResult::Changed(record)) => self.budget_view(record).await,
+            IdempotentResult::Done(RecordChangeResult::Stale(record)) => {
                 let detail = format!("the budget {} changed since rev {rev}; it is at rev {}", record.name, record.rev);
-                Err(Problem::new(Code::StaleRev, detail).with("rev", record.rev))
+                Err(Problem::new(Code::StaleRev, detail).with_extension("rev", record.rev))
             }
             // No key was given, so that it can be neither a repeat nor a mismatch.
-            Once::Done(RecordChange::Missing) | Once::Repeated(_) | Once::Mismatch(_) => {
-                Err(records::missing(kind, &id.to_string()))
-            }
+            IdempotentResult::Done(RecordChangeResult::Missing)
+            | IdempotentResult::Replayed(_)
+            | IdempotentResult::KeyMismatch(_) => Err(records::not_found(kind, &id.to_string())),
         }
     }
 
     /// Removes a budget. Emails no longer count in it.
     pub async fn remove_budget(&self, caller: &Caller, id: Uuid) -> Result<BudgetView, Problem> {
-        caller.need(Scope::Admin)?;
-        caller.need_whole_team()?;
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
         let (team, kind) = (caller.team.id, RecordKind::Budget);
         let removed = self.store.remove_record(team, kind, id).await;
-        self.caches.budgets.forget(team);
-        self.budget_view(removed.map_err(unavailable)?.ok_or_else(|| records::missing(kind, &id.to_string()))?).await
+        self.record_caches.budgets.invalidate(team);
+        self.budget_view(removed.map_err(unavailable)?.ok_or_else(|| records::not_found(kind, &id.to_string()))?).await
     }
 
     async fn budget_view(&self, record: Record) -> Result<BudgetView, Problem> {
         let kind = record.kind;
         let views = self.budget_views(record.team, vec![record]).await?;
-        views.into_iter().next().ok_or_else(|| records::missing(kind, ""))
+        views.into_iter().next().ok_or_else(|| records::not_found(kind, ""))
     }
 
     async fn budget_views(&self, team: TeamId, rows: Vec<Record>) -> Result<Vec<BudgetView>, Problem> {
-        let now = self.time.schedules_by();
-        let budgets = rows.iter().map(records::read).collect::<Result<Vec<Budget>, _>>()?;
-        let counters: Vec<Counter> =
+        let now = self.time.schedule_cutoff();
+        let budgets = rows.iter().map(records::decode).collect::<Result<Vec<Budget>, _>>()?;
+        let counters: Vec<BudgetCounter> =
             rows.iter().zip(&budgets).map(|(record, budget)| (record.id, budget.per.start(now))).collect();
         let usage = self.store.budget_usage(team, counters).await.map_err(unavailable)?;
         let view = |((record, budget), used): ((Record, Budget), u64)| BudgetView {
@@ -182,18 +186,18 @@ impl Engine {
         Ok(rows.into_iter().zip(budgets).zip(usage).map(view).collect())
     }
 
-    async fn budgets_of(&self, team: TeamId) -> Result<Arc<[NamedBudget]>, StoreError> {
+    async fn budgets_of(&self, team: TeamId) -> Result<Arc<[CachedBudget]>, StoreError> {
         let read = |record: Record| {
-            let budget = serde_json::from_str(&record.about)?;
-            Ok(NamedBudget { id: record.id, name: record.name, budget })
+            let budget = serde_json::from_str(&record.json)?;
+            Ok(CachedBudget { id: record.id, name: record.name, budget })
         };
-        self.cached_records(&self.caches.budgets, team, read, |_| {}).await
+        self.cached_records(&self.record_caches.budgets, team, read, |_| {}).await
     }
 
     /// What an email of this caller counts for in the budgets of its team, its inbox and its API key.
-    pub(crate) async fn charges(&self, caller: &Caller, email: &Wish) -> Result<Vec<Charge>, Problem> {
+    pub(crate) async fn charges(&self, caller: &Caller, email: &NewEmail) -> Result<Vec<Charge>, Problem> {
         let budgets = self.budgets_of(email.team).await.map_err(unavailable)?;
-        self.charges_of(&budgets, email.team, (Some(caller.key.id), &email.head), email.due).await
+        self.charges_of(&budgets, email.team, (Some(caller.key.id), &email.head), email.due_at).await
     }
 
     /// What an accepted email counts for when it is due at another time. Whoever moves it, it counts for the API key
@@ -211,7 +215,7 @@ impl Engine {
 
     async fn charges_of(
         &self,
-        budgets: &[NamedBudget],
+        budgets: &[CachedBudget],
         team: TeamId,
         (key, head): (Option<ApiKeyId>, &EmailHead),
         due: Option<Time>,
@@ -220,23 +224,23 @@ impl Engine {
         let by_inbox = enabled().any(|named| matches!(named.budget.scope, BudgetScope::Inbox(_)));
         let sender = self.inbox_of_sender(team, &head.from);
         let inbox = if by_inbox { sender.await.map_err(unavailable)? } else { None };
-        let applies = |named: &&NamedBudget| match &named.budget.scope {
+        let applies = |named: &&CachedBudget| match &named.budget.scope {
             BudgetScope::Team => true,
             BudgetScope::Inbox(id) => inbox == Some(*id),
             BudgetScope::ApiKey(id) => Some(*id) == key,
         };
         // The earlier clock decides: a node that is ahead must not begin a new period early. An email that is due in the
         // past leaves now, so that it must not count in a period that is over.
-        let now = self.time.schedules_by();
+        let now = self.time.schedule_cutoff();
         let leaves_at = due.map_or(now, |due| due.max(now));
         let recipients = head.to.len() + head.cc.len() + head.bcc.len();
-        let charge = |named: &NamedBudget| named.budget.charge(named.id, recipients, leaves_at);
+        let charge = |named: &CachedBudget| named.budget.charge(named.id, recipients, leaves_at);
         Ok(enabled().filter(applies).map(charge).collect())
     }
 
     /// The inbox that an address belongs to, plus tags and catch-alls included.
     async fn inbox_of_sender(&self, team: TeamId, from: &str) -> Result<Option<InboxId>, StoreError> {
-        let found = self.store.inbox_at(&inbox::places(from)).await?;
+        let found = self.store.inbox_by_address(&inbox::candidate_addresses(from)).await?;
         Ok(found.filter(|inbox| inbox.team == team).map(|inbox| inbox.id))
     }
 
@@ -247,13 +251,16 @@ impl Engine {
         let budgets = self.budgets_of(team).await.unwrap_or_default();
         let named = budgets.iter().find(|named| named.id == charge.budget);
         let name = named.map_or_else(|| charge.budget.to_string(), |named| named.name.clone());
-        let counted = named.map_or(Measure::Mails, |named| named.budget.measure).word();
-        let per = named.map_or("period", |named| named.budget.per.word());
+        let counted = named.map_or(BudgetMeasure::Mails, |named| named.budget.measure).as_str();
+        let per = named.map_or("period", |named| named.budget.per.as_str());
         let (limit, amount) = (charge.limit, charge.amount);
         let budget = json!({ "id": charge.budget, "name": name });
         let problem = |detail: String| {
-            let problem = Problem::new(Code::QuotaExceeded, detail).with("budget", budget);
-            problem.with("limit", limit).with("used", *used).with("resets_at", charge.ends_at.to_string())
+            let problem = Problem::new(Code::QuotaExceeded, detail).with_extension("budget", budget);
+            problem
+                .with_extension("limit", limit)
+                .with_extension("used", *used)
+                .with_extension("resets_at", charge.ends_at.to_string())
         };
         if amount > limit {
             // Waiting does not help, so that no time to retry is named.
@@ -261,7 +268,7 @@ impl Engine {
                 format!("the budget {name} allows {limit} {counted} per {per}, and this email alone counts {amount}");
             let next = "Do not retry: waiting makes no room. Send to fewer recipients, or ask a person with the scope \
                         `admin` to raise the limit of `budget`.";
-            return problem(detail).with("retry", Retry::Never.word()).with("next", next);
+            return problem(detail).with_extension("retry", RetryAdvice::Never.as_str()).with_extension("next", next);
         }
         let seconds = (charge.ends_at.since(self.now()).max(0) + 999) / 1000;
         problem(format!(
@@ -269,6 +276,6 @@ impl Engine {
              the next period begins at {}",
             charge.ends_at
         ))
-        .with("retry_after", seconds.max(1))
+        .with_extension("retry_after", seconds.max(1))
     }
 }

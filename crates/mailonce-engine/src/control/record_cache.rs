@@ -1,38 +1,38 @@
 //! The rules, lists and budgets of teams, cached: every send asks for them.
 
 use mailonce_core::{
-    control::budget::BUDGETS,
+    control::budget::MAX_BUDGETS,
     id::TeamId,
     list::ListEntry,
     port::store::StoreError,
     record::{Record, RecordKind},
-    rule::{RULES, Rule},
+    rule::{MAX_RULES, Rule},
 };
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Engine, control::budgets::NamedBudget, lists::ENTRIES};
+use crate::{Engine, control::budgets::CachedBudget, lists::MAX_ENTRIES};
 
 /// How long a node may use what another node has changed meanwhile, in milliseconds.
-const SHARED_MS: i64 = 2_000;
+const MULTI_NODE_TTL_MS: i64 = 2_000;
 /// Teams in one cache.
-const TEAMS: usize = 10_000;
+const CACHE_CAPACITY: usize = 10_000;
 
 /// What a send asks for.
 pub(crate) struct RecordCaches {
     pub(crate) rules: RecordCache<Rule>,
     pub(crate) lists: RecordCache<ListEntry>,
-    pub(crate) budgets: RecordCache<NamedBudget>,
+    pub(crate) budgets: RecordCache<CachedBudget>,
 }
 
 impl Default for RecordCaches {
     fn default() -> Self {
         Self {
-            rules: RecordCache::new(RecordKind::Rule, RULES),
-            lists: RecordCache::new(RecordKind::ListEntry, ENTRIES),
-            budgets: RecordCache::new(RecordKind::Budget, BUDGETS),
+            rules: RecordCache::new(RecordKind::Rule, MAX_RULES),
+            lists: RecordCache::new(RecordKind::ListEntry, MAX_ENTRIES),
+            budgets: RecordCache::new(RecordKind::Budget, MAX_BUDGETS),
         }
     }
 }
@@ -42,10 +42,10 @@ pub(crate) struct RecordCache<T> {
     kind: RecordKind,
     /// The most that a team has.
     max: usize,
-    state: Mutex<State<T>>,
+    state: Mutex<RecordCacheState<T>>,
 }
 
-struct State<T> {
+struct RecordCacheState<T> {
     /// What was read, and when by the boot clock.
     teams: HashMap<TeamId, (Arc<[T]>, i64)>,
     /// Grows with each change, so that a read which began before a change is not cached after it.
@@ -54,10 +54,10 @@ struct State<T> {
 
 impl<T> RecordCache<T> {
     fn new(kind: RecordKind, max: usize) -> Self {
-        Self { kind, max, state: Mutex::new(State { teams: HashMap::new(), changes: 0 }) }
+        Self { kind, max, state: Mutex::new(RecordCacheState { teams: HashMap::new(), changes: 0 }) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, RecordCacheState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,14 +74,14 @@ impl<T> RecordCache<T> {
         if state.changes != changes {
             return;
         }
-        if state.teams.len() >= TEAMS {
+        if state.teams.len() >= CACHE_CAPACITY {
             state.teams.clear();
         }
         state.teams.insert(team, (Arc::clone(records), read_at));
     }
 
     /// To be called after each change of a team's records.
-    pub(crate) fn forget(&self, team: TeamId) {
+    pub(crate) fn invalidate(&self, team: TeamId) {
         let mut state = self.state();
         state.changes += 1;
         state.teams.remove(&team);
@@ -97,8 +97,8 @@ impl Engine {
         read: impl Fn(Record) -> serde_json::Result<T>,
         sort: impl Fn(&mut Vec<T>),
     ) -> Result<Arc<[T]>, StoreError> {
-        let boot = self.time.even();
-        let since = if self.alone { i64::MIN } else { boot - SHARED_MS };
+        let boot = self.time.boot_clock_ms();
+        let since = if self.is_single_node { i64::MIN } else { boot - MULTI_NODE_TTL_MS };
         let changes = match cache.get(team, since) {
             Ok(records) => return Ok(records),
             Err(changes) => changes,
@@ -110,7 +110,7 @@ impl Engine {
             match read(record) {
                 Ok(record) => records.push(record),
                 Err(error) => {
-                    tracing::error!(%error, kind = cache.kind.word(), %id, "a record cannot be read and is left out");
+                    tracing::error!(%error, kind = cache.kind.as_str(), %id, "a record cannot be read and is left out");
                 }
             }
         }
@@ -133,7 +133,7 @@ mod tests {
         let cache: RecordCache<u8> = RecordCache::new(RecordKind::Rule, 10);
         let old: Arc<[u8]> = vec![1].into();
         let changes = cache.get(TEAM, 0).unwrap_err();
-        cache.forget(TEAM);
+        cache.invalidate(TEAM);
         cache.put(TEAM, &old, (5, changes));
         let changes = cache.get(TEAM, 0).expect_err("the record changed while it was read");
         cache.put(TEAM, &old, (5, changes));

@@ -18,19 +18,19 @@ use mailonce_core::{
         Clock,
         store::{DatabaseClock, LedgerClock},
     },
-    time::{JUMP_MS, Time},
+    time::{CLOCK_JUMP_MS, Time},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How much later than the ledger's latest time another process may have dated something since.
-const UNTOLD_MS: i64 = 120_000;
+const UNREPORTED_MS: i64 = 120_000;
 /// How long the program may have been away before its start has to be confirmed, and how long the boot clock must
 /// have run before it confirms the time by itself.
 const DAY_MS: i64 = 24 * 3_600_000;
 /// Two clocks that are read this close together, in milliseconds, are read at the same moment.
-const SAME_MOMENT_MS: i64 = 50;
+const MAX_READ_GAP_MS: i64 = 50;
 /// How often two clocks are read again when the process stood still between them.
-const READ_AGAIN: usize = 8;
+const MAX_REREADS: usize = 8;
 
 /// What confirmed the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl ConfirmedBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockState {
     /// Whether schedules, policies and windows may be decided by it.
-    pub sure: bool,
+    pub is_trusted: bool,
     /// What confirmed the time since the start or the last jump. Without it nothing is forgotten.
     pub confirmed_by: Option<ConfirmedBy>,
     /// Whether the wall clock jumped, or was far from the ledger's time at the start.
@@ -73,11 +73,11 @@ pub struct ClockState {
 impl ClockState {
     /// Whether node and database are too far apart.
     pub fn is_off(&self) -> bool {
-        self.ahead_of_database_ms.is_some_and(|ahead| ahead.abs() > JUMP_MS)
+        self.ahead_of_database_ms.is_some_and(|ahead| ahead.abs() > CLOCK_JUMP_MS)
     }
 
     /// What a person should know, in one sentence. `None` when all is well.
-    pub fn note(&self) -> Option<String> {
+    pub fn warning(&self) -> Option<String> {
         let rests = "nothing is forgotten and no scheduled mail is sent";
         if let Some(ahead) = self.ahead_of_database_ms.filter(|_| self.is_off()) {
             let side = if ahead > 0 { "ahead of" } else { "behind" };
@@ -105,12 +105,12 @@ struct DatabaseOffset {
 
 impl DatabaseOffset {
     fn new(clock: DatabaseClock, (before, after): (i64, i64)) -> Self {
-        Self { low: clock.now.0 - after, high: clock.now.0 - before, other_host: clock.other_host }
+        Self { low: clock.now.0 - after, high: clock.now.0 - before, other_host: clock.is_on_other_host }
     }
 
     /// Whether reading it took so long that it proves nothing about clocks, as when the machine was suspended meanwhile.
-    fn is_vague(self) -> bool {
-        self.high - self.low > JUMP_MS
+    fn is_imprecise(self) -> bool {
+        self.high - self.low > CLOCK_JUMP_MS
     }
 
     /// How far a wall clock is ahead of it, at least. Zero while it may be the same time.
@@ -126,49 +126,49 @@ impl DatabaseOffset {
     }
 }
 
-struct State {
+struct TimekeeperState {
     /// What is added to the boot clock to give the time.
     offset: i64,
     /// The highest time ever told.
-    told: i64,
+    highest: i64,
     /// Boot clock and ledger time when the wall clock fell behind ledger time.
     slew: Option<(i64, i64)>,
     jumped: bool,
     confirmed_by: Option<ConfirmedBy>,
     /// The boot clock at the start or the last jump.
-    since: i64,
+    steady_since: i64,
     database: Option<DatabaseOffset>,
     /// Whether the database was too far away at the last heartbeat.
-    off: bool,
+    is_off: bool,
     /// Times up to here were told by a clock that was set back since: how long they are ago cannot be measured.
-    unmeasured: i64,
+    unmeasurable_until: i64,
 }
 
-impl State {
-    fn is_sure(&self) -> bool {
-        !self.jumped && !self.off
+impl TimekeeperState {
+    fn is_trusted(&self) -> bool {
+        !self.jumped && !self.is_off
     }
 
     /// Ledger time for a target: never back, and never standing still.
     fn advance(&mut self, target: i64, boot: i64) -> i64 {
-        if target >= self.told || mutant!("time-goes-back") {
-            (self.slew, self.told) = (None, target);
+        if target >= self.highest || mutant!("time-goes-back") {
+            (self.slew, self.highest) = (None, target);
             return target;
         }
-        let (from, at) = *self.slew.get_or_insert((boot, self.told));
+        let (from, at) = *self.slew.get_or_insert((boot, self.highest));
         let time = at + (boot - from).max(0) / 2;
         if target >= time {
             self.slew = None;
         }
-        self.told = self.told.max(time);
-        self.told
+        self.highest = self.highest.max(time);
+        self.highest
     }
 }
 
 /// See the module's words.
 pub(crate) struct Timekeeper {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<TimekeeperState>,
 }
 
 impl Timekeeper {
@@ -180,51 +180,52 @@ impl Timekeeper {
         database: Option<DatabaseClock>,
         reading: (i64, i64),
     ) -> Self {
-        let (wall, boot) = read(&*clock);
+        let (wall, boot) = read_clocks(&*clock);
         let last = last.map(|last| last.0);
-        let strange = |last: i64| wall < last - JUMP_MS || wall > last + DAY_MS;
-        let jumped = last.is_some_and(|last| strange(last) || clock.was_set());
+        let strange = |last: i64| wall < last - CLOCK_JUMP_MS || wall > last + DAY_MS;
+        let jumped = last.is_some_and(|last| strange(last) || clock.was_wall_clock_set());
         let database = database.map(|database| DatabaseOffset::new(database, reading));
         // A vague reading leaves the node unsure until a heartbeat brings a better one.
-        let off = database.is_some_and(|database| database.is_vague() || database.ahead(wall, boot).abs() > JUMP_MS);
+        let off = database
+            .is_some_and(|database| database.is_imprecise() || database.ahead(wall, boot).abs() > CLOCK_JUMP_MS);
         // While it is not sure, time goes on from where it stood, and by the database's clock rather than by ours.
         let start = match database.filter(|_| off) {
             Some(database) => last.unwrap_or(i64::MIN).max(boot + database.low),
             None => last.filter(|_| jumped).unwrap_or(wall),
         };
-        let state = State {
+        let state = TimekeeperState {
             offset: start - boot,
-            told: last.unwrap_or(start).max(start),
+            highest: last.unwrap_or(start).max(start),
             slew: None,
             jumped,
             confirmed_by: None,
-            since: boot,
+            steady_since: boot,
             database,
-            off,
-            unmeasured: i64::MIN,
+            is_off: off,
+            unmeasurable_until: i64::MIN,
         };
         let keeper = Self { clock, state: Mutex::new(state) };
-        keeper.look_for_confirmation();
+        keeper.try_confirm();
         keeper
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TimekeeperState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ledger time.
     pub(crate) fn now(&self) -> Time {
         let mut state = self.state();
-        Time(self.tell(&mut state))
+        Time(self.read_ledger_time(&mut state))
     }
 
-    fn tell(&self, state: &mut State) -> i64 {
-        let (wall, boot) = read(&*self.clock);
+    fn read_ledger_time(&self, state: &mut TimekeeperState) -> i64 {
+        let (wall, boot) = read_clocks(&*self.clock);
         let expected = boot + state.offset;
-        let target = if !state.is_sure() {
+        let target = if !state.is_trusted() {
             expected
-        } else if (wall - expected).abs() > JUMP_MS && !mutant!("jump-followed") {
-            (state.jumped, state.confirmed_by, state.since) = (true, None, boot);
+        } else if (wall - expected).abs() > CLOCK_JUMP_MS && !mutant!("jump-followed") {
+            (state.jumped, state.confirmed_by, state.steady_since) = (true, None, boot);
             tracing::error!(wall, expected, "the clock jumped; time-bound work rests until it is confirmed");
             expected
         } else {
@@ -236,97 +237,97 @@ impl Timekeeper {
 
     /// The earlier of wall clock and database: what is due by a schedule, a policy or an expiry is due by this time.
     /// `None` while the time is not sure.
-    pub(crate) fn earlier(&self) -> Option<Time> {
+    pub(crate) fn earlier_time(&self) -> Option<Time> {
         let mut state = self.state();
-        let told = self.tell(&mut state);
-        if !state.is_sure() {
+        let told = self.read_ledger_time(&mut state);
+        if !state.is_trusted() {
             return None;
         }
-        let (wall, boot) = read(&*self.clock);
+        let (wall, boot) = read_clocks(&*self.clock);
         Some(Time(told.min(wall).min(state.database.map_or(i64::MAX, |database| boot + database.low))))
     }
 
     /// Mail that is scheduled for later than this waits. While the time is not sure, ledger time may follow a peer that is
     /// some seconds ahead, so the database's clock counts then, too.
-    pub(crate) fn schedules_by(&self) -> Time {
-        if let Some(earlier) = self.earlier() {
+    pub(crate) fn schedule_cutoff(&self) -> Time {
+        if let Some(earlier) = self.earlier_time() {
             return earlier;
         }
         let mut state = self.state();
-        let told = self.tell(&mut state);
-        let boot = self.clock.even();
+        let told = self.read_ledger_time(&mut state);
+        let boot = self.clock.boot_clock_ms();
         Time(told.min(state.database.map_or(i64::MAX, |database| boot + database.low)))
     }
 
     /// The later of ledger time and database: a window or a link is open only if it is open at this time.
-    pub(crate) fn later(&self) -> Time {
+    pub(crate) fn later_time(&self) -> Time {
         let mut state = self.state();
-        let told = self.tell(&mut state);
-        let boot = self.clock.even();
-        let database = state.database.filter(|database| !database.is_vague());
+        let told = self.read_ledger_time(&mut state);
+        let boot = self.clock.boot_clock_ms();
+        let database = state.database.filter(|database| !database.is_imprecise());
         Time(told.max(database.map_or(i64::MIN, |database| boot + database.high)))
     }
 
     /// What expired by then may be forgotten. `None` while this process may forget nothing.
-    pub(crate) fn forget_by(&self) -> Option<Time> {
+    pub(crate) fn expiry_cutoff(&self) -> Option<Time> {
         let confirmed = self.state().confirmed_by.is_some();
-        self.earlier().filter(|_| confirmed)
+        self.earlier_time().filter(|_| confirmed)
     }
 
     /// A heartbeat told the latest time of all processes, and the database's clock. `reading` is the boot clock before
     /// and after it.
-    pub(crate) fn heard(&self, latest: Time, database: Option<DatabaseClock>, reading: (i64, i64)) {
+    pub(crate) fn on_heartbeat(&self, latest: Time, database: Option<DatabaseClock>, reading: (i64, i64)) {
         if let Some(database) = database {
-            self.compare(DatabaseOffset::new(database, reading));
+            self.compare_database_clock(DatabaseOffset::new(database, reading));
         }
-        self.follow(latest);
-        self.look_for_confirmation();
+        self.follow_peer_time(latest);
+        self.try_confirm();
     }
 
-    fn compare(&self, database: DatabaseOffset) {
-        if database.is_vague() {
+    fn compare_database_clock(&self, database: DatabaseOffset) {
+        if database.is_imprecise() {
             return;
         }
-        let (wall, boot) = read(&*self.clock);
+        let (wall, boot) = read_clocks(&*self.clock);
         let ahead = database.ahead(wall, boot);
         let mut state = self.state();
-        let off = ahead.abs() > JUMP_MS;
-        if off && !state.off {
+        let off = ahead.abs() > CLOCK_JUMP_MS;
+        if off && !state.is_off {
             tracing::error!(ahead_ms = ahead, "this node's clock and the database's are more than 30 s apart");
-        } else if !off && state.off {
+        } else if !off && state.is_off {
             tracing::info!("this node's clock and the database's agree again");
         }
-        (state.database, state.off) = (Some(database), off);
+        (state.database, state.is_off) = (Some(database), off);
     }
 
     /// Another process told the ledger a later time. Only a process that is not sure of its own goes by it: it may have
     /// started from a time that was old, and would date what it does before what others have forgotten. A process that
     /// is sure knows at least that the clocks differ: it cannot measure how long ago it is what the other dated.
-    fn follow(&self, latest: Time) {
-        let boot = self.clock.even();
+    fn follow_peer_time(&self, latest: Time) {
+        let boot = self.clock.boot_clock_ms();
         let mut state = self.state();
-        if !state.is_sure() {
+        if !state.is_trusted() {
             state.offset = state.offset.max(latest.0 - boot);
-        } else if latest.0 > self.tell(&mut state) + JUMP_MS {
-            state.unmeasured = state.unmeasured.max(latest.0 + UNTOLD_MS);
+        } else if latest.0 > self.read_ledger_time(&mut state) + CLOCK_JUMP_MS {
+            state.unmeasurable_until = state.unmeasurable_until.max(latest.0 + UNREPORTED_MS);
         }
     }
 
     /// Confirms the time when somebody else can vouch for it.
-    fn look_for_confirmation(&self) {
-        let boot = self.clock.even();
+    fn try_confirm(&self) {
+        let boot = self.clock.boot_clock_ms();
         let by = {
             let mut state = self.state();
             // A jump that nobody has seen yet must not be confirmed with the rest.
-            self.tell(&mut state);
-            if state.off || (state.confirmed_by.is_some() && !state.jumped) {
+            self.read_ledger_time(&mut state);
+            if state.is_off || (state.confirmed_by.is_some() && !state.jumped) {
                 return;
             }
             if state.database.is_some_and(|database| database.other_host) {
                 Some(ConfirmedBy::Database)
             } else if self.clock.is_synchronized() {
                 Some(ConfirmedBy::Kernel)
-            } else if boot - state.since >= DAY_MS && !state.jumped {
+            } else if boot - state.steady_since >= DAY_MS && !state.jumped {
                 Some(ConfirmedBy::BootClock)
             } else {
                 None
@@ -338,24 +339,24 @@ impl Timekeeper {
     }
 
     /// The boot clock, for pauses and deadlines inside this process.
-    pub(crate) fn even(&self) -> i64 {
-        self.clock.even()
+    pub(crate) fn boot_clock_ms(&self) -> i64 {
+        self.clock.boot_clock_ms()
     }
 
     /// Whether dates may decide anything.
-    pub(crate) fn is_sure(&self) -> bool {
+    pub(crate) fn is_trusted(&self) -> bool {
         let mut state = self.state();
-        self.tell(&mut state);
-        state.is_sure()
+        self.read_ledger_time(&mut state);
+        state.is_trusted()
     }
 
     /// How the clocks stand.
     pub(crate) fn clock_state(&self) -> ClockState {
         let mut state = self.state();
-        self.tell(&mut state);
-        let (wall, boot) = read(&*self.clock);
+        self.read_ledger_time(&mut state);
+        let (wall, boot) = read_clocks(&*self.clock);
         ClockState {
-            sure: state.is_sure(),
+            is_trusted: state.is_trusted(),
             confirmed_by: state.confirmed_by,
             jumped: state.jumped,
             ahead_of_database_ms: state.database.map(|database| database.ahead(wall, boot)),
@@ -364,22 +365,22 @@ impl Timekeeper {
 
     /// Since when it can be measured how long something is ago.
     pub(crate) fn measured_since(&self) -> Time {
-        Time(self.state().unmeasured.saturating_add(1))
+        Time(self.state().unmeasurable_until.saturating_add(1))
     }
 
     /// The wall clock is right, as somebody says who can tell.
     pub(crate) fn confirm(&self, by: ConfirmedBy) {
-        let (wall, boot) = read(&*self.clock);
+        let (wall, boot) = read_clocks(&*self.clock);
         let mut state = self.state();
-        if wall < state.told {
+        if wall < state.highest {
             // What a process did after it last told the ledger the time is dated later still.
-            state.unmeasured = state.unmeasured.max(state.told + UNTOLD_MS);
+            state.unmeasurable_until = state.unmeasurable_until.max(state.highest + UNREPORTED_MS);
         }
         // A node that is off the database stays so, whoever confirms its clock.
-        if !state.off {
+        if !state.is_off {
             state.offset = wall - boot;
         }
-        (state.jumped, state.confirmed_by, state.since) = (false, Some(by), boot);
+        (state.jumped, state.confirmed_by, state.steady_since) = (false, Some(by), boot);
     }
 }
 
@@ -388,19 +389,19 @@ impl LedgerClock for Timekeeper {
         Timekeeper::now(self)
     }
 
-    fn forget_by(&self) -> Time {
-        Timekeeper::forget_by(self).unwrap_or(Time(i64::MIN))
+    fn expiry_cutoff(&self) -> Time {
+        Timekeeper::expiry_cutoff(self).unwrap_or(Time(i64::MIN))
     }
 }
 
 /// Wall clock and boot clock of one moment. A process that was stopped between the two reads again: the pause would
 /// look like a jump.
-fn read(clock: &dyn Clock) -> (i64, i64) {
-    let mut before = clock.even();
-    for _ in 0..READ_AGAIN {
+fn read_clocks(clock: &dyn Clock) -> (i64, i64) {
+    let mut before = clock.boot_clock_ms();
+    for _ in 0..MAX_REREADS {
         let wall = clock.now().0;
-        let after = clock.even();
-        if after - before <= SAME_MOMENT_MS {
+        let after = clock.boot_clock_ms();
+        if after - before <= MAX_READ_GAP_MS {
             return (wall, after);
         }
         before = after;

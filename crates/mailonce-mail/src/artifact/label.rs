@@ -1,59 +1,72 @@
 //! Which words name a number.
 
 use super::{
-    cue::{Hit, Says},
-    script::Script,
-    shape::{Shape, Stand},
+    cue::{CueKind, CueMatch},
+    script::SearchText,
+    shape::{CodeShape, LinePosition},
 };
 
 /// How far a label reaches forward, in characters.
-const REACH: usize = 120;
+const LABEL_REACH_FORWARD: usize = 120;
 /// How far back.
-const BACK: usize = 70;
+const LABEL_REACH_BACKWARD: usize = 70;
 
 /// The words that name a shape, what stands between, and whether they stand behind it.
-pub(super) fn label(script: &Script, hits: &[Hit], shapes: &[Shape], shape: &Shape) -> Option<(Hit, String, bool)> {
-    let stand = shape.stand;
+pub(super) fn find_label(
+    script: &SearchText,
+    hits: &[CueMatch],
+    shapes: &[CodeShape],
+    shape: &CodeShape,
+) -> Option<(CueMatch, String, bool)> {
+    let stand = shape.position;
     let text = |from: usize, to: usize| script.slice(from, to).iter().collect::<String>();
     let between = |from: usize, to: usize| {
-        let mut inner = shapes.iter().filter(|other| other.start >= from && other.end <= to && !other.letters);
+        let mut inner = shapes.iter().filter(|other| other.start >= from && other.end <= to && !other.has_letters);
         // In a list of codes none uses up the words above the list.
-        let listed = |other: &Shape| stand == Stand::Alone && other.stand == Stand::Alone;
+        let listed = |other: &CodeShape| stand == LinePosition::Alone && other.position == LinePosition::Alone;
         // "Your code for order 4471 is 731904": the order has its own word, and only a verb follows it.
-        let passed =
-            |other: &Shape| is_named(hits, other) && other.end < shape.start && is_verb(&text(other.end, shape.start));
+        let passed = |other: &CodeShape| {
+            is_labelled_as_other(hits, other)
+                && other.end < shape.start
+                && is_single_short_word(&text(other.end, shape.start))
+        };
         inner.any(|other| !listed(other) && !passed(other))
     };
-    let mut before: Option<(Hit, String)> = None;
-    for hit in
-        hits.iter().filter(|hit| hit.end <= shape.start && shape.start - hit.end <= REACH && hit.says != Says::Talk)
-    {
+    let mut before: Option<(CueMatch, String)> = None;
+    for hit in hits.iter().filter(|hit| {
+        hit.end <= shape.start && shape.start - hit.end <= LABEL_REACH_FORWARD && hit.kind != CueKind::Mention
+    }) {
         let gap = text(hit.end, shape.start);
-        let breaks = gap_breaks(&gap, stand);
+        let breaks = breaks_label(&gap, stand);
         // A label that has its own number names that one.
         let spent = between(hit.end, shape.start)
-            || hit.says == Says::Other && gap.chars().filter(char::is_ascii_digit).count() >= 3;
+            || hit.kind == CueKind::Other && gap.chars().filter(char::is_ascii_digit).count() >= 3;
         if !breaks
             && !spent
-            && before.as_ref().is_none_or(|(known, _)| rank(hit) >= rank(known) || hit.says != Says::Hint)
+            && before.as_ref().is_none_or(|(known, _)| rank(hit) >= rank(known) || hit.kind != CueKind::Hint)
         {
             before = Some((*hit, gap));
         }
     }
     let behind = hits.iter().find(|hit| {
-        hit.start >= shape.end && hit.start - shape.end <= BACK && !matches!(hit.says, Says::Talk | Says::Hint)
+        hit.start >= shape.end
+            && hit.start - shape.end <= LABEL_REACH_BACKWARD
+            && !matches!(hit.kind, CueKind::Mention | CueKind::Hint)
     });
     let after = behind.map(|hit| (*hit, text(shape.end, hit.start))).filter(|(hit, gap)| {
-        let line = gap.matches('\n').count() <= usize::from(stand == Stand::Alone);
+        let line = gap.matches('\n').count() <= usize::from(stand == LinePosition::Alone);
         line && !ends_sentence(gap) && !between(shape.end, hit.start) && !gap.contains([':', '：'])
     });
     match (before, after) {
         (Some((hit, gap)), Some((other, behind))) => {
             let forward = gap.chars().count();
             // "482913 is your code" says it better than whatever stood before.
-            let better =
-                hit.says != Says::Code && other.says == Says::Code && !(hit.says == Says::Other && adjacent(&gap));
-            if better || stand != Stand::Within && other.says == Says::Code && behind.chars().count() < forward {
+            let better = hit.kind != CueKind::Code
+                && other.kind == CueKind::Code
+                && !(hit.kind == CueKind::Other && is_adjacent(&gap));
+            if better
+                || stand != LinePosition::Inline && other.kind == CueKind::Code && behind.chars().count() < forward
+            {
                 Some((other, behind, true))
             } else {
                 Some((hit, gap, false))
@@ -66,28 +79,28 @@ pub(super) fn label(script: &Script, hits: &[Hit], shapes: &[Shape], shape: &Sha
 }
 
 /// Whether words right before a number call it something else than a code: then it cannot use up another label.
-fn is_named(hits: &[Hit], shape: &Shape) -> bool {
+fn is_labelled_as_other(hits: &[CueMatch], shape: &CodeShape) -> bool {
     let last = hits.iter().rfind(|hit| hit.end <= shape.start && shape.start - hit.end <= 12);
-    last.is_some_and(|hit| hit.says == Says::Other)
+    last.is_some_and(|hit| hit.kind == CueKind::Other)
 }
 
-fn is_verb(gap: &str) -> bool {
+fn is_single_short_word(gap: &str) -> bool {
     let word = gap.trim_matches(|c: char| !c.is_alphanumeric());
     !word.contains(char::is_whitespace) && word.chars().count() <= 6
 }
 
-fn rank(hit: &Hit) -> usize {
-    usize::from(hit.says != Says::Hint)
+fn rank(hit: &CueMatch) -> usize {
+    usize::from(hit.kind != CueKind::Hint)
 }
 
 /// Whether a label before cannot reach over what stands between.
-fn gap_breaks(gap: &str, stand: Stand) -> bool {
+fn breaks_label(gap: &str, stand: LinePosition) -> bool {
     let lines = gap.split('\n').skip(1).filter(|line| line.chars().any(char::is_alphanumeric)).count();
     match stand {
         // A number that stands for itself is named by the paragraph before it.
-        Stand::Alone => lines > 2,
-        Stand::First => lines > 1,
-        Stand::Within => ends_sentence(gap) || gap.contains("\n\n") || lines > 1,
+        LinePosition::Alone => lines > 2,
+        LinePosition::LineStart => lines > 1,
+        LinePosition::Inline => ends_sentence(gap) || gap.contains("\n\n") || lines > 1,
     }
 }
 
@@ -101,7 +114,7 @@ fn ends_sentence(gap: &str) -> bool {
 }
 
 /// Whether only a few joining words stand between, or a colon ends them.
-pub(super) fn adjacent(gap: &str) -> bool {
+pub(super) fn is_adjacent(gap: &str) -> bool {
     let words = gap.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count();
     let colon = gap.trim_end_matches([' ', '*', '"', '\n', '[', '「', '【', '“']).ends_with([':', '：', '>', '=']);
     let short = words <= 4 && gap.chars().count() <= 32;
@@ -109,7 +122,7 @@ pub(super) fn adjacent(gap: &str) -> bool {
 }
 
 /// Whether nothing but a verb or a colon stands between.
-pub(super) fn direct(gap: &str) -> bool {
+pub(super) fn is_direct(gap: &str) -> bool {
     let words = gap.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count();
     let colon = gap.trim_end_matches([' ', '*', '"', '[', '「', '【', '“']).ends_with([':', '：']);
     words <= 1 && gap.chars().count() <= 14 || colon && words <= 4

@@ -1,38 +1,38 @@
 //! Values made unreadable, for everybody but the one who consumes them.
 
-use super::{Artifact, Found, Kind};
+use super::{ExtractedArtifact, ExtractedArtifacts, Kind};
 use crate::{
     glyph,
     link::{self, has_secret},
 };
 
 /// What may stand between two characters of a code.
-const BETWEEN: &str = " -\u{a0}·.\n|";
+const CODE_SEPARATORS: &str = " -\u{a0}·.\n|";
 
 /// A value as others may see it.
-pub fn masked(artifact: &Artifact) -> String {
+pub fn masked_value(artifact: &ExtractedArtifact) -> String {
     match artifact.kind {
         Kind::Code => "•".repeat(artifact.value.chars().count()),
-        Kind::Link => door(&artifact.value),
+        Kind::Link => origin_only(&artifact.value),
     }
 }
 
 /// The link without what is behind its host.
-fn door(url: &str) -> String {
+fn origin_only(url: &str) -> String {
     let from = url.find("://").map_or(0, |at| at + 3);
     let end = url[from..].find(['/', '?', '#']).map_or(url.len(), |at| from + at);
     format!("{}/…", &url[..end])
 }
 
 /// A text in which no code that was found, decided or not, and no secret of a link can be read.
-pub fn hide(text: &str, found: &Found) -> String {
+pub fn redact_text(text: &str, found: &ExtractedArtifacts) -> String {
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
-    for (start, end) in link::spans(text) {
+    for (start, end) in link::link_spans(text) {
         out.push_str(&text[from..start]);
         let url = &text[start..end];
         if has_secret(url) {
-            out.push_str(&door(url))
+            out.push_str(&origin_only(url))
         } else {
             out.push_str(url)
         }
@@ -42,16 +42,16 @@ pub fn hide(text: &str, found: &Found) -> String {
     let mut chars: Vec<char> = out.chars().collect();
     let codes = found.decided.iter().chain(&found.candidates).filter(|artifact| artifact.kind == Kind::Code);
     for code in codes {
-        cover(&mut chars, &code.value);
+        mask_code(&mut chars, &code.value);
     }
     chars.into_iter().collect()
 }
 
-fn cover(chars: &mut [char], code: &str) {
+fn mask_code(chars: &mut [char], code: &str) {
     let code: Vec<char> = code.chars().collect();
     let mut at = 0;
     while at < chars.len() {
-        let places = places(chars, at, &code);
+        let places = code_positions(chars, at, &code);
         at = places.last().map_or(at + 1, |last| last + 1);
         for place in places {
             chars[place] = '•';
@@ -60,7 +60,7 @@ fn cover(chars: &mut [char], code: &str) {
 }
 
 /// Where the code's characters stand from `at` on; empty when it is not there.
-fn places(chars: &[char], at: usize, code: &[char]) -> Vec<usize> {
+fn code_positions(chars: &[char], at: usize, code: &[char]) -> Vec<usize> {
     let mut places = Vec::with_capacity(code.len());
     let mut next = at;
     for wanted in code {
@@ -70,12 +70,12 @@ fn places(chars: &[char], at: usize, code: &[char]) -> Vec<usize> {
             chars[next.min(chars.len())..]
                 .iter()
                 .take(4)
-                .take_while(|c| BETWEEN.contains(**c) || glyph::is_invisible(**c))
+                .take_while(|c| CODE_SEPARATORS.contains(**c) || glyph::is_invisible(**c))
                 .count()
         };
         next += skip;
         match chars.get(next) {
-            Some(c) if glyph::fold(*c) == *wanted => places.push(next),
+            Some(c) if glyph::fold_to_ascii(*c) == *wanted => places.push(next),
             _ => return Vec::new(),
         }
         next += 1;

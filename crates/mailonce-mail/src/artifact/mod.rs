@@ -23,25 +23,25 @@ mod unit;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    html::Page,
-    link::{Link, Verdict},
+    html::HtmlPage,
+    link::{CheckedLink, Verdict},
     minimise,
-    parse::Parsed,
-    words::words,
+    parse::ParsedMail,
+    string_enum::string_enum,
 };
 
-pub use mask::{hide, masked};
+pub use mask::{masked_value, redact_text};
 
 /// From here on a value is decided.
-pub const DECIDED: u8 = 70;
+pub const MIN_DECIDED_CONFIDENCE: u8 = 70;
 /// Below this a value is not even a candidate.
-pub const CANDIDATE: u8 = 35;
+pub const MIN_CANDIDATE_CONFIDENCE: u8 = 35;
 /// By how much the best must lead before another is passed over.
-const LEAD: u8 = 20;
+const MIN_LEAD: u8 = 20;
 /// Candidates kept of one mail.
-pub const CANDIDATES: usize = 20;
+pub const MAX_CANDIDATES: usize = 20;
 
-words! {
+string_enum! {
     /// What it is.
     Kind {
         /// A one-time code.
@@ -51,7 +51,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// Why it is thought to be one, or not.
     Reason {
         /// A line `@host #code`.
@@ -105,7 +105,7 @@ words! {
 
 /// A value with how sure it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Artifact {
+pub struct ExtractedArtifact {
     /// What it is.
     #[serde(rename = "type")]
     pub kind: Kind,
@@ -119,71 +119,72 @@ pub struct Artifact {
 
 /// What a mail holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct ExtractedArtifacts {
     /// Decided values, best first; at most one code and one link.
-    pub decided: Vec<Artifact>,
+    pub decided: Vec<ExtractedArtifact>,
     /// What else it could be, best first.
-    pub candidates: Vec<Artifact>,
+    pub candidates: Vec<ExtractedArtifact>,
 }
 
-impl Found {
+impl ExtractedArtifacts {
     /// The decided value of a kind.
-    pub fn decided(&self, kind: Kind) -> Option<&Artifact> {
+    pub fn decided(&self, kind: Kind) -> Option<&ExtractedArtifact> {
         self.decided.iter().find(|artifact| artifact.kind == kind)
     }
 }
 
 /// Finds codes and links. `page` is the mail's HTML, read; `links` are the mail's links, judged.
-pub fn find(mail: &Parsed, page: Option<&Page>, links: &[Link]) -> Found {
-    let mut found = Found::default();
-    settle(codes(mail, page, links), &mut found);
+pub fn extract(mail: &ParsedMail, page: Option<&HtmlPage>, links: &[CheckedLink]) -> ExtractedArtifacts {
+    let mut found = ExtractedArtifacts::default();
+    decide(extract_codes(mail, page, links), &mut found);
     let about_code = found.decided(Kind::Code).is_some();
-    settle(secret_links(links, about_code), &mut found);
-    let by_confidence = |a: &Artifact, b: &Artifact| b.confidence.cmp(&a.confidence);
+    decide(extract_links(links, about_code), &mut found);
+    let by_confidence = |a: &ExtractedArtifact, b: &ExtractedArtifact| b.confidence.cmp(&a.confidence);
     found.decided.sort_by(by_confidence);
     found.candidates.sort_by(by_confidence);
-    found.candidates.truncate(CANDIDATES);
+    found.candidates.truncate(MAX_CANDIDATES);
     found
 }
 
-fn codes(mail: &Parsed, page: Option<&Page>, links: &[Link]) -> Vec<Artifact> {
+fn extract_codes(mail: &ParsedMail, page: Option<&HtmlPage>, links: &[CheckedLink]) -> Vec<ExtractedArtifact> {
     let html =
         page.map(|page| page.text.as_str()).filter(|text| text.chars().filter(|c| c.is_alphanumeric()).count() >= 4);
-    let plain = minimise::split(mail.text.as_deref().unwrap_or_default());
-    let shown = html.map_or_else(|| plain.clone(), minimise::split);
-    let mut found = score::codes(&mail.subject, &shown.own);
-    if !found.iter().any(|code| code.confidence >= DECIDED) && html.is_some() {
+    let plain = minimise::split_quotes(mail.text.as_deref().unwrap_or_default());
+    let shown = html.map_or_else(|| plain.clone(), minimise::split_quotes);
+    let mut found = score::score_codes(&mail.subject, &shown.own_text);
+    if !found.iter().any(|code| code.confidence >= MIN_DECIDED_CONFIDENCE) && html.is_some() {
         // What the plain text says is worth less than what the reader sees, so it counts only where that says nothing.
-        found.extend(score::codes(&mail.subject, &plain.own));
+        found.extend(score::score_codes(&mail.subject, &plain.own_text));
     }
-    if found.iter().all(|code| code.confidence < CANDIDATE) {
-        found.extend(score::codes("", &shown.quoted).into_iter().map(|code| lowered(code, Reason::Quoted)));
+    if found.iter().all(|code| code.confidence < MIN_CANDIDATE_CONFIDENCE) {
+        found
+            .extend(score::score_codes("", &shown.quoted_text).into_iter().map(|code| downgrade(code, Reason::Quoted)));
         found.extend(
-            links.iter().filter_map(|link| score::in_link(&link.url)).map(|code| lowered(code, Reason::InLink)),
+            links.iter().filter_map(|link| score::code_in_link(&link.url)).map(|code| downgrade(code, Reason::InLink)),
         );
     }
     found
 }
 
-fn lowered(mut code: Artifact, reason: Reason) -> Artifact {
-    code.confidence = code.confidence.min(DECIDED - 20);
+fn downgrade(mut code: ExtractedArtifact, reason: Reason) -> ExtractedArtifact {
+    code.confidence = code.confidence.min(MIN_DECIDED_CONFIDENCE - 20);
     code.reasons.push(reason);
     code
 }
 
-fn secret_links(links: &[Link], about_code: bool) -> Vec<Artifact> {
-    let artifact = |link: &Link| {
-        let mut artifact = Artifact {
+fn extract_links(links: &[CheckedLink], about_code: bool) -> Vec<ExtractedArtifact> {
+    let artifact = |link: &CheckedLink| {
+        let mut artifact = ExtractedArtifact {
             kind: Kind::Link,
             value: link.url.clone(),
             confidence: link.confidence,
             reasons: vec![Reason::Purpose],
         };
         if link.verdict == Verdict::Blocked {
-            artifact.confidence = artifact.confidence.min(DECIDED - 20);
+            artifact.confidence = artifact.confidence.min(MIN_DECIDED_CONFIDENCE - 20);
             artifact.reasons.push(Reason::BlockedLink);
         } else if about_code && link.purpose == Some(crate::link::Purpose::Reset) {
-            artifact.confidence = artifact.confidence.min(DECIDED - 20);
+            artifact.confidence = artifact.confidence.min(MIN_DECIDED_CONFIDENCE - 20);
             artifact.reasons.push(Reason::BesideCode);
         }
         artifact
@@ -192,8 +193,8 @@ fn secret_links(links: &[Link], about_code: bool) -> Vec<Artifact> {
 }
 
 /// Decides on one value of a kind, or on none.
-fn settle(mut values: Vec<Artifact>, found: &mut Found) {
-    values.retain(|value| value.confidence >= CANDIDATE);
+fn decide(mut values: Vec<ExtractedArtifact>, found: &mut ExtractedArtifacts) {
+    values.retain(|value| value.confidence >= MIN_CANDIDATE_CONFIDENCE);
     values.sort_by_key(|value| std::cmp::Reverse(value.confidence));
     let mut seen: Vec<String> = Vec::new();
     values.retain(|value| {
@@ -203,13 +204,13 @@ fn settle(mut values: Vec<Artifact>, found: &mut Found) {
     });
     let best = values.first().map_or(0, |value| value.confidence);
     let next = values.get(1).map_or(0, |value| value.confidence);
-    let clear = next < DECIDED || best - next >= LEAD;
+    let clear = next < MIN_DECIDED_CONFIDENCE || best - next >= MIN_LEAD;
     for (rank, mut value) in values.into_iter().enumerate() {
-        if rank == 0 && best >= DECIDED && clear {
+        if rank == 0 && best >= MIN_DECIDED_CONFIDENCE && clear {
             found.decided.push(value);
             continue;
         }
-        if value.confidence >= DECIDED && !clear {
+        if value.confidence >= MIN_DECIDED_CONFIDENCE && !clear {
             value.reasons.push(Reason::Ambiguous);
         }
         found.candidates.push(value);

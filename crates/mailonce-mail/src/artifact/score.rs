@@ -1,29 +1,29 @@
 //! How sure it is that a number is the code, and why.
 
 use super::{
-    Artifact, Kind, Reason,
-    cue::{self, Hit, Says},
-    label::{adjacent, direct, label},
-    script::Script,
-    shape::{self, Shape, Stand},
+    ExtractedArtifact, Kind, Reason,
+    cue::{self, CueKind, CueMatch},
+    label::{find_label, is_adjacent, is_direct},
+    script::SearchText,
+    shape::{self, CodeShape, LinePosition},
 };
 
 /// Codes of a subject and a text, each value once.
-pub(super) fn codes(subject: &str, text: &str) -> Vec<Artifact> {
-    let subject = Script::new(subject);
-    let body = Script::new(text);
-    let subject_hits = cue::hits(&subject);
-    let about = |says: Says| subject_hits.iter().any(|hit| hit.says == says);
-    let topic = if about(Says::Code) {
+pub(super) fn score_codes(subject: &str, text: &str) -> Vec<ExtractedArtifact> {
+    let subject = SearchText::new(subject);
+    let body = SearchText::new(text);
+    let subject_hits = cue::find_cues(&subject);
+    let about = |says: CueKind| subject_hits.iter().any(|hit| hit.kind == says);
+    let topic = if about(CueKind::Code) {
         10
-    } else if about(Says::Hint) && !about(Says::Other) {
+    } else if about(CueKind::Hint) && !about(CueKind::Other) {
         5
     } else {
         0
     };
-    let mut found: Vec<Artifact> = origin_bound(&body).into_iter().collect();
-    let in_subject = judge_all(&subject, &subject_hits, 0);
-    let in_body = judge_all(&body, &cue::hits(&body), topic);
+    let mut found: Vec<ExtractedArtifact> = origin_bound_code(&body).into_iter().collect();
+    let in_subject = score_all(&subject, &subject_hits, 0);
+    let in_body = score_all(&body, &cue::find_cues(&body), topic);
     for code in in_body.into_iter().chain(in_subject) {
         if let Some(known) = found.iter_mut().find(|known| known.value == code.value) {
             known.confidence = (known.confidence.max(code.confidence)).saturating_add(8).min(99);
@@ -38,13 +38,13 @@ pub(super) fn codes(subject: &str, text: &str) -> Vec<Artifact> {
 }
 
 /// A last line `@host #code`, as text messages bind a code to a site.
-fn origin_bound(script: &Script) -> Option<Artifact> {
+fn origin_bound_code(script: &SearchText) -> Option<ExtractedArtifact> {
     let text: String = script.chars.iter().collect();
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     let (host, code) = line.trim().strip_prefix('@')?.split_once(" #")?;
     let code = code.split([' ', '@', '%']).next().unwrap_or_default();
     let fits = host.contains('.') && (4..=12).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_alphanumeric());
-    fits.then(|| Artifact {
+    fits.then(|| ExtractedArtifact {
         kind: Kind::Code,
         value: code.to_owned(),
         confidence: 97,
@@ -53,22 +53,22 @@ fn origin_bound(script: &Script) -> Option<Artifact> {
 }
 
 /// The code in a link's query, which its reader may never have seen.
-pub(super) fn in_link(url: &str) -> Option<Artifact> {
+pub(super) fn code_in_link(url: &str) -> Option<ExtractedArtifact> {
     let (_, query) = url.split_once('?')?;
     let value = query.split(['&', '#']).find_map(|pair| {
         pair.split_once('=').filter(|(name, _)| ["code", "otp", "pin"].contains(name)).map(|(_, value)| value)
     })?;
     let fits = (4..=8).contains(&value.len()) && value.bytes().all(|b| b.is_ascii_digit());
-    fits.then(|| Artifact { kind: Kind::Code, value: value.to_owned(), confidence: 40, reasons: Vec::new() })
+    fits.then(|| ExtractedArtifact { kind: Kind::Code, value: value.to_owned(), confidence: 40, reasons: Vec::new() })
 }
 
-fn judge_all(script: &Script, hits: &[Hit], topic: i32) -> Vec<Artifact> {
-    let shapes = shape::all(script);
-    let mut found: Vec<Artifact> = Vec::new();
+fn score_all(script: &SearchText, hits: &[CueMatch], topic: i32) -> Vec<ExtractedArtifact> {
+    let shapes = shape::find_shapes(script);
+    let mut found: Vec<ExtractedArtifact> = Vec::new();
     for shape in &shapes {
-        let Some((score, reasons)) = judge(script, hits, &shapes, shape, topic) else { continue };
+        let Some((score, reasons)) = score_shape(script, hits, &shapes, shape, topic) else { continue };
         let confidence = score.clamp(0, 99) as u8;
-        let new = Artifact { kind: Kind::Code, value: shape.value.clone(), confidence, reasons };
+        let new = ExtractedArtifact { kind: Kind::Code, value: shape.value.clone(), confidence, reasons };
         match found.iter_mut().find(|known| known.value == new.value) {
             Some(known) if known.confidence >= new.confidence => {}
             Some(known) => *known = new,
@@ -78,22 +78,28 @@ fn judge_all(script: &Script, hits: &[Hit], topic: i32) -> Vec<Artifact> {
     found
 }
 
-fn judge(script: &Script, hits: &[Hit], shapes: &[Shape], shape: &Shape, topic: i32) -> Option<(i32, Vec<Reason>)> {
-    let stand = shape.stand;
-    let (hit, gap, after) = label(script, hits, shapes, shape)?;
-    let near = adjacent(&gap);
+fn score_shape(
+    script: &SearchText,
+    hits: &[CueMatch],
+    shapes: &[CodeShape],
+    shape: &CodeShape,
+    topic: i32,
+) -> Option<(i32, Vec<Reason>)> {
+    let stand = shape.position;
+    let (hit, gap, after) = find_label(script, hits, shapes, shape)?;
+    let near = is_adjacent(&gap);
     let mut reasons = Vec::new();
     let mut score = topic;
-    match hit.says {
-        Says::Code => {
+    match hit.kind {
+        CueKind::Code => {
             score += 55;
             reasons.push(if after { Reason::LabelAfter } else { Reason::LabelBefore });
         }
-        Says::Hint => {
+        CueKind::Hint => {
             score += 25;
             reasons.push(Reason::WeakLabel);
         }
-        Says::Other | Says::Talk => {
+        CueKind::Other | CueKind::Mention => {
             score -= 50;
             reasons.push(Reason::OtherLabel);
         }
@@ -104,41 +110,41 @@ fn judge(script: &Script, hits: &[Hit], shapes: &[Shape], shape: &Shape, topic: 
             reasons.push(reason);
         }
     };
-    let strong = hit.says == Says::Code;
+    let strong = hit.kind == CueKind::Code;
     // Six digits are hardly ever anything else; other numbers must stand right beside the word.
-    let six = shape.value.len() == 6 && !shape.letters;
-    let beside = near && (six || shape.letters || stand != Stand::Within || direct(&gap));
+    let six = shape.value.len() == 6 && !shape.has_letters;
+    let beside = near && (six || shape.has_letters || stand != LinePosition::Inline || is_direct(&gap));
     add(beside && strong, 20, Reason::Adjacent);
-    add(stand == Stand::Alone, 25, Reason::OwnLine);
-    add(stand == Stand::First && !near, 10, Reason::LineStart);
+    add(stand == LinePosition::Alone, 25, Reason::OwnLine);
+    add(stand == LinePosition::LineStart && !near, 10, Reason::LineStart);
     add(six, 10, Reason::SixDigits);
     add(topic == 10, 0, Reason::SubjectLabel);
-    add(shape.grouped, 0, Reason::Grouped);
-    add(shape.prefixed, 5, Reason::Prefixed);
-    add(shape.letters, 0, Reason::Letters);
-    add(shape.sign, -25, Reason::NumberSign);
-    add(shape.letters && is_slogan(&shape.value), -30, Reason::WordLike);
-    let tight = strong && (direct(&gap) || stand == Stand::Alone);
+    add(shape.is_grouped, 0, Reason::Grouped);
+    add(shape.has_prefix, 5, Reason::Prefixed);
+    add(shape.has_letters, 0, Reason::Letters);
+    add(shape.has_number_sign, -25, Reason::NumberSign);
+    add(shape.has_letters && is_promo_code(&shape.value), -30, Reason::WordLike);
+    let tight = strong && (is_direct(&gap) || stand == LinePosition::Alone);
     add(is_date(&shape.value) && !tight, -35, Reason::DateLike);
     // Letters and long runs could be anything: only a label right beside them makes them a code.
-    let odd = shape.letters || shape.value.len() > 8;
-    let close = strong && (near || stand == Stand::Alone);
-    if odd && !close || shape.grouped && !strong || shape.letters && !is_code_word(shape, stand, &gap) {
+    let odd = shape.has_letters || shape.value.len() > 8;
+    let close = strong && (near || stand == LinePosition::Alone);
+    if odd && !close || shape.is_grouped && !strong || shape.has_letters && !is_code_word(shape, stand, &gap) {
         return None;
     }
     Some((score, reasons))
 }
 
 /// Words in capitals are codes only where nothing else could stand.
-fn is_code_word(shape: &Shape, stand: Stand, gap: &str) -> bool {
+fn is_code_word(shape: &CodeShape, stand: LinePosition, gap: &str) -> bool {
     let digits = shape.value.bytes().any(|b| b.is_ascii_digit());
     let lower = shape.value.bytes().any(|b| b.is_ascii_lowercase());
     let colon = gap.trim_end().ends_with([':', '：']);
-    if digits && !lower { true } else { stand == Stand::Alone || colon }
+    if digits && !lower { true } else { stand == LinePosition::Alone || colon }
 }
 
 /// A word with a number behind it, such as `SAVE20`, was made to be remembered: shops do that.
-fn is_slogan(value: &str) -> bool {
+fn is_promo_code(value: &str) -> bool {
     let letters = value.bytes().take_while(u8::is_ascii_alphabetic).count();
     let rest = &value[letters..];
     letters >= 3

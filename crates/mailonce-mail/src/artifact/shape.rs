@@ -1,101 +1,102 @@
 //! What could be a code by its form: runs and groups of digits, and runs with letters.
 
-use super::{script::Script, unit::has_unit};
+use super::{script::SearchText, unit::has_unit};
 use crate::glyph;
 
 /// Something that could be a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each told by its name")]
-pub(super) struct Shape {
+pub(super) struct CodeShape {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) value: String,
-    pub(super) grouped: bool,
-    pub(super) prefixed: bool,
-    pub(super) letters: bool,
+    pub(super) is_grouped: bool,
+    pub(super) has_prefix: bool,
+    pub(super) has_letters: bool,
     /// A number sign stands before it.
-    pub(super) sign: bool,
-    pub(super) stand: Stand,
+    pub(super) has_number_sign: bool,
+    pub(super) position: LinePosition,
 }
 
 /// Where a shape stands in its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stand {
+pub(super) enum LinePosition {
     Alone,
-    First,
-    Within,
+    LineStart,
+    Inline,
 }
 
 /// Shapes kept of one text.
-const SHAPES: usize = 500;
+const MAX_SHAPES: usize = 500;
 /// Finds them, left to right.
-pub(super) fn all(script: &Script) -> Vec<Shape> {
+pub(super) fn find_shapes(script: &SearchText) -> Vec<CodeShape> {
     let mut shapes = Vec::new();
     let mut at = 0;
-    while at < script.chars.len() && shapes.len() < SHAPES {
+    while at < script.chars.len() && shapes.len() < MAX_SHAPES {
         let c = script.chars[at];
         if !c.is_ascii_alphanumeric() {
             at += 1;
             continue;
         }
-        let end = run(script, at);
+        let end = run_end(script, at);
         let digits = script.slice(at, end).iter().all(char::is_ascii_digit);
         if digits {
-            at = numbers(script, at, &mut shapes);
+            at = collect_numbers(script, at, &mut shapes);
         } else {
-            let whole = dashed(script, at);
-            shapes.extend(letters(script, at, whole));
+            let whole = dashed_run_end(script, at);
+            shapes.extend(alphanumeric_shape(script, at, whole));
             at = whole;
         }
     }
     for shape in &mut shapes {
-        shape.stand = stand(script, shape);
+        shape.position = line_position(script, shape);
     }
     shapes
 }
 
 /// Only punctuation counts as nothing; a link does not.
-fn stand(script: &Script, shape: &Shape) -> Stand {
-    let (start, end) = script.line(shape.start);
+fn line_position(script: &SearchText, shape: &CodeShape) -> LinePosition {
+    let (start, end) = script.line_bounds(shape.start);
     let empty = |from: usize, to: usize| !script.slice(from, to).iter().any(|c| c.is_alphanumeric() || *c == '\u{1}');
     match (empty(start, shape.start), empty(shape.end, end)) {
-        (true, true) => Stand::Alone,
-        (true, false) => Stand::First,
-        _ => Stand::Within,
+        (true, true) => LinePosition::Alone,
+        (true, false) => LinePosition::LineStart,
+        _ => LinePosition::Inline,
     }
 }
 
 /// The end of a run of letters and digits.
-fn run(script: &Script, at: usize) -> usize {
+fn run_end(script: &SearchText, at: usize) -> usize {
     at + script.chars[at..].iter().take_while(|c| c.is_ascii_alphanumeric()).count()
 }
 
 /// The end of runs that are held together by single dashes.
-fn dashed(script: &Script, at: usize) -> usize {
-    let mut end = run(script, at);
-    while script.at(end) == Some('-') && script.at(end + 1).is_some_and(|c| c.is_ascii_alphanumeric()) {
-        end = run(script, end + 1);
+fn dashed_run_end(script: &SearchText, at: usize) -> usize {
+    let mut end = run_end(script, at);
+    while script.char_at(end) == Some('-') && script.char_at(end + 1).is_some_and(|c| c.is_ascii_alphanumeric()) {
+        end = run_end(script, end + 1);
     }
     end
 }
 
 /// A chain of digit groups from `at`; its shapes are added, its end is the answer.
-fn numbers(script: &Script, at: usize, shapes: &mut Vec<Shape>) -> usize {
-    let mut groups = vec![(at, run(script, at))];
+fn collect_numbers(script: &SearchText, at: usize, shapes: &mut Vec<CodeShape>) -> usize {
+    let mut groups = vec![(at, run_end(script, at))];
     let mut seps: Vec<char> = Vec::new();
     let mut end = groups[0].1;
     loop {
         let blanks = script.chars[end..].iter().take(4).take_while(|c| **c == ' ').count();
-        let tight = script.at(end).filter(|c| "-.,:/".contains(*c));
+        let tight = script.char_at(end).filter(|c| "-.,:/".contains(*c));
         let next = if let Some(c) = tight {
             Some((end + 1, c))
         } else {
             (1..=3).contains(&blanks).then_some((end + blanks, ' '))
         };
-        let Some((start, sep)) = next.filter(|(start, _)| script.at(*start).is_some_and(|c| c.is_ascii_digit())) else {
+        let Some((start, sep)) = next.filter(|(start, _)| script.char_at(*start).is_some_and(|c| c.is_ascii_digit()))
+        else {
             break;
         };
-        let stop = run(script, start);
+        let stop = run_end(script, start);
         if !script.slice(start, stop).iter().all(char::is_ascii_digit) {
             break;
         }
@@ -103,30 +104,30 @@ fn numbers(script: &Script, at: usize, shapes: &mut Vec<Shape>) -> usize {
         seps.push(sep);
         end = stop;
     }
-    let (front, back) = (script.before(at), script.at(end));
-    if !is_open(script, at, front)
-        || back.is_some_and(|c| glyph::is_word(c) || c == '_' || c == '\u{1}' || c == '%' || c == '#')
+    let (front, back) = (script.char_before(at), script.char_at(end));
+    if !may_start_number(script, at, front)
+        || back.is_some_and(|c| glyph::is_word_char(c) || c == '_' || c == '\u{1}' || c == '%' || c == '#')
     {
         return end;
     }
-    let tight_letter = back == Some('-') && script.at(end + 1).is_some_and(char::is_alphanumeric);
+    let tight_letter = back == Some('-') && script.char_at(end + 1).is_some_and(char::is_alphanumeric);
     if !tight_letter && !has_unit(script, end) {
-        shapes.extend(chain(script, &groups, &seps));
+        shapes.extend(digit_group_shapes(script, &groups, &seps));
     }
     end
 }
 
 /// Whether a number may begin here.
-fn is_open(script: &Script, at: usize, front: Option<char>) -> bool {
+fn may_start_number(script: &SearchText, at: usize, front: Option<char>) -> bool {
     let Some(front) = front else { return true };
-    let earlier = at.checked_sub(2).and_then(|at| script.at(at));
+    let earlier = at.checked_sub(2).and_then(|at| script.char_at(at));
     let money = |c: char| "$€£¥₹₽₩₺+".contains(c);
     let joins = "-.,:/".contains(front) && earlier.is_some_and(char::is_alphanumeric) && front != ':';
     let clock = front == ':' && earlier.is_some_and(|c| c.is_ascii_digit());
     // One star is emphasis, several are a hidden card number.
     let emphasis = front == '*' && earlier != Some('*');
     let spaced_money = front == ' ' && earlier.is_some_and(money);
-    !(glyph::is_word(front)
+    !(glyph::is_word_char(front)
         || money(front)
         || joins
         || clock
@@ -134,11 +135,20 @@ fn is_open(script: &Script, at: usize, front: Option<char>) -> bool {
         || "*•_@\u{1}=&x×~".contains(front) && !emphasis)
 }
 
-fn chain(script: &Script, groups: &[(usize, usize)], seps: &[char]) -> Vec<Shape> {
+fn digit_group_shapes(script: &SearchText, groups: &[(usize, usize)], seps: &[char]) -> Vec<CodeShape> {
     let shape = |start: usize, end: usize, grouped: bool| {
         let value: String = script.slice(start, end).iter().filter(|c| c.is_ascii_digit()).collect();
-        let sign = script.before(start) == Some('#') || script.before(start) == Some('№');
-        Shape { start, end, value, grouped, prefixed: false, letters: false, sign, stand: Stand::Within }
+        let sign = script.char_before(start) == Some('#') || script.char_before(start) == Some('№');
+        CodeShape {
+            start,
+            end,
+            value,
+            is_grouped: grouped,
+            has_prefix: false,
+            has_letters: false,
+            has_number_sign: sign,
+            position: LinePosition::Inline,
+        }
     };
     let lengths: Vec<usize> = groups.iter().map(|(start, end)| end - start).collect();
     let total: usize = lengths.iter().sum();
@@ -168,11 +178,11 @@ fn chain(script: &Script, groups: &[(usize, usize)], seps: &[char]) -> Vec<Shape
 }
 
 /// A run with letters: `TF35D`, `84A-KMN`, `G-553201`.
-fn letters(script: &Script, start: usize, end: usize) -> Option<Shape> {
-    let front = script.before(start);
-    let back = script.at(end);
-    let closed = |c: Option<char>| c.is_some_and(|c| glyph::is_word(c) || "_@\u{1}./\\=&".contains(c) && c != '.');
-    let dotted = back == Some('.') && script.at(end + 1).is_some_and(char::is_alphanumeric);
+fn alphanumeric_shape(script: &SearchText, start: usize, end: usize) -> Option<CodeShape> {
+    let front = script.char_before(start);
+    let back = script.char_at(end);
+    let closed = |c: Option<char>| c.is_some_and(|c| glyph::is_word_char(c) || "_@\u{1}./\\=&".contains(c) && c != '.');
+    let dotted = back == Some('.') && script.char_at(end + 1).is_some_and(char::is_alphanumeric);
     let front_dotted = front == Some('.') || front == Some('-');
     if closed(front) || closed(back) || dotted || front_dotted {
         return None;
@@ -188,15 +198,15 @@ fn letters(script: &Script, start: usize, end: usize) -> Option<Shape> {
         && digits(number)
         && *prefix == prefix.to_ascii_uppercase()
     {
-        return Some(Shape {
+        return Some(CodeShape {
             start,
             end,
             value: (*number).to_owned(),
-            grouped: false,
-            prefixed: true,
-            letters: false,
-            sign,
-            stand: Stand::Within,
+            is_grouped: false,
+            has_prefix: true,
+            has_letters: false,
+            has_number_sign: sign,
+            position: LinePosition::Inline,
         });
     }
     let value: String = groups.concat();
@@ -208,14 +218,14 @@ fn letters(script: &Script, start: usize, end: usize) -> Option<Shape> {
     let mixed = count >= 1 && count < value.len() && (upper || value.len() >= 5 && groups.len() == 1);
     let capitals = count == 0 && upper && (groups.len() > 1 && value.len() >= 6 || (5..=8).contains(&value.len()));
     let grouped = groups.len() > 1;
-    (fits && (mixed || capitals)).then_some(Shape {
+    (fits && (mixed || capitals)).then_some(CodeShape {
         start,
         end,
         value,
-        grouped,
-        prefixed: false,
-        letters: true,
-        sign,
-        stand: Stand::Within,
+        is_grouped: grouped,
+        has_prefix: false,
+        has_letters: true,
+        has_number_sign: sign,
+        position: LinePosition::Inline,
     })
 }

@@ -1,17 +1,17 @@
 //! Single rules, one by one. The corpus of whole mails is in `tests/artifacts`.
 
 use super::*;
-use crate::{link::Policy, parse::parse};
+use crate::{link::LinkPolicy, parse::parse};
 
-fn found(subject: &str, text: &str) -> Found {
+fn extracted(subject: &str, text: &str) -> ExtractedArtifacts {
     let mail = parse(format!("Subject: {subject}\nContent-Type: text/plain; charset=utf-8\n\n{text}").as_bytes());
-    let links = crate::link::links(&mail, None, &Policy::default());
-    find(&mail, None, &links)
+    let links = crate::link::check_links(&mail, None, &LinkPolicy::default());
+    extract(&mail, None, &links)
 }
 
 #[track_caller]
 fn check(text: &str, code: Option<&str>) {
-    let found = found("", text);
+    let found = extracted("", text);
     assert_eq!(found.decided(Kind::Code).map(|code| code.value.as_str()), code, "{text:?} {found:?}");
 }
 
@@ -56,7 +56,7 @@ fn other_numbers_are_not_codes() {
 
 #[test]
 fn two_codes_are_no_code() {
-    let found = found("", "Your code for Ada: 482913\nYour code for Bob: 771204");
+    let found = extracted("", "Your code for Ada: 482913\nYour code for Bob: 771204");
     assert_eq!(found.decided, []);
     let values: Vec<&str> = found.candidates.iter().map(|code| code.value.as_str()).collect();
     assert_eq!(values, ["482913", "771204"]);
@@ -65,7 +65,7 @@ fn two_codes_are_no_code() {
 
 #[test]
 fn an_older_code_in_a_quote_is_only_a_candidate() {
-    let found = found("Re: x", "Thanks!\n\nOn 1 Jan 2026, Acme <a@acme.example> wrote:\n> Your code is 482913");
+    let found = extracted("Re: x", "Thanks!\n\nOn 1 Jan 2026, Acme <a@acme.example> wrote:\n> Your code is 482913");
     assert_eq!(found.decided, []);
     assert_eq!(found.candidates[0].value, "482913");
     assert!(found.candidates[0].reasons.contains(&Reason::Quoted));
@@ -74,10 +74,10 @@ fn an_older_code_in_a_quote_is_only_a_candidate() {
 #[test]
 fn masked_values_cannot_be_read_anywhere() {
     let text = "Your code: 482 913\nfull width ４８２９１３\nhttps://acme.example/verify?token=a1b2c3d4e5f6";
-    let found = found("482913 is your code", text);
-    let hidden = hide(text, &found);
+    let found = extracted("482913 is your code", text);
+    let hidden = redact_text(text, &found);
     assert_eq!(hidden, "Your code: ••• •••\nfull width ••••••\nhttps://acme.example/…");
-    assert_eq!(masked(found.decided(Kind::Code).unwrap()), "••••••");
+    assert_eq!(masked_value(found.decided(Kind::Code).unwrap()), "••••••");
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn floods_end() {
         "\u{200b}1",
     ] {
         let text = piece.repeat(200_000 / piece.len());
-        let found = found(piece, &format!("{text}\n> x"));
-        assert!(found.candidates.len() <= CANDIDATES);
-        assert!(hide(&text, &found).len() <= text.len() * 4);
+        let found = extracted(piece, &format!("{text}\n> x"));
+        assert!(found.candidates.len() <= MAX_CANDIDATES);
+        assert!(redact_text(&text, &found).len() <= text.len() * 4);
     }
 }

@@ -1,6 +1,6 @@
 //! Units: what makes a number a span of time, an amount or a count.
 
-use super::script::Script;
+use super::script::SearchText;
 
 /// Units that make a number a span of time or an amount.
 const UNITS: &[&str] = &[
@@ -101,8 +101,8 @@ const UNITS: &[&str] = &[
 ];
 
 /// Whether a unit stands right behind a number that ends at `end`.
-pub(super) fn has_unit(script: &Script, end: usize) -> bool {
-    let behind = script.behind(end, 12);
+pub(super) fn has_unit(script: &SearchText, end: usize) -> bool {
+    let behind = script.text_after(end, 12);
     let behind = behind.trim_start_matches([' ', '-']);
     let padded = format!("{behind} ");
     UNITS.iter().any(|unit| padded.starts_with(unit))

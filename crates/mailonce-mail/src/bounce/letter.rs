@@ -1,13 +1,13 @@
 //! Bounces in prose. Read only of senders that write nothing else.
 
-use super::{Bounce, Fate, RECIPIENTS, is_permanent, line, status_in};
+use super::{Bounce, MAX_RECIPIENTS, RecipientResult, find_enhanced_status, is_permanent, reason_line};
 use crate::{
-    hook::Says,
-    parse::{Cut, Fields, Parsed},
+    hook::ReportedStatus,
+    parse::{HeaderFields, ParsedMail, Truncation},
 };
 
 /// Where the returned mail begins.
-const RETURNED: &[&str] = &[
+const RETURNED_MAIL_MARKERS: &[&str] = &[
     "--- below this line is a copy of the message",
     "this is a copy of the message",
     "copy of the original message",
@@ -20,7 +20,7 @@ const RETURNED: &[&str] = &[
     "included is a copy of the message header",
 ];
 /// Words of failure, in lower case.
-const FAILED: &[&str] = &[
+const FAILURE_PHRASES: &[&str] = &[
     "could not be delivered",
     "couldn't be delivered",
     "wasn't able to deliver",
@@ -51,7 +51,7 @@ const FAILED: &[&str] = &[
     "无法投递",
 ];
 /// Words of delay.
-const DELAYED: &[&str] = &[
+const DELAY_PHRASES: &[&str] = &[
     "delayed",
     "will be retried",
     "will keep trying",
@@ -61,67 +61,73 @@ const DELAYED: &[&str] = &[
     "temporarily deferred",
 ];
 
-pub(super) fn read(mail: &Parsed) -> Option<Bounce> {
+pub(super) fn parse_prose(mail: &ParsedMail) -> Option<Bounce> {
     let text = mail.text.as_deref().unwrap_or_default();
     let lower = text.to_ascii_lowercase();
-    let end = RETURNED.iter().filter_map(|mark| lower.find(mark)).min().unwrap_or(text.len());
+    let end = RETURNED_MAIL_MARKERS.iter().filter_map(|mark| lower.find(mark)).min().unwrap_or(text.len());
     let (told, returned) = text.split_at(end);
     let subject = mail.subject.to_lowercase();
     let lower = told.to_lowercase();
     let said = |words: &[&str]| words.iter().any(|words| lower.contains(words) || subject.contains(words));
-    let says = if said(DELAYED) {
-        Says::Deferred
-    } else if said(FAILED) || mail.headers.has("x-failed-recipients") {
-        let status = status_in(told);
-        Says::Bounced { permanent: is_permanent(status.as_deref(), told) }
+    let says = if said(DELAY_PHRASES) {
+        ReportedStatus::Deferred
+    } else if said(FAILURE_PHRASES) || mail.headers.has("x-failed-recipients") {
+        let status = find_enhanced_status(told);
+        ReportedStatus::Bounced { permanent: is_permanent(status.as_deref(), told) }
     } else {
         return None;
     };
-    let recipients = fates(mail, told, says);
-    let mut bounce = Bounce { tag: None, email: None, message_id: None, recipients, standard: false };
+    let recipients = recipient_results(mail, told, says);
+    let mut bounce = Bounce { tag: None, email: None, message_id: None, recipients, is_standard: false };
     if let Some((_, header)) = returned.split_once('\n') {
-        let (fields, _) = Fields::read(header.trim_start_matches(['-', ' ', '\n']).as_bytes(), &mut Cut::default());
-        bounce.hints(&fields);
+        let (fields, _) =
+            HeaderFields::parse(header.trim_start_matches(['-', ' ', '\n']).as_bytes(), &mut Truncation::default());
+        bounce.add_hints(&fields);
     }
     Some(bounce)
 }
 
-fn fates(mail: &Parsed, told: &str, says: Says) -> Vec<Fate> {
+fn recipient_results(mail: &ParsedMail, told: &str, says: ReportedStatus) -> Vec<RecipientResult> {
     let listed: Vec<String> = mail
         .headers
         .all("x-failed-recipients")
         .flat_map(|list| list.split(','))
-        .filter_map(address)
-        .take(RECIPIENTS)
+        .filter_map(parse_address)
+        .take(MAX_RECIPIENTS)
         .collect();
     let mut addresses =
-        if listed.is_empty() { told.lines().filter_map(named).take(RECIPIENTS).collect() } else { listed };
+        if listed.is_empty() { told.lines().filter_map(address_line).take(MAX_RECIPIENTS).collect() } else { listed };
     if addresses.is_empty() {
         addresses.push(String::new());
     }
     addresses.dedup();
     let fate = |recipient: String| {
-        let reason = reason(told, &recipient);
-        Fate { recipient, says, status: status_in(&reason).or_else(|| status_in(told)), reason: line(&reason) }
+        let reason = reason_for(told, &recipient);
+        RecipientResult {
+            recipient,
+            reported_status: says,
+            status: find_enhanced_status(&reason).or_else(|| find_enhanced_status(told)),
+            reason: reason_line(&reason),
+        }
     };
     addresses.into_iter().map(fate).collect()
 }
 
 /// A line that is about one address: `<user@example.com>:` or the address alone.
-fn named(text: &str) -> Option<String> {
+fn address_line(text: &str) -> Option<String> {
     let text = text.trim();
     let bracketed = text.strip_prefix('<').and_then(|rest| rest.split_once('>')).map(|(address, _)| address);
     let alone = text.trim_end_matches(':');
-    address(bracketed.unwrap_or(alone))
+    parse_address(bracketed.unwrap_or(alone))
 }
 
-fn address(text: &str) -> Option<String> {
+fn parse_address(text: &str) -> Option<String> {
     let text = text.trim();
     mailonce_core::address::Address::parse(text).is_ok().then(|| text.to_owned())
 }
 
 /// What stands behind the address, up to an empty line.
-fn reason(told: &str, recipient: &str) -> String {
+fn reason_for(told: &str, recipient: &str) -> String {
     let behind = told.split_once(recipient).filter(|_| !recipient.is_empty()).map_or(told, |(_, behind)| behind);
     let behind = behind.trim_start_matches(['>', ':', ' ']);
     let lines: Vec<&str> = behind

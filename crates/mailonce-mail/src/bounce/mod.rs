@@ -11,40 +11,40 @@
 mod letter;
 mod report;
 
-use mailonce_core::{id::EmailId, port::transport::Reply};
+use mailonce_core::{id::EmailId, port::transport::TransportReply};
 
 use crate::{
     automatic::{self, Why},
-    hook::Says,
-    parse::{Cut, Fields, Parsed, one_line},
-    return_path::Tag,
+    hook::ReportedStatus,
+    parse::{HeaderFields, ParsedMail, Truncation, one_line},
+    return_path::AttemptTag,
 };
 
 /// Recipients of one report that are looked at.
-pub const RECIPIENTS: usize = 100;
+pub const MAX_RECIPIENTS: usize = 100;
 
 /// What a report says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounce {
     /// Which attempt it is about. Only its MAC proves that we made it.
-    pub tag: Option<Tag>,
+    pub tag: Option<AttemptTag>,
     /// Our email, as the returned header names it. A hint.
     pub email: Option<EmailId>,
     /// The Message-ID of the returned mail, with angle brackets. A hint.
     pub message_id: Option<String>,
     /// What became of each recipient.
-    pub recipients: Vec<Fate>,
+    pub recipients: Vec<RecipientResult>,
     /// Whether it keeps to RFC 3464 or RFC 5965.
-    pub standard: bool,
+    pub is_standard: bool,
 }
 
 /// What became of one recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct RecipientResult {
     /// A bare address, as we wrote it where the report knows that, else as the last hop did. Empty when nobody says.
     pub recipient: String,
     /// What became of it.
-    pub says: Says,
+    pub reported_status: ReportedStatus,
     /// The enhanced status code, such as `5.1.1`.
     pub status: Option<String>,
     /// In the words of the far end: one printable line, cut.
@@ -54,22 +54,22 @@ pub struct Fate {
 /// Reads a bounce. `recipient` is the address it came to: the return path of the mail it is about.
 ///
 /// `None` when the mail is none: an absence note that came to a return path is no bounce.
-pub fn read(raw: &[u8], mail: &Parsed, envelope: Option<&str>, recipient: &str) -> Option<Bounce> {
-    let mut bounce = report::read(raw, mail).or_else(|| {
-        let why = automatic::why(mail, envelope)?.why;
+pub fn parse_bounce(raw: &[u8], mail: &ParsedMail, envelope: Option<&str>, recipient: &str) -> Option<Bounce> {
+    let mut bounce = report::parse_report(raw, mail).or_else(|| {
+        let why = automatic::detect(mail, envelope)?.reason;
         // Prose is believed only of those who write bounces: mail systems and the null return path.
-        matches!(why, Why::NullReturnPath | Why::MailSystem | Why::Report).then(|| letter::read(mail)).flatten()
+        matches!(why, Why::NullReturnPath | Why::MailSystem | Why::Report).then(|| letter::parse_prose(mail)).flatten()
     })?;
     let to = mail.to.iter().map(|to| to.address.as_str());
-    let tag = std::iter::once(recipient).chain(to).find_map(Tag::from_return_path);
+    let tag = std::iter::once(recipient).chain(to).find_map(AttemptTag::from_return_path);
     bounce.tag = tag.or(bounce.tag);
-    bounce.returned(raw, mail);
+    bounce.add_returned_headers(raw, mail);
     Some(bounce)
 }
 
 impl Bounce {
     /// Adds what the returned header says.
-    fn returned(&mut self, raw: &[u8], mail: &Parsed) {
+    fn add_returned_headers(&mut self, raw: &[u8], mail: &ParsedMail) {
         let kinds = [
             "text/rfc822-headers",
             "message/rfc822",
@@ -79,11 +79,11 @@ impl Bounce {
         ];
         let returned = mail.attachments.iter().find(|part| kinds.contains(&part.content_type.as_str()));
         let Some(part) = returned else { return };
-        let (fields, _) = Fields::read(&part.bytes(raw), &mut Cut::default());
-        self.hints(&fields);
+        let (fields, _) = HeaderFields::parse(&part.decode(raw), &mut Truncation::default());
+        self.add_hints(&fields);
     }
 
-    fn hints(&mut self, fields: &Fields) {
+    fn add_hints(&mut self, fields: &HeaderFields) {
         self.email = fields.first("x-mailonce-id").and_then(|id| id.trim().parse().ok()).or(self.email);
         let id = fields
             .first("message-id")
@@ -94,14 +94,14 @@ impl Bounce {
 }
 
 /// `5.1.1` of a text that has one.
-fn status_in(text: &str) -> Option<String> {
+fn find_enhanced_status(text: &str) -> Option<String> {
     text.split(|c: char| !c.is_ascii_digit() && c != '.')
         .take(2000)
-        .find(|word| is_status(word.trim_matches('.')))
+        .find(|word| is_enhanced_status(word.trim_matches('.')))
         .map(|word| word.trim_matches('.').to_owned())
 }
 
-fn is_status(word: &str) -> bool {
+fn is_enhanced_status(word: &str) -> bool {
     let parts: Vec<&str> = word.split('.').collect();
     parts.len() == 3
         && ["2", "4", "5"].contains(&parts[0])
@@ -143,8 +143,8 @@ fn is_permanent(status: Option<&str>, reason: &str) -> bool {
             || vague && WORDS.iter().any(|words| reason.contains(words)))
 }
 
-fn line(text: &str) -> String {
-    one_line(text, Reply::TEXT_CHARS)
+fn reason_line(text: &str) -> String {
+    one_line(text, TransportReply::TEXT_CHARS)
 }
 
 #[cfg(test)]

@@ -18,43 +18,46 @@ fn dsn(action: &str, status: &str) -> String {
 }
 
 fn bounce(raw: &str, recipient: &str) -> Option<Bounce> {
-    read(raw.as_bytes(), &parse(raw.as_bytes()), Some(""), recipient)
+    parse_bounce(raw.as_bytes(), &parse(raw.as_bytes()), Some(""), recipient)
 }
 
 #[test]
 fn a_delivery_report_names_attempt_recipients_and_reasons() {
     let bounce = bounce(&dsn("failed", "5.1.1"), "x@m.example").unwrap();
 
-    assert_eq!(bounce.tag, Tag::from_envelope_id(ENVID));
-    assert!(bounce.tag.is_some() && bounce.standard);
+    assert_eq!(bounce.tag, AttemptTag::from_envelope_id(ENVID));
+    assert!(bounce.tag.is_some() && bounce.is_standard);
     assert_eq!(bounce.email.map(|id| id.to_string()).as_deref(), Some(OURS));
     assert_eq!(bounce.message_id.as_deref(), Some("<one@m.example>"));
     let [ada, bob] = bounce.recipients.as_slice() else { panic!("{:?}", bounce.recipients) };
-    assert_eq!((ada.recipient.as_str(), ada.says), ("Ada@x.example", Says::Bounced { permanent: true }));
+    assert_eq!(
+        (ada.recipient.as_str(), ada.reported_status),
+        ("Ada@x.example", ReportedStatus::Bounced { permanent: true })
+    );
     assert_eq!((ada.status.as_deref(), ada.reason.as_str()), (Some("5.1.1"), "550 5.1.1 no such user here"));
-    assert_eq!((bob.recipient.as_str(), bob.says), ("bob@x.example", Says::Deferred));
+    assert_eq!((bob.recipient.as_str(), bob.reported_status), ("bob@x.example", ReportedStatus::Deferred));
 }
 
 #[test]
 fn the_return_path_beats_the_envelope_id() {
     let other = TAG.replace("aaaaad2", "aaaaae2");
-    assert_eq!(bounce(&dsn("failed", "5.1.1"), &other).unwrap().tag, Tag::from_return_path(&other));
-    assert_ne!(Tag::from_return_path(&other), Tag::from_return_path(TAG));
+    assert_eq!(bounce(&dsn("failed", "5.1.1"), &other).unwrap().tag, AttemptTag::from_return_path(&other));
+    assert_ne!(AttemptTag::from_return_path(&other), AttemptTag::from_return_path(TAG));
 }
 
 #[test]
 fn what_happened_is_told_apart() {
     for (action, status, says) in [
-        ("failed", "5.2.2", Says::Bounced { permanent: false }),
-        ("failed", "5.7.1", Says::Bounced { permanent: false }),
-        ("failed", "4.4.7", Says::Bounced { permanent: false }),
-        ("delayed", "4.0.0", Says::Deferred),
-        ("delivered", "2.0.0", Says::Delivered),
-        ("relayed", "2.0.0", Says::Accepted),
-        ("", "5.1.1", Says::Bounced { permanent: true }),
-        ("odd", "x", Says::Other),
+        ("failed", "5.2.2", ReportedStatus::Bounced { permanent: false }),
+        ("failed", "5.7.1", ReportedStatus::Bounced { permanent: false }),
+        ("failed", "4.4.7", ReportedStatus::Bounced { permanent: false }),
+        ("delayed", "4.0.0", ReportedStatus::Deferred),
+        ("delivered", "2.0.0", ReportedStatus::Delivered),
+        ("relayed", "2.0.0", ReportedStatus::Accepted),
+        ("", "5.1.1", ReportedStatus::Bounced { permanent: true }),
+        ("odd", "x", ReportedStatus::Other),
     ] {
-        assert_eq!(bounce(&dsn(action, status), TAG).unwrap().recipients[0].says, says, "{action} {status}");
+        assert_eq!(bounce(&dsn(action, status), TAG).unwrap().recipients[0].reported_status, says, "{action} {status}");
     }
 }
 
@@ -68,22 +71,22 @@ fn letters_of_old_mail_systems_are_read() {
     let read = bounce(&qmail, TAG).unwrap();
     assert_eq!(
         read.recipients,
-        [Fate {
+        [RecipientResult {
             recipient: "ada@x.example".to_owned(),
-            says: Says::Bounced { permanent: true },
+            reported_status: ReportedStatus::Bounced { permanent: true },
             status: Some("5.1.1".to_owned()),
             reason: "550 5.1.1 user unknown".to_owned()
         }]
     );
-    assert_eq!((read.message_id.as_deref(), read.standard), (Some("<one@m.example>"), false));
+    assert_eq!((read.message_id.as_deref(), read.is_standard), (Some("<one@m.example>"), false));
     assert!(read.email.is_some() && read.tag.is_some());
 
     let exim = "From: Mail Delivery System <Mailer-Daemon@mx.example>\nX-Failed-Recipients: ada@x.example\nSubject: Mail delivery failed\n\n\
         A message that you sent could not be delivered.\n\n  ada@x.example\n    mailbox is full: retry timeout exceeded\n";
     let read = bounce(exim, TAG).unwrap();
     assert_eq!(
-        (read.recipients[0].recipient.as_str(), read.recipients[0].says),
-        ("ada@x.example", Says::Bounced { permanent: false })
+        (read.recipients[0].recipient.as_str(), read.recipients[0].reported_status),
+        ("ada@x.example", ReportedStatus::Bounced { permanent: false })
     );
     assert_eq!(read.recipients[0].reason, "mailbox is full: retry timeout exceeded");
 }
@@ -95,9 +98,12 @@ fn a_complaint_is_a_complaint() {
         Content-Type: message/feedback-report\n\nFeedback-Type: abuse\nOriginal-Mail-From: <{TAG}>\nOriginal-Rcpt-To: <ada@x.example>\n\n\
         --b\nContent-Type: message/rfc822\n\nMessage-ID: <one@m.example>\n\nx\n--b--\n"
     );
-    let read = read(arf.as_bytes(), &parse(arf.as_bytes()), None, "fbl@m.example").unwrap();
-    assert_eq!((read.recipients[0].says, read.recipients[0].recipient.as_str()), (Says::Complained, "ada@x.example"));
-    assert_eq!((read.tag, read.message_id.as_deref()), (Tag::from_return_path(TAG), Some("<one@m.example>")));
+    let read = parse_bounce(arf.as_bytes(), &parse(arf.as_bytes()), None, "fbl@m.example").unwrap();
+    assert_eq!(
+        (read.recipients[0].reported_status, read.recipients[0].recipient.as_str()),
+        (ReportedStatus::Complained, "ada@x.example")
+    );
+    assert_eq!((read.tag, read.message_id.as_deref()), (AttemptTag::from_return_path(TAG), Some("<one@m.example>")));
 }
 
 #[test]
@@ -110,7 +116,7 @@ fn what_is_no_bounce_is_none() {
             "",
         ),
     ] {
-        assert_eq!(read(raw.as_bytes(), &parse(raw.as_bytes()), Some(envelope), TAG), None, "{raw}");
+        assert_eq!(parse_bounce(raw.as_bytes(), &parse(raw.as_bytes()), Some(envelope), TAG), None, "{raw}");
     }
 }
 
@@ -122,6 +128,6 @@ fn a_long_line_that_says_nothing_is_passed_over() {
         Content-Type: message/delivery-status\n\nReporting-MTA: dns; x\n{junk}\n\nFinal-Recipient: rfc822; a@x.example\nAction: failed\n\
         Status: 5.1.1\n\n--b--\n"
     );
-    let read = read(raw.as_bytes(), &parse(raw.as_bytes()), Some(""), TAG).unwrap();
+    let read = parse_bounce(raw.as_bytes(), &parse(raw.as_bytes()), Some(""), TAG).unwrap();
     assert_eq!((read.recipients.len(), read.recipients[0].recipient.as_str()), (1, "a@x.example"));
 }

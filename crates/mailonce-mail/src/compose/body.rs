@@ -5,46 +5,46 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use super::hex;
 
 /// The longest line of a body.
-const LINE: usize = 76;
+const MAX_LINE_OCTETS: usize = 76;
 /// Bytes of one line of base64.
-const BASE64_BYTES: usize = LINE / 4 * 3;
+const BASE64_LINE_BYTES: usize = MAX_LINE_OCTETS / 4 * 3;
 
 /// How a body travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(super) enum BodyEncoding {
     /// As it is.
-    Plain,
+    SevenBit,
     /// Mostly readable.
-    Quoted,
+    QuotedPrintable,
     /// Compact for anything else.
     Base64,
 }
 
-impl Encoding {
+impl BodyEncoding {
     /// The word for it in Content-Transfer-Encoding.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
-            Self::Plain => "7bit",
-            Self::Quoted => "quoted-printable",
+            Self::SevenBit => "7bit",
+            Self::QuotedPrintable => "quoted-printable",
             Self::Base64 => "base64",
         }
     }
 
     /// The most readable one that carries a text (lines ended by LF) unharmed.
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn choose(text: &str) -> Self {
         if text.split('\n').all(is_plain) {
-            return Self::Plain;
+            return Self::SevenBit;
         }
         let escaped = text.bytes().filter(|&b| !is_literal(b) && b != b'\n').count();
-        if text.len() + escaped * 2 <= base64_len(text.len()) { Self::Quoted } else { Self::Base64 }
+        if text.len() + escaped * 2 <= base64_len(text.len()) { Self::QuotedPrintable } else { Self::Base64 }
     }
 
     /// Writes a text (lines ended by LF), without a last line end of its own.
     pub(super) fn write(self, out: &mut Vec<u8>, text: &str) {
         match self {
-            Self::Plain => out.extend_from_slice(text.replace('\n', "\r\n").as_bytes()),
-            Self::Quoted => quoted(out, text),
-            Self::Base64 => base64(out, text.replace('\n', "\r\n").as_bytes()),
+            Self::SevenBit => out.extend_from_slice(text.replace('\n', "\r\n").as_bytes()),
+            Self::QuotedPrintable => write_quoted_printable(out, text),
+            Self::Base64 => write_base64(out, text.replace('\n', "\r\n").as_bytes()),
         }
     }
 }
@@ -52,7 +52,7 @@ impl Encoding {
 /// Whether no hop has a reason to touch a line: short, printable, no space at its end, not mistaken for the start of a
 /// mail in a mailbox file, for the end of DATA, or for one of our boundaries, which begin with `=_`.
 fn is_plain(line: &str) -> bool {
-    line.len() <= LINE
+    line.len() <= MAX_LINE_OCTETS
         && line.bytes().all(is_printable)
         && !line.ends_with([' ', '\t'])
         && !line.starts_with("From ")
@@ -70,15 +70,15 @@ fn is_literal(b: u8) -> bool {
 
 /// Octets of `bytes` as base64 with line ends.
 pub(super) fn base64_len(bytes: usize) -> usize {
-    bytes.div_ceil(3) * 4 + bytes / BASE64_BYTES * 2
+    bytes.div_ceil(3) * 4 + bytes / BASE64_LINE_BYTES * 2
 }
 
 /// Writes base64, without a last line end.
-pub(super) fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     let start = out.len();
     // Many lines at a time, so that neither each line nor the whole file is copied once more on the heap.
-    for chunk in bytes.chunks(BASE64_BYTES * 1_024) {
-        for line in STANDARD.encode(chunk).as_bytes().chunks(LINE) {
+    for chunk in bytes.chunks(BASE64_LINE_BYTES * 1_024) {
+        for line in STANDARD.encode(chunk).as_bytes().chunks(MAX_LINE_OCTETS) {
             if out.len() > start {
                 out.extend_from_slice(b"\r\n");
             }
@@ -87,22 +87,22 @@ pub(super) fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-fn quoted(out: &mut Vec<u8>, text: &str) {
+fn write_quoted_printable(out: &mut Vec<u8>, text: &str) {
     for (i, line) in text.split('\n').enumerate() {
         if i > 0 {
             out.extend_from_slice(b"\r\n");
         }
-        quoted_line(out, line.as_bytes());
+        write_quoted_printable_line(out, line.as_bytes());
     }
 }
 
-fn quoted_line(out: &mut Vec<u8>, line: &[u8]) {
+fn write_quoted_printable_line(out: &mut Vec<u8>, line: &[u8]) {
     let mut column = 0;
     for (at, &b) in line.iter().enumerate() {
         let last = at + 1 == line.len();
         let mut literal = is_literal(b) && !(last && (b == b' ' || b == b'\t'));
         // Room for a soft line break, unless the line ends here anyway.
-        let most = if last { LINE } else { LINE - 1 };
+        let most = if last { MAX_LINE_OCTETS } else { MAX_LINE_OCTETS - 1 };
         if column + if literal { 1 } else { 3 } > most {
             out.extend_from_slice(b"=\r\n");
             column = 0;
@@ -125,36 +125,36 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, encoding: Encoding, expected: &str) {
+    fn check(text: &str, encoding: BodyEncoding, expected: &str) {
         let mut out = Vec::new();
-        assert_eq!(Encoding::of(text), encoding);
+        assert_eq!(BodyEncoding::choose(text), encoding);
         encoding.write(&mut out, text);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]
     fn the_most_readable_encoding_is_taken() {
-        check("", Encoding::Plain, "");
-        check("one\n\n\ttwo = 2\n", Encoding::Plain, "one\r\n\r\n\ttwo = 2\r\n");
-        check("schön = gut \n", Encoding::Quoted, "sch=C3=B6n =3D gut=20\r\n");
-        assert_eq!(Encoding::of(&"x".repeat(76)), Encoding::Plain);
-        assert_eq!(Encoding::of(&"x".repeat(77)), Encoding::Quoted);
-        check("日本語", Encoding::Base64, "5pel5pys6Kqe");
+        check("", BodyEncoding::SevenBit, "");
+        check("one\n\n\ttwo = 2\n", BodyEncoding::SevenBit, "one\r\n\r\n\ttwo = 2\r\n");
+        check("schön = gut \n", BodyEncoding::QuotedPrintable, "sch=C3=B6n =3D gut=20\r\n");
+        assert_eq!(BodyEncoding::choose(&"x".repeat(76)), BodyEncoding::SevenBit);
+        assert_eq!(BodyEncoding::choose(&"x".repeat(77)), BodyEncoding::QuotedPrintable);
+        check("日本語", BodyEncoding::Base64, "5pel5pys6Kqe");
     }
 
     #[test]
     fn lines_that_hops_touch_are_hidden_from_them() {
-        check("From here", Encoding::Quoted, "=46rom here");
-        check(".\n..", Encoding::Quoted, "=2E\r\n=2E.");
-        check("-- \nAda", Encoding::Quoted, "--=20\r\nAda");
-        check("--=_0123", Encoding::Quoted, "--=3D_0123");
+        check("From here", BodyEncoding::QuotedPrintable, "=46rom here");
+        check(".\n..", BodyEncoding::QuotedPrintable, "=2E\r\n=2E.");
+        check("-- \nAda", BodyEncoding::QuotedPrintable, "--=20\r\nAda");
+        check("--=_0123", BodyEncoding::QuotedPrintable, "--=3D_0123");
     }
 
     #[test]
     fn long_lines_are_broken_softly() {
         let mut out = Vec::new();
         let text = format!("{}\n{}.{}From x", "a".repeat(76), "a".repeat(75), "b".repeat(74));
-        quoted(&mut out, &text);
+        write_quoted_printable(&mut out, &text);
         let out = String::from_utf8(out).unwrap();
         assert!(out.lines().all(|line| line.len() <= 76), "{out}");
         assert!(!out.lines().any(|line| line.starts_with('.') || line.starts_with("From ")), "{out}");
@@ -165,7 +165,7 @@ mod tests {
     fn the_length_of_base64_is_known_beforehand() {
         for bytes in [0, 1, 56, 57, 58, 113, 114, 115, 10_000] {
             let mut out = Vec::new();
-            base64(&mut out, &vec![7; bytes]);
+            write_base64(&mut out, &vec![7; bytes]);
             assert!(out.len() <= base64_len(bytes) && out.len() + 4 > base64_len(bytes), "{bytes}");
         }
     }

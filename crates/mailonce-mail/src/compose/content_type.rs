@@ -1,36 +1,36 @@
 //! The content type of an attachment: what its caller said if that is one, else what its name says.
 
-use super::{field::Field, param};
+use super::{field::HeaderWriter, param};
 
 /// What is said of bytes about which nothing is known.
-const UNKNOWN: &str = "application/octet-stream";
+const DEFAULT_TYPE: &str = "application/octet-stream";
 /// Characters of `type/subtype`.
-const ESSENCE: usize = 127;
+const MAX_ESSENCE_CHARS: usize = 127;
 /// Parameters kept.
-const PARAMS: usize = 10;
+const MAX_PARAMS: usize = 10;
 /// Characters of a parameter's name.
-const PARAM_NAME: usize = 40;
+const MAX_PARAM_NAME_CHARS: usize = 40;
 
 /// A content type, safe to write.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct ContentType {
+pub(super) struct AttachmentType {
     essence: String,
     params: Vec<(String, String)>,
 }
 
 /// The `type/subtype` under which an attachment travels.
-pub fn kind_of(said: Option<&str>, filename: Option<&str>) -> String {
-    ContentType::of(said, filename).essence
+pub fn attachment_media_type(said: Option<&str>, filename: Option<&str>) -> String {
+    AttachmentType::for_attachment(said, filename).essence
 }
 
-impl ContentType {
+impl AttachmentType {
     /// Reads what the caller said. A type that is none, and one that would make bytes into structure, is replaced: an
     /// accepted mail does not fail because a file was called something odd.
-    pub(super) fn of(said: Option<&str>, filename: Option<&str>) -> Self {
+    pub(super) fn for_attachment(said: Option<&str>, filename: Option<&str>) -> Self {
         let plain = |essence: &str| Self { essence: essence.to_owned(), params: Vec::new() };
         match said.map(str::trim).filter(|said| !said.is_empty()) {
-            Some(said) => Self::parse(said).unwrap_or_else(|| plain(UNKNOWN)),
-            None => plain(filename.and_then(by_extension).unwrap_or(UNKNOWN)),
+            Some(said) => Self::parse(said).unwrap_or_else(|| plain(DEFAULT_TYPE)),
+            None => plain(filename.and_then(by_extension).unwrap_or(DEFAULT_TYPE)),
         }
     }
 
@@ -38,31 +38,31 @@ impl ContentType {
         let (essence, rest) = said.split_once(';').unwrap_or((said, ""));
         let essence = essence.trim().to_ascii_lowercase();
         let (kind, subtype) = essence.split_once('/')?;
-        if !is_token(kind) || !is_token(subtype) || essence.len() > ESSENCE {
+        if !is_token(kind) || !is_token(subtype) || essence.len() > MAX_ESSENCE_CHARS {
             return None;
         }
         // RFC 2046 §5.2.1: these may not be encoded, and their bytes are not ours to read.
         if kind == "multipart" || kind == "message" {
             return None;
         }
-        Some(Self { params: params(rest)?, essence })
+        Some(Self { params: parse_params(rest)?, essence })
     }
 
     /// Writes the header. A name among the parameters gives way to the attachment's own.
     pub(super) fn write(&self, out: &mut Vec<u8>, named: bool) {
-        let mut field = Field::begin(out, "Content-Type");
-        field.word(&self.essence);
+        let mut field = HeaderWriter::begin(out, "Content-Type");
+        field.push_word(&self.essence);
         for (name, value) in &self.params {
             if !(named && name == "name") {
-                param::write(&mut field, name, value);
+                param::write_param(&mut field, name, value);
             }
         }
-        field.end();
+        field.finish();
     }
 }
 
 /// Reads `a=b; c="d e"`. `None` when it is anything else.
-fn params(mut rest: &str) -> Option<Vec<(String, String)>> {
+fn parse_params(mut rest: &str) -> Option<Vec<(String, String)>> {
     let mut list: Vec<(String, String)> = Vec::new();
     loop {
         rest = rest.trim_start_matches([' ', ';']);
@@ -71,12 +71,12 @@ fn params(mut rest: &str) -> Option<Vec<(String, String)>> {
         }
         let (name, after) = rest.split_once('=')?;
         let name = name.trim().to_ascii_lowercase();
-        let named = is_token(&name) && !name.contains(['*', '\'', '%']) && name.len() <= PARAM_NAME;
-        if !named || list.len() == PARAMS || list.iter().any(|(known, _)| *known == name) {
+        let named = is_token(&name) && !name.contains(['*', '\'', '%']) && name.len() <= MAX_PARAM_NAME_CHARS;
+        if !named || list.len() == MAX_PARAMS || list.iter().any(|(known, _)| *known == name) {
             return None;
         }
         let (value, after) = if let Some(inner) = after.trim_start().strip_prefix('"') {
-            quoted(inner)?
+            parse_quoted_string(inner)?
         } else {
             let (value, after) = after.split_once(';').unwrap_or((after, ""));
             (value.trim().to_owned(), after)
@@ -87,7 +87,7 @@ fn params(mut rest: &str) -> Option<Vec<(String, String)>> {
 }
 
 /// The inside of a quoted string and what follows it.
-fn quoted(inner: &str) -> Option<(String, &str)> {
+fn parse_quoted_string(inner: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = inner.char_indices();
     while let Some((at, c)) = chars.next() {
@@ -131,7 +131,7 @@ mod tests {
     #[track_caller]
     fn check(said: Option<&str>, filename: Option<&str>, expected: &str) {
         let mut out = Vec::new();
-        ContentType::of(said, filename).write(&mut out, filename.is_some());
+        AttachmentType::for_attachment(said, filename).write(&mut out, filename.is_some());
         assert_eq!(String::from_utf8(out).unwrap(), format!("Content-Type: {expected}\r\n"));
     }
 
@@ -146,8 +146,8 @@ mod tests {
         check(Some("text/x; a=\"b;\\\"c\" ; d=e"), None, "text/x; a*=utf-8''b%3B%22c; d=\"e\"");
         check(Some("text/csv; name=old.csv"), Some("new.csv"), "text/csv");
         check(None, Some("Photo.JPG"), "image/jpeg");
-        check(None, Some("jpg"), UNKNOWN);
-        check(None, None, UNKNOWN);
+        check(None, Some("jpg"), DEFAULT_TYPE);
+        check(None, None, DEFAULT_TYPE);
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
             "message/rfc822",
             "texte/ünï",
         ] {
-            check(Some(said), None, UNKNOWN);
+            check(Some(said), None, DEFAULT_TYPE);
         }
     }
 }

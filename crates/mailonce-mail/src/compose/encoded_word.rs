@@ -5,25 +5,31 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use super::hex;
 
 /// Octets of one encoded word at the most.
-const WORD: usize = 75;
+const MAX_WORD_OCTETS: usize = 75;
 /// What surrounds the payload: `=?utf-8?Q?` and `?=`.
-const FRAME: usize = 12;
+const WRAPPER_OCTETS: usize = 12;
 
 /// Text as encoded words. The first is at most `room` octets long, which is at least 40.
 pub(super) fn encode(text: &str, room: usize) -> Vec<String> {
-    let quoted: usize = text.chars().map(quoted_len).sum();
+    let quoted: usize = text.chars().map(q_encoded_len).sum();
     let base64 = text.len().div_ceil(3) * 4;
-    let (letter, cost, write): (_, fn(char) -> usize, fn(&str) -> String) =
-        if quoted <= base64 { ('Q', quoted_len, quote) } else { ('B', char::len_utf8, |piece| STANDARD.encode(piece)) };
+    let (letter, cost, write): (_, fn(char) -> usize, fn(&str) -> String) = if quoted <= base64 {
+        ('Q', q_encoded_len, q_encode)
+    } else {
+        ('B', char::len_utf8, |piece| STANDARD.encode(piece))
+    };
     let fits = |room: usize| {
-        let payload = room.min(WORD) - FRAME;
+        let payload = room.min(MAX_WORD_OCTETS) - WRAPPER_OCTETS;
         if letter == 'Q' { payload } else { payload / 4 * 3 }
     };
-    pieces(text, fits(room), fits(WORD), cost).into_iter().map(|p| format!("=?utf-8?{letter}?{}?=", write(p))).collect()
+    split_by_cost(text, fits(room), fits(MAX_WORD_OCTETS), cost)
+        .into_iter()
+        .map(|p| format!("=?utf-8?{letter}?{}?=", write(p)))
+        .collect()
 }
 
 /// Cuts text between characters so that the first piece costs at most `first` and the others `rest`.
-fn pieces(text: &str, first: usize, rest: usize, cost: fn(char) -> usize) -> Vec<&str> {
+fn split_by_cost(text: &str, first: usize, rest: usize, cost: fn(char) -> usize) -> Vec<&str> {
     let mut cut = Vec::new();
     let (mut start, mut used, mut most) = (0, 0, first);
     for (at, c) in text.char_indices() {
@@ -42,11 +48,11 @@ fn is_literal(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"!*+-/".contains(&b)
 }
 
-fn quoted_len(c: char) -> usize {
+fn q_encoded_len(c: char) -> usize {
     if c == ' ' || u8::try_from(c).is_ok_and(is_literal) { 1 } else { c.len_utf8() * 3 }
 }
 
-fn quote(piece: &str) -> String {
+fn q_encode(piece: &str) -> String {
     let mut out = String::with_capacity(piece.len() * 3);
     for b in piece.bytes() {
         match b {

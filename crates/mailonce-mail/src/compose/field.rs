@@ -1,94 +1,94 @@
 //! One header field, folded where it can be.
 
-use super::{WORD_OCTETS, encoded_word};
+use super::{MAX_HEADER_WORD_OCTETS, encoded_word};
 
 /// Where a line is folded, if it holds a space: RFC 5322 §2.1.1 says 78, and one is left for a comma or semicolon.
-const LINE: usize = 77;
+const MAX_LINE_OCTETS: usize = 77;
 /// The least room worth starting an encoded word in.
-const ROOM_LEAST: usize = 40;
+const MIN_ENCODED_WORD_ROOM: usize = 40;
 
 /// A header field while it is written.
-pub(super) struct Field<'a> {
+pub(super) struct HeaderWriter<'a> {
     out: &'a mut Vec<u8>,
     column: usize,
-    fresh: bool,
+    is_at_start: bool,
 }
 
-impl<'a> Field<'a> {
+impl<'a> HeaderWriter<'a> {
     /// Begins a field. The name is one of ours or was checked.
     pub(super) fn begin(out: &'a mut Vec<u8>, name: &str) -> Self {
         out.extend_from_slice(name.as_bytes());
         out.push(b':');
-        Self { out, column: name.len() + 1, fresh: true }
+        Self { out, column: name.len() + 1, is_at_start: true }
     }
 
     /// Writes a whole field of free text.
-    pub(super) fn text(out: &mut Vec<u8>, name: &str, text: &str) {
-        let mut field = Field::begin(out, name);
+    pub(super) fn write_text(out: &mut Vec<u8>, name: &str, text: &str) {
+        let mut field = HeaderWriter::begin(out, name);
         if is_plain(text) {
-            field.plain(text);
+            field.push_plain(text);
         } else {
-            field.encoded(text);
+            field.push_encoded(text);
         }
-        field.end();
+        field.finish();
     }
 
     /// Writes a whole field of words that are never broken.
-    pub(super) fn words<'w>(out: &mut Vec<u8>, name: &str, words: impl IntoIterator<Item = &'w str>) {
-        let mut field = Field::begin(out, name);
-        words.into_iter().for_each(|word| field.word(word));
-        field.end();
+    pub(super) fn write_words<'w>(out: &mut Vec<u8>, name: &str, words: impl IntoIterator<Item = &'w str>) {
+        let mut field = HeaderWriter::begin(out, name);
+        words.into_iter().for_each(|word| field.push_word(word));
+        field.finish();
     }
 
     /// Adds a space and a word, on a new line when this one is full.
-    pub(super) fn word(&mut self, word: &str) {
-        self.spaced(1, word);
+    pub(super) fn push_word(&mut self, word: &str) {
+        self.push_spaced(1, word);
     }
 
     /// Adds text to the last word.
-    pub(super) fn glue(&mut self, text: &str) {
+    pub(super) fn append(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
         self.column += text.len();
     }
 
     /// Adds text as encoded words.
-    pub(super) fn encoded(&mut self, text: &str) {
-        let room = match LINE.saturating_sub(self.column + 1) {
-            room if room >= ROOM_LEAST => room,
-            _ if self.fresh => ROOM_LEAST,
-            _ => LINE,
+    pub(super) fn push_encoded(&mut self, text: &str) {
+        let room = match MAX_LINE_OCTETS.saturating_sub(self.column + 1) {
+            room if room >= MIN_ENCODED_WORD_ROOM => room,
+            _ if self.is_at_start => MIN_ENCODED_WORD_ROOM,
+            _ => MAX_LINE_OCTETS,
         };
-        encoded_word::encode(text, room).iter().for_each(|word| self.word(word));
+        encoded_word::encode(text, room).iter().for_each(|word| self.push_word(word));
     }
 
     /// Adds plain text, which can be folded at each of its spaces and reads the same unfolded.
-    pub(super) fn plain(&mut self, text: &str) {
+    pub(super) fn push_plain(&mut self, text: &str) {
         let mut spaces = 1;
         for word in text.split(' ') {
             if word.is_empty() {
                 spaces += 1;
             } else {
-                self.spaced(spaces, word);
+                self.push_spaced(spaces, word);
                 spaces = 1;
             }
         }
     }
 
     /// Ends the field.
-    pub(super) fn end(self) {
+    pub(super) fn finish(self) {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    fn spaced(&mut self, spaces: usize, word: &str) {
+    fn push_spaced(&mut self, spaces: usize, word: &str) {
         // Not right behind the colon: some readers then take the fold for a part of the value.
-        if !self.fresh && self.column + spaces + word.len() > LINE {
+        if !self.is_at_start && self.column + spaces + word.len() > MAX_LINE_OCTETS {
             self.out.extend_from_slice(b"\r\n");
             self.column = 0;
         }
         self.out.resize(self.out.len() + spaces, b' ');
         self.column += spaces;
-        self.glue(word);
-        self.fresh = false;
+        self.append(word);
+        self.is_at_start = false;
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) fn is_plain(text: &str) -> bool {
         && !text.starts_with(' ')
         && !text.ends_with(' ')
         && !text.contains("        ")
-        && text.split(' ').all(|word| word.len() <= WORD_OCTETS)
+        && text.split(' ').all(|word| word.len() <= MAX_HEADER_WORD_OCTETS)
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
 
     fn text(name: &str, text: &str) -> String {
         let mut out = Vec::new();
-        Field::text(&mut out, name, text);
+        HeaderWriter::write_text(&mut out, name, text);
         String::from_utf8(out).unwrap()
     }
 

@@ -15,22 +15,22 @@ mod param;
 mod part;
 mod rebuild;
 
-use mailonce_core::{content::Content, id::EmailId, time::Time};
+use mailonce_core::{content::EmailContent, id::EmailId, time::Time};
 
-pub use content_type::kind_of;
+pub use content_type::attachment_media_type;
 pub use letter_head::is_message_id;
-pub use rebuild::{Fields, rebuild};
+pub use rebuild::{ProviderFields, rebuild_mail};
 
 /// How many earlier messages a mail names. Of a longer thread the first and the latest are kept.
-pub const REFERENCES: usize = 100;
+pub const MAX_REFERENCES: usize = 100;
 /// Octets of a Message-ID with its angle brackets, of a Content-ID, and of one unbroken word in a header.
-pub const WORD_OCTETS: usize = 900;
+pub const MAX_HEADER_WORD_OCTETS: usize = 900;
 
 /// Everything that becomes a mail.
 #[derive(Clone, Copy, Debug)]
-pub struct Letter<'a> {
+pub struct ComposeInput<'a> {
     /// What it says and to whom.
-    pub content: &'a Content,
+    pub content: &'a EmailContent,
     /// With angle brackets.
     pub message_id: &'a str,
     /// Its Date.
@@ -44,10 +44,10 @@ pub struct Letter<'a> {
     /// Whether a machine wrote it by itself.
     pub auto_submitted: Option<AutoSubmitted>,
     /// By which we know our own mail when it comes round.
-    pub loop_mark: Option<&'a str>,
+    pub loop_marker: Option<&'a str>,
 }
 
-pub use mailonce_core::content::LOOP_FIELD;
+pub use mailonce_core::content::LOOP_HEADER;
 
 /// Why a machine wrote a mail (RFC 3834).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub enum AutoSubmitted {
 pub enum ComposeError {
     /// A control character, with which one header could become two.
     #[error("{0} contains a control character")]
-    Control(String),
+    ControlCharacter(String),
     /// An address that is none.
     #[error("{0} holds an address that is none")]
     Address(&'static str),
@@ -82,10 +82,10 @@ pub enum ComposeError {
 }
 
 /// The bytes of a mail.
-pub fn compose(letter: &Letter<'_>) -> Result<Vec<u8>, ComposeError> {
-    let root = part::arrange(letter.content, letter.message_id)?;
-    let mut out = Vec::with_capacity(4_096 + root.estimate());
-    letter_head::write(&mut out, letter)?;
+pub fn compose(letter: &ComposeInput<'_>) -> Result<Vec<u8>, ComposeError> {
+    let root = part::build_parts(letter.content, letter.message_id)?;
+    let mut out = Vec::with_capacity(4_096 + root.estimated_octets());
+    letter_head::write_headers(&mut out, letter)?;
     root.write(&mut out);
     if !out.ends_with(b"\r\n") {
         out.extend_from_slice(b"\r\n");
@@ -96,7 +96,7 @@ pub fn compose(letter: &Letter<'_>) -> Result<Vec<u8>, ComposeError> {
 /// Whether the mail's headers can only be said in UTF-8, so that each hop must offer SMTPUTF8 (RFC 6531).
 ///
 /// An envelope needs it too when its own recipient does, such as a Bcc: see [`address_needs_smtputf8`].
-pub fn needs_smtputf8(content: &Content) -> bool {
+pub fn needs_smtputf8(content: &EmailContent) -> bool {
     let shown = std::iter::once(&content.from).chain(&content.to).chain(&content.cc).chain(&content.reply_to);
     shown.into_iter().any(|mailbox| address_needs_smtputf8(&mailbox.address))
 }
@@ -107,8 +107,8 @@ pub fn address_needs_smtputf8(address: &str) -> bool {
 }
 
 /// Refuses what could end a header or hide in one.
-fn no_control(field: &str, text: &str) -> Result<(), ComposeError> {
-    if text.chars().any(char::is_control) { Err(ComposeError::Control(field.to_owned())) } else { Ok(()) }
+fn reject_control_characters(field: &str, text: &str) -> Result<(), ComposeError> {
+    if text.chars().any(char::is_control) { Err(ComposeError::ControlCharacter(field.to_owned())) } else { Ok(()) }
 }
 
 #[cfg(test)]

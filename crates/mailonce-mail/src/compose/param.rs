@@ -1,28 +1,28 @@
 //! Parameters of Content-Type and Content-Disposition, in any language (RFC 2231).
 
-use super::{field::Field, hex};
+use super::{field::HeaderWriter, hex};
 
 /// Octets of one parameter with its name, so that it fits a line.
-const LINE: usize = 74;
+const MAX_PARAM_OCTETS: usize = 74;
 
 /// Adds `; name=value` to a field. The name is one of ours or was checked.
-pub(super) fn write(field: &mut Field<'_>, name: &str, value: &str) {
-    field.glue(";");
+pub(super) fn write_param(field: &mut HeaderWriter<'_>, name: &str, value: &str) {
+    field.append(";");
     let quoted = format!("{name}=\"{value}\"");
-    if is_quotable(value) && quoted.len() <= LINE {
-        field.word(&quoted);
+    if is_quotable(value) && quoted.len() <= MAX_PARAM_OCTETS {
+        field.push_word(&quoted);
         return;
     }
-    let whole = format!("{name}*=utf-8''{}", percent(value));
-    if whole.len() <= LINE {
-        field.word(&whole);
+    let whole = format!("{name}*=utf-8''{}", percent_encode(value));
+    if whole.len() <= MAX_PARAM_OCTETS {
+        field.push_word(&whole);
         return;
     }
-    for (i, piece) in pieces(name, value).iter().enumerate() {
+    for (i, piece) in continuations(name, value).iter().enumerate() {
         if i > 0 {
-            field.glue(";");
+            field.append(";");
         }
-        field.word(piece);
+        field.push_word(piece);
     }
 }
 
@@ -35,12 +35,12 @@ fn is_quotable(value: &str) -> bool {
 }
 
 /// `name*0*=utf-8''…`, `name*1*=…`: cut between characters, since some readers decode each piece by itself.
-fn pieces(name: &str, value: &str) -> Vec<String> {
+fn continuations(name: &str, value: &str) -> Vec<String> {
     let mut list = Vec::new();
     let mut piece = format!("{name}*0*=utf-8''");
     for c in value.chars() {
-        let encoded = percent(c.encode_utf8(&mut [0; 4]));
-        if piece.len() + encoded.len() > LINE {
+        let encoded = percent_encode(c.encode_utf8(&mut [0; 4]));
+        if piece.len() + encoded.len() > MAX_PARAM_OCTETS {
             let next = format!("{name}*{}*=", list.len() + 1);
             list.push(std::mem::replace(&mut piece, next));
         }
@@ -51,7 +51,7 @@ fn pieces(name: &str, value: &str) -> Vec<String> {
 }
 
 /// Everything but letters, digits and a few marks as `%XX`.
-pub(super) fn percent(text: &str) -> String {
+pub(super) fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 3);
     for b in text.bytes() {
         if b.is_ascii_alphanumeric() || b"._-+~$".contains(&b) {
@@ -70,9 +70,9 @@ mod tests {
     #[track_caller]
     fn check(value: &str, expected: &str) {
         let mut out = Vec::new();
-        let mut field = Field::begin(&mut out, "X");
-        write(&mut field, "filename", value);
-        field.end();
+        let mut field = HeaderWriter::begin(&mut out, "X");
+        write_param(&mut field, "filename", value);
+        field.finish();
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 

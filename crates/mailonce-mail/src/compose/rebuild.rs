@@ -4,26 +4,26 @@
 //! could end a header becomes a space.
 
 use mailonce_core::{
-    address::Mailbox,
-    content::{Attachment, Content},
+    address::NamedAddress,
+    content::{Attachment, EmailContent},
 };
 use std::collections::BTreeMap;
 
-use super::{ComposeError, WORD_OCTETS, field::Field, letter_head, part};
+use super::{ComposeError, MAX_HEADER_WORD_OCTETS, field::HeaderWriter, letter_head, part};
 
 /// What a provider read out of a mail.
 #[derive(Clone, Debug, Default)]
-pub struct Fields {
+pub struct ProviderFields {
     /// Headers as they stood in the mail. Those here win over the fields below.
     pub headers: Vec<(String, String)>,
     /// From.
-    pub from: Vec<Mailbox>,
+    pub from: Vec<NamedAddress>,
     /// To.
-    pub to: Vec<Mailbox>,
+    pub to: Vec<NamedAddress>,
     /// Cc.
-    pub cc: Vec<Mailbox>,
+    pub cc: Vec<NamedAddress>,
     /// Reply-To.
-    pub reply_to: Vec<Mailbox>,
+    pub reply_to: Vec<NamedAddress>,
     /// The subject, decoded.
     pub subject: Option<String>,
     /// The Date, as it stood in the mail.
@@ -39,11 +39,11 @@ pub struct Fields {
 }
 
 /// The mail that says the same. `seed` makes its boundaries: the same for the same mail.
-pub fn rebuild(mut fields: Fields, seed: &str) -> Result<Vec<u8>, ComposeError> {
+pub fn rebuild_mail(mut fields: ProviderFields, seed: &str) -> Result<Vec<u8>, ComposeError> {
     let mut out = Vec::with_capacity(4_096);
     for (name, value) in &fields.headers {
-        if is_name(name) && !is_about_parts(name) {
-            as_it_stood(&mut out, name, value);
+        if is_header_name(name) && !is_mime_header(name) {
+            write_raw_header(&mut out, name, value);
         }
     }
     let has = |name: &str| fields.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
@@ -51,39 +51,39 @@ pub fn rebuild(mut fields: Fields, seed: &str) -> Result<Vec<u8>, ComposeError> 
         [("From", &fields.from), ("To", &fields.to), ("Cc", &fields.cc), ("Reply-To", &fields.reply_to)]
     {
         if !has(name) {
-            letter_head::people(&mut out, name, people);
+            letter_head::write_provider_mailboxes(&mut out, name, people);
         }
     }
     if let Some(subject) = fields.subject.as_deref().filter(|_| !has("Subject")) {
-        Field::text(&mut out, "Subject", &one_line(subject));
+        HeaderWriter::write_text(&mut out, "Subject", &one_line(subject));
     }
     for (name, value) in [("Date", &fields.date), ("Message-ID", &fields.message_id)] {
         if let Some(value) = value.as_deref().filter(|_| !has(name)) {
-            as_it_stood(&mut out, name, value);
+            write_raw_header(&mut out, name, value);
         }
     }
-    Field::text(&mut out, "MIME-Version", "1.0");
-    let content = content(&mut fields);
-    let root = part::arrange(&content, seed)?;
-    out.reserve(root.estimate());
+    HeaderWriter::write_text(&mut out, "MIME-Version", "1.0");
+    let content = take_content(&mut fields);
+    let root = part::build_parts(&content, seed)?;
+    out.reserve(root.estimated_octets());
     root.write(&mut out);
     Ok(out)
 }
 
 /// Headers about the parts: the parts are new, so are these.
-fn is_about_parts(name: &str) -> bool {
+fn is_mime_header(name: &str) -> bool {
     name.eq_ignore_ascii_case("mime-version")
         || name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("content-"))
 }
 
-fn is_name(name: &str) -> bool {
+fn is_header_name(name: &str) -> bool {
     (1..=200).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic() && b != b':')
 }
 
 /// A header's own words, encoded ones included, folded anew.
-fn as_it_stood(out: &mut Vec<u8>, name: &str, value: &str) {
+fn write_raw_header(out: &mut Vec<u8>, name: &str, value: &str) {
     let value = one_line(value);
-    Field::words(out, name, value.split_whitespace());
+    HeaderWriter::write_words(out, name, value.split_whitespace());
 }
 
 fn one_line(text: &str) -> String {
@@ -91,7 +91,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// The bodies and files, without what a composer of our own mail would refuse.
-fn content(fields: &mut Fields) -> Content {
+fn take_content(fields: &mut ProviderFields) -> EmailContent {
     let body = |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| text.replace('\0', "\u{fffd}"));
     let mut attachments = std::mem::take(&mut fields.attachments);
     for attachment in &mut attachments {
@@ -100,12 +100,12 @@ fn content(fields: &mut Fields) -> Content {
             *word = one_line(word);
         }
         // Percent-encoded it can be three times as long.
-        if attachment.content_id.as_ref().is_some_and(|id| id.len() > WORD_OCTETS / 3) {
+        if attachment.content_id.as_ref().is_some_and(|id| id.len() > MAX_HEADER_WORD_OCTETS / 3) {
             attachment.content_id = None;
         }
     }
-    Content {
-        from: Mailbox { name: None, address: String::new() },
+    EmailContent {
+        from: NamedAddress { name: None, address: String::new() },
         to: Vec::new(),
         cc: Vec::new(),
         bcc: Vec::new(),
@@ -126,13 +126,13 @@ mod tests {
     use super::*;
     use crate::parse;
 
-    fn person(name: &str, address: &str) -> Mailbox {
-        Mailbox { name: Some(name.into()), address: address.into() }
+    fn person(name: &str, address: &str) -> NamedAddress {
+        NamedAddress { name: Some(name.into()), address: address.into() }
     }
 
     #[test]
     fn what_went_in_is_read_again() {
-        let fields = Fields {
+        let fields = ProviderFields {
             headers: vec![("Message-ID".into(), "<1@shop.test>".into()), ("References".into(), "<0@shop.test>".into())],
             from: vec![person("Zoë, of the shop", "zoe@shop.test")],
             to: vec![person("", "a@agents.test"), person("B", "b@agents.test")],
@@ -145,9 +145,9 @@ mod tests {
                 content_id: None,
                 bytes: b"file".to_vec(),
             }],
-            ..Fields::default()
+            ..ProviderFields::default()
         };
-        let parsed = parse::parse(&rebuild(fields, "seed").unwrap());
+        let parsed = parse::parse(&rebuild_mail(fields, "seed").unwrap());
         assert_eq!(parsed.message_id.as_deref(), Some("<1@shop.test>"));
         assert_eq!(parsed.from, [person("Zoë, of the shop", "zoe@shop.test")]);
         assert_eq!(parsed.to.len(), 2);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_value_cannot_become_a_header() {
-        let fields = Fields {
+        let fields = ProviderFields {
             headers: vec![
                 ("X-One".into(), "a\r\nBcc: b@c.test\r\n\r\nbody".into()),
                 ("Bad Name".into(), "x".into()),
@@ -168,9 +168,9 @@ mod tests {
             from: vec![person("x\r\nX-Two: y", "a@b.test>\r\nX-Three: z")],
             subject: Some("s\r\nX-Four: y".into()),
             text: Some("nul \0".into()),
-            ..Fields::default()
+            ..ProviderFields::default()
         };
-        let bytes = String::from_utf8(rebuild(fields, "seed").unwrap()).unwrap();
+        let bytes = String::from_utf8(rebuild_mail(fields, "seed").unwrap()).unwrap();
         let (head, _) = bytes.split_once("\r\n\r\n").unwrap();
         let names: Vec<&str> =
             head.lines().filter(|line| !line.starts_with(' ')).filter_map(|l| l.split(':').next()).collect();

@@ -4,7 +4,7 @@ use super::*;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::content::{Attachment, RawContent};
 
-fn content(change: impl FnOnce(&mut RawContent)) -> Content {
+fn content(change: impl FnOnce(&mut RawContent)) -> EmailContent {
     let mut raw = RawContent {
         from: "Ada <ada@example.com>".into(),
         to: vec!["bob@example.net".into()],
@@ -13,11 +13,11 @@ fn content(change: impl FnOnce(&mut RawContent)) -> Content {
         ..RawContent::default()
     };
     change(&mut raw);
-    Content::check(raw).unwrap()
+    EmailContent::validate(raw).unwrap()
 }
 
-fn letter(content: &Content) -> Letter<'_> {
-    Letter {
+fn compose_input(content: &EmailContent) -> ComposeInput<'_> {
+    ComposeInput {
         content,
         message_id: "<m1@example.com>",
         date: Time(1_731_664_800_123),
@@ -25,12 +25,12 @@ fn letter(content: &Content) -> Letter<'_> {
         in_reply_to: &[],
         references: &[],
         auto_submitted: None,
-        loop_mark: None,
+        loop_marker: None,
     }
 }
 
-fn composed(content: &Content) -> String {
-    String::from_utf8(compose(&letter(content)).unwrap()).unwrap()
+fn composed(content: &EmailContent) -> String {
+    String::from_utf8(compose(&compose_input(content)).unwrap()).unwrap()
 }
 
 fn file(filename: &str, content_id: Option<&str>, bytes: &[u8]) -> Attachment {
@@ -101,9 +101,9 @@ fn a_content_id_without_html_is_an_attachment() {
 fn boundaries_come_from_the_message_id_alone() {
     let mut content = content(|_| {});
     content.attachments = vec![file("a", None, b"x")];
-    let first = compose(&letter(&content)).unwrap();
-    assert_eq!(first, compose(&letter(&content)).unwrap());
-    let other = Letter { message_id: "<m2@example.com>", ..letter(&content) };
+    let first = compose(&compose_input(&content)).unwrap();
+    assert_eq!(first, compose(&compose_input(&content)).unwrap());
+    let other = ComposeInput { message_id: "<m2@example.com>", ..compose_input(&content) };
     let other = String::from_utf8(compose(&other).unwrap()).unwrap();
     let boundary = |mail: &str| mail.split("boundary=").nth(1).unwrap()[..36].to_owned();
     assert_ne!(boundary(&String::from_utf8(first).unwrap()), boundary(&other));
@@ -125,18 +125,18 @@ fn a_body_cannot_play_a_boundary() {
 fn threads_are_named_and_long_ones_are_cut_in_the_middle() {
     let content = content(|raw| raw.headers = vec![("references".into(), "<copied@x>".into())]);
     let ids: Vec<String> = (0..500).map(|i| format!("<{i}@example.com>")).collect();
-    let letter = Letter {
+    let letter = ComposeInput {
         in_reply_to: &ids[499..],
         references: &ids,
         auto_submitted: Some(AutoSubmitted::Replied),
-        ..letter(&content)
+        ..compose_input(&content)
     };
     let mail = String::from_utf8(compose(&letter).unwrap()).unwrap();
     let references = mail.split("References: ").nth(1).unwrap().split("\r\nAuto").next().unwrap();
     let named: Vec<&str> = references.split_whitespace().collect();
     assert_eq!(
         (named.len(), named[0], named[1], named[99]),
-        (REFERENCES, "<0@example.com>", "<401@example.com>", "<499@example.com>")
+        (MAX_REFERENCES, "<0@example.com>", "<401@example.com>", "<499@example.com>")
     );
     assert!(mail.contains("\r\nIn-Reply-To: <499@example.com>\r\n"));
     assert!(mail.contains("\r\nAuto-Submitted: auto-replied\r\n"));
@@ -158,13 +158,13 @@ fn an_international_address_needs_smtputf8_and_a_name_does_not() {
 
 #[test]
 fn nothing_slips_into_the_headers() {
-    let refused = |change: fn(&mut Content)| {
+    let refused = |change: fn(&mut EmailContent)| {
         let mut content = content(|_| {});
         content.attachments = vec![file("a", None, b"")];
         change(&mut content);
-        compose(&letter(&content)).unwrap_err()
+        compose(&compose_input(&content)).unwrap_err()
     };
-    let control = |field: &str| ComposeError::Control(field.into());
+    let control = |field: &str| ComposeError::ControlCharacter(field.into());
     assert_eq!(refused(|c| c.subject = "a\r\nBcc: x@y".into()), control("Subject"));
     assert_eq!(refused(|c| c.subject = "a\0".into()), control("Subject"));
     assert_eq!(refused(|c| c.from.name = Some("a\n".into())), control("From"));
@@ -188,12 +188,12 @@ fn message_ids_are_checked() {
     for id in ["", "m1@example.com", "<>", "<a b@c>", "<a@b>\r\nX: y", "<a@b> <c@d>", "<ü@b>", "<=?utf-8?Q?x?=@b>"] {
         let content = content(|_| {});
         assert!(!is_message_id(id), "{id}");
-        let own = compose(&Letter { message_id: id, ..letter(&content) });
+        let own = compose(&ComposeInput { message_id: id, ..compose_input(&content) });
         assert_eq!(own, Err(ComposeError::MessageId("Message-ID")), "{id}");
-        let other = compose(&Letter { references: &[id.to_owned()], ..letter(&content) });
+        let other = compose(&ComposeInput { references: &[id.to_owned()], ..compose_input(&content) });
         assert_eq!(other, Err(ComposeError::MessageId("References")), "{id}");
     }
-    let long = format!("<{}@b>", "a".repeat(WORD_OCTETS));
+    let long = format!("<{}@b>", "a".repeat(MAX_HEADER_WORD_OCTETS));
     assert!(!is_message_id(&long));
 }
 
@@ -201,7 +201,7 @@ fn message_ids_are_checked() {
 fn a_date_that_mail_cannot_say_is_refused() {
     let content = content(|_| {});
     for date in [Time(i64::MAX), Time(i64::MIN)] {
-        assert_eq!(compose(&Letter { date, ..letter(&content) }), Err(ComposeError::Date));
+        assert_eq!(compose(&ComposeInput { date, ..compose_input(&content) }), Err(ComposeError::Date));
     }
 }
 
@@ -210,7 +210,7 @@ fn large_attachments_are_composed_in_one_go() {
     let mut content = content(|_| {});
     let bytes: Vec<u8> = (0..20_000_000_u32).map(|i| (i ^ (i >> 8)) as u8).collect();
     content.attachments = vec![file("big.bin", None, &bytes)];
-    let mail = compose(&letter(&content)).unwrap();
+    let mail = compose(&compose_input(&content)).unwrap();
     // The estimate spares growing, which would copy the mail again and again.
     assert!(mail.capacity() < mail.len() + 10_000);
     let text = String::from_utf8(mail).unwrap();

@@ -6,7 +6,7 @@ use super::DkimError;
 
 /// A header field as it stands in the mail.
 #[derive(Clone, Copy)]
-pub(super) struct Header<'a> {
+pub(super) struct RawHeader<'a> {
     /// Its name.
     pub(super) name: &'a str,
     /// What follows the colon, folds included, without the last line end.
@@ -14,23 +14,23 @@ pub(super) struct Header<'a> {
 }
 
 /// Divides a mail into its header fields and its body.
-pub(super) fn split(mail: &[u8]) -> Result<(Vec<Header<'_>>, &[u8]), DkimError> {
+pub(super) fn split_mail(mail: &[u8]) -> Result<(Vec<RawHeader<'_>>, &[u8]), DkimError> {
     let mut headers = Vec::new();
     let mut rest = mail;
     loop {
         if let Some(body) = rest.strip_prefix(b"\r\n") {
             return Ok((headers, body));
         }
-        let (field, after) = field(rest).ok_or(DkimError::Mail)?;
+        let (field, after) = split_field(rest).ok_or(DkimError::Mail)?;
         let colon = field.iter().position(|&b| b == b':').ok_or(DkimError::Mail)?;
         let name = std::str::from_utf8(&field[..colon]).map_err(|_bytes| DkimError::Mail)?;
-        headers.push(Header { name: name.trim_end_matches([' ', '\t']), value: &field[colon + 1..] });
+        headers.push(RawHeader { name: name.trim_end_matches([' ', '\t']), value: &field[colon + 1..] });
         rest = after;
     }
 }
 
 /// The first field with its folded lines, without its last line end, and what follows it.
-fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut from = 0;
     loop {
         let end = from + bytes[from..].windows(2).position(|pair| pair == b"\r\n")?;
@@ -42,12 +42,12 @@ fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// A header field: name in lower case, unfolded, each run of white space one space, none at the ends. No line end.
-pub(super) fn header(name: &str, value: &[u8]) -> Vec<u8> {
+pub(super) fn relaxed_header(name: &str, value: &[u8]) -> Vec<u8> {
     let mut out = name.to_ascii_lowercase().into_bytes();
     out.push(b':');
     let start = out.len();
     let unfolded = value.iter().copied().filter(|&b| b != b'\r' && b != b'\n');
-    collapse(&mut out, unfolded);
+    collapse_whitespace(&mut out, unfolded);
     if out.get(start) == Some(&b' ') {
         out.remove(start);
     }
@@ -65,7 +65,7 @@ pub(super) fn body_hash(body: &[u8]) -> [u8; 32] {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let line = if line.iter().any(|b| matches!(b, b' ' | b'\t')) {
             relaxed.clear();
-            collapse(&mut relaxed, line.iter().copied());
+            collapse_whitespace(&mut relaxed, line.iter().copied());
             relaxed.as_slice()
         } else {
             line
@@ -85,7 +85,7 @@ pub(super) fn body_hash(body: &[u8]) -> [u8; 32] {
 }
 
 /// Appends bytes with each run of white space as one space, and none at the end.
-fn collapse(out: &mut Vec<u8>, bytes: impl Iterator<Item = u8>) {
+fn collapse_whitespace(out: &mut Vec<u8>, bytes: impl Iterator<Item = u8>) {
     let mut space = false;
     for b in bytes {
         if b == b' ' || b == b'\t' {
@@ -112,8 +112,8 @@ mod tests {
     fn the_example_of_the_rfc() {
         // RFC 6376 §3.4.5.
         let mail = b"A: X\r\nB : Y\t\r\n\tZ  \r\n\r\n C \r\nD \t E\r\n\r\n\r\n";
-        let (headers, body) = split(mail).unwrap();
-        let relaxed: Vec<Vec<u8>> = headers.iter().map(|h| header(h.name, h.value)).collect();
+        let (headers, body) = split_mail(mail).unwrap();
+        let relaxed: Vec<Vec<u8>> = headers.iter().map(|h| relaxed_header(h.name, h.value)).collect();
         assert_eq!(relaxed, [b"a:X".to_vec(), b"b:Y Z".to_vec()]);
         assert_eq!(body_hash(body), sha(" C\r\nD E\r\n"));
     }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn what_has_no_end_of_headers_is_no_mail() {
         for mail in ["", "From: a", "From: a\r\n", "no colon\r\n\r\n"] {
-            assert!(split(mail.as_bytes()).is_err(), "{mail:?}");
+            assert!(split_mail(mail.as_bytes()).is_err(), "{mail:?}");
         }
     }
 }

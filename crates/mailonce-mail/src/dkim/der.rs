@@ -1,9 +1,10 @@
 //! The little DER that keys need: integers, sequences, and the wrappings of PKCS#8 and of public keys.
 
 /// `SEQUENCE { OID rsaEncryption, NULL }`.
-const RSA: [u8; 15] = [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
+const RSA_ALGORITHM_ID: [u8; 15] =
+    [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
 /// PKCS#8 of an Ed25519 seed (RFC 8410 §7), all but the seed.
-const ED25519: [u8; 16] =
+const ED25519_PKCS8_PREFIX: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 
 /// An unsigned integer of big-endian bytes.
@@ -22,17 +23,17 @@ pub(super) fn sequence(values: &[&[u8]]) -> Vec<u8> {
 
 /// PKCS#8 around an `RSAPrivateKey`.
 pub(super) fn rsa_pkcs8(key: &[u8]) -> Vec<u8> {
-    sequence(&[&integer(&[0]), &RSA, &tagged(0x04, &[key])])
+    sequence(&[&integer(&[0]), &RSA_ALGORITHM_ID, &tagged(0x04, &[key])])
 }
 
 /// PKCS#8 around an Ed25519 seed.
 pub(super) fn ed25519_pkcs8(seed: &[u8; 32]) -> Vec<u8> {
-    [&ED25519[..], seed].concat()
+    [&ED25519_PKCS8_PREFIX[..], seed].concat()
 }
 
 /// `SubjectPublicKeyInfo` around an `RSAPublicKey`.
 pub(super) fn rsa_public(key: &[u8]) -> Vec<u8> {
-    sequence(&[&RSA, &tagged(0x03, &[&[0], key])])
+    sequence(&[&RSA_ALGORITHM_ID, &tagged(0x03, &[&[0], key])])
 }
 
 fn tagged(tag: u8, values: &[&[u8]]) -> Vec<u8> {

@@ -11,16 +11,16 @@ use super::{DkimError, der, primes};
 
 /// What a key is. RSA comes first, since every receiver knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Algorithm {
+pub enum DkimAlgorithm {
     /// RSA, 2048 bits when it is made here.
     Rsa,
     /// Ed25519.
     Ed25519,
 }
 
-impl Algorithm {
+impl DkimAlgorithm {
     /// Its word in `k=`.
-    pub fn key_word(self) -> &'static str {
+    pub fn key_type(self) -> &'static str {
         match self {
             Self::Rsa => "rsa",
             Self::Ed25519 => "ed25519",
@@ -28,7 +28,7 @@ impl Algorithm {
     }
 
     /// Its word in `a=`.
-    pub fn signature_word(self) -> &'static str {
+    pub fn signature_algorithm(self) -> &'static str {
         match self {
             Self::Rsa => "rsa-sha256",
             Self::Ed25519 => "ed25519-sha256",
@@ -39,20 +39,20 @@ impl Algorithm {
 /// A private key.
 pub struct DkimKey {
     pkcs8: Vec<u8>,
-    pair: Pair,
+    pair: DkimKeyPair,
 }
 
-enum Pair {
+enum DkimKeyPair {
     Rsa(Box<RsaKeyPair>),
     Ed25519(Ed25519KeyPair),
 }
 
 impl DkimKey {
     /// Makes a key. The seed is 32 secret random bytes, to be forgotten afterwards. RSA takes up to some seconds.
-    pub fn generate(algorithm: Algorithm, seed: [u8; 32]) -> Result<Self, DkimError> {
+    pub fn generate(algorithm: DkimAlgorithm, seed: [u8; 32]) -> Result<Self, DkimError> {
         let pkcs8 = match algorithm {
-            Algorithm::Rsa => primes::rsa_2048(seed).ok_or(DkimError::Sign)?,
-            Algorithm::Ed25519 => der::ed25519_pkcs8(&seed),
+            DkimAlgorithm::Rsa => primes::generate_rsa_2048(seed).ok_or(DkimError::Sign)?,
+            DkimAlgorithm::Ed25519 => der::ed25519_pkcs8(&seed),
         };
         let key = Self::from_pkcs8(&pkcs8)?;
         // ring finds out only by signing whether the parts of an RSA key belong together.
@@ -63,10 +63,10 @@ impl DkimKey {
     /// Reads PKCS#8, as [`DkimKey::to_pkcs8`] and OpenSSL write it.
     pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, DkimError> {
         let pair = match Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8) {
-            Ok(pair) => Pair::Ed25519(pair),
+            Ok(pair) => DkimKeyPair::Ed25519(pair),
             Err(_other) => {
                 let pair = RsaKeyPair::from_pkcs8(pkcs8).map_err(|error| DkimError::Key(error.to_string()))?;
-                Pair::Rsa(Box::new(pair))
+                DkimKeyPair::Rsa(Box::new(pair))
             }
         };
         Ok(Self { pkcs8: pkcs8.to_vec(), pair })
@@ -78,25 +78,25 @@ impl DkimKey {
     }
 
     /// What it is.
-    pub fn algorithm(&self) -> Algorithm {
+    pub fn algorithm(&self) -> DkimAlgorithm {
         match self.pair {
-            Pair::Rsa(_) => Algorithm::Rsa,
-            Pair::Ed25519(_) => Algorithm::Ed25519,
+            DkimKeyPair::Rsa(_) => DkimAlgorithm::Rsa,
+            DkimKeyPair::Ed25519(_) => DkimAlgorithm::Ed25519,
         }
     }
 
     /// The public key as `p=` has it: `SubjectPublicKeyInfo` for RSA, 32 bytes for Ed25519 (RFC 8463 §4.2).
-    pub fn public(&self) -> Vec<u8> {
+    pub fn public_key(&self) -> Vec<u8> {
         match &self.pair {
-            Pair::Rsa(pair) => der::rsa_public(pair.public_key().as_ref()),
-            Pair::Ed25519(pair) => pair.public_key().as_ref().to_vec(),
+            DkimKeyPair::Rsa(pair) => der::rsa_public(pair.public_key().as_ref()),
+            DkimKeyPair::Ed25519(pair) => pair.public_key().as_ref().to_vec(),
         }
     }
 
     /// The signature over some bytes, the same at every call.
     pub(super) fn sign(&self, bytes: &[u8]) -> Result<Vec<u8>, DkimError> {
         match &self.pair {
-            Pair::Rsa(pair) => {
+            DkimKeyPair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public().modulus_len()];
                 // The chance only blinds the arithmetic against onlookers; it is not in the signature.
                 let blind = SystemRandom::new();
@@ -104,7 +104,7 @@ impl DkimKey {
                 Ok(signature)
             }
             // RFC 8463 §3: Ed25519 signs the hash, not the bytes.
-            Pair::Ed25519(pair) => Ok(pair.sign(&Sha256::digest(bytes)).as_ref().to_vec()),
+            DkimKeyPair::Ed25519(pair) => Ok(pair.sign(&Sha256::digest(bytes)).as_ref().to_vec()),
         }
     }
 }
@@ -112,6 +112,6 @@ impl DkimKey {
 /// Never shows the secret.
 impl fmt::Debug for DkimKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DkimKey({})", self.algorithm().key_word())
+        write!(f, "DkimKey({})", self.algorithm().key_type())
     }
 }

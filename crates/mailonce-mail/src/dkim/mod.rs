@@ -10,9 +10,9 @@ mod primes;
 mod record;
 mod sign;
 
-pub use key::{Algorithm, DkimKey};
-pub use record::DnsRecord;
-pub use sign::{Signer, sign};
+pub use key::{DkimAlgorithm, DkimKey};
+pub use record::DkimDnsRecord;
+pub use sign::{DkimSigner, sign};
 
 /// Why there is no key, record or signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

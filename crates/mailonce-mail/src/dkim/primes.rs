@@ -19,12 +19,12 @@ const PRIME_BITS: u32 = 1024;
 const EXPONENT: u32 = 65_537;
 
 /// PKCS#8 of a 2048-bit RSA key. The same seed gives the same key; `None` when crypto-primes gave up, which it does not.
-pub(super) fn rsa_2048(seed: [u8; 32]) -> Option<Vec<u8>> {
+pub(super) fn generate_rsa_2048(seed: [u8; 32]) -> Option<Vec<u8>> {
     let mut chance = ChaCha20Rng::from_seed(seed);
     loop {
         let (a, b) = (prime(&mut chance)?, prime(&mut chance)?);
         // ring wants the larger one first. Equal primes, or a factor of the exponent in p-1, are drawn again.
-        if let Some(key) = assemble(a.max(b), a.min(b)) {
+        if let Some(key) = encode_private_key(a.max(b), a.min(b)) {
             return Some(der::rsa_pkcs8(&key));
         }
     }
@@ -37,7 +37,7 @@ fn prime(chance: &mut ChaCha20Rng) -> Option<U1024> {
 }
 
 /// `RSAPrivateKey` (RFC 8017 A.1.2).
-fn assemble(p: U1024, q: U1024) -> Option<Vec<u8>> {
+fn encode_private_key(p: U1024, q: U1024) -> Option<Vec<u8>> {
     let one = U1024::ONE;
     let (p1, q1) = (p.wrapping_sub(&one), q.wrapping_sub(&one));
     let n: U2048 = p.concatenating_mul(&q);

@@ -5,26 +5,26 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use super::{DkimError, DkimKey, check_name};
 
 /// Octets of one string of a TXT record.
-const STRING: usize = 255;
+const MAX_STRING_OCTETS: usize = 255;
 
 /// A TXT record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DnsRecord {
+pub struct DkimDnsRecord {
     /// `selector._domainkey.domain`, without a final dot.
     pub name: String,
     /// `v=DKIM1; k=…; p=…` in one piece, as most DNS consoles take it.
     pub value: String,
 }
 
-impl DnsRecord {
+impl DkimDnsRecord {
     /// The record of a key.
-    pub fn of(key: &DkimKey, selector: &str, domain: &str) -> Result<Self, DkimError> {
+    pub fn for_key(key: &DkimKey, selector: &str, domain: &str) -> Result<Self, DkimError> {
         check_name(selector)?;
         check_name(domain)?;
-        let word = key.algorithm().key_word();
+        let word = key.algorithm().key_type();
         Ok(Self {
             name: format!("{selector}._domainkey.{domain}"),
-            value: format!("v=DKIM1; k={word}; p={}", STANDARD.encode(key.public())),
+            value: format!("v=DKIM1; k={word}; p={}", STANDARD.encode(key.public_key())),
         })
     }
 
@@ -34,7 +34,7 @@ impl DnsRecord {
         let mut rest = self.value.as_str();
         while !rest.is_empty() {
             // All of it is ASCII: every cut is between characters.
-            let (first, after) = rest.split_at(rest.len().min(STRING));
+            let (first, after) = rest.split_at(rest.len().min(MAX_STRING_OCTETS));
             strings.push(first);
             rest = after;
         }

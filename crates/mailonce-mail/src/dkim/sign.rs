@@ -5,15 +5,16 @@ use mailonce_core::time::Time;
 
 use super::{
     DkimError, DkimKey,
-    canon::{self, Header},
+    canon::{self, RawHeader},
     check_name,
 };
 
 /// What a reader sees or a reader's program goes by. Each is signed once more than it occurs, so that nobody can add
 /// another one in front without breaking the signature (RFC 6376 §8.15).
-const SEALED: [&str; 8] = ["From", "To", "Cc", "Subject", "Date", "Reply-To", "MIME-Version", "Content-Type"];
+const OVERSIGNED_HEADERS: [&str; 8] =
+    ["From", "To", "Cc", "Subject", "Date", "Reply-To", "MIME-Version", "Content-Type"];
 /// Signed as often as they occur. One-click unsubscribing counts only when it is signed (RFC 8058 §4).
-const SIGNED: [&str; 8] = [
+const SIGNED_HEADERS: [&str; 8] = [
     "Content-Transfer-Encoding",
     "Message-ID",
     "In-Reply-To",
@@ -24,11 +25,11 @@ const SIGNED: [&str; 8] = [
     "List-Unsubscribe-Post",
 ];
 /// Where the lines of the header are folded.
-const LINE: usize = 76;
+const MAX_LINE_OCTETS: usize = 76;
 
 /// A key with the name under which receivers find its public half.
 #[derive(Clone, Copy, Debug)]
-pub struct Signer<'a> {
+pub struct DkimSigner<'a> {
     /// The signing domain, as A-label.
     pub domain: &'a str,
     /// The key's name in that domain.
@@ -38,35 +39,37 @@ pub struct Signer<'a> {
 }
 
 /// The mail with one signature per signer in front, RSA first. `date` is the mail's own Date.
-pub fn sign(mail: &[u8], signers: &[Signer<'_>], date: Time) -> Result<Vec<u8>, DkimError> {
-    let (headers, body) = canon::split(mail)?;
+pub fn sign(mail: &[u8], signers: &[DkimSigner<'_>], date: Time) -> Result<Vec<u8>, DkimError> {
+    let (headers, body) = canon::split_mail(mail)?;
     if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("From")) {
         return Err(DkimError::Mail);
     }
     let body_hash = STANDARD.encode(canon::body_hash(body));
-    let (names, covered) = cover(&headers);
+    let (names, covered) = select_headers(&headers);
     let mut signers = signers.to_vec();
     signers.sort_by_key(|signer| signer.key.algorithm());
     let mut out = Vec::with_capacity(mail.len() + signers.len() * 1_200);
     for signer in signers {
-        let unsigned = unsigned(&signer, date, &names, &body_hash)?;
+        let unsigned = unsigned_value(&signer, date, &names, &body_hash)?;
         let mut bytes = covered.clone();
-        bytes.extend(canon::header("DKIM-Signature", unsigned.as_bytes()));
+        bytes.extend(canon::relaxed_header("DKIM-Signature", unsigned.as_bytes()));
         let signature = STANDARD.encode(signer.key.sign(&bytes)?);
-        out.extend_from_slice(format!("DKIM-Signature:{unsigned}{}\r\n", fold(&signature)).as_bytes());
+        out.extend_from_slice(format!("DKIM-Signature:{unsigned}{}\r\n", fold_signature(&signature)).as_bytes());
     }
     out.extend_from_slice(mail);
     Ok(out)
 }
 
 /// The names for `h=` and the canonical headers they stand for.
-fn cover(headers: &[Header<'_>]) -> (Vec<&'static str>, Vec<u8>) {
+fn select_headers(headers: &[RawHeader<'_>]) -> (Vec<&'static str>, Vec<u8>) {
     let (mut names, mut bytes) = (Vec::new(), Vec::new());
-    for (name, sealed) in SEALED.map(|name| (name, true)).into_iter().chain(SIGNED.map(|name| (name, false))) {
+    for (name, sealed) in
+        OVERSIGNED_HEADERS.map(|name| (name, true)).into_iter().chain(SIGNED_HEADERS.map(|name| (name, false)))
+    {
         // RFC 6376 §5.4.2: of several the last comes first.
         for header in headers.iter().rev().filter(|header| header.name.eq_ignore_ascii_case(name)) {
             names.push(name);
-            bytes.extend(canon::header(header.name, header.value));
+            bytes.extend(canon::relaxed_header(header.name, header.value));
             bytes.extend_from_slice(b"\r\n");
         }
         if sealed {
@@ -77,11 +80,11 @@ fn cover(headers: &[Header<'_>]) -> (Vec<&'static str>, Vec<u8>) {
 }
 
 /// The value of the header with an empty `b=`.
-fn unsigned(signer: &Signer<'_>, date: Time, names: &[&str], body_hash: &str) -> Result<String, DkimError> {
-    let Signer { domain, selector, key } = signer;
+fn unsigned_value(signer: &DkimSigner<'_>, date: Time, names: &[&str], body_hash: &str) -> Result<String, DkimError> {
+    let DkimSigner { domain, selector, key } = signer;
     check_name(domain)?;
     check_name(selector)?;
-    let algorithm = key.algorithm().signature_word();
+    let algorithm = key.algorithm().signature_algorithm();
     let seconds = date.0.div_euclid(1_000).max(0);
     let names = fold_names(names);
     let who = format!(" v=1; a={algorithm}; c=relaxed/relaxed;\r\n d={domain};\r\n s={selector}; t={seconds};\r\n");
@@ -96,7 +99,7 @@ fn fold_names(names: &[&str]) -> String {
         if i > 0 {
             out.push(':');
         }
-        if column + name.len() + 1 > LINE {
+        if column + name.len() + 1 > MAX_LINE_OCTETS {
             out.push_str("\r\n ");
             column = 1;
         }
@@ -107,7 +110,7 @@ fn fold_names(names: &[&str]) -> String {
 }
 
 /// Base64 in lines; the spaces do not count (RFC 6376 §3.2).
-fn fold(signature: &str) -> String {
+fn fold_signature(signature: &str) -> String {
     let mut out = String::with_capacity(signature.len() + 32);
     for (i, c) in signature.chars().enumerate() {
         if i > 0 && i % 72 == 0 {
@@ -125,8 +128,8 @@ mod tests {
     #[test]
     fn of_several_headers_the_last_is_signed_first() {
         let mail = b"From: a\r\nList-Unsubscribe: one\r\nX: y\r\nlist-unsubscribe: two\r\n\r\n";
-        let (headers, _) = canon::split(mail).unwrap();
-        let (names, bytes) = cover(&headers);
+        let (headers, _) = canon::split_mail(mail).unwrap();
+        let (names, bytes) = select_headers(&headers);
         assert_eq!(names.iter().filter(|name| **name == "List-Unsubscribe").count(), 2);
         assert_eq!(String::from_utf8(bytes).unwrap(), "from:a\r\nlist-unsubscribe:two\r\nlist-unsubscribe:one\r\n");
     }

@@ -7,26 +7,26 @@ const MAIL: &[u8] = b"From: a@example.com\r\nTo: b@example.net\r\nSubject: x\r\n
 const DATE: Time = Time(1_731_664_800_999);
 
 fn ed25519() -> DkimKey {
-    DkimKey::generate(Algorithm::Ed25519, [7; 32]).unwrap()
+    DkimKey::generate(DkimAlgorithm::Ed25519, [7; 32]).unwrap()
 }
 
 fn signed(mail: &[u8], keys: &[&DkimKey]) -> String {
-    let signers: Vec<Signer<'_>> =
-        keys.iter().map(|key| Signer { domain: "example.com", selector: "s1", key }).collect();
+    let signers: Vec<DkimSigner<'_>> =
+        keys.iter().map(|key| DkimSigner { domain: "example.com", selector: "s1", key }).collect();
     String::from_utf8(sign(mail, &signers, DATE).unwrap()).unwrap()
 }
 
 #[test]
 fn a_key_comes_from_its_seed_and_survives_storage() {
-    for algorithm in [Algorithm::Rsa, Algorithm::Ed25519] {
+    for algorithm in [DkimAlgorithm::Rsa, DkimAlgorithm::Ed25519] {
         let key = DkimKey::generate(algorithm, [1; 32]).unwrap();
         let again = DkimKey::generate(algorithm, [1; 32]).unwrap();
         assert_eq!(key.to_pkcs8(), again.to_pkcs8());
         let read = DkimKey::from_pkcs8(key.to_pkcs8()).unwrap();
-        assert_eq!((read.algorithm(), read.public()), (algorithm, key.public()));
+        assert_eq!((read.algorithm(), read.public_key()), (algorithm, key.public_key()));
         assert_eq!(signed(MAIL, &[&read]), signed(MAIL, &[&key]));
         let other = DkimKey::generate(algorithm, [2; 32]).unwrap();
-        assert_ne!(other.public(), key.public());
+        assert_ne!(other.public_key(), key.public_key());
         assert!(!format!("{key:?}").contains("30"));
     }
 }
@@ -35,16 +35,16 @@ fn a_key_comes_from_its_seed_and_survives_storage() {
 fn the_ed25519_key_of_the_rfc_gives_its_record() {
     // RFC 8463 appendix A.
     let seed = *b"\x9d\x61\xb1\x9d\xef\xfd\x5a\x60\xba\x84\x4a\xf4\x92\xec\x2c\xc4\x44\x49\xc5\x69\x7b\x32\x69\x19\x70\x3b\xac\x03\x1c\xae\x7f\x60";
-    let key = DkimKey::generate(Algorithm::Ed25519, seed).unwrap();
-    let record = DnsRecord::of(&key, "brisbane", "football.example.com").unwrap();
+    let key = DkimKey::generate(DkimAlgorithm::Ed25519, seed).unwrap();
+    let record = DkimDnsRecord::for_key(&key, "brisbane", "football.example.com").unwrap();
     assert_eq!(record.name, "brisbane._domainkey.football.example.com");
     assert_eq!(record.value, "v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=");
 }
 
 #[test]
 fn a_long_record_is_cut_into_strings() {
-    let key = DkimKey::generate(Algorithm::Rsa, [3; 32]).unwrap();
-    let record = DnsRecord::of(&key, "s1", "example.com").unwrap();
+    let key = DkimKey::generate(DkimAlgorithm::Rsa, [3; 32]).unwrap();
+    let record = DkimDnsRecord::for_key(&key, "s1", "example.com").unwrap();
     assert!(record.value.starts_with("v=DKIM1; k=rsa; p=MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA"));
     assert_eq!(record.strings().len(), 2);
     assert!(record.strings().iter().all(|s| s.len() <= 255));
@@ -53,7 +53,7 @@ fn a_long_record_is_cut_into_strings() {
 
 #[test]
 fn rsa_signs_first_and_the_mail_follows_untouched() {
-    let (rsa, ed25519) = (DkimKey::generate(Algorithm::Rsa, [4; 32]).unwrap(), ed25519());
+    let (rsa, ed25519) = (DkimKey::generate(DkimAlgorithm::Rsa, [4; 32]).unwrap(), ed25519());
     let mail = signed(MAIL, &[&ed25519, &rsa]);
     let first = mail.find("a=rsa-sha256").unwrap();
     assert!(first < mail.find("a=ed25519-sha256").unwrap());
@@ -72,11 +72,12 @@ fn what_readers_see_is_sealed_against_additions() {
 #[test]
 fn what_cannot_be_signed_is_refused() {
     let key = ed25519();
-    let by = |domain, selector, mail: &[u8]| sign(mail, &[Signer { domain, selector, key: &key }], DATE).unwrap_err();
+    let by =
+        |domain, selector, mail: &[u8]| sign(mail, &[DkimSigner { domain, selector, key: &key }], DATE).unwrap_err();
     assert_eq!(by("example.com", "s1", b"To: x\r\n\r\n"), DkimError::Mail);
     assert_eq!(by("example.com", "s1", b"From: x"), DkimError::Mail);
     assert_eq!(by("exa mple.com", "s1", MAIL), DkimError::Name("exa mple.com".into()));
     assert_eq!(by("example.com", "s;1", MAIL), DkimError::Name("s;1".into()));
-    assert!(DnsRecord::of(&key, "", "example.com").is_err());
+    assert!(DkimDnsRecord::for_key(&key, "", "example.com").is_err());
     assert!(matches!(DkimKey::from_pkcs8(b"nonsense"), Err(DkimError::Key(_))));
 }

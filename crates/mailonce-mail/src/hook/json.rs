@@ -11,66 +11,70 @@ use std::fmt;
 
 use mailonce_core::{json_limits, time::Time};
 
-use super::{MAX_EVENTS, Unreadable};
+use super::{HookParseError, MAX_EVENTS};
 
 /// Reads a document, within the limits on depth, members, names and values.
-pub(super) fn parse(body: &[u8]) -> Result<Value, Unreadable> {
-    json_limits::check(body).map_err(|excess| Unreadable::json(&format!("the body {excess}")))?;
-    match serde_json::from_slice::<Strict>(body) {
-        Ok(Strict(value)) => Ok(value),
-        Err(why) => Err(Unreadable::json(&why.to_string())),
+pub(super) fn parse(body: &[u8]) -> Result<Value, HookParseError> {
+    json_limits::check(body).map_err(|excess| HookParseError::json(&format!("the body {excess}")))?;
+    match serde_json::from_slice::<StrictJson>(body) {
+        Ok(StrictJson(value)) => Ok(value),
+        Err(why) => Err(HookParseError::json(&why.to_string())),
     }
 }
 
 /// Reads one object, or an array of objects.
-pub(super) fn objects(body: &[u8]) -> Result<Vec<Value>, Unreadable> {
+pub(super) fn parse_objects(body: &[u8]) -> Result<Vec<Value>, HookParseError> {
     let found = match parse(body)? {
         Value::Array(items) => items,
         one => vec![one],
     };
     if found.len() > MAX_EVENTS {
-        return Err(Unreadable::TooMany(found.len()));
+        return Err(HookParseError::TooMany(found.len()));
     }
-    if found.iter().all(Value::is_object) { Ok(found) } else { Err(Unreadable::Shape("an object or an array of them")) }
+    if found.iter().all(Value::is_object) {
+        Ok(found)
+    } else {
+        Err(HookParseError::Unexpected("an object or an array of them"))
+    }
 }
 
 /// The text at a JSON pointer. Empty text is none.
-pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+pub(super) fn str_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     value.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
 /// The first text of several places.
-pub(super) fn first_text<'a>(value: &'a Value, pointers: &[&str]) -> Option<&'a str> {
-    pointers.iter().find_map(|pointer| text(value, pointer))
+pub(super) fn first_str_at<'a>(value: &'a Value, pointers: &[&str]) -> Option<&'a str> {
+    pointers.iter().find_map(|pointer| str_at(value, pointer))
 }
 
 /// An RFC 3339 instant.
-pub(super) fn instant(value: &Value, pointer: &str) -> Option<Time> {
-    text(value, pointer).and_then(Time::parse)
+pub(super) fn time_at(value: &Value, pointer: &str) -> Option<Time> {
+    str_at(value, pointer).and_then(Time::parse)
 }
 
 /// Seconds since the epoch, whole or not.
-pub(super) fn epoch_seconds(value: &Value, pointer: &str) -> Option<Time> {
+pub(super) fn epoch_time_at(value: &Value, pointer: &str) -> Option<Time> {
     let seconds = value.pointer(pointer)?.as_f64()?;
     // Year 9999 bounds it, so that the product is exact enough and no cast can wrap.
     (0.0..253_402_300_800.0).contains(&seconds).then(|| Time((seconds * 1000.0).round() as i64))
 }
 
 /// The value of a named entry, whether the entries are an object or an array of `{name, value}`.
-pub(super) fn entry<'a>(entries: Option<&'a Value>, name: &str) -> Option<&'a str> {
+pub(super) fn entry_value<'a>(entries: Option<&'a Value>, name: &str) -> Option<&'a str> {
     match entries? {
         Value::Object(map) => map.iter().find(|(key, _)| key.eq_ignore_ascii_case(name))?.1.as_str(),
         Value::Array(items) => {
-            let named = |item: &&Value| text(item, "/name").is_some_and(|given| given.eq_ignore_ascii_case(name));
-            items.iter().find(named).and_then(|item| text(item, "/value"))
+            let named = |item: &&Value| str_at(item, "/name").is_some_and(|given| given.eq_ignore_ascii_case(name));
+            items.iter().find(named).and_then(|item| str_at(item, "/value"))
         }
         _ => None,
     }
 }
 
-struct Strict(Value);
+struct StrictJson(Value);
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for StrictJson {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(StrictVisitor)
     }
@@ -79,51 +83,51 @@ impl<'de> Deserialize<'de> for Strict {
 struct StrictVisitor;
 
 impl<'de> Visitor<'de> for StrictVisitor {
-    type Value = Strict;
+    type Value = StrictJson;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Strict, E> {
-        Ok(Strict(value.into()))
+    fn visit_bool<E>(self, value: bool) -> Result<StrictJson, E> {
+        Ok(StrictJson(value.into()))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Strict, E> {
-        Ok(Strict(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<StrictJson, E> {
+        Ok(StrictJson(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Strict, E> {
-        Ok(Strict(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<StrictJson, E> {
+        Ok(StrictJson(value.into()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Strict, E> {
-        Ok(Strict(value.into()))
+    fn visit_f64<E>(self, value: f64) -> Result<StrictJson, E> {
+        Ok(StrictJson(value.into()))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Strict, E> {
-        Ok(Strict(value.into()))
+    fn visit_str<E>(self, value: &str) -> Result<StrictJson, E> {
+        Ok(StrictJson(value.into()))
     }
 
-    fn visit_unit<E>(self) -> Result<Strict, E> {
-        Ok(Strict(Value::Null))
+    fn visit_unit<E>(self) -> Result<StrictJson, E> {
+        Ok(StrictJson(Value::Null))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Strict, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<StrictJson, A::Error> {
         let mut found = Vec::new();
-        while let Some(Strict(item)) = items.next_element()? {
+        while let Some(StrictJson(item)) = items.next_element()? {
             found.push(item);
         }
-        Ok(Strict(Value::Array(found)))
+        Ok(StrictJson(Value::Array(found)))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Strict, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<StrictJson, A::Error> {
         let mut found = Map::new();
-        while let Some((name, Strict(value))) = entries.next_entry::<String, Strict>()? {
+        while let Some((name, StrictJson(value))) = entries.next_entry::<String, StrictJson>()? {
             if found.insert(name, value).is_some() {
                 return Err(A::Error::custom("two values for one name"));
             }
         }
-        Ok(Strict(Value::Object(found)))
+        Ok(StrictJson(Value::Object(found)))
     }
 }

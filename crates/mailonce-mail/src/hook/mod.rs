@@ -41,13 +41,16 @@ use mailonce_core::time::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-pub use inbound::{Bytes, MAX_RECIPIENTS, MISSING_FILE, Mail, from_fields, given, listed, mail};
-pub use reject::Reject;
-pub use report::{Report, Says, Unreadable};
-pub use request::{HookRequest, MAX_BODY_BYTES, MAX_EVENTS, MAX_MAIL_BYTES};
-pub use secrets::{BadSecret, Knock, Secrets};
+pub use inbound::{
+    HookMail, MAX_RECIPIENTS, MISSING_FILE_HEADER, MailBytes, mail_from_fields, mail_from_provider_fields,
+    parse_listed_mail, parse_mail,
+};
+pub use reject::HookRejection;
+pub use report::{HookEvent, HookParseError, ReportedStatus};
+pub use request::{HookRequest, MAX_EVENT_BODY_BYTES, MAX_EVENTS, MAX_MAIL_BODY_BYTES};
+pub use secrets::{HookSecretError, HookSecrets, SharedSecret};
 
-use secrets::Held;
+use secrets::SecretMaterial;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $word:literal),* $(,)?) => {
@@ -60,7 +63,7 @@ macro_rules! kinds {
             pub const ALL: &'static [Self] = &[$(Self::$kind),*];
 
             /// The word for it, everywhere.
-            pub fn word(self) -> &'static str {
+            pub fn as_str(self) -> &'static str {
                 match self { $(Self::$kind => $word),* }
             }
 
@@ -104,65 +107,65 @@ impl Kind {
     }
 
     /// Whether a mail that it only told of can be fetched from it.
-    pub fn gives(self) -> bool {
+    pub fn can_fetch_mail(self) -> bool {
         matches!(self, Self::Postmark | Self::Resend | Self::Nylas)
     }
 
     /// Whether it can be asked which mails came.
-    pub fn lists(self) -> bool {
+    pub fn can_list_mail(self) -> bool {
         matches!(self, Self::Postmark | Self::Resend)
     }
 
     /// Whether it tells what became of mail we sent.
-    pub fn tells(self) -> bool {
+    pub fn sends_events(self) -> bool {
         !matches!(self, Self::Nylas | Self::Standard)
     }
 
     /// Whether it brings mail.
-    pub fn brings(self) -> bool {
+    pub fn delivers_mail(self) -> bool {
         !matches!(self, Self::Usesend | Self::Brevo)
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
 /// Whether a request comes from the provider it claims to come from.
-pub fn verify(kind: Kind, secrets: &Secrets, request: &HookRequest<'_>, now: Time) -> Result<(), Reject> {
-    if request.body.len() > request.most {
-        return Err(Reject::TooLarge);
+pub fn verify(kind: Kind, secrets: &HookSecrets, request: &HookRequest<'_>, now: Time) -> Result<(), HookRejection> {
+    if request.body.len() > request.max_body_bytes {
+        return Err(HookRejection::TooLarge);
     }
     if secrets.kind() != kind {
-        return Err(Reject::Misconfigured);
+        return Err(HookRejection::Misconfigured);
     }
     let tolerance = secrets.tolerance_ms();
-    match secrets.held() {
-        Held::Knocks(_, knocks) => proof::knock(knocks, request),
-        Held::Mailgun(keys) => mailgun::verify(keys, request, now, tolerance),
-        Held::Sendgrid(keys) => sendgrid::verify(keys, request, now, tolerance),
-        Held::Ses(trust) => sns::verify(trust, request, now, tolerance),
-        Held::Svix(_, keys) => resend::verify(keys, request, now, tolerance),
-        Held::Nylas(keys) => nylas::verify(keys, request),
-        Held::Usesend(keys) => usesend::verify(keys, request, now, tolerance),
+    match secrets.material() {
+        SecretMaterial::SharedSecrets(_, knocks) => proof::verify_shared_secret(knocks, request),
+        SecretMaterial::Mailgun(keys) => mailgun::verify(keys, request, now, tolerance),
+        SecretMaterial::Sendgrid(keys) => sendgrid::verify(keys, request, now, tolerance),
+        SecretMaterial::Ses(trust) => sns::verify(trust, request, now, tolerance),
+        SecretMaterial::Svix(_, keys) => resend::verify(keys, request, now, tolerance),
+        SecretMaterial::Nylas(keys) => nylas::verify(keys, request),
+        SecretMaterial::Usesend(keys) => usesend::verify(keys, request, now, tolerance),
     }
 }
 
 /// What a request says. It must have been verified: here everything is believed.
-pub fn read(kind: Kind, request: &HookRequest<'_>) -> Result<Vec<Report>, Unreadable> {
-    if request.body.len() > MAX_BODY_BYTES {
-        return Err(Unreadable::TooLarge);
+pub fn parse_events(kind: Kind, request: &HookRequest<'_>) -> Result<Vec<HookEvent>, HookParseError> {
+    if request.body.len() > MAX_EVENT_BODY_BYTES {
+        return Err(HookParseError::TooLarge);
     }
     match kind {
-        Kind::Postmark => postmark::read(request.body),
-        Kind::Mailgun => mailgun::read(request.body),
-        Kind::Sendgrid => sendgrid::read(request.body),
-        Kind::Ses => ses::read(request.body),
-        Kind::Resend => resend::read(request),
-        Kind::Usesend => usesend::read(request.body),
-        Kind::Brevo => brevo::read(request.body),
-        Kind::Nylas | Kind::Standard => Err(Unreadable::Shape("mail: it tells of no events")),
+        Kind::Postmark => postmark::parse_events(request.body),
+        Kind::Mailgun => mailgun::parse_events(request.body),
+        Kind::Sendgrid => sendgrid::parse_events(request.body),
+        Kind::Ses => ses::parse_events(request.body),
+        Kind::Resend => resend::parse_events(request),
+        Kind::Usesend => usesend::parse_events(request.body),
+        Kind::Brevo => brevo::parse_events(request.body),
+        Kind::Nylas | Kind::Standard => Err(HookParseError::Unexpected("mail: it tells of no events")),
     }
 }

@@ -2,7 +2,7 @@
 
 /// A request that did not prove where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reject {
+pub enum HookRejection {
     /// The proof is not there.
     #[error("header {0} is missing")]
     MissingHeader(&'static str),
@@ -38,7 +38,7 @@ pub enum Reject {
     Misconfigured,
 }
 
-impl Reject {
+impl HookRejection {
     /// The HTTP status to answer with. Never 403 or 406: Postmark and Mailgun take those as "stop for good".
     pub fn status(&self) -> u16 {
         match self {
@@ -50,7 +50,7 @@ impl Reject {
     }
 
     /// Whether the answer asks the provider to come again.
-    pub fn asks_again(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         self.status() == 503
     }
 }

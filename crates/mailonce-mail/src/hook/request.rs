@@ -2,13 +2,13 @@
 
 use mailonce_core::limits;
 
-use super::Reject;
+use super::HookRejection;
 
 /// Bytes of a body with events. The largest batches of providers stay below.
-pub const MAX_BODY_BYTES: usize = 1 << 20;
+pub const MAX_EVENT_BODY_BYTES: usize = 1 << 20;
 
 /// Bytes of a body with a mail.
-pub const MAX_MAIL_BYTES: usize = limits::BODY_BYTES;
+pub const MAX_MAIL_BODY_BYTES: usize = limits::BODY_BYTES;
 
 /// Events in one request.
 pub const MAX_EVENTS: usize = 1_000;
@@ -25,18 +25,18 @@ pub struct HookRequest<'a> {
     /// The PEM behind [`super::ses::Needs::certificate_url`]. Only SES needs it.
     pub certificate: Option<&'a [u8]>,
     /// Bytes of body that this source may send: [`MAX_BODY_BYTES`], or [`MAX_MAIL_BYTES`] when it brings mail.
-    pub most: usize,
+    pub max_body_bytes: usize,
 }
 
 impl<'a> HookRequest<'a> {
     /// A header's value. Twice the same header is refused: two readers could see two values.
-    pub(super) fn header(&self, name: &'static str) -> Result<Option<&'a str>, Reject> {
-        self.header_named(name).map_err(|why| Reject::Malformed(format!("header {name} {why}")))
+    pub(super) fn header(&self, name: &'static str) -> Result<Option<&'a str>, HookRejection> {
+        self.header_named(name).map_err(|why| HookRejection::Malformed(format!("header {name} {why}")))
     }
 
     /// The same for a header that must be there.
-    pub(super) fn required(&self, name: &'static str) -> Result<&'a str, Reject> {
-        self.header(name)?.ok_or(Reject::MissingHeader(name))
+    pub(super) fn required_header(&self, name: &'static str) -> Result<&'a str, HookRejection> {
+        self.header(name)?.ok_or(HookRejection::MissingHeader(name))
     }
 
     /// A header whose name comes from a source's configuration.
@@ -53,7 +53,7 @@ impl<'a> HookRequest<'a> {
     }
 
     /// A parameter of the query, undecoded. Twice the same one is none.
-    pub(super) fn parameter(&self, name: &str) -> Option<&'a str> {
+    pub(super) fn query_parameter(&self, name: &str) -> Option<&'a str> {
         let mut values = self.query.split('&').filter_map(|pair| pair.split_once('=')).filter(|(key, _)| *key == name);
         let (_, value) = values.next()?;
         values.next().is_none().then_some(value)

@@ -4,11 +4,16 @@ use mailonce_core::time::Time;
 use serde_json::Value;
 
 use super::{
-    HookRequest, Reject, Report, Says, Unreadable, json, proof,
-    report::{Draft, ours},
+    HookEvent, HookParseError, HookRejection, HookRequest, ReportedStatus, json, proof,
+    report::{HookEventDraft, parse_email_id},
 };
 
-pub(super) fn verify(keys: &[Vec<u8>], request: &HookRequest<'_>, now: Time, tolerance_ms: i64) -> Result<(), Reject> {
+pub(super) fn verify(
+    keys: &[Vec<u8>],
+    request: &HookRequest<'_>,
+    now: Time,
+    tolerance_ms: i64,
+) -> Result<(), HookRejection> {
     // Svix's own names, and those of Standard Webhooks. One family, never a mix.
     let standard = request.header("svix-id")?.is_none() && request.header("webhook-id")?.is_some();
     let (id, timestamp, signatures) = if standard {
@@ -16,45 +21,45 @@ pub(super) fn verify(keys: &[Vec<u8>], request: &HookRequest<'_>, now: Time, tol
     } else {
         ("svix-id", "svix-timestamp", "svix-signature")
     };
-    let (id, timestamp) = (request.required(id)?, request.required(timestamp)?);
-    let signatures = request.required(signatures)?;
+    let (id, timestamp) = (request.required_header(id)?, request.required_header(timestamp)?);
+    let signatures = request.required_header(signatures)?;
     if id.contains('.') {
         // The signed text is joined with dots, so one inside the id could move its borders.
-        return Err(Reject::Malformed("the id has a dot".into()));
+        return Err(HookRejection::Malformed("the id has a dot".into()));
     }
-    let seconds = proof::digits(timestamp, "the timestamp")?;
+    let seconds = proof::parse_timestamp(timestamp, "the timestamp")?;
     // Versions we do not know are for other readers.
     let known = signatures.split(' ').filter_map(|one| one.strip_prefix("v1,"));
-    let signatures: Vec<_> = known.filter_map(proof::base64_32).take(16).collect();
-    proof::any_hmac(keys, &[id.as_bytes(), b".", timestamp.as_bytes(), b".", request.body], &signatures)?;
-    proof::fresh(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
+    let signatures: Vec<_> = known.filter_map(proof::decode_base64_32).take(16).collect();
+    proof::verify_any_hmac(keys, &[id.as_bytes(), b".", timestamp.as_bytes(), b".", request.body], &signatures)?;
+    proof::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
 }
 
-pub(super) fn read(request: &HookRequest<'_>) -> Result<Vec<Report>, Unreadable> {
+pub(super) fn parse_events(request: &HookRequest<'_>) -> Result<Vec<HookEvent>, HookParseError> {
     let event = json::parse(request.body)?;
-    let kind = json::text(&event, "/type").ok_or(Unreadable::Shape("an object with type"))?;
+    let kind = json::str_at(&event, "/type").ok_or(HookParseError::Unexpected("an object with type"))?;
     let id = ["svix-id", "webhook-id"].iter().find_map(|name| request.header_named(name).ok().flatten());
-    let tagged = json::entry(event.pointer("/data/tags"), "mailonce");
-    let headed = json::entry(event.pointer("/data/headers"), "x-mailonce-id");
-    let recipient = only(event.pointer("/data/to"));
+    let tagged = json::entry_value(event.pointer("/data/tags"), "mailonce");
+    let headed = json::entry_value(event.pointer("/data/headers"), "x-mailonce-id");
+    let recipient = sole_recipient(event.pointer("/data/to"));
     let reasons = ["/data/bounce/message", "/data/failed/reason", "/data/suppressed/message", "/data/bounce/subType"];
-    let report = Draft {
+    let report = HookEventDraft {
         event_id: id.map(str::to_owned),
-        mark: None,
-        event: kind,
-        email: ours(tagged).or_else(|| ours(headed)),
-        remote_id: json::text(&event, "/data/email_id"),
+        discriminator: None,
+        event_type: kind,
+        email: parse_email_id(tagged).or_else(|| parse_email_id(headed)),
+        remote_id: json::str_at(&event, "/data/email_id"),
         recipient,
-        says: says(kind, &event),
-        reason: json::first_text(&event, &reasons),
-        at: json::instant(&event, "/created_at"),
-        test: recipient.is_some_and(|address| address.trim_end_matches('>').ends_with("@resend.dev")),
+        reported_status: reported_status(kind, &event),
+        reason: json::first_str_at(&event, &reasons),
+        occurred_at: json::time_at(&event, "/created_at"),
+        is_test: recipient.is_some_and(|address| address.trim_end_matches('>').ends_with("@resend.dev")),
     };
     Ok(vec![report.finish()])
 }
 
 /// The recipient, when there is only one: an event of a mail to several does not tell whom it is about.
-pub(super) fn only(to: Option<&Value>) -> Option<&str> {
+pub(super) fn sole_recipient(to: Option<&Value>) -> Option<&str> {
     match to? {
         Value::String(one) => Some(one),
         Value::Array(all) => match all.as_slice() {
@@ -65,26 +70,26 @@ pub(super) fn only(to: Option<&Value>) -> Option<&str> {
     }
 }
 
-fn says(kind: &str, event: &Value) -> Says {
+fn reported_status(kind: &str, event: &Value) -> ReportedStatus {
     match kind {
-        "email.sent" | "email.scheduled" => Says::Accepted,
-        "email.delivered" => Says::Delivered,
-        "email.delivery_delayed" => Says::Deferred,
-        "email.bounced" => bounced(event),
-        "email.complained" => Says::Complained,
-        "email.failed" => Says::Refused,
-        "email.suppressed" => Says::Suppressed,
-        _ => Says::Other,
+        "email.sent" | "email.scheduled" => ReportedStatus::Accepted,
+        "email.delivered" => ReportedStatus::Delivered,
+        "email.delivery_delayed" => ReportedStatus::Deferred,
+        "email.bounced" => bounce_status(event),
+        "email.complained" => ReportedStatus::Complained,
+        "email.failed" => ReportedStatus::Refused,
+        "email.suppressed" => ReportedStatus::Suppressed,
+        _ => ReportedStatus::Other,
     }
 }
 
-fn bounced(event: &Value) -> Says {
-    let kind = json::text(event, "/data/bounce/type").unwrap_or("Permanent");
-    let sub = json::text(event, "/data/bounce/subType").unwrap_or_default();
-    let message = json::text(event, "/data/bounce/message").unwrap_or_default();
+fn bounce_status(event: &Value) -> ReportedStatus {
+    let kind = json::str_at(event, "/data/bounce/type").unwrap_or("Permanent");
+    let sub = json::str_at(event, "/data/bounce/subType").unwrap_or_default();
+    let message = json::str_at(event, "/data/bounce/message").unwrap_or_default();
     // Older events have only the sentence.
     if matches!(sub, "Suppressed" | "OnAccountSuppressionList") || message.contains("suppressed sending") {
-        return Says::Suppressed;
+        return ReportedStatus::Suppressed;
     }
-    Says::Bounced { permanent: kind == "Permanent" }
+    ReportedStatus::Bounced { permanent: kind == "Permanent" }
 }

@@ -4,14 +4,14 @@ use mailonce_core::{id::EmailId, time::Time};
 use serde_json::Value;
 
 use super::{
-    MAX_EVENTS, Reject, Report, Says, Unreadable, json,
-    report::{Draft, ours},
-    sns::Envelope,
+    HookEvent, HookParseError, HookRejection, MAX_EVENTS, ReportedStatus, json,
+    report::{HookEventDraft, parse_email_id},
+    sns::SnsMessage,
 };
 
 /// What must be fetched around a message of SNS. Both addresses are https at `sns.REGION.amazonaws.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Needs {
+pub struct SnsUrls {
     /// The certificate, as PEM, to be given to [`super::verify`]. It may be kept for a day under its address.
     pub certificate_url: String,
     /// Fetching it confirms a subscription. Only after [`super::verify`] said yes, without following redirects.
@@ -19,15 +19,15 @@ pub struct Needs {
 }
 
 /// Which addresses a message names. Nothing is proven yet, but no other host is ever named here.
-pub fn needs(body: &[u8]) -> Result<Needs, Reject> {
-    let envelope = Envelope::parse(body)?;
+pub fn sns_urls(body: &[u8]) -> Result<SnsUrls, HookRejection> {
+    let envelope = SnsMessage::parse(body)?;
     let certificate_url = envelope.certificate_url()?.to_owned();
-    Ok(Needs { certificate_url, subscribe_url: envelope.subscribe_url()?.map(str::to_owned) })
+    Ok(SnsUrls { certificate_url, subscribe_url: envelope.subscribe_url()?.map(str::to_owned) })
 }
 
-pub(super) fn read(body: &[u8]) -> Result<Vec<Report>, Unreadable> {
-    let shape = |_: Reject| Unreadable::Shape("an SNS message with Type, MessageId and Message");
-    let envelope = Envelope::parse(body).map_err(|why| Unreadable::json(&why.to_string()))?;
+pub(super) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
+    let shape = |_: HookRejection| HookParseError::Unexpected("an SNS message with Type, MessageId and Message");
+    let envelope = SnsMessage::parse(body).map_err(|why| HookParseError::json(&why.to_string()))?;
     if envelope.field("Type").map_err(shape)? != "Notification" {
         return Ok(Vec::new());
     }
@@ -35,29 +35,29 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<Report>, Unreadable> {
     let message = envelope.field("Message").map_err(shape)?;
     if !message.trim_start().starts_with('{') {
         // "Successfully validated SNS topic …": what SES says, in plain words, when it is told to publish.
-        return Ok(vec![plain(id, message)]);
+        return Ok(vec![plain_text_event(id, message)]);
     }
-    events(id, &json::parse(message.as_bytes())?)
+    parse_recipient_events(id, &json::parse(message.as_bytes())?)
 }
 
-fn plain(id: &str, message: &str) -> Report {
-    Draft {
+fn plain_text_event(id: &str, message: &str) -> HookEvent {
+    HookEventDraft {
         event_id: Some(id.to_owned()),
-        mark: None,
-        event: "message",
+        discriminator: None,
+        event_type: "message",
         email: None,
         remote_id: None,
         recipient: None,
-        says: Says::Other,
+        reported_status: ReportedStatus::Other,
         reason: Some(message),
-        at: None,
-        test: true,
+        occurred_at: None,
+        is_test: true,
     }
     .finish()
 }
 
 /// Where the parts of one type of event are.
-struct Places {
+struct EventPointers {
     /// The event's own object.
     object: &'static str,
     /// Its recipients, as addresses or objects with `emailAddress`.
@@ -65,8 +65,8 @@ struct Places {
     reason: &'static str,
 }
 
-fn places(event: &str) -> Places {
-    let at = |object, recipients, reason| Places { object, recipients, reason };
+fn event_pointers(event: &str) -> EventPointers {
+    let at = |object, recipients, reason| EventPointers { object, recipients, reason };
     match event {
         "Bounce" => at("/bounce", "/bounce/bouncedRecipients", "/bounce/bounceSubType"),
         "Complaint" => at("/complaint", "/complaint/complainedRecipients", "/complaint/complaintFeedbackType"),
@@ -78,82 +78,89 @@ fn places(event: &str) -> Places {
     }
 }
 
-fn events(id: &str, event: &Value) -> Result<Vec<Report>, Unreadable> {
-    let word = json::first_text(event, &["/eventType", "/notificationType"]).unwrap_or_default();
-    let places = places(word);
+fn parse_recipient_events(id: &str, event: &Value) -> Result<Vec<HookEvent>, HookParseError> {
+    let word = json::first_str_at(event, &["/eventType", "/notificationType"]).unwrap_or_default();
+    let places = event_pointers(word);
     let recipients = event.pointer(places.recipients).and_then(Value::as_array);
     let recipients: Vec<_> = recipients.into_iter().flatten().map(Some).collect();
     if recipients.len() > MAX_EVENTS {
-        return Err(Unreadable::TooMany(recipients.len()));
+        return Err(HookParseError::TooMany(recipients.len()));
     }
     let recipients = if recipients.is_empty() { vec![None] } else { recipients };
-    let facts = Facts { id, word, event, places, says: says(word, event), email: email(event) };
-    Ok(recipients.into_iter().enumerate().map(|(number, recipient)| facts.report(number, recipient)).collect())
+    let facts = SesEvent {
+        id,
+        event_type: word,
+        event,
+        pointers: places,
+        reported_status: reported_status(word, event),
+        email: find_email_id(event),
+    };
+    Ok(recipients.into_iter().enumerate().map(|(number, recipient)| facts.recipient_event(number, recipient)).collect())
 }
 
 /// What all recipients of an event share.
-struct Facts<'a> {
+struct SesEvent<'a> {
     id: &'a str,
-    word: &'a str,
+    event_type: &'a str,
     event: &'a Value,
-    places: Places,
-    says: Says,
+    pointers: EventPointers,
+    reported_status: ReportedStatus,
     email: Option<EmailId>,
 }
 
-impl Facts<'_> {
-    fn report(&self, number: usize, recipient: Option<&Value>) -> Report {
-        let address = recipient.and_then(|one| one.as_str().or_else(|| json::text(one, "/emailAddress")));
-        let diagnosis = recipient.and_then(|one| json::text(one, "/diagnosticCode"));
-        Draft {
+impl SesEvent<'_> {
+    fn recipient_event(&self, number: usize, recipient: Option<&Value>) -> HookEvent {
+        let address = recipient.and_then(|one| one.as_str().or_else(|| json::str_at(one, "/emailAddress")));
+        let diagnosis = recipient.and_then(|one| json::str_at(one, "/diagnosticCode"));
+        HookEventDraft {
             event_id: Some(format!("{}/{number}", self.id)),
-            mark: None,
-            event: self.word,
+            discriminator: None,
+            event_type: self.event_type,
             email: self.email,
-            remote_id: json::text(self.event, "/mail/messageId"),
+            remote_id: json::str_at(self.event, "/mail/messageId"),
             recipient: address,
-            says: self.says,
-            reason: diagnosis.or_else(|| json::text(self.event, self.places.reason)),
-            at: self.at(),
-            test: address.is_some_and(|address| address.ends_with("@simulator.amazonses.com")),
+            reported_status: self.reported_status,
+            reason: diagnosis.or_else(|| json::str_at(self.event, self.pointers.reason)),
+            occurred_at: self.occurred_at(),
+            is_test: address.is_some_and(|address| address.ends_with("@simulator.amazonses.com")),
         }
         .finish()
     }
 
-    fn at(&self) -> Option<Time> {
-        let own = self.event.pointer(self.places.object);
-        own.and_then(|object| json::instant(object, "/timestamp"))
-            .or_else(|| json::instant(self.event, "/mail/timestamp"))
+    fn occurred_at(&self) -> Option<Time> {
+        let own = self.event.pointer(self.pointers.object);
+        own.and_then(|object| json::time_at(object, "/timestamp"))
+            .or_else(|| json::time_at(self.event, "/mail/timestamp"))
     }
 }
 
 /// Our id: in a tag (an array of values), else in the header, which SES repeats unless there are too many.
-fn email(event: &Value) -> Option<EmailId> {
-    let tagged = ours(json::text(event, "/mail/tags/mailonce/0"));
-    tagged.or_else(|| ours(json::entry(event.pointer("/mail/headers"), "x-mailonce-id")))
+fn find_email_id(event: &Value) -> Option<EmailId> {
+    let tagged = parse_email_id(json::str_at(event, "/mail/tags/mailonce/0"));
+    tagged.or_else(|| parse_email_id(json::entry_value(event.pointer("/mail/headers"), "x-mailonce-id")))
 }
 
-fn says(word: &str, event: &Value) -> Says {
+fn reported_status(word: &str, event: &Value) -> ReportedStatus {
     match word {
-        "Send" => Says::Accepted,
-        "Delivery" => Says::Delivered,
-        "DeliveryDelay" => Says::Deferred,
-        "Bounce" => bounced(event),
-        "Complaint" if on_a_list(json::text(event, "/complaint/complaintSubType")) => Says::Suppressed,
-        "Complaint" => Says::Complained,
-        "Reject" | "Rendering Failure" => Says::Refused,
-        _ => Says::Other,
+        "Send" => ReportedStatus::Accepted,
+        "Delivery" => ReportedStatus::Delivered,
+        "DeliveryDelay" => ReportedStatus::Deferred,
+        "Bounce" => bounce_status(event),
+        "Complaint" if is_suppressed(json::str_at(event, "/complaint/complaintSubType")) => ReportedStatus::Suppressed,
+        "Complaint" => ReportedStatus::Complained,
+        "Reject" | "Rendering Failure" => ReportedStatus::Refused,
+        _ => ReportedStatus::Other,
     }
 }
 
-fn bounced(event: &Value) -> Says {
-    if on_a_list(json::text(event, "/bounce/bounceSubType")) {
-        return Says::Suppressed;
+fn bounce_status(event: &Value) -> ReportedStatus {
+    if is_suppressed(json::str_at(event, "/bounce/bounceSubType")) {
+        return ReportedStatus::Suppressed;
     }
-    Says::Bounced { permanent: json::text(event, "/bounce/bounceType") == Some("Permanent") }
+    ReportedStatus::Bounced { permanent: json::str_at(event, "/bounce/bounceType") == Some("Permanent") }
 }
 
 /// SES tells of a mail it did not send, because of its own lists, as a bounce or a complaint.
-fn on_a_list(sub_type: Option<&str>) -> bool {
+fn is_suppressed(sub_type: Option<&str>) -> bool {
     sub_type.is_some_and(|word| word == "Suppressed" || word.ends_with("SuppressionList"))
 }

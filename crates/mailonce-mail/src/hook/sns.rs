@@ -9,7 +9,7 @@ use rustls_pki_types::{
 use serde_json::Value;
 use webpki::EndEntityCert;
 
-use super::{BadSecret, HookRequest, MAX_BODY_BYTES, Reject, json, proof};
+use super::{HookRejection, HookRequest, HookSecretError, MAX_EVENT_BODY_BYTES, json, proof};
 
 /// Most topics of one source.
 const MAX_TOPICS: usize = 100;
@@ -19,75 +19,75 @@ const MAX_CERTIFICATE_BYTES: usize = 64 * 1024;
 
 /// What is believed of SNS.
 #[derive(Clone, Debug)]
-pub(super) struct Trust {
+pub(super) struct SnsTrust {
     topics: Vec<String>,
     allow_sha1: bool,
 }
 
-impl Trust {
-    pub(super) fn new(topics: Vec<String>, allow_sha1: bool) -> Result<Self, BadSecret> {
+impl SnsTrust {
+    pub(super) fn new(topics: Vec<String>, allow_sha1: bool) -> Result<Self, HookSecretError> {
         if topics.is_empty() || topics.len() > MAX_TOPICS {
-            return Err(BadSecret::Unusable("is not a list of 1 to 100 topics"));
+            return Err(HookSecretError::Unusable("is not a list of 1 to 100 topics"));
         }
         let arn = |topic: &String| topic.starts_with("arn:aws") && topic.split(':').count() == 6;
         if topics.iter().all(arn) {
             Ok(Self { topics, allow_sha1 })
         } else {
-            Err(BadSecret::Unusable("is not a topic's ARN"))
+            Err(HookSecretError::Unusable("is not a topic's ARN"))
         }
     }
 }
 
 /// A parsed envelope.
-pub(super) struct Envelope(Value);
+pub(super) struct SnsMessage(Value);
 
-impl Envelope {
-    pub(super) fn parse(body: &[u8]) -> Result<Self, Reject> {
-        if body.len() > MAX_BODY_BYTES {
-            return Err(Reject::TooLarge);
+impl SnsMessage {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, HookRejection> {
+        if body.len() > MAX_EVENT_BODY_BYTES {
+            return Err(HookRejection::TooLarge);
         }
         match json::parse(body) {
             Ok(value) if value.is_object() => Ok(Self(value)),
-            Ok(_) => Err(Reject::Malformed("not an object".into())),
-            Err(why) => Err(Reject::Malformed(why.to_string())),
+            Ok(_) => Err(HookRejection::Malformed("not an object".into())),
+            Err(why) => Err(HookRejection::Malformed(why.to_string())),
         }
     }
 
     /// A field of the envelope. All of SNS's are text.
-    pub(super) fn field(&self, name: &'static str) -> Result<&str, Reject> {
-        self.0.get(name).and_then(Value::as_str).ok_or(Reject::MissingField(name))
+    pub(super) fn field(&self, name: &'static str) -> Result<&str, HookRejection> {
+        self.0.get(name).and_then(Value::as_str).ok_or(HookRejection::MissingField(name))
     }
 
     /// Where the certificate is. Only the host's own files: its API can be made to answer with foreign bytes.
-    pub(super) fn certificate_url(&self) -> Result<&str, Reject> {
+    pub(super) fn certificate_url(&self) -> Result<&str, HookRejection> {
         let url = self.field("SigningCertURL")?;
-        let file = on_sns(url).and_then(|path| path.strip_prefix("SimpleNotificationService-")?.strip_suffix(".pem"));
+        let file = sns_path(url).and_then(|path| path.strip_prefix("SimpleNotificationService-")?.strip_suffix(".pem"));
         let plain = |name: &&str| name.bytes().all(|b| b.is_ascii_alphanumeric());
         file.filter(plain)
             .map(|_| url)
-            .ok_or_else(|| Reject::Malformed("SigningCertURL is not a certificate of SNS".into()))
+            .ok_or_else(|| HookRejection::Malformed("SigningCertURL is not a certificate of SNS".into()))
     }
 
     /// Where a subscription is confirmed. `None` unless that is what the message asks for.
-    pub(super) fn subscribe_url(&self) -> Result<Option<&str>, Reject> {
+    pub(super) fn subscribe_url(&self) -> Result<Option<&str>, HookRejection> {
         if self.field("Type")? != "SubscriptionConfirmation" {
             return Ok(None);
         }
         let url = self.field("SubscribeURL")?;
-        let query = on_sns(url).and_then(|path| path.strip_prefix('?'));
+        let query = sns_path(url).and_then(|path| path.strip_prefix('?'));
         let confirms = |query: &&str| query.split('&').any(|pair| pair == "Action=ConfirmSubscription");
         let good = query.filter(confirms).map(|_| Some(url));
-        good.ok_or_else(|| Reject::Malformed("SubscribeURL does not confirm a subscription at SNS".into()))
+        good.ok_or_else(|| HookRejection::Malformed("SubscribeURL does not confirm a subscription at SNS".into()))
     }
 
     /// What is signed: names and values of fixed fields, sorted, each with a line feed.
-    fn signed(&self) -> Result<String, Reject> {
+    fn string_to_sign(&self) -> Result<String, HookRejection> {
         let names: &[&'static str] = match self.field("Type")? {
             "Notification" => &["Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"],
             "SubscriptionConfirmation" | "UnsubscribeConfirmation" => {
                 &["Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"]
             }
-            _ => return Err(Reject::Malformed("Type is not one of SNS".into())),
+            _ => return Err(HookRejection::Malformed("Type is not one of SNS".into())),
         };
         let mut text = String::new();
         for name in names {
@@ -100,60 +100,71 @@ impl Envelope {
     }
 }
 
-pub(super) fn verify(trust: &Trust, request: &HookRequest<'_>, now: Time, tolerance_ms: i64) -> Result<(), Reject> {
-    let envelope = Envelope::parse(request.body)?;
+pub(super) fn verify(
+    trust: &SnsTrust,
+    request: &HookRequest<'_>,
+    now: Time,
+    tolerance_ms: i64,
+) -> Result<(), HookRejection> {
+    let envelope = SnsMessage::parse(request.body)?;
     let topic = envelope.field("TopicArn")?;
     if !trust.topics.iter().any(|known| known == topic) {
-        return Err(Reject::ForeignTopic);
+        return Err(HookRejection::ForeignTopic);
     }
     envelope.certificate_url()?;
     envelope.subscribe_url()?;
     let algorithm = match envelope.field("SignatureVersion")? {
-        "2" => &SHA256,
-        "1" if trust.allow_sha1 => &SHA1,
-        "1" => return Err(Reject::Sha1),
-        _ => return Err(Reject::Malformed("SignatureVersion is unknown".into())),
+        "2" => &RSA_SHA256,
+        "1" if trust.allow_sha1 => &RSA_SHA1,
+        "1" => return Err(HookRejection::Sha1),
+        _ => return Err(HookRejection::Malformed("SignatureVersion is unknown".into())),
     };
-    let signed = envelope.signed()?;
+    let signed = envelope.string_to_sign()?;
     let Ok(signature) = STANDARD.decode(envelope.field("Signature")?) else {
-        return Err(Reject::Malformed("Signature is not base64".into()));
+        return Err(HookRejection::Malformed("Signature is not base64".into()));
     };
-    let pem = request.certificate.ok_or(Reject::Certificate("was not given"))?;
-    check(pem, algorithm, signed.as_bytes(), &signature)?;
+    let pem = request.certificate.ok_or(HookRejection::Certificate("was not given"))?;
+    verify_signature(pem, algorithm, signed.as_bytes(), &signature)?;
     let signed_at = Time::parse(envelope.field("Timestamp")?);
-    let signed_at = signed_at.ok_or_else(|| Reject::Malformed("Timestamp is not a time".into()))?;
-    proof::fresh(signed_at, now, tolerance_ms)
+    let signed_at = signed_at.ok_or_else(|| HookRejection::Malformed("Timestamp is not a time".into()))?;
+    proof::check_freshness(signed_at, now, tolerance_ms)
 }
 
 /// The signature against the key in a certificate. Who issued it is not looked at: it came over TLS from a host that
 /// only SNS has, which is how Amazon's own libraries decide too.
-fn check(pem: &[u8], algorithm: &'static Rsa, signed: &[u8], signature: &[u8]) -> Result<(), Reject> {
+fn verify_signature(
+    pem: &[u8],
+    algorithm: &'static RsaPkcs1,
+    signed: &[u8],
+    signature: &[u8],
+) -> Result<(), HookRejection> {
     if pem.len() > MAX_CERTIFICATE_BYTES {
-        return Err(Reject::Certificate("is too large"));
+        return Err(HookRejection::Certificate("is too large"));
     }
     let Ok(der) = CertificateDer::from_pem_slice(pem) else {
-        return Err(Reject::Certificate("is not PEM"));
+        return Err(HookRejection::Certificate("is not PEM"));
     };
     let Ok(certificate) = EndEntityCert::try_from(&der) else {
-        return Err(Reject::Certificate("cannot be read"));
+        return Err(HookRejection::Certificate("cannot be read"));
     };
     match certificate.verify_signature(algorithm, signed, signature) {
         Ok(()) => Ok(()),
-        Err(webpki::Error::InvalidSignatureForPublicKey) => Err(Reject::BadSignature),
-        Err(_) => Err(Reject::Certificate("does not hold an RSA key")),
+        Err(webpki::Error::InvalidSignatureForPublicKey) => Err(HookRejection::BadSignature),
+        Err(_) => Err(HookRejection::Certificate("does not hold an RSA key")),
     }
 }
 
 /// RSA PKCS#1 with one of the two hashes. webpki has none for SHA-1, and certificates do not need it.
 #[derive(Debug)]
-struct Rsa {
+struct RsaPkcs1 {
     parameters: &'static RsaParameters,
     signature_id: AlgorithmIdentifier,
 }
 
-static SHA256: Rsa = Rsa { parameters: &signature::RSA_PKCS1_2048_8192_SHA256, signature_id: alg_id::RSA_PKCS1_SHA256 };
+static RSA_SHA256: RsaPkcs1 =
+    RsaPkcs1 { parameters: &signature::RSA_PKCS1_2048_8192_SHA256, signature_id: alg_id::RSA_PKCS1_SHA256 };
 
-static SHA1: Rsa = Rsa {
+static RSA_SHA1: RsaPkcs1 = RsaPkcs1 {
     parameters: &signature::RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY,
     // sha1WithRSAEncryption (RFC 8017), with its NULL.
     signature_id: AlgorithmIdentifier::from_slice(&[
@@ -161,7 +172,7 @@ static SHA1: Rsa = Rsa {
     ]),
 };
 
-impl SignatureVerificationAlgorithm for Rsa {
+impl SignatureVerificationAlgorithm for RsaPkcs1 {
     fn verify_signature(&self, key: &[u8], message: &[u8], signature: &[u8]) -> Result<(), InvalidSignature> {
         match UnparsedPublicKey::new(self.parameters, key).verify(message, signature) {
             Ok(()) => Ok(()),
@@ -179,17 +190,17 @@ impl SignatureVerificationAlgorithm for Rsa {
 }
 
 /// What follows `https://sns.REGION.amazonaws.com/`. `None` for every other address: other hosts, ports, users.
-fn on_sns(url: &str) -> Option<&str> {
+fn sns_path(url: &str) -> Option<&str> {
     if url.len() > 2_048 || !url.bytes().all(|b| b.is_ascii_graphic() && b != b'\\' && b != b'#') {
         return None;
     }
     let (host, path) = url.strip_prefix("https://")?.split_once('/')?;
     let region = host.strip_prefix("sns.")?.strip_suffix(".amazonaws.com")?;
-    is_region(region).then_some(path)
+    is_aws_region(region).then_some(path)
 }
 
 /// Whether this is a region, such as `eu-west-1` or `us-gov-east-1`. Anyone can have a bucket at `sns.s3-eu-west-1.amazonaws.com`.
-fn is_region(text: &str) -> bool {
+fn is_aws_region(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let letters = |part: &&str| (2..=12).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_lowercase());
     match parts.as_slice() {
@@ -207,12 +218,12 @@ fn is_region(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::on_sns;
+    use super::sns_path;
 
     #[test]
     fn only_hosts_of_sns_itself_are_asked_for_certificates() {
         for region in ["eu-west-1", "us-east-2", "ap-southeast-4", "us-gov-west-1", "me-central-1", "il-central-1"] {
-            assert_eq!(on_sns(&format!("https://sns.{region}.amazonaws.com/cert.pem")), Some("cert.pem"), "{region}");
+            assert_eq!(sns_path(&format!("https://sns.{region}.amazonaws.com/cert.pem")), Some("cert.pem"), "{region}");
         }
         for host in [
             "sns.s3-eu-west-1.amazonaws.com",
@@ -226,7 +237,7 @@ mod tests {
             "sns.eu-west-.amazonaws.com",
             "sns.1.amazonaws.com",
         ] {
-            assert_eq!(on_sns(&format!("https://{host}/cert.pem")), None, "{host}");
+            assert_eq!(sns_path(&format!("https://{host}/cert.pem")), None, "{host}");
         }
     }
 }

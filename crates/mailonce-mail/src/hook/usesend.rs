@@ -6,51 +6,58 @@ use mailonce_core::time::Time;
 use serde_json::Value;
 
 use super::{
-    HookRequest, Reject, Report, Says, Unreadable, json, proof,
-    report::{Draft, ours},
-    resend::only,
+    HookEvent, HookParseError, HookRejection, HookRequest, ReportedStatus, json, proof,
+    report::{HookEventDraft, parse_email_id},
+    resend::sole_recipient,
 };
 
-pub(super) fn verify(keys: &[Vec<u8>], request: &HookRequest<'_>, now: Time, tolerance_ms: i64) -> Result<(), Reject> {
-    let timestamp = request.required("x-usesend-timestamp")?;
-    let signature = request.required("x-usesend-signature")?;
-    let millis = proof::digits(timestamp, "the timestamp")?;
-    let signature = signature.strip_prefix("v1=").and_then(proof::hex32);
-    let signature = signature.ok_or_else(|| Reject::Malformed("the signature is not v1= and hex".into()))?;
-    proof::any_hmac(keys, &[timestamp.as_bytes(), b".", request.body], &[signature])?;
-    proof::fresh(Time(millis), now, tolerance_ms)
+pub(super) fn verify(
+    keys: &[Vec<u8>],
+    request: &HookRequest<'_>,
+    now: Time,
+    tolerance_ms: i64,
+) -> Result<(), HookRejection> {
+    let timestamp = request.required_header("x-usesend-timestamp")?;
+    let signature = request.required_header("x-usesend-signature")?;
+    let millis = proof::parse_timestamp(timestamp, "the timestamp")?;
+    let signature = signature.strip_prefix("v1=").and_then(proof::decode_hex32);
+    let signature = signature.ok_or_else(|| HookRejection::Malformed("the signature is not v1= and hex".into()))?;
+    proof::verify_any_hmac(keys, &[timestamp.as_bytes(), b".", request.body], &[signature])?;
+    proof::check_freshness(Time(millis), now, tolerance_ms)
 }
 
-pub(super) fn read(body: &[u8]) -> Result<Vec<Report>, Unreadable> {
+pub(super) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
     let event = json::parse(body)?;
-    let kind = json::text(&event, "/type").ok_or(Unreadable::Shape("an object with type"))?;
-    let headed = json::entry(event.pointer("/data/headers"), "x-mailonce-id");
+    let kind = json::str_at(&event, "/type").ok_or(HookParseError::Unexpected("an object with type"))?;
+    let headed = json::entry_value(event.pointer("/data/headers"), "x-mailonce-id");
     let reasons = ["/data/bounce/message", "/data/failed/reason", "/data/suppression/reason", "/data/bounce/subType"];
-    let report = Draft {
-        event_id: json::text(&event, "/id").map(str::to_owned),
-        mark: None,
-        event: kind,
-        email: ours(headed).or_else(|| ours(json::text(&event, "/data/metadata/mailonce"))),
-        remote_id: json::text(&event, "/data/id").filter(|_| kind.starts_with("email.")),
-        recipient: only(event.pointer("/data/to")),
-        says: says(kind, &event),
-        reason: json::first_text(&event, &reasons),
-        at: json::instant(&event, "/data/occurredAt").or_else(|| json::instant(&event, "/createdAt")),
-        test: kind == "webhook.test",
+    let report = HookEventDraft {
+        event_id: json::str_at(&event, "/id").map(str::to_owned),
+        discriminator: None,
+        event_type: kind,
+        email: parse_email_id(headed).or_else(|| parse_email_id(json::str_at(&event, "/data/metadata/mailonce"))),
+        remote_id: json::str_at(&event, "/data/id").filter(|_| kind.starts_with("email.")),
+        recipient: sole_recipient(event.pointer("/data/to")),
+        reported_status: reported_status(kind, &event),
+        reason: json::first_str_at(&event, &reasons),
+        occurred_at: json::time_at(&event, "/data/occurredAt").or_else(|| json::time_at(&event, "/createdAt")),
+        is_test: kind == "webhook.test",
     };
     Ok(vec![report.finish()])
 }
 
-fn says(kind: &str, event: &Value) -> Says {
+fn reported_status(kind: &str, event: &Value) -> ReportedStatus {
     match kind {
-        "email.queued" | "email.sent" => Says::Accepted,
-        "email.delivered" => Says::Delivered,
-        "email.delivery_delayed" => Says::Deferred,
-        "email.bounced" => Says::Bounced { permanent: json::text(event, "/data/bounce/type") == Some("Permanent") },
-        "email.complained" => Says::Complained,
+        "email.queued" | "email.sent" => ReportedStatus::Accepted,
+        "email.delivered" => ReportedStatus::Delivered,
+        "email.delivery_delayed" => ReportedStatus::Deferred,
+        "email.bounced" => {
+            ReportedStatus::Bounced { permanent: json::str_at(event, "/data/bounce/type") == Some("Permanent") }
+        }
+        "email.complained" => ReportedStatus::Complained,
         // Its word only: a time-out between useSend and SES is called `failed` too.
-        "email.rejected" | "email.rendering_failure" | "email.failed" | "email.cancelled" => Says::Refused,
-        "email.suppressed" => Says::Suppressed,
-        _ => Says::Other,
+        "email.rejected" | "email.rendering_failure" | "email.failed" | "email.cancelled" => ReportedStatus::Refused,
+        "email.suppressed" => ReportedStatus::Suppressed,
+        _ => ReportedStatus::Other,
     }
 }

@@ -1,7 +1,7 @@
 //! Elements by what they do to the text.
 
 /// Elements that begin a line.
-pub(super) const BLOCK: &[&str] = &[
+pub(super) const BLOCK_ELEMENTS: &[&str] = &[
     "address",
     "article",
     "aside",
@@ -39,9 +39,9 @@ pub(super) const BLOCK: &[&str] = &[
     "ul",
 ];
 /// Tags that the clean page keeps.
-pub(super) const KEPT: &[&str] =
+pub(super) const CLEAN_ELEMENTS: &[&str] =
     &["blockquote", "div", "h1", "h2", "h3", "h4", "h5", "h6", "li", "ol", "p", "pre", "ul"];
 /// Headings.
-pub(super) const HEADING: &[&str] = &["h1", "h2", "h3", "h4", "h5", "h6"];
+pub(super) const HEADING_ELEMENTS: &[&str] = &["h1", "h2", "h3", "h4", "h5", "h6"];
 /// Elements whose content is no text in any program: it is neither shown nor counted as hidden.
-pub(super) const NO_TEXT: &[&str] = &["script", "style", "title"];
+pub(super) const NON_TEXT_ELEMENTS: &[&str] = &["script", "style", "title"];

@@ -9,34 +9,34 @@ use super::{
         colour::Colour,
         number::{VIEWPORT_HEIGHT, VIEWPORT_WIDTH},
         property::Property as P,
-        style::Style,
+        style::ComputedStyle,
         transform::Transform,
-        value::Value,
+        value::CssValue,
     },
-    tree::{NodeId, ROOT, Tree},
+    tree::{HtmlTree, NodeId, ROOT},
 };
 
 /// Differences of colour, from 0 to 255, below which nobody reads.
-const CONTRAST: f32 = 40.0;
+const MIN_CONTRAST: f32 = 40.0;
 /// Letters of fewer pixels cannot be read.
-const LETTERS: f32 = 4.0;
+const MIN_FONT_PX: f32 = 4.0;
 /// Boxes of fewer pixels show no text.
-const SLIT: f32 = 6.0;
+const MIN_BOX_PX: f32 = 6.0;
 /// How far to the left or up text may be moved. Its place in the page is not known.
-const AWAY: f32 = -60.0;
+const MIN_OFFSET_PX: f32 = -60.0;
 /// How far down a reader scrolls.
-const BELOW: f32 = 3_000.0;
+const MAX_OFFSET_DOWN_PX: f32 = 3_000.0;
 /// How many backgrounds are told apart.
-const GROUNDS: usize = 12;
+const MAX_BACKGROUNDS: usize = 12;
 /// How many boxes that clip may stand in each other.
-const CLIPS: usize = 40;
+const MAX_CLIPS: usize = 40;
 /// Blanks in a row that push what follows out of the window.
-const BLANKS: usize = 60;
+const MAX_BLANKS: usize = 60;
 /// Boxes that are wider than this, or have wider margins, push text out of the window.
-const WIDE: f32 = 1_200.0;
+const MAX_WIDTH_PX: f32 = 1_200.0;
 
 /// Elements that show something else in the place of what they hold.
-const REPLACED: &[&str] = &[
+const REPLACED_ELEMENTS: &[&str] = &[
     "audio",
     "canvas",
     "iframe",
@@ -58,58 +58,58 @@ const REPLACED: &[&str] = &[
 
 /// What elements on the way found out about the page.
 #[derive(Debug)]
-pub(super) struct Surroundings {
+pub(super) struct PageState {
     pub(super) body_colour: Colour,
     /// Backgrounds of the page itself.
-    grounds: Vec<Colour>,
+    backgrounds: Vec<Colour>,
     /// Whether the page does not scroll.
-    clips: bool,
+    clips_overflow: bool,
     /// Nodes whose text is covered, and by what.
     pub(super) covers: Vec<(NodeId, NodeId)>,
 }
 
-impl Default for Surroundings {
+impl Default for PageState {
     fn default() -> Self {
-        Self { body_colour: Colour::BLACK, grounds: vec![Colour::WHITE], clips: false, covers: Vec::new() }
+        Self { body_colour: Colour::BLACK, backgrounds: vec![Colour::WHITE], clips_overflow: false, covers: Vec::new() }
     }
 }
 
 /// A box that cuts off what does not fit, or whose background ends where it ends.
 #[derive(Clone, Debug)]
-struct Clip {
+struct ClipBox {
     /// For a box that cuts off nothing: the colours around it.
-    grounds: Option<Rc<[Colour]>>,
+    outer_backgrounds: Option<Rc<[Colour]>>,
     width: Option<f32>,
     height: Option<f32>,
     x: f32,
     y: f32,
     /// Pixels that content takes so far.
-    used: f32,
-    used_across: f32,
+    used_height: f32,
+    used_width: f32,
 }
 
-impl Clip {
+impl ClipBox {
     fn new(width: Option<f32>, height: Option<f32>) -> Self {
-        Self { grounds: None, width, height, x: 0.0, y: 0.0, used: 0.0, used_across: 0.0 }
+        Self { outer_backgrounds: None, width, height, x: 0.0, y: 0.0, used_height: 0.0, used_width: 0.0 }
     }
 }
 
 /// An open element.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact about the element that the others do not imply")]
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
-    pub(super) style: Style,
+pub(super) struct ElementState {
+    pub(super) style: ComputedStyle,
     id: NodeId,
     /// Hides for good, whatever the elements inside say.
-    pub(super) gone: bool,
+    pub(super) is_hidden: bool,
     /// Opacity of all elements around.
     alpha: f32,
     scale: f32,
     /// Colours that may lie behind text.
-    grounds: Vec<Colour>,
+    backgrounds: Vec<Colour>,
     /// Those behind the element itself.
-    outer_grounds: Vec<Colour>,
-    ground_unknown: bool,
+    outer_backgrounds: Vec<Colour>,
+    background_unknown: bool,
     x: f32,
     y: f32,
     /// Whether a transform around makes fixed elements move along.
@@ -118,32 +118,32 @@ pub(super) struct Frame {
     fixed: bool,
     /// Where the nearest positioned element stands, and which one it is.
     origin: (f32, f32, NodeId),
-    clips: Vec<Clip>,
+    clips: Vec<ClipBox>,
     /// Width of the box that lines are aligned in.
     inner_width: f32,
     /// Backgrounds of the nearest element that is not inline.
-    block_grounds: Vec<Colour>,
+    block_backgrounds: Vec<Colour>,
     replaced: bool,
     /// Set where children are not shown, with the one that is: the `summary` of a closed `details`.
-    only: Option<Option<NodeId>>,
+    only_shown_child: Option<Option<NodeId>>,
     /// Whether boxes before it in a flexible row may push it aside.
-    in_row: bool,
+    in_flex_row: bool,
     /// Whether its box grows with floating elements inside.
     holds_floats: bool,
 }
 
-impl Frame {
+impl ElementState {
     /// What is around the root element.
-    pub(super) fn outermost(registered: &[String]) -> Self {
+    pub(super) fn root(registered: &[String]) -> Self {
         Self {
-            style: Style::with_registered(registered),
+            style: ComputedStyle::with_registered(registered),
             id: ROOT,
-            gone: false,
+            is_hidden: false,
             alpha: 1.0,
             scale: 1.0,
-            grounds: vec![Colour::WHITE],
-            outer_grounds: vec![Colour::WHITE],
-            ground_unknown: false,
+            backgrounds: vec![Colour::WHITE],
+            outer_backgrounds: vec![Colour::WHITE],
+            background_unknown: false,
             x: 0.0,
             y: 0.0,
             transformed: false,
@@ -151,38 +151,49 @@ impl Frame {
             origin: (0.0, 0.0, ROOT),
             clips: Vec::new(),
             inner_width: VIEWPORT_WIDTH,
-            block_grounds: vec![Colour::WHITE],
+            block_backgrounds: vec![Colour::WHITE],
             replaced: false,
-            only: None,
-            in_row: false,
+            only_shown_child: None,
+            in_flex_row: false,
             holds_floats: true,
         }
     }
 
     /// Makes the page dark, as browsers do where a mail asks for dark colours alone.
-    pub(super) fn darken(&mut self) {
+    pub(super) fn use_dark_canvas(&mut self) {
         let canvas = Colour::from_bytes(18, 18, 18);
-        self.grounds = vec![canvas];
-        self.block_grounds = vec![canvas];
+        self.backgrounds = vec![canvas];
+        self.block_backgrounds = vec![canvas];
     }
 
     /// Opens an element.
-    pub(super) fn enter(tree: &Tree, id: NodeId, style: Style, parent: &Self, page: &mut Surroundings) -> Self {
+    pub(super) fn enter(
+        tree: &HtmlTree,
+        id: NodeId,
+        style: ComputedStyle,
+        parent: &Self,
+        page: &mut PageState,
+    ) -> Self {
         let name = tree.name(id);
-        let mut frame = Self { style, id, only: only_child(tree, id), ..parent.clone() };
+        let mut frame = Self { style, id, only_shown_child: only_shown_child(tree, id), ..parent.clone() };
         if matches!(name, "html" | "body") {
             frame.clip_page(page);
         }
-        frame.gone = parent.gone || parent.replaced || frame.hides_for_good(&parent.style) || frame.is_in_slit(parent);
-        frame.gone |= parent.only.is_some_and(|only| only != Some(id)) || parent.clips.len() > CLIPS;
-        frame.replaced = REPLACED.contains(&name) && (name != "object" || tree.attribute(id, "data").is_some());
-        frame.in_row |= parent.style.is(P::Display, "flex");
-        frame.fade();
-        frame.move_box(parent);
-        frame.paint(parent, page);
-        frame.clip(name, &parent.style);
+        frame.is_hidden = parent.is_hidden
+            || parent.replaced
+            || frame.hides_subtree(&parent.style)
+            || frame.is_clipped_by_parent(parent);
+        frame.is_hidden |=
+            parent.only_shown_child.is_some_and(|only| only != Some(id)) || parent.clips.len() > MAX_CLIPS;
+        frame.replaced =
+            REPLACED_ELEMENTS.contains(&name) && (name != "object" || tree.attribute(id, "data").is_some());
+        frame.in_flex_row |= parent.style.is(P::Display, "flex");
+        frame.apply_opacity();
+        frame.apply_position(parent);
+        frame.apply_background(parent, page);
+        frame.apply_clip(name, &parent.style);
         match name {
-            "body" | "html" => page.grounds.clone_from(&frame.grounds),
+            "body" | "html" => page.backgrounds.clone_from(&frame.backgrounds),
             "col" | "colgroup" if frame.style.is(P::Visibility, "collapse") || frame.is_painted() => {
                 let group = tree.node(id).parent;
                 let table = group.filter(|group| tree.name(*group) != "colgroup");
@@ -194,47 +205,47 @@ impl Frame {
         if name == "body" {
             page.body_colour = frame.style.colour(P::Color);
         }
-        frame.cover(name, tree, page);
+        frame.record_covered_text(name, tree, page);
         frame
     }
 
     /// Closes the element and gives its place to the one around it.
     pub(super) fn leave(self, parent: &mut Self) {
-        let after = self.vertical(P::PaddingBottom) + self.vertical(P::MarginBottom);
+        let after = self.block_length(P::PaddingBottom) + self.block_length(P::MarginBottom);
         let inline = self.style.is(P::Display, "inline") || self.style.is(P::Display, "atomic");
         let in_row = parent.style.is(P::Display, "flex");
         let inline = inline || in_row;
         if (inline || self.replaced) && !parent.style.is(P::WhiteSpace, "normal") {
             parent.x += self.style.length(P::Width).filter(|_| self.is_box() || self.replaced).unwrap_or(0.0);
         }
-        let least = self.vertical(P::Height).max(self.vertical(P::MinHeight));
+        let least = self.block_length(P::Height).max(self.block_length(P::MinHeight));
         let depth = parent.clips.len();
-        let line = self.line();
-        if self.is_taken_out() {
+        let line = self.line_height();
+        if self.is_out_of_flow() {
             return;
         }
         // A box that clips takes its own size, not that of its content.
-        let own_clip = self.clips.get(depth).map(|clip| clip.height.unwrap_or(clip.used + line));
+        let own_clip = self.clips.get(depth).map(|clip| clip.height.unwrap_or(clip.used_height + line));
         for (own, outer) in self.clips.iter().zip(&mut parent.clips) {
-            let started = outer.used;
-            let last_line = if !inline && own.used_across > 0.0 { line } else { 0.0 };
-            let content = own.used - started + last_line + own_clip.unwrap_or(0.0);
-            outer.used = started + content.max(least) + after;
+            let started = outer.used_height;
+            let last_line = if !inline && own.used_width > 0.0 { line } else { 0.0 };
+            let content = own.used_height - started + last_line + own_clip.unwrap_or(0.0);
+            outer.used_height = started + content.max(least) + after;
             let taken = self.style.length(P::Width).or(self.style.length(P::FlexBasis)).unwrap_or(0.0);
-            outer.used_across = match () {
-                () if in_row => own.used_across.max(outer.used_across + taken),
-                () if inline => own.used_across,
+            outer.used_width = match () {
+                () if in_row => own.used_width.max(outer.used_width + taken),
+                () if inline => own.used_width,
                 () => 0.0,
             };
         }
     }
 
     /// Pixels of a line of its text.
-    fn line(&self) -> f32 {
+    fn line_height(&self) -> f32 {
         self.style.length(P::LineHeight).unwrap_or(self.style.number(P::FontSize) * 1.2)
     }
 
-    fn vertical(&self, property: P) -> f32 {
+    fn block_length(&self, property: P) -> f32 {
         let inline = self.style.is(P::Display, "inline");
         self.style.length(property).filter(|size| !inline && size.is_finite()).unwrap_or(0.0)
     }
@@ -243,25 +254,25 @@ impl Frame {
         !self.style.is(P::Position, "static")
     }
 
-    fn is_taken_out(&self) -> bool {
+    fn is_out_of_flow(&self) -> bool {
         self.style.is(P::Position, "absolute") || self.style.is(P::Position, "fixed")
     }
 
     /// Whether sizes, clips and transforms have an effect.
     fn is_box(&self) -> bool {
         let inline = self.style.is(P::Display, "inline") || self.style.is(P::Display, "contents");
-        !inline || self.is_taken_out() || !self.style.is(P::Float, "none")
+        !inline || self.is_out_of_flow() || !self.style.is(P::Float, "none")
     }
 
     /// Styles that no style of an element inside can undo.
-    fn hides_for_good(&self, parent: &Style) -> bool {
+    fn hides_subtree(&self, parent: &ComputedStyle) -> bool {
         let style = &self.style;
-        style.unknown
+        style.is_unknown
             || style.is(P::Display, "none")
             || style.is(P::MsoHide, "all")
             || style.is(P::ContentVisibility, "hidden")
             || style.is(P::ClipPath, "hides")
-            || style.is(P::Clip, "hides") && self.is_taken_out()
+            || style.is(P::Clip, "hides") && self.is_out_of_flow()
             || style.is(P::Mask, "hides")
             || style.is(P::MaskBox, "hides")
             || style.is(P::BlendMode, "hides")
@@ -271,12 +282,12 @@ impl Frame {
             || style.is(P::OffsetPath, "hides")
             || style.is(P::ColorScheme, "hides")
             || style.is(P::GridArea, "hides") && parent.is(P::Display, "grid")
-            || self.is_pushed_out()
-            || self.is_box() && self.is_squeezed(parent)
+            || self.is_outside_viewport()
+            || self.is_box() && self.is_collapsed(parent)
     }
 
     /// Sizes that leave no place for text in the window.
-    fn is_pushed_out(&self) -> bool {
+    fn is_outside_viewport(&self) -> bool {
         let style = &self.style;
         let far = |property: P| style.is(property, "far");
         let large = |property: P, limit: f32| style.length(property).is_some_and(|size| !(size < limit));
@@ -286,23 +297,23 @@ impl Frame {
             || far(P::BorderLeft)
             || far(P::BorderTop)
             || large(P::MarginRight, 400.0)
-            || large(P::MinWidth, WIDE)
-            || width.is_some_and(|width| !(width < WIDE))
+            || large(P::MinWidth, MAX_WIDTH_PX)
+            || width.is_some_and(|width| !(width < MAX_WIDTH_PX))
             || style.length(P::VerticalAlign).is_some_and(|shift| !(shift.abs() < 40.0))
     }
 
     /// Whether what does not fit is cut off in one direction.
-    fn cuts(&self, overflow: P) -> bool {
+    fn clips_overflow(&self, overflow: P) -> bool {
         let style = &self.style;
         let contained = style.is(P::Contain, "strict") || style.is(P::Contain, "paint");
         style.is(overflow, "hidden") || contained || style.is(P::ContentVisibility, "auto")
     }
 
     /// Boxes without a size whose content is cut off.
-    fn is_squeezed(&self, parent: &Style) -> bool {
+    fn is_collapsed(&self, parent: &ComputedStyle) -> bool {
         let style = &self.style;
-        let cuts_down = self.cuts(P::OverflowY);
-        let cuts_across = self.cuts(P::OverflowX);
+        let cuts_down = self.clips_overflow(P::OverflowY);
+        let cuts_across = self.clips_overflow(P::OverflowX);
         let sized =
             style.is(P::Contain, "strict") || style.is(P::Contain, "size") || style.is(P::ContainerType, "size");
         let free_height = self.height().is_none();
@@ -310,30 +321,30 @@ impl Frame {
         let zero_rows =
             style.is(P::GridRows, "zero") || parent.is(P::GridRows, "zero") && parent.is(P::Display, "grid");
         let no_basis = parent.is(P::Display, "flex")
-            && style.length(P::FlexBasis).is_some_and(|basis| !(basis >= SLIT))
+            && style.length(P::FlexBasis).is_some_and(|basis| !(basis >= MIN_BOX_PX))
             && !(style.number(P::FlexGrow) > 0.0);
-        cuts_down && self.height().is_some_and(|height| !(height >= SLIT))
-            || cuts_across && self.width().is_some_and(|width| !(width >= SLIT))
+        cuts_down && self.height().is_some_and(|height| !(height >= MIN_BOX_PX))
+            || cuts_across && self.width().is_some_and(|width| !(width >= MIN_BOX_PX))
             || cuts_down && free_height && (thin_lines || sized || zero_rows)
             || (cuts_across || cuts_down) && no_basis
     }
 
     /// Whether its content is cut off at the size of an element around that has none.
-    fn is_in_slit(&self, parent: &Self) -> bool {
-        let flat = parent.is_box() && parent.height().is_some_and(|height| !(height >= SLIT));
-        let across = self.style.length(P::Width).is_none() && !(parent.inner_width >= SLIT);
+    fn is_clipped_by_parent(&self, parent: &Self) -> bool {
+        let flat = parent.is_box() && parent.height().is_some_and(|height| !(height >= MIN_BOX_PX));
+        let across = self.style.length(P::Width).is_none() && !(parent.inner_width >= MIN_BOX_PX);
         let down = self.style.length(P::Height).is_some() && flat;
-        self.is_box() && (self.cuts(P::OverflowX) && across || self.cuts(P::OverflowY) && down)
+        self.is_box() && (self.clips_overflow(P::OverflowX) && across || self.clips_overflow(P::OverflowY) && down)
     }
 
     /// The height that limits what is seen: tables and their parts grow with their content.
     fn height(&self) -> Option<f32> {
         let style = &self.style;
-        if ["table", "table-part", "cell"].iter().any(|kind| style.is(P::Display, kind)) && !self.is_taken_out() {
+        if ["table", "table-part", "cell"].iter().any(|kind| style.is(P::Display, kind)) && !self.is_out_of_flow() {
             return None;
         }
         let clamp =
-            style.length(P::LineClamp).filter(|_| style.is(P::Display, "flex")).map(|lines| lines * self.line());
+            style.length(P::LineClamp).filter(|_| style.is(P::Display, "flex")).map(|lines| lines * self.line_height());
         let size = smallest(smallest(style.length(P::Height), style.length(P::MaxHeight)), clamp)?;
         let size = at_least(size, style.length(P::MinHeight).unwrap_or(0.0));
         let top = style.length(P::PaddingTop).filter(|_| style.is(P::BoxSizing, "border-box")).unwrap_or(0.0);
@@ -343,12 +354,12 @@ impl Frame {
     fn width(&self) -> Option<f32> {
         let style = &self.style;
         let table = ["table", "table-part", "cell"].iter().any(|kind| style.is(P::Display, kind));
-        let own = style.length(P::Width).filter(|_| !table || self.is_taken_out());
+        let own = style.length(P::Width).filter(|_| !table || self.is_out_of_flow());
         let size = smallest(own, style.length(P::MaxWidth))?;
         Some(at_least(size, style.length(P::MinWidth).unwrap_or(0.0)) + style.length(P::PaddingRight).unwrap_or(0.0))
     }
 
-    fn fade(&mut self) {
+    fn apply_opacity(&mut self) {
         let style = &self.style;
         self.alpha *= clamp_unit(style.number(P::Opacity)) * clamp_unit(style.number(P::Filter));
         self.scale *= style.number(P::Zoom);
@@ -360,14 +371,14 @@ impl Frame {
     fn transform(&self) -> Transform {
         [P::Transform, P::Scale, P::Rotate, P::Translate].iter().fold(Transform::NONE, |sum, property| {
             match self.style.get(*property) {
-                Value::Transform(transform) => sum.then(*transform),
+                CssValue::Transform(transform) => sum.then(*transform),
                 _ => sum,
             }
         })
     }
 
     /// Where the element stands, as far as offsets and margins tell.
-    fn move_box(&mut self, parent: &Self) {
+    fn apply_position(&mut self, parent: &Self) {
         let style = &self.style;
         if style.is(P::Position, "absolute") {
             (self.x, self.y) = (parent.origin.0, parent.origin.1);
@@ -380,7 +391,7 @@ impl Frame {
         }
         let inline = style.is(P::Display, "inline");
         self.x += style.length(P::MarginLeft).unwrap_or(0.0) + style.length(P::PaddingLeft).unwrap_or(0.0);
-        if style.is(P::Float, "right") || self.is_taken_out() {
+        if style.is(P::Float, "right") || self.is_out_of_flow() {
             self.x -= style.length(P::MarginRight).unwrap_or(0.0).min(0.0);
         }
         if !inline {
@@ -403,117 +414,117 @@ impl Frame {
     }
 
     /// Adds the element's background to what lies behind its text.
-    fn paint(&mut self, parent: &Self, page: &Surroundings) {
+    fn apply_background(&mut self, parent: &Self, page: &PageState) {
         let style = &self.style;
         let is_inline = style.is(P::Display, "inline");
-        self.outer_grounds.clone_from(&parent.grounds);
+        self.outer_backgrounds.clone_from(&parent.backgrounds);
         let moved = (self.x - parent.x).abs() + (self.y - parent.y).abs() > 40.0;
-        let mut below = parent.grounds.clone();
-        if self.is_taken_out() && moved {
-            below.extend_from_slice(&page.grounds);
+        let mut below = parent.backgrounds.clone();
+        if self.is_out_of_flow() && moved {
+            below.extend_from_slice(&page.backgrounds);
         }
         if !style.is(P::Display, "inline") && parent.style.is(P::Display, "inline") {
             // The background of an inline element is not painted behind blocks in it.
-            below.extend_from_slice(&parent.block_grounds);
+            below.extend_from_slice(&parent.block_backgrounds);
         }
-        if !style.is(P::Float, "none") && !parent.holds_floats || self.is_taken_out() {
-            below.extend_from_slice(&parent.outer_grounds);
+        if !style.is(P::Float, "none") && !parent.holds_floats || self.is_out_of_flow() {
+            below.extend_from_slice(&parent.outer_backgrounds);
         }
         self.holds_floats = style.is(P::Display, "cell")
             || style.is(P::Display, "atomic")
             || style.is(P::OverflowY, "hidden")
             || !style.is(P::Float, "none")
-            || self.is_taken_out();
+            || self.is_out_of_flow();
         let behind_text = style.is(P::BackgroundClip, "text") || style.is(P::Display, "contents");
         let colour = style.colour(P::BackgroundColor);
         if !behind_text {
-            let painted: Vec<Colour> = below.iter().map(|ground| colour.over(*ground)).collect();
+            let painted: Vec<Colour> = below.iter().map(|ground| colour.painted_over(*ground)).collect();
             // A box that is smaller than its text leaves part of it on what is below.
             let small =
                 self.is_box() && (self.height().is_some_and(|h| h < 16.0) || self.width().is_some_and(|w| w < 30.0));
             let flat = style.length(P::LineHeight).is_some_and(|height| !(height >= 10.0));
             if !(small || flat) {
                 below.clear();
-                self.ground_unknown &= colour.alpha < 0.99;
+                self.background_unknown &= colour.alpha < 0.99;
             }
             below.extend(painted);
             self.add_images(&mut below);
         }
         // Text that is placed by itself may stand on anything.
-        self.ground_unknown |= self.is_taken_out() && !(colour.alpha >= 0.9);
+        self.background_unknown |= self.is_out_of_flow() && !(colour.alpha >= 0.9);
         below.dedup();
-        self.ground_unknown |= below.len() > GROUNDS;
-        below.truncate(GROUNDS);
+        self.background_unknown |= below.len() > MAX_BACKGROUNDS;
+        below.truncate(MAX_BACKGROUNDS);
         if !is_inline {
-            self.block_grounds.clone_from(&below);
+            self.block_backgrounds.clone_from(&below);
         }
-        self.grounds = below;
+        self.backgrounds = below;
     }
 
     fn add_images(&mut self, below: &mut Vec<Colour>) {
-        if let Value::Image(image) = self.style.get(P::BackgroundImage) {
-            self.ground_unknown |= image.embedded;
+        if let CssValue::Image(image) = self.style.get(P::BackgroundImage) {
+            self.background_unknown |= image.is_embedded;
             let ground = below.first().copied().unwrap_or(Colour::WHITE);
-            below.extend(image.colours.iter().map(|colour| colour.over(ground)));
+            below.extend(image.colours.iter().map(|colour| colour.painted_over(ground)));
         }
-        if let Value::Shadow(shadow) = self.style.get(P::BoxShadow) {
+        if let CssValue::Shadow(shadow) = self.style.get(P::BoxShadow) {
             let ground = below.first().copied().unwrap_or(Colour::WHITE);
-            below.extend(shadow.inside.map(|colour| colour.over(ground)));
+            below.extend(shadow.inset_colour.map(|colour| colour.painted_over(ground)));
         }
     }
 
     /// Notes that the element cuts off what does not fit, and takes its place in boxes that do so around it.
-    fn clip(&mut self, name: &str, parent: &Style) {
+    fn apply_clip(&mut self, name: &str, parent: &ComputedStyle) {
         let in_line = |kind: &str| self.style.is(P::Display, kind);
         let inline = in_line("inline") || in_line("atomic") || parent.is(P::Display, "flex");
-        let before = self.vertical(P::PaddingTop) + self.vertical(P::MarginTop).max(0.0);
-        let line = self.line();
+        let before = self.block_length(P::PaddingTop) + self.block_length(P::MarginTop).max(0.0);
+        let line = self.line_height();
         if self.style.is(P::Position, "fixed") {
             self.clips.clear();
         }
         for clip in &mut self.clips {
-            if !inline && clip.used_across > 0.0 || name == "br" {
-                clip.used += line;
-                clip.used_across = 0.0;
+            if !inline && clip.used_width > 0.0 || name == "br" {
+                clip.used_height += line;
+                clip.used_width = 0.0;
             }
-            clip.used += before;
+            clip.used_height += before;
         }
         if !self.is_box() {
             return;
         }
         self.inner_width = self.style.length(P::Width).unwrap_or(self.inner_width);
         let (width, height) = (self.width(), self.height());
-        let clip = Clip { x: self.x, y: self.y, ..Clip::new(width, height) };
-        if self.cuts(P::OverflowX) || self.cuts(P::OverflowY) {
+        let clip = ClipBox { x: self.x, y: self.y, ..ClipBox::new(width, height) };
+        if self.clips_overflow(P::OverflowX) || self.clips_overflow(P::OverflowY) {
             self.clips.push(clip);
         } else if self.is_painted() && (width.is_some() || height.is_some()) {
-            self.clips.push(Clip { grounds: Some(self.outer_grounds.as_slice().into()), ..clip });
+            self.clips.push(ClipBox { outer_backgrounds: Some(self.outer_backgrounds.as_slice().into()), ..clip });
         }
     }
 
     /// Boxes of the page itself cut off at the window, not at their own size.
-    fn clip_page(&mut self, page: &mut Surroundings) {
-        if !page.clips && (self.style.is(P::OverflowX, "hidden") || self.style.is(P::OverflowY, "hidden")) {
-            page.clips = true;
-            self.clips.push(Clip::new(Some(VIEWPORT_WIDTH), Some(VIEWPORT_HEIGHT)));
+    fn clip_page(&mut self, page: &mut PageState) {
+        if !page.clips_overflow && (self.style.is(P::OverflowX, "hidden") || self.style.is(P::OverflowY, "hidden")) {
+            page.clips_overflow = true;
+            self.clips.push(ClipBox::new(Some(VIEWPORT_WIDTH), Some(VIEWPORT_HEIGHT)));
             for overflow in [P::OverflowX, P::OverflowY] {
-                self.style.set(overflow, Value::Keyword("visible"));
+                self.style.set(overflow, CssValue::Keyword("visible"));
             }
         }
     }
 
     /// Hides text elsewhere that the element may cover.
-    fn cover(&self, name: &str, tree: &Tree, page: &mut Surroundings) {
-        if self.gone || !(self.alpha > 0.3) || self.style.is(P::Visibility, "hidden") {
+    fn record_covered_text(&self, name: &str, tree: &HtmlTree, page: &mut PageState) {
+        if self.is_hidden || !(self.alpha > 0.3) || self.style.is(P::Visibility, "hidden") {
             return;
         }
         let replaced =
             ["img", "svg", "video", "canvas", "iframe", "object", "embed", "input", "textarea"].contains(&name);
-        let wide_shadow = matches!(self.style.get(P::BoxShadow), Value::Shadow(shadow) if shadow.wide);
+        let wide_shadow = matches!(self.style.get(P::BoxShadow), CssValue::Shadow(shadow) if shadow.is_wide);
         if !(replaced || self.is_painted() || wide_shadow) {
             return;
         }
-        if self.is_taken_out() {
+        if self.is_out_of_flow() {
             if (replaced || wide_shadow || self.is_large()) && !self.is_tiny() {
                 // It may reach beyond the element that it is placed in.
                 page.covers.push((ROOT, self.id));
@@ -535,12 +546,12 @@ impl Frame {
     }
 
     /// Hides the text of the element if something generated may cover it.
-    pub(super) fn cover_by(&mut self, style: &Style, id: NodeId, page: &mut Surroundings) {
+    pub(super) fn cover_with_generated(&mut self, style: &ComputedStyle, id: NodeId, page: &mut PageState) {
         let out = style.is(P::Position, "absolute") || style.is(P::Position, "fixed");
         let shown = style.number(P::Opacity) > 0.3 && !style.is(P::Display, "none");
         if out && shown && (is_painted(style) || style.is(P::Content, "image")) {
             let positioned = self.is_positioned();
-            self.gone |= positioned;
+            self.is_hidden |= positioned;
             if !positioned {
                 page.covers.push((self.origin.2, id));
             }
@@ -561,23 +572,23 @@ impl Frame {
     pub(super) fn hides_image(&self) -> bool {
         let small = |size: P| self.style.length(size).is_some_and(|size| !(size > 2.0));
         let tiny = [P::Width, P::Height, P::MaxWidth, P::MaxHeight].into_iter().any(small);
-        self.gone || tiny || !(self.alpha > 0.1) || !self.style.is(P::Visibility, "visible")
+        self.is_hidden || tiny || !(self.alpha > 0.1) || !self.style.is(P::Visibility, "visible")
     }
 
     fn is_tiny(&self) -> bool {
-        self.style.length(P::Width).is_some_and(|width| width <= SLIT)
-            || self.style.length(P::Height).is_some_and(|height| height <= SLIT)
+        self.style.length(P::Width).is_some_and(|width| width <= MIN_BOX_PX)
+            || self.style.length(P::Height).is_some_and(|height| height <= MIN_BOX_PX)
     }
 
     /// Whether text directly in the element is hidden, wherever in the element it stands.
     pub(super) fn hides(&self) -> bool {
-        self.gone || self.hides_with(&self.style)
+        self.is_hidden || self.hides_with(&self.style)
     }
 
     /// The same for another style of the text.
-    pub(super) fn hides_with(&self, style: &Style) -> bool {
+    pub(super) fn hides_with(&self, style: &ComputedStyle) -> bool {
         let letters = style.number(P::FontSize);
-        let ink = ink(style);
+        let ink = text_colour(style);
         let indent = style.length(P::TextIndent).unwrap_or(0.0);
         let thick = style.is(P::DecorationLine, "line-through")
             && style.length(P::DecorationThickness).is_some_and(|line| !(line <= letters * 0.3));
@@ -587,64 +598,69 @@ impl Frame {
         !style.is(P::Visibility, "visible")
             || !style.is(P::TextSecurity, "none")
             || style.is(P::FontSizeAdjust, "hides")
-            || !(letters * self.scale >= LETTERS)
-            || self.ground_unknown
-            || !self.is_readable_on(ink, &self.grounds)
+            || !(letters * self.scale >= MIN_FONT_PX)
+            || self.background_unknown
+            || !self.is_readable_on(ink, &self.backgrounds)
             || thick
             || !(letter_gap >= -0.3 * letters && letter_gap <= 100.0)
             || !(word_gap >= -letters && word_gap <= 200.0)
-            || !(x > AWAY && x < VIEWPORT_WIDTH - 20.0)
-            || !(y > AWAY && y < if self.fixed { VIEWPORT_HEIGHT - 20.0 } else { BELOW })
+            || !(x > MIN_OFFSET_PX && x < VIEWPORT_WIDTH - 20.0)
+            || !(y > MIN_OFFSET_PX && y < if self.fixed { VIEWPORT_HEIGHT - 20.0 } else { MAX_OFFSET_DOWN_PX })
     }
 
     /// Whether a piece of text in the element is hidden. Takes its place in the boxes that clip.
     pub(super) fn hides_text(&mut self, text: &str, fonts: &[String]) -> bool {
-        let embedded = matches!(self.style.get(P::FontFamily), Value::Names(names)
+        let embedded = matches!(self.style.get(P::FontFamily), CssValue::Names(names)
             if names.iter().any(|name| fonts.contains(name)));
-        self.hides() || self.replaced || embedded || self.only.is_some() || self.is_clipped(text)
+        self.hides() || self.replaced || embedded || self.only_shown_child.is_some() || self.is_clipped(text)
     }
 
     fn is_readable_on(&self, ink: Colour, grounds: &[Colour]) -> bool {
-        grounds.iter().all(|ground| ink.contrast(*ground) * self.alpha >= CONTRAST)
+        grounds.iter().all(|ground| ink.contrast(*ground) * self.alpha >= MIN_CONTRAST)
     }
 
     /// Whether text does not fit into one of the boxes around it.
     fn is_clipped(&mut self, text: &str) -> bool {
-        if pushes_by_blanks(text, &self.style) {
+        if hides_behind_blanks(text, &self.style) {
             return true;
         }
-        let Some(extent) = Extent::of(text, &self.style, self.line()) else { return false };
+        let Some(extent) = TextExtent::of(text, &self.style, self.line_height()) else { return false };
         let mut clips = std::mem::take(&mut self.clips);
         let mut clipped = false;
         for clip in &mut clips {
             let outside = self.is_outside(clip, &extent);
-            clipped |=
-                outside && clip.grounds.as_ref().is_none_or(|grounds| !self.is_readable_on(ink(&self.style), grounds));
-            clip.take(&extent);
+            clipped |= outside
+                && clip
+                    .outer_backgrounds
+                    .as_ref()
+                    .is_none_or(|grounds| !self.is_readable_on(text_colour(&self.style), grounds));
+            clip.advance(&extent);
         }
         self.clips = clips;
         clipped
     }
 
     /// Whether part of a text lies outside of a box.
-    fn is_outside(&self, clip: &Clip, extent: &Extent) -> bool {
+    fn is_outside(&self, clip: &ClipBox, extent: &TextExtent) -> bool {
         let width = clip.width.unwrap_or(VIEWPORT_WIDTH);
         let aligned = !self.style.is(P::TextAlign, "left") && self.inner_width > width * 1.3;
         let shifted = clip.width.is_some() && !((self.x - clip.x).abs() < width - 4.0)
             || clip.height.is_some() && self.y - clip.y <= -20.0;
-        let pushed = clip.width.is_some() && clip.used_across >= width - 4.0 && (extent.one_line || self.in_row);
-        let beyond = clip.width.is_some() && extent.one_line && clip.used_across + extent.across > width * 1.5 + 40.0;
+        let pushed =
+            clip.width.is_some() && clip.used_width >= width - 4.0 && (extent.is_single_line || self.in_flex_row);
+        let beyond =
+            clip.width.is_some() && extent.is_single_line && clip.used_width + extent.width > width * 1.5 + 40.0;
         let below = clip.height.is_some_and(|height| {
-            let used = clip.used.max(self.y - clip.y) + extent.lead;
-            used + (extent.line - self.style.number(P::FontSize)).max(0.0) / 2.0 >= height - 4.0
-                || used + extent.lines(width) * extent.line > height + 1.5 * extent.line
+            let used = clip.used_height.max(self.y - clip.y) + extent.leading_height;
+            used + (extent.line_height - self.style.number(P::FontSize)).max(0.0) / 2.0 >= height - 4.0
+                || used + extent.line_count(width) * extent.line_height > height + 1.5 * extent.line_height
         });
         aligned && clip.width.is_some() || shifted || pushed || beyond || below
     }
 }
 
 /// Whether a text has so many blanks on one line that the words behind them cannot be seen.
-fn pushes_by_blanks(text: &str, style: &Style) -> bool {
+fn hides_behind_blanks(text: &str, style: &ComputedStyle) -> bool {
     let preserved = style.is(P::WhiteSpace, "pre");
     if !preserved && !style.is(P::WhiteSpace, "nowrap") {
         return false;
@@ -656,7 +672,7 @@ fn pushes_by_blanks(text: &str, style: &Style) -> bool {
             '\t' if preserved => blanks + 8,
             '\n' if preserved => 0,
             c if c.is_whitespace() => blanks + usize::from(preserved),
-            _ if blanks > BLANKS => return true,
+            _ if blanks > MAX_BLANKS => return true,
             _ => 0,
         };
         false
@@ -664,19 +680,19 @@ fn pushes_by_blanks(text: &str, style: &Style) -> bool {
 }
 
 /// How much place a text takes, by the number of its letters.
-struct Extent {
+struct TextExtent {
     /// Pixels of one line with all of the text.
-    across: f32,
-    line: f32,
+    width: f32,
+    line_height: f32,
     /// Pixels of empty lines before the first word.
-    lead: f32,
-    breaks: f32,
-    one_line: bool,
+    leading_height: f32,
+    line_breaks: f32,
+    is_single_line: bool,
 }
 
-impl Extent {
+impl TextExtent {
     /// `None` for white space that takes no place.
-    fn of(text: &str, style: &Style, line: f32) -> Option<Self> {
+    fn of(text: &str, style: &ComputedStyle, line: f32) -> Option<Self> {
         let letters = style.number(P::FontSize);
         let preserved = style.is(P::WhiteSpace, "pre");
         let words = text.split_ascii_whitespace().map(|word| word.chars().count() + 1).sum::<usize>();
@@ -689,42 +705,42 @@ impl Extent {
         let count = if preserved { longest } else { words };
         let indent = style.length(P::TextIndent).unwrap_or(0.0).max(0.0);
         Some(Self {
-            across: count as f32 * letters * 0.45 + indent,
-            line,
-            lead: newlines(before) * line,
-            breaks: newlines(text),
-            one_line: preserved || style.is(P::WhiteSpace, "nowrap"),
+            width: count as f32 * letters * 0.45 + indent,
+            line_height: line,
+            leading_height: newlines(before) * line,
+            line_breaks: newlines(text),
+            is_single_line: preserved || style.is(P::WhiteSpace, "nowrap"),
         })
     }
 
-    fn lines(&self, width: f32) -> f32 {
-        let wrapped = if self.one_line { 1.0 } else { (self.across / width.max(1.0)).ceil().max(1.0) };
-        wrapped + self.breaks
+    fn line_count(&self, width: f32) -> f32 {
+        let wrapped = if self.is_single_line { 1.0 } else { (self.width / width.max(1.0)).ceil().max(1.0) };
+        wrapped + self.line_breaks
     }
 }
 
-impl Clip {
+impl ClipBox {
     /// Moves on behind a text.
-    fn take(&mut self, extent: &Extent) {
+    fn advance(&mut self, extent: &TextExtent) {
         let width = self.width.unwrap_or(VIEWPORT_WIDTH).min(VIEWPORT_WIDTH);
-        self.used_across += extent.across;
-        if !extent.one_line && self.used_across > width {
-            self.used += (extent.lines(width) - 1.0).max(1.0) * extent.line;
-            self.used_across = 0.0;
+        self.used_width += extent.width;
+        if !extent.is_single_line && self.used_width > width {
+            self.used_height += (extent.line_count(width) - 1.0).max(1.0) * extent.line_height;
+            self.used_width = 0.0;
         }
-        self.used += extent.breaks * extent.line;
+        self.used_height += extent.line_breaks * extent.line_height;
     }
 }
 
 /// The colour that letters are painted in: a thick outline covers the rest.
-fn ink(style: &Style) -> Colour {
+fn text_colour(style: &ComputedStyle) -> Colour {
     let thick = !(style.number(P::StrokeWidth) <= style.number(P::FontSize) * 0.05);
     style.colour(if thick { P::StrokeColor } else { P::TextFill })
 }
 
-fn is_painted(style: &Style) -> bool {
-    let image = matches!(style.get(P::BackgroundImage), Value::Image(image)
-        if image.embedded || !image.colours.is_empty());
+fn is_painted(style: &ComputedStyle) -> bool {
+    let image = matches!(style.get(P::BackgroundImage), CssValue::Image(image)
+        if image.is_embedded || !image.colours.is_empty());
     image || !(style.colour(P::BackgroundColor).alpha <= 0.3)
 }
 
@@ -745,7 +761,7 @@ fn clamp_unit(part: f32) -> f32 {
 }
 
 /// Closed `details` show their first `summary` alone. Hosts of a shadow tree show nothing that stands directly in them.
-fn only_child(tree: &Tree, id: NodeId) -> Option<Option<NodeId>> {
+fn only_shown_child(tree: &HtmlTree, id: NodeId) -> Option<Option<NodeId>> {
     if tree.name(id) == "details" && tree.attribute(id, "open").is_none() {
         return Some(tree.children(id).find(|child| tree.name(*child) == "summary"));
     }

@@ -24,21 +24,21 @@ mod tree;
 mod visible;
 mod walk;
 
-pub use page::{Anchor, Hidden, Page};
+pub use page::{Anchor, HiddenCounts, HtmlPage};
 pub use text::render;
 
 /// Bytes of HTML that are looked at.
-pub const HTML_BYTES: usize = 768 * 1024;
+pub const MAX_HTML_BYTES: usize = 768 * 1024;
 /// Tags that are looked at.
-pub const TAGS: usize = 20_000;
+pub const MAX_TAGS: usize = 20_000;
 /// Nodes of a tree. Browsers open some elements again, so there may be more than tags.
-pub const NODES: usize = 80_000;
+pub const MAX_NODES: usize = 80_000;
 /// How deep elements may stand in each other. Chromium has the same limit.
-pub const NESTING: usize = 512;
+pub const MAX_NESTING: usize = 512;
 /// How deep the tags of the clean page may stand in each other.
-pub const DEPTH: usize = 200;
+pub const MAX_CLEAN_DEPTH: usize = 200;
 /// Links kept of one page.
-pub const ANCHORS: usize = 500;
+pub const MAX_ANCHORS: usize = 500;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use super::*;
 
 #[track_caller]
 fn check(html: &str, text: &str, hidden: usize) {
-    let page = Page::read(html);
+    let page = HtmlPage::parse(html);
     assert_eq!((page.text.as_str(), page.hidden.chars), (text, hidden), "{html}");
 }
 
@@ -48,22 +48,22 @@ fn hidden_text_is_not_text() {
     check("<table bgcolor='#000'><td><b style='color:#fff'>ok</b><b style='color:#000'>1234</b></table>", "ok", 4);
     check("<div style='font-size:0px'>1234<p style='font-size:16px'>ok</p></div>", "ok", 4);
     check("a<!-- 1234 --!>b<!--> c", "ab c", 0);
-    assert_eq!(Page::read("<!-- obey --><!--[if mso]>x<![endif]-->").hidden.comments, 1);
-    assert_eq!(Page::read("<img src=x width=1 height=1><img alt=logo width=80>").hidden.pixels, 1);
+    assert_eq!(HtmlPage::parse("<!-- obey --><!--[if mso]>x<![endif]-->").hidden.comments, 1);
+    assert_eq!(HtmlPage::parse("<img src=x width=1 height=1><img alt=logo width=80>").hidden.tracking_pixels, 1);
 }
 
 #[test]
 fn anchors_have_their_words() {
-    let page = Page::read(
+    let page = HtmlPage::parse(
         "<a href=' https://x.example/?a=1&amp;b=2 '>Confirm <b>your</b> mail</a><a href=y style='display:none'>z</a>",
     );
-    let anchors: Vec<_> = page.anchors.iter().map(|a| (a.href.as_str(), a.text.as_str(), a.hidden)).collect();
+    let anchors: Vec<_> = page.anchors.iter().map(|a| (a.href.as_str(), a.text.as_str(), a.is_hidden)).collect();
     assert_eq!(anchors, [("https://x.example/?a=1&b=2", "Confirm your mail", false), ("y", "", true)]);
 }
 
 #[test]
 fn the_view_has_lists_and_quotes() {
-    let page = Page::read("<p>Hello</p><ul><li>one<li>two</ul><blockquote>old</blockquote><p>a &lt;b&gt;</p>");
+    let page = HtmlPage::parse("<p>Hello</p><ul><li>one<li>two</ul><blockquote>old</blockquote><p>a &lt;b&gt;</p>");
     assert_eq!(render(&page), "Hello\n* one\n* two\n\n> old\n\na <b>");
 }
 
@@ -87,9 +87,9 @@ fn floods_end() {
         ),
         format!("<style>{}</style>{}", ".a,".repeat(10_000), "<p class=a>".repeat(10_000)),
     ] {
-        let page = Page::read(&html);
-        assert!(page.anchors.len() <= ANCHORS);
-        assert!(render(&page).len() <= HTML_BYTES);
+        let page = HtmlPage::parse(&html);
+        assert!(page.anchors.len() <= MAX_ANCHORS);
+        assert!(render(&page).len() <= MAX_HTML_BYTES);
     }
 }
 
@@ -108,8 +108,8 @@ fn floods_of_css_end_and_hide() {
         format!("<style>{}</style>{elements}", ".a{b:c}".repeat(60_000)),
         format!("{}{}", elements.repeat(5), "<style>p{display:none}</style>"),
     ] {
-        let page = Page::read(&html);
-        assert!(page.text.is_empty() && page.cut, "{} … {}", &html[..60], page.text.len());
+        let page = HtmlPage::parse(&html);
+        assert!(page.text.is_empty() && page.is_truncated, "{} … {}", &html[..60], page.text.len());
     }
 }
 
@@ -125,15 +125,15 @@ fn deep_and_wide_values_end() {
         format!("<div style='{}display:none'>1234</div>ok", "color:red;".repeat(7_000)),
         format!("<div {} hidden>1234</div>ok", numbered(4_000, |n| format!("a{n} "))),
     ] {
-        let page = Page::read(&html);
+        let page = HtmlPage::parse(&html);
         assert_eq!(page.text, "ok", "{}", &html[..60]);
     }
     let attributes = numbered(120_000, |n| format!("a{n} "));
-    assert!(Page::read(&format!("<p {attributes}>1234")).cut);
+    assert!(HtmlPage::parse(&format!("<p {attributes}>1234")).is_truncated);
 }
 
 #[test]
 fn text_for_screen_readers_alone_is_kept_and_counted() {
-    let page = Page::read("<p>ok <span aria-hidden=true>1234</span></p>");
-    assert_eq!((page.text.as_str(), page.hidden.aria_chars, page.hidden.chars), ("ok 1234", 4, 0));
+    let page = HtmlPage::parse("<p>ok <span aria-hidden=true>1234</span></p>");
+    assert_eq!((page.text.as_str(), page.hidden.aria_hidden_chars, page.hidden.chars), ("ok 1234", 4, 0));
 }

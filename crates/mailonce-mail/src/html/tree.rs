@@ -16,12 +16,12 @@ use html5ever::{
     tree_builder::{TreeBuilder, TreeBuilderOpts},
 };
 
-use super::{HTML_BYTES, NESTING, NODES, TAGS};
+use super::{MAX_HTML_BYTES, MAX_NESTING, MAX_NODES, MAX_TAGS};
 
 /// Bytes that the tokenizer gets between two checks of the limits.
 const CHUNK: usize = 4 * 1024;
 /// Separators without a token in between. The tokenizer compares each attribute of a tag with all before it.
-const SEPARATORS: usize = 5_000;
+const MAX_SEPARATORS: usize = 5_000;
 
 /// The position of a node in its tree.
 pub(super) type NodeId = usize;
@@ -31,7 +31,7 @@ pub(super) const ROOT: NodeId = 0;
 
 /// What a node is.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum NodeContent {
     /// The document, or the content of a `template`.
     Document,
     Element(Rc<QualName>, Vec<Attribute>),
@@ -42,7 +42,7 @@ pub(super) enum Content {
 /// A node and its neighbours.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) content: Content,
+    pub(super) content: NodeContent,
     pub(super) parent: Option<NodeId>,
     pub(super) previous: Option<NodeId>,
     pub(super) next: Option<NodeId>,
@@ -53,23 +53,24 @@ pub(super) struct Node {
 
 /// A page as a tree.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct HtmlTree {
     nodes: Vec<Node>,
     /// Whether the page has no doctype that browsers take as modern.
     pub(super) quirks: bool,
     /// Whether a limit was reached.
-    pub(super) cut: bool,
+    pub(super) is_truncated: bool,
     /// Whether style sheets may stand in the part that was cut off. They could hide anything.
-    pub(super) styles_cut: bool,
+    pub(super) styles_truncated: bool,
 }
 
-impl Tree {
+impl HtmlTree {
     /// Reads a page. What lies beyond a limit is left out.
-    pub(super) fn read(html: &str) -> Self {
-        let end = html.floor_char_boundary(HTML_BYTES);
-        let sink = Sink { tree: RefCell::new(Self::empty()), full: Cell::new(false) };
+    pub(super) fn parse(html: &str) -> Self {
+        let end = html.floor_char_boundary(MAX_HTML_BYTES);
+        let sink = TreeBuilderSink { tree: RefCell::new(Self::empty()), limit_reached: Cell::new(false) };
         let options = TreeBuilderOpts { scripting_enabled: true, ..TreeBuilderOpts::default() };
-        let limited = Limited { builder: TreeBuilder::new(sink, options), tags: Cell::new(0), tokens: Cell::new(0) };
+        let limited =
+            LimitedTokenSink { builder: TreeBuilder::new(sink, options), tags: Cell::new(0), tokens: Cell::new(0) };
         let tokenizer = Tokenizer::new(limited, TokenizerOpts::default());
         let read = feed(&tokenizer, &html[..end]);
         if read == html.len() {
@@ -77,13 +78,18 @@ impl Tree {
         }
         let mut tree = tokenizer.sink.builder.sink.tree.into_inner();
         let rest = html[read..].to_ascii_lowercase();
-        tree.cut = read < html.len() || tokenizer.sink.builder.sink.full.get();
-        tree.styles_cut = rest.contains("<style") || rest.contains("<link");
+        tree.is_truncated = read < html.len() || tokenizer.sink.builder.sink.limit_reached.get();
+        tree.styles_truncated = rest.contains("<style") || rest.contains("<link");
         tree
     }
 
     fn empty() -> Self {
-        Self { nodes: vec![Node::new(Content::Document)], quirks: false, cut: false, styles_cut: false }
+        Self {
+            nodes: vec![Node::new(NodeContent::Document)],
+            quirks: false,
+            is_truncated: false,
+            styles_truncated: false,
+        }
     }
 
     /// How many nodes there are.
@@ -98,23 +104,23 @@ impl Tree {
     /// The local name of an HTML element, or of any other with its namespace ignored. Empty for what is no element.
     pub(super) fn name(&self, id: NodeId) -> &str {
         match &self.nodes[id].content {
-            Content::Element(name, _) => &name.local,
+            NodeContent::Element(name, _) => &name.local,
             _ => "",
         }
     }
 
     /// Whether it is an element of HTML, not of SVG or MathML.
     pub(super) fn is_html(&self, id: NodeId) -> bool {
-        matches!(&self.nodes[id].content, Content::Element(name, _) if name.ns == ns!(html))
+        matches!(&self.nodes[id].content, NodeContent::Element(name, _) if name.ns == ns!(html))
     }
 
     pub(super) fn attribute(&self, id: NodeId, wanted: &str) -> Option<&str> {
-        let Content::Element(_, attributes) = &self.nodes[id].content else { return None };
+        let NodeContent::Element(_, attributes) = &self.nodes[id].content else { return None };
         attributes.iter().find(|attribute| &*attribute.name.local == wanted).map(|attribute| &*attribute.value)
     }
 
     pub(super) fn is_element(&self, id: NodeId) -> bool {
-        matches!(self.nodes[id].content, Content::Element(..))
+        matches!(self.nodes[id].content, NodeContent::Element(..))
     }
 
     /// Children in their order.
@@ -123,7 +129,7 @@ impl Tree {
     }
 
     /// The node that follows in document order, and the nodes that end before it. `None` after the last.
-    pub(super) fn following(&self, id: NodeId) -> (Option<NodeId>, usize) {
+    pub(super) fn next_in_order(&self, id: NodeId) -> (Option<NodeId>, usize) {
         if let Some(child) = self.nodes[id].first {
             return (Some(child), 0);
         }
@@ -141,7 +147,7 @@ impl Tree {
     }
 
     /// The node that follows in document order and is not inside of this one.
-    pub(super) fn after(&self, id: NodeId) -> Option<NodeId> {
+    pub(super) fn next_outside(&self, id: NodeId) -> Option<NodeId> {
         std::iter::successors(Some(id), |at| self.nodes[*at].parent).find_map(|at| self.nodes[at].next)
     }
 
@@ -149,13 +155,13 @@ impl Tree {
     pub(super) fn own_text(&self, id: NodeId) -> String {
         self.children(id)
             .filter_map(|child| match &self.nodes[child].content {
-                Content::Text(text) => Some(text.as_str()),
+                NodeContent::Text(text) => Some(text.as_str()),
                 _ => None,
             })
             .collect()
     }
 
-    fn add(&mut self, content: Content) -> NodeId {
+    fn add(&mut self, content: NodeContent) -> NodeId {
         self.nodes.push(Node::new(content));
         self.nodes.len() - 1
     }
@@ -195,24 +201,24 @@ impl Tree {
     fn insert_text(&mut self, text: &str, parent: NodeId, before: Option<NodeId>) {
         let previous = before.map_or(self.nodes[parent].last, |before| self.nodes[before].previous);
         if let Some(previous) = previous
-            && let Content::Text(known) = &mut self.nodes[previous].content
+            && let NodeContent::Text(known) = &mut self.nodes[previous].content
         {
             known.push_str(text);
             return;
         }
-        let id = self.add(Content::Text(text.to_owned()));
+        let id = self.add(NodeContent::Text(text.to_owned()));
         self.insert(id, parent, before);
     }
 }
 
 impl Node {
-    fn new(content: Content) -> Self {
+    fn new(content: NodeContent) -> Self {
         Self { content, parent: None, previous: None, next: None, first: None, last: None, depth: 0 }
     }
 }
 
 /// Gives the tokenizer a page in pieces. Returns how far it was read: to the end, or to the piece that reached a limit.
-fn feed(tokenizer: &Tokenizer<Limited>, html: &str) -> usize {
+fn feed(tokenizer: &Tokenizer<LimitedTokenSink>, html: &str) -> usize {
     let queue = BufferQueue::default();
     let (mut read, mut separators, mut tokens) = (0, 0, 0);
     while read < html.len() {
@@ -230,8 +236,8 @@ fn feed(tokenizer: &Tokenizer<Limited>, html: &str) -> usize {
         }
         tokens = tokenizer.sink.tokens.get();
         read = end;
-        if separators > SEPARATORS || tokenizer.sink.is_full() {
-            tokenizer.sink.builder.sink.full.set(true);
+        if separators > MAX_SEPARATORS || tokenizer.sink.is_full() {
+            tokenizer.sink.builder.sink.limit_reached.set(true);
             break;
         }
     }
@@ -239,27 +245,27 @@ fn feed(tokenizer: &Tokenizer<Limited>, html: &str) -> usize {
 }
 
 /// Hands tokens on until a limit is reached.
-struct Limited {
-    builder: TreeBuilder<Handle, Sink>,
+struct LimitedTokenSink {
+    builder: TreeBuilder<NodeHandle, TreeBuilderSink>,
     tags: Cell<usize>,
     tokens: Cell<usize>,
 }
 
-impl Limited {
+impl LimitedTokenSink {
     fn is_full(&self) -> bool {
-        self.builder.sink.full.get()
+        self.builder.sink.limit_reached.get()
     }
 }
 
-impl TokenSink for Limited {
-    type Handle = Handle;
+impl TokenSink for LimitedTokenSink {
+    type Handle = NodeHandle;
 
-    fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<Handle> {
+    fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<NodeHandle> {
         self.tokens.set(self.tokens.get() + usize::from(!matches!(token, Token::ParseError(_))));
         if matches!(&token, Token::TagToken(tag) if tag.kind == TagKind::StartTag) {
             self.tags.set(self.tags.get() + 1);
-            if self.tags.get() > TAGS {
-                self.builder.sink.full.set(true);
+            if self.tags.get() > MAX_TAGS {
+                self.builder.sink.limit_reached.set(true);
             }
         }
         if self.is_full() { TokenSinkResult::Continue } else { self.builder.process_token(token, line) }
@@ -275,20 +281,20 @@ impl TokenSink for Limited {
 }
 
 /// Builds the tree for html5ever.
-struct Sink {
-    tree: RefCell<Tree>,
+struct TreeBuilderSink {
+    tree: RefCell<HtmlTree>,
     /// Whether a limit was reached, so that nothing more is added.
-    full: Cell<bool>,
+    limit_reached: Cell<bool>,
 }
 
 /// A node, with its name if it is an element.
 #[derive(Clone)]
-struct Handle {
+struct NodeHandle {
     id: NodeId,
     name: Option<Rc<QualName>>,
 }
 
-impl Handle {
+impl NodeHandle {
     fn unnamed(id: NodeId) -> Self {
         Self { id, name: None }
     }
@@ -297,32 +303,32 @@ impl Handle {
 /// The name of what is no element. html5ever asks for none.
 const NO_NAME: ExpandedName<'static> = ExpandedName { ns: &ns!(), local: &html5ever::local_name!("") };
 
-impl Sink {
-    fn place(&self, parent: NodeId, before: Option<NodeId>, child: NodeOrText<Handle>) {
+impl TreeBuilderSink {
+    fn insert_child(&self, parent: NodeId, before: Option<NodeId>, child: NodeOrText<NodeHandle>) {
         let mut tree = self.tree.borrow_mut();
         match child {
             NodeOrText::AppendNode(child) => {
                 tree.detach(child.id);
                 tree.insert(child.id, parent, before);
-                if tree.nodes[child.id].depth > NESTING {
-                    self.full.set(true);
+                if tree.nodes[child.id].depth > MAX_NESTING {
+                    self.limit_reached.set(true);
                 }
             }
             NodeOrText::AppendText(text) => tree.insert_text(&text, parent, before),
         }
     }
 
-    fn add(&self, content: Content) -> NodeId {
+    fn add(&self, content: NodeContent) -> NodeId {
         let mut tree = self.tree.borrow_mut();
-        if tree.nodes.len() >= NODES {
-            self.full.set(true);
+        if tree.nodes.len() >= MAX_NODES {
+            self.limit_reached.set(true);
         }
         tree.add(content)
     }
 }
 
-impl TreeSink for Sink {
-    type Handle = Handle;
+impl TreeSink for TreeBuilderSink {
+    type Handle = NodeHandle;
     type Output = Self;
     type ElemName<'a> = ExpandedName<'a>;
 
@@ -332,47 +338,47 @@ impl TreeSink for Sink {
 
     fn parse_error(&self, _: Cow<'static, str>) {}
 
-    fn get_document(&self) -> Handle {
-        Handle::unnamed(ROOT)
+    fn get_document(&self) -> NodeHandle {
+        NodeHandle::unnamed(ROOT)
     }
 
-    fn elem_name<'a>(&'a self, target: &'a Handle) -> ExpandedName<'a> {
+    fn elem_name<'a>(&'a self, target: &'a NodeHandle) -> ExpandedName<'a> {
         target.name.as_ref().map_or(NO_NAME, |name| name.expanded())
     }
 
-    fn create_element(&self, name: QualName, attributes: Vec<Attribute>, _: ElementFlags) -> Handle {
+    fn create_element(&self, name: QualName, attributes: Vec<Attribute>, _: ElementFlags) -> NodeHandle {
         let name = Rc::new(name);
-        Handle { id: self.add(Content::Element(Rc::clone(&name), attributes)), name: Some(name) }
+        NodeHandle { id: self.add(NodeContent::Element(Rc::clone(&name), attributes)), name: Some(name) }
     }
 
-    fn create_comment(&self, text: StrTendril) -> Handle {
-        Handle::unnamed(self.add(Content::Comment(text.to_string())))
+    fn create_comment(&self, text: StrTendril) -> NodeHandle {
+        NodeHandle::unnamed(self.add(NodeContent::Comment(text.to_string())))
     }
 
-    fn create_pi(&self, _: StrTendril, data: StrTendril) -> Handle {
-        Handle::unnamed(self.add(Content::Comment(data.to_string())))
+    fn create_pi(&self, _: StrTendril, data: StrTendril) -> NodeHandle {
+        NodeHandle::unnamed(self.add(NodeContent::Comment(data.to_string())))
     }
 
-    fn append(&self, parent: &Handle, child: NodeOrText<Handle>) {
-        self.place(parent.id, None, child);
+    fn append(&self, parent: &NodeHandle, child: NodeOrText<NodeHandle>) {
+        self.insert_child(parent.id, None, child);
     }
 
-    fn append_based_on_parent_node(&self, element: &Handle, previous: &Handle, child: NodeOrText<Handle>) {
+    fn append_based_on_parent_node(&self, element: &NodeHandle, previous: &NodeHandle, child: NodeOrText<NodeHandle>) {
         let parent = self.tree.borrow().nodes[element.id].parent;
         match parent {
-            Some(parent) => self.place(parent, Some(element.id), child),
-            None => self.place(previous.id, None, child),
+            Some(parent) => self.insert_child(parent, Some(element.id), child),
+            None => self.insert_child(previous.id, None, child),
         }
     }
 
     fn append_doctype_to_document(&self, _: StrTendril, _: StrTendril, _: StrTendril) {}
 
     /// The content of a template is its children here; the style of templates hides it.
-    fn get_template_contents(&self, target: &Handle) -> Handle {
+    fn get_template_contents(&self, target: &NodeHandle) -> NodeHandle {
         target.clone()
     }
 
-    fn same_node(&self, one: &Handle, other: &Handle) -> bool {
+    fn same_node(&self, one: &NodeHandle, other: &NodeHandle) -> bool {
         one.id == other.id
     }
 
@@ -380,16 +386,16 @@ impl TreeSink for Sink {
         self.tree.borrow_mut().quirks = mode == QuirksMode::Quirks;
     }
 
-    fn append_before_sibling(&self, sibling: &Handle, child: NodeOrText<Handle>) {
+    fn append_before_sibling(&self, sibling: &NodeHandle, child: NodeOrText<NodeHandle>) {
         let parent = self.tree.borrow().nodes[sibling.id].parent;
         if let Some(parent) = parent {
-            self.place(parent, Some(sibling.id), child);
+            self.insert_child(parent, Some(sibling.id), child);
         }
     }
 
-    fn add_attrs_if_missing(&self, target: &Handle, added: Vec<Attribute>) {
+    fn add_attrs_if_missing(&self, target: &NodeHandle, added: Vec<Attribute>) {
         let mut tree = self.tree.borrow_mut();
-        if let Content::Element(_, attributes) = &mut tree.nodes[target.id].content {
+        if let NodeContent::Element(_, attributes) = &mut tree.nodes[target.id].content {
             for attribute in added {
                 if !attributes.iter().any(|known| known.name == attribute.name) {
                     attributes.push(attribute);
@@ -398,11 +404,11 @@ impl TreeSink for Sink {
         }
     }
 
-    fn remove_from_parent(&self, target: &Handle) {
+    fn remove_from_parent(&self, target: &NodeHandle) {
         self.tree.borrow_mut().detach(target.id);
     }
 
-    fn reparent_children(&self, node: &Handle, new_parent: &Handle) {
+    fn reparent_children(&self, node: &NodeHandle, new_parent: &NodeHandle) {
         let mut tree = self.tree.borrow_mut();
         while let Some(child) = tree.nodes[node.id].first {
             tree.detach(child);

@@ -1,51 +1,51 @@
 //! From the tree to the page: visible text, links, and what was hidden.
 
 use super::{
-    ANCHORS, DEPTH,
-    element::{BLOCK, HEADING, KEPT, NO_TEXT},
-    page::{Anchor, Page},
-    tree::{Content, NodeId, ROOT, Tree},
-    visible::Verdict,
+    MAX_ANCHORS, MAX_CLEAN_DEPTH,
+    element::{BLOCK_ELEMENTS, CLEAN_ELEMENTS, HEADING_ELEMENTS, NON_TEXT_ELEMENTS},
+    page::{Anchor, HtmlPage},
+    tree::{HtmlTree, NodeContent, NodeId, ROOT},
+    visible::HiddenNodes,
 };
 use crate::glyph;
 
 /// Bytes of hidden text after which no more is kept.
-const HIDDEN_BYTES: usize = 64 * 1024;
+const MAX_HIDDEN_BYTES: usize = 64 * 1024;
 
 /// An open element.
-struct Open {
+struct OpenElement {
     id: NodeId,
     anchor: Option<usize>,
     /// Whether `clean` has an open tag to close.
-    written: bool,
+    is_written: bool,
     aria_hidden: bool,
 }
 
-pub(super) struct Walk<'a> {
-    tree: &'a Tree,
-    verdict: &'a Verdict,
-    page: Page,
-    stack: Vec<Open>,
+pub(super) struct PageBuilder<'a> {
+    tree: &'a HtmlTree,
+    verdict: &'a HiddenNodes,
+    page: HtmlPage,
+    stack: Vec<OpenElement>,
     /// Open tags of `clean`.
-    written: usize,
+    open_tags: usize,
 }
 
-impl<'a> Walk<'a> {
-    pub(super) fn new(tree: &'a Tree, verdict: &'a Verdict) -> Self {
-        let page = Page { cut: tree.cut || verdict.undecidable, ..Page::default() };
-        Self { tree, verdict, page, stack: Vec::new(), written: 0 }
+impl<'a> PageBuilder<'a> {
+    pub(super) fn new(tree: &'a HtmlTree, verdict: &'a HiddenNodes) -> Self {
+        let page = HtmlPage { is_truncated: tree.is_truncated || verdict.undecidable, ..HtmlPage::default() };
+        Self { tree, verdict, page, stack: Vec::new(), open_tags: 0 }
     }
 
     pub(super) fn run(&mut self) {
         let mut at = Some(ROOT);
         while let Some(id) = at {
             match &self.tree.node(id).content {
-                Content::Element(..) => self.open(id),
-                Content::Text(text) => self.text(text, self.verdict.text[id]),
-                Content::Comment(text) => self.comment(text),
-                Content::Document => {}
+                NodeContent::Element(..) => self.open(id),
+                NodeContent::Text(text) => self.add_text(text, self.verdict.text[id]),
+                NodeContent::Comment(text) => self.add_comment(text),
+                NodeContent::Document => {}
             }
-            at = self.tree.following(id).0;
+            at = self.tree.next_in_order(id).0;
             let parent = at.and_then(|next| self.tree.node(next).parent);
             while self.stack.last().is_some_and(|open| Some(open.id) != parent) {
                 self.close();
@@ -53,7 +53,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn comment(&mut self, content: &str) {
+    fn add_comment(&mut self, content: &str) {
         let content = content.trim();
         if content.starts_with('[') || content.is_empty() {
             return;
@@ -63,15 +63,15 @@ impl<'a> Walk<'a> {
     }
 
     fn keep_hidden(&mut self, text: &str) {
-        if self.page.hidden_text.len() < HIDDEN_BYTES {
+        if self.page.hidden_text.len() < MAX_HIDDEN_BYTES {
             self.page.hidden_text.push_str(text);
             self.page.hidden_text.push(' ');
         }
     }
 
-    fn text(&mut self, text: &str, hidden: bool) {
+    fn add_text(&mut self, text: &str, hidden: bool) {
         let element = self.stack.last().map(|open| open.id);
-        if element.is_some_and(|id| NO_TEXT.contains(&self.tree.name(id))) {
+        if element.is_some_and(|id| NON_TEXT_ELEMENTS.contains(&self.tree.name(id))) {
             return;
         }
         let counted = text.chars().filter(|c| !c.is_whitespace() && !glyph::is_invisible(*c)).count();
@@ -81,17 +81,17 @@ impl<'a> Walk<'a> {
             return;
         }
         if self.stack.last().is_some_and(|open| open.aria_hidden) {
-            self.page.hidden.aria_chars += counted;
+            self.page.hidden.aria_hidden_chars += counted;
         }
         let page = &mut self.page;
         for c in text.chars() {
             let blank = c.is_whitespace() && c != '\u{a0}';
             if !blank {
                 page.text.push(c);
-                escape(&mut page.clean, c);
+                escape(&mut page.clean_html, c);
             } else if !page.text.ends_with([' ', '\n']) {
                 page.text.push(' ');
-                page.clean.push(' ');
+                page.clean_html.push(' ');
             }
         }
         self.add_to_anchor(text);
@@ -111,7 +111,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn line(&mut self) {
+    fn end_line(&mut self) {
         let kept = self.page.text.trim_end_matches(' ').len();
         self.page.text.truncate(kept);
         if !self.page.text.is_empty() && !self.page.text.ends_with("\n\n") {
@@ -122,80 +122,80 @@ impl<'a> Walk<'a> {
     fn open(&mut self, id: NodeId) {
         let (name, hides) = (self.tree.name(id), self.verdict.text[id]);
         if !hides {
-            self.shape(name);
+            self.add_spacing(name);
         }
         if name == "img" {
-            self.image(id);
+            self.add_image(id);
         }
         let outer = self.stack.last();
         let aria_hidden = outer.is_some_and(|open| open.aria_hidden)
             || self.tree.attribute(id, "aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let around = outer.and_then(|open| open.anchor);
         let href = self.tree.attribute(id, "href").filter(|_| name == "a" || name == "area");
-        let anchor = href.and_then(|href| self.anchor(href, hides)).or(around);
+        let anchor = href.and_then(|href| self.add_anchor(href, hides)).or(around);
         // A heading in a heading would become smaller each time.
-        let nested =
-            HEADING.contains(&name) && self.stack.iter().any(|open| HEADING.contains(&self.tree.name(open.id)));
-        let written = !hides && KEPT.contains(&name) && self.written < DEPTH && !nested;
+        let nested = HEADING_ELEMENTS.contains(&name)
+            && self.stack.iter().any(|open| HEADING_ELEMENTS.contains(&self.tree.name(open.id)));
+        let written = !hides && CLEAN_ELEMENTS.contains(&name) && self.open_tags < MAX_CLEAN_DEPTH && !nested;
         if written {
-            self.page.clean.extend(["<", name, ">"]);
-            self.written += 1;
+            self.page.clean_html.extend(["<", name, ">"]);
+            self.open_tags += 1;
         }
-        self.stack.push(Open { id, anchor, written, aria_hidden });
+        self.stack.push(OpenElement { id, anchor, is_written: written, aria_hidden });
     }
 
     fn close(&mut self) {
         let Some(open) = self.stack.pop() else { return };
         let name = self.tree.name(open.id);
-        if open.written {
-            self.page.clean.extend(["</", name, ">"]);
-            self.written -= 1;
+        if open.is_written {
+            self.page.clean_html.extend(["</", name, ">"]);
+            self.open_tags -= 1;
         }
-        if !self.verdict.text[open.id] && BLOCK.contains(&name) {
-            self.line();
+        if !self.verdict.text[open.id] && BLOCK_ELEMENTS.contains(&name) {
+            self.end_line();
         }
     }
 
     /// Lines and blanks that a tag makes.
-    fn shape(&mut self, name: &str) {
+    fn add_spacing(&mut self, name: &str) {
         match name {
             "br" | "tr" => {
-                self.line();
-                self.page.clean.push_str("<br>");
+                self.end_line();
+                self.page.clean_html.push_str("<br>");
             }
             "td" | "th" if !self.page.text.is_empty() && !self.page.text.ends_with([' ', '\n']) => {
                 self.page.text.push(' ');
-                self.page.clean.push(' ');
+                self.page.clean_html.push(' ');
             }
-            _ if BLOCK.contains(&name) => self.line(),
+            _ if BLOCK_ELEMENTS.contains(&name) => self.end_line(),
             _ => {}
         }
     }
 
-    fn image(&mut self, id: NodeId) {
+    fn add_image(&mut self, id: NodeId) {
         let small = |name: &str| {
             let value = self.tree.attribute(id, name).unwrap_or_default();
             value.trim().trim_end_matches("px").parse::<f32>().is_ok_and(|n| n <= 2.0)
         };
         if self.verdict.images[id] || small("width") || small("height") {
-            self.page.hidden.pixels += 1;
+            self.page.hidden.tracking_pixels += 1;
         } else if let Some(alt) = self.tree.attribute(id, "alt").map(str::trim).filter(|alt| !alt.is_empty()) {
             let alt: String = alt.chars().take(200).collect();
-            self.text(&format!(" {alt} "), self.verdict.text[id]);
+            self.add_text(&format!(" {alt} "), self.verdict.text[id]);
         }
     }
 
-    fn anchor(&mut self, href: &str, hidden: bool) -> Option<usize> {
-        if self.page.anchors.len() >= ANCHORS {
-            self.page.cut = true;
+    fn add_anchor(&mut self, href: &str, hidden: bool) -> Option<usize> {
+        if self.page.anchors.len() >= MAX_ANCHORS {
+            self.page.is_truncated = true;
             return None;
         }
-        self.page.anchors.push(Anchor { href: href.trim().to_owned(), text: String::new(), hidden });
+        self.page.anchors.push(Anchor { href: href.trim().to_owned(), text: String::new(), is_hidden: hidden });
         Some(self.page.anchors.len() - 1)
     }
 
     /// Closes what is open and hands the page over.
-    pub(super) fn finish(mut self) -> Page {
+    pub(super) fn finish(mut self) -> HtmlPage {
         while !self.stack.is_empty() {
             self.close();
         }

@@ -1,32 +1,37 @@
 //! Links in text and HTML.
 
-use super::LINKS;
-use crate::{glyph, html::Page, parse::Parsed};
+use super::MAX_LINKS;
+use crate::{glyph, html::HtmlPage, parse::ParsedMail};
 
 /// A link as it stands in the mail.
-pub(super) struct Found {
+pub(super) struct RawLink {
     pub(super) href: String,
     pub(super) text: Option<String>,
     /// The words before it, when it stands in plain text.
-    pub(super) before: String,
-    pub(super) hidden: bool,
+    pub(super) preceding_text: String,
+    pub(super) is_hidden: bool,
 }
 
-pub(super) fn all(mail: &Parsed, page: Option<&Page>) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
+pub(super) fn find_links(mail: &ParsedMail, page: Option<&HtmlPage>) -> Vec<RawLink> {
+    let mut found: Vec<RawLink> = Vec::new();
     if let Some(page) = page {
         for anchor in &page.anchors {
             let skip = anchor.href.is_empty() || anchor.href.starts_with('#') || is_contact(&anchor.href);
             if !skip {
                 let text = Some(anchor.text.clone());
-                found.push(Found { href: anchor.href.clone(), text, before: String::new(), hidden: anchor.hidden });
+                found.push(RawLink {
+                    href: anchor.href.clone(),
+                    text,
+                    preceding_text: String::new(),
+                    is_hidden: anchor.is_hidden,
+                });
             }
         }
         // Mail programs make links of what looks like one.
-        found.extend(in_text(&page.text));
+        found.extend(links_in_text(&page.text));
     }
-    found.extend(in_text(mail.text.as_deref().unwrap_or_default()));
-    found.truncate(LINKS * 4);
+    found.extend(links_in_text(mail.text.as_deref().unwrap_or_default()));
+    found.truncate(MAX_LINKS * 4);
     found
 }
 
@@ -38,7 +43,7 @@ fn is_contact(href: &str) -> bool {
 }
 
 /// Where links stand in a text, as byte ranges.
-pub(crate) fn spans(text: &str) -> Vec<(usize, usize)> {
+pub(crate) fn link_spans(text: &str) -> Vec<(usize, usize)> {
     let mut spans = Vec::new();
     let mut from = 0;
     while let Some(at) = text[from..].find("://") {
@@ -53,20 +58,20 @@ pub(crate) fn spans(text: &str) -> Vec<(usize, usize)> {
         if scheme == 0 {
             continue;
         }
-        let end = text[at + 3..].find(ends).map_or(text.len(), |n| at + 3 + n);
-        let end = at + 3 + trimmed(&text[at + 3..end]);
+        let end = text[at + 3..].find(ends_link).map_or(text.len(), |n| at + 3 + n);
+        let end = at + 3 + trimmed_len(&text[at + 3..end]);
         if end > at + 3 {
             spans.push((at - scheme, end));
         }
         from = end.max(from);
-        if spans.len() >= LINKS * 4 {
+        if spans.len() >= MAX_LINKS * 4 {
             break;
         }
     }
     spans
 }
 
-fn ends(c: char) -> bool {
+fn ends_link(c: char) -> bool {
     c.is_whitespace()
         || c.is_control()
         || matches!(
@@ -92,7 +97,7 @@ fn ends(c: char) -> bool {
 }
 
 /// Without the sentence that goes on behind it.
-fn trimmed(text: &str) -> usize {
+fn trimmed_len(text: &str) -> usize {
     let mut end = text.len();
     while let Some(last) = text[..end].chars().next_back() {
         let count = |c: char| text[..end].matches(c).count();
@@ -110,11 +115,11 @@ fn trimmed(text: &str) -> usize {
     end
 }
 
-fn in_text(text: &str) -> Vec<Found> {
+fn links_in_text(text: &str) -> Vec<RawLink> {
     let found = |(start, end): (usize, usize)| {
         let head = text.floor_char_boundary(start.saturating_sub(200));
         let before: String = text[head..start].chars().filter(|c| !glyph::is_invisible(*c)).collect();
-        Found { href: text[start..end].to_owned(), text: None, before, hidden: false }
+        RawLink { href: text[start..end].to_owned(), text: None, preceding_text: before, is_hidden: false }
     };
-    spans(text).into_iter().map(found).collect()
+    link_spans(text).into_iter().map(found).collect()
 }

@@ -1,19 +1,19 @@
 //! Names of hosts: where a registrable domain begins, what is inside somebody's network, what only looks like a name.
 
 /// The registrable domain of a host, such as `example.co.uk` of `a.b.example.co.uk`. None for a public suffix.
-pub fn registrable(host: &str) -> Option<&str> {
+pub fn registrable_domain(host: &str) -> Option<&str> {
     psl::domain_str(host.trim_end_matches('.'))
 }
 
 /// Who stands behind a host: its registrable domain, else the host itself.
-pub fn organization(host: &str) -> &str {
-    registrable(host).unwrap_or(host)
+pub fn registrable_or_host(host: &str) -> &str {
+    registrable_domain(host).unwrap_or(host)
 }
 
 /// Whether `host` is `name` or below it. A public suffix has nothing below it that could be trusted.
-pub(super) fn is_within(host: &str, name: &str) -> bool {
+pub(super) fn is_same_or_subdomain(host: &str, name: &str) -> bool {
     let name = name.trim().trim_start_matches("*.").trim_end_matches('.').to_ascii_lowercase();
-    registrable(&name).is_some()
+    registrable_domain(&name).is_some()
         && (host == name || host.strip_suffix(name.as_str()).is_some_and(|front| front.ends_with('.')))
 }
 
@@ -36,11 +36,13 @@ pub(super) fn is_internal(host: &str) -> bool {
     let top = host.rsplit('.').next().unwrap_or_default();
     !host.contains('.')
         || TOPS.contains(&top)
-        || ["nip.io", "sslip.io", "localtest.me", "lvh.me", "xip.io"].iter().any(|name| is_within(host, name))
+        || ["nip.io", "sslip.io", "localtest.me", "lvh.me", "xip.io"]
+            .iter()
+            .any(|name| is_same_or_subdomain(host, name))
 }
 
 /// Letters of other scripts that look like ASCII ones.
-const LOOKS: &[(char, char)] = &[
+const CONFUSABLES: &[(char, char)] = &[
     ('а', 'a'),
     ('в', 'b'),
     ('с', 'c'),
@@ -96,15 +98,15 @@ const LOOKS: &[(char, char)] = &[
 /// The name with every letter replaced by the ASCII one it looks like.
 fn skeleton(name: &str) -> String {
     let plain = |c: char| {
-        let c = crate::glyph::fold(c);
-        LOOKS.iter().find(|(look, _)| *look == c).map_or(c, |(_, ascii)| *ascii)
+        let c = crate::glyph::fold_to_ascii(c);
+        CONFUSABLES.iter().find(|(look, _)| *look == c).map_or(c, |(_, ascii)| *ascii)
     };
     let base: String = name.chars().map(plain).collect();
     base.replace('0', "o").replace(['1', 'i'], "l").replace("rn", "m").replace("vv", "w").replace('5', "s")
 }
 
 /// Latin, Cyrillic, Greek, Armenian or something else; digits and dashes belong to all.
-fn script(c: char) -> Option<u8> {
+fn script_of(c: char) -> Option<u8> {
     match c {
         _ if !c.is_alphabetic() => None,
         '\u{0041}'..='\u{024F}' => Some(0),
@@ -116,9 +118,9 @@ fn script(c: char) -> Option<u8> {
 }
 
 /// Whether a name in Unicode mixes scripts, or is written in one only to look like ASCII.
-pub(super) fn is_disguised(unicode: &str) -> bool {
+pub(super) fn is_confusable(unicode: &str) -> bool {
     unicode.split('.').any(|label| {
-        let mut scripts: Vec<u8> = label.chars().filter_map(script).collect();
+        let mut scripts: Vec<u8> = label.chars().filter_map(script_of).collect();
         scripts.sort_unstable();
         scripts.dedup();
         let mixed = scripts.len() > 1;
@@ -134,7 +136,7 @@ pub fn is_lookalike(name: &str, other: &str) -> bool {
 }
 
 /// Whether one domain was made to be taken for the other.
-pub(super) fn looks_like(host: &str, other: &str) -> bool {
-    let (Some(host), Some(other)) = (registrable(host), registrable(other)) else { return false };
+pub(super) fn is_lookalike_domain(host: &str, other: &str) -> bool {
+    let (Some(host), Some(other)) = (registrable_domain(host), registrable_domain(other)) else { return false };
     host != other && skeleton(host) == skeleton(other)
 }

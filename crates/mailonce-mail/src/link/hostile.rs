@@ -1,9 +1,9 @@
 //! Links that mean no good, each with its verdict and the reason that must be among those given.
 
 use super::{
-    Policy, Reason, Verdict,
+    LinkPolicy, Reason, Verdict,
     Verdict::{Blocked, Suspicious},
-    judge,
+    check_link,
 };
 
 /// The sender is `example.com`.
@@ -101,9 +101,9 @@ const HOSTILE: &[(&str, Verdict, Reason)] = &[
 #[test]
 fn every_hostile_link_has_its_verdict_and_reason() {
     assert!(HOSTILE.len() >= 60);
-    let policy = Policy { allow: Vec::new(), sender: Some("example.com".to_owned()) };
+    let policy = LinkPolicy { allowed_domains: Vec::new(), sender_domain: Some("example.com".to_owned()) };
     for (href, verdict, reason) in HOSTILE {
-        let (url, _, reasons) = judge(href, None, &policy);
+        let (url, _, reasons) = check_link(href, None, &policy);
         let found = reasons.iter().map(|reason| reason.verdict()).max();
         assert_eq!(found, Some(*verdict), "{href:?} → {url} {reasons:?}");
         assert!(reasons.contains(reason), "{href:?} → {url} {reasons:?}");
@@ -112,7 +112,11 @@ fn every_hostile_link_has_its_verdict_and_reason() {
 
 #[test]
 fn a_link_without_end_is_blocked() {
-    let href = format!("https://example.com/{}", "x".repeat(super::LINK_BYTES));
-    let (_, _, reasons) = judge(&href, None, &Policy { allow: Vec::new(), sender: Some("example.com".to_owned()) });
+    let href = format!("https://example.com/{}", "x".repeat(super::MAX_LINK_BYTES));
+    let (_, _, reasons) = check_link(
+        &href,
+        None,
+        &LinkPolicy { allowed_domains: Vec::new(), sender_domain: Some("example.com".to_owned()) },
+    );
     assert!(reasons.contains(&Reason::Unreadable), "{reasons:?}");
 }

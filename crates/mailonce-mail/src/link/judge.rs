@@ -2,22 +2,22 @@
 
 use url::{Host, Url};
 
-use super::{LINK_BYTES, Policy, Reason, Verdict, host, redirect};
+use super::{LinkPolicy, MAX_LINK_BYTES, Reason, Verdict, host, redirect};
 use crate::glyph;
 
 /// A link as a browser would read it, its host, and what speaks for and against it.
-pub fn judge(href: &str, text: Option<&str>, policy: &Policy) -> (String, Option<String>, Vec<Reason>) {
-    judge_within(href, text, policy, 0)
+pub fn check_link(href: &str, text: Option<&str>, policy: &LinkPolicy) -> (String, Option<String>, Vec<Reason>) {
+    check_link_at_depth(href, text, policy, 0)
 }
 
-fn judge_within(
+fn check_link_at_depth(
     href: &str,
     text: Option<&str>,
-    policy: &Policy,
+    policy: &LinkPolicy,
     depth: usize,
 ) -> (String, Option<String>, Vec<Reason>) {
     let mut reasons = Vec::new();
-    let plain: String = href.trim().chars().filter(|c| !glyph::is_invisible(*c)).take(LINK_BYTES).collect();
+    let plain: String = href.trim().chars().filter(|c| !glyph::is_invisible(*c)).take(MAX_LINK_BYTES).collect();
     let written = href.trim();
     if plain.len() != written.len() || written.contains(['\\', '\t', '\n', '\r']) {
         reasons.push(Reason::Disguised);
@@ -26,9 +26,9 @@ fn judge_within(
     let plain = if plain.starts_with("//") { format!("https:{plain}") } else { plain };
     let Ok(url) = Url::parse(&plain) else {
         reasons.push(Reason::Unreadable);
-        return (crate::parse::one_line(&plain, LINK_BYTES), None, reasons);
+        return (crate::parse::one_line(&plain, MAX_LINK_BYTES), None, reasons);
     };
-    if written.len() > LINK_BYTES {
+    if written.len() > MAX_LINK_BYTES {
         reasons.push(Reason::Unreadable);
     }
     if !matches!(url.scheme(), "http" | "https") {
@@ -44,19 +44,19 @@ fn judge_within(
     if url.port().is_some() {
         reasons.push(Reason::Port);
     }
-    let name = name(&url, policy, &mut reasons);
+    let name = check_host(&url, policy, &mut reasons);
     if let Some(name) = &name {
-        reach(&url, name, policy, depth, &mut reasons);
-        if text.is_some_and(|text| shows_other(text, name)) {
+        check_redirects(&url, name, policy, depth, &mut reasons);
+        if text.is_some_and(|text| shows_other_domain(text, name)) {
             reasons.push(Reason::TextMismatch);
         }
-        trust(name, policy, &mut reasons);
+        check_trust(name, policy, &mut reasons);
     }
     (url.to_string(), url.host_str().map(str::to_owned), reasons)
 }
 
 /// The host's name; numbers and inner names get their reasons.
-fn name(url: &Url, policy: &Policy, reasons: &mut Vec<Reason>) -> Option<String> {
+fn check_host(url: &Url, policy: &LinkPolicy, reasons: &mut Vec<Reason>) -> Option<String> {
     match url.host() {
         Some(Host::Domain(name)) => {
             let name = name.trim_end_matches('.').to_ascii_lowercase();
@@ -67,8 +67,8 @@ fn name(url: &Url, policy: &Policy, reasons: &mut Vec<Reason>) -> Option<String>
                 reasons.push(Reason::Punycode);
             }
             let (unicode, _) = idna::domain_to_unicode(&name);
-            let mut trusted = policy.allow.iter().chain(&policy.sender);
-            if host::is_disguised(&unicode) || trusted.any(|known| host::looks_like(&unicode, known)) {
+            let mut trusted = policy.allowed_domains.iter().chain(&policy.sender_domain);
+            if host::is_confusable(&unicode) || trusted.any(|known| host::is_lookalike_domain(&unicode, known)) {
                 reasons.push(Reason::Confusable);
             }
             Some(name)
@@ -85,20 +85,21 @@ fn name(url: &Url, policy: &Policy, reasons: &mut Vec<Reason>) -> Option<String>
 }
 
 /// Links that lead on are judged by where they lead, too.
-fn reach(url: &Url, name: &str, policy: &Policy, depth: usize, reasons: &mut Vec<Reason>) {
-    if redirect::is_known(name, url.path()) {
+fn check_redirects(url: &Url, name: &str, policy: &LinkPolicy, depth: usize, reasons: &mut Vec<Reason>) {
+    if redirect::is_redirector(name, url.path()) {
         reasons.push(Reason::Redirector);
     }
-    for inner in redirect::wrapped(url) {
-        let own = Policy { allow: Vec::new(), sender: policy.sender.clone() };
+    for inner in redirect::embedded_urls(url) {
+        let own = LinkPolicy { allowed_domains: Vec::new(), sender_domain: policy.sender_domain.clone() };
         let inner_url = Url::parse(&inner).ok();
         let inner_name = inner_url.as_ref().and_then(Url::host_str).unwrap_or_default();
-        let same = host::registrable(inner_name).is_some() && host::registrable(inner_name) == host::registrable(name);
+        let same = host::registrable_domain(inner_name).is_some()
+            && host::registrable_domain(inner_name) == host::registrable_domain(name);
         if !same && !reasons.contains(&Reason::Redirector) {
             reasons.push(Reason::Redirector);
         }
         if depth < 3 {
-            let (_, _, found) = judge_within(&inner, None, &own, depth + 1);
+            let (_, _, found) = check_link_at_depth(&inner, None, &own, depth + 1);
             if found.iter().any(|reason| reason.verdict() == Verdict::Blocked) {
                 reasons.push(Reason::WrapsBlocked);
             }
@@ -107,15 +108,15 @@ fn reach(url: &Url, name: &str, policy: &Policy, depth: usize, reasons: &mut Vec
     reasons.dedup();
 }
 
-fn trust(name: &str, policy: &Policy, reasons: &mut Vec<Reason>) {
-    let sender = policy.sender.as_deref().and_then(host::registrable);
-    if policy.allow.iter().any(|known| host::is_within(name, known)) {
+fn check_trust(name: &str, policy: &LinkPolicy, reasons: &mut Vec<Reason>) {
+    let sender = policy.sender_domain.as_deref().and_then(host::registrable_domain);
+    if policy.allowed_domains.iter().any(|known| host::is_same_or_subdomain(name, known)) {
         // Whoever put a name on the list knows its port and its letters.
         reasons.retain(|reason| !matches!(reason, Reason::Port | Reason::Punycode | Reason::Internal));
         reasons.push(Reason::AllowList);
-    } else if !policy.allow.is_empty() {
+    } else if !policy.allowed_domains.is_empty() {
         reasons.push(Reason::NotOnList);
-    } else if sender.is_some() && host::registrable(name) == sender {
+    } else if sender.is_some() && host::registrable_domain(name) == sender {
         reasons.push(Reason::SenderDomain);
     } else {
         reasons.push(Reason::ForeignDomain);
@@ -123,8 +124,9 @@ fn trust(name: &str, policy: &Policy, reasons: &mut Vec<Reason>) {
 }
 
 /// Whether the words on a link show another registrable domain than the one it leads to.
-fn shows_other(text: &str, name: &str) -> bool {
-    let folded: String = text.chars().filter(|c| !glyph::is_invisible(*c)).map(glyph::fold).take(500).collect();
+fn shows_other_domain(text: &str, name: &str) -> bool {
+    let folded: String =
+        text.chars().filter(|c| !glyph::is_invisible(*c)).map(glyph::fold_to_ascii).take(500).collect();
     folded.split(|c: char| c.is_whitespace() || "()<>[]\"',;".contains(c)).any(|word| {
         let (scheme, rest) = word.split_once("://").map_or((false, word), |(_, rest)| (true, rest));
         let shown = rest.split(['/', '?', '#', ':']).next().unwrap_or_default().trim_end_matches('.').to_lowercase();
@@ -132,6 +134,6 @@ fn shows_other(text: &str, name: &str) -> bool {
         // `e.g.` and `report.pdf` are no hosts: without a scheme the top level must be one that exists.
         let top = psl::suffix(shown.as_bytes()).is_some_and(|suffix| suffix.is_known());
         let looks = shown.contains('.') && (scheme || top && shown.len() > 4);
-        looks && host::registrable(shown).is_some_and(|shown| Some(shown) != host::registrable(name))
+        looks && host::registrable_domain(shown).is_some_and(|shown| Some(shown) != host::registrable_domain(name))
     })
 }

@@ -17,20 +17,20 @@ mod redirect;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{html::Page, parse::Parsed, words::words};
+use crate::{html::HtmlPage, parse::ParsedMail, string_enum::string_enum};
 
-pub(crate) use find::spans;
-pub use host::{is_lookalike, organization, registrable};
-pub use judge::judge;
+pub(crate) use find::link_spans;
+pub use host::{is_lookalike, registrable_domain, registrable_or_host};
+pub use judge::check_link;
 pub use purpose::Purpose;
 pub(crate) use purpose::has_secret;
 
 /// Links kept of one mail.
-pub const LINKS: usize = 200;
+pub const MAX_LINKS: usize = 200;
 /// Bytes of one link. A longer one is blocked.
-pub const LINK_BYTES: usize = 4096;
+pub const MAX_LINK_BYTES: usize = 4096;
 
-words! {
+string_enum! {
     /// What an agent may do with a link.
     Verdict {
         /// Nothing speaks against it.
@@ -42,7 +42,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// Why.
     Reason {
         /// On the allow list.
@@ -109,16 +109,16 @@ impl Reason {
 
 /// What is trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
+pub struct LinkPolicy {
     /// Registrable domains or hosts; each also stands for what is below it. When there is any, all else is blocked.
-    pub allow: Vec<String>,
+    pub allowed_domains: Vec<String>,
     /// The domain of a sender who was authenticated. Without one no link is the sender's own.
-    pub sender: Option<String>,
+    pub sender_domain: Option<String>,
 }
 
 /// A link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Link {
+pub struct CheckedLink {
     /// As a browser would read it: host as A-label, default port and disguises gone.
     pub url: String,
     /// The host, when there is one.
@@ -136,36 +136,36 @@ pub struct Link {
 }
 
 /// Every link of a mail, in the order they stand, each once. `page` is the mail's HTML, read.
-pub fn links(mail: &Parsed, page: Option<&Page>, policy: &Policy) -> Vec<Link> {
-    let mut links: Vec<Link> = Vec::new();
-    for found in find::all(mail, page) {
-        let (url, host, reasons) = judge(&found.href, found.text.as_deref(), policy);
+pub fn check_links(mail: &ParsedMail, page: Option<&HtmlPage>, policy: &LinkPolicy) -> Vec<CheckedLink> {
+    let mut links: Vec<CheckedLink> = Vec::new();
+    for found in find::find_links(mail, page) {
+        let (url, host, reasons) = check_link(&found.href, found.text.as_deref(), policy);
         let mut reasons = reasons;
-        if found.hidden {
+        if found.is_hidden {
             reasons.push(Reason::Hidden);
         }
-        let guess = purpose::guess(&url, found.text.as_deref(), &found.before, &mail.subject);
+        let guess = purpose::guess_purpose(&url, found.text.as_deref(), &found.preceding_text, &mail.subject);
         let (purpose, confidence) = guess.map_or((None, 0), |(purpose, confidence)| (Some(purpose), confidence));
         let verdict = reasons.iter().map(|reason| reason.verdict()).max().unwrap_or(Verdict::Allowed);
-        let link = Link {
+        let link = CheckedLink {
             url,
             host,
             text: found.text,
             verdict,
             reasons,
             purpose,
-            confidence: if found.hidden { 0 } else { confidence },
+            confidence: if found.is_hidden { 0 } else { confidence },
         };
         if let Some(known) = links.iter_mut().find(|known| known.url == link.url) {
             known.merge(link);
-        } else if links.len() < LINKS {
+        } else if links.len() < MAX_LINKS {
             links.push(link);
         }
     }
     links
 }
 
-impl Link {
+impl CheckedLink {
     /// Two places, one link: the worse verdict and the surer purpose stay.
     fn merge(&mut self, other: Self) {
         self.verdict = self.verdict.max(other.verdict);

@@ -1,9 +1,9 @@
 //! What a link is for, told by its words and its address. Only links that carry a secret are for anything.
 
-use super::purpose_words::{OTHER, PATHS, WORDS};
-use crate::words::words;
+use super::purpose_words::{IGNORED_WORDS, LINK_TEXT_WORDS, PATH_WORDS};
+use crate::string_enum::string_enum;
 
-words! {
+string_enum! {
     /// What a link is for.
     Purpose {
         /// Says that an address or an account is one's own.
@@ -18,23 +18,23 @@ words! {
 }
 
 /// The purpose and how sure it is. `before` are the words before a link in plain text, `subject` is the mail's.
-pub(super) fn guess(url: &str, text: Option<&str>, before: &str, subject: &str) -> Option<(Purpose, u8)> {
+pub(super) fn guess_purpose(url: &str, text: Option<&str>, before: &str, subject: &str) -> Option<(Purpose, u8)> {
     let address = url.to_lowercase();
     let place = address.split_once("://").map_or(address.as_str(), |(_, place)| place);
     let path = place.find(['/', '?']).map_or("", |at| &place[at..]);
     let words = text
         .map(str::to_lowercase)
         .filter(|text| !text.trim().is_empty() && !text.contains("://"))
-        .unwrap_or_else(|| last_words(before));
-    if OTHER.iter().any(|other| words.contains(other) || path.contains(other) || place.starts_with(other)) {
+        .unwrap_or_else(|| preceding_sentence(before));
+    if IGNORED_WORDS.iter().any(|other| words.contains(other) || path.contains(other) || place.starts_with(other)) {
         return None;
     }
     let of = |table: &[(Purpose, &[&str])], words: &str| {
         table.iter().find(|(_, list)| list.iter().any(|word| words.contains(word))).map(|(purpose, _)| *purpose)
     };
-    let (told, shown) = (of(WORDS, &words), of(PATHS, path));
+    let (told, shown) = (of(LINK_TEXT_WORDS, &words), of(PATH_WORDS, path));
     // The subject is about the mail, and only perhaps about this link.
-    let meant = of(WORDS, &subject.to_lowercase()).filter(|_| told.is_none());
+    let meant = of(LINK_TEXT_WORDS, &subject.to_lowercase()).filter(|_| told.is_none());
     let purpose = told.or(shown).or(meant)?;
     let sum = u8::from(told.is_some()) * 45
         + u8::from(meant.is_some()) * 20
@@ -45,7 +45,7 @@ pub(super) fn guess(url: &str, text: Option<&str>, before: &str, subject: &str) 
 }
 
 /// The sentence that leads to a link in plain text.
-fn last_words(before: &str) -> String {
+fn preceding_sentence(before: &str) -> String {
     let before = before.trim_end_matches(['<', '(', '[', ' ', '\n']);
     let paragraph = before.rsplit("\n\n").next().unwrap_or_default();
     let start = paragraph.rsplit("://").next().unwrap_or_default();
@@ -75,14 +75,14 @@ pub(crate) fn has_secret(url: &str) -> bool {
     let Some(at) = rest.find(['/', '?', '#']) else { return false };
     rest[at..].split(['/', '?', '&', '#', ';']).any(|piece| match piece.split_once('=') {
         Some((name, value)) => {
-            value.len() >= 6 && NAMES.contains(&name.to_ascii_lowercase().as_str()) || is_secret(value)
+            value.len() >= 6 && NAMES.contains(&name.to_ascii_lowercase().as_str()) || looks_random(value)
         }
-        None => is_secret(piece),
+        None => looks_random(piece),
     })
 }
 
 /// Letters and digits without a meaning.
-fn is_secret(piece: &str) -> bool {
+fn looks_random(piece: &str) -> bool {
     let plain = piece.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.%~+=".contains(&b));
     let digits = piece.bytes().filter(u8::is_ascii_digit).count();
     let letters = piece.bytes().filter(u8::is_ascii_alphabetic).count();

@@ -3,7 +3,7 @@
 use super::Purpose;
 
 /// Words on a link, in lower case, the surest purpose first.
-pub(super) const WORDS: &[(Purpose, &[&str])] = &[
+pub(super) const LINK_TEXT_WORDS: &[(Purpose, &[&str])] = &[
     (
         Purpose::Reset,
         &[
@@ -174,7 +174,7 @@ pub(super) const WORDS: &[(Purpose, &[&str])] = &[
     ),
 ];
 /// Words in an address.
-pub(super) const PATHS: &[(Purpose, &[&str])] = &[
+pub(super) const PATH_WORDS: &[(Purpose, &[&str])] = &[
     (Purpose::Reset, &["reset", "recover", "new-password", "newpassword", "forgot", "password"]),
     (
         Purpose::SignIn,
@@ -206,7 +206,7 @@ pub(super) const PATHS: &[(Purpose, &[&str])] = &[
     (Purpose::Invite, &["invite", "invitation", "join"]),
 ];
 /// Links that are in every mail, and are never what an agent waits for.
-pub(super) const OTHER: &[&str] = &[
+pub(super) const IGNORED_WORDS: &[&str] = &[
     "unsubscribe",
     "opt-out",
     "optout",

@@ -5,7 +5,7 @@ use url::Url;
 use super::host;
 
 /// Hosts whose every link leads on.
-const HOSTS: &[&str] = &[
+const REDIRECTOR_HOSTS: &[&str] = &[
     "bit.ly",
     "t.co",
     "tinyurl.com",
@@ -53,7 +53,7 @@ const HOSTS: &[&str] = &[
     "page.link",
 ];
 /// Hosts with one path that leads on.
-const PATHS: &[(&str, &str)] = &[
+const REDIRECTOR_PATHS: &[(&str, &str)] = &[
     ("google.com", "/url"),
     ("google.com", "/amp"),
     ("youtube.com", "/redirect"),
@@ -70,26 +70,30 @@ const PATHS: &[(&str, &str)] = &[
     ("yahoo.com", "/rd"),
 ];
 
-pub(super) fn is_known(name: &str, path: &str) -> bool {
-    HOSTS.iter().any(|known| host::is_within(name, known))
-        || PATHS.iter().any(|(known, start)| host::is_within(name, known) && path.starts_with(start))
+pub(super) fn is_redirector(name: &str, path: &str) -> bool {
+    REDIRECTOR_HOSTS.iter().any(|known| host::is_same_or_subdomain(name, known))
+        || REDIRECTOR_PATHS
+            .iter()
+            .any(|(known, start)| host::is_same_or_subdomain(name, known) && path.starts_with(start))
 }
 
 /// Addresses inside the link: values of its query, and a whole link in its path.
-pub(super) fn wrapped(url: &Url) -> Vec<String> {
+pub(super) fn embedded_urls(url: &Url) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for (_, value) in url.query_pairs().take(50) {
-        found.extend(address(&value));
+        found.extend(parse_embedded_url(&value));
     }
     if let Some(at) = url.path().find("http").filter(|at| *at > 0) {
         let inner = &url.path()[at..];
-        found.extend(address(&inner.replace("%3A", ":").replace("%2F", "/").replace("%3a", ":").replace("%2f", "/")));
+        found.extend(parse_embedded_url(
+            &inner.replace("%3A", ":").replace("%2F", "/").replace("%3a", ":").replace("%2f", "/"),
+        ));
     }
     found.truncate(5);
     found
 }
 
-fn address(value: &str) -> Option<String> {
+fn parse_embedded_url(value: &str) -> Option<String> {
     let value = value.trim();
     let starts = |head: &str| value.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head));
     if starts("http://") || starts("https://") || starts("javascript:") || starts("data:") {

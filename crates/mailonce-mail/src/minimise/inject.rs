@@ -1,8 +1,8 @@
 //! Words that talk to a model and not to a person. Named and counted, never obeyed.
 
-use crate::{glyph, words::words};
+use crate::{glyph, string_enum::string_enum};
 
-words! {
+string_enum! {
     /// What was seen.
     Flag {
         /// Words that give a model orders.
@@ -25,7 +25,7 @@ words! {
 }
 
 /// Orders, in lower case.
-const ORDERS: &[&str] = &[
+const INSTRUCTION_PHRASES: &[&str] = &[
     "ignore previous instructions",
     "ignore all previous",
     "ignore the previous",
@@ -118,7 +118,7 @@ const ORDERS: &[&str] = &[
     "تجاهل جميع",
 ];
 /// Marks of chats, in lower case; those with a colon count only at the start of a line.
-const ROLES: &[&str] = &[
+const ROLE_MARKERS: &[&str] = &[
     "<|im_start|>",
     "<|im_end|>",
     "<|system|>",
@@ -145,8 +145,8 @@ const ROLES: &[&str] = &[
     "\n\nhuman:",
     "\n\nassistant:",
 ];
-const SPEAKERS: &[&str] = &["system:", "assistant:", "developer:", "system message:", "tool:", "function:"];
-const FENCES: &[&str] = &[
+const SPEAKER_PREFIXES: &[&str] = &["system:", "assistant:", "developer:", "system message:", "tool:", "function:"];
+const FENCE_LOOKALIKES: &[&str] = &[
     "<<<",
     ">>>",
     "untrusted mail",
@@ -162,21 +162,23 @@ const FENCES: &[&str] = &[
 ];
 
 /// Looks through what is shown and what was hidden.
-pub fn flags(subject: &str, text: &str, hidden: &str) -> Vec<(Flag, usize)> {
+pub fn find_injections(subject: &str, text: &str, hidden: &str) -> Vec<(Flag, usize)> {
     let shown = format!("{subject}\n{text}");
-    let plain = plain(&shown);
+    let plain = normalize(&shown);
     let count = |words: &[&str], text: &str| words.iter().map(|word| text.matches(word).count()).sum::<usize>();
-    let speakers =
-        plain.lines().filter(|line| SPEAKERS.iter().any(|speaker| line.trim_start().starts_with(speaker))).count();
+    let speakers = plain
+        .lines()
+        .filter(|line| SPEAKER_PREFIXES.iter().any(|speaker| line.trim_start().starts_with(speaker)))
+        .count();
     let of = |test: fn(char) -> bool| shown.chars().filter(|c| test(*c)).count();
     let invisible = of(glyph::is_invisible);
     let found = [
-        (Flag::Instruction, count(ORDERS, &plain)),
-        (Flag::RoleMarker, count(ROLES, &plain) + speakers),
-        (Flag::FenceLookalike, count(FENCES, &plain)),
+        (Flag::Instruction, count(INSTRUCTION_PHRASES, &plain)),
+        (Flag::RoleMarker, count(ROLE_MARKERS, &plain) + speakers),
+        (Flag::FenceLookalike, count(FENCE_LOOKALIKES, &plain)),
         (Flag::HiddenInstruction, {
-            let hidden = self::plain(hidden);
-            count(ORDERS, &hidden) + count(ROLES, &hidden)
+            let hidden = self::normalize(hidden);
+            count(INSTRUCTION_PHRASES, &hidden) + count(ROLE_MARKERS, &hidden)
         }),
         (Flag::InvisibleText, if invisible > 200 { invisible } else { 0 }),
         (Flag::Bidi, of(|c| matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}'))),
@@ -186,9 +188,9 @@ pub fn flags(subject: &str, text: &str, hidden: &str) -> Vec<(Flag, usize)> {
 }
 
 /// Lower case, single blanks, and no characters that break words up.
-fn plain(text: &str) -> String {
+fn normalize(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars().filter(|c| !glyph::is_invisible(*c)).map(glyph::fold).flat_map(char::to_lowercase) {
+    for c in text.chars().filter(|c| !glyph::is_invisible(*c)).map(glyph::fold_to_ascii).flat_map(char::to_lowercase) {
         if c != ' ' && c != '\t' {
             out.push(c);
         } else if !out.ends_with(' ') {

@@ -2,11 +2,11 @@
 
 /// A text, divided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Split {
+pub struct SplitText {
     /// What the writer wrote.
-    pub own: String,
+    pub own_text: String,
     /// What was quoted or forwarded.
-    pub quoted: String,
+    pub quoted_text: String,
     /// Lines of it.
     pub quoted_lines: usize,
     /// Lines of the signature.
@@ -14,7 +14,7 @@ pub struct Split {
 }
 
 /// Lines behind which an older mail stands, in lower case, without dashes.
-const MARKS: &[&str] = &[
+const QUOTE_HEADINGS: &[&str] = &[
     "original message",
     "forwarded message",
     "begin forwarded message",
@@ -49,7 +49,7 @@ const MARKS: &[&str] = &[
     "الرسالة الأصلية",
 ];
 /// How the line before a quote ends, in lower case.
-const WROTE: &[&str] = &[
+const ATTRIBUTION_ENDINGS: &[&str] = &[
     "wrote:",
     "schrieb:",
     "a écrit :",
@@ -78,7 +78,7 @@ const WROTE: &[&str] = &[
     "kirjoitti:",
 ];
 /// Names of the first two fields of a quoted header.
-const FROM: &[&str] = &[
+const QUOTED_FROM_LABELS: &[&str] = &[
     "from:",
     "von:",
     "de:",
@@ -94,7 +94,7 @@ const FROM: &[&str] = &[
     "보낸 사람:",
     "من:",
 ];
-const SENT: &[&str] = &[
+const QUOTED_HEADER_LABELS: &[&str] = &[
     "sent:",
     "date:",
     "gesendet:",
@@ -122,7 +122,7 @@ const SENT: &[&str] = &[
     "betreff:",
 ];
 /// Lines that mail programs add, in lower case.
-const SENT_FROM: &[&str] = &[
+const MAIL_APP_SIGNATURES: &[&str] = &[
     "sent from my ",
     "sent via ",
     "get outlook for ",
@@ -138,11 +138,11 @@ const SENT_FROM: &[&str] = &[
 ];
 
 /// Divides a text. A quote inside an answer is taken out; what follows an older mail's head is all of it quoted.
-pub fn split(text: &str) -> Split {
+pub fn split_quotes(text: &str) -> SplitText {
     let lines: Vec<&str> = text.lines().collect();
-    let mut split = Split::default();
+    let mut split = SplitText::default();
     let marked = lines.iter().rposition(|line| line.trim_start().starts_with('>'));
-    let end = (0..lines.len()).find(|at| begins(&lines, *at, marked)).unwrap_or(lines.len());
+    let end = (0..lines.len()).find(|at| starts_quoted_mail(&lines, *at, marked)).unwrap_or(lines.len());
     let (own, old) = lines.split_at(end);
     let mut kept: Vec<&str> = Vec::new();
     for (at, line) in own.iter().enumerate() {
@@ -150,62 +150,62 @@ pub fn split(text: &str) -> Split {
             split.signature_lines = own[at..].iter().filter(|line| !line.trim().is_empty()).count();
             break;
         }
-        if line.trim_start().starts_with('>') || introduces(own, at) {
+        if line.trim_start().starts_with('>') || introduces_marked_quote(own, at) {
             split.quoted_lines += 1;
-            push(&mut split.quoted, line.trim_start_matches(['>', ' ']));
+            push_line(&mut split.quoted_text, line.trim_start_matches(['>', ' ']));
         } else {
             kept.push(line);
         }
     }
     for line in old {
         split.quoted_lines += usize::from(!line.trim().is_empty());
-        push(&mut split.quoted, line.trim_start_matches(['>', ' ']));
+        push_line(&mut split.quoted_text, line.trim_start_matches(['>', ' ']));
     }
-    kept.join("\n").trim().clone_into(&mut split.own);
+    kept.join("\n").trim().clone_into(&mut split.own_text);
     split
 }
 
-fn push(text: &mut String, line: &str) {
+fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
     text.push('\n');
 }
 
 /// Whether an older mail begins at this line. `marked` is the last line with the mark of a quote.
-fn begins(lines: &[&str], at: usize, marked: Option<usize>) -> bool {
+fn starts_quoted_mail(lines: &[&str], at: usize, marked: Option<usize>) -> bool {
     let line = lines[at].trim().to_lowercase();
     let bare = line.trim_matches(['-', '_', ' ', '*', ':', '=']);
-    if MARKS.contains(&bare) {
+    if QUOTE_HEADINGS.contains(&bare) {
         return true;
     }
     let plain = line.trim_start_matches('*').replace('*', "");
-    let head = FROM.iter().any(|name| plain.starts_with(name));
+    let head = QUOTED_FROM_LABELS.iter().any(|name| plain.starts_with(name));
     let next = lines.get(at + 1).map(|next| next.trim().to_lowercase().replace('*', "")).unwrap_or_default();
     // A letter may begin with `From:`; a header goes on with the date.
-    if at > 0 && head && SENT.iter().any(|name| next.starts_with(name)) {
+    if at > 0 && head && QUOTED_HEADER_LABELS.iter().any(|name| next.starts_with(name)) {
         return true;
     }
     // An answer above a quote whose lines have no mark: everything behind the introduction is the quote.
-    introduces_any(lines, at) && marked.is_none_or(|marked| marked <= at)
+    is_attribution_line(lines, at) && marked.is_none_or(|marked| marked <= at)
 }
 
 /// Whether this line says who wrote what follows.
-fn introduces_any(lines: &[&str], at: usize) -> bool {
+fn is_attribution_line(lines: &[&str], at: usize) -> bool {
     let line = lines[at].trim().to_lowercase();
-    let ends = |line: &str| WROTE.iter().any(|end| line.ends_with(end));
+    let ends = |line: &str| ATTRIBUTION_ENDINGS.iter().any(|end| line.ends_with(end));
     let dated = |line: &str| line.chars().any(|c| c.is_ascii_digit()) || line.contains('@');
     ends(&line) && (dated(&line) || at > 0 && dated(lines[at - 1])) && at + 1 < lines.len()
 }
 
 /// The same, with marked lines behind it. They are looked for behind such a line alone: from every line of a mail that is
 /// all empty lines it would be a look at all of them.
-fn introduces(lines: &[&str], at: usize) -> bool {
+fn introduces_marked_quote(lines: &[&str], at: usize) -> bool {
     let next = || lines.iter().skip(at + 1).find(|line| !line.trim().is_empty());
-    introduces_any(lines, at) && next().is_some_and(|line| line.trim_start().starts_with('>'))
+    is_attribution_line(lines, at) && next().is_some_and(|line| line.trim_start().starts_with('>'))
 }
 
 fn is_signature(line: &str) -> bool {
     let lower = line.trim().to_lowercase();
     line == "-- "
         || lower == "--"
-        || SENT_FROM.iter().any(|start| lower.starts_with(start)) && lower.chars().count() < 60
+        || MAIL_APP_SIGNATURES.iter().any(|start| lower.starts_with(start)) && lower.chars().count() < 60
 }

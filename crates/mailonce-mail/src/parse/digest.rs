@@ -1,29 +1,29 @@
 //! When two mails say the same. What the way adds (trace fields, another encoding) is not in it.
 
-use mailonce_core::address::Mailbox;
+use mailonce_core::address::NamedAddress;
 use sha2::{Digest as _, Sha256};
 
-use super::Parsed;
+use super::ParsedMail;
 
 /// What the digest is made of, in one word. Another rule gets another word.
 const VERSION: &str = "m1";
 
 /// A name for what a mail says: `m1_` and 64 hexadecimal digits.
-pub fn digest(mail: &Parsed) -> String {
+pub fn digest(mail: &ParsedMail) -> String {
     let mut hash = Sha256::new();
     for list in [&mail.from, &mail.to, &mail.cc] {
-        number(&mut hash, list.len());
-        list.iter().for_each(|mailbox| part(&mut hash, Mailbox::bare(mailbox).as_str()));
+        hash_number(&mut hash, list.len());
+        list.iter().for_each(|mailbox| hash_text(&mut hash, NamedAddress::to_address(mailbox).as_str()));
     }
-    part(&mut hash, &mail.subject);
-    part(&mut hash, &mail.date.map(|date| date.0.to_string()).unwrap_or_default());
+    hash_text(&mut hash, &mail.subject);
+    hash_text(&mut hash, &mail.date.map(|date| date.0.to_string()).unwrap_or_default());
     for body in [&mail.text, &mail.html] {
-        part(&mut hash, &body.as_deref().map(settled).unwrap_or_default());
+        hash_text(&mut hash, &body.as_deref().map(normalize_body).unwrap_or_default());
     }
-    number(&mut hash, mail.attachments.len());
+    hash_number(&mut hash, mail.attachments.len());
     for attachment in &mail.attachments {
-        part(&mut hash, attachment.filename.as_deref().unwrap_or_default());
-        part(&mut hash, &attachment.content_type);
+        hash_text(&mut hash, attachment.filename.as_deref().unwrap_or_default());
+        hash_text(&mut hash, &attachment.content_type);
         hash.update(attachment.sha256);
     }
     let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
@@ -31,17 +31,17 @@ pub fn digest(mail: &Parsed) -> String {
     format!("{VERSION}_{digits}")
 }
 
-fn number(hash: &mut Sha256, number: usize) {
+fn hash_number(hash: &mut Sha256, number: usize) {
     hash.update((number as u64).to_be_bytes());
 }
 
-fn part(hash: &mut Sha256, text: &str) {
-    number(hash, text.len());
+fn hash_text(hash: &mut Sha256, text: &str) {
+    hash_number(hash, text.len());
     hash.update(text);
 }
 
 /// Hops strip blanks at the end of lines and add or drop empty lines at the end.
-fn settled(text: &str) -> String {
+fn normalize_body(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.join("\n").trim_end().to_owned()
 }

@@ -7,17 +7,19 @@ use std::{
 
 use mail_parser::{Addr, Address, ContentType, HeaderValue, parsers::MessageStream};
 use mailonce_core::{
-    address::{Address as Bare, Mailbox},
+    address::{Address as Bare, NamedAddress},
     limits,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{ADDRESSES, Cut, FIELD_BYTES, FIELDS, HEAD_BYTES, ID_BYTES, one_line};
+use super::{
+    MAX_ADDRESSES, MAX_FIELD_BYTES, MAX_HEADER_BYTES, MAX_HEADER_FIELDS, MAX_MESSAGE_ID_BYTES, Truncation, one_line,
+};
 
 /// One header field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Field {
+pub struct HeaderField {
     /// As written.
     pub name: String,
     /// Unfolded, encoded words decoded.
@@ -30,35 +32,35 @@ pub struct Field {
 /// The fields of one block, top to bottom.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Fields(pub Vec<Field>);
+pub struct HeaderFields(pub Vec<HeaderField>);
 
-impl Fields {
+impl HeaderFields {
     /// Reads the block at the start of `raw` and says where the body begins.
-    pub(crate) fn read(raw: &[u8], cut: &mut Cut) -> (Self, usize) {
-        let start = start(raw);
-        let mut fields: Vec<Field> = Vec::new();
+    pub(crate) fn parse(raw: &[u8], cut: &mut Truncation) -> (Self, usize) {
+        let start = header_start(raw);
+        let mut fields: Vec<HeaderField> = Vec::new();
         let mut at = start;
         while at < raw.len() {
             let end = raw[at..].iter().position(|&b| b == b'\n').map_or(raw.len(), |n| at + n + 1);
             let line = trim_end(&raw[at..end]);
             if line.is_empty() {
-                return (Self::finish(fields, cut), end);
+                return (Self::decode_all(fields, cut), end);
             }
-            if at - start >= HEAD_BYTES {
+            if at - start >= MAX_HEADER_BYTES {
                 (cut.headers, cut.sender) = (true, true);
             } else if line.starts_with(b" ") || line.starts_with(b"\t") {
                 if let Some(last) = fields.last_mut() {
-                    let room = FIELD_BYTES.saturating_sub(last.raw.len());
+                    let room = MAX_FIELD_BYTES.saturating_sub(last.raw.len());
                     let is_short = line.len() > room;
                     cut.headers |= is_short;
                     cut.sender |= is_short && last.name.eq_ignore_ascii_case("from");
                     last.raw.extend_from_slice(&line[..line.len().min(room)]);
                 }
-            } else if let Some(field) = split(line) {
-                let (is_dropped, is_short) = (fields.len() >= FIELDS, line.len() > FIELD_BYTES);
+            } else if let Some(field) = parse_field(line) {
+                let (is_dropped, is_short) = (fields.len() >= MAX_HEADER_FIELDS, line.len() > MAX_FIELD_BYTES);
                 cut.headers |= is_dropped || is_short;
                 cut.sender |= is_dropped || (is_short && field.name.eq_ignore_ascii_case("from"));
-                if fields.len() < FIELDS {
+                if fields.len() < MAX_HEADER_FIELDS {
                     fields.push(field);
                 }
             } else if fields.is_empty() {
@@ -66,16 +68,16 @@ impl Fields {
                 return (Self::default(), start);
             } else {
                 // A block that is not closed by an empty line ends where it stops being one.
-                return (Self::finish(fields, cut), at);
+                return (Self::decode_all(fields, cut), at);
             }
             at = end;
         }
-        (Self::finish(fields, cut), raw.len())
+        (Self::decode_all(fields, cut), raw.len())
     }
 
-    fn finish(mut fields: Vec<Field>, cut: &mut Cut) -> Self {
+    fn decode_all(mut fields: Vec<HeaderField>, cut: &mut Truncation) -> Self {
         for field in &mut fields {
-            field.value = words(&field.raw).unwrap_or_else(|| {
+            field.value = decode_words(&field.raw).unwrap_or_else(|| {
                 cut.unreadable = true;
                 String::from_utf8_lossy(&field.raw).into_owned()
             });
@@ -90,30 +92,30 @@ impl Fields {
 
     /// The values of all fields of this name, top to bottom.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.named(name).map(|field| field.value.as_str())
+        self.fields_named(name).map(|field| field.value.as_str())
     }
 
     /// Whether there is one.
     pub fn has(&self, name: &str) -> bool {
-        self.named(name).next().is_some()
+        self.fields_named(name).next().is_some()
     }
 
     /// Drops what only reading needed.
-    pub(super) fn forget_raw(&mut self) {
+    pub(super) fn drop_raw(&mut self) {
         self.0.iter_mut().for_each(|field| field.raw = Vec::new());
     }
 
-    fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Field> {
+    fn fields_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a HeaderField> {
         self.0.iter().filter(move |field| field.name.eq_ignore_ascii_case(name))
     }
 
-    fn raw(&self, name: &str) -> Option<Vec<u8>> {
-        self.named(name).next().map(|field| line(&field.raw))
+    fn raw_line(&self, name: &str) -> Option<Vec<u8>> {
+        self.fields_named(name).next().map(|field| terminated_line(&field.raw))
     }
 }
 
 /// Behind empty lines and the `From ` line of a mailbox file.
-fn start(raw: &[u8]) -> usize {
+fn header_start(raw: &[u8]) -> usize {
     let empty = raw.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
     let rest = &raw[empty..];
     if rest.starts_with(b"From ") || rest.starts_with(b">From ") {
@@ -128,55 +130,55 @@ fn trim_end(line: &[u8]) -> &[u8] {
 }
 
 /// `Name: value`; nothing else is a field.
-fn split(line: &[u8]) -> Option<Field> {
+fn parse_field(line: &[u8]) -> Option<HeaderField> {
     let colon = line.iter().take(limits::HEADER_VALUE_CHARS).position(|&b| b == b':')?;
     let name = line[..colon].trim_ascii_end();
     if name.is_empty() || !name.iter().all(u8::is_ascii_graphic) {
         return None;
     }
     let value = &line[colon + 1..];
-    let value = &value[..value.len().min(FIELD_BYTES)];
+    let value = &value[..value.len().min(MAX_FIELD_BYTES)];
     let name = String::from_utf8_lossy(name).into_owned();
-    Some(Field { name, value: String::new(), raw: value.trim_ascii_start().to_vec() })
+    Some(HeaderField { name, value: String::new(), raw: value.trim_ascii_start().to_vec() })
 }
 
 /// What the parser crate wants to see: one line, closed.
-fn line(raw: &[u8]) -> Vec<u8> {
+fn terminated_line(raw: &[u8]) -> Vec<u8> {
     let mut line: Vec<u8> = raw.iter().map(|&b| if b == b'\n' || b == b'\r' { b' ' } else { b }).collect();
     line.extend_from_slice(b"\r\n");
     line
 }
 
 /// The parser crate has panicked on strangers' bytes before; here that costs one field.
-fn guarded<T>(read: impl FnOnce() -> Option<T>) -> Result<Option<T>, ()> {
+fn catch_panic<T>(read: impl FnOnce() -> Option<T>) -> Result<Option<T>, ()> {
     catch_unwind(AssertUnwindSafe(read)).map_err(|_panic| ())
 }
 
 /// Unstructured text with its encoded words decoded.
-fn words(raw: &[u8]) -> Option<String> {
+fn decode_words(raw: &[u8]) -> Option<String> {
     if !raw.windows(2).any(|pair| pair == b"=?") {
         return Some(String::from_utf8_lossy(raw).trim().to_owned());
     }
-    let line = line(raw);
+    let line = terminated_line(raw);
     let read = || MessageStream::new(&line).parse_unstructured().into_text().map(|text| text.trim().to_owned());
-    guarded(read).ok().map(Option::unwrap_or_default)
+    catch_panic(read).ok().map(Option::unwrap_or_default)
 }
 
 /// Addresses of the topmost field of this name; groups are flattened.
-pub(super) fn addresses(fields: &Fields, name: &str, cut: &mut Cut) -> Vec<Mailbox> {
-    let Some(line) = fields.raw(name) else { return Vec::new() };
-    let read = || MessageStream::new(&line).parse_address().into_address().map(flat);
-    let Ok(found) = guarded(read) else {
+pub(super) fn addresses(fields: &HeaderFields, name: &str, cut: &mut Truncation) -> Vec<NamedAddress> {
+    let Some(line) = fields.raw_line(name) else { return Vec::new() };
+    let read = || MessageStream::new(&line).parse_address().into_address().map(flatten_groups);
+    let Ok(found) = catch_panic(read) else {
         cut.unreadable = true;
         return Vec::new();
     };
     let mut found = found.unwrap_or_default();
-    cut.headers |= found.len() > ADDRESSES;
-    found.truncate(ADDRESSES);
+    cut.headers |= found.len() > MAX_ADDRESSES;
+    found.truncate(MAX_ADDRESSES);
     found
 }
 
-fn flat(address: Address<'_>) -> Vec<Mailbox> {
+fn flatten_groups(address: Address<'_>) -> Vec<NamedAddress> {
     let list = match address {
         Address::List(list) => list,
         Address::Group(groups) => groups.into_iter().flat_map(|group| group.addresses).collect(),
@@ -184,8 +186,8 @@ fn flat(address: Address<'_>) -> Vec<Mailbox> {
     list.into_iter().filter_map(mailbox).collect()
 }
 
-fn mailbox(addr: Addr<'_>) -> Option<Mailbox> {
-    let (written, name) = unquoted(addr.address?, addr.name);
+fn mailbox(addr: Addr<'_>) -> Option<NamedAddress> {
+    let (written, name) = unquote_local_part(addr.address?, addr.name);
     let written = written.trim().trim_matches(['<', '>']);
     // An address that is none is kept as it is: a rule or a person may want to see it.
     let address = match (written.rsplit_once('@'), Bare::parse(written)) {
@@ -193,12 +195,12 @@ fn mailbox(addr: Addr<'_>) -> Option<Mailbox> {
         _ => one_line(written, limits::ADDRESS_OCTETS),
     };
     let name = name.map(|name| one_line(&name, limits::NAME_CHARS)).filter(|name| !name.is_empty());
-    (!address.is_empty()).then_some(Mailbox { name, address })
+    (!address.is_empty()).then_some(NamedAddress { name, address })
 }
 
 /// A local part whose quotes are of no need goes without them. The reader takes one that stands alone for a name, and
 /// what is left for an address without a local part.
-fn unquoted<'a>(address: Cow<'a, str>, name: Option<Cow<'a, str>>) -> (Cow<'a, str>, Option<Cow<'a, str>>) {
+fn unquote_local_part<'a>(address: Cow<'a, str>, name: Option<Cow<'a, str>>) -> (Cow<'a, str>, Option<Cow<'a, str>>) {
     let (local, domain, rest) = match (address.strip_prefix('"').and_then(|quoted| quoted.split_once("\"@")), &name) {
         (Some((local, domain)), _) => (local, domain, name.clone()),
         (None, Some(local)) if address.starts_with('@') => (local.as_ref(), &address[1..], None),
@@ -209,51 +211,51 @@ fn unquoted<'a>(address: Cow<'a, str>, name: Option<Cow<'a, str>>) -> (Cow<'a, s
 }
 
 /// Ids with angle brackets, whatever stands between them. A bare id gets its brackets.
-pub(super) fn ids(fields: &Fields, name: &str) -> Vec<String> {
-    let Some(line) = fields.raw(name) else { return Vec::new() };
+pub(super) fn message_ids(fields: &HeaderFields, name: &str) -> Vec<String> {
+    let Some(line) = fields.raw_line(name) else { return Vec::new() };
     let text = String::from_utf8_lossy(&line);
     let mut found: Vec<String> = Vec::new();
     let mut rest = text.as_ref();
     while let Some((_, after)) = rest.split_once('<') {
         let Some((id, behind)) = after.split_once('>') else { break };
-        found.extend(id_of(id));
+        found.extend(normalize_id(id));
         rest = behind;
     }
     if found.is_empty() {
-        found.extend(text.split([' ', '\t', ',']).filter(|word| word.contains('@')).filter_map(id_of));
+        found.extend(text.split([' ', '\t', ',']).filter(|word| word.contains('@')).filter_map(normalize_id));
     }
     found
 }
 
-fn id_of(text: &str) -> Option<String> {
+fn normalize_id(text: &str) -> Option<String> {
     let id: String = text.chars().filter(|c| !c.is_whitespace() && !c.is_control() && *c != '<' && *c != '>').collect();
-    (!id.is_empty() && id.len() <= ID_BYTES).then(|| format!("<{id}>"))
+    (!id.is_empty() && id.len() <= MAX_MESSAGE_ID_BYTES).then(|| format!("<{id}>"))
 }
 
 /// The date, when it is one.
-pub(super) fn date(fields: &Fields, cut: &mut Cut) -> Option<Time> {
-    let line = fields.raw("date")?;
+pub(super) fn date(fields: &HeaderFields, cut: &mut Truncation) -> Option<Time> {
+    let line = fields.raw_line("date")?;
     let read = || MessageStream::new(&line).parse_date().into_datetime().filter(mail_parser::DateTime::is_valid);
-    let seconds = guarded(|| read().map(|date| date.to_timestamp()));
+    let seconds = catch_panic(|| read().map(|date| date.to_timestamp()));
     cut.unreadable |= seconds.is_err();
     seconds.ok().flatten().and_then(|seconds| seconds.checked_mul(1000)).map(Time)
 }
 
 /// `type/subtype` in lower case with its parameters; also reads a disposition.
-pub(super) struct Kind {
+pub(super) struct MediaType {
     pub(super) main: String,
     pub(super) sub: String,
     params: Vec<(String, String)>,
 }
 
-impl Kind {
-    pub(super) fn read(fields: &Fields, name: &str, cut: &mut Cut) -> Option<Self> {
-        let line = fields.raw(name)?;
+impl MediaType {
+    pub(super) fn parse(fields: &HeaderFields, name: &str, cut: &mut Truncation) -> Option<Self> {
+        let line = fields.raw_line(name)?;
         let read = || match MessageStream::new(&line).parse_content_type() {
             HeaderValue::ContentType(kind) => Some(Self::from(kind)),
             _ => None,
         };
-        guarded(read).unwrap_or_else(|()| {
+        catch_panic(read).unwrap_or_else(|()| {
             cut.unreadable = true;
             None
         })
@@ -264,7 +266,7 @@ impl Kind {
     }
 }
 
-impl From<ContentType<'_>> for Kind {
+impl From<ContentType<'_>> for MediaType {
     fn from(kind: ContentType<'_>) -> Self {
         let params = kind.attributes.unwrap_or_default();
         Self {

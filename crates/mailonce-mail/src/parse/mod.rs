@@ -19,50 +19,50 @@ mod tree;
 
 use std::ops::Range;
 
-use mailonce_core::{address::Mailbox, limits, time::Time};
+use mailonce_core::{address::NamedAddress, limits, time::Time};
 use serde::{Deserialize, Serialize};
 
 pub use digest::digest;
-pub use fields::{Field, Fields};
-pub use signs::Signs;
-pub use transfer::Transfer;
+pub use fields::{HeaderField, HeaderFields};
+pub use signs::AutomationSigns;
+pub use transfer::ContentTransferEncoding;
 
 /// Bytes of a mail that are looked at.
-pub const MAIL_BYTES: usize = limits::BODY_BYTES;
+pub const MAX_MAIL_BYTES: usize = limits::BODY_BYTES;
 /// Bytes of one header block that are looked at.
-pub const HEAD_BYTES: usize = 256 * 1024;
+pub const MAX_HEADER_BYTES: usize = 256 * 1024;
 /// Header fields kept of one block.
-pub const FIELDS: usize = 500;
+pub const MAX_HEADER_FIELDS: usize = 500;
 /// Bytes of one header field that are looked at.
-pub const FIELD_BYTES: usize = 32 * 1024;
+pub const MAX_FIELD_BYTES: usize = 32 * 1024;
 /// Addresses kept of one field.
-pub const ADDRESSES: usize = 200;
+pub const MAX_ADDRESSES: usize = 200;
 /// Ids kept of `References`: the newest ones.
-pub const REFERENCES: usize = 100;
+pub const MAX_REFERENCES: usize = 100;
 /// Bytes of one message id.
-pub const ID_BYTES: usize = 998;
+pub const MAX_MESSAGE_ID_BYTES: usize = 998;
 /// Parts of one mail that are looked at.
-pub const PARTS: usize = 500;
+pub const MAX_PARTS: usize = 500;
 /// How deep multiparts are followed.
-pub const DEPTH: usize = 20;
+pub const MAX_DEPTH: usize = 20;
 /// Decoded bytes kept of the text, and of the HTML.
-pub const TEXT_BYTES: usize = 1024 * 1024;
+pub const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
 /// A received mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parsed {
+pub struct ParsedMail {
     /// With angle brackets.
     pub message_id: Option<String>,
     /// Authors.
-    pub from: Vec<Mailbox>,
+    pub from: Vec<NamedAddress>,
     /// Who sent it for them.
-    pub sender: Option<Mailbox>,
+    pub sender: Option<NamedAddress>,
     /// Where answers go.
-    pub reply_to: Vec<Mailbox>,
+    pub reply_to: Vec<NamedAddress>,
     /// Recipients.
-    pub to: Vec<Mailbox>,
+    pub to: Vec<NamedAddress>,
     /// More recipients.
-    pub cc: Vec<Mailbox>,
+    pub cc: Vec<NamedAddress>,
     /// Decoded, one line. Empty when there is none.
     pub subject: String,
     /// When it was written, by the writer's clock.
@@ -76,18 +76,18 @@ pub struct Parsed {
     /// The HTML, decoded.
     pub html: Option<String>,
     /// Everything else that the mail carries.
-    pub attachments: Vec<Attachment>,
+    pub attachments: Vec<ParsedAttachment>,
     /// The header, top to bottom, decoded.
-    pub headers: Fields,
+    pub headers: HeaderFields,
     /// What tells a machine's mail from a person's.
-    pub signs: Signs,
+    pub signs: AutomationSigns,
     /// What of the mail was not looked at.
-    pub cut: Cut,
+    pub cut: Truncation,
 }
 
 /// A part that is no body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attachment {
+pub struct ParsedAttachment {
     /// A bare name without path, control or direction characters.
     pub filename: Option<String>,
     /// `type/subtype` in lower case.
@@ -103,12 +103,12 @@ pub struct Attachment {
     /// Where its encoded bytes are in the mail.
     pub range: Range<usize>,
     /// How they are encoded.
-    pub transfer: Transfer,
+    pub transfer: ContentTransferEncoding,
 }
 
-impl Attachment {
+impl ParsedAttachment {
     /// The decoded bytes. `raw` is the mail that was parsed; of another mail they are empty or nonsense.
-    pub fn bytes(&self, raw: &[u8]) -> Vec<u8> {
+    pub fn decode(&self, raw: &[u8]) -> Vec<u8> {
         self.transfer.decode(raw.get(self.range.clone()).unwrap_or_default())
     }
 }
@@ -116,7 +116,7 @@ impl Attachment {
 /// What was left out. A mail is whole when nothing is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each told by its name")]
-pub struct Cut {
+pub struct Truncation {
     /// The mail was too long.
     pub mail: bool,
     /// A header block was too long or had too many fields.
@@ -134,26 +134,26 @@ pub struct Cut {
     pub unreadable: bool,
 }
 
-impl Cut {
+impl Truncation {
     /// Whether anything is missing.
-    pub fn any(self) -> bool {
+    pub fn is_truncated(self) -> bool {
         self != Self::default()
     }
 }
 
 /// Reads a mail. Whatever the bytes are, the answer is what could be read of them.
-pub fn parse(raw: &[u8]) -> Parsed {
-    let mut cut = Cut { mail: raw.len() > MAIL_BYTES, ..Cut::default() };
-    let raw = &raw[..raw.len().min(MAIL_BYTES)];
-    let found = tree::walk(raw, &mut cut);
-    let signs = Signs::read(&found);
+pub fn parse(raw: &[u8]) -> ParsedMail {
+    let mut cut = Truncation { mail: raw.len() > MAX_MAIL_BYTES, ..Truncation::default() };
+    let raw = &raw[..raw.len().min(MAX_MAIL_BYTES)];
+    let found = tree::walk_parts(raw, &mut cut);
+    let signs = AutomationSigns::collect(&found);
     let fields = found.fields;
-    let list = |name: &str, cut: &mut Cut| fields::addresses(&fields, name, cut);
-    let mut references = fields::ids(&fields, "references");
-    let over = references.len().saturating_sub(REFERENCES);
+    let list = |name: &str, cut: &mut Truncation| fields::addresses(&fields, name, cut);
+    let mut references = fields::message_ids(&fields, "references");
+    let over = references.len().saturating_sub(MAX_REFERENCES);
     references.drain(..over);
-    let mut parsed = Parsed {
-        message_id: fields::ids(&fields, "message-id").into_iter().next(),
+    let mut parsed = ParsedMail {
+        message_id: fields::message_ids(&fields, "message-id").into_iter().next(),
         from: list("from", &mut cut),
         sender: list("sender", &mut cut).into_iter().next(),
         reply_to: list("reply-to", &mut cut),
@@ -161,7 +161,7 @@ pub fn parse(raw: &[u8]) -> Parsed {
         cc: list("cc", &mut cut),
         subject: one_line(fields.first("subject").unwrap_or_default(), limits::SUBJECT_CHARS),
         date: fields::date(&fields, &mut cut),
-        in_reply_to: fields::ids(&fields, "in-reply-to"),
+        in_reply_to: fields::message_ids(&fields, "in-reply-to"),
         references,
         text: found.text,
         html: found.html,
@@ -170,8 +170,8 @@ pub fn parse(raw: &[u8]) -> Parsed {
         headers: fields,
         cut,
     };
-    parsed.in_reply_to.truncate(REFERENCES);
-    parsed.headers.forget_raw();
+    parsed.in_reply_to.truncate(MAX_REFERENCES);
+    parsed.headers.drop_raw();
     parsed
 }
 

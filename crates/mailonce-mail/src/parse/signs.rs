@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{one_line, tree::Found};
+use super::{one_line, tree::MimeParts};
 
 /// Facts for the rules against loops.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Signs {
+pub struct AutomationSigns {
     /// The keyword of `Auto-Submitted`, in lower case.
     pub auto_submitted: Option<String>,
     /// `Precedence`, in lower case.
@@ -34,7 +34,7 @@ pub struct Signs {
 }
 
 /// Fields that lists add.
-const LIST: &[&str] = &[
+const LIST_HEADERS: &[&str] = &[
     "List-Id",
     "List-Unsubscribe",
     "List-Post",
@@ -46,7 +46,7 @@ const LIST: &[&str] = &[
     "X-Mailing-List",
 ];
 /// Fields that responders without a standard add.
-const AUTO_REPLY: &[&str] = &[
+const AUTO_REPLY_HEADERS: &[&str] = &[
     "X-Autoreply",
     "X-Autorespond",
     "X-Autoresponder",
@@ -57,8 +57,8 @@ const AUTO_REPLY: &[&str] = &[
     "X-FC-MachineGenerated",
 ];
 
-impl Signs {
-    pub(super) fn read(found: &Found) -> Self {
+impl AutomationSigns {
+    pub(super) fn collect(found: &MimeParts) -> Self {
         let fields = &found.fields;
         let lower = |name: &str| fields.first(name).map(|value| one_line(value, 200).to_ascii_lowercase());
         let keyword = |value: String| value.split([';', ' ', '(']).next().unwrap_or_default().to_owned();
@@ -72,8 +72,8 @@ impl Signs {
             precedence: lower("precedence"),
             suppress: lower("x-auto-response-suppress").map(words).unwrap_or_default(),
             return_path: fields.first("return-path").map(|path| one_line(path.trim().trim_matches(['<', '>']), 320)),
-            list: first(LIST),
-            auto_reply: AUTO_REPLY.iter().find(claimed).map(|name| (*name).to_owned()),
+            list: first(LIST_HEADERS),
+            auto_reply: AUTO_REPLY_HEADERS.iter().find(claimed).map(|name| (*name).to_owned()),
             looped: fields.has("x-loop"),
             content_type: found.content_type.clone(),
             report_type: found.report_type.clone(),

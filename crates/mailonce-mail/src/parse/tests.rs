@@ -30,7 +30,7 @@ weiter
 fn a_plain_mail_is_read() {
     let mail = parse(&crlf(PLAIN));
 
-    let name = |m: &Mailbox| (m.name.clone().unwrap_or_default(), m.address.clone());
+    let name = |m: &NamedAddress| (m.name.clone().unwrap_or_default(), m.address.clone());
     assert_eq!(mail.from.iter().map(name).collect::<Vec<_>>(), [("Jürgen".to_owned(), "Jo@example.com".to_owned())]);
     assert_eq!(
         mail.to.iter().map(|m| m.address.as_str()).collect::<Vec<_>>(),
@@ -43,7 +43,7 @@ fn a_plain_mail_is_read() {
     assert_eq!(mail.in_reply_to, ["<zero@example.com>"]);
     assert_eq!(mail.references, ["<minus@example.com>", "<zero@example.com>"]);
     assert_eq!(mail.text.as_deref(), Some("Grüße weiter\n"));
-    assert_eq!((mail.html, mail.attachments.len(), mail.cut.any()), (None, 0, false));
+    assert_eq!((mail.html, mail.attachments.len(), mail.cut.is_truncated()), (None, 0, false));
     assert_eq!(mail.headers.first("SUBJECT"), Some("Hellö world"));
     assert_eq!(mail.signs.received, 1);
     // Mails that were stored with bare line feeds say the same.
@@ -100,17 +100,17 @@ fn bodies_and_attachments_are_told_apart() {
     assert_eq!(mail.html.as_deref(), Some("<b>html</b>"));
     let [pdf, png, inner] = mail.attachments.as_slice() else { panic!("{:?}", mail.attachments) };
     assert_eq!((pdf.filename.as_deref(), pdf.size, pdf.inline), (Some("bill.pdf"), 5, false));
-    assert_eq!(pdf.bytes(&raw), b"hello");
+    assert_eq!(pdf.decode(&raw), b"hello");
     assert_eq!((png.content_id.as_deref(), png.inline), (Some("logo@x"), true));
     assert_eq!(inner.content_type, "message/rfc822");
-    assert!(inner.bytes(&raw).starts_with(b"From: inner"));
+    assert!(inner.decode(&raw).starts_with(b"From: inner"));
 }
 
 #[test]
 fn a_stored_mail_comes_back_as_it_was() {
     let mail = parse(&crlf(PARTS_MAIL));
     let json = serde_json::to_string(&mail).unwrap();
-    assert_eq!(serde_json::from_str::<Parsed>(&json).unwrap(), mail);
+    assert_eq!(serde_json::from_str::<ParsedMail>(&json).unwrap(), mail);
 }
 
 #[test]
@@ -158,11 +158,11 @@ fn every_limit_ends_the_mail_not_us() {
 
     let headers = format!("{}\n\nbody", "X: y\n".repeat(200_000));
     let mail = parse(headers.as_bytes());
-    assert!(mail.cut.headers && mail.headers.0.len() == FIELDS);
+    assert!(mail.cut.headers && mail.headers.0.len() == MAX_HEADER_FIELDS);
 
-    let long = format!("Subject: x\n\n{}", "é".repeat(TEXT_BYTES));
+    let long = format!("Subject: x\n\n{}", "é".repeat(MAX_TEXT_BYTES));
     let mail = parse(long.as_bytes());
-    assert!(mail.cut.body && mail.text.unwrap_or_default().len() <= TEXT_BYTES);
+    assert!(mail.cut.body && mail.text.unwrap_or_default().len() <= MAX_TEXT_BYTES);
 
     let attachments =
         format!("Content-Type: multipart/mixed; boundary=b\n\n{}", "--b\nContent-Type: a/b\n\nx\n".repeat(200));

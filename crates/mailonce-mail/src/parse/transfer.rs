@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// How the bytes of a part are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Transfer {
+pub enum ContentTransferEncoding {
     /// As they are.
     #[default]
     Plain,
@@ -22,9 +22,9 @@ pub enum Transfer {
     QuotedPrintable,
 }
 
-impl Transfer {
+impl ContentTransferEncoding {
     /// Reads `Content-Transfer-Encoding`. What is unknown is taken as it is.
-    pub(super) fn read(value: &str) -> Self {
+    pub(super) fn parse(value: &str) -> Self {
         let word = value.split(['(', ';', ' ']).next().unwrap_or_default();
         match word.to_ascii_lowercase().as_str() {
             "base64" | "b" => Self::Base64,
@@ -35,20 +35,20 @@ impl Transfer {
 
     /// The bytes that were meant. Never longer than the input.
     pub fn decode(self, bytes: &[u8]) -> Vec<u8> {
-        self.decoded(bytes).into_owned()
+        self.decode_cow(bytes).into_owned()
     }
 
     /// The same, without a copy where they are written as they are.
-    pub(super) fn decoded(self, bytes: &[u8]) -> Cow<'_, [u8]> {
+    pub(super) fn decode_cow(self, bytes: &[u8]) -> Cow<'_, [u8]> {
         match self {
             Self::Plain => Cow::Borrowed(bytes),
-            Self::Base64 => Cow::Owned(base64(bytes)),
-            Self::QuotedPrintable => Cow::Owned(quoted_printable(bytes)),
+            Self::Base64 => Cow::Owned(decode_base64(bytes)),
+            Self::QuotedPrintable => Cow::Owned(decode_quoted_printable(bytes)),
         }
     }
 }
 
-fn base64(bytes: &[u8]) -> Vec<u8> {
+fn decode_base64(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() / 4 * 3);
     let (mut bits, mut count) = (0_u32, 0_u32);
     for &byte in bytes {
@@ -76,7 +76,7 @@ fn base64(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn quoted_printable(bytes: &[u8]) -> Vec<u8> {
+fn decode_quoted_printable(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for line in bytes.split_inclusive(|&b| b == b'\n') {
         let ending = if line.ends_with(b"\r\n") { 2 } else { usize::from(line.ends_with(b"\n")) };
@@ -84,7 +84,7 @@ fn quoted_printable(bytes: &[u8]) -> Vec<u8> {
         let content = content.trim_ascii_end();
         let soft = content.last() == Some(&b'=');
         let content = if soft { &content[..content.len() - 1] } else { content };
-        escapes(content, &mut out);
+        decode_escapes(content, &mut out);
         if !soft {
             out.extend_from_slice(ending);
         }
@@ -92,11 +92,11 @@ fn quoted_printable(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-fn escapes(content: &[u8], out: &mut Vec<u8>) {
+fn decode_escapes(content: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(&byte) = content.get(at) {
         let pair = content.get(at + 1).zip(content.get(at + 2));
-        match pair.and_then(|(&high, &low)| Some(hex(high)? << 4 | hex(low)?)) {
+        match pair.and_then(|(&high, &low)| Some(hex_digit(high)? << 4 | hex_digit(low)?)) {
             Some(value) if byte == b'=' => {
                 out.push(value);
                 at += 3;
@@ -109,22 +109,23 @@ fn escapes(content: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn hex(digit: u8) -> Option<u8> {
+fn hex_digit(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
 /// Text in the charset it claims; without a known one UTF-8 and, where it is none, Windows-1252.
-pub(super) fn text(bytes: &[u8], charset: Option<&str>) -> String {
+pub(super) fn decode_text(bytes: &[u8], charset: Option<&str>) -> String {
     let named = charset.map(str::trim).filter(|name| !is_utf8(name)).unwrap_or_default();
     let claimed = charset_decoder(named.as_bytes());
     let plain = || match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
-        Err(_) if charset.is_some_and(is_utf8) => lossy(bytes),
-        Err(_) => charset_decoder(b"windows-1252").map_or_else(|| lossy(bytes), |decode| in_pieces(bytes, decode)),
+        Err(_) if charset.is_some_and(is_utf8) => decode_lossy(bytes),
+        Err(_) => charset_decoder(b"windows-1252")
+            .map_or_else(|| decode_lossy(bytes), |decode| decode_in_chunks(bytes, decode)),
     };
     match claimed {
         Some(decode) => {
-            let decode = || if is_single(named) { in_pieces(bytes, decode) } else { decode(bytes) };
+            let decode = || if is_single_byte_charset(named) { decode_in_chunks(bytes, decode) } else { decode(bytes) };
             catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_panic| plain())
         }
         None => plain(),
@@ -132,7 +133,7 @@ pub(super) fn text(bytes: &[u8], charset: Option<&str>) -> String {
 }
 
 /// UTF-8 with a mark for each broken sequence, in a piece of memory that does not grow on the way.
-fn lossy(bytes: &[u8]) -> String {
+fn decode_lossy(bytes: &[u8]) -> String {
     const MARK: char = char::REPLACEMENT_CHARACTER;
     let size = |chunk: Utf8Chunk<'_>| chunk.valid().len() + usize::from(!chunk.invalid().is_empty()) * MARK.len_utf8();
     let mut text = String::with_capacity(bytes.utf8_chunks().map(size).sum());
@@ -146,7 +147,7 @@ fn lossy(bytes: &[u8]) -> String {
 }
 
 /// Whether each byte is a character of its own.
-fn is_single(charset: &str) -> bool {
+fn is_single_byte_charset(charset: &str) -> bool {
     const NAMES: &[&str] =
         &["iso-8859-", "iso_8859-", "iso8859", "latin", "windows-125", "cp125", "koi8-", "macintosh"];
     let starts = |name: &&str| charset.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
@@ -155,7 +156,7 @@ fn is_single(charset: &str) -> bool {
 
 /// Decodes bytes that may be cut anywhere, twice: once to know how much memory it takes, since a text that grows on the
 /// way takes several times as much.
-fn in_pieces(bytes: &[u8], decode: fn(&[u8]) -> String) -> String {
+fn decode_in_chunks(bytes: &[u8], decode: fn(&[u8]) -> String) -> String {
     const PIECE: usize = 4 * 1024;
     let mut text = String::with_capacity(bytes.chunks(PIECE).map(|piece| decode(piece).len()).sum());
     bytes.chunks(PIECE).for_each(|piece| text.push_str(&decode(piece)));

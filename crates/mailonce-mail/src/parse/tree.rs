@@ -5,12 +5,15 @@ use std::ops::Range;
 use mailonce_core::limits;
 use sha2::{Digest as _, Sha256};
 
-use super::{Attachment, Cut, DEPTH, Fields, PARTS, TEXT_BYTES, Transfer, fields::Kind, one_line, transfer};
+use super::{
+    ContentTransferEncoding, HeaderFields, MAX_DEPTH, MAX_PARTS, MAX_TEXT_BYTES, ParsedAttachment, Truncation,
+    fields::MediaType, one_line, transfer,
+};
 
 /// What a walk found.
 #[derive(Default)]
-pub(super) struct Found {
-    pub(super) fields: Fields,
+pub(super) struct MimeParts {
+    pub(super) fields: HeaderFields,
     /// `type/subtype` of the mail itself.
     pub(super) content_type: String,
     /// `report-type` of the mail itself.
@@ -19,45 +22,45 @@ pub(super) struct Found {
     pub(super) calendar_reply: bool,
     pub(super) text: Option<String>,
     pub(super) html: Option<String>,
-    pub(super) attachments: Vec<Attachment>,
+    pub(super) attachments: Vec<ParsedAttachment>,
 }
 
 /// A part that waits to be looked at.
-struct Waiting {
+struct PendingPart {
     range: Range<usize>,
     depth: usize,
     /// In a digest a part without a type is a mail.
-    digest: bool,
+    in_digest: bool,
 }
 
 /// A part that holds no parts.
-struct Leaf {
-    fields: Fields,
-    main: String,
-    sub: String,
+struct LeafPart {
+    fields: HeaderFields,
+    media_type: String,
+    media_subtype: String,
     charset: Option<String>,
     name: Option<String>,
     range: Range<usize>,
 }
 
 /// Looks at every part, within the limits.
-pub(super) fn walk(raw: &[u8], cut: &mut Cut) -> Found {
-    let mut found = Found::default();
-    let mut waiting = vec![Waiting { range: 0..raw.len(), depth: 0, digest: false }];
+pub(super) fn walk_parts(raw: &[u8], cut: &mut Truncation) -> MimeParts {
+    let mut found = MimeParts::default();
+    let mut waiting = vec![PendingPart { range: 0..raw.len(), depth: 0, in_digest: false }];
     let mut seen = 0;
     while let Some(part) = waiting.pop() {
-        if seen >= PARTS {
+        if seen >= MAX_PARTS {
             cut.parts = true;
             break;
         }
         seen += 1;
-        let (fields, body) = Fields::read(&raw[part.range.clone()], cut);
+        let (fields, body) = HeaderFields::parse(&raw[part.range.clone()], cut);
         let range = part.range.start + body..part.range.end;
         let kind =
-            Kind::read(&fields, "content-type", cut).filter(|kind| !kind.main.is_empty() && !kind.sub.is_empty());
+            MediaType::parse(&fields, "content-type", cut).filter(|kind| !kind.main.is_empty() && !kind.sub.is_empty());
         let (main, sub) = match &kind {
             Some(kind) => (kind.main.clone(), kind.sub.clone()),
-            None if part.digest => ("message".to_owned(), "rfc822".to_owned()),
+            None if part.in_digest => ("message".to_owned(), "rfc822".to_owned()),
             None => ("text".to_owned(), "plain".to_owned()),
         };
         let param = |name: &str| kind.as_ref().and_then(|kind| kind.param(name)).map(str::to_owned);
@@ -66,27 +69,35 @@ pub(super) fn walk(raw: &[u8], cut: &mut Cut) -> Found {
             found.content_type = format!("{main}/{sub}");
             found.report_type = param("report-type").map(|kind| kind.to_ascii_lowercase());
         }
-        if main == "multipart" && part.depth < DEPTH {
-            let parts = param("boundary").map(|line| split(raw, &range, line.as_bytes(), cut)).unwrap_or_default();
+        if main == "multipart" && part.depth < MAX_DEPTH {
+            let parts =
+                param("boundary").map(|line| split_at_boundary(raw, &range, line.as_bytes(), cut)).unwrap_or_default();
             let (depth, digest) = (part.depth + 1, sub == "digest");
             if !parts.is_empty() {
-                waiting.extend(parts.into_iter().rev().map(|range| Waiting { range, depth, digest }));
+                waiting.extend(parts.into_iter().rev().map(|range| PendingPart { range, depth, in_digest: digest }));
                 continue;
             }
         }
-        cut.parts |= main == "multipart" && part.depth >= DEPTH;
+        cut.parts |= main == "multipart" && part.depth >= MAX_DEPTH;
         if main == "text" && sub == "calendar" && param("method").is_some_and(|m| m.eq_ignore_ascii_case("reply")) {
-            let disposition = Kind::read(&fields, "content-disposition", cut);
+            let disposition = MediaType::parse(&fields, "content-disposition", cut);
             found.calendar_reply |= seen == 1 || disposition.is_none_or(|kind| kind.main != "attachment");
         }
-        let leaf = Leaf { main, sub, charset: param("charset"), name: param("name"), fields, range };
-        found.take(raw, leaf, cut);
+        let leaf = LeafPart {
+            media_type: main,
+            media_subtype: sub,
+            charset: param("charset"),
+            name: param("name"),
+            fields,
+            range,
+        };
+        found.add_leaf(raw, leaf, cut);
     }
     found
 }
 
 /// The parts between boundary lines. A last part without its end reaches to the end.
-fn split(raw: &[u8], range: &Range<usize>, boundary: &[u8], cut: &mut Cut) -> Vec<Range<usize>> {
+fn split_at_boundary(raw: &[u8], range: &Range<usize>, boundary: &[u8], cut: &mut Truncation) -> Vec<Range<usize>> {
     let mut parts: Vec<Range<usize>> = Vec::new();
     if boundary.is_empty() {
         return parts;
@@ -98,12 +109,12 @@ fn split(raw: &[u8], range: &Range<usize>, boundary: &[u8], cut: &mut Cut) -> Ve
             let closing = rest.starts_with(b"--");
             if closing || rest.trim_ascii().is_empty() {
                 if let Some(start) = open.take() {
-                    parts.push(start..before(raw, start, at));
+                    parts.push(start..end_before_boundary(raw, start, at));
                 }
                 if closing {
                     return parts;
                 }
-                if parts.len() >= PARTS {
+                if parts.len() >= MAX_PARTS {
                     cut.parts = true;
                     return parts;
                 }
@@ -117,47 +128,51 @@ fn split(raw: &[u8], range: &Range<usize>, boundary: &[u8], cut: &mut Cut) -> Ve
 }
 
 /// The line break before a boundary belongs to the boundary.
-fn before(raw: &[u8], start: usize, at: usize) -> usize {
+fn end_before_boundary(raw: &[u8], start: usize, at: usize) -> usize {
     let part = &raw[start..at];
     let part = part.strip_suffix(b"\n").unwrap_or(part);
     start + part.strip_suffix(b"\r").unwrap_or(part).len()
 }
 
-impl Found {
-    fn take(&mut self, raw: &[u8], leaf: Leaf, cut: &mut Cut) {
-        let disposition = Kind::read(&leaf.fields, "content-disposition", cut);
-        let filename =
-            disposition.as_ref().and_then(|kind| kind.param("filename")).or(leaf.name.as_deref()).and_then(bare_name);
+impl MimeParts {
+    fn add_leaf(&mut self, raw: &[u8], leaf: LeafPart, cut: &mut Truncation) {
+        let disposition = MediaType::parse(&leaf.fields, "content-disposition", cut);
+        let filename = disposition
+            .as_ref()
+            .and_then(|kind| kind.param("filename"))
+            .or(leaf.name.as_deref())
+            .and_then(sanitize_filename);
         let attached = disposition.as_ref().is_some_and(|kind| kind.main == "attachment");
-        let encoding = Transfer::read(leaf.fields.first("content-transfer-encoding").unwrap_or_default());
-        let body = !attached && filename.is_none() && leaf.main == "text";
-        match leaf.sub.as_str() {
-            "plain" if body => append(&mut self.text, raw, &leaf, encoding, cut),
-            "html" if body => append(&mut self.html, raw, &leaf, encoding, cut),
-            _ => self.attach(raw, &leaf, (filename, disposition), encoding, cut),
+        let encoding =
+            ContentTransferEncoding::parse(leaf.fields.first("content-transfer-encoding").unwrap_or_default());
+        let body = !attached && filename.is_none() && leaf.media_type == "text";
+        match leaf.media_subtype.as_str() {
+            "plain" if body => append_text(&mut self.text, raw, &leaf, encoding, cut),
+            "html" if body => append_text(&mut self.html, raw, &leaf, encoding, cut),
+            _ => self.add_attachment(raw, &leaf, (filename, disposition), encoding, cut),
         }
     }
 
-    fn attach(
+    fn add_attachment(
         &mut self,
         raw: &[u8],
-        leaf: &Leaf,
-        (filename, disposition): (Option<String>, Option<Kind>),
-        transfer: Transfer,
-        cut: &mut Cut,
+        leaf: &LeafPart,
+        (filename, disposition): (Option<String>, Option<MediaType>),
+        transfer: ContentTransferEncoding,
+        cut: &mut Truncation,
     ) {
         if self.attachments.len() >= limits::ATTACHMENTS {
             cut.attachments = true;
             return;
         }
-        let bytes = transfer.decoded(&raw[leaf.range.clone()]);
+        let bytes = transfer.decode_cow(&raw[leaf.range.clone()]);
         let id = leaf
             .fields
             .first("content-id")
             .map(|id| one_line(id.trim_matches(['<', '>', ' ']), limits::HEADER_VALUE_CHARS));
-        self.attachments.push(Attachment {
+        self.attachments.push(ParsedAttachment {
             filename,
-            content_type: one_line(&format!("{}/{}", leaf.main, leaf.sub), 127),
+            content_type: one_line(&format!("{}/{}", leaf.media_type, leaf.media_subtype), 127),
             inline: disposition.is_some_and(|kind| kind.main == "inline") || id.is_some(),
             content_id: id.filter(|id| !id.is_empty()),
             size: bytes.len(),
@@ -169,12 +184,18 @@ impl Found {
 }
 
 /// Adds a text to a body; several inline texts are one, in order.
-fn append(body: &mut Option<String>, raw: &[u8], leaf: &Leaf, encoding: Transfer, cut: &mut Cut) {
-    let room = TEXT_BYTES.saturating_sub(body.as_ref().map_or(0, String::len));
+fn append_text(
+    body: &mut Option<String>,
+    raw: &[u8],
+    leaf: &LeafPart,
+    encoding: ContentTransferEncoding,
+    cut: &mut Truncation,
+) {
+    let room = MAX_TEXT_BYTES.saturating_sub(body.as_ref().map_or(0, String::len));
     // No encoding makes more than three letters of one, so that only what can be kept is decoded.
     let source = &raw[leaf.range.clone()];
     let source = &source[..source.len().min(room.saturating_mul(3))];
-    let mut text = unix_lines(transfer::text(&encoding.decoded(source), leaf.charset.as_deref()));
+    let mut text = normalize_line_ends(transfer::decode_text(&encoding.decode_cow(source), leaf.charset.as_deref()));
     cut.body |= text.len() > room || source.len() < leaf.range.len();
     text.truncate(text.floor_char_boundary(room));
     match body {
@@ -189,7 +210,7 @@ fn append(body: &mut Option<String>, raw: &[u8], leaf: &Leaf, encoding: Transfer
 }
 
 /// Every line end as `\n`. A copy is made only where there is another one, and no larger than the text.
-fn unix_lines(text: String) -> String {
+fn normalize_line_ends(text: String) -> String {
     if !text.contains('\r') {
         return text;
     }
@@ -205,7 +226,7 @@ fn unix_lines(text: String) -> String {
 }
 
 /// A file name that can only be a name.
-fn bare_name(text: &str) -> Option<String> {
+fn sanitize_filename(text: &str) -> Option<String> {
     let last = text.rsplit(['/', '\\']).next().unwrap_or_default();
     let name: String = last
         .chars()

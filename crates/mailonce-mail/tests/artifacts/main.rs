@@ -6,19 +6,19 @@
 mod table;
 
 use mailonce_mail::{
-    artifact::{self, Found, Kind},
-    html::Page,
-    link::{self, Policy},
+    artifact::{self, ExtractedArtifacts, Kind},
+    html::HtmlPage,
+    link::{self, LinkPolicy},
     parse,
 };
 use serde::Deserialize;
-use table::Table;
+use table::ResultTable;
 
 /// The languages in which everything must be found.
 const LANGUAGES: [&str; 14] = ["en", "de", "fr", "es", "pt", "it", "nl", "pl", "sv", "tr", "ru", "ja", "zh", "ko"];
 
 #[derive(Deserialize)]
-struct Labelled {
+struct LabelledMail {
     lang: String,
     trap: String,
     sender: String,
@@ -29,7 +29,7 @@ struct Labelled {
     link: Option<String>,
 }
 
-impl Labelled {
+impl LabelledMail {
     /// The mail as bytes, so that the whole way is tested.
     fn raw(&self) -> String {
         let part = |kind: &str, body: &str| {
@@ -43,12 +43,16 @@ impl Labelled {
         )
     }
 
-    fn found(&self) -> Found {
+    fn found(&self) -> ExtractedArtifacts {
         let parsed = parse::parse(self.raw().as_bytes());
-        let page = parsed.html.as_deref().map(Page::read);
+        let page = parsed.html.as_deref().map(HtmlPage::parse);
         let sender = self.sender.rsplit_once('@').map(|(_, domain)| domain.to_owned());
-        let judged = link::links(&parsed, page.as_ref(), &Policy { allow: Vec::new(), sender });
-        artifact::find(&parsed, page.as_ref(), &judged)
+        let judged = link::check_links(
+            &parsed,
+            page.as_ref(),
+            &LinkPolicy { allowed_domains: Vec::new(), sender_domain: sender },
+        );
+        artifact::extract(&parsed, page.as_ref(), &judged)
     }
 
     fn is_trap(&self) -> bool {
@@ -58,13 +62,13 @@ impl Labelled {
 
 /// What is decided about one kind, over many mails.
 #[derive(Default)]
-struct Tally {
+struct DecisionCounts {
     right: usize,
     wrong: usize,
     there: usize,
 }
 
-impl Tally {
+impl DecisionCounts {
     fn count(&mut self, expected: Option<&str>, decided: Option<&str>) {
         self.there += usize::from(expected.is_some());
         self.right += usize::from(decided.is_some() && decided == expected);
@@ -74,7 +78,7 @@ impl Tally {
 
 #[test]
 fn what_is_decided_is_right_and_what_is_there_is_found() {
-    let corpus: Vec<Labelled> = serde_json::from_str(include_str!("corpus.json")).unwrap();
+    let corpus: Vec<LabelledMail> = serde_json::from_str(include_str!("corpus.json")).unwrap();
     let traps = corpus.iter().filter(|mail| mail.is_trap()).count();
     assert!(traps >= 200 && corpus.len() - traps >= 200, "{traps} traps of {} mails", corpus.len());
     let table = check(&corpus, 99);
@@ -89,13 +93,14 @@ fn what_is_decided_is_right_and_what_is_there_is_found() {
 /// in") never calls its number a code, and no such guess is made.
 #[test]
 fn mails_as_they_are_really_written_are_read_as_well() {
-    check(&serde_json::from_str::<Vec<Labelled>>(include_str!("wild.json")).unwrap(), 98);
+    check(&serde_json::from_str::<Vec<LabelledMail>>(include_str!("wild.json")).unwrap(), 98);
 }
 
 /// Of codes and links 99 % are right, and so many of a hundred are found. Where there is none, none is ever made up.
 #[track_caller]
-fn check(corpus: &[Labelled], found_of_hundred: usize) -> Table {
-    let (mut codes, mut links, mut table) = (Tally::default(), Tally::default(), Table::default());
+fn check(corpus: &[LabelledMail], found_of_hundred: usize) -> ResultTable {
+    let (mut codes, mut links, mut table) =
+        (DecisionCounts::default(), DecisionCounts::default(), ResultTable::default());
     let (mut misses, mut made_up) = (Vec::new(), Vec::new());
     for mail in corpus {
         let found = mail.found();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::Labelled;
+use super::LabelledMail;
 
 /// The shapes of a code, then links, then mails that hold neither.
 pub(crate) const SHAPES: [&str; 10] =
@@ -10,25 +10,25 @@ pub(crate) const SHAPES: [&str; 10] =
 
 /// How many mails there are, and how many were read right.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Cell {
+pub(crate) struct TableCell {
     pub(crate) total: usize,
     right: usize,
 }
 
 /// Languages in rows, shapes in columns.
 #[derive(Default)]
-pub(crate) struct Table(BTreeMap<String, [Cell; SHAPES.len()]>);
+pub(crate) struct ResultTable(BTreeMap<String, [TableCell; SHAPES.len()]>);
 
-impl Table {
-    pub(crate) fn add(&mut self, mail: &Labelled, right: bool) {
+impl ResultTable {
+    pub(crate) fn add(&mut self, mail: &LabelledMail, right: bool) {
         let cells = self.0.entry(mail.lang.clone()).or_default();
         let cell = &mut cells[column(shape(mail))];
         cell.total += 1;
         cell.right += usize::from(right);
     }
 
-    pub(crate) fn of(&self, lang: &str, shape: &str) -> Cell {
-        self.0.get(lang).map_or_else(Cell::default, |cells| cells[column(shape)])
+    pub(crate) fn of(&self, lang: &str, shape: &str) -> TableCell {
+        self.0.get(lang).map_or_else(TableCell::default, |cells| cells[column(shape)])
     }
 }
 
@@ -36,7 +36,7 @@ fn column(shape: &str) -> usize {
     SHAPES.iter().position(|known| *known == shape).unwrap()
 }
 
-fn shape(mail: &Labelled) -> &'static str {
+fn shape(mail: &LabelledMail) -> &'static str {
     let Some(code) = &mail.code else { return if mail.link.is_some() { "link" } else { "trap" } };
     match mail.trap.as_str() {
         "grouped" | "non-breaking" => "spaces",
@@ -50,12 +50,12 @@ fn shape(mail: &Labelled) -> &'static str {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for ResultTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "right of all, by language and shape\n")?;
         writeln!(f, "     {}", SHAPES.map(|shape| format!("{shape:>9}")).concat())?;
         for (lang, cells) in &self.0 {
-            let cell = |cell: &Cell| match cell.total {
+            let cell = |cell: &TableCell| match cell.total {
                 0 => format!("{:>9}", "-"),
                 total => format!("{:>9}", format!("{}/{total}", cell.right)),
             };

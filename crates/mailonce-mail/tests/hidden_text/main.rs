@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use mailonce_mail::html::{self, Page};
+use mailonce_mail::html::{self, HtmlPage};
 use serde::Deserialize;
 
 /// One fixture in so many may hide a word that Chromium shows.
@@ -31,7 +31,7 @@ fn no_word_is_shown_that_chromium_hides() {
     assert!(fixtures.len() >= 200 && fixtures.len() == verdicts.len());
     let (mut leaked, mut lost) = (Vec::new(), Vec::new());
     for fixture in &fixtures {
-        let page = Page::read(&fixture.html);
+        let page = HtmlPage::parse(&fixture.html);
         let text = html::render(&page);
         for (word, seen) in &verdicts[&fixture.name] {
             let shown = text.contains(word) || page.text.contains(word);
@@ -51,10 +51,10 @@ fn no_word_is_shown_that_chromium_hides() {
 fn ordinary_mails_stay_whole() {
     let (fixtures, verdicts) = read().unwrap();
     for fixture in fixtures.iter().filter(|fixture| fixture.name.starts_with("honest")) {
-        let page = Page::read(&fixture.html);
+        let page = HtmlPage::parse(&fixture.html);
         for (word, seen) in &verdicts[&fixture.name] {
             assert_eq!(page.text.contains(word), *seen, "{}: {word}", fixture.name);
         }
-        assert!(!page.cut, "{}", fixture.name);
+        assert!(!page.is_truncated, "{}", fixture.name);
     }
 }

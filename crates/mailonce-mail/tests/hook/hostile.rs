@@ -1,30 +1,30 @@
 //! Bytes that no provider sends: nothing panics, everything is bounded, errors say what is wrong.
 
-use mailonce_mail::hook::{Kind, Knock, MAX_BODY_BYTES, Reject, Secrets, Unreadable, ses};
+use mailonce_mail::hook::{HookParseError, HookRejection, HookSecrets, Kind, MAX_EVENT_BODY_BYTES, SharedSecret, ses};
 use proptest::prelude::*;
 
-use crate::rig::{NOW, OURS, Post};
+use crate::rig::{HookTestRequest, NOW, OUR_EMAIL_ID};
 
-fn secrets(kind: Kind) -> Secrets {
+fn secrets(kind: Kind) -> HookSecrets {
     match kind {
-        Kind::Postmark | Kind::Brevo => Secrets::knocks(kind, vec![Knock::Bearer("0123456789abcdef".into())]),
-        Kind::Ses => Secrets::topics(vec!["arn:aws:sns:us-east-1:123456789012:mailonce-events".into()], true),
-        Kind::Sendgrid => Secrets::keys(
+        Kind::Postmark | Kind::Brevo => HookSecrets::from_shared_secrets(kind, vec![SharedSecret::Bearer("0123456789abcdef".into())]),
+        Kind::Ses => HookSecrets::from_topics(vec!["arn:aws:sns:us-east-1:123456789012:mailonce-events".into()], true),
+        Kind::Sendgrid => HookSecrets::from_keys(
             kind,
             &["MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEEDr2LjtURuePQzplybdC+u4CwrqDqBaWjcMMsTbhdbcwHBcepxo7yAQGhHPTnlvFYPAZFceEu/1FwCM/QmGUhA=="],
         ),
-        Kind::Mailgun | Kind::Resend | Kind::Usesend | Kind::Nylas | Kind::Standard => Secrets::keys(kind, &["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]),
+        Kind::Mailgun | Kind::Resend | Kind::Usesend | Kind::Nylas | Kind::Standard => HookSecrets::from_keys(kind, &["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]),
     }
     .unwrap()
 }
 
 /// Those that tell of events.
-fn told() -> impl Iterator<Item = &'static Kind> {
-    Kind::ALL.iter().filter(|kind| kind.tells())
+fn event_kinds() -> impl Iterator<Item = &'static Kind> {
+    Kind::ALL.iter().filter(|kind| kind.sends_events())
 }
 
 /// A body that is fine for its kind but for one value.
-fn around(kind: Kind, value: &str) -> String {
+fn event_with(kind: Kind, value: &str) -> String {
     match kind {
         Kind::Postmark => format!(r#"{{"RecordType":"Delivery","MessageID":"m","x":{value}}}"#),
         Kind::Mailgun => format!(r#"{{"event-data":{{"event":"delivered","timestamp":{value}}}}}"#),
@@ -42,7 +42,7 @@ fn around(kind: Kind, value: &str) -> String {
 #[test]
 fn every_kind_has_one_word() {
     for kind in Kind::ALL {
-        assert_eq!(Kind::parse(kind.word()), Some(*kind));
+        assert_eq!(Kind::parse(kind.as_str()), Some(*kind));
         assert_eq!(serde_json::to_string(kind).unwrap(), format!("\"{kind}\""));
     }
     assert_eq!((Kind::ALL.len(), Kind::parse("gmail"), Kind::parse("SES")), (9, None, None));
@@ -50,23 +50,26 @@ fn every_kind_has_one_word() {
 
 #[test]
 fn two_values_for_one_name_are_refused() {
-    for kind in told() {
-        assert!(Post::of(around(*kind, "1")).read(*kind).is_ok(), "{kind}");
+    for kind in event_kinds() {
+        assert!(HookTestRequest::new(event_with(*kind, "1")).parse_events(*kind).is_ok(), "{kind}");
         for twice in [r#"{"a":1,"a":2}"#, r#"[{"a":{"b":1,"b":1}}]"#] {
-            let why = Post::of(around(*kind, twice)).read(*kind).unwrap_err();
-            assert!(matches!(&why, Unreadable::Json(text) if text.contains("two values")), "{kind}: {why}");
+            let why = HookTestRequest::new(event_with(*kind, twice)).parse_events(*kind).unwrap_err();
+            assert!(matches!(&why, HookParseError::Json(text) if text.contains("two values")), "{kind}: {why}");
         }
     }
     // Also where the proof is read.
-    let twice = format!(r#"{{"signature":{{"token":"a","token":"b"}},"x":"{OURS}"}}"#);
-    assert!(matches!(Post::of(twice.as_str()).verify(&secrets(Kind::Mailgun), NOW), Err(Reject::Malformed(_))));
+    let twice = format!(r#"{{"signature":{{"token":"a","token":"b"}},"x":"{OUR_EMAIL_ID}"}}"#);
+    assert!(matches!(
+        HookTestRequest::new(twice.as_str()).verify(&secrets(Kind::Mailgun), NOW),
+        Err(HookRejection::Malformed(_))
+    ));
     let topics = r#"{"TopicArn":"arn:aws:sns:us-east-1:123456789012:mailonce-events","TopicArn":"other"}"#;
-    assert!(matches!(Post::of(topics).verify(&secrets(Kind::Ses), NOW), Err(Reject::Malformed(_))));
+    assert!(matches!(HookTestRequest::new(topics).verify(&secrets(Kind::Ses), NOW), Err(HookRejection::Malformed(_))));
 }
 
 #[test]
 fn huge_numbers_are_no_times() {
-    for kind in told() {
+    for kind in event_kinds() {
         for number in [
             "1e300",
             "-1",
@@ -75,48 +78,60 @@ fn huge_numbers_are_no_times() {
             "-9223372036854775808",
             "18446744073709551615",
         ] {
-            let reports = Post::of(around(*kind, number)).read(*kind).unwrap();
-            assert_eq!(reports[0].at, None, "{kind} {number}");
+            let reports = HookTestRequest::new(event_with(*kind, number)).parse_events(*kind).unwrap();
+            assert_eq!(reports[0].occurred_at, None, "{kind} {number}");
         }
-        assert!(matches!(Post::of(around(*kind, "1e999")).read(*kind), Err(Unreadable::Json(_))), "{kind}");
+        assert!(
+            matches!(
+                HookTestRequest::new(event_with(*kind, "1e999")).parse_events(*kind),
+                Err(HookParseError::Json(_))
+            ),
+            "{kind}"
+        );
     }
 }
 
 #[test]
 fn depth_is_bounded() {
     let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-    for kind in told() {
-        assert!(Post::of(around(*kind, &deep(100))).read(*kind).is_ok(), "{kind}");
-        assert!(matches!(Post::of(around(*kind, &deep(100_000))).read(*kind), Err(Unreadable::Json(_))), "{kind}");
+    for kind in event_kinds() {
+        assert!(HookTestRequest::new(event_with(*kind, &deep(100))).parse_events(*kind).is_ok(), "{kind}");
+        assert!(
+            matches!(
+                HookTestRequest::new(event_with(*kind, &deep(100_000))).parse_events(*kind),
+                Err(HookParseError::Json(_))
+            ),
+            "{kind}"
+        );
     }
-    let body = Post::of(deep(100_000));
-    assert!(matches!(body.verify(&secrets(Kind::Mailgun), NOW), Err(Reject::Malformed(_))));
-    assert!(matches!(body.verify(&secrets(Kind::Ses), NOW), Err(Reject::Malformed(_))));
+    let body = HookTestRequest::new(deep(100_000));
+    assert!(matches!(body.verify(&secrets(Kind::Mailgun), NOW), Err(HookRejection::Malformed(_))));
+    assert!(matches!(body.verify(&secrets(Kind::Ses), NOW), Err(HookRejection::Malformed(_))));
 }
 
 #[test]
 fn bodies_that_are_not_json_say_so() {
-    for kind in told() {
+    for kind in event_kinds() {
         for body in [b"".as_slice(), b"\xff\xfe{}", b"{\"a\":\"\xc3\x28\"}", b"{} {}", b"{\"a\":1,}", b"NaN"] {
-            let why = Post::of(body).read(*kind).unwrap_err();
-            assert!(matches!(why, Unreadable::Json(_)), "{kind} {body:?}: {why}");
+            let why = HookTestRequest::new(body).parse_events(*kind).unwrap_err();
+            assert!(matches!(why, HookParseError::Json(_)), "{kind} {body:?}: {why}");
         }
         for body in ["1", "\"text\"", "null", "[[]]"] {
-            let why = Post::of(body).read(*kind).unwrap_err();
-            assert!(matches!(why, Unreadable::Shape(_) | Unreadable::Json(_)), "{kind} {body}: {why}");
+            let why = HookTestRequest::new(body).parse_events(*kind).unwrap_err();
+            assert!(matches!(why, HookParseError::Unexpected(_) | HookParseError::Json(_)), "{kind} {body}: {why}");
         }
     }
 }
 
 #[test]
 fn bodies_over_a_megabyte_are_not_looked_at() {
-    let large = Post::of(vec![b' '; MAX_BODY_BYTES + 1]);
+    let large = HookTestRequest::new(vec![b' '; MAX_EVENT_BODY_BYTES + 1]);
     for kind in Kind::ALL {
-        assert_eq!(large.read(*kind), Err(Unreadable::TooLarge));
-        assert_eq!(large.verify(&secrets(*kind), NOW), Err(Reject::TooLarge));
+        assert_eq!(large.parse_events(*kind), Err(HookParseError::TooLarge));
+        assert_eq!(large.verify(&secrets(*kind), NOW), Err(HookRejection::TooLarge));
     }
-    assert_eq!(ses::needs(&large.body), Err(Reject::TooLarge));
-    assert_eq!(Reject::TooLarge.status(), 413);
+    assert_eq!(ses::sns_urls(&large.body), Err(HookRejection::TooLarge));
+    assert_eq!(HookRejection::TooLarge.status(), 413);
 }
 
 #[test]
@@ -126,29 +141,29 @@ fn what_is_kept_of_a_report_is_short_and_printable() {
         "event": "bounce", "reason": format!("no\u{7}\r\n{long}"), "email": format!("{long}@example.com"),
         "sg_message_id": format!("a\nb{long}"), "sg_event_id": long
     }]);
-    let report = Post::of(body.to_string()).read(Kind::Sendgrid).unwrap().remove(0);
+    let report = HookTestRequest::new(body.to_string()).parse_events(Kind::Sendgrid).unwrap().remove(0);
     assert_eq!(report.reason.chars().count(), 500);
     assert!(!report.reason.chars().any(char::is_control));
     assert_eq!((report.recipient, report.remote_id), (None, None));
-    assert!(report.once.len() <= 64);
+    assert!(report.dedupe_key.len() <= 64);
     // An id too long to be kept still tells events apart.
     let other = body.to_string().replacen(&long, "y", 4);
-    assert_ne!(report.once, Post::of(other).read(Kind::Sendgrid).unwrap()[0].once);
+    assert_ne!(report.dedupe_key, HookTestRequest::new(other).parse_events(Kind::Sendgrid).unwrap()[0].dedupe_key);
 }
 
 #[test]
 fn no_answer_makes_a_provider_stop_for_good() {
     let rejects = [
-        Reject::MissingHeader("x"),
-        Reject::MissingField("x"),
-        Reject::BadSignature,
-        Reject::Stale { off_ms: 1 },
-        Reject::Malformed(String::new()),
-        Reject::ForeignTopic,
-        Reject::Certificate("x"),
-        Reject::Sha1,
-        Reject::TooLarge,
-        Reject::Misconfigured,
+        HookRejection::MissingHeader("x"),
+        HookRejection::MissingField("x"),
+        HookRejection::BadSignature,
+        HookRejection::Stale { off_ms: 1 },
+        HookRejection::Malformed(String::new()),
+        HookRejection::ForeignTopic,
+        HookRejection::Certificate("x"),
+        HookRejection::Sha1,
+        HookRejection::TooLarge,
+        HookRejection::Misconfigured,
     ];
     for reject in rejects {
         assert!(!matches!(reject.status(), 200..300 | 403 | 406 | 410), "{reject}");
@@ -199,23 +214,23 @@ proptest! {
             "svix-id", "svix-timestamp", "svix-signature", "x-usesend-timestamp", "x-usesend-signature", "authorization",
             "x-twilio-email-event-webhook-signature", "x-twilio-email-event-webhook-timestamp",
         ];
-        let mut post = Post { query, certificate: Some(pem), ..Post::of(body) };
+        let mut post = HookTestRequest { query, certificate: Some(pem), ..HookTestRequest::new(body) };
         for (number, name) in names.iter().enumerate() {
             post = post.with(name, &values[number % values.len()]);
         }
-        for kind in told() {
+        for kind in event_kinds() {
             prop_assert!(post.verify(&secrets(*kind), mailonce_core::time::Time(now)).is_err());
-            for report in post.read(*kind).unwrap_or_default() {
-                prop_assert!(!report.once.is_empty());
+            for report in post.parse_events(*kind).unwrap_or_default() {
+                prop_assert!(!report.dedupe_key.is_empty());
             }
         }
-        if let Ok(needs) = ses::needs(&post.body) {
+        if let Ok(needs) = ses::sns_urls(&post.body) {
             prop_assert!(needs.certificate_url.starts_with("https://sns."));
         }
         post.token();
         for kind in Kind::ALL {
-            if let Ok(Some(mail)) = post.mail(*kind) {
-                assert!(!mail.recipients.is_empty() && mail.name.len() <= 200);
+            if let Ok(Some(mail)) = post.parse_mail(*kind) {
+                assert!(!mail.recipients.is_empty() && mail.dedupe_key.len() <= 200);
             }
         }
     }

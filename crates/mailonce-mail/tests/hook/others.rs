@@ -2,12 +2,12 @@
 //! `cryptography`. What they sign is believed; bent, under another secret or too old it is not.
 
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{Kind, Reject, Secrets};
+use mailonce_mail::hook::{HookRejection, HookSecrets, Kind};
 use serde_json::{Value, json};
 
 use crate::{
     python,
-    rig::{NOW, Post, set},
+    rig::{HookTestRequest, NOW, with_field},
     sns::{TOPIC, confirmation, notification},
 };
 
@@ -17,7 +17,7 @@ const BODY: &str = r#"{"type":"email.received","data":{"email_id":"m1","subject"
 fn requests() -> Vec<Value> {
     let packages = ["standardwebhooks==1.1.0", "svix==2.9.1", "cryptography==50.0.2"];
     let home = python::with("hooks", "standardwebhooks, svix.webhooks, cryptography", &packages);
-    let with_subject = set(&notification("hello"), "/Subject", "About it");
+    let with_subject = with_field(&notification("hello"), "/Subject", "About it");
     let sns: Vec<Value> = [notification("hello"), with_subject, confirmation()].map(unsigned).to_vec();
     let given = json!({ "at": NOW.0 / 1000, "body": BODY, "sns": sns });
     serde_json::from_str(&python::run(&home, "sign_hooks.py", &given)).unwrap()
@@ -31,19 +31,19 @@ fn unsigned(mut message: Value) -> Value {
     message
 }
 
-fn post(request: &Value) -> Post {
+fn post(request: &Value) -> HookTestRequest {
     let headers = request["headers"].as_object().unwrap();
-    let post = Post::of(request["body"].as_str().unwrap());
+    let post = HookTestRequest::new(request["body"].as_str().unwrap());
     let post = headers.iter().fold(post, |post, (name, value)| post.with(name, value.as_str().unwrap()));
-    Post { certificate: request["certificate"].as_str().map(|pem| pem.as_bytes().to_vec()), ..post }
+    HookTestRequest { certificate: request["certificate"].as_str().map(|pem| pem.as_bytes().to_vec()), ..post }
 }
 
 /// The kinds that take a request, and what they are configured with: rightly, and wrongly.
-fn secrets(request: &Value) -> Vec<(Kind, Secrets, Secrets)> {
+fn secrets(request: &Value) -> Vec<(Kind, HookSecrets, HookSecrets)> {
     let secret = || request["secret"].as_str().unwrap();
-    let keys = |kind, key: &str| Secrets::keys(kind, &[key]).unwrap();
+    let keys = |kind, key: &str| HookSecrets::from_keys(kind, &[key]).unwrap();
     let other = "whsec_YW5vdGhlciBvbmUgb2YgMjQgbGV0dGVycw==";
-    let topics = |topic: &str, sha1| Secrets::topics(vec![topic.into()], sha1).unwrap();
+    let topics = |topic: &str, sha1| HookSecrets::from_topics(vec![topic.into()], sha1).unwrap();
     match request["scheme"].as_str().unwrap() {
         "standardwebhooks" | "svix" => {
             [Kind::Standard, Kind::Resend].map(|kind| (kind, keys(kind, secret()), keys(kind, other))).to_vec()
@@ -66,7 +66,7 @@ fn what_other_libraries_sign_is_believed_and_nothing_else_is() {
     for request in &requests {
         let (scheme, body) = (&request["scheme"], request["body"].as_str().unwrap());
         for (kind, right, wrong) in secrets(request) {
-            let verdict = |post: &Post, secrets: &Secrets, now: Time| post.verify(secrets, now);
+            let verdict = |post: &HookTestRequest, secrets: &HookSecrets, now: Time| post.verify(secrets, now);
             let post = post(request);
             assert_eq!(verdict(&post, &right, NOW), Ok(()), "{scheme} for {kind}");
             let refused = verdict(&post, &wrong, NOW);
@@ -74,12 +74,15 @@ fn what_other_libraries_sign_is_believed_and_nothing_else_is() {
             let bent = body.replace("m1", "m2").replace("hello", "hullo").replace("chosen", "chusen");
             assert_ne!(bent, body);
             assert_eq!(
-                verdict(&post.clone().saying(bent), &right, NOW),
-                Err(Reject::BadSignature),
+                verdict(&post.clone().with_body(bent), &right, NOW),
+                Err(HookRejection::BadSignature),
                 "{scheme} for {kind}"
             );
             let late = NOW.plus(right.tolerance_ms() + 1_000);
-            assert!(matches!(verdict(&post, &right, late), Err(Reject::Stale { .. })), "{scheme} for {kind}, too old");
+            assert!(
+                matches!(verdict(&post, &right, late), Err(HookRejection::Stale { .. })),
+                "{scheme} for {kind}, too old"
+            );
         }
     }
 }

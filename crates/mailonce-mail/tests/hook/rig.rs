@@ -2,29 +2,31 @@
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::{id::EmailId, time::Time};
-use mailonce_mail::hook::{self, HookRequest, Kind, Mail, Reject, Report, Says, Secrets, Unreadable};
+use mailonce_mail::hook::{
+    self, HookEvent, HookMail, HookParseError, HookRejection, HookRequest, HookSecrets, Kind, ReportedStatus,
+};
 use serde_json::Value;
 use sha2::Sha256;
 
 /// Our id, as every provider gives it back.
-pub(crate) const OURS: &str = "01930a7c-5e1b-7cc0-8f3a-0123456789ab";
+pub(crate) const OUR_EMAIL_ID: &str = "01930a7c-5e1b-7cc0-8f3a-0123456789ab";
 
 /// 2026-11-15T10:00:00Z.
 pub(crate) const NOW: Time = Time(1_794_736_800_000);
 
-pub(crate) const HARD: Says = Says::Bounced { permanent: true };
-pub(crate) const SOFT: Says = Says::Bounced { permanent: false };
+pub(crate) const HARD_BOUNCE: ReportedStatus = ReportedStatus::Bounced { permanent: true };
+pub(crate) const SOFT_BOUNCE: ReportedStatus = ReportedStatus::Bounced { permanent: false };
 
 #[derive(Clone, Default)]
-pub(crate) struct Post {
+pub(crate) struct HookTestRequest {
     pub(crate) headers: Vec<(String, Vec<u8>)>,
     pub(crate) query: String,
     pub(crate) body: Vec<u8>,
     pub(crate) certificate: Option<Vec<u8>>,
 }
 
-impl Post {
-    pub(crate) fn of(body: impl Into<Vec<u8>>) -> Self {
+impl HookTestRequest {
+    pub(crate) fn new(body: impl Into<Vec<u8>>) -> Self {
         Self { body: body.into(), ..Self::default() }
     }
 
@@ -41,59 +43,59 @@ impl Post {
     }
 
     /// The same request with another body under the same headers.
-    pub(crate) fn saying(mut self, body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn with_body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self
     }
 
     /// The same request with its headers in another case.
-    pub(crate) fn shouting(mut self) -> Self {
+    pub(crate) fn with_uppercase_headers(mut self) -> Self {
         self.headers.iter_mut().for_each(|(name, _)| *name = name.to_ascii_uppercase());
         self
     }
 
-    fn given<T>(&self, look: impl FnOnce(&HookRequest<'_>) -> T) -> T {
+    fn with_request<T>(&self, look: impl FnOnce(&HookRequest<'_>) -> T) -> T {
         let headers: Vec<_> = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
         look(&HookRequest {
             headers: &headers,
             query: &self.query,
             body: &self.body,
             certificate: self.certificate.as_deref(),
-            most: hook::MAX_BODY_BYTES,
+            max_body_bytes: hook::MAX_EVENT_BODY_BYTES,
         })
     }
 
-    pub(crate) fn verify(&self, secrets: &Secrets, now: Time) -> Result<(), Reject> {
-        self.given(|request| hook::verify(secrets.kind(), secrets, request, now))
+    pub(crate) fn verify(&self, secrets: &HookSecrets, now: Time) -> Result<(), HookRejection> {
+        self.with_request(|request| hook::verify(secrets.kind(), secrets, request, now))
     }
 
-    pub(crate) fn verify_as(&self, kind: Kind, secrets: &Secrets, now: Time) -> Result<(), Reject> {
-        self.given(|request| hook::verify(kind, secrets, request, now))
+    pub(crate) fn verify_as(&self, kind: Kind, secrets: &HookSecrets, now: Time) -> Result<(), HookRejection> {
+        self.with_request(|request| hook::verify(kind, secrets, request, now))
     }
 
     /// The mail in it.
-    pub(crate) fn mail(&self, kind: Kind) -> Result<Option<Mail>, Unreadable> {
-        self.given(|request| hook::mail(kind, request))
+    pub(crate) fn parse_mail(&self, kind: Kind) -> Result<Option<HookMail>, HookParseError> {
+        self.with_request(|request| hook::parse_mail(kind, request))
     }
 
     pub(crate) fn token(&self) -> Option<String> {
-        self.given(hook::mailgun::token)
+        self.with_request(hook::mailgun::request_token)
     }
 
-    pub(crate) fn read(&self, kind: Kind) -> Result<Vec<Report>, Unreadable> {
-        self.given(|request| hook::read(kind, request))
+    pub(crate) fn parse_events(&self, kind: Kind) -> Result<Vec<HookEvent>, HookParseError> {
+        self.with_request(|request| hook::parse_events(kind, request))
     }
 }
 
 /// The only report of a body.
-pub(crate) fn one(kind: Kind, body: &Value) -> Report {
-    let mut reports = Post::of(body.to_string()).read(kind).unwrap();
+pub(crate) fn sole_event(kind: Kind, body: &Value) -> HookEvent {
+    let mut reports = HookTestRequest::new(body.to_string()).parse_events(kind).unwrap();
     assert_eq!(reports.len(), 1, "{reports:?}");
     reports.remove(0)
 }
 
-pub(crate) fn ours() -> Option<EmailId> {
-    let id = OURS.parse().ok();
+pub(crate) fn our_email_id() -> Option<EmailId> {
+    let id = OUR_EMAIL_ID.parse().ok();
     assert!(id.is_some());
     id
 }
@@ -113,7 +115,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// The same object with one field set.
-pub(crate) fn set(body: &Value, pointer: &str, value: impl Into<Value>) -> Value {
+pub(crate) fn with_field(body: &Value, pointer: &str, value: impl Into<Value>) -> Value {
     let mut body = body.clone();
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     body.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(name.to_owned(), value.into());

@@ -2,14 +2,16 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{BadSecret, Kind, MAX_EVENTS, Reject, Says, Secrets, Unreadable};
+use mailonce_mail::hook::{
+    HookParseError, HookRejection, HookSecretError, HookSecrets, Kind, MAX_EVENTS, ReportedStatus,
+};
 use ring::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _},
 };
 use serde_json::{Value, json};
 
-use crate::rig::{HARD, NOW, OURS, Post, SOFT, one, ours, set};
+use crate::rig::{HARD_BOUNCE, HookTestRequest, NOW, OUR_EMAIL_ID, SOFT_BOUNCE, our_email_id, sole_event, with_field};
 
 const SIGNATURE: &str = "X-Twilio-Email-Event-Webhook-Signature";
 const TIMESTAMP: &str = "X-Twilio-Email-Event-Webhook-Timestamp";
@@ -36,12 +38,14 @@ mod published {
     ];
 }
 
-fn secrets(keys: &[&str]) -> Secrets {
-    Secrets::keys(Kind::Sendgrid, keys).unwrap()
+fn secrets(keys: &[&str]) -> HookSecrets {
+    HookSecrets::from_keys(Kind::Sendgrid, keys).unwrap()
 }
 
-fn published() -> Post {
-    Post::of(published::BODY).with(SIGNATURE, published::SIGNATURE).with(TIMESTAMP, published::SECONDS.to_string())
+fn published() -> HookTestRequest {
+    HookTestRequest::new(published::BODY)
+        .with(SIGNATURE, published::SIGNATURE)
+        .with(TIMESTAMP, published::SECONDS.to_string())
 }
 
 /// A key made here: what signs, and the text that SendGrid would show.
@@ -54,16 +58,16 @@ fn pair() -> (EcdsaKeyPair, String) {
     (pair, shown)
 }
 
-fn signed(pair: &EcdsaKeyPair, at: Time, body: &str) -> Post {
+fn signed(pair: &EcdsaKeyPair, at: Time, body: &str) -> HookTestRequest {
     let seconds = (at.0 / 1000).to_string();
     let signature = pair.sign(&SystemRandom::new(), format!("{seconds}{body}").as_bytes()).unwrap();
-    Post::of(body).with(SIGNATURE, STANDARD.encode(signature)).with(TIMESTAMP, seconds)
+    HookTestRequest::new(body).with(SIGNATURE, STANDARD.encode(signature)).with(TIMESTAMP, seconds)
 }
 
 fn event(word: &str) -> Value {
     json!({
         "email": "example@test.com", "timestamp": 1_513_299_569, "smtp-id": "<14c5d75ce93.dfd.64b469@ismtpd-555>",
-        "event": word, "category": ["cat facts"], "sg_event_id": "bm90LWFuLWV2ZW50LTE", "mailonce": OURS,
+        "event": word, "category": ["cat facts"], "sg_event_id": "bm90LWFuLWV2ZW50LTE", "mailonce": OUR_EMAIL_ID,
         "sg_message_id": "w1ZZZ0SZQbmQKkGo5N3jWQ.filter0001.16648.5515E0B88.0", "response": "250 OK", "tls": 1
     })
 }
@@ -73,16 +77,16 @@ fn the_published_samples_are_believed() {
     let secrets = secrets(&[published::KEY]);
     let then = Time(published::SECONDS * 1000);
     assert_eq!(published().verify(&secrets, then), Ok(()));
-    assert_eq!(published().shouting().verify(&secrets, then), Ok(()));
-    let reports = published().read(Kind::Sendgrid).unwrap();
-    assert_eq!(reports[0].says, Says::Suppressed);
+    assert_eq!(published().with_uppercase_headers().verify(&secrets, then), Ok(()));
+    let reports = published().parse_events(Kind::Sendgrid).unwrap();
+    assert_eq!(reports[0].reported_status, ReportedStatus::Suppressed);
     assert_eq!(reports[0].remote_id.as_deref(), Some("LRzXl_NHStOGhQ4kofSm_A"));
-    assert_eq!(reports[0].once, "ZHJvcC0xMDk5NDkxOS1MUnpYbF9OSFN0T0doUTRrb2ZTbV9BLTA");
+    assert_eq!(reports[0].dedupe_key, "ZHJvcC0xMDk5NDkxOS1MUnpYbF9OSFN0T0doUTRrb2ZTbV9BLTA");
 
     let [key, signature, seconds, body] = published::NODE;
-    let node = Post::of(body).with(SIGNATURE, signature).with(TIMESTAMP, seconds);
+    let node = HookTestRequest::new(body).with(SIGNATURE, signature).with(TIMESTAMP, seconds);
     assert_eq!(node.verify(&self::secrets(&[key]), Time(1_588_788_367_000)), Ok(()));
-    assert_eq!(node.read(Kind::Sendgrid).unwrap()[0].says, Says::Other);
+    assert_eq!(node.parse_events(Kind::Sendgrid).unwrap()[0].reported_status, ReportedStatus::Other);
 }
 
 #[test]
@@ -90,26 +94,26 @@ fn a_bent_sample_is_not() {
     let secrets = secrets(&[published::KEY]);
     let then = Time(published::SECONDS * 1000);
     // The line end is part of what was signed.
-    let trimmed = published().saying(published::BODY.trim_end());
-    assert_eq!(trimmed.verify(&secrets, then), Err(Reject::BadSignature));
-    let tampered = published().saying(published::BODY.replace("dropped", "deliver"));
-    assert_eq!(tampered.verify(&secrets, then), Err(Reject::BadSignature));
+    let trimmed = published().with_body(published::BODY.trim_end());
+    assert_eq!(trimmed.verify(&secrets, then), Err(HookRejection::BadSignature));
+    let tampered = published().with_body(published::BODY.replace("dropped", "deliver"));
+    assert_eq!(tampered.verify(&secrets, then), Err(HookRejection::BadSignature));
     let moved = published().without(TIMESTAMP).with(TIMESTAMP, "1600112503");
-    assert_eq!(moved.verify(&secrets, then), Err(Reject::BadSignature));
-    assert_eq!(published().verify(&self::secrets(&[&pair().1]), then), Err(Reject::BadSignature));
+    assert_eq!(moved.verify(&secrets, then), Err(HookRejection::BadSignature));
+    assert_eq!(published().verify(&self::secrets(&[&pair().1]), then), Err(HookRejection::BadSignature));
     assert_eq!(
         published().without(SIGNATURE).verify(&secrets, then),
-        Err(Reject::MissingHeader("x-twilio-email-event-webhook-signature"))
+        Err(HookRejection::MissingHeader("x-twilio-email-event-webhook-signature"))
     );
     assert_eq!(
         published().without(TIMESTAMP).verify(&secrets, then),
-        Err(Reject::MissingHeader("x-twilio-email-event-webhook-timestamp"))
+        Err(HookRejection::MissingHeader("x-twilio-email-event-webhook-timestamp"))
     );
     for nonsense in ["", "-1600112502", "1.6e9", "99999999999999999999"] {
         let odd = published().without(TIMESTAMP).with(TIMESTAMP, nonsense);
-        assert!(matches!(odd.verify(&secrets, then), Err(Reject::Malformed(_))), "{nonsense}");
+        assert!(matches!(odd.verify(&secrets, then), Err(HookRejection::Malformed(_))), "{nonsense}");
     }
-    let off = Reject::Stale { off_ms: 300_001 };
+    let off = HookRejection::Stale { off_ms: 300_001 };
     assert_eq!(published().verify(&secrets, then.plus(300_001)), Err(off));
 }
 
@@ -120,54 +124,62 @@ fn both_live_keys_are_believed() {
     for key in [&old.0, &new.0] {
         assert_eq!(signed(key, NOW, "[]").verify(&both, NOW), Ok(()));
     }
-    assert_eq!(signed(&pair().0, NOW, "[]").verify(&both, NOW), Err(Reject::BadSignature));
+    assert_eq!(signed(&pair().0, NOW, "[]").verify(&both, NOW), Err(HookRejection::BadSignature));
     let mut der = STANDARD.decode(published::KEY).unwrap();
     der[26] = 5;
-    assert!(matches!(Secrets::keys(Kind::Sendgrid, &[&STANDARD.encode(der)]), Err(BadSecret::Unusable(_))));
+    assert!(matches!(
+        HookSecrets::from_keys(Kind::Sendgrid, &[&STANDARD.encode(der)]),
+        Err(HookSecretError::Unusable(_))
+    ));
     for odd in ["", "not base64!", "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgA="] {
-        assert!(matches!(Secrets::keys(Kind::Sendgrid, &[odd]), Err(BadSecret::Unusable(_))), "{odd}");
+        assert!(matches!(HookSecrets::from_keys(Kind::Sendgrid, &[odd]), Err(HookSecretError::Unusable(_))), "{odd}");
     }
 }
 
 #[test]
 fn events_are_told_apart() {
     let cases = [
-        (event("processed"), Says::Accepted),
-        (event("delivered"), Says::Delivered),
-        (event("deferred"), Says::Deferred),
-        (set(&event("bounce"), "/type", "bounce"), HARD),
-        (set(&event("bounce"), "/type", "blocked"), SOFT),
-        (set(&event("dropped"), "/reason", "Unsubscribed Address"), Says::Suppressed),
-        (set(&event("dropped"), "/reason", "Spam Content"), Says::Refused),
-        (event("spamreport"), Says::Complained),
-        (event("open"), Says::Other),
-        (event("of tomorrow"), Says::Other),
+        (event("processed"), ReportedStatus::Accepted),
+        (event("delivered"), ReportedStatus::Delivered),
+        (event("deferred"), ReportedStatus::Deferred),
+        (with_field(&event("bounce"), "/type", "bounce"), HARD_BOUNCE),
+        (with_field(&event("bounce"), "/type", "blocked"), SOFT_BOUNCE),
+        (with_field(&event("dropped"), "/reason", "Unsubscribed Address"), ReportedStatus::Suppressed),
+        (with_field(&event("dropped"), "/reason", "Spam Content"), ReportedStatus::Refused),
+        (event("spamreport"), ReportedStatus::Complained),
+        (event("open"), ReportedStatus::Other),
+        (event("of tomorrow"), ReportedStatus::Other),
     ];
     for (event, says) in cases {
-        let report = one(Kind::Sendgrid, &json!([event]));
-        assert_eq!(report.says, says, "{event}");
-        assert_eq!((report.email, report.recipient.as_deref()), (ours(), Some("example@test.com")));
+        let report = sole_event(Kind::Sendgrid, &json!([event]));
+        assert_eq!(report.reported_status, says, "{event}");
+        assert_eq!((report.email, report.recipient.as_deref()), (our_email_id(), Some("example@test.com")));
         assert_eq!(report.remote_id.as_deref(), Some("w1ZZZ0SZQbmQKkGo5N3jWQ"));
-        assert_eq!((report.at, report.test), (Some(Time(1_513_299_569_000)), false));
+        assert_eq!((report.occurred_at, report.is_test), (Some(Time(1_513_299_569_000)), false));
     }
     for id in ["AbC_1.of-a-machine-of-tomorrow.0", "AbC_1.recvd-5f54b5d587-rdxhf-1-641D.0", "AbC_1"] {
-        let report = one(Kind::Sendgrid, &set(&event("delivered"), "/sg_message_id", id));
+        let report = sole_event(Kind::Sendgrid, &with_field(&event("delivered"), "/sg_message_id", id));
         assert_eq!(report.remote_id.as_deref(), Some("AbC_1"), "{id}");
     }
-    let sample = set(&event("delivered"), "/sg_message_id", "14c5d75ce93.dfd.64b469.filter0001.16648.5515E0B88.0");
-    assert!(one(Kind::Sendgrid, &sample).test);
+    let sample =
+        with_field(&event("delivered"), "/sg_message_id", "14c5d75ce93.dfd.64b469.filter0001.16648.5515E0B88.0");
+    assert!(sole_event(Kind::Sendgrid, &sample).is_test);
 }
 
 #[test]
 fn a_batch_is_read_whole_and_up_to_a_limit() {
-    let many =
-        |count: usize| Value::Array((0..count).map(|n| set(&event("open"), "/sg_event_id", format!("e{n}"))).collect());
-    let reports = Post::of(many(3).to_string()).read(Kind::Sendgrid).unwrap();
-    let names: Vec<_> = reports.iter().map(|report| report.once.as_str()).collect();
+    let many = |count: usize| {
+        Value::Array((0..count).map(|n| with_field(&event("open"), "/sg_event_id", format!("e{n}"))).collect())
+    };
+    let reports = HookTestRequest::new(many(3).to_string()).parse_events(Kind::Sendgrid).unwrap();
+    let names: Vec<_> = reports.iter().map(|report| report.dedupe_key.as_str()).collect();
     assert_eq!(names, ["e0", "e1", "e2"]);
     let small = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
-    assert_eq!(Post::of(small(MAX_EVENTS)).read(Kind::Sendgrid).unwrap().len(), MAX_EVENTS);
-    assert_eq!(Post::of(small(MAX_EVENTS + 1)).read(Kind::Sendgrid), Err(Unreadable::TooMany(MAX_EVENTS + 1)));
-    assert_eq!(Post::of("[]").read(Kind::Sendgrid), Ok(vec![]));
-    assert!(matches!(Post::of("[1]").read(Kind::Sendgrid), Err(Unreadable::Shape(_))));
+    assert_eq!(HookTestRequest::new(small(MAX_EVENTS)).parse_events(Kind::Sendgrid).unwrap().len(), MAX_EVENTS);
+    assert_eq!(
+        HookTestRequest::new(small(MAX_EVENTS + 1)).parse_events(Kind::Sendgrid),
+        Err(HookParseError::TooMany(MAX_EVENTS + 1))
+    );
+    assert_eq!(HookTestRequest::new("[]").parse_events(Kind::Sendgrid), Ok(vec![]));
+    assert!(matches!(HookTestRequest::new("[1]").parse_events(Kind::Sendgrid), Err(HookParseError::Unexpected(_))));
 }

@@ -1,11 +1,11 @@
 //! SES: what is inside the messages of SNS, one report for each recipient.
 
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{Kind, MAX_EVENTS, Report, Says, Unreadable};
+use mailonce_mail::hook::{HookEvent, HookParseError, Kind, MAX_EVENTS, ReportedStatus};
 use serde_json::{Value, json};
 
 use crate::{
-    rig::{HARD, OURS, Post, SOFT, ours, set},
+    rig::{HARD_BOUNCE, HookTestRequest, OUR_EMAIL_ID, SOFT_BOUNCE, our_email_id, with_field},
     sns::notification,
 };
 
@@ -15,7 +15,7 @@ fn mail() -> Value {
         "sendingAccountId": "123456789012", "messageId": "EXAMPLE7c191be45-e9aedb9a-02f9-4d12-a87d-dd0099a07f8a-000000",
         "destination": ["recipient@example.com"], "headersTruncated": false,
         "headers": [{"name": "From", "value": "sender@example.com"}],
-        "tags": {"ses:configuration-set": ["ConfigSet"], "ses:source-ip": ["192.0.2.0"], "mailonce": [OURS]}
+        "tags": {"ses:configuration-set": ["ConfigSet"], "ses:source-ip": ["192.0.2.0"], "mailonce": [OUR_EMAIL_ID]}
     })
 }
 
@@ -48,20 +48,20 @@ fn delivered() -> Value {
     )
 }
 
-fn read(event: &Value) -> Vec<Report> {
-    Post::of(notification(&event.to_string()).to_string()).read(Kind::Ses).unwrap()
+fn read(event: &Value) -> Vec<HookEvent> {
+    HookTestRequest::new(notification(&event.to_string()).to_string()).parse_events(Kind::Ses).unwrap()
 }
 
 #[test]
 fn a_delivery_is_read() {
     let reports = read(&delivered());
     let report = &reports[0];
-    assert_eq!((reports.len(), report.says, report.email), (1, Says::Delivered, ours()));
+    assert_eq!((reports.len(), report.reported_status, report.email), (1, ReportedStatus::Delivered, our_email_id()));
     assert_eq!(report.remote_id.as_deref(), Some("EXAMPLE7c191be45-e9aedb9a-02f9-4d12-a87d-dd0099a07f8a-000000"));
     assert_eq!(report.recipient.as_deref(), Some("recipient@example.com"));
     assert_eq!(report.reason, "250 2.6.0 Message received");
-    assert_eq!(report.at, Time::parse("2026-11-15T09:59:49.202Z"));
-    assert_eq!((report.once.as_str(), report.test), ("165545c9-2a5c-472c-8df2-7ff2be2b3b1b/0", false));
+    assert_eq!(report.occurred_at, Time::parse("2026-11-15T09:59:49.202Z"));
+    assert_eq!((report.dedupe_key.as_str(), report.is_test), ("165545c9-2a5c-472c-8df2-7ff2be2b3b1b/0", false));
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn each_recipient_of_a_bounce_has_a_report_of_its_own() {
     let told: Vec<_> =
         reports.iter().map(|report| (report.recipient.as_deref().unwrap(), report.reason.as_str())).collect();
     assert_eq!(told, [("a@example.com", "smtp; 550 5.1.1 user unknown"), ("b@example.com", "General")]);
-    assert_ne!(reports[0].once, reports[1].once);
-    assert_eq!(reports[0].at, Time::parse("2026-11-15T09:59:50.669Z"));
+    assert_ne!(reports[0].dedupe_key, reports[1].dedupe_key);
+    assert_eq!(reports[0].occurred_at, Time::parse("2026-11-15T09:59:50.669Z"));
     // A repeat by SNS has the same id, whatever else it has.
     assert_eq!(reports, read(&bounce("Permanent", "General")));
 }
@@ -86,55 +86,58 @@ fn events_are_told_apart() {
     let delay = json!({"delayType": "TransientCommunicationFailure", "delayedRecipients":
         [{"emailAddress": "a@example.com", "status": "4.4.1", "diagnosticCode": "smtp; 421 4.4.1 timeout"}]});
     let cases = [
-        (event("Send", "send", json!({})), Says::Accepted),
-        (delivered(), Says::Delivered),
-        (bounce("Permanent", "General"), HARD),
-        (bounce("Transient", "MailboxFull"), SOFT),
-        (bounce("Undetermined", "Undetermined"), SOFT),
-        (bounce("Permanent", "Suppressed"), Says::Suppressed),
-        (bounce("Permanent", "OnAccountSuppressionList"), Says::Suppressed),
-        (complaint(Value::Null), Says::Complained),
-        (complaint("OnAccountSuppressionList".into()), Says::Suppressed),
-        (event("DeliveryDelay", "deliveryDelay", delay), Says::Deferred),
-        (event("Reject", "reject", json!({"reason": "Bad content"})), Says::Refused),
-        (event("Rendering Failure", "failure", json!({"errorMessage": "no such part"})), Says::Refused),
-        (event("Open", "open", json!({})), Says::Other),
-        (event("Of tomorrow", "x", json!({})), Says::Other),
+        (event("Send", "send", json!({})), ReportedStatus::Accepted),
+        (delivered(), ReportedStatus::Delivered),
+        (bounce("Permanent", "General"), HARD_BOUNCE),
+        (bounce("Transient", "MailboxFull"), SOFT_BOUNCE),
+        (bounce("Undetermined", "Undetermined"), SOFT_BOUNCE),
+        (bounce("Permanent", "Suppressed"), ReportedStatus::Suppressed),
+        (bounce("Permanent", "OnAccountSuppressionList"), ReportedStatus::Suppressed),
+        (complaint(Value::Null), ReportedStatus::Complained),
+        (complaint("OnAccountSuppressionList".into()), ReportedStatus::Suppressed),
+        (event("DeliveryDelay", "deliveryDelay", delay), ReportedStatus::Deferred),
+        (event("Reject", "reject", json!({"reason": "Bad content"})), ReportedStatus::Refused),
+        (event("Rendering Failure", "failure", json!({"errorMessage": "no such part"})), ReportedStatus::Refused),
+        (event("Open", "open", json!({})), ReportedStatus::Other),
+        (event("Of tomorrow", "x", json!({})), ReportedStatus::Other),
     ];
     for (event, says) in cases {
-        assert_eq!(read(&event)[0].says, says, "{event}");
+        assert_eq!(read(&event)[0].reported_status, says, "{event}");
         assert!(read(&event)[0].recipient.is_some(), "{event}");
     }
     // Feedback notifications of an identity name the type otherwise.
     let mut old = delivered();
     let word = old.as_object_mut().unwrap().remove("eventType").unwrap();
-    assert_eq!(read(&set(&old, "/notificationType", word))[0].says, Says::Delivered);
+    assert_eq!(read(&with_field(&old, "/notificationType", word))[0].reported_status, ReportedStatus::Delivered);
 }
 
 #[test]
 fn our_id_is_found_in_the_header_too() {
-    let untagged = set(&delivered(), "/mail/tags", json!({}));
+    let untagged = with_field(&delivered(), "/mail/tags", json!({}));
     assert_eq!(read(&untagged)[0].email, None);
-    let headers = json!([{"name": "From", "value": "x"}, {"name": "x-mailonce-ID", "value": OURS}]);
-    assert_eq!(read(&set(&untagged, "/mail/headers", headers))[0].email, ours());
+    let headers = json!([{"name": "From", "value": "x"}, {"name": "x-mailonce-ID", "value": OUR_EMAIL_ID}]);
+    assert_eq!(read(&with_field(&untagged, "/mail/headers", headers))[0].email, our_email_id());
 }
 
 #[test]
 fn words_of_sns_itself_are_not_errors() {
     let hello = notification("Successfully validated SNS topic for Amazon SES event publishing.");
-    let reports = Post::of(hello.to_string()).read(Kind::Ses).unwrap();
-    assert_eq!((reports[0].says, reports[0].test, reports[0].email), (Says::Other, true, None));
-    let confirmation = set(&notification("x"), "/Type", "SubscriptionConfirmation");
-    assert_eq!(Post::of(confirmation.to_string()).read(Kind::Ses), Ok(vec![]));
-    assert!(matches!(Post::of("{}").read(Kind::Ses), Err(Unreadable::Shape(_))));
-    assert!(matches!(Post::of(notification("{\"a\":").to_string()).read(Kind::Ses), Err(Unreadable::Json(_))));
-    let simulated = set(&delivered(), "/delivery/recipients", json!(["success@simulator.amazonses.com"]));
-    assert!(read(&simulated)[0].test);
+    let reports = HookTestRequest::new(hello.to_string()).parse_events(Kind::Ses).unwrap();
+    assert_eq!((reports[0].reported_status, reports[0].is_test, reports[0].email), (ReportedStatus::Other, true, None));
+    let confirmation = with_field(&notification("x"), "/Type", "SubscriptionConfirmation");
+    assert_eq!(HookTestRequest::new(confirmation.to_string()).parse_events(Kind::Ses), Ok(vec![]));
+    assert!(matches!(HookTestRequest::new("{}").parse_events(Kind::Ses), Err(HookParseError::Unexpected(_))));
+    assert!(matches!(
+        HookTestRequest::new(notification("{\"a\":").to_string()).parse_events(Kind::Ses),
+        Err(HookParseError::Json(_))
+    ));
+    let simulated = with_field(&delivered(), "/delivery/recipients", json!(["success@simulator.amazonses.com"]));
+    assert!(read(&simulated)[0].is_test);
 }
 
 #[test]
 fn recipients_are_bounded() {
-    let crowd = set(&delivered(), "/delivery/recipients", vec!["a@example.com"; MAX_EVENTS + 1]);
-    let post = Post::of(notification(&crowd.to_string()).to_string());
-    assert_eq!(post.read(Kind::Ses), Err(Unreadable::TooMany(MAX_EVENTS + 1)));
+    let crowd = with_field(&delivered(), "/delivery/recipients", vec!["a@example.com"; MAX_EVENTS + 1]);
+    let post = HookTestRequest::new(notification(&crowd.to_string()).to_string());
+    assert_eq!(post.parse_events(Kind::Ses), Err(HookParseError::TooMany(MAX_EVENTS + 1)));
 }

@@ -4,14 +4,14 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{BadSecret, Reject, Secrets, ses};
+use mailonce_mail::hook::{HookRejection, HookSecretError, HookSecrets, ses};
 use ring::{
     rand::SystemRandom,
     signature::{RSA_PKCS1_SHA256, RsaKeyPair},
 };
 use serde_json::{Value, json};
 
-use crate::rig::{NOW, Post, set};
+use crate::rig::{HookTestRequest, NOW, with_field};
 
 const KEY: &[u8] = include_bytes!("fixtures/key.p8");
 const CERTIFICATE: &[u8] = include_bytes!("fixtures/cert.pem");
@@ -37,7 +37,7 @@ pub(crate) fn notification(message: &str) -> Value {
 }
 
 fn hello(version: &str, signature: &str) -> Value {
-    set(&set(&notification("hello"), "/SignatureVersion", version), "/Signature", signature)
+    with_field(&with_field(&notification("hello"), "/SignatureVersion", version), "/Signature", signature)
 }
 
 pub(crate) fn confirmation() -> Value {
@@ -57,89 +57,98 @@ fn signed(body: &Value) -> Value {
     let key = RsaKeyPair::from_pkcs8(KEY).unwrap();
     let mut signature = vec![0; key.public().modulus_len()];
     key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature).unwrap();
-    set(body, "/Signature", STANDARD.encode(signature))
+    with_field(body, "/Signature", STANDARD.encode(signature))
 }
 
-fn secrets(allow_sha1: bool) -> Secrets {
-    Secrets::topics(vec!["arn:aws:sns:eu-west-1:123456789012:other".into(), TOPIC.into()], allow_sha1).unwrap()
+fn secrets(allow_sha1: bool) -> HookSecrets {
+    HookSecrets::from_topics(vec!["arn:aws:sns:eu-west-1:123456789012:other".into(), TOPIC.into()], allow_sha1).unwrap()
 }
 
-fn post(body: &Value, certificate: &[u8]) -> Post {
-    Post { certificate: Some(certificate.to_vec()), ..Post::of(body.to_string()) }
+fn post(body: &Value, certificate: &[u8]) -> HookTestRequest {
+    HookTestRequest { certificate: Some(certificate.to_vec()), ..HookTestRequest::new(body.to_string()) }
 }
 
-fn verdict(body: &Value) -> Result<(), Reject> {
+fn verdict(body: &Value) -> Result<(), HookRejection> {
     post(body, CERTIFICATE).verify(&secrets(false), NOW)
 }
 
 #[test]
 fn what_openssl_signed_is_believed() {
     assert_eq!(verdict(&hello("2", OPENSSL_SHA256)), Ok(()));
-    assert_eq!(verdict(&hello("2", OPENSSL_SHA1)), Err(Reject::BadSignature));
+    assert_eq!(verdict(&hello("2", OPENSSL_SHA1)), Err(HookRejection::BadSignature));
 }
 
 #[test]
 fn sha1_is_believed_only_where_it_is_allowed() {
     let old = hello("1", OPENSSL_SHA1);
     let reject = verdict(&old).unwrap_err();
-    assert_eq!((reject.clone(), reject.status()), (Reject::Sha1, 503));
+    assert_eq!((reject.clone(), reject.status()), (HookRejection::Sha1, 503));
     assert_eq!(post(&old, CERTIFICATE).verify(&secrets(true), NOW), Ok(()));
-    let tampered = set(&old, "/Message", "hell0");
-    assert_eq!(post(&tampered, CERTIFICATE).verify(&secrets(true), NOW), Err(Reject::BadSignature));
-    assert!(matches!(verdict(&hello("3", OPENSSL_SHA256)), Err(Reject::Malformed(_))));
+    let tampered = with_field(&old, "/Message", "hell0");
+    assert_eq!(post(&tampered, CERTIFICATE).verify(&secrets(true), NOW), Err(HookRejection::BadSignature));
+    assert!(matches!(verdict(&hello("3", OPENSSL_SHA256)), Err(HookRejection::Malformed(_))));
 }
 
 #[test]
 fn every_signed_field_counts() {
-    let subject = set(&notification("hello"), "/Subject", "a subject");
+    let subject = with_field(&notification("hello"), "/Subject", "a subject");
     for body in [signed(&notification("hello")), signed(&subject), signed(&confirmation())] {
         assert_eq!(verdict(&body), Ok(()));
         for name in ["Message", "MessageId", "Subject", "Token", "SubscribeURL"] {
             let Some(value) = body.get(name).and_then(Value::as_str) else { continue };
-            let bent = set(&body, &format!("/{name}"), format!("{value}x"));
-            assert_eq!(verdict(&bent), Err(Reject::BadSignature), "{name}");
+            let bent = with_field(&body, &format!("/{name}"), format!("{value}x"));
+            assert_eq!(verdict(&bent), Err(HookRejection::BadSignature), "{name}");
         }
-        let moved = set(&body, "/Timestamp", "2026-11-15T10:00:01.000Z");
-        assert_eq!(verdict(&moved), Err(Reject::BadSignature));
+        let moved = with_field(&body, "/Timestamp", "2026-11-15T10:00:01.000Z");
+        assert_eq!(verdict(&moved), Err(HookRejection::BadSignature));
     }
     // A subject slipped in, or a notification dressed up as a confirmation.
-    let slipped = set(&signed(&notification("hello")), "/Subject", "x");
-    assert_eq!(verdict(&slipped), Err(Reject::BadSignature));
-    assert_eq!(verdict(&set(&signed(&confirmation()), "/Type", "UnsubscribeConfirmation")), Err(Reject::BadSignature));
-    assert!(matches!(verdict(&set(&signed(&confirmation()), "/Type", "Other")), Err(Reject::Malformed(_))));
-    let nothing = set(&signed(&notification("hello")), "/Subject", Value::Null);
+    let slipped = with_field(&signed(&notification("hello")), "/Subject", "x");
+    assert_eq!(verdict(&slipped), Err(HookRejection::BadSignature));
+    assert_eq!(
+        verdict(&with_field(&signed(&confirmation()), "/Type", "UnsubscribeConfirmation")),
+        Err(HookRejection::BadSignature)
+    );
+    assert!(matches!(
+        verdict(&with_field(&signed(&confirmation()), "/Type", "Other")),
+        Err(HookRejection::Malformed(_))
+    ));
+    let nothing = with_field(&signed(&notification("hello")), "/Subject", Value::Null);
     assert_eq!(verdict(&nothing), Ok(()));
 }
 
 #[test]
 fn foreign_topics_and_missing_fields_are_refused() {
-    let foreign = set(&notification("hello"), "/TopicArn", "arn:aws:sns:us-east-1:999999999999:mailonce-events");
-    assert_eq!(verdict(&signed(&foreign)), Err(Reject::ForeignTopic));
+    let foreign = with_field(&notification("hello"), "/TopicArn", "arn:aws:sns:us-east-1:999999999999:mailonce-events");
+    assert_eq!(verdict(&signed(&foreign)), Err(HookRejection::ForeignTopic));
     for name in
         ["Type", "MessageId", "TopicArn", "Message", "Timestamp", "SignatureVersion", "Signature", "SigningCertURL"]
     {
         let mut body = signed(&notification("hello"));
         body.as_object_mut().unwrap().remove(name);
-        assert_eq!(verdict(&body), Err(Reject::MissingField(name)));
+        assert_eq!(verdict(&body), Err(HookRejection::MissingField(name)));
     }
     for odd in [vec![], vec!["my-topic".to_owned()], vec![TOPIC.to_owned(); 101]] {
-        assert!(matches!(Secrets::topics(odd, false), Err(BadSecret::Unusable(_))));
+        assert!(matches!(HookSecrets::from_topics(odd, false), Err(HookSecretError::Unusable(_))));
     }
 }
 
 #[test]
 fn the_certificate_must_fit() {
     let body = signed(&notification("hello"));
-    assert_eq!(post(&body, OTHER).verify(&secrets(false), NOW), Err(Reject::BadSignature));
-    let none = Post::of(body.to_string()).verify(&secrets(false), NOW).unwrap_err();
-    assert_eq!((none.clone(), none.status()), (Reject::Certificate("was not given"), 503));
-    assert_eq!(post(&body, b"<html>").verify(&secrets(false), NOW), Err(Reject::Certificate("is not PEM")));
+    assert_eq!(post(&body, OTHER).verify(&secrets(false), NOW), Err(HookRejection::BadSignature));
+    let none = HookTestRequest::new(body.to_string()).verify(&secrets(false), NOW).unwrap_err();
+    assert_eq!((none.clone(), none.status()), (HookRejection::Certificate("was not given"), 503));
+    assert_eq!(post(&body, b"<html>").verify(&secrets(false), NOW), Err(HookRejection::Certificate("is not PEM")));
     let torn = String::from_utf8_lossy(CERTIFICATE).replacen("MIID", "MIIB", 1);
-    assert_eq!(post(&body, torn.as_bytes()).verify(&secrets(false), NOW), Err(Reject::Certificate("cannot be read")));
+    assert_eq!(
+        post(&body, torn.as_bytes()).verify(&secrets(false), NOW),
+        Err(HookRejection::Certificate("cannot be read"))
+    );
     let elliptic = post(&body, ELLIPTIC).verify(&secrets(false), NOW);
-    assert_eq!(elliptic, Err(Reject::Certificate("does not hold an RSA key")));
+    assert_eq!(elliptic, Err(HookRejection::Certificate("does not hold an RSA key")));
     let huge = vec![b'x'; 65 * 1024];
-    assert_eq!(post(&body, &huge).verify(&secrets(false), NOW), Err(Reject::Certificate("is too large")));
+    assert_eq!(post(&body, &huge).verify(&secrets(false), NOW), Err(HookRejection::Certificate("is too large")));
 }
 
 #[test]
@@ -148,18 +157,19 @@ fn an_hour_of_retries_is_fresh_and_more_is_not() {
     assert_eq!(body.verify(&secrets(false), NOW.plus(3_600_000)), Ok(()));
     assert_eq!(body.verify(&secrets(false), NOW.plus(-3_600_000)), Ok(()));
     let late = NOW.plus(65 * 60_000 + 1);
-    assert_eq!(body.verify(&secrets(false), late), Err(Reject::Stale { off_ms: 65 * 60_000 + 1 }));
+    assert_eq!(body.verify(&secrets(false), late), Err(HookRejection::Stale { off_ms: 65 * 60_000 + 1 }));
     assert_eq!(
-        body.verify(&secrets(false).tolerating(60_000), NOW.plus(60_001)),
-        Err(Reject::Stale { off_ms: 60_001 })
+        body.verify(&secrets(false).with_tolerance_ms(60_000), NOW.plus(60_001)),
+        Err(HookRejection::Stale { off_ms: 60_001 })
     );
-    let timeless = signed(&set(&notification("hello"), "/Timestamp", "yesterday"));
-    assert!(matches!(post(&timeless, CERTIFICATE).verify(&secrets(false), Time(0)), Err(Reject::Malformed(_))));
+    let timeless = signed(&with_field(&notification("hello"), "/Timestamp", "yesterday"));
+    assert!(matches!(post(&timeless, CERTIFICATE).verify(&secrets(false), Time(0)), Err(HookRejection::Malformed(_))));
 }
 
 #[test]
 fn only_certificates_of_sns_are_asked_for() {
-    let needs = |url: &str| ses::needs(set(&notification("x"), "/SigningCertURL", url).to_string().as_bytes());
+    let needs =
+        |url: &str| ses::sns_urls(with_field(&notification("x"), "/SigningCertURL", url).to_string().as_bytes());
     assert_eq!(needs(CERTIFICATE_URL).unwrap().certificate_url, CERTIFICATE_URL);
     assert_eq!(needs(CERTIFICATE_URL).unwrap().subscribe_url, None);
     let file = "SimpleNotificationService-0123.pem";
@@ -185,15 +195,15 @@ fn only_certificates_of_sns_are_asked_for() {
         "https://sns.us-east-1.amazonaws.com".to_owned(),
         String::new(),
     ] {
-        assert!(matches!(needs(&wrong), Err(Reject::Malformed(_))), "{wrong}");
-        let body = signed(&set(&notification("x"), "/SigningCertURL", wrong.as_str()));
-        assert!(matches!(verdict(&body), Err(Reject::Malformed(_))), "{wrong}");
+        assert!(matches!(needs(&wrong), Err(HookRejection::Malformed(_))), "{wrong}");
+        let body = signed(&with_field(&notification("x"), "/SigningCertURL", wrong.as_str()));
+        assert!(matches!(verdict(&body), Err(HookRejection::Malformed(_))), "{wrong}");
     }
 }
 
 #[test]
 fn a_subscription_is_confirmed_at_sns_only() {
-    let needs = |body: &Value| ses::needs(body.to_string().as_bytes());
+    let needs = |body: &Value| ses::sns_urls(body.to_string().as_bytes());
     assert_eq!(needs(&confirmation()).unwrap().subscribe_url.as_deref(), Some(SUBSCRIBE_URL));
     for wrong in [
         "https://evil.example/?Action=ConfirmSubscription&Token=1",
@@ -206,8 +216,8 @@ fn a_subscription_is_confirmed_at_sns_only() {
         "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&Token=1 2",
         "https://169.254.169.254/latest/meta-data/?Action=ConfirmSubscription",
     ] {
-        let body = set(&confirmation(), "/SubscribeURL", wrong);
-        assert!(matches!(needs(&body), Err(Reject::Malformed(_))), "{wrong}");
-        assert!(matches!(verdict(&signed(&body)), Err(Reject::Malformed(_))), "{wrong}");
+        let body = with_field(&confirmation(), "/SubscribeURL", wrong);
+        assert!(matches!(needs(&body), Err(HookRejection::Malformed(_))), "{wrong}");
+        assert!(matches!(verdict(&signed(&body)), Err(HookRejection::Malformed(_))), "{wrong}");
     }
 }

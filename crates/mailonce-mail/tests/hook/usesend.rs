@@ -1,20 +1,22 @@
 //! useSend: milliseconds, a key used letter by letter, and a body that counts its attempts.
 
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{Kind, Reject, Says, Secrets};
+use mailonce_mail::hook::{HookRejection, HookSecrets, Kind, ReportedStatus};
 use serde_json::{Value, json};
 
-use crate::rig::{HARD, NOW, OURS, Post, SOFT, hex, hmac, one, ours, set};
+use crate::rig::{
+    HARD_BOUNCE, HookTestRequest, NOW, OUR_EMAIL_ID, SOFT_BOUNCE, hex, hmac, our_email_id, sole_event, with_field,
+};
 
 const SECRET: &str = "whsec_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-fn secrets() -> Secrets {
-    Secrets::keys(Kind::Usesend, &[SECRET]).unwrap()
+fn secrets() -> HookSecrets {
+    HookSecrets::from_keys(Kind::Usesend, &[SECRET]).unwrap()
 }
 
-fn signed(secret: &str, at: Time, body: &str) -> Post {
+fn signed(secret: &str, at: Time, body: &str) -> HookTestRequest {
     let signature = hex(&hmac(secret.as_bytes(), format!("{}.{body}", at.0).as_bytes()));
-    Post::of(body)
+    HookTestRequest::new(body)
         .with("X-UseSend-Timestamp", at.0.to_string())
         .with("X-UseSend-Signature", format!("v1={signature}"))
         .with("X-UseSend-Event", "email.sent")
@@ -35,11 +37,11 @@ fn event(word: &str) -> Value {
 #[test]
 fn a_signature_made_elsewhere_is_believed() {
     // HMAC by Python's standard library over `1794736800000.{body}`.
-    let post = Post::of(r#"{"id":"call_1","type":"webhook.test"}"#)
+    let post = HookTestRequest::new(r#"{"id":"call_1","type":"webhook.test"}"#)
         .with("x-usesend-timestamp", "1794736800000")
         .with("x-usesend-signature", "v1=4da406327fab438978d9ff3e04e46c42cc1615fb026ca71d5d1eeed8c4a12f75");
     assert_eq!(post.verify(&secrets(), NOW), Ok(()));
-    assert!(post.read(Kind::Usesend).unwrap()[0].test);
+    assert!(post.parse_events(Kind::Usesend).unwrap()[0].is_test);
 }
 
 #[test]
@@ -47,20 +49,23 @@ fn the_right_secret_is_believed_and_nothing_else() {
     let body = event("email.delivered").to_string();
     let good = signed(SECRET, NOW, &body);
     assert_eq!(good.verify(&secrets(), NOW), Ok(()));
-    assert_eq!(good.clone().shouting().verify(&secrets(), NOW), Ok(()));
-    assert_eq!(good.clone().saying(body.replace("SENT", "LOST")).verify(&secrets(), NOW), Err(Reject::BadSignature));
+    assert_eq!(good.clone().with_uppercase_headers().verify(&secrets(), NOW), Ok(()));
+    assert_eq!(
+        good.clone().with_body(body.replace("SENT", "LOST")).verify(&secrets(), NOW),
+        Err(HookRejection::BadSignature)
+    );
     // The prefix belongs to the key.
     let stripped = signed(SECRET.trim_start_matches("whsec_"), NOW, &body);
-    assert_eq!(stripped.verify(&secrets(), NOW), Err(Reject::BadSignature));
+    assert_eq!(stripped.verify(&secrets(), NOW), Err(HookRejection::BadSignature));
     for name in ["x-usesend-timestamp", "x-usesend-signature"] {
-        assert_eq!(good.clone().without(name).verify(&secrets(), NOW), Err(Reject::MissingHeader(name)));
+        assert_eq!(good.clone().without(name).verify(&secrets(), NOW), Err(HookRejection::MissingHeader(name)));
     }
     let odd = good.clone().without("x-usesend-signature").with("x-usesend-signature", "v1=zz");
-    assert!(matches!(odd.verify(&secrets(), NOW), Err(Reject::Malformed(_))));
+    assert!(matches!(odd.verify(&secrets(), NOW), Err(HookRejection::Malformed(_))));
     let mut longer = good.clone();
     longer.headers[1].1.extend(b"00");
-    assert!(matches!(longer.verify(&secrets(), NOW), Err(Reject::Malformed(_))));
-    let both = Secrets::keys(Kind::Usesend, &["whsec_the_new_one_of_two", SECRET]).unwrap();
+    assert!(matches!(longer.verify(&secrets(), NOW), Err(HookRejection::Malformed(_))));
+    let both = HookSecrets::from_keys(Kind::Usesend, &["whsec_the_new_one_of_two", SECRET]).unwrap();
     assert_eq!(good.verify(&both, NOW), Ok(()));
     assert_eq!(signed("whsec_the_new_one_of_two", NOW, &body).verify(&both, NOW), Ok(()));
 }
@@ -69,45 +74,46 @@ fn the_right_secret_is_believed_and_nothing_else() {
 fn milliseconds_are_milliseconds() {
     let post = signed(SECRET, NOW, "{}");
     assert_eq!(post.verify(&secrets(), NOW.plus(300_000)), Ok(()));
-    assert_eq!(post.verify(&secrets(), NOW.plus(300_001)), Err(Reject::Stale { off_ms: 300_001 }));
+    assert_eq!(post.verify(&secrets(), NOW.plus(300_001)), Err(HookRejection::Stale { off_ms: 300_001 }));
     // Seconds would be a day in January 1970.
     let seconds = signed(SECRET, Time(NOW.0 / 1000), "{}");
-    assert!(matches!(seconds.verify(&secrets(), NOW), Err(Reject::Stale { .. })));
+    assert!(matches!(seconds.verify(&secrets(), NOW), Err(HookRejection::Stale { .. })));
 }
 
 #[test]
 fn events_are_told_apart() {
-    let bounce = |kind: &str| set(&event("email.bounced"), "/data/bounce", json!({"type": kind, "message": "no"}));
+    let bounce =
+        |kind: &str| with_field(&event("email.bounced"), "/data/bounce", json!({"type": kind, "message": "no"}));
     let cases = [
-        (event("email.queued"), Says::Accepted),
-        (event("email.sent"), Says::Accepted),
-        (event("email.delivered"), Says::Delivered),
-        (event("email.delivery_delayed"), Says::Deferred),
-        (bounce("Permanent"), HARD),
-        (bounce("Transient"), SOFT),
-        (event("email.complained"), Says::Complained),
-        (event("email.rejected"), Says::Refused),
-        (event("email.failed"), Says::Refused),
-        (event("email.suppressed"), Says::Suppressed),
-        (event("email.opened"), Says::Other),
-        (event("contact.created"), Says::Other),
+        (event("email.queued"), ReportedStatus::Accepted),
+        (event("email.sent"), ReportedStatus::Accepted),
+        (event("email.delivered"), ReportedStatus::Delivered),
+        (event("email.delivery_delayed"), ReportedStatus::Deferred),
+        (bounce("Permanent"), HARD_BOUNCE),
+        (bounce("Transient"), SOFT_BOUNCE),
+        (event("email.complained"), ReportedStatus::Complained),
+        (event("email.rejected"), ReportedStatus::Refused),
+        (event("email.failed"), ReportedStatus::Refused),
+        (event("email.suppressed"), ReportedStatus::Suppressed),
+        (event("email.opened"), ReportedStatus::Other),
+        (event("contact.created"), ReportedStatus::Other),
     ];
     for (event, says) in cases {
-        let report = one(Kind::Usesend, &event);
-        assert_eq!(report.says, says, "{event}");
-        assert_eq!((report.once.as_str(), report.email), ("call_b3f0c2", None));
+        let report = sole_event(Kind::Usesend, &event);
+        assert_eq!(report.reported_status, says, "{event}");
+        assert_eq!((report.dedupe_key.as_str(), report.email), ("call_b3f0c2", None));
         assert_eq!(report.recipient.as_deref(), Some("ada@example.com"));
-        assert_eq!(report.at, Time::parse("2026-11-15T09:59:58.500Z"));
+        assert_eq!(report.occurred_at, Time::parse("2026-11-15T09:59:58.500Z"));
     }
-    assert_eq!(one(Kind::Usesend, &event("email.sent")).remote_id.as_deref(), Some("cm2a0q8fx0001"));
-    assert_eq!(one(Kind::Usesend, &event("contact.created")).remote_id, None);
+    assert_eq!(sole_event(Kind::Usesend, &event("email.sent")).remote_id.as_deref(), Some("cm2a0q8fx0001"));
+    assert_eq!(sole_event(Kind::Usesend, &event("contact.created")).remote_id, None);
 }
 
 #[test]
 fn a_retry_is_the_same_event_and_an_echoed_header_is_ours() {
-    let (first, second) = (event("email.sent"), set(&event("email.sent"), "/attempt", 2));
-    assert_eq!(one(Kind::Usesend, &first).once, one(Kind::Usesend, &second).once);
-    for headers in [json!({"X-Mailonce-Id": OURS}), json!([{"name": "x-mailonce-id", "value": OURS}])] {
-        assert_eq!(one(Kind::Usesend, &set(&first, "/data/headers", headers)).email, ours());
+    let (first, second) = (event("email.sent"), with_field(&event("email.sent"), "/attempt", 2));
+    assert_eq!(sole_event(Kind::Usesend, &first).dedupe_key, sole_event(Kind::Usesend, &second).dedupe_key);
+    for headers in [json!({"X-Mailonce-Id": OUR_EMAIL_ID}), json!([{"name": "x-mailonce-id", "value": OUR_EMAIL_ID}])] {
+        assert_eq!(sole_event(Kind::Usesend, &with_field(&first, "/data/headers", headers)).email, our_email_id());
     }
 }

@@ -1,19 +1,19 @@
 //! Letters of every kind: some by hand, any number by chance.
 
 use mailonce_core::{
-    address::Mailbox,
-    content::{Attachment, Content},
+    address::NamedAddress,
+    content::{Attachment, EmailContent},
     id::EmailId,
     time::Time,
 };
-use mailonce_mail::compose::{AutoSubmitted, ComposeError, Letter, compose};
+use mailonce_mail::compose::{AutoSubmitted, ComposeError, ComposeInput, compose};
 use proptest::{collection::vec, option, prelude::*};
 use std::collections::BTreeMap;
 
 /// A letter that owns its parts.
 #[derive(Clone, Debug)]
-pub(crate) struct Owned {
-    pub(crate) content: Content,
+pub(crate) struct OwnedComposeInput {
+    pub(crate) content: EmailContent,
     pub(crate) message_id: String,
     pub(crate) date: Time,
     pub(crate) id: EmailId,
@@ -22,9 +22,9 @@ pub(crate) struct Owned {
     pub(crate) auto_submitted: bool,
 }
 
-impl Owned {
+impl OwnedComposeInput {
     pub(crate) fn compose(&self) -> Result<Vec<u8>, ComposeError> {
-        compose(&Letter {
+        compose(&ComposeInput {
             content: &self.content,
             message_id: &self.message_id,
             date: self.date,
@@ -32,7 +32,7 @@ impl Owned {
             in_reply_to: &self.in_reply_to,
             references: &self.references,
             auto_submitted: self.auto_submitted.then_some(AutoSubmitted::Generated),
-            loop_mark: None,
+            loop_marker: None,
         })
     }
 
@@ -96,11 +96,11 @@ fn bodies() -> impl Strategy<Value = (Option<String>, Option<String>)> {
     ]
 }
 
-fn mailbox() -> impl Strategy<Value = Mailbox> {
+fn mailbox() -> impl Strategy<Value = NamedAddress> {
     let local = prop_oneof![8 => "[a-zA-Z0-9!#$%&'*+/=^_`{|}~-]{1,20}(\\.[a-z0-9]{1,10})?", 1 => "[a-zé日ü]{1,10}"];
     let domain = "[a-z0-9]{1,20}(\\.[a-z0-9]{1,20}){0,2}\\.(com|test|xn--p1ai)";
     (option::of(line(256)), local, domain)
-        .prop_map(|(name, local, domain)| Mailbox { name, address: format!("{local}@{domain}") })
+        .prop_map(|(name, local, domain)| NamedAddress { name, address: format!("{local}@{domain}") })
 }
 
 fn attachment() -> impl Strategy<Value = Attachment> {
@@ -124,14 +124,14 @@ fn headers() -> impl Strategy<Value = Vec<(String, String)>> {
     })
 }
 
-fn content() -> impl Strategy<Value = Content> {
+fn content() -> impl Strategy<Value = EmailContent> {
     let people = (mailbox(), vec(mailbox(), 1..5), vec(mailbox(), 0..3), vec(mailbox(), 0..3));
     let words = (line(998), bodies(), headers(), vec(attachment(), 0..4));
-    (people, words).prop_map(|((from, to, cc, reply_to), (subject, (text, html), headers, attachments))| Content {
+    (people, words).prop_map(|((from, to, cc, reply_to), (subject, (text, html), headers, attachments))| EmailContent {
         from,
         to,
         cc,
-        bcc: vec![Mailbox { name: Some("Hidden".into()), address: "hidden-copy@bcc.invalid".into() }],
+        bcc: vec![NamedAddress { name: Some("Hidden".into()), address: "hidden-copy@bcc.invalid".into() }],
         reply_to,
         subject,
         text,
@@ -145,11 +145,11 @@ fn content() -> impl Strategy<Value = Content> {
 }
 
 /// Letters as the core lets them pass.
-pub(crate) fn letters() -> impl Strategy<Value = Owned> {
+pub(crate) fn compose_inputs() -> impl Strategy<Value = OwnedComposeInput> {
     let ids = || vec("<[a-zA-Z0-9+/_-]{1,100}@[a-z0-9]{1,30}\\.com>", 0..5);
     let date = 0..4_102_444_800_000_i64;
     (content(), "<[a-zA-Z0-9]{1,60}@[a-z]{1,30}\\.com>", date, any::<u128>(), ids(), ids(), any::<bool>()).prop_map(
-        |(content, message_id, date, id, in_reply_to, references, auto_submitted)| Owned {
+        |(content, message_id, date, id, in_reply_to, references, auto_submitted)| OwnedComposeInput {
             content,
             message_id,
             date: Time(date),
@@ -168,8 +168,8 @@ fn hostile() -> impl Strategy<Value = String> {
 }
 
 /// Letters that no core would let pass.
-pub(crate) fn hostile_letters() -> impl Strategy<Value = Owned> {
-    (letters(), vec(hostile(), 9), 0..512_u32).prop_map(|(mut letter, evil, which)| {
+pub(crate) fn hostile_compose_inputs() -> impl Strategy<Value = OwnedComposeInput> {
+    (compose_inputs(), vec(hostile(), 9), 0..512_u32).prop_map(|(mut letter, evil, which)| {
         let mut evil = evil.into_iter().enumerate().map(|(i, text)| (which >> i & 1 == 1).then_some(text));
         let mut spoil = |place: &mut String| {
             if let Some(text) = evil.next().flatten() {

@@ -2,10 +2,10 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
-    address::Mailbox,
-    content::{Attachment, Content},
+    address::NamedAddress,
+    content::{Attachment, EmailContent},
 };
-use mailonce_mail::dkim::{Algorithm, DkimKey, DnsRecord, Signer, sign};
+use mailonce_mail::dkim::{DkimAlgorithm, DkimDnsRecord, DkimKey, DkimSigner, sign};
 use proptest::{
     strategy::{Strategy as _, ValueTree as _},
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
@@ -14,23 +14,23 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 
 use crate::{
-    letters::{Owned, letters},
+    letters::{OwnedComposeInput, compose_inputs},
     python,
 };
 
 /// Letters by chance, always the same ones.
-fn some_letters(count: usize) -> Vec<Owned> {
+fn some_inputs(count: usize) -> Vec<OwnedComposeInput> {
     let chance = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), chance);
-    (0..count).map(|_| letters().new_tree(&mut runner).unwrap().current()).collect()
+    (0..count).map(|_| compose_inputs().new_tree(&mut runner).unwrap().current()).collect()
 }
 
-fn person(mailbox: &Mailbox) -> Value {
+fn person(mailbox: &NamedAddress) -> Value {
     let name = mailbox.name.as_deref().map(str::trim).filter(|name| !name.is_empty());
     json!([name, mailbox.address])
 }
 
-fn people(list: &[Mailbox]) -> Value {
+fn people(list: &[NamedAddress]) -> Value {
     list.iter().map(person).collect()
 }
 
@@ -40,7 +40,7 @@ fn body(text: Option<&String>) -> Value {
 }
 
 /// Files in the order of the parts: first what belongs to the HTML.
-fn files(content: &Content) -> Value {
+fn files(content: &EmailContent) -> Value {
     let inline = |file: &Attachment| {
         content.html.is_some() && file.content_id.as_deref().is_some_and(|id| !id.trim().is_empty())
     };
@@ -57,14 +57,14 @@ fn file(attachment: &Attachment, inline: bool) -> Value {
 
 #[test]
 fn python_reads_every_mail_as_it_was_asked_for() {
-    let cases: Value = some_letters(300)
+    let cases: Value = some_inputs(300)
         .iter()
-        .map(|letter| json!({ "mail": STANDARD.encode(letter.compose().unwrap()), "asked": asked(letter) }))
+        .map(|letter| json!({ "mail": STANDARD.encode(letter.compose().unwrap()), "asked": expected_mail(letter) }))
         .collect();
     python::run(Path::new("python3"), "read_mail.py", &cases);
 }
 
-fn asked(letter: &Owned) -> Value {
+fn expected_mail(letter: &OwnedComposeInput) -> Value {
     let content = &letter.content;
     json!({
         "names": letter.header_names(),
@@ -89,13 +89,16 @@ fn asked(letter: &Owned) -> Value {
 
 #[test]
 fn dkimpy_verifies_both_kinds_of_signature() {
-    let keys =
-        [("r1", Algorithm::Rsa, [11; 32]), ("e1", Algorithm::Ed25519, [12; 32]), ("r2", Algorithm::Rsa, [13; 32])];
+    let keys = [
+        ("r1", DkimAlgorithm::Rsa, [11; 32]),
+        ("e1", DkimAlgorithm::Ed25519, [12; 32]),
+        ("r2", DkimAlgorithm::Rsa, [13; 32]),
+    ];
     let keys = keys.map(|(selector, algorithm, seed)| (selector, DkimKey::generate(algorithm, seed).unwrap()));
-    let signers = keys.each_ref().map(|(selector, key)| Signer { domain: "example.com", selector, key });
+    let signers = keys.each_ref().map(|(selector, key)| DkimSigner { domain: "example.com", selector, key });
     let records: Map<String, Value> = signers.iter().map(record).collect();
-    let rsa: Vec<String> = keys.iter().filter(|(_, key)| key.algorithm() == Algorithm::Rsa).map(pkcs8).collect();
-    let cases = some_letters(40).into_iter().map(|mut letter| {
+    let rsa: Vec<String> = keys.iter().filter(|(_, key)| key.algorithm() == DkimAlgorithm::Rsa).map(pkcs8).collect();
+    let cases = some_inputs(40).into_iter().map(|mut letter| {
         // dkimpy refuses a signature from the future.
         letter.date.0 %= 1_700_000_000_000;
         let signed = sign(&letter.compose().unwrap(), &signers, letter.date).unwrap();
@@ -106,8 +109,8 @@ fn dkimpy_verifies_both_kinds_of_signature() {
     python::run(&dkimpy, "verify_dkim.py", &json!({ "mails": cases, "rsa": rsa }));
 }
 
-fn record(signer: &Signer<'_>) -> (String, Value) {
-    let record = DnsRecord::of(signer.key, signer.selector, signer.domain).unwrap();
+fn record(signer: &DkimSigner<'_>) -> (String, Value) {
+    let record = DkimDnsRecord::for_key(signer.key, signer.selector, signer.domain).unwrap();
     (record.name, json!(record.value))
 }
 

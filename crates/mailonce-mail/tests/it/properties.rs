@@ -1,6 +1,6 @@
 //! What holds for every letter, however odd.
 
-use crate::letters::{Owned, hostile_letters, letters};
+use crate::letters::{OwnedComposeInput, compose_inputs, hostile_compose_inputs};
 use mailonce_mail::compose::needs_smtputf8;
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn names(block: &str) -> Vec<String> {
     fields.map(|line| line.split_once(':').unwrap_or((line, "")).0.to_owned()).collect()
 }
 
-fn check(letter: &Owned, mail: &[u8]) -> Result<(), TestCaseError> {
+fn check(letter: &OwnedComposeInput, mail: &[u8]) -> Result<(), TestCaseError> {
     let text = std::str::from_utf8(mail).map_err(|error| TestCaseError::fail(error.to_string()))?;
     prop_assert!(text.ends_with("\r\n"));
     for line in text.split("\r\n") {
@@ -38,7 +38,7 @@ fn check(letter: &Owned, mail: &[u8]) -> Result<(), TestCaseError> {
 }
 
 /// Between boundaries stand only headers about the part.
-fn check_parts(letter: &Owned, body: &str) -> Result<(), TestCaseError> {
+fn check_parts(letter: &OwnedComposeInput, body: &str) -> Result<(), TestCaseError> {
     let known = ["Content-Type", "Content-Transfer-Encoding", "Content-Disposition", "Content-ID"];
     let mut leaves = 0;
     for part in body.split("--=_").skip(1).filter(|part| !part[32..].starts_with("--")) {
@@ -59,14 +59,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_letter_becomes_a_well_formed_mail_and_always_the_same(letter in letters()) {
+    fn every_letter_becomes_a_well_formed_mail_and_always_the_same(letter in compose_inputs()) {
         let mail = letter.compose().map_err(|error| TestCaseError::fail(error.to_string()))?;
         check(&letter, &mail)?;
         prop_assert_eq!(letter.compose(), Ok(mail));
     }
 
     #[test]
-    fn a_hostile_letter_is_refused_or_harmless(letter in hostile_letters()) {
+    fn a_hostile_letter_is_refused_or_harmless(letter in hostile_compose_inputs()) {
         if let Ok(mail) = letter.compose() {
             check(&letter, &mail)?;
         }

@@ -8,9 +8,9 @@
 mod hostile;
 
 use mailonce_mail::{
-    artifact::{self, Found},
-    html::Page,
-    link::{self, Policy},
+    artifact::{self, ExtractedArtifacts},
+    html::HtmlPage,
+    link::{self, LinkPolicy},
     minimise, parse,
 };
 use peak_alloc::PeakAlloc;
@@ -26,28 +26,28 @@ static MEMORY: PeakAlloc = PeakAlloc;
 /// What the smallest mail may cost: tables of a parser do not grow with it.
 const ALLOWANCE: usize = 64 * 1024;
 /// Far more than any needs, so that only what does not end is found out on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MAX_DURATION: Duration = Duration::from_secs(20);
 
 #[test]
 fn no_mail_costs_more_than_three_times_itself_or_never_ends() {
     let own = hostile::mails();
     assert!(own.len() >= 20);
-    let others = others().unwrap();
+    let others = corpus_mails().unwrap();
     let mails = own.into_iter().map(|(name, mail)| (name.to_owned(), mail)).chain(others);
     let mut worst = (0, String::new());
     for (name, mail) in mails {
         let start = Instant::now();
-        let cost = cost(&mail);
+        let cost = peak_memory(&mail);
         assert!(cost <= 3 * mail.len() + ALLOWANCE, "{name}: {cost} octets for {}", mail.len());
-        travel(&mail);
-        assert!(start.elapsed() < PATIENCE, "{name}: {:?}", start.elapsed());
+        process_mail(&mail);
+        assert!(start.elapsed() < MAX_DURATION, "{name}: {:?}", start.elapsed());
         worst = worst.max((cost * 100 / (mail.len() + ALLOWANCE / 3), name));
     }
     println!("the dearest: {} at {} % of its size", worst.1, worst.0);
 }
 
 /// The most memory that was in use while a mail was parsed, beyond the mail itself.
-fn cost(mail: &[u8]) -> usize {
+fn peak_memory(mail: &[u8]) -> usize {
     // Tables that are made once are nobody's cost.
     drop(parse::parse(b"From: a@x.example\r\n\r\nx"));
     MEMORY.reset_peak_usage();
@@ -57,17 +57,17 @@ fn cost(mail: &[u8]) -> usize {
 }
 
 /// The rest of a mail's way.
-fn travel(mail: &[u8]) {
+fn process_mail(mail: &[u8]) {
     let parsed = parse::parse(mail);
-    let page = parsed.html.as_deref().map(Page::read);
-    let links = link::links(&parsed, page.as_ref(), &Policy::default());
-    drop(artifact::find(&parsed, page.as_ref(), &links));
-    let view = minimise::view(&parsed, page.as_ref(), &Found::default(), "n0nce");
+    let page = parsed.html.as_deref().map(HtmlPage::parse);
+    let links = link::check_links(&parsed, page.as_ref(), &LinkPolicy::default());
+    drop(artifact::extract(&parsed, page.as_ref(), &links));
+    let view = minimise::build_view(&parsed, page.as_ref(), &ExtractedArtifacts::default(), "n0nce");
     assert_eq!(view.text.matches("<<<").count(), 1);
 }
 
 /// Mails that nobody here wrote, when they are there.
-fn others() -> io::Result<Vec<(String, Vec<u8>)>> {
+fn corpus_mails() -> io::Result<Vec<(String, Vec<u8>)>> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/mime");
     let folder = match std::env::var_os("MAILONCE_MIME_CORPUS") {
         Some(named) => PathBuf::from(named),

@@ -1,7 +1,7 @@
 //! What must never reach the view that a model is shown: text that nobody saw, characters that show nothing, and
 //! lines that look like our own fence.
 
-use mailonce_mail::{artifact::Found, html::Page, minimise, parse};
+use mailonce_mail::{artifact::ExtractedArtifacts, html::HtmlPage, minimise, parse};
 
 /// Ways to hide a text from people, with `TEXT` where it stands.
 const HIDDEN: &[&str] = &[
@@ -40,10 +40,10 @@ const HIDDEN: &[&str] = &[
     "<img alt='' title='TEXT' src=x>",
 ];
 
-fn view(raw: &str) -> minimise::View {
+fn view(raw: &str) -> minimise::MinimisedView {
     let mail = parse::parse(raw.as_bytes());
-    let page = mail.html.as_deref().map(Page::read);
-    minimise::view(&mail, page.as_ref(), &Found::default(), "n0nce")
+    let page = mail.html.as_deref().map(HtmlPage::parse);
+    minimise::build_view(&mail, page.as_ref(), &ExtractedArtifacts::default(), "n0nce")
 }
 
 #[test]

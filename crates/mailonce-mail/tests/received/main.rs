@@ -7,53 +7,57 @@ mod hostile;
 mod mutants;
 
 use mailonce_mail::{
-    artifact::{self, CANDIDATES},
+    artifact::{self, MAX_CANDIDATES},
     automatic, bounce,
-    html::{ANCHORS, Page},
-    link::{self, LINKS, Policy, Verdict},
+    html::{HtmlPage, MAX_ANCHORS},
+    link::{self, LinkPolicy, MAX_LINKS, Verdict},
     minimise,
-    parse::{self, Parsed},
+    parse::{self, ParsedMail},
     thread,
 };
 use proptest::prelude::*;
 
 /// The whole way of one mail, with what must hold at its end.
-fn travel(raw: &[u8]) -> Result<(), TestCaseError> {
+fn process_mail(raw: &[u8]) -> Result<(), TestCaseError> {
     let mail = parse::parse(raw);
     prop_assert_eq!(&parse::parse(raw), &mail, "the same bytes, the same mail");
     prop_assert_eq!(parse::digest(&mail).len(), 67);
     within_bounds(raw, &mail)?;
-    let page = mail.html.as_deref().map(Page::read);
-    prop_assert!(page.as_ref().is_none_or(|page| page.anchors.len() <= ANCHORS));
-    let links = link::links(&mail, page.as_ref(), &Policy { allow: Vec::new(), sender: Some("x.example".to_owned()) });
-    prop_assert!(links.len() <= LINKS);
+    let page = mail.html.as_deref().map(HtmlPage::parse);
+    prop_assert!(page.as_ref().is_none_or(|page| page.anchors.len() <= MAX_ANCHORS));
+    let links = link::check_links(
+        &mail,
+        page.as_ref(),
+        &LinkPolicy { allowed_domains: Vec::new(), sender_domain: Some("x.example".to_owned()) },
+    );
+    prop_assert!(links.len() <= MAX_LINKS);
     for link in links.iter().filter(|link| link.verdict == Verdict::Allowed) {
         prop_assert!(link.url.starts_with("https://"), "{}", link.url);
     }
-    let found = artifact::find(&mail, page.as_ref(), &links);
-    prop_assert!(found.candidates.len() <= CANDIDATES && found.decided.len() <= 2);
+    let found = artifact::extract(&mail, page.as_ref(), &links);
+    prop_assert!(found.candidates.len() <= MAX_CANDIDATES && found.decided.len() <= 2);
     let codes = found.decided.iter().filter(|code| code.kind == artifact::Kind::Code);
     for code in codes {
         prop_assert!(code.value.bytes().all(|b| b.is_ascii_alphanumeric()) && (4..=12).contains(&code.value.len()));
     }
-    let view = minimise::view(&mail, page.as_ref(), &found, "n0nce");
+    let view = minimise::build_view(&mail, page.as_ref(), &found, "n0nce");
     prop_assert_eq!((view.text.matches("<<<").count(), view.text.matches(">>>").count()), (1, 1));
-    prop_assert!(view.text.chars().count() <= minimise::VIEW_CHARS + 60);
-    automatic::why(&mail, None);
-    bounce::read(raw, &mail, Some(""), "bounce+x@x.example");
-    prop_assert!(thread::ancestors(&mail).len() <= parse::REFERENCES);
+    prop_assert!(view.text.chars().count() <= minimise::MAX_VIEW_CHARS + 60);
+    automatic::detect(&mail, None);
+    bounce::parse_bounce(raw, &mail, Some(""), "bounce+x@x.example");
+    prop_assert!(thread::ancestors(&mail).len() <= parse::MAX_REFERENCES);
     thread::base_subject(&mail.subject);
     Ok(())
 }
 
-fn within_bounds(raw: &[u8], mail: &Parsed) -> Result<(), TestCaseError> {
-    prop_assert!(mail.headers.0.len() <= parse::FIELDS);
+fn within_bounds(raw: &[u8], mail: &ParsedMail) -> Result<(), TestCaseError> {
+    prop_assert!(mail.headers.0.len() <= parse::MAX_HEADER_FIELDS);
     prop_assert!(mail.subject.chars().count() <= 998 && !mail.subject.contains(['\r', '\n']));
     for body in mail.text.iter().chain(&mail.html) {
-        prop_assert!(body.len() <= parse::TEXT_BYTES + 1);
+        prop_assert!(body.len() <= parse::MAX_TEXT_BYTES + 1);
     }
     for attachment in &mail.attachments {
-        prop_assert_eq!(attachment.bytes(raw).len(), attachment.size);
+        prop_assert_eq!(attachment.decode(raw).len(), attachment.size);
         let name = attachment.filename.as_deref().unwrap_or("x");
         prop_assert!(!name.contains(['/', '\\', '\0', '\n']) && name != ".." && !name.is_empty());
     }
@@ -68,34 +72,34 @@ proptest! {
 
     #[test]
     fn random_bytes_are_survived(raw in proptest::collection::vec(any::<u8>(), 0..2000)) {
-        travel(&raw)?;
+        process_mail(&raw)?;
     }
 
     #[test]
     fn mutated_mails_are_survived(raw in mutants::mails()) {
-        travel(&raw)?;
+        process_mail(&raw)?;
     }
 
     #[test]
     fn random_markup_is_survived(html in mutants::markup()) {
-        let page = Page::read(&html);
+        let page = HtmlPage::parse(&html);
         let hidden = page.hidden.chars;
         prop_assert!(hidden <= html.chars().count());
-        let again = Page::read(&page.clean);
+        let again = HtmlPage::parse(&page.clean_html);
         prop_assert_eq!(again.hidden.chars, 0, "what is clean hides nothing");
         prop_assert!(again.anchors.is_empty());
-        travel(format!("Content-Type: text/html\n\n{html}").as_bytes())?;
+        process_mail(format!("Content-Type: text/html\n\n{html}").as_bytes())?;
     }
 
     #[test]
     fn random_words_and_numbers_are_survived(text in mutants::words()) {
-        travel(format!("Subject: {}\nContent-Type: text/plain; charset=utf-8\n\n{text}", text.replace('\n', " ")).as_bytes())?;
+        process_mail(format!("Subject: {}\nContent-Type: text/plain; charset=utf-8\n\n{text}", text.replace('\n', " ")).as_bytes())?;
     }
 }
 
 #[test]
 fn mails_that_were_made_to_hurt_are_survived() {
     for (name, raw) in hostile::mails() {
-        travel(&raw).unwrap_or_else(|broken| panic!("{name}: {broken}"));
+        process_mail(&raw).unwrap_or_else(|broken| panic!("{name}: {broken}"));
     }
 }

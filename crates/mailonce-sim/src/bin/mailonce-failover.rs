@@ -3,9 +3,9 @@
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use mailonce_sim::{
-    failover::campaign::{Plan, Report},
-    report::summary::Run,
-    rig::{chance, children::Children, server},
+    failover::campaign::{FailoverCampaign, FailoverReport},
+    report::summary::TestRun,
+    rig::{chance, children::ChildProcesses, server},
 };
 use serde_json::json;
 use std::{
@@ -39,17 +39,17 @@ struct Args {
 
 /// The figures of all parts so far.
 #[derive(Debug, Default)]
-struct Total {
-    report: Report,
+struct FailoverTotals {
+    report: FailoverReport,
     seeds: Vec<u64>,
 }
 
-impl Total {
+impl FailoverTotals {
     fn failovers(&self) -> u64 {
         self.report.counts.get("failovers").copied().unwrap_or_default()
     }
 
-    fn add(&mut self, seed: u64, part: Report) {
+    fn add(&mut self, seed: u64, part: FailoverReport) {
         self.seeds.push(seed);
         for (name, count) in part.counts {
             *self.report.counts.entry(name).or_default() += count;
@@ -57,8 +57,8 @@ impl Total {
         self.report.violations.extend(part.violations);
     }
 
-    fn write(&self, run: &Run, dir: &Path) -> Result<()> {
-        let mut summary = run.over();
+    fn write(&self, run: &TestRun, dir: &Path) -> Result<()> {
+        let mut summary = run.summary();
         summary.seeds = self.seeds.clone().into();
         summary.counts.clone_from(&self.report.counts);
         summary.violations = self.report.violations.iter().cloned().map(Into::into).collect();
@@ -70,14 +70,14 @@ impl Total {
 
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
-    let (run, mut total) = begin(&args)?;
-    let (binary, children) = (server::binary(args.binary.as_ref())?, Children::default());
-    children.watch_signals(None)?;
+    let (run, mut total) = start_or_resume(&args)?;
+    let (binary, children) = (server::locate_binary(args.binary.as_ref())?, ChildProcesses::default());
+    children.kill_children_on_signal(None)?;
     while total.failovers() < args.failovers {
-        let seed = args.seed.map_or_else(chance::seed, |seed| seed + total.seeds.len() as u64);
+        let seed = args.seed.map_or_else(chance::seed_from_env, |seed| seed + total.seeds.len() as u64);
         let failovers = args.part.max(1).min(args.failovers - total.failovers());
         println!("seed {seed}, {failovers} failovers");
-        let part = Plan { failovers, seed, binary: &binary, children: &children }.run()?;
+        let part = FailoverCampaign { failovers, seed, binary: &binary, children: &children }.run()?;
         for violation in &part.violations {
             println!("VIOLATION {violation}");
         }
@@ -92,18 +92,18 @@ fn main() -> Result<ExitCode> {
 }
 
 /// Nothing yet, or what an earlier run of the same code left.
-fn begin(args: &Args) -> Result<(Run, Total)> {
+fn start_or_resume(args: &Args) -> Result<(TestRun, FailoverTotals)> {
     let Some(dir) = args.proof.as_deref().filter(|_| args.resume) else {
-        return Ok((Run::of("failovers"), Total::default()));
+        return Ok((TestRun::start("failovers"), FailoverTotals::default()));
     };
-    let (run, state) = Run::resume("failovers", dir)?;
+    let (run, state) = TestRun::resume("failovers", dir)?;
     if state.is_null() {
-        return Ok((run, Total::default()));
+        return Ok((run, FailoverTotals::default()));
     }
-    let report = Report {
+    let report = FailoverReport {
         counts: serde_json::from_value(state["counts"].clone()).context("the figures of an earlier run")?,
         violations: serde_json::from_value(state["violations"].clone()).context("the violations of an earlier run")?,
     };
     let seeds = serde_json::from_value(state["seeds"].clone()).context("the seeds of an earlier run")?;
-    Ok((run, Total { report, seeds }))
+    Ok((run, FailoverTotals { report, seeds }))
 }

@@ -4,12 +4,12 @@ use anyhow::{Context as _, bail};
 use clap::Parser;
 use mailonce_sim::{
     fuzz::{
-        TARGETS, Target,
-        drive::{Driven, Plan, SLOWEST, came, drive},
-        layout, target,
+        FuzzTarget, TARGETS,
+        drive::{FuzzPlan, FuzzReport, MAX_CPU_TIME, run_input, run_target},
+        find_target, layout,
     },
-    report::summary::{Run, Summary},
-    rig::chance::seed,
+    report::summary::{RunSummary, TestRun},
+    rig::chance::seed_from_env,
 };
 use std::{
     fs,
@@ -57,8 +57,8 @@ struct Args {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let chosen: Vec<&Target> = match &args.target {
-        Some(name) => vec![target(name).with_context(|| format!("there is no reader {name}; see --list"))?],
+    let chosen: Vec<&FuzzTarget> = match &args.target {
+        Some(name) => vec![find_target(name).with_context(|| format!("there is no reader {name}; see --list"))?],
         None => TARGETS.iter().collect(),
     };
     if args.list {
@@ -74,23 +74,23 @@ fn main() -> anyhow::Result<()> {
     if let Some(file) = &args.replay {
         let bytes = fs::read(file).with_context(|| format!("reading {}", file.display()))?;
         for target in chosen {
-            if let Err(what) = came(target, &bytes, SLOWEST).0 {
+            if let Err(what) = run_input(target, &bytes, MAX_CPU_TIME).0 {
                 bail!("{}: {what}", target.name);
             }
             println!("{} holds", target.name);
         }
         return Ok(());
     }
-    let run = Run::of("fuzz");
-    let plan = Plan {
-        seed: args.seed.unwrap_or_else(seed),
-        inputs: args.inputs,
-        patience: Duration::from_secs(args.seconds),
-        slowest: SLOWEST,
+    let run = TestRun::start("fuzz");
+    let plan = FuzzPlan {
+        seed: args.seed.unwrap_or_else(seed_from_env),
+        max_inputs: args.inputs,
+        time_limit: Duration::from_secs(args.seconds),
+        max_cpu_time: MAX_CPU_TIME,
         corpus: args.corpus,
-        keep: args.keep,
+        failures_dir: args.keep,
     };
-    let driven = chosen.iter().map(|target| drive(target, &plan)).collect::<Result<Vec<Driven>, _>>()?;
+    let driven = chosen.iter().map(|target| run_target(target, &plan)).collect::<Result<Vec<FuzzReport>, _>>()?;
     println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "seed": plan.seed, "readers": driven }))?);
     if let Some(dir) = &args.proof {
         summary(&run, plan.seed, &driven).write(dir)?;
@@ -102,8 +102,8 @@ fn main() -> anyhow::Result<()> {
     if failures.is_empty() { Ok(()) } else { bail!("{} inputs broke something", failures.len()) }
 }
 
-fn summary(run: &Run, seed: u64, driven: &[Driven]) -> Summary {
-    let mut summary = run.over();
+fn summary(run: &TestRun, seed: u64, driven: &[FuzzReport]) -> RunSummary {
+    let mut summary = run.summary();
     summary.seeds = seed.into();
     if !summary.command.contains("--seed") {
         summary.command = format!("{} --seed {seed}", summary.command);
@@ -115,7 +115,7 @@ fn summary(run: &Run, seed: u64, driven: &[Driven]) -> Summary {
         summary.violations.push(format!("{}: {}", failure.what, failure.replay).into());
     }
     summary.table.push(["reader", "inputs", "read through", "slowest, ms"].map(str::to_owned).to_vec());
-    let row = |driven: &Driven| {
+    let row = |driven: &FuzzReport| {
         let figures = [driven.inputs, driven.through, driven.slowest_ms].map(|figure| figure.to_string());
         [vec![driven.target.to_owned()], figures.to_vec()].concat()
     };
@@ -128,12 +128,12 @@ fn write_targets(dir: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(&targets)?;
     fs::write(dir.join("Cargo.toml"), layout::manifest())?;
     for target in TARGETS {
-        fs::write(targets.join(format!("{}.rs", target.name)), layout::file(target.name))?;
+        fs::write(targets.join(format!("{}.rs", target.name)), layout::target_file(target.name))?;
     }
     Ok(())
 }
 
-fn write_seeds(target: &Target, dir: &Path) -> anyhow::Result<()> {
+fn write_seeds(target: &FuzzTarget, dir: &Path) -> anyhow::Result<()> {
     let dir = dir.join(target.name);
     fs::create_dir_all(&dir)?;
     for (number, seed) in (target.seeds)().iter().enumerate() {

@@ -5,11 +5,11 @@ use clap::{Parser, Subcommand};
 use mailonce_core::email::OnUnknown;
 use mailonce_sim::{
     model::{
-        run::{Bounds, Summary, run},
-        size::{Class, Flaw, Size},
+        run::{ModelSummary, RunBounds, check_model},
+        size::{ModelConfig, ModelHopClass, SeededBug},
     },
-    protocol::page::page,
-    report::summary::{Run, Summary as Report},
+    protocol::page::render_page,
+    report::summary::{RunSummary as Report, TestRun},
 };
 use std::{path::PathBuf, time::Duration};
 
@@ -17,7 +17,7 @@ use std::{path::PathBuf, time::Duration};
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
-    other: Option<Other>,
+    other: Option<ModelCommand>,
     /// Workers, each a process of its own.
     #[arg(long, default_value_t = 3)]
     workers: u8,
@@ -29,7 +29,7 @@ struct Args {
     leases: u8,
     /// What the next hop can do.
     #[arg(long)]
-    class: Option<Class>,
+    class: Option<ModelHopClass>,
     /// The email asks to be resent when its outcome stays unknown.
     #[arg(long)]
     resend: bool,
@@ -38,7 +38,7 @@ struct Args {
     news: bool,
     /// A mistake that must be found.
     #[arg(long)]
-    flaw: Option<Flaw>,
+    flaw: Option<SeededBug>,
     /// Threads that play.
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -52,22 +52,24 @@ struct Args {
 
 /// What else there is to play.
 #[derive(Subcommand)]
-enum Other {
+enum ModelCommand {
     /// Protocols that do not hold, as the page `docs/protocols.md`.
     Protocols,
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    if matches!(args.other, Some(Other::Protocols)) {
-        print!("{}", page()?);
+    if matches!(args.other, Some(ModelCommand::Protocols)) {
+        print!("{}", render_page()?);
         return Ok(());
     }
-    let classes = args.class.map_or(vec![Class::Keyed, Class::LookUp, Class::Keyless], |class| vec![class]);
-    let bounds = Bounds { threads: args.threads.max(1), patience: args.seconds.map(Duration::from_secs) };
-    let (begun, mut played) = (Run::of("model"), Vec::new());
+    let classes = args
+        .class
+        .map_or(vec![ModelHopClass::Keyed, ModelHopClass::LookUp, ModelHopClass::Keyless], |class| vec![class]);
+    let bounds = RunBounds { threads: args.threads.max(1), timeout: args.seconds.map(Duration::from_secs) };
+    let (begun, mut played) = (TestRun::start("model"), Vec::new());
     for class in classes {
-        let size = Size {
+        let size = ModelConfig {
             class,
             on_unknown: if args.resend { OnUnknown::Resend } else { OnUnknown::Hold },
             workers: args.workers,
@@ -76,22 +78,22 @@ fn main() -> anyhow::Result<()> {
             news: args.news,
             flaw: args.flaw,
         };
-        let summary = run(size, bounds).context("the world could not be made")?;
+        let summary = check_model(size, bounds).context("the world could not be made")?;
         println!("{}", serde_json::to_string_pretty(&summary)?);
         played.push(summary);
     }
     if let Some(dir) = &args.proof {
         report(&begun, &played).write(dir)?;
     }
-    if !played.iter().all(Summary::holds) {
+    if !played.iter().all(ModelSummary::holds) {
         bail!("a law was broken, or not everything was seen");
     }
     Ok(())
 }
 
 /// What was played, in the form of every rig.
-fn report(begun: &Run, played: &[Summary]) -> Report {
-    let mut report = begun.over();
+fn report(begun: &TestRun, played: &[ModelSummary]) -> Report {
+    let mut report = begun.summary();
     report.counts.insert("states".into(), played.iter().map(|one| one.states as u64).sum());
     report.counts.insert("moves".into(), played.iter().map(|one| one.moves as u64).sum());
     report.table.push(

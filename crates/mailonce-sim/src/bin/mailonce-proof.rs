@@ -3,8 +3,8 @@
 use anyhow::Context as _;
 use clap::Parser;
 use mailonce_sim::report::{
-    page::{TEMPLATE, page},
-    summary::Summary,
+    page::{TEMPLATE, render_page},
+    summary::RunSummary,
 };
 use std::{fs, path::PathBuf};
 
@@ -21,8 +21,9 @@ struct Args {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let summaries = Summary::read_all(&args.from).with_context(|| format!("reading {}", args.from.display()))?;
-    fs::write(&args.to, page(TEMPLATE, &summaries)?).with_context(|| format!("writing {}", args.to.display()))?;
+    let summaries = RunSummary::read_all(&args.from).with_context(|| format!("reading {}", args.from.display()))?;
+    fs::write(&args.to, render_page(TEMPLATE, &summaries)?)
+        .with_context(|| format!("writing {}", args.to.display()))?;
     let names: Vec<&str> = summaries.keys().map(String::as_str).collect();
     println!("{} from {}", args.to.display(), if names.is_empty() { "no summaries".into() } else { names.join(", ") });
     Ok(())

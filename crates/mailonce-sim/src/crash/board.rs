@@ -1,6 +1,6 @@
 //! What was reached so far, and what it came to: the live count, the table of cells and the summary.
 
-use super::table::{Class, ROWS, Row, Store};
+use super::table::{HopClass, POINTS, PointRow, StoreKind};
 use anyhow::Result;
 use comfy_table::Table;
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// A cell of the table.
-pub type Cell = (&'static str, Store, Class);
+pub type CoverageCell = (&'static str, StoreKind, HopClass);
 
 /// How often a cell was reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hits {
+pub struct CellHits {
     /// Kills.
     pub kills: u64,
     /// Stops.
@@ -24,7 +24,7 @@ pub struct Hits {
 
 /// What all rounds came to.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Counts {
+pub struct CampaignCounts {
     /// Rounds that were judged.
     pub rounds: u64,
     /// Kills at a point.
@@ -50,61 +50,62 @@ pub struct Counts {
 }
 
 #[derive(Debug, Default)]
-struct Marks {
-    counts: Counts,
-    cells: BTreeMap<Cell, Hits>,
+struct CoverageState {
+    counts: CampaignCounts,
+    cells: BTreeMap<CoverageCell, CellHits>,
 }
 
 /// Everything that was counted, in a form that can be gone on from.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct State {
-    counts: Counts,
-    cells: Vec<(String, Store, Class, Hits)>,
+struct SavedCoverage {
+    counts: CampaignCounts,
+    cells: Vec<(String, StoreKind, HopClass, CellHits)>,
 }
 
 /// Everything that is counted.
 #[derive(Debug)]
-pub struct Board {
-    began: Instant,
-    marks: Mutex<Marks>,
+pub struct CoverageBoard {
+    started_at: Instant,
+    state: Mutex<CoverageState>,
 }
 
-impl Default for Board {
+impl Default for CoverageBoard {
     fn default() -> Self {
-        Self { began: Instant::now(), marks: Mutex::default() }
+        Self { started_at: Instant::now(), state: Mutex::default() }
     }
 }
 
-impl Board {
+impl CoverageBoard {
     /// A board that goes on from what another left.
     pub fn resume(state: Value) -> Result<Self> {
-        let State { counts, cells } = serde_json::from_value(state)?;
-        let known = |name: &str| ROWS.iter().map(|row| row.point).find(|point| *point == name);
-        let cell =
-            |(name, store, class, hits): (String, Store, Class, Hits)| Some(((known(&name)?, store, class), hits));
+        let SavedCoverage { counts, cells } = serde_json::from_value(state)?;
+        let known = |name: &str| POINTS.iter().map(|row| row.point).find(|point| *point == name);
+        let cell = |(name, store, class, hits): (String, StoreKind, HopClass, CellHits)| {
+            Some(((known(&name)?, store, class), hits))
+        };
         let cells = cells.into_iter().filter_map(cell).collect();
-        Ok(Self { marks: Mutex::new(Marks { counts, cells }), ..Self::default() })
+        Ok(Self { state: Mutex::new(CoverageState { counts, cells }), ..Self::default() })
     }
 
     /// What another board can go on from.
-    pub fn state(&self) -> Result<Value> {
-        let marks = self.marks();
+    pub fn save(&self) -> Result<Value> {
+        let marks = self.lock();
         let cells = marks.cells.iter().map(|((name, store, class), hits)| ((*name).to_owned(), *store, *class, *hits));
-        Ok(serde_json::to_value(State { counts: marks.counts.clone(), cells: cells.collect() })?)
+        Ok(serde_json::to_value(SavedCoverage { counts: marks.counts.clone(), cells: cells.collect() })?)
     }
 
     /// How often a cell was reached.
-    pub fn hits(&self, cell: Cell) -> Hits {
-        self.marks().cells.get(&cell).copied().unwrap_or_default()
+    pub fn cell_hits(&self, cell: CoverageCell) -> CellHits {
+        self.lock().cells.get(&cell).copied().unwrap_or_default()
     }
 
-    fn marks(&self) -> MutexGuard<'_, Marks> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, CoverageState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A point was reached.
-    pub fn hit(&self, cell: Cell, stopped: bool) {
-        let mut marks = self.marks();
+    pub fn record_hit(&self, cell: CoverageCell, stopped: bool) {
+        let mut marks = self.lock();
         let hits = marks.cells.entry(cell).or_default();
         if stopped {
             hits.stops += 1;
@@ -116,34 +117,34 @@ impl Board {
     }
 
     /// Counts something else.
-    pub fn count(&self, change: impl FnOnce(&mut Counts)) {
-        change(&mut self.marks().counts);
+    pub fn update_counts(&self, change: impl FnOnce(&mut CampaignCounts)) {
+        change(&mut self.lock().counts);
     }
 
     /// What it came to so far.
-    pub fn counts(&self) -> Counts {
-        self.marks().counts.clone()
+    pub fn counts(&self) -> CampaignCounts {
+        self.lock().counts.clone()
     }
 
     /// The live count.
-    pub fn line(&self) -> String {
-        let marks = self.marks();
-        let Counts { rounds, kills, stops, others, misses, emails, taken, violations, .. } = &marks.counts;
+    pub fn status_line(&self) -> String {
+        let marks = self.lock();
+        let CampaignCounts { rounds, kills, stops, others, misses, emails, taken, violations, .. } = &marks.counts;
         format!(
             "{:>5} s  {} kills ({others} beside points), {stops} stops, {misses} misses, {rounds} rounds, {emails} \
              emails, {taken} acceptances, {} violations",
-            self.began.elapsed().as_secs(),
+            self.started_at.elapsed().as_secs(),
             kills + others,
             violations.len()
         )
     }
 
     /// The possible cells of these stores and classes that were reached less than `least` times.
-    pub fn missing(&self, parts: &[(Store, Class)], short: bool, least: u64) -> Vec<Cell> {
-        let marks = self.marks();
+    pub fn missed_cells(&self, parts: &[(StoreKind, HopClass)], short: bool, least: u64) -> Vec<CoverageCell> {
+        let marks = self.lock();
         let mut missing = Vec::new();
         for (store, class) in parts {
-            for row in super::table::rows(*store, *class, short) {
+            for row in super::table::reachable_points(*store, *class, short) {
                 let cell = (row.point, *store, *class);
                 let hits = marks.cells.get(&cell).copied().unwrap_or_default();
                 if hits.kills + hits.stops < least {
@@ -155,17 +156,17 @@ impl Board {
     }
 
     /// The table of cells, for people, and below it why some cannot be reached.
-    pub fn table(&self, parts: &[(Store, Class)]) -> String {
+    pub fn table(&self, parts: &[(StoreKind, HopClass)]) -> String {
         let mut table = Table::new();
         table.load_style(comfy_table::presets::NOTHING);
-        let titles = parts.iter().map(|(store, class)| format!("{}\n{class}", store.word()));
+        let titles = parts.iter().map(|(store, class)| format!("{}\n{class}", store.as_str()));
         table.set_header(std::iter::once("point".to_owned()).chain(titles));
         let mut reasons: Vec<&str> = Vec::new();
-        let marks = self.marks();
-        for row in &ROWS {
+        let marks = self.lock();
+        for row in &POINTS {
             let mut line = vec![row.point.to_owned()];
             for (store, class) in parts {
-                line.push(match row.obstacle(*store, *class) {
+                line.push(match row.unreachable_reason(*store, *class) {
                     Some(why) => {
                         let at = reasons.iter().position(|known| *known == why).unwrap_or_else(|| {
                             reasons.push(why);
@@ -187,28 +188,28 @@ impl Board {
     }
 
     /// Everything, for machines.
-    pub fn summary(&self, parts: &[(Store, Class)]) -> Value {
-        let marks = self.marks();
-        let cell = |row: &'static Row, store: Store, class: Class| {
+    pub fn summary(&self, parts: &[(StoreKind, HopClass)]) -> Value {
+        let marks = self.lock();
+        let cell = |row: &'static PointRow, store: StoreKind, class: HopClass| {
             let hits = marks.cells.get(&(row.point, store, class)).copied().unwrap_or_default();
             json!({"point": row.point, "store": store, "class": class, "kills": hits.kills, "stops": hits.stops,
-                "impossible": row.obstacle(store, class)})
+                "impossible": row.unreachable_reason(store, class)})
         };
-        let cells: Vec<Value> = ROWS
+        let cells: Vec<Value> = POINTS
             .iter()
             .flat_map(|row| parts.iter().map(move |(s, c)| (row, *s, *c)))
             .map(|(r, s, c)| cell(r, s, c))
             .collect();
-        let Counts { rounds, kills, stops, others, misses, emails, taken, violations, .. } = &marks.counts;
+        let CampaignCounts { rounds, kills, stops, others, misses, emails, taken, violations, .. } = &marks.counts;
         json!({
-            "seconds": self.began.elapsed().as_secs(), "rounds": rounds, "kills": kills + others,
+            "seconds": self.started_at.elapsed().as_secs(), "rounds": rounds, "kills": kills + others,
             "kills_at_points": kills, "kills_beside_points": others, "stops": stops, "misses": misses,
             "emails": emails, "acceptances": taken, "violations": violations, "cells": cells,
         })
     }
 }
 
-impl std::fmt::Display for Hits {
+impl std::fmt::Display for CellHits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self { kills: 0, stops: 0 } => write!(f, "-"),

@@ -1,15 +1,15 @@
 //! Callers at work: they do deed after deed on a server until it dies, falls asleep, or time is up.
 
-use super::client::{Client, Team};
-use super::deed::{self, Deed, Source, Special, Wish};
-use super::door::Doors;
-use super::mail::Mail;
-use super::read::in_state;
-use super::table::{Bait, Class};
-use crate::proof::history::{End, Verb};
-use crate::rig::children::pause;
-use crate::sink::oracle::callback::{self, Event, Where};
-use crate::sink::oracle::journal::{Journal, Line};
+use super::client::{RecordingClient, TeamCredential};
+use super::deed::{self, ClientOperation, MailVariant, OperationGenerator, RepeatableCall};
+use super::door::SmtpAddressBook;
+use super::mail::InjectedMail;
+use super::read::emails_in_state;
+use super::table::{HopClass, Trigger};
+use crate::proof::history::{CallKind, CallOutcome};
+use crate::rig::children::sleep;
+use crate::sink::oracle::callback::{self, HookTarget, VendorWebhookEvent};
+use crate::sink::oracle::journal::{SinkLog, SinkLogLine};
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,255 +19,268 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Deeds of a cycle before callers only do what leads to the point.
-const DEEDS: u64 = 7;
+const OPERATIONS_PER_CYCLE: u64 = 7;
 /// The numbers of baits lie beyond those of deeds.
-const BAITS: u64 = 1_000;
+const TRIGGER_NUMBER_BASE: u64 = 1_000;
 /// Between two baits.
-const PATIENTLY: Duration = Duration::from_millis(60);
+const TRIGGER_PAUSE: Duration = Duration::from_millis(60);
 /// How often what was not answered is asked for again in the end.
-const TRIES: usize = 20;
+const RETRY_ROUNDS: usize = 20;
 /// Callers at a time.
-pub const CALLERS: usize = 2;
+pub const CONCURRENT_CLIENTS: usize = 2;
 
 /// What callers of a round share.
 #[derive(Debug)]
-pub struct Callers {
+pub struct Workload {
     /// Who asks.
-    pub client: Client,
+    pub client: RecordingClient,
     /// The teams that are known so far.
-    pub teams: Mutex<Vec<Team>>,
+    pub teams: Mutex<Vec<TeamCredential>>,
     /// Where hooks go.
-    pub hook: Mutex<Option<Where>>,
+    pub hook_target: Mutex<Option<HookTarget>>,
     /// What was wished for so far.
-    pub wishes: Mutex<Vec<Wish>>,
+    pub requests: Mutex<Vec<RepeatableCall>>,
     /// Where mail is brought by a hook.
-    pub inbound: Mutex<Option<String>>,
+    pub inbound_hook_path: Mutex<Option<String>>,
     /// Where mail is brought by SMTP.
-    pub doors: Arc<Doors>,
+    pub smtp_addresses: Arc<SmtpAddressBook>,
     /// The mails that senders brought so far.
-    pub mails: Mutex<Vec<Mail>>,
+    pub sent_mail: Mutex<Vec<InjectedMail>>,
     /// What senders were told that they must never be told.
-    pub trouble: Mutex<Vec<String>>,
+    pub unexpected_refusals: Mutex<Vec<String>>,
     /// The sink's log.
-    pub journal: PathBuf,
+    pub sink_log: PathBuf,
 }
 
 /// The work of one cycle.
 #[derive(Debug)]
-pub struct Shift<'a> {
+pub struct CycleWorkload<'a> {
     /// Where deeds come from.
-    pub source: Source,
+    pub generator: OperationGenerator,
     /// What leads to the point.
-    pub bait: Bait,
+    pub trigger: Trigger,
     /// The servers.
-    pub at: &'a [SocketAddr],
+    pub servers: &'a [SocketAddr],
     /// Told when it is over.
-    pub over: &'a AtomicBool,
+    pub stop: &'a AtomicBool,
     /// The number of the next deed.
-    pub next: &'a AtomicU64,
+    pub next_number: &'a AtomicU64,
 }
 
-pub(super) fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Callers {
+impl Workload {
     /// Works until it is told that it is over: baits first, then deeds, then baits again.
-    pub fn work(&self, shift: &Shift<'_>) {
+    pub fn run_until_stopped(&self, shift: &CycleWorkload<'_>) {
         let mut baits = 0;
-        while !shift.over.load(Ordering::SeqCst) {
-            let n = shift.next.fetch_add(1, Ordering::SeqCst);
-            let at = shift.at[(n as usize) % shift.at.len()];
-            let inbound = shift.source.class == Class::Inbound;
-            if (2..DEEDS).contains(&n) && (!inbound || n.is_multiple_of(2)) {
-                self.perform(&shift.source, at, shift.source.deed(n));
+        while !shift.stop.load(Ordering::SeqCst) {
+            let n = shift.next_number.fetch_add(1, Ordering::SeqCst);
+            let at = shift.servers[(n as usize) % shift.servers.len()];
+            let inbound = shift.generator.class == HopClass::Inbound;
+            if (2..OPERATIONS_PER_CYCLE).contains(&n) && (!inbound || n.is_multiple_of(2)) {
+                self.run_operation(&shift.generator, at, shift.generator.operation(n));
                 continue;
             }
-            self.bait(shift, at, BAITS + n, baits);
+            self.run_trigger(shift, at, TRIGGER_NUMBER_BASE + n, baits);
             baits += 1;
             // A point that takes long needs time rather than mail.
-            pause(if n < 2 { Duration::ZERO } else { PATIENTLY * (1 + baits as u32 / 8).min(8) });
+            sleep(if n < 2 { Duration::ZERO } else { TRIGGER_PAUSE * (1 + baits as u32 / 8).min(8) });
         }
     }
 
     /// Does what leads to the point.
-    fn bait(&self, shift: &Shift<'_>, at: SocketAddr, n: u64, before: u64) {
-        let source = &shift.source;
-        if source.class == Class::Inbound && shift.bait != Bait::Fresh {
-            return self.receive(source, at, n, Some(shift.bait));
+    fn run_trigger(&self, shift: &CycleWorkload<'_>, at: SocketAddr, n: u64, before: u64) {
+        let source = &shift.generator;
+        if source.class == HopClass::Inbound && shift.trigger != Trigger::EmptyLedger {
+            return self.run_inbound(source, at, n, Some(shift.trigger));
         }
-        let mail = |special| Deed::Ask(source.mail(n, special));
-        let deeds = match shift.bait {
-            Bait::Fresh | Bait::Start | Bait::Leftover if before > 2 => Vec::new(),
-            Bait::Fresh | Bait::Start | Bait::Leftover => vec![mail(Special::No)],
-            Bait::Letter | Bait::Parcel | Bait::Large | Bait::Code | Bait::Person => Vec::new(),
-            Bait::Mail => vec![mail(if n.is_multiple_of(2) { Special::No } else { Special::Worked })],
-            Bait::Batch => vec![Deed::Ask(source.batch(n))],
-            Bait::Change => vec![mail(Special::Later), Deed::Cancel(u64::MAX), Deed::Resend(n)],
-            Bait::Resolve if before == 0 => vec![mail(Special::Lost), Deed::Resolve(n)],
-            Bait::Resolve => vec![Deed::Resolve(n)],
+        let mail = |special| ClientOperation::Send(source.mail(n, special));
+        let deeds = match shift.trigger {
+            Trigger::EmptyLedger | Trigger::Start | Trigger::Leftover if before > 2 => Vec::new(),
+            Trigger::EmptyLedger | Trigger::Start | Trigger::Leftover => vec![mail(MailVariant::Plain)],
+            Trigger::InboundSmtp
+            | Trigger::InboundHook
+            | Trigger::InboundLarge
+            | Trigger::ConsumeCode
+            | Trigger::ReplyToPerson => Vec::new(),
+            Trigger::Send => {
+                vec![mail(if n.is_multiple_of(2) { MailVariant::Plain } else { MailVariant::ThroughWorker })]
+            }
+            Trigger::Batch => vec![ClientOperation::Send(source.batch(n))],
+            Trigger::CancelOrResend => {
+                vec![mail(MailVariant::Scheduled), ClientOperation::Cancel(u64::MAX), ClientOperation::Resend(n)]
+            }
+            Trigger::Resolve if before == 0 => vec![mail(MailVariant::LostReply), ClientOperation::Resolve(n)],
+            Trigger::Resolve => vec![ClientOperation::Resolve(n)],
             // A new doubt now and then: the first may be settled before the point is reached.
-            Bait::Doubt | Bait::OldDoubt if before.is_multiple_of(16) => vec![mail(Special::Lost)],
-            Bait::Doubt | Bait::OldDoubt => Vec::new(),
-            Bait::Hook => vec![mail(Special::No), Deed::Tell(n)],
+            Trigger::Unknown | Trigger::OldUnknown if before.is_multiple_of(16) => vec![mail(MailVariant::LostReply)],
+            Trigger::Unknown | Trigger::OldUnknown => Vec::new(),
+            Trigger::Hook => vec![mail(MailVariant::Plain), ClientOperation::ProviderEvent(n)],
         };
-        deeds.into_iter().for_each(|deed| self.perform(source, at, deed));
+        deeds.into_iter().for_each(|deed| self.run_operation(source, at, deed));
     }
 
     /// Does one deed.
-    fn perform(&self, source: &Source, at: SocketAddr, deed: Deed) {
+    fn run_operation(&self, source: &OperationGenerator, at: SocketAddr, deed: ClientOperation) {
         match deed {
-            Deed::Ask(mut wish) => {
+            ClientOperation::Send(mut wish) => {
                 // Before there are two teams, the second one's wishes are the first one's.
-                wish.team = wish.team.min(held(&self.teams).len() - 1);
-                held(&self.wishes).push(wish.clone());
-                if wish.is_brief() {
-                    self.client.may_forget(&self.team(wish.team), &wish);
+                wish.team = wish.team.min(lock(&self.teams).len() - 1);
+                lock(&self.requests).push(wish.clone());
+                if wish.has_short_ttl() {
+                    self.client.record_key_expiry(&self.team(wish.team), &wish);
                 }
-                self.ask(at, &wish);
+                self.send(at, &wish);
             }
-            Deed::Again(which) => {
-                if let Some(wish) = self.earlier(which) {
-                    self.ask(at, &wish);
+            ClientOperation::Retry(which) => {
+                if let Some(wish) = self.earlier_request(which) {
+                    self.send(at, &wish);
                 }
             }
-            Deed::Otherwise(which) => {
+            ClientOperation::SendMismatch(which) => {
                 // Under a key that is not surely bound, other words would be the first.
-                let bound = self.earlier(which).filter(|wish| self.is_told(wish));
-                let other = bound.and_then(|wish| Some((wish.team, deed::otherwise(&wish)?)));
+                let bound = self.earlier_request(which).filter(|wish| self.is_acknowledged(wish));
+                let other = bound.and_then(|wish| Some((wish.team, deed::mismatching_call(&wish)?)));
                 if let Some((team, ask)) = other {
-                    self.client.ask(at, &self.team(team), &ask);
+                    self.client.send(at, &self.team(team), &ask);
                 }
             }
-            Deed::Cancel(which) => self.on_email(at, which, deed::cancel),
-            Deed::Resend(which) => self.on_email(at, which, deed::resend),
-            Deed::Trespass(which) => self.trespass(at, which),
-            Deed::Resolve(which) => self.resolve(at, which),
-            Deed::Tell(which) => self.tell(at, source.class, which),
+            ClientOperation::Cancel(which) => self.send_about_email(at, which, deed::cancel_call),
+            ClientOperation::Resend(which) => self.send_about_email(at, which, deed::resend_call),
+            ClientOperation::CrossTenantRead(which) => self.send_cross_tenant(at, which),
+            ClientOperation::Resolve(which) => self.resolve(at, which),
+            ClientOperation::ProviderEvent(which) => self.send_provider_event(at, source.class, which),
         }
     }
 
-    pub(super) fn ask(&self, at: SocketAddr, wish: &Wish) {
-        self.client.ask(at, &self.team(wish.team), &wish.ask);
+    pub(super) fn send(&self, at: SocketAddr, wish: &RepeatableCall) {
+        self.client.send(at, &self.team(wish.team), &wish.call);
     }
 
     /// A team; the first while the other is not there yet.
-    pub fn team(&self, n: usize) -> Team {
-        let teams = held(&self.teams);
-        teams.get(n).or_else(|| teams.first()).cloned().unwrap_or_else(|| deed::team(0, ""))
+    pub fn team(&self, n: usize) -> TeamCredential {
+        let teams = lock(&self.teams);
+        teams.get(n).or_else(|| teams.first()).cloned().unwrap_or_else(|| deed::team_credential(0, ""))
     }
 
     /// A wish from before whose key is still remembered.
-    fn earlier(&self, which: u64) -> Option<Wish> {
-        let wishes = held(&self.wishes);
+    fn earlier_request(&self, which: u64) -> Option<RepeatableCall> {
+        let wishes = lock(&self.requests);
         let wish = wishes.get((which % wishes.len().max(1) as u64) as usize)?;
-        (!wish.is_brief()).then(|| wish.clone())
+        (!wish.has_short_ttl()).then(|| wish.clone())
     }
 
     /// Whether a wish was surely granted.
-    fn is_told(&self, wish: &Wish) -> bool {
+    fn is_acknowledged(&self, wish: &RepeatableCall) -> bool {
         let history = self.client.history();
-        let told = |end: &End| matches!(end, End::Ok { .. });
-        history.calls.iter().any(|call| call.key == wish.ask.key && told(&call.end))
+        let told = |end: &CallOutcome| matches!(end, CallOutcome::Ok { .. });
+        history.calls.iter().any(|call| call.key == wish.call.key && told(&call.end))
     }
 
     /// An email that was told of, with its team: the latest for the highest number.
-    fn told(&self, which: u64) -> Option<(Team, String)> {
+    fn known_email(&self, which: u64) -> Option<(TeamCredential, String)> {
         let history = self.client.history();
         // An answer that was taken back makes room for another, which the key of a wish never does.
         let made = history.calls.iter().filter(|call| !call.forgives);
-        let made = made.filter(|call| matches!(call.verb, Verb::Send | Verb::Batch | Verb::Resend));
+        let made = made.filter(|call| matches!(call.verb, CallKind::Send | CallKind::Batch | CallKind::Resend));
         let ids: Vec<(&str, &String)> = made
             .filter_map(|call| match &call.end {
-                End::Ok { ids, .. } => Some((call.team.as_str(), ids.first()?)),
+                CallOutcome::Ok { ids, .. } => Some((call.team.as_str(), ids.first()?)),
                 _ => None,
             })
             .collect();
         let place =
             if which == u64::MAX { ids.len().checked_sub(1)? } else { (which % ids.len().max(1) as u64) as usize };
         let (team, id) = ids.get(place)?;
-        let team = held(&self.teams).iter().find(|known| known.name == *team)?.clone();
+        let team = lock(&self.teams).iter().find(|known| known.name == *team)?.clone();
         Some((team, (*id).clone()))
     }
 
-    fn on_email(&self, at: SocketAddr, which: u64, ask: impl Fn(&str) -> super::client::Ask) {
-        if let Some((team, id)) = self.told(which) {
-            self.client.ask(at, &team, &ask(&id));
+    fn send_about_email(&self, at: SocketAddr, which: u64, ask: impl Fn(&str) -> super::client::ApiCall) {
+        if let Some((team, id)) = self.known_email(which) {
+            self.client.send(at, &team, &ask(&id));
         }
     }
 
     /// The other team asks.
-    fn trespass(&self, at: SocketAddr, which: u64) {
-        let Some((team, id)) = self.told(which) else { return };
-        let other = held(&self.teams).iter().find(|known| known.name != team.name).cloned();
+    fn send_cross_tenant(&self, at: SocketAddr, which: u64) {
+        let Some((team, id)) = self.known_email(which) else { return };
+        let other = lock(&self.teams).iter().find(|known| known.name != team.name).cloned();
         if let Some(other) = other {
-            let cancel = which.is_multiple_of(2).then(|| deed::cancel(&id));
-            let ask = cancel.unwrap_or_else(|| deed::trespass(&id));
-            self.client.ask(at, &other, &super::client::Ask { may_fail: &["not_found"], ..ask });
+            let cancel = which.is_multiple_of(2).then(|| deed::cancel_call(&id));
+            let ask = cancel.unwrap_or_else(|| deed::cross_tenant_call(&id));
+            self.client.send(at, &other, &super::client::ApiCall { allowed_errors: &["not_found"], ..ask });
         }
     }
 
     /// A person looks at the sink, and decides by it.
     fn resolve(&self, at: SocketAddr, which: u64) {
         let team = self.team(0);
-        let unknown = in_state(at, &team, "unknown").unwrap_or_default();
+        let unknown = emails_in_state(at, &team, "unknown").unwrap_or_default();
         let Some((id, rev)) = unknown.get((which % unknown.len().max(1) as u64) as usize) else { return };
-        let arrived = self.taken().iter().any(|line| line.email == *id);
+        let arrived = self.accepted_by_sink().iter().any(|line| line.email == *id);
         let r#as = match (arrived, which % 3) {
             (true, 1 | 2) => "sent",
             (_, 0) => "resend",
             (false, _) => "abandon",
             (true, _) => "resend",
         };
-        self.client.ask(at, &team, &deed::resolve(id, r#as, *rev));
+        self.client.send(at, &team, &deed::resolve_call(id, r#as, *rev));
     }
 
     /// What the sink took so far.
-    fn taken(&self) -> Vec<Line> {
-        let lines: Vec<Line> = Journal::read(&self.journal).unwrap_or_default();
+    fn accepted_by_sink(&self) -> Vec<SinkLogLine> {
+        let lines: Vec<SinkLogLine> = SinkLog::read(&self.sink_log).unwrap_or_default();
         lines.into_iter().filter(|line| line.taken).collect()
     }
 
     /// A provider tells of a mail that it has.
-    fn tell(&self, at: SocketAddr, class: Class, which: u64) {
-        let Some(hook) = held(&self.hook).clone() else { return };
-        let mails: BTreeSet<(String, String)> = if class.transport() == Class::Sandbox.word() {
-            let sent = in_state(at, &self.team(0), "sent").unwrap_or_default();
+    fn send_provider_event(&self, at: SocketAddr, class: HopClass, which: u64) {
+        let Some(hook) = lock(&self.hook_target).clone() else { return };
+        let mails: BTreeSet<(String, String)> = if class.transport_name() == HopClass::Sandbox.as_str() {
+            let sent = emails_in_state(at, &self.team(0), "sent").unwrap_or_default();
             sent.into_iter().map(|(id, _)| (id, "ada@example.org".to_owned())).collect()
         } else {
-            self.taken().into_iter().filter_map(|line| Some((line.email, line.to.first()?.clone()))).collect()
+            self.accepted_by_sink()
+                .into_iter()
+                .filter_map(|line| Some((line.email, line.to.first()?.clone())))
+                .collect()
         };
         let place = (which % mails.len().max(1) as u64) as usize;
         let Some((email, to)) = mails.iter().nth(place) else { return };
-        let event = Event { id: format!("rig-{which}"), kind: "email.delivered", email, to };
+        let event = VendorWebhookEvent { id: format!("rig-{which}"), kind: "email.delivered", email, to };
         // A server that dies of it does not answer; the sink's own hooks are insisted on.
-        let _answer = callback::tell(&Where { at, ..hook }, &event);
+        let _answer = callback::send_event(&HookTarget { at, ..hook }, &event);
     }
 
     /// Asks for every wish that was never answered, until it is.
-    pub fn ask_the_rest(&self, at: SocketAddr) -> Result<()> {
-        for _ in 0..TRIES {
+    pub fn retry_unanswered(&self, at: SocketAddr) -> Result<()> {
+        for _ in 0..RETRY_ROUNDS {
             let open = self.unanswered();
             if open.is_empty() {
                 return Ok(());
             }
-            open.iter().for_each(|wish| self.ask(at, wish));
+            open.iter().for_each(|wish| self.send(at, wish));
         }
         bail!("{} wishes have no answer", self.unanswered().len())
     }
 
-    fn unanswered(&self) -> Vec<Wish> {
+    fn unanswered(&self) -> Vec<RepeatableCall> {
         let history = self.client.history();
-        let answered = |end: &End| match end {
-            End::Ok { .. } => true,
-            End::Fail { status, .. } => *status != 503,
-            End::Info => false,
+        let answered = |end: &CallOutcome| match end {
+            CallOutcome::Ok { .. } => true,
+            CallOutcome::Fail { status, .. } => *status != 503,
+            CallOutcome::Info => false,
         };
         let told: BTreeSet<&str> =
             history.calls.iter().filter(|call| answered(&call.end)).filter_map(|call| call.key.as_deref()).collect();
         let asked: BTreeSet<&str> = history.calls.iter().filter_map(|call| call.key.as_deref()).collect();
         // What nobody ever listened to was not asked.
-        let open = |wish: &&Wish| wish.ask.key.as_deref().is_some_and(|key| asked.contains(key) && !told.contains(key));
-        held(&self.wishes).iter().filter(open).cloned().collect()
+        let open = |wish: &&RepeatableCall| {
+            wish.call.key.as_deref().is_some_and(|key| asked.contains(key) && !told.contains(key))
+        };
+        lock(&self.requests).iter().filter(open).cloned().collect()
     }
 }

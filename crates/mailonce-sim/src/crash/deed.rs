@@ -1,43 +1,43 @@
 //! What is asked: wishes that follow from a seed, and deeds on what came of earlier ones.
 
-use super::client::{Ask, Team};
-use super::table::Class;
-use crate::proof::history::{Verb, Wanted};
-use crate::rig::chance::{Chance, number_of};
+use super::client::{ApiCall, TeamCredential};
+use super::table::HopClass;
+use crate::proof::history::{CallKind, ExpectedEmail};
+use crate::rig::chance::{SeededRng, fnv1a};
 use serde_json::{Value, json};
 
 /// Items of a batch.
-const BATCH: u64 = 3;
+const BATCH_SIZE: u64 = 3;
 /// What people write about.
-pub const SUBJECT: &str = "Where is my order?";
+pub const PERSON_SUBJECT: &str = "Where is my order?";
 /// What answers to them are called.
-const ANSWER_SUBJECT: &str = "Re: Where is my order?";
+const REPLY_SUBJECT: &str = "Re: Where is my order?";
 
 /// A wish that can be asked for again: the same key and the same words.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wish {
+pub struct RepeatableCall {
     /// Whose it is, by the place of the team.
     pub team: usize,
     /// The call.
-    pub ask: Ask,
+    pub call: ApiCall,
 }
 
-impl Wish {
+impl RepeatableCall {
     /// Whether its key is soon forgotten.
-    pub fn is_brief(&self) -> bool {
-        self.ask.body.as_ref().is_some_and(|body| body["ttl"].is_string())
+    pub fn has_short_ttl(&self) -> bool {
+        self.call.body.as_ref().is_some_and(|body| body["ttl"].is_string())
     }
 }
 
 /// What is to be done next.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Deed {
+pub enum ClientOperation {
     /// A new wish.
-    Ask(Wish),
+    Send(RepeatableCall),
     /// An earlier wish again, told by a number.
-    Again(u64),
+    Retry(u64),
     /// Other words under the key of an earlier wish.
-    Otherwise(u64),
+    SendMismatch(u64),
     /// Cancel an earlier email.
     Cancel(u64),
     /// Send an earlier email again.
@@ -45,211 +45,212 @@ pub enum Deed {
     /// Decide about an unknown one.
     Resolve(u64),
     /// A team asks for an email of the other.
-    Trespass(u64),
+    CrossTenantRead(u64),
     /// A hook about an earlier email.
-    Tell(u64),
+    ProviderEvent(u64),
 }
 
 /// Where wishes come from: one cycle of one round.
 #[derive(Debug, Clone, Copy)]
-pub struct Source {
+pub struct OperationGenerator {
     /// The seed of the round.
     pub seed: u64,
     /// The cycle.
     pub cycle: u64,
     /// Where mail goes.
-    pub class: Class,
+    pub class: HopClass,
 }
 
 /// What is special about a mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Special {
+pub enum MailVariant {
     /// Nothing.
-    No,
+    Plain,
     /// It has two recipients.
-    Two,
+    TwoRecipients,
     /// It is due a second later.
-    Later,
+    Scheduled,
     /// Its key is forgotten a second after its end.
-    Brief,
+    ShortTtl,
     /// Its outcome is lost at the first try.
-    Lost,
+    LostReply,
     /// It goes through workers wherever mail goes.
-    Worked,
+    ThroughWorker,
 }
 
-impl Source {
+impl OperationGenerator {
     /// The n-th deed of the cycle.
-    pub fn deed(&self, n: u64) -> Deed {
-        let mut chance = Chance::at(self.seed, &[self.cycle, n]);
+    pub fn operation(&self, n: u64) -> ClientOperation {
+        let mut chance = SeededRng::derive(self.seed, &[self.cycle, n]);
         let (roll, which) = (chance.below(100), chance.next());
         match roll {
-            0..30 => Deed::Ask(self.mail(n, Special::No)),
-            30..45 => Deed::Ask(self.mail(n, Special::Worked)),
-            45..52 => Deed::Ask(self.mail(n, Special::Two)),
-            52..57 => Deed::Ask(self.mail(n, Special::Later)),
-            57..60 => Deed::Ask(self.mail(n, Special::Brief)),
-            60..63 => Deed::Ask(self.mail(n, Special::Lost)),
-            63..71 => Deed::Ask(self.batch(n)),
-            71..82 => Deed::Again(which),
-            82..85 => Deed::Otherwise(which),
-            85..89 => Deed::Cancel(which),
-            89..93 => Deed::Resend(which),
-            93..96 => Deed::Resolve(which),
-            96..98 => Deed::Trespass(which),
-            _ => Deed::Tell(which),
+            0..30 => ClientOperation::Send(self.mail(n, MailVariant::Plain)),
+            30..45 => ClientOperation::Send(self.mail(n, MailVariant::ThroughWorker)),
+            45..52 => ClientOperation::Send(self.mail(n, MailVariant::TwoRecipients)),
+            52..57 => ClientOperation::Send(self.mail(n, MailVariant::Scheduled)),
+            57..60 => ClientOperation::Send(self.mail(n, MailVariant::ShortTtl)),
+            60..63 => ClientOperation::Send(self.mail(n, MailVariant::LostReply)),
+            63..71 => ClientOperation::Send(self.batch(n)),
+            71..82 => ClientOperation::Retry(which),
+            82..85 => ClientOperation::SendMismatch(which),
+            85..89 => ClientOperation::Cancel(which),
+            89..93 => ClientOperation::Resend(which),
+            93..96 => ClientOperation::Resolve(which),
+            96..98 => ClientOperation::CrossTenantRead(which),
+            _ => ClientOperation::ProviderEvent(which),
         }
     }
 
     /// One mail under a key of its own.
-    pub fn mail(&self, n: u64, special: Special) -> Wish {
+    pub fn mail(&self, n: u64, special: MailVariant) -> RepeatableCall {
         let name = format!("m{}c{}n{n}", self.seed, self.cycle);
         let (email, wanted) = self.email(&name, special);
-        let ask = Ask {
-            verb: Verb::Send,
+        let ask = ApiCall {
+            verb: CallKind::Send,
             path: "/v1/emails".into(),
             key: Some(name),
-            implied: false,
+            key_is_implied: false,
             about: None,
             body: Some(email),
-            wanted: vec![wanted],
-            may_fail: &[],
+            expected_emails: vec![wanted],
+            allowed_errors: &[],
         };
-        Wish { team: self.team(n), ask }
+        RepeatableCall { team: self.pick_team(n), call: ask }
     }
 
     /// Some mails under one key.
-    pub fn batch(&self, n: u64) -> Wish {
+    pub fn batch(&self, n: u64) -> RepeatableCall {
         let name = format!("b{}c{}n{n}", self.seed, self.cycle);
-        let items = (0..BATCH).map(|item| self.email(&format!("{name}i{item}"), Special::No));
-        let (emails, wanted): (Vec<Value>, Vec<Wanted>) = items.unzip();
-        let ask = Ask {
-            verb: Verb::Batch,
+        let items = (0..BATCH_SIZE).map(|item| self.email(&format!("{name}i{item}"), MailVariant::Plain));
+        let (emails, wanted): (Vec<Value>, Vec<ExpectedEmail>) = items.unzip();
+        let ask = ApiCall {
+            verb: CallKind::Batch,
             path: "/v1/emails/batch".into(),
             key: Some(name),
-            implied: false,
+            key_is_implied: false,
             about: None,
             body: Some(Value::from(emails)),
-            wanted,
-            may_fail: &[],
+            expected_emails: wanted,
+            allowed_errors: &[],
         };
-        Wish { team: self.team(n), ask }
+        RepeatableCall { team: self.pick_team(n), call: ask }
     }
 
     /// Most wishes are of the first team.
-    fn team(&self, n: u64) -> usize {
-        usize::from(Chance::at(self.seed, &[self.cycle, n, 5]).below(5) == 0)
+    fn pick_team(&self, n: u64) -> usize {
+        usize::from(SeededRng::derive(self.seed, &[self.cycle, n, 5]).below(5) == 0)
     }
 
-    fn email(&self, name: &str, special: Special) -> (Value, Wanted) {
-        let sandbox = self.class.transport() == Class::Sandbox.word();
+    fn email(&self, name: &str, special: MailVariant) -> (Value, ExpectedEmail) {
+        let sandbox = self.class.transport_name() == HopClass::Sandbox.as_str();
         let to: Vec<String> = match special {
-            Special::Lost if sandbox => vec!["unknown@sandbox.mailonce.test".into()],
-            Special::Lost => vec![format!("{name}.quiet.drop@example.org")],
-            Special::Worked if sandbox => {
-                let which = ["defer", "bounce", "refuse", "unknown"][(number_of(name) % 4) as usize];
+            MailVariant::LostReply if sandbox => vec!["unknown@sandbox.mailonce.test".into()],
+            MailVariant::LostReply => vec![format!("{name}.quiet.drop@example.org")],
+            MailVariant::ThroughWorker if sandbox => {
+                let which = ["defer", "bounce", "refuse", "unknown"][(fnv1a(name) % 4) as usize];
                 vec![format!("{which}@sandbox.mailonce.test")]
             }
-            Special::Two => vec![format!("{name}.a@example.org"), format!("{name}.b@example.org")],
+            MailVariant::TwoRecipients => vec![format!("{name}.a@example.org"), format!("{name}.b@example.org")],
             _ => vec![format!("{name}@example.org")],
         };
         let (subject, text) = (format!("About {name}"), format!("This is about {name}.\nIt is said once."));
-        let body = meaning(&subject, &text);
+        let body = content_hash(&subject, &text);
         let mut email = json!({"from": "agent@example.com", "to": to, "subject": subject, "text": text});
         match special {
-            Special::Later => email["scheduled_at"] = "in 1 second".into(),
-            Special::Brief => email["ttl"] = "1s".into(),
+            MailVariant::Scheduled => email["scheduled_at"] = "in 1 second".into(),
+            MailVariant::ShortTtl => email["ttl"] = "1s".into(),
             _ => {}
         }
-        if number_of(name).is_multiple_of(5) {
+        if fnv1a(name).is_multiple_of(5) {
             email["on_unknown"] = "resend".into();
         }
-        (email, Wanted { to, body })
+        (email, ExpectedEmail { to, body })
     }
 }
 
 /// The hash of what a mail says.
-pub fn meaning(subject: &str, text: &str) -> u64 {
+pub fn content_hash(subject: &str, text: &str) -> u64 {
     // Half of the bits: some readers of JSON keep no more than 53.
-    number_of(&format!("{subject}\n{text}")) >> 32
+    fnv1a(&format!("{subject}\n{text}")) >> 32
 }
 
 /// The same key with other words. It must never become a mail.
-pub fn otherwise(wish: &Wish) -> Option<Ask> {
-    let mut ask = wish.ask.clone();
+pub fn mismatching_call(wish: &RepeatableCall) -> Option<ApiCall> {
+    let mut ask = wish.call.clone();
     let email = ask.body.as_mut().filter(|body| body.is_object())?;
     let text = "Something else altogether.";
     email["text"] = text.into();
-    let subject = email["subject"].as_str().unwrap_or(ANSWER_SUBJECT).to_owned();
-    ask.wanted = vec![Wanted { to: ask.wanted.first()?.to.clone(), body: meaning(&subject, text) }];
-    ask.may_fail = if ask.implied { &[] } else { &["key_mismatch"] };
+    let subject = email["subject"].as_str().unwrap_or(REPLY_SUBJECT).to_owned();
+    ask.expected_emails =
+        vec![ExpectedEmail { to: ask.expected_emails.first()?.to.clone(), body: content_hash(&subject, text) }];
+    ask.allowed_errors = if ask.key_is_implied { &[] } else { &["key_mismatch"] };
     Some(ask)
 }
 
 /// An answer to the message of a person. All who answer it ask for the same, whatever their words.
-pub fn answer(team: usize, message: &str, person: &str, agent: u64) -> Wish {
+pub fn reply_call(team: usize, message: &str, person: &str, agent: u64) -> RepeatableCall {
     let text = format!("Agent {agent} says: it is on its way.");
-    let wanted = Wanted { to: vec![person.to_owned()], body: meaning(ANSWER_SUBJECT, &text) };
-    let ask = Ask {
-        verb: Verb::Send,
+    let wanted = ExpectedEmail { to: vec![person.to_owned()], body: content_hash(REPLY_SUBJECT, &text) };
+    let ask = ApiCall {
+        verb: CallKind::Send,
         path: format!("/v1/messages/{message}/reply"),
         key: Some(format!("answer-{message}")),
-        implied: true,
+        key_is_implied: true,
         about: None,
         body: Some(json!({ "text": text })),
-        wanted: vec![wanted],
-        may_fail: &[],
+        expected_emails: vec![wanted],
+        allowed_errors: &[],
     };
-    Wish { team, ask }
+    RepeatableCall { team, call: ask }
 }
 
-fn about(verb: Verb, word: &str, id: &str, body: Value, may_fail: &'static [&'static str]) -> Ask {
+fn email_call(verb: CallKind, word: &str, id: &str, body: Value, may_fail: &'static [&'static str]) -> ApiCall {
     // An operation under a key answers the same again, so that a lost answer can be asked for.
-    let key = Some(format!("{word}-{id}-{}", number_of(&body.to_string()) >> 40));
-    Ask {
+    let key = Some(format!("{word}-{id}-{}", fnv1a(&body.to_string()) >> 40));
+    ApiCall {
         verb,
         path: format!("/v1/emails/{id}/{word}"),
         key,
-        implied: false,
+        key_is_implied: false,
         about: Some(id.to_owned()),
         body: Some(body),
-        wanted: Vec::new(),
-        may_fail,
+        expected_emails: Vec::new(),
+        allowed_errors: may_fail,
     }
 }
 
 /// Takes an email back.
-pub fn cancel(id: &str) -> Ask {
-    about(Verb::Cancel, "cancel", id, json!({}), &["too_late"])
+pub fn cancel_call(id: &str) -> ApiCall {
+    email_call(CallKind::Cancel, "cancel", id, json!({}), &["too_late"])
 }
 
 /// Sends an email again on purpose.
-pub fn resend(id: &str) -> Ask {
+pub fn resend_call(id: &str) -> ApiCall {
     let may_fail = &["not_terminal", "use_resolve", "recipient_suppressed", "budget_spent"];
-    about(Verb::Resend, "resend", id, json!({"reason": "a person asked for it"}), may_fail)
+    email_call(CallKind::Resend, "resend", id, json!({"reason": "a person asked for it"}), may_fail)
 }
 
 /// Decides what became of an email.
-pub fn resolve(id: &str, r#as: &str, rev: u64) -> Ask {
+pub fn resolve_call(id: &str, r#as: &str, rev: u64) -> ApiCall {
     let body = json!({"as": r#as, "rev": rev, "reason": "the sink was looked at"});
-    about(Verb::Resolve, "resolve", id, body, &["stale_rev", "not_unknown"])
+    email_call(CallKind::Resolve, "resolve", id, body, &["stale_rev", "not_unknown"])
 }
 
 /// Looks at an email, as somebody who must not see it.
-pub fn trespass(id: &str) -> Ask {
-    Ask {
-        verb: Verb::Look,
+pub fn cross_tenant_call(id: &str) -> ApiCall {
+    ApiCall {
+        verb: CallKind::Look,
         path: format!("/v1/emails/{id}"),
         key: None,
-        implied: false,
+        key_is_implied: false,
         about: Some(id.to_owned()),
         body: None,
-        wanted: Vec::new(),
-        may_fail: &["not_found"],
+        expected_emails: Vec::new(),
+        allowed_errors: &["not_found"],
     }
 }
 
 /// The name of the n-th team.
-pub fn team(n: usize, credential: &str) -> Team {
-    Team { name: ["a", "b"].get(n).copied().unwrap_or("c").to_owned(), credential: credential.to_owned() }
+pub fn team_credential(n: usize, credential: &str) -> TeamCredential {
+    TeamCredential { name: ["a", "b"].get(n).copied().unwrap_or("c").to_owned(), credential: credential.to_owned() }
 }

@@ -1,6 +1,6 @@
 //! The doors by which mail comes in: SMTP, and a provider's hook that is signed as Standard Webhooks asks for.
 
-use super::mail::Mail;
+use super::mail::InjectedMail;
 use crate::rig::http;
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -15,22 +15,22 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a sender waits for an answer. One that hears nothing comes again.
-const PATIENCE: Duration = Duration::from_secs(20);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 /// The secret of the source that brings mail.
-pub const SECRET: &str = "whsec_bWFpbG9uY2UtY3Jhc2gtcmlnLXNlY3JldC0y";
+pub const INBOUND_HOOK_SECRET: &str = "whsec_bWFpbG9uY2UtY3Jhc2gtcmlnLXNlY3JldC0y";
 
 /// Where servers leave word of their doors, by the address of their API.
 #[derive(Debug, Default)]
-pub struct Doors(Mutex<BTreeMap<SocketAddr, PathBuf>>);
+pub struct SmtpAddressBook(Mutex<BTreeMap<SocketAddr, PathBuf>>);
 
-impl Doors {
+impl SmtpAddressBook {
     /// Learns of a server.
-    pub fn open(&self, at: SocketAddr, data: PathBuf) {
+    pub fn register(&self, at: SocketAddr, data: PathBuf) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(at, data);
     }
 
     /// Where a server takes mail, if it has said so by now: a file of the server before says something else.
-    pub fn smtp(&self, at: SocketAddr) -> Option<SocketAddr> {
+    pub fn smtp_address(&self, at: SocketAddr) -> Option<SocketAddr> {
         let data = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&at)?.clone();
         let told: Value = serde_json::from_slice(&std::fs::read(data.join("dev.json")).ok()?).ok()?;
         let own = told["url"].as_str()?.ends_with(&at.to_string());
@@ -39,23 +39,23 @@ impl Doors {
 }
 
 /// A conversation with the listener.
-struct Talk {
+struct SmtpDialogue {
     stream: TcpStream,
-    answers: BufReader<TcpStream>,
+    replies: BufReader<TcpStream>,
 }
 
-impl Talk {
-    fn say(&mut self, words: &str) -> Result<u16> {
+impl SmtpDialogue {
+    fn command(&mut self, words: &str) -> Result<u16> {
         self.stream.write_all(words.as_bytes())?;
-        self.hear()
+        self.read_code()
     }
 
     /// The code of an answer, which may have several lines.
-    fn hear(&mut self) -> Result<u16> {
+    fn read_code(&mut self) -> Result<u16> {
         let mut line = String::new();
         loop {
             line.clear();
-            ensure!(self.answers.read_line(&mut line)? > 3, "closed before the answer ended");
+            ensure!(self.replies.read_line(&mut line)? > 3, "closed before the answer ended");
             if line.as_bytes()[3] != b'-' {
                 return line[..3].parse().with_context(|| format!("no answer: {line}"));
             }
@@ -64,39 +64,39 @@ impl Talk {
 }
 
 /// Brings a mail by SMTP. True when it was acknowledged; an error when nobody knows.
-pub fn by_smtp(stream: TcpStream, mail: &Mail) -> Result<bool> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut talk = Talk { answers: BufReader::new(stream.try_clone()?), stream };
-    talk.hear()?;
-    talk.say("EHLO sender.example\r\n")?;
-    talk.say(&format!("MAIL FROM:<{}>\r\n", mail.sender))?;
+pub fn deliver_by_smtp(stream: TcpStream, mail: &InjectedMail) -> Result<bool> {
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    let mut talk = SmtpDialogue { replies: BufReader::new(stream.try_clone()?), stream };
+    talk.read_code()?;
+    talk.command("EHLO sender.example\r\n")?;
+    talk.command(&format!("MAIL FROM:<{}>\r\n", mail.sender))?;
     for inbox in &mail.inboxes {
-        let code = talk.say(&format!("RCPT TO:<{inbox}>\r\n"))?;
+        let code = talk.command(&format!("RCPT TO:<{inbox}>\r\n"))?;
         ensure!(code == 250 || code / 100 == 4, "{inbox} was refused with {code}");
         if code != 250 {
             return Ok(false);
         }
     }
-    talk.say("DATA\r\n")?;
-    let code = talk.say(&format!("{}\r\n.\r\n", mail.raw))?;
+    talk.command("DATA\r\n")?;
+    let code = talk.command(&format!("{}\r\n.\r\n", mail.raw))?;
     ensure!(code / 100 != 5, "a mail was refused for good with {code}");
     Ok(code == 250)
 }
 
 /// Brings a mail by the hook of a source. True when it was acknowledged; an error when nobody knows.
-pub fn by_hook(stream: &mut TcpStream, path: &str, mail: &Mail) -> Result<bool> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let reply = http::converse(stream, &posted(path, mail))?;
+pub fn deliver_by_hook(stream: &mut TcpStream, path: &str, mail: &InjectedMail) -> Result<bool> {
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    let reply = http::exchange_on(stream, &signed_request(path, mail))?;
     ensure!(matches!(reply.status, 200 | 503), "a hook was answered {}: {}", reply.status, reply.body);
     Ok(reply.status == 200)
 }
 
-fn posted(path: &str, mail: &Mail) -> Vec<u8> {
+fn signed_request(path: &str, mail: &InjectedMail) -> Vec<u8> {
     let body = json!({"id": mail.name, "sender": mail.sender, "recipients": mail.inboxes,
         "raw": STANDARD.encode(mail.raw.as_bytes())})
     .to_string();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let key = STANDARD.decode(SECRET.trim_start_matches("whsec_")).unwrap_or_default();
+    let key = STANDARD.decode(INBOUND_HOOK_SECRET.trim_start_matches("whsec_")).unwrap_or_default();
     let signature = Hmac::<Sha256>::new_from_slice(&key).map(|mut mac| {
         mac.update(format!("{}.{now}.{body}", mail.name).as_bytes());
         STANDARD.encode(mac.finalize().into_bytes())

@@ -1,15 +1,18 @@
 //! One history of everything: what was asked, what the sink got, which faults were made, and what the ledger shows. It
 //! is judged twice: here, and by a program in another language that knows the documents alone.
 
-use super::inbound::{self, MailDeed};
-use super::read::Shown;
-use super::table::Class;
-use super::world::ANSWER;
-use crate::proof::history::{Arrival, Call, Email, Fault, History, Hop, Inbound, Verb, Webhook, Webhooks};
-use crate::proof::{Promise, Violation, check};
-use crate::rig::chance::number_of;
-use crate::sink::oracle::journal::{Journal, Line, now_us};
-use crate::sink::oracle::receiver::{self, NoticeLine};
+use super::inbound::{self, InboundRecord};
+use super::read::ApiSnapshot;
+use super::table::HopClass;
+use super::world::SINK_REPLY_TIMEOUT;
+use crate::proof::history::{
+    CallKind, CallRecord, Email, FaultRecord, History, HopArrival, HopCapability, InboundHistory, ReceivedWebhook,
+    WebhookHistory,
+};
+use crate::proof::{Invariant, Violation, check};
+use crate::rig::chance::fnv1a;
+use crate::sink::oracle::journal::{SinkLog, SinkLogLine, now_us};
+use crate::sink::oracle::receiver::{self, WebhookLogLine};
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,24 +21,24 @@ use std::path::Path;
 use std::process::Command;
 
 /// Milliseconds by which the clock of a ledger and ours may differ.
-const SLACK_MS: i64 = 250;
+const CLOCK_SLACK_MS: i64 = 250;
 /// How long the keyed sink remembers.
 const DAY_MS: u64 = 24 * 3_600_000;
 /// What the second judge does not look at, save what endpoints are told.
-const NOT_JUDGED_TWICE: [Promise; 2] = [Promise::P10, Promise::P11];
+const FIRST_CHECKER_ONLY: [Invariant; 2] = [Invariant::P10, Invariant::P11];
 
 /// What the second judge is given.
-const FILES: [(&str, &str); 5] = [
+const SECOND_CHECKER_FILES: [(&str, &str); 5] = [
     ("--history", "history.jsonl"),
     ("--sink", "sink.jsonl"),
     ("--faults", "faults.jsonl"),
     ("--mail", "mail.jsonl"),
-    ("--notices", receiver::LOG),
+    ("--notices", receiver::WEBHOOK_LOG_FILE),
 ];
 
 /// A fault that the rig made itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mishap {
+pub struct InjectedFault {
     /// When it began.
     pub at_us: u64,
     /// When it was over.
@@ -44,15 +47,16 @@ pub struct Mishap {
     pub what: String,
 }
 
-impl Mishap {
+impl InjectedFault {
     /// A fault of this moment.
     pub fn now(what: String) -> Self {
         Self { at_us: now_us(), until_us: now_us(), what }
     }
 
     /// The emails that were on the wire meanwhile.
-    fn touched(&self, shown: &Shown) -> Vec<String> {
-        let (from, to) = ((self.at_us / 1_000) as i64 - SLACK_MS, (self.until_us / 1_000) as i64 + SLACK_MS);
+    fn affected_emails(&self, shown: &ApiSnapshot) -> Vec<String> {
+        let (from, to) =
+            ((self.at_us / 1_000) as i64 - CLOCK_SLACK_MS, (self.until_us / 1_000) as i64 + CLOCK_SLACK_MS);
         let meanwhile = |began: i64, ended: Option<i64>| began <= to && ended.is_none_or(|ended| ended >= from);
         let touched = shown.attempts.iter().filter(|(_, began, ended)| meanwhile(*began, *ended));
         touched.map(|(id, _, _)| id.clone()).collect()
@@ -61,26 +65,26 @@ impl Mishap {
 
 /// What a round left to be judged.
 #[derive(Debug, Clone, Default)]
-pub struct Record {
+pub struct RoundRecord {
     /// What was asked and told.
-    pub calls: Vec<Call>,
+    pub calls: Vec<CallRecord>,
     /// What the sink got.
-    pub lines: Vec<Line>,
+    pub sink_lines: Vec<SinkLogLine>,
     /// What endpoints were told.
-    pub notices: Vec<NoticeLine>,
+    pub notices: Vec<WebhookLogLine>,
     /// What senders brought and agents took.
-    pub mail: Vec<MailDeed>,
+    pub mail: Vec<InboundRecord>,
     /// What the rig did.
-    pub mishaps: Vec<Mishap>,
+    pub injected_faults: Vec<InjectedFault>,
     /// What the API showed in the end.
     pub api: Value,
 }
 
-impl Record {
+impl RoundRecord {
     /// Writes what is not in files yet.
     pub fn write(&self, root: &Path) -> Result<()> {
         std::fs::write(root.join("api.json"), self.api.to_string())?;
-        let mishaps = self.mishaps.iter().map(|mishap| Ok(serde_json::to_string(mishap)? + "\n"));
+        let mishaps = self.injected_faults.iter().map(|mishap| Ok(serde_json::to_string(mishap)? + "\n"));
         std::fs::write(root.join("faults.jsonl"), mishaps.collect::<Result<String>>()?)?;
         Ok(())
     }
@@ -90,52 +94,59 @@ impl Record {
         let file = |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("reading {name}"));
         let calls = file("history.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
         let mishaps = file("faults.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
-        let lines = Journal::read(&root.join("sink.jsonl"))?;
-        let notices = Journal::read(&root.join(receiver::LOG))?;
+        let lines = SinkLog::read(&root.join("sink.jsonl"))?;
+        let notices = SinkLog::read(&root.join(receiver::WEBHOOK_LOG_FILE))?;
         let mail = file("mail.jsonl")?.lines().map(serde_json::from_str).collect::<serde_json::Result<_>>()?;
-        Ok(Self { mail, calls, lines, notices, mishaps, api: serde_json::from_str(&file("api.json")?)? })
+        Ok(Self {
+            mail,
+            calls,
+            sink_lines: lines,
+            notices,
+            injected_faults: mishaps,
+            api: serde_json::from_str(&file("api.json")?)?,
+        })
     }
 
     /// Everything as one history.
-    pub fn history(&self, class: Class) -> History {
-        let mut shown = Shown::of(&self.api);
-        self.number_binds(&mut shown.emails);
+    pub fn history(&self, class: HopClass) -> History {
+        let mut shown = ApiSnapshot::from_api(&self.api);
+        self.infer_bind_numbers(&mut shown.emails);
         let (mut brought, mut takes) = (Vec::new(), Vec::new());
         for deed in self.mail.iter().cloned() {
             match deed {
-                MailDeed::Brought(one) => brought.push(one),
-                MailDeed::Take(one) => takes.push(one),
+                InboundRecord::Brought(one) => brought.push(one),
+                InboundRecord::Take(one) => takes.push(one),
             }
         }
         History {
-            hops: BTreeMap::from([(class.transport().to_owned(), hop(class))]),
+            hops: BTreeMap::from([(class.transport_name().to_owned(), hop_capability(class))]),
             calls: self.calls.clone(),
-            arrivals: self.lines.iter().map(arrival).chain(captures(&shown)).collect(),
+            arrivals: self.sink_lines.iter().map(to_arrival).chain(sandbox_arrivals(&shown)).collect(),
             faults: self.faults(&shown),
-            stalls: self.mishaps.iter().map(|mishap| (mishap.at_us, mishap.until_us)).collect(),
+            stalls: self.injected_faults.iter().map(|mishap| (mishap.at_us, mishap.until_us)).collect(),
             events: shown.events,
             emails: shown.emails,
             webhooks: self.webhooks(),
-            inbound: Inbound { brought, takes, ..inbound::shown(&self.api) },
+            inbound: InboundHistory { brought, takes, ..inbound::to_history(&self.api) },
             healed: true,
             ..History::default()
         }
     }
 
     /// What endpoints were told, and what they are owed.
-    fn webhooks(&self) -> Webhooks {
+    fn webhooks(&self) -> WebhookHistory {
         let teams = self.api.as_object().into_iter().flatten();
         let owed = teams.filter_map(|(team, shown)| Some((team.clone(), shown["owed"].as_u64()?)));
         let came = self.notices.iter().cloned().map(|line| {
-            let NoticeLine { team, id, event, about, seq, signed, .. } = line;
-            Webhook { team, id, event, about, seq, signed }
+            let WebhookLogLine { team, id, event, about, seq, signed, .. } = line;
+            ReceivedWebhook { team, id, event, about, seq, signed }
         });
-        Webhooks { owed: owed.collect(), came: came.collect() }
+        WebhookHistory { owed: owed.collect(), came: came.collect() }
     }
 
     /// The API does not tell how often a key was bound. One that may be forgotten is bound anew by each of its emails.
-    fn number_binds(&self, emails: &mut [Email]) {
-        let forgotten = self.calls.iter().filter(|call| call.verb == Verb::Forget);
+    fn infer_bind_numbers(&self, emails: &mut [Email]) {
+        let forgotten = self.calls.iter().filter(|call| call.verb == CallKind::Forget);
         let forgotten: BTreeSet<(&str, &str)> =
             forgotten.filter_map(|call| Some((call.team.as_str(), call.key.as_deref()?))).collect();
         let mut binds: BTreeMap<(String, String), u32> = BTreeMap::new();
@@ -149,21 +160,28 @@ impl Record {
     }
 
     /// Judges it.
-    pub fn judge(&self, class: Class) -> Judgement {
+    pub fn check(&self, class: HopClass) -> RoundVerdict {
         let history = self.history(class);
-        let taken = self.lines.iter().filter(|line| line.taken).count() as u64;
-        Judgement { violations: check(&history), emails: history.emails.len() as u64, taken, story: String::new() }
+        let taken = self.sink_lines.iter().filter(|line| line.taken).count() as u64;
+        RoundVerdict {
+            violations: check(&history),
+            emails: history.emails.len() as u64,
+            mails_accepted: taken,
+            log: String::new(),
+        }
     }
 
-    fn faults(&self, shown: &Shown) -> Vec<Fault> {
-        let fault = |at: u64, kind: &str, emails: Vec<String>| Fault { at, kind: kind.into(), ambiguous: true, emails };
-        let made = self.mishaps.iter().map(|mishap| fault(mishap.at_us, &mishap.what, mishap.touched(shown)));
+    fn faults(&self, shown: &ApiSnapshot) -> Vec<FaultRecord> {
+        let fault =
+            |at: u64, kind: &str, emails: Vec<String>| FaultRecord { at, kind: kind.into(), ambiguous: true, emails };
+        let made =
+            self.injected_faults.iter().map(|mishap| fault(mishap.at_us, &mishap.what, mishap.affected_emails(shown)));
         // One that touched nobody would count for everybody.
         let made = made.filter(|fault| !fault.emails.is_empty());
-        let lines = self.lines.iter().filter(|line| line.ambiguous);
+        let lines = self.sink_lines.iter().filter(|line| line.ambiguous);
         let misbehaved = lines.map(|line| fault(line.at_us, &line.did, vec![line.email.clone()]));
         // A machine that is busy enough makes an answer late all by itself.
-        let patience = ANSWER.as_millis() as i64 - SLACK_MS;
+        let patience = SINK_REPLY_TIMEOUT.as_millis() as i64 - CLOCK_SLACK_MS;
         let late = |ended: Option<i64>, began: i64| ended.is_some_and(|ended| ended - began >= patience);
         let slow = shown.attempts.iter().filter(|(_, began, ended)| late(*ended, *began));
         let slow = slow.map(|(id, began, _)| fault(*began as u64 * 1_000, "no answer in time", vec![id.clone()]));
@@ -175,43 +193,43 @@ impl Record {
 
 /// What became of a round.
 #[derive(Debug, Clone, Default)]
-pub struct Judgement {
+pub struct RoundVerdict {
     /// What was broken.
     pub violations: Vec<Violation>,
     /// Emails.
     pub emails: u64,
     /// Mails that the sink took.
-    pub taken: u64,
+    pub mails_accepted: u64,
     /// What happened, cycle by cycle.
-    pub story: String,
+    pub log: String,
 }
 
-impl Judgement {
+impl RoundVerdict {
     /// The promises that were broken, of those that both judges look at.
-    pub fn broken(&self) -> BTreeSet<String> {
+    pub fn broken_invariants(&self) -> BTreeSet<String> {
         let rules = self.violations.iter().map(|violation| violation.rule);
-        let twice = rules.filter(|rule| rule.is_about_notices() || !NOT_JUDGED_TWICE.contains(&rule.promise()));
+        let twice = rules.filter(|rule| rule.is_about_notices() || !FIRST_CHECKER_ONLY.contains(&rule.promise()));
         twice.map(|rule| format!("{:?}", rule.promise())).collect()
     }
 }
 
 /// What the other judge says.
 #[derive(Debug, Clone, Default)]
-pub struct Opinion {
+pub struct SecondVerdict {
     /// The promises that hold.
     pub holds: BTreeSet<String>,
     /// The promises that are broken.
     pub broken: BTreeSet<String>,
     /// Its words.
-    pub words: String,
+    pub output: String,
 }
 
-impl Opinion {
+impl SecondVerdict {
     /// Of the files in a directory, and of the API.
-    pub fn ask(program: &Path, root: &Path, api: &[String]) -> Result<Self> {
+    pub fn run(program: &Path, root: &Path, api: &[String]) -> Result<Self> {
         let mut command = Command::new("python3");
         command.arg(program);
-        for (flag, file) in FILES {
+        for (flag, file) in SECOND_CHECKER_FILES {
             command.arg(flag).arg(root.join(file));
         }
         let said = command.args(api).output().context("cannot run python3")?;
@@ -222,38 +240,38 @@ impl Opinion {
         let broken = verdict["broken"].as_object().context("a verdict without an answer")?.keys().cloned().collect();
         let holds = verdict["holds"].as_array().context("a verdict without what holds")?;
         let holds = holds.iter().filter_map(|promise| promise.as_str().map(str::to_owned)).collect();
-        Ok(Self { holds, broken, words })
+        Ok(Self { holds, broken, output: words })
     }
 }
 
-fn hop(class: Class) -> Hop {
+fn hop_capability(class: HopClass) -> HopCapability {
     match class {
-        Class::Keyed => Hop::Keyed(DAY_MS),
-        Class::LookUp => Hop::Asked,
-        Class::Sandbox | Class::Inbound | Class::Smtp | Class::Keyless => Hop::Blind,
+        HopClass::Keyed => HopCapability::Keyed(DAY_MS),
+        HopClass::LookUp => HopCapability::Asked,
+        HopClass::Sandbox | HopClass::Inbound | HopClass::Smtp | HopClass::Keyless => HopCapability::Blind,
     }
 }
 
-fn arrival(line: &Line) -> Arrival {
-    Arrival {
+fn to_arrival(line: &SinkLogLine) -> HopArrival {
+    HopArrival {
         at: line.at_us,
         transport: line.transport.clone(),
         email: line.email.clone(),
         message_id: line.message_id.clone(),
         key: line.key.clone(),
-        bytes: number_of(&line.body),
+        bytes: fnv1a(&line.body),
         to: line.to.clone(),
         taken: line.taken,
-        ..Arrival::default()
+        ..HopArrival::default()
     }
 }
 
 /// What the sandbox has: nothing but the ledger can tell, since both are one commit.
-fn captures(shown: &Shown) -> Vec<Arrival> {
+fn sandbox_arrivals(shown: &ApiSnapshot) -> Vec<HopArrival> {
     let handoffs = shown.emails.iter().flat_map(|email| email.handoffs.iter().map(move |handoff| (email, handoff)));
     let out = |state: &str| matches!(state, "sent" | "delivered" | "bounced" | "complained");
     let own = handoffs.filter(|(_, handoff)| handoff.transport.starts_with("sandbox") && out(&handoff.state));
-    let capture = own.map(|(email, handoff)| Arrival {
+    let capture = own.map(|(email, handoff)| HopArrival {
         at: 0,
         transport: handoff.transport.clone(),
         email: email.id.clone(),
@@ -262,7 +280,7 @@ fn captures(shown: &Shown) -> Vec<Arrival> {
         bytes: 0,
         to: handoff.to.clone(),
         taken: true,
-        ..Arrival::default()
+        ..HopArrival::default()
     });
     capture.collect()
 }

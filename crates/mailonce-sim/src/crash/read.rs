@@ -1,10 +1,10 @@
 //! The ledger as it is in the end, read by the public API alone and put into the words of a history.
 
-use super::client::Team;
-use super::deed::meaning;
+use super::client::TeamCredential;
+use super::deed::content_hash;
 use super::inbound;
 use crate::proof::history::{Attempt, Email, Event, Evidence, Handoff};
-use crate::rig::http::{self, Reply};
+use crate::rig::http::{self, HttpReply};
 use anyhow::{Context as _, Result, ensure};
 use mailonce_core::time::Time;
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 
 /// Everything that a server shows to its teams.
 #[derive(Debug, Clone, Default)]
-pub struct Shown {
+pub struct ApiSnapshot {
     /// The emails.
     pub emails: Vec<Email>,
     /// The events, each team's in order.
@@ -22,27 +22,27 @@ pub struct Shown {
 }
 
 /// A reader of one team, on one connection.
-pub(super) struct Reader<'a> {
-    team: &'a Team,
+pub(super) struct ApiReader<'a> {
+    team: &'a TeamCredential,
     stream: TcpStream,
 }
 
-impl<'a> Reader<'a> {
-    fn new(at: SocketAddr, team: &'a Team) -> Result<Self> {
+impl<'a> ApiReader<'a> {
+    fn new(at: SocketAddr, team: &'a TeamCredential) -> Result<Self> {
         Ok(Self { team, stream: http::connect(at)? })
     }
 
     pub(super) fn get(&mut self, path: &str) -> Result<Value> {
         let credential = &self.team.credential;
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {credential}\r\n\r\n");
-        let Reply { status, body, .. } = http::converse(&mut self.stream, request.as_bytes())?;
+        let HttpReply { status, body, .. } = http::exchange_on(&mut self.stream, request.as_bytes())?;
         ensure!(status == 200, "GET {path} was answered {status}: {body}");
         Ok(body)
     }
 }
 
 /// The rows of every page.
-pub(super) fn pages(reader: &mut Reader<'_>, path: &str, from: &str) -> Result<Vec<Value>> {
+pub(super) fn fetch_all_pages(reader: &mut ApiReader<'_>, path: &str, from: &str) -> Result<Vec<Value>> {
     let (mut rows, mut next) = (Vec::new(), String::new());
     loop {
         let mut page = reader.get(&format!("{path}{next}"))?;
@@ -56,38 +56,39 @@ pub(super) fn pages(reader: &mut Reader<'_>, path: &str, from: &str) -> Result<V
 }
 
 /// The emails of a team in a state: id and rev.
-pub fn in_state(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<(String, u64)>> {
-    let page = Reader::new(at, team)?.get(&format!("/v1/emails?state={state}&limit=100"))?;
+pub fn emails_in_state(at: SocketAddr, team: &TeamCredential, state: &str) -> Result<Vec<(String, u64)>> {
+    let page = ApiReader::new(at, team)?.get(&format!("/v1/emails?state={state}&limit=100"))?;
     let rows = page["data"].as_array().context("a page without data")?;
-    Ok(rows.iter().map(|row| (text(&row["id"]), row["rev"].as_u64().unwrap_or_default())).collect())
+    Ok(rows.iter().map(|row| (json_string(&row["id"]), row["rev"].as_u64().unwrap_or_default())).collect())
 }
 
 /// The deliveries of a team in a state: `waiting` for those that nobody has read yet, `dead` for those given up.
-pub fn deliveries(at: SocketAddr, team: &Team, state: &str) -> Result<Vec<String>> {
-    let (mut reader, mut ids) = (Reader::new(at, team)?, Vec::new());
+pub fn deliveries_in_state(at: SocketAddr, team: &TeamCredential, state: &str) -> Result<Vec<String>> {
+    let (mut reader, mut ids) = (ApiReader::new(at, team)?, Vec::new());
     // A credential of an agent sees the deliveries of one inbox at a time.
-    for inbox in pages(&mut reader, "/v1/inboxes?limit=100", "cursor")? {
-        let page = reader.get(&format!("/v1/deliveries?state={state}&limit=100&inbox={}", text(&inbox["id"])))?;
-        ids.extend(list(&page["data"]).iter().map(|row| text(&row["id"])));
+    for inbox in fetch_all_pages(&mut reader, "/v1/inboxes?limit=100", "cursor")? {
+        let page =
+            reader.get(&format!("/v1/deliveries?state={state}&limit=100&inbox={}", json_string(&inbox["id"])))?;
+        ids.extend(json_array(&page["data"]).iter().map(|row| json_string(&row["id"])));
     }
     Ok(ids)
 }
 
 /// A team's events, in order.
-pub fn events(at: SocketAddr, team: &Team) -> Result<Vec<Event>> {
-    let rows = pages(&mut Reader::new(at, team)?, "/v1/events?limit=1000", "after")?;
-    Ok(rows.iter().map(|row| event(&team.name, row)).collect())
+pub fn events(at: SocketAddr, team: &TeamCredential) -> Result<Vec<Event>> {
+    let rows = fetch_all_pages(&mut ApiReader::new(at, team)?, "/v1/events?limit=1000", "after")?;
+    Ok(rows.iter().map(|row| to_event(&team.name, row)).collect())
 }
 
 /// Everything that these teams are shown, in the words of the API: `{team: {emails, events, transports}}`.
-pub fn fetch(at: SocketAddr, teams: &[Team]) -> Result<Value> {
+pub fn fetch_everything(at: SocketAddr, teams: &[TeamCredential]) -> Result<Value> {
     let mut all = Map::new();
     for team in teams {
-        let mut reader = Reader::new(at, team)?;
-        let rows = pages(&mut reader, "/v1/emails?limit=100", "cursor")?;
-        let detail = |row: &Value| reader.get(&format!("/v1/emails/{}", text(&row["id"])));
+        let mut reader = ApiReader::new(at, team)?;
+        let rows = fetch_all_pages(&mut reader, "/v1/emails?limit=100", "cursor")?;
+        let detail = |row: &Value| reader.get(&format!("/v1/emails/{}", json_string(&row["id"])));
         let emails = rows.iter().map(detail).collect::<Result<Vec<Value>>>()?;
-        let events = pages(&mut reader, "/v1/events?limit=1000", "after")?;
+        let events = fetch_all_pages(&mut reader, "/v1/events?limit=1000", "after")?;
         let transports = reader.get("/v1/transports")?["data"].take();
         let mut shown = inbound::fetch(&mut reader)?;
         shown.extend([("emails".to_owned(), emails.into()), ("events".to_owned(), events.into())]);
@@ -97,103 +98,103 @@ pub fn fetch(at: SocketAddr, teams: &[Team]) -> Result<Value> {
     Ok(Value::Object(all))
 }
 
-impl Shown {
+impl ApiSnapshot {
     /// What the API showed, in the words of a history.
-    pub fn of(api: &Value) -> Self {
+    pub fn from_api(api: &Value) -> Self {
         let mut shown = Self::default();
         for (team, all) in api.as_object().into_iter().flatten() {
-            let keyed = list(&all["transports"]).iter().filter(|way| way["recovery"] == "key");
-            let keyed: Vec<String> = keyed.map(|way| text(&way["name"])).collect();
-            list(&all["emails"]).iter().for_each(|detail| shown.add(team, detail, &keyed));
-            shown.events.extend(list(&all["events"]).iter().map(|row| event(team, row)));
+            let keyed = json_array(&all["transports"]).iter().filter(|way| way["recovery"] == "key");
+            let keyed: Vec<String> = keyed.map(|way| json_string(&way["name"])).collect();
+            json_array(&all["emails"]).iter().for_each(|detail| shown.add(team, detail, &keyed));
+            shown.events.extend(json_array(&all["events"]).iter().map(|row| to_event(team, row)));
         }
         shown
     }
 
     fn add(&mut self, team: &str, detail: &Value, keyed: &[String]) {
-        let mut email = email(team, detail);
+        let mut email = to_email(team, detail);
         // Where a key is taken, the repeat has told by now.
         for handoff in &mut email.handoffs {
             handoff.decidable = keyed.contains(&handoff.transport);
         }
-        for attempt in list(&detail["handoffs"]).iter().flat_map(|handoff| list(&handoff["attempts"])) {
-            let times = (millis(&attempt["at"]).unwrap_or_default(), millis(&attempt["ended_at"]));
+        for attempt in json_array(&detail["handoffs"]).iter().flat_map(|handoff| json_array(&handoff["attempts"])) {
+            let times = (json_millis(&attempt["at"]).unwrap_or_default(), json_millis(&attempt["ended_at"]));
             self.attempts.push((email.id.clone(), times.0, times.1));
         }
         self.emails.push(email);
     }
 }
 
-pub(super) fn text(value: &Value) -> String {
+pub(super) fn json_string(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-pub(super) fn list(value: &Value) -> &[Value] {
+pub(super) fn json_array(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn texts(value: &Value) -> Vec<String> {
-    list(value).iter().map(text).collect()
+fn json_strings(value: &Value) -> Vec<String> {
+    json_array(value).iter().map(json_string).collect()
 }
 
-pub(super) fn millis(value: &Value) -> Option<i64> {
+pub(super) fn json_millis(value: &Value) -> Option<i64> {
     Time::parse(value.as_str()?).map(|time| time.0)
 }
 
-fn email(team: &str, detail: &Value) -> Email {
-    let facts = list(&detail["evidence"]);
-    let said = detail["text"].as_str().map(|words| meaning(&text(&detail["subject"]), words));
+fn to_email(team: &str, detail: &Value) -> Email {
+    let facts = json_array(&detail["evidence"]);
+    let said = detail["text"].as_str().map(|words| content_hash(&json_string(&detail["subject"]), words));
     Email {
-        id: text(&detail["id"]),
+        id: json_string(&detail["id"]),
         team: team.to_owned(),
-        key: text(&detail["key"]),
+        key: json_string(&detail["key"]),
         bind: 0,
-        to: texts(&detail["to"]),
+        to: json_strings(&detail["to"]),
         body: said,
-        message_id: text(&detail["message_id"]),
-        state: text(&detail["state"]),
+        message_id: json_string(&detail["message_id"]),
+        state: json_string(&detail["state"]),
         rev: detail["rev"].as_u64().unwrap_or_default() as u32,
         resend: detail["on_unknown"] == "resend",
-        handoffs: list(&detail["handoffs"]).iter().map(|one| handoff(one, facts)).collect(),
+        handoffs: json_array(&detail["handoffs"]).iter().map(|one| to_handoff(one, facts)).collect(),
         ..Email::default()
     }
 }
 
-fn handoff(one: &Value, facts: &[Value]) -> Handoff {
+fn to_handoff(one: &Value, facts: &[Value]) -> Handoff {
     let number = one["number"].as_u64().unwrap_or_default();
     let own = facts.iter().filter(|fact| fact["handoff"].as_u64() == Some(number));
     Handoff {
         number: number as u16,
-        transport: text(&one["transport"]),
-        to: texts(&one["recipients"]),
-        state: text(&one["state"]),
+        transport: json_string(&one["transport"]),
+        to: json_strings(&one["recipients"]),
+        state: json_string(&one["state"]),
         may_duplicate: one["may_duplicate"] == true,
         later: false,
-        attempts: list(&one["attempts"]).iter().map(attempt).collect(),
-        evidence: own.map(fact).collect(),
+        attempts: json_array(&one["attempts"]).iter().map(to_attempt).collect(),
+        evidence: own.map(to_evidence).collect(),
         ..Handoff::default()
     }
 }
 
-fn fact(one: &Value) -> Evidence {
-    let at_ms = millis(&one["at"]);
-    Evidence { source: text(&one["source"]), says: text(&one["says"]), at_ms, ..Evidence::default() }
+fn to_evidence(one: &Value) -> Evidence {
+    let at_ms = json_millis(&one["at"]);
+    Evidence { source: json_string(&one["source"]), says: json_string(&one["says"]), at_ms, ..Evidence::default() }
 }
 
-fn attempt(one: &Value) -> Attempt {
+fn to_attempt(one: &Value) -> Attempt {
     let number = one["number"].as_u64().unwrap_or_default() as u32;
-    let (at_ms, ended_ms) = (millis(&one["at"]), millis(&one["ended_at"]));
-    Attempt { number, fence: None, outcome: text(&one["outcome"]), at_ms, ended_ms }
+    let (at_ms, ended_ms) = (json_millis(&one["at"]), json_millis(&one["ended_at"]));
+    Attempt { number, fence: None, outcome: json_string(&one["outcome"]), at_ms, ended_ms }
 }
 
-fn event(team: &str, row: &Value) -> Event {
+fn to_event(team: &str, row: &Value) -> Event {
     Event {
         at: 0,
         team: team.to_owned(),
         seq: row["seq"].as_u64().unwrap_or_default(),
-        id: text(&row["id"]),
-        kind: text(&row["type"]),
-        about: text(&row["about"]["id"]),
+        id: json_string(&row["id"]),
+        kind: json_string(&row["type"]),
+        about: json_string(&row["about"]["id"]),
         rev: row["about"]["rev"].as_u64().unwrap_or_default() as u32,
     }
 }

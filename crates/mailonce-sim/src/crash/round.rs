@@ -1,17 +1,17 @@
 //! One round: a ledger, and the deaths it has to survive, one after the other on the same data.
 
-use super::board::Board;
-use super::callers::{CALLERS, Callers, Shift};
-use super::client::Client;
-use super::deed::{self, Source};
-use super::judge::{Judgement, Mishap};
-use super::steps::{Step, leaves, steps};
-use super::table::{Bait, Class, Store};
-use super::world::{Tools, World};
-use crate::rig::children::pause;
+use super::board::CoverageBoard;
+use super::callers::{CONCURRENT_CLIENTS, CycleWorkload, Workload};
+use super::client::RecordingClient;
+use super::deed::{self, OperationGenerator};
+use super::judge::{InjectedFault, RoundVerdict};
+use super::steps::{FaultStep, plan_steps, preparing_step};
+use super::table::{HopClass, StoreKind, Trigger};
+use super::world::{CrashEnvironment, CrashTools};
+use crate::rig::children::sleep;
 use crate::rig::http;
-use crate::rig::server::{API_KEY, Server, Started};
-use crate::sink::oracle::callback::Where;
+use crate::rig::server::{API_KEY, ServerProcess, StartOutcome};
+use crate::sink::oracle::callback::HookTarget;
 use crate::sink::oracle::journal::now_us;
 use crate::sink::oracle::receiver;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -26,27 +26,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a node sleeps: on PostgreSQL longer than its leases, on a file it only loses time.
-const ASLEEP: [(Store, Duration); 2] =
-    [(Store::Sqlite, Duration::from_millis(700)), (Store::Postgres, Duration::from_millis(16_500))];
+const PAUSE_TIME: [(StoreKind, Duration); 2] =
+    [(StoreKind::Sqlite, Duration::from_millis(700)), (StoreKind::Postgres, Duration::from_millis(16_500))];
 /// How long a node that woke up may go on before it is killed.
-const AWAKE: Duration = Duration::from_secs(1);
+const TIME_AFTER_PAUSE: Duration = Duration::from_secs(1);
 /// How long a server that may fall asleep any moment is waited for.
-const SOON: Duration = Duration::from_millis(1_500);
+const SETUP_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// How often a point is tried that was not reached.
-const TRIES: usize = 3;
+const TRIES_PER_POINT: usize = 3;
 /// Cycles between two deaths of the other node.
-const OTHER_DIES: usize = 9;
+const PEER_KILL_INTERVAL: usize = 9;
 /// The team that has an endpoint: the first one.
-pub(super) const TOLD: &str = "a";
+pub(super) const ENDPOINT_TEAM: &str = "a";
 const HOOK_SECRET: &str = "whsec_bWFpbG9uY2UtY3Jhc2gtcmlnLXNlY3JldC0x";
 
 /// A round.
 #[derive(Debug, Clone)]
-pub struct Round {
+pub struct CrashRound {
     /// What keeps the ledger.
-    pub store: Store,
+    pub store: StoreKind,
     /// Where mail goes.
-    pub class: Class,
+    pub class: HopClass,
     /// Everything that is by chance.
     pub seed: u64,
     /// Whether only the short form's points are played.
@@ -56,32 +56,32 @@ pub struct Round {
 }
 
 /// A node that sleeps, or has just woken up.
-struct Sleeper {
-    server: Server,
+struct PausedServer {
+    server: ServerProcess,
     stopped_us: u64,
-    wakes: Instant,
-    awake: bool,
+    due_at: Instant,
+    is_resumed: bool,
 }
 
 /// A round in progress.
-pub(super) struct Live<'a> {
-    pub(super) round: &'a Round,
-    pub(super) board: &'a Board,
-    pub(super) world: World<'a>,
-    pub(super) callers: Callers,
-    pub(super) mishaps: Vec<Mishap>,
-    sleepers: Vec<Sleeper>,
-    pub(super) other: Option<Server>,
-    pub(super) story: Vec<String>,
+pub(super) struct RunningRound<'a> {
+    pub(super) round: &'a CrashRound,
+    pub(super) board: &'a CoverageBoard,
+    pub(super) environment: CrashEnvironment<'a>,
+    pub(super) workload: Workload,
+    pub(super) injected_faults: Vec<InjectedFault>,
+    paused: Vec<PausedServer>,
+    pub(super) peer: Option<ServerProcess>,
+    pub(super) log: Vec<String>,
 }
 
-impl Round {
+impl CrashRound {
     /// The command that plays it again.
-    pub fn replay(&self) -> String {
+    pub fn replay_command(&self) -> String {
         let short = if self.short { " --short" } else { "" };
         format!(
             "mailonce-crash --store {} --class {} --seed {} --cycles {}{short}",
-            self.store.word(),
+            self.store.as_str(),
             self.class,
             self.seed,
             self.cycles
@@ -89,50 +89,60 @@ impl Round {
     }
 
     /// Whether two nodes share the ledger.
-    fn is_pair(&self) -> bool {
-        self.store == Store::Postgres && self.seed % 2 == 1
+    fn has_two_nodes(&self) -> bool {
+        self.store == StoreKind::Postgres && self.seed % 2 == 1
     }
 
     /// Plays it in a directory, and judges it.
-    pub fn play(&self, tools: &Tools, board: &Board, root: &Path) -> Result<Judgement> {
-        let world = World::new(tools, root, (self.store, self.class), self.seed)?;
-        let callers = Callers {
-            client: Client::new(root)?,
-            teams: Mutex::new(vec![deed::team(0, API_KEY)]),
-            hook: Mutex::default(),
-            wishes: Mutex::default(),
-            inbound: Mutex::default(),
-            doors: world.doors(),
-            mails: Mutex::default(),
-            trouble: Mutex::default(),
-            journal: world.journal(),
+    pub fn run(&self, tools: &CrashTools, board: &CoverageBoard, root: &Path) -> Result<RoundVerdict> {
+        let world = CrashEnvironment::new(tools, root, (self.store, self.class), self.seed)?;
+        let callers = Workload {
+            client: RecordingClient::new(root)?,
+            teams: Mutex::new(vec![deed::team_credential(0, API_KEY)]),
+            hook_target: Mutex::default(),
+            requests: Mutex::default(),
+            inbound_hook_path: Mutex::default(),
+            smtp_addresses: world.smtp_addresses(),
+            sent_mail: Mutex::default(),
+            unexpected_refusals: Mutex::default(),
+            sink_log: world.sink_log_path(),
         };
         let (mishaps, sleepers, story) = (Vec::new(), Vec::new(), Vec::new());
-        let mut live = Live { round: self, board, world, callers, mishaps, sleepers, other: None, story };
-        let played = live.play();
-        let story = std::mem::take(&mut live.story).join("\n");
+        let mut live = RunningRound {
+            round: self,
+            board,
+            environment: world,
+            workload: callers,
+            injected_faults: mishaps,
+            paused: sleepers,
+            peer: None,
+            log: story,
+        };
+        let played = live.run();
+        let story = std::mem::take(&mut live.log).join("\n");
         let judgement = played.with_context(|| format!("the round so far:\n{story}"))?;
-        live.world.close()?;
-        Ok(Judgement { story: [story, judgement.story].join("\n"), ..judgement })
+        live.environment.drop_database()?;
+        Ok(RoundVerdict { log: [story, judgement.log].join("\n"), ..judgement })
     }
 }
 
-impl Live<'_> {
-    fn play(&mut self) -> Result<Judgement> {
-        let Round { seed, store, class, short, cycles } = *self.round;
-        let mut steps: VecDeque<(Step, usize)> =
-            steps(seed, store, class, short).into_iter().map(|step| (step, 1)).collect();
+impl RunningRound<'_> {
+    fn run(&mut self) -> Result<RoundVerdict> {
+        let CrashRound { seed, store, class, short, cycles } = *self.round;
+        let mut steps: VecDeque<(FaultStep, usize)> =
+            plan_steps(seed, store, class, short).into_iter().map(|step| (step, 1)).collect();
         steps.truncate(cycles);
         let mut n = 0;
         while let Some((step, tries)) = steps.pop_front() {
             // Whoever wakes up in between would take over what the next one is to find.
-            self.wake_sleepers(steps.front().is_some_and(|(next, _)| next.row.bait == Bait::Leftover))?;
-            self.mind_the_other(n, &step)?;
-            let reached = self.cycle(n, &step).with_context(|| format!("in cycle {n}, {}", step.armed()))?;
-            if !reached && tries < TRIES {
+            self.resume_paused(steps.front().is_some_and(|(next, _)| next.row.trigger == Trigger::Leftover))?;
+            self.manage_peer(n, &step)?;
+            let reached =
+                self.run_cycle(n, &step).with_context(|| format!("in cycle {n}, {}", step.failpoint_spec()))?;
+            if !reached && tries < TRIES_PER_POINT {
                 // Whether another node or a hook was faster is by chance.
-                steps.extend(leaves(&step).map(|before| (before, TRIES)));
-                steps.push_back((Step { time: 1, ..step }, tries + 1));
+                steps.extend(preparing_step(&step).map(|before| (before, TRIES_PER_POINT)));
+                steps.push_back((FaultStep { nth_hit: 1, ..step }, tries + 1));
             }
             n += 1;
         }
@@ -140,163 +150,179 @@ impl Live<'_> {
     }
 
     /// One life of a server. Whether it came to its point.
-    fn cycle(&mut self, n: usize, step: &Step) -> Result<bool> {
+    fn run_cycle(&mut self, n: usize, step: &FaultStep) -> Result<bool> {
         let began = Instant::now();
-        let mut server = match self.world.start(Some(&step.armed()))? {
-            Started::Ready(server) => server,
-            Started::Ended(status, log) => {
-                self.died(step, status, &log)?;
-                self.tell(n, step, began, "died at the start");
+        let mut server = match self.environment.start(Some(&step.failpoint_spec()))? {
+            StartOutcome::Ready(server) => server,
+            StartOutcome::Ended(status, log) => {
+                self.record_death(step, status, &log)?;
+                self.log_cycle(n, step, began, "died at the start");
                 return Ok(true);
             }
         };
-        if !server.is_frozen() {
+        if !server.is_paused() {
             // It may die of it; the next one is asked again.
-            let _maybe = self.introduce(server.at, SOON);
+            let _maybe = self.set_up_resources(server.at, SETUP_TIMEOUT);
         }
-        let reached = self.load(&mut server, n, step)?;
+        let reached = self.load_until_point(&mut server, n, step)?;
         let word = match reached {
             Some(Some(status)) => {
-                self.died(step, status, &server.log())?;
+                self.record_death(step, status, &server.read_log())?;
                 "died"
             }
             Some(None) => {
-                self.sleeps(server, step)?;
+                self.record_pause(server, step)?;
                 "fell asleep"
             }
             None => {
                 self.kill(server, "a kill, as the point was not reached")?;
-                self.board.count(|counts| counts.misses += 1);
+                self.board.update_counts(|counts| counts.misses += 1);
                 "was killed, as the point was not reached"
             }
         };
-        self.tell(n, step, began, word);
+        self.log_cycle(n, step, began, word);
         Ok(reached.is_some())
     }
 
-    fn tell(&mut self, n: usize, step: &Step, began: Instant, word: &str) {
-        self.story.push(format!("  cycle {n}: {} {word} after {} ms", step.armed(), began.elapsed().as_millis()));
+    fn log_cycle(&mut self, n: usize, step: &FaultStep, began: Instant, word: &str) {
+        self.log.push(format!(
+            "  cycle {n}: {} {word} after {} ms",
+            step.failpoint_spec(),
+            began.elapsed().as_millis()
+        ));
     }
 
     /// Loads a server until it dies (with its status), falls asleep, or neither in time.
-    fn load(&self, server: &mut Server, n: usize, step: &Step) -> Result<Option<Option<ExitStatus>>> {
-        let Round { seed, class, store, .. } = *self.round;
+    fn load_until_point(
+        &self,
+        server: &mut ServerProcess,
+        n: usize,
+        step: &FaultStep,
+    ) -> Result<Option<Option<ExitStatus>>> {
+        let CrashRound { seed, class, store, .. } = *self.round;
         let (over, next) = (AtomicBool::new(false), AtomicU64::new(0));
-        let at: Vec<SocketAddr> = [server.at].into_iter().chain(self.other.as_ref().map(|other| other.at)).collect();
-        let source = Source { seed, cycle: n as u64, class };
-        let shift = Shift { source, bait: step.row.bait, at: &at, over: &over, next: &next };
-        let deadline = Instant::now() + step.patience(store);
-        self.callers.client.pick_up();
+        let at: Vec<SocketAddr> = [server.at].into_iter().chain(self.peer.as_ref().map(|other| other.at)).collect();
+        let source = OperationGenerator { seed, cycle: n as u64, class };
+        let shift = CycleWorkload {
+            generator: source,
+            trigger: step.row.trigger,
+            servers: &at,
+            stop: &over,
+            next_number: &next,
+        };
+        let deadline = Instant::now() + step.timeout(store);
+        self.workload.client.accept_calls();
         std::thread::scope(|scope| {
-            for _ in 0..CALLERS {
-                scope.spawn(|| self.callers.work(&shift));
+            for _ in 0..CONCURRENT_CLIENTS {
+                scope.spawn(|| self.workload.run_until_stopped(&shift));
             }
             let reached = loop {
-                match server.ended(Duration::ZERO) {
+                match server.wait_for_exit(Duration::ZERO) {
                     Ok(Some(status)) => break Ok(Some(Some(status))),
-                    Ok(None) if server.is_frozen() => break Ok(Some(None)),
-                    Ok(None) if Instant::now() < deadline => pause(Duration::from_millis(5)),
+                    Ok(None) if server.is_paused() => break Ok(Some(None)),
+                    Ok(None) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
                     Ok(None) => break Ok(None),
                     Err(why) => break Err(why),
                 }
             };
             over.store(true, Ordering::SeqCst);
             // Those who wait for somebody asleep would wait for long.
-            self.callers.client.hang_up();
+            self.workload.client.drop_connections();
             reached
         })
     }
 
     /// A server ended by itself: by its point, or it should not have.
-    fn died(&mut self, step: &Step, status: ExitStatus, log: &str) -> Result<()> {
+    fn record_death(&mut self, step: &FaultStep, status: ExitStatus, log: &str) -> Result<()> {
         let point = step.row.point;
         if status.signal() != Some(9) || !log.contains(&format!("failpoint {point} kill")) {
             let last = log.lines().rev().take(20).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
             bail!("the server ended with {status}, not at {point}:\n{last}");
         }
-        self.mishaps.push(Mishap::now(format!("killed at {point}")));
-        self.board.hit((point, self.round.store, self.round.class), false);
+        self.injected_faults.push(InjectedFault::now(format!("killed at {point}")));
+        self.board.record_hit((point, self.round.store, self.round.class), false);
         Ok(())
     }
 
-    pub(super) fn kill(&mut self, server: Server, why: &str) -> Result<()> {
-        self.mishaps.push(Mishap::now(why.to_owned()));
-        self.board.count(|counts| counts.others += 1);
+    pub(super) fn kill(&mut self, server: ServerProcess, why: &str) -> Result<()> {
+        self.injected_faults.push(InjectedFault::now(why.to_owned()));
+        self.board.update_counts(|counts| counts.others += 1);
         server.kill()
     }
 
     /// A server was stopped at its point. On a file nobody else can go on meanwhile.
-    fn sleeps(&mut self, server: Server, step: &Step) -> Result<()> {
-        self.board.hit((step.row.point, self.round.store, self.round.class), true);
-        let time = ASLEEP.iter().find(|(store, _)| *store == self.round.store).map_or(AWAKE, |(_, time)| *time);
+    fn record_pause(&mut self, server: ServerProcess, step: &FaultStep) -> Result<()> {
+        self.board.record_hit((step.row.point, self.round.store, self.round.class), true);
+        let time =
+            PAUSE_TIME.iter().find(|(store, _)| *store == self.round.store).map_or(TIME_AFTER_PAUSE, |(_, time)| *time);
         let wakes = Instant::now() + time;
-        self.sleepers.push(Sleeper { server, stopped_us: now_us(), wakes, awake: false });
-        if self.round.store == Store::Sqlite { self.wake_sleepers(true) } else { Ok(()) }
+        self.paused.push(PausedServer { server, stopped_us: now_us(), due_at: wakes, is_resumed: false });
+        if self.round.store == StoreKind::Sqlite { self.resume_paused(true) } else { Ok(()) }
     }
 
     /// Wakes those up whose time has come, and kills those that were awake for long enough; all of them, when it says so.
-    pub(super) fn wake_sleepers(&mut self, all: bool) -> Result<()> {
+    pub(super) fn resume_paused(&mut self, all: bool) -> Result<()> {
         let (mut rest, mut dying) = (Vec::new(), Vec::new());
-        for mut sleeper in std::mem::take(&mut self.sleepers) {
+        for mut sleeper in std::mem::take(&mut self.paused) {
             loop {
-                let left = sleeper.wakes.saturating_duration_since(Instant::now());
+                let left = sleeper.due_at.saturating_duration_since(Instant::now());
                 if !left.is_zero() && !all {
                     rest.push(sleeper);
                     break;
                 }
-                pause(left);
-                if sleeper.awake {
+                sleep(left);
+                if sleeper.is_resumed {
                     dying.push(sleeper.server);
                     break;
                 }
-                sleeper.server.thaw()?;
+                sleeper.server.resume()?;
                 let (at_us, until_us) = (sleeper.stopped_us, now_us());
-                self.mishaps.push(Mishap { at_us, until_us, what: "asleep".to_owned() });
-                (sleeper.awake, sleeper.wakes) = (true, Instant::now() + AWAKE);
+                self.injected_faults.push(InjectedFault { at_us, until_us, what: "asleep".to_owned() });
+                (sleeper.is_resumed, sleeper.due_at) = (true, Instant::now() + TIME_AFTER_PAUSE);
             }
         }
-        self.sleepers = rest;
+        self.paused = rest;
         dying.into_iter().try_for_each(|server| self.kill(server, "a kill after it slept"))
     }
 
     /// Keeps the other node of a pair, and lets it die now and then. It must not take over what the first is to find.
-    fn mind_the_other(&mut self, n: usize, step: &Step) -> Result<()> {
-        if !self.round.is_pair() || step.row.bait == Bait::Fresh {
+    fn manage_peer(&mut self, n: usize, step: &FaultStep) -> Result<()> {
+        if !self.round.has_two_nodes() || step.row.trigger == Trigger::EmptyLedger {
             return Ok(());
         }
-        let alone = step.row.bait == Bait::Leftover;
-        if let Some(other) = self.other.take_if(|_| alone || n.is_multiple_of(OTHER_DIES)) {
+        let alone = step.row.trigger == Trigger::Leftover;
+        if let Some(other) = self.peer.take_if(|_| alone || n.is_multiple_of(PEER_KILL_INTERVAL)) {
             self.kill(other, "a kill of the other node")?;
         }
-        if self.other.is_none() && !alone {
-            self.other = Some(self.start_unhurt()?);
+        if self.peer.is_none() && !alone {
+            self.peer = Some(self.start_without_failpoint()?);
         }
         Ok(())
     }
 
-    pub(super) fn start_unhurt(&mut self) -> Result<Server> {
-        match self.world.start(None)? {
-            Started::Ready(server) => Ok(server),
-            Started::Ended(status, log) => bail!("the server did not start ({status}): {log}"),
+    pub(super) fn start_without_failpoint(&mut self) -> Result<ServerProcess> {
+        match self.environment.start(None)? {
+            StartOutcome::Ready(server) => Ok(server),
+            StartOutcome::Ended(status, log) => bail!("the server did not start ({status}): {log}"),
         }
     }
 
     /// Makes the second team and the source of events, once, and tells the sink where hooks go now.
-    pub(super) fn introduce(&self, at: SocketAddr, patience: Duration) -> Result<()> {
-        if self.callers.teams.lock().is_ok_and(|teams| teams.len() < 2) {
+    pub(super) fn set_up_resources(&self, at: SocketAddr, patience: Duration) -> Result<()> {
+        if self.workload.teams.lock().is_ok_and(|teams| teams.len() < 2) {
             let made = http::post_within(patience, at, "/v1/teams", Some("team-b"), &json!({"name": "b"}))?;
             let credential = made.body["api_key"].as_str().with_context(|| format!("no team: {}", made.body))?;
-            self.callers.teams.lock().map(|mut teams| teams.push(deed::team(1, credential))).ok();
+            self.workload.teams.lock().map(|mut teams| teams.push(deed::team_credential(1, credential))).ok();
         }
-        let body = json!({"name": "oracle", "kind": "resend", "transport": self.round.class.transport(), "secret": HOOK_SECRET});
+        let body = json!({"name": "oracle", "kind": "resend", "transport": self.round.class.transport_name(), "secret": HOOK_SECRET});
         let made = http::post_within(patience, at, "/v1/sources", Some("source"), &body)?;
         let path = made.body["path"].as_str().with_context(|| format!("no source: {}", made.body))?.to_owned();
-        let hook = Where { at, path, secret: HOOK_SECRET.to_owned() };
-        self.world.tell_sink("hooks", Some(&hook))?;
-        self.callers.hook.lock().map(|mut known| *known = Some(hook)).ok();
-        let endpoint = json!({"url": self.world.receiver(TOLD), "after": "0", "secret": receiver::SECRET});
+        let hook = HookTarget { at, path, secret: HOOK_SECRET.to_owned() };
+        self.environment.control_sink("hooks", Some(&hook))?;
+        self.workload.hook_target.lock().map(|mut known| *known = Some(hook)).ok();
+        let endpoint = json!({"url": self.environment.receiver_url(ENDPOINT_TEAM), "after": "0", "secret": receiver::ENDPOINT_SECRET});
         let made = http::post_within(patience, at, "/v1/endpoints", Some("endpoint"), &endpoint)?;
         ensure!(matches!(made.status, 200 | 201), "no endpoint: {}", made.body);
-        if self.round.class == Class::Inbound { self.callers.open_inboxes(at, patience) } else { Ok(()) }
+        if self.round.class == HopClass::Inbound { self.workload.open_inboxes(at, patience) } else { Ok(()) }
     }
 }

@@ -1,33 +1,33 @@
 //! The order in which a round reaches its points, from its seed.
 
-use super::table::{Bait, Class, ROWS, Row, Store, rows};
-use crate::rig::chance::Chance;
+use super::table::{HopClass, POINTS, PointRow, StoreKind, Trigger, reachable_points};
+use crate::rig::chance::SeededRng;
 use std::time::Duration;
 
 /// One death, or one sleep.
 #[derive(Debug, Clone, Copy)]
-pub struct Step {
+pub struct FaultStep {
     /// The point.
-    pub row: &'static Row,
+    pub row: &'static PointRow,
     /// Whether the process is stopped there, else it is killed.
-    pub stop: bool,
+    pub pauses: bool,
     /// At which time that it gets there.
-    pub time: u64,
+    pub nth_hit: u64,
 }
 
-impl Step {
+impl FaultStep {
     /// In the words of the environment.
-    pub fn armed(&self) -> String {
-        format!("{}:{}:{}", self.row.point, if self.stop { "stop" } else { "kill" }, self.time)
+    pub fn failpoint_spec(&self) -> String {
+        format!("{}:{}:{}", self.row.point, if self.pauses { "stop" } else { "kill" }, self.nth_hit)
     }
 
     /// How long the point may take to be reached.
-    pub fn patience(&self, store: Store) -> Duration {
-        match (self.row.bait, store) {
+    pub fn timeout(&self, store: StoreKind) -> Duration {
+        match (self.row.trigger, store) {
             // A minute after the doubt.
-            (Bait::OldDoubt, _) => Duration::from_secs(100),
+            (Trigger::OldUnknown, _) => Duration::from_secs(100),
             // 15 s after the last sign of life.
-            (Bait::Leftover, Store::Postgres) => Duration::from_secs(40),
+            (Trigger::Leftover, StoreKind::Postgres) => Duration::from_secs(40),
             _ => Duration::from_secs(20),
         }
     }
@@ -35,48 +35,54 @@ impl Step {
 
 /// All steps of a round: what needs an empty ledger first, what needs an old doubt last, and a leftover right after the
 /// death that leaves it.
-pub fn steps(seed: u64, store: Store, class: Class, short: bool) -> Vec<Step> {
-    let mut chance = Chance::at(seed, &[77]);
-    let mut rows = rows(store, class, short);
+pub fn plan_steps(seed: u64, store: StoreKind, class: HopClass, short: bool) -> Vec<FaultStep> {
+    let mut chance = SeededRng::derive(seed, &[77]);
+    let mut rows = reachable_points(store, class, short);
     for last in (1..rows.len()).rev() {
         rows.swap(last, chance.below(last as u64 + 1) as usize);
     }
-    rows.sort_by_key(|row| match row.bait {
+    rows.sort_by_key(|row| match row.trigger {
         // One migration after the other, and then whatever needs the tables.
-        Bait::Fresh if row.point.ends_with("migrating") => 0,
-        Bait::Fresh => 1,
-        Bait::OldDoubt => 3,
+        Trigger::EmptyLedger if row.point.ends_with("migrating") => 0,
+        Trigger::EmptyLedger => 1,
+        Trigger::OldUnknown => 3,
         _ => 2,
     });
-    if let Some(at) = rows.iter().position(|row| row.bait == Bait::Leftover) {
-        rows.splice(at..at, leaving());
+    if let Some(at) = rows.iter().position(|row| row.trigger == Trigger::Leftover) {
+        rows.splice(at..at, preparing_point());
     }
-    let mut steps: Vec<Step> = rows.into_iter().map(|row| step(row, store, &mut chance)).collect();
+    let mut steps: Vec<FaultStep> = rows.into_iter().map(|row| draw_step(row, store, &mut chance)).collect();
     // A leftover needs a death right before it.
     for at in 1..steps.len() {
-        let leftover = steps[at].row.bait == Bait::Leftover;
-        steps[at - 1].stop &= !leftover;
+        let leftover = steps[at].row.trigger == Trigger::Leftover;
+        steps[at - 1].pauses &= !leftover;
     }
     steps
 }
 
 /// The death that leaves what a step is to find, if it needs one.
-pub fn leaves(step: &Step) -> Option<Step> {
-    let needed = step.row.bait == Bait::Leftover;
-    leaving().filter(|_| needed).map(|row| Step { row, stop: false, time: 1 })
+pub fn preparing_step(step: &FaultStep) -> Option<FaultStep> {
+    let needed = step.row.trigger == Trigger::Leftover;
+    preparing_point().filter(|_| needed).map(|row| FaultStep { row, pauses: false, nth_hit: 1 })
 }
 
 /// Where a death leaves a mail of which nobody knows whether it left.
-fn leaving() -> Option<&'static Row> {
-    ROWS.iter().find(|row| row.point == "after-marker")
+fn preparing_point() -> Option<&'static PointRow> {
+    POINTS.iter().find(|row| row.point == "after-marker")
 }
 
-fn step(row: &'static Row, store: Store, chance: &mut Chance) -> Step {
+fn draw_step(row: &'static PointRow, store: StoreKind, chance: &mut SeededRng) -> FaultStep {
     let sleeps = matches!(
-        row.bait,
-        Bait::Mail | Bait::Batch | Bait::Doubt | Bait::Hook | Bait::Letter | Bait::Parcel | Bait::Code
+        row.trigger,
+        Trigger::Send
+            | Trigger::Batch
+            | Trigger::Unknown
+            | Trigger::Hook
+            | Trigger::InboundSmtp
+            | Trigger::InboundHook
+            | Trigger::ConsumeCode
     );
     // Where another node can take over, more of them sleep.
-    let stop = sleeps && chance.below(if store == Store::Postgres { 3 } else { 6 }) == 0;
-    Step { row, stop, time: chance.between(1, row.times) }
+    let stop = sleeps && chance.below(if store == StoreKind::Postgres { 3 } else { 6 }) == 0;
+    FaultStep { row, pauses: stop, nth_hit: chance.between(1, row.max_hit) }
 }

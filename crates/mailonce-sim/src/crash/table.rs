@@ -7,19 +7,19 @@ use std::fmt;
 /// What keeps the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub enum Store {
+pub enum StoreKind {
     /// SQLite in the data directory.
     Sqlite,
     /// PostgreSQL.
     Postgres,
 }
 
-impl Store {
+impl StoreKind {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Sqlite, Self::Postgres];
 
     /// Its name.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
@@ -31,7 +31,7 @@ impl Store {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
-pub enum Class {
+pub enum HopClass {
     /// Inside our own commit; its misbehaving addresses go through workers.
     Sandbox,
     /// A relay.
@@ -46,12 +46,12 @@ pub enum Class {
     Inbound,
 }
 
-impl Class {
+impl HopClass {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Sandbox, Self::Smtp, Self::Keyed, Self::LookUp, Self::Keyless, Self::Inbound];
 
     /// Its name.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Sandbox => "sandbox",
             Self::Smtp => "smtp",
@@ -63,215 +63,221 @@ impl Class {
     }
 
     /// The name of the transport that mail goes out by.
-    pub fn transport(self) -> &'static str {
-        if self == Self::Inbound { Self::Sandbox.word() } else { self.word() }
+    pub fn transport_name(self) -> &'static str {
+        if self == Self::Inbound { Self::Sandbox.as_str() } else { self.as_str() }
     }
 }
 
-impl fmt::Display for Class {
+impl fmt::Display for HopClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
 /// What leads to a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bait {
+pub enum Trigger {
     /// A ledger that does not exist yet.
-    Fresh,
+    EmptyLedger,
     /// A start.
     Start,
     /// Something that the process before left unfinished.
     Leftover,
     /// Any mail.
-    Mail,
+    Send,
     /// Several mails under one key.
     Batch,
     /// A cancel or a resend.
-    Change,
+    CancelOrResend,
     /// An unknown outcome and a person.
     Resolve,
     /// An unknown outcome.
-    Doubt,
+    Unknown,
     /// An unknown outcome of a minute ago.
-    OldDoubt,
+    OldUnknown,
     /// A hook.
     Hook,
     /// A mail that is brought by SMTP.
-    Letter,
+    InboundSmtp,
     /// A mail that is brought by a hook.
-    Parcel,
+    InboundHook,
     /// A mail that is too large for the short way to its reader.
-    Large,
+    InboundLarge,
     /// A mail with a code, and agents that want it.
-    Code,
+    ConsumeCode,
     /// A mail of a person, and agents that answer it.
-    Person,
+    ReplyToPerson,
 }
 
 /// A point of the table.
 #[derive(Debug, Clone, Copy)]
-pub struct Row {
+pub struct PointRow {
     /// Its name.
     pub point: &'static str,
     /// What leads there.
-    pub bait: Bait,
+    pub trigger: Trigger,
     /// It is hit at one of so many first times.
-    pub times: u64,
+    pub max_hit: u64,
     /// Where it can be reached.
-    pub only: Only,
+    pub reachable: Reachability,
     /// Whether the short form plays it.
     pub short: bool,
 }
 
 /// Where a point can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Only {
+pub enum Reachability {
     /// Everywhere.
     Any,
     /// With one store.
-    Store(Store),
+    Store(StoreKind),
     /// With one class.
-    Class(Class),
+    Class(HopClass),
     /// With the classes that speak HTTP.
     Http,
     /// Where an application is told. It does not depend on the next hop, so two classes are enough.
-    Told,
+    Endpoints,
     /// With mail that comes in.
     Inbound,
 }
 
-const fn row(point: &'static str, bait: Bait, times: u64, only: Only, short: bool) -> Row {
-    Row { point, bait, times, only, short }
+const fn point(point: &'static str, bait: Trigger, times: u64, only: Reachability, short: bool) -> PointRow {
+    PointRow { point, trigger: bait, max_hit: times, reachable: only, short }
 }
 
-const SQLITE: Only = Only::Store(Store::Sqlite);
-const POSTGRES: Only = Only::Store(Store::Postgres);
-const SMTP: Only = Only::Class(Class::Smtp);
+const SQLITE: Reachability = Reachability::Store(StoreKind::Sqlite);
+const POSTGRES: Reachability = Reachability::Store(StoreKind::Postgres);
+const SMTP: Reachability = Reachability::Class(HopClass::Smtp);
 
 /// Every point of the binary. One that is missing here fails a test.
-pub const ROWS: [Row; 69] = [
-    row("sqlite-migrating", Bait::Fresh, 3, SQLITE, true),
-    row("sqlite-migrated", Bait::Fresh, 1, SQLITE, false),
-    row("postgres-migrating", Bait::Fresh, 3, POSTGRES, true),
-    row("postgres-migrated", Bait::Fresh, 1, POSTGRES, false),
-    row("heartbeat", Bait::Start, 2, Only::Any, false),
-    row("recovered", Bait::Leftover, 1, Only::Any, true),
-    row("api-before-send", Bait::Mail, 3, Only::Any, false),
-    row("api-after-send", Bait::Mail, 3, Only::Any, true),
-    row("api-before-batch", Bait::Batch, 1, Only::Any, false),
-    row("api-after-batch", Bait::Batch, 1, Only::Any, true),
-    row("api-before-change", Bait::Change, 1, Only::Any, false),
-    row("api-after-change", Bait::Change, 1, Only::Any, true),
-    row("api-before-resolve", Bait::Resolve, 1, Only::Any, false),
-    row("api-after-resolve", Bait::Resolve, 1, Only::Any, true),
-    row("sqlite-before-begin", Bait::Mail, 12, SQLITE, false),
-    row("sqlite-after-begin", Bait::Mail, 12, SQLITE, false),
-    row("sqlite-before-commit", Bait::Mail, 12, SQLITE, true),
-    row("sqlite-after-commit", Bait::Mail, 12, SQLITE, true),
-    row("sqlite-answering", Bait::Mail, 12, SQLITE, true),
-    row("postgres-before-round", Bait::Mail, 3, POSTGRES, false),
-    row("postgres-after-round", Bait::Mail, 3, POSTGRES, true),
-    row("postgres-locked", Bait::Mail, 6, POSTGRES, false),
-    row("postgres-before-commit", Bait::Mail, 6, POSTGRES, true),
-    row("postgres-after-commit", Bait::Mail, 6, POSTGRES, true),
-    row("postgres-numbering", Bait::Mail, 4, POSTGRES, true),
-    row("postgres-numbered", Bait::Mail, 4, POSTGRES, false),
-    row("captured", Bait::Mail, 2, Only::Class(Class::Sandbox), true),
-    row("before-lease", Bait::Mail, 6, Only::Any, false),
-    row("after-lease", Bait::Mail, 2, Only::Any, true),
-    row("approach", Bait::Mail, 3, Only::Any, false),
-    row("smtp-envelope", Bait::Mail, 3, SMTP, false),
-    row("smtp-body", Bait::Mail, 3, SMTP, true),
-    row("http-connected", Bait::Mail, 3, Only::Http, false),
-    row("before-marker", Bait::Mail, 3, Only::Any, true),
-    row("after-marker", Bait::Mail, 3, Only::Any, true),
-    row("smtp-before-dot", Bait::Mail, 3, SMTP, true),
-    row("smtp-after-dot", Bait::Mail, 3, SMTP, true),
-    row("smtp-after-answer", Bait::Mail, 3, SMTP, true),
-    row("http-before-request", Bait::Mail, 3, Only::Http, true),
-    row("http-after-answer", Bait::Mail, 3, Only::Http, true),
-    row("after-answer", Bait::Mail, 3, Only::Any, true),
-    row("after-settle", Bait::Mail, 3, Only::Any, true),
-    row("repeat", Bait::Doubt, 1, Only::Class(Class::Keyed), true),
-    row("before-look-up", Bait::OldDoubt, 1, Only::Class(Class::LookUp), false),
-    row("after-look-up", Bait::OldDoubt, 1, Only::Class(Class::LookUp), false),
-    row("hook-before-note", Bait::Hook, 2, Only::Any, false),
-    row("hook-after-note", Bait::Hook, 2, Only::Any, true),
-    row("notice-leased", Bait::Mail, 3, Only::Told, true),
-    row("notice-posting", Bait::Mail, 3, Only::Told, true),
-    row("notice-answered", Bait::Mail, 3, Only::Told, true),
-    row("notice-settled", Bait::Mail, 3, Only::Told, true),
-    row("mail-session", Bait::Letter, 2, Only::Inbound, false),
-    row("mail-data", Bait::Letter, 2, Only::Inbound, true),
-    row("hook-received", Bait::Parcel, 2, Only::Inbound, true),
-    row("mail-before-commit", Bait::Letter, 3, Only::Inbound, true),
-    row("mail-after-commit", Bait::Letter, 3, Only::Inbound, true),
-    row("mail-before-250", Bait::Letter, 2, Only::Inbound, true),
-    row("hook-before-answer", Bait::Parcel, 2, Only::Inbound, true),
-    row("mail-leased", Bait::Large, 1, Only::Inbound, true),
-    row("mail-parsed", Bait::Letter, 3, Only::Inbound, true),
-    row("before-filing", Bait::Letter, 3, Only::Inbound, true),
-    row("after-filing", Bait::Letter, 3, Only::Inbound, true),
-    row("mail-told", Bait::Code, 2, Only::Inbound, true),
-    row("before-consume", Bait::Code, 3, Only::Inbound, true),
-    row("after-consume", Bait::Code, 3, Only::Inbound, true),
-    row("before-reply", Bait::Person, 3, Only::Inbound, true),
-    row("after-reply", Bait::Person, 3, Only::Inbound, true),
-    row("before-sweep", Bait::Start, 1, Only::Any, false),
-    row("after-sweep", Bait::Start, 1, Only::Any, true),
+pub const POINTS: [PointRow; 69] = [
+    point("sqlite-migrating", Trigger::EmptyLedger, 3, SQLITE, true),
+    point("sqlite-migrated", Trigger::EmptyLedger, 1, SQLITE, false),
+    point("postgres-migrating", Trigger::EmptyLedger, 3, POSTGRES, true),
+    point("postgres-migrated", Trigger::EmptyLedger, 1, POSTGRES, false),
+    point("heartbeat", Trigger::Start, 2, Reachability::Any, false),
+    point("recovered", Trigger::Leftover, 1, Reachability::Any, true),
+    point("api-before-send", Trigger::Send, 3, Reachability::Any, false),
+    point("api-after-send", Trigger::Send, 3, Reachability::Any, true),
+    point("api-before-batch", Trigger::Batch, 1, Reachability::Any, false),
+    point("api-after-batch", Trigger::Batch, 1, Reachability::Any, true),
+    point("api-before-change", Trigger::CancelOrResend, 1, Reachability::Any, false),
+    point("api-after-change", Trigger::CancelOrResend, 1, Reachability::Any, true),
+    point("api-before-resolve", Trigger::Resolve, 1, Reachability::Any, false),
+    point("api-after-resolve", Trigger::Resolve, 1, Reachability::Any, true),
+    point("sqlite-before-begin", Trigger::Send, 12, SQLITE, false),
+    point("sqlite-after-begin", Trigger::Send, 12, SQLITE, false),
+    point("sqlite-before-commit", Trigger::Send, 12, SQLITE, true),
+    point("sqlite-after-commit", Trigger::Send, 12, SQLITE, true),
+    point("sqlite-answering", Trigger::Send, 12, SQLITE, true),
+    point("postgres-before-round", Trigger::Send, 3, POSTGRES, false),
+    point("postgres-after-round", Trigger::Send, 3, POSTGRES, true),
+    point("postgres-locked", Trigger::Send, 6, POSTGRES, false),
+    point("postgres-before-commit", Trigger::Send, 6, POSTGRES, true),
+    point("postgres-after-commit", Trigger::Send, 6, POSTGRES, true),
+    point("postgres-numbering", Trigger::Send, 4, POSTGRES, true),
+    point("postgres-numbered", Trigger::Send, 4, POSTGRES, false),
+    point("captured", Trigger::Send, 2, Reachability::Class(HopClass::Sandbox), true),
+    point("before-lease", Trigger::Send, 6, Reachability::Any, false),
+    point("after-lease", Trigger::Send, 2, Reachability::Any, true),
+    point("approach", Trigger::Send, 3, Reachability::Any, false),
+    point("smtp-envelope", Trigger::Send, 3, SMTP, false),
+    point("smtp-body", Trigger::Send, 3, SMTP, true),
+    point("http-connected", Trigger::Send, 3, Reachability::Http, false),
+    point("before-marker", Trigger::Send, 3, Reachability::Any, true),
+    point("after-marker", Trigger::Send, 3, Reachability::Any, true),
+    point("smtp-before-dot", Trigger::Send, 3, SMTP, true),
+    point("smtp-after-dot", Trigger::Send, 3, SMTP, true),
+    point("smtp-after-answer", Trigger::Send, 3, SMTP, true),
+    point("http-before-request", Trigger::Send, 3, Reachability::Http, true),
+    point("http-after-answer", Trigger::Send, 3, Reachability::Http, true),
+    point("after-answer", Trigger::Send, 3, Reachability::Any, true),
+    point("after-settle", Trigger::Send, 3, Reachability::Any, true),
+    point("repeat", Trigger::Unknown, 1, Reachability::Class(HopClass::Keyed), true),
+    point("before-look-up", Trigger::OldUnknown, 1, Reachability::Class(HopClass::LookUp), false),
+    point("after-look-up", Trigger::OldUnknown, 1, Reachability::Class(HopClass::LookUp), false),
+    point("hook-before-note", Trigger::Hook, 2, Reachability::Any, false),
+    point("hook-after-note", Trigger::Hook, 2, Reachability::Any, true),
+    point("notice-leased", Trigger::Send, 3, Reachability::Endpoints, true),
+    point("notice-posting", Trigger::Send, 3, Reachability::Endpoints, true),
+    point("notice-answered", Trigger::Send, 3, Reachability::Endpoints, true),
+    point("notice-settled", Trigger::Send, 3, Reachability::Endpoints, true),
+    point("mail-session", Trigger::InboundSmtp, 2, Reachability::Inbound, false),
+    point("mail-data", Trigger::InboundSmtp, 2, Reachability::Inbound, true),
+    point("hook-received", Trigger::InboundHook, 2, Reachability::Inbound, true),
+    point("mail-before-commit", Trigger::InboundSmtp, 3, Reachability::Inbound, true),
+    point("mail-after-commit", Trigger::InboundSmtp, 3, Reachability::Inbound, true),
+    point("mail-before-250", Trigger::InboundSmtp, 2, Reachability::Inbound, true),
+    point("hook-before-answer", Trigger::InboundHook, 2, Reachability::Inbound, true),
+    point("mail-leased", Trigger::InboundLarge, 1, Reachability::Inbound, true),
+    point("mail-parsed", Trigger::InboundSmtp, 3, Reachability::Inbound, true),
+    point("before-filing", Trigger::InboundSmtp, 3, Reachability::Inbound, true),
+    point("after-filing", Trigger::InboundSmtp, 3, Reachability::Inbound, true),
+    point("mail-told", Trigger::ConsumeCode, 2, Reachability::Inbound, true),
+    point("before-consume", Trigger::ConsumeCode, 3, Reachability::Inbound, true),
+    point("after-consume", Trigger::ConsumeCode, 3, Reachability::Inbound, true),
+    point("before-reply", Trigger::ReplyToPerson, 3, Reachability::Inbound, true),
+    point("after-reply", Trigger::ReplyToPerson, 3, Reachability::Inbound, true),
+    point("before-sweep", Trigger::Start, 1, Reachability::Any, false),
+    point("after-sweep", Trigger::Start, 1, Reachability::Any, true),
 ];
 
-impl Row {
+impl PointRow {
     /// Why this point cannot be reached with a store and a class, if so.
-    pub fn obstacle(&self, store: Store, class: Class) -> Option<&'static str> {
-        let http = matches!(class, Class::Keyed | Class::LookUp | Class::Keyless);
+    pub fn unreachable_reason(&self, store: StoreKind, class: HopClass) -> Option<&'static str> {
+        let http = matches!(class, HopClass::Keyed | HopClass::LookUp | HopClass::Keyless);
         // What is not a step of a store is one of mail that goes out, or of mail that comes in.
-        if class == Class::Inbound && !matches!(self.only, Only::Inbound | Only::Store(_)) {
+        if class == HopClass::Inbound && !matches!(self.reachable, Reachability::Inbound | Reachability::Store(_)) {
             return Some("a step of mail that goes out");
         }
-        match self.only {
-            Only::Inbound if class != Class::Inbound => Some("a step of mail that comes in"),
-            Only::Store(only) if only != store => Some("a step of the other store"),
-            Only::Class(Class::Smtp) if class != Class::Smtp => Some("speaks no SMTP"),
-            Only::Class(Class::Sandbox) if class != Class::Sandbox => Some("leaves the machine"),
-            Only::Class(Class::Keyed) if class != Class::Keyed => Some("takes no key, so nothing is repeated"),
-            Only::Class(Class::LookUp) if class != Class::LookUp => Some("cannot be asked"),
-            Only::Http if !http => Some("speaks no HTTP"),
-            Only::Told if !matches!(class, Class::Sandbox | Class::Smtp) => Some("told as with other classes"),
+        match self.reachable {
+            Reachability::Inbound if class != HopClass::Inbound => Some("a step of mail that comes in"),
+            Reachability::Store(only) if only != store => Some("a step of the other store"),
+            Reachability::Class(HopClass::Smtp) if class != HopClass::Smtp => Some("speaks no SMTP"),
+            Reachability::Class(HopClass::Sandbox) if class != HopClass::Sandbox => Some("leaves the machine"),
+            Reachability::Class(HopClass::Keyed) if class != HopClass::Keyed => {
+                Some("takes no key, so nothing is repeated")
+            }
+            Reachability::Class(HopClass::LookUp) if class != HopClass::LookUp => Some("cannot be asked"),
+            Reachability::Http if !http => Some("speaks no HTTP"),
+            Reachability::Endpoints if !matches!(class, HopClass::Sandbox | HopClass::Smtp) => {
+                Some("told as with other classes")
+            }
             _ => None,
         }
     }
 }
 
 /// The rows that can be reached with a store and a class.
-pub fn rows(store: Store, class: Class, short: bool) -> Vec<&'static Row> {
-    let fits = |row: &&Row| row.obstacle(store, class).is_none() && (row.short || !short);
-    ROWS.iter().filter(fits).collect()
+pub fn reachable_points(store: StoreKind, class: HopClass, short: bool) -> Vec<&'static PointRow> {
+    let fits = |row: &&PointRow| row.unreachable_reason(store, class).is_none() && (row.short || !short);
+    POINTS.iter().filter(fits).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, ROWS, Store, rows};
+    use super::{HopClass, POINTS as POINT_ROWS, StoreKind, reachable_points};
     use mailonce_core::failpoint::POINTS;
 
     #[test]
     fn every_point_of_the_binary_is_in_the_table() {
-        assert_eq!(ROWS.map(|row| row.point), POINTS);
+        assert_eq!(POINT_ROWS.map(|row| row.point), POINTS);
     }
 
     #[test]
     fn every_point_can_be_reached_somewhere_and_the_short_form_is_long_enough() {
         let mut short = 0;
-        for store in Store::ALL {
-            for class in Class::ALL {
-                short += rows(store, class, true).len();
+        for store in StoreKind::ALL {
+            for class in HopClass::ALL {
+                short += reachable_points(store, class, true).len();
             }
         }
         assert!(short >= 150, "{short} cells");
         let somewhere = |point: &str| {
-            let cells = Store::ALL.iter().flat_map(|store| Class::ALL.iter().map(move |class| (*store, *class)));
-            cells.into_iter().any(|(store, class)| rows(store, class, false).iter().any(|row| row.point == point))
+            let cells = StoreKind::ALL.iter().flat_map(|store| HopClass::ALL.iter().map(move |class| (*store, *class)));
+            cells
+                .into_iter()
+                .any(|(store, class)| reachable_points(store, class, false).iter().any(|row| row.point == point))
         };
         assert!(POINTS.iter().all(|point| somewhere(point)));
     }

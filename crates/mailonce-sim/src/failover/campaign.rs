@@ -2,15 +2,15 @@
 
 use crate::{
     rig::{
-        campaign::say,
-        chance::Chance,
-        children::{Children, pause},
-        drive::until,
+        campaign::print_line,
+        chance::SeededRng,
+        children::{ChildProcesses, sleep},
+        drive::poll_until,
         http,
-        ledger::Ledger,
-        post::{Post, Way},
-        replicas::Replicas,
-        server::Server,
+        ledger::LedgerSnapshot,
+        post::{OutboundTarget, ServerFixture},
+        replicas::ReplicatedPostgres,
+        server::ServerProcess,
     },
     sink::smtp::{self, SmtpSink},
 };
@@ -24,20 +24,20 @@ use std::{
 };
 use tokio::runtime::Runtime;
 
-use super::clients::{Clients, judge_readers};
+use super::clients::{FailoverClients, check_readers};
 
 /// Senders beside each other.
 const SENDERS: u64 = 6;
 /// How long the load goes on between two rounds.
-const CALM: Duration = Duration::from_millis(500);
+const PAUSE_BETWEEN_ROUNDS: Duration = Duration::from_millis(500);
 /// How long senders may take to be acknowledged again.
-const RECOVERS: Duration = Duration::from_mins(2);
+const RECOVERY_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long all mails may take to leave.
-const LEAVES: Duration = Duration::from_mins(3);
+const DRAIN_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// What a campaign needs.
 #[derive(Debug)]
-pub struct Plan<'a> {
+pub struct FailoverCampaign<'a> {
     /// How often the primary is lost.
     pub failovers: u64,
     /// What everything that is by chance comes from.
@@ -45,105 +45,110 @@ pub struct Plan<'a> {
     /// The server's binary.
     pub binary: &'a Path,
     /// The keeper of the servers.
-    pub children: &'a Children,
+    pub children: &'a ChildProcesses,
 }
 
 /// What a campaign came to.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct FailoverReport {
     /// What was counted, by name.
     pub counts: BTreeMap<String, u64>,
     /// What did not hold.
     pub violations: Vec<String>,
 }
 
-struct Scene<'a> {
-    replicas: Replicas,
-    nodes: [Server; 2],
+struct FailoverFixture<'a> {
+    replicas: ReplicatedPostgres,
+    nodes: [ServerProcess; 2],
     sink: &'a SmtpSink,
-    clients: &'a Clients,
-    chance: Chance,
+    clients: &'a FailoverClients,
+    chance: SeededRng,
     cancelled: u64,
 }
 
-impl Plan<'_> {
+impl FailoverCampaign<'_> {
     /// Runs the campaign.
-    pub fn run(&self) -> Result<Report> {
+    pub fn run(&self) -> Result<FailoverReport> {
         let root = tempfile::Builder::new().prefix("mailonce-failover").tempdir()?;
         let runtime: Runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let sink = runtime.block_on(SmtpSink::start(smtp::Setting::default())).context("the sink")?;
-        let (replicas, clients) = (Replicas::start()?, &Clients::default());
-        let (store, config) = (replicas.url(), Way::Relay(sink.at.port()).toml());
-        let place =
-            Post { children: self.children, binary: self.binary, root: root.path(), store: Some(&store), config };
+        let sink = runtime.block_on(SmtpSink::start(smtp::SmtpSinkConfig::default())).context("the sink")?;
+        let (replicas, clients) = (ReplicatedPostgres::start()?, &FailoverClients::default());
+        let (store, config) = (replicas.url(), OutboundTarget::Relay(sink.at.port()).toml());
+        let place = ServerFixture {
+            children: self.children,
+            binary: self.binary,
+            root: root.path(),
+            store: Some(&store),
+            config,
+        };
         let nodes = [place.start("one", None, false)?, place.start("two", None, false)?];
         let at = [nodes[0].at, nodes[1].at];
-        let chance = Chance::at(self.seed, &[self.failovers]);
-        let mut scene = Scene { replicas, nodes, sink: &sink, clients, chance, cancelled: 0 };
+        let chance = SeededRng::derive(self.seed, &[self.failovers]);
+        let mut scene = FailoverFixture { replicas, nodes, sink: &sink, clients, chance, cancelled: 0 };
         std::thread::scope(|scope| {
             let senders: Vec<_> =
-                (0..SENDERS).map(|sender| scope.spawn(move || clients.send(sender, self.seed, &at))).collect();
-            let readers = at.map(|at| scope.spawn(move || clients.read(at)));
-            let played = (0..self.failovers).try_for_each(|round| scene.round(round));
-            clients.senders_end.store(true, Ordering::SeqCst);
+                (0..SENDERS).map(|sender| scope.spawn(move || clients.run_sender(sender, self.seed, &at))).collect();
+            let readers = at.map(|at| scope.spawn(move || clients.run_reader(at)));
+            let played = (0..self.failovers).try_for_each(|round| scene.fail_over_once(round));
+            clients.stop_senders.store(true, Ordering::SeqCst);
             let senders_joined = senders.into_iter().all(|sender| sender.join().is_ok());
-            let settled = played.and_then(|()| scene.settle());
-            clients.readers_end.store(true, Ordering::SeqCst);
+            let settled = played.and_then(|()| scene.wait_until_drained());
+            clients.stop_readers.store(true, Ordering::SeqCst);
             let readers_joined = readers.into_iter().all(|reader| reader.join().is_ok());
             settled?;
             ensure!(senders_joined && readers_joined, "a client panicked");
-            scene.judge(self.failovers)
+            scene.check(self.failovers)
         })
     }
 }
 
-impl Scene<'_> {
+impl FailoverFixture<'_> {
     /// Loses the primary once, and waits until keys are acknowledged again.
-    fn round(&mut self, round: u64) -> Result<()> {
-        pause(CALM);
+    fn fail_over_once(&mut self, round: u64) -> Result<()> {
+        sleep(PAUSE_BETWEEN_ROUNDS);
         let with_doubt = self.chance.below(2) == 0;
         if with_doubt {
-            self.leave_commits_in_doubt()?;
+            self.leave_unconfirmed_commits()?;
         }
         self.replicas.fail_over().context("failing over")?;
-        pause(Duration::from_millis(self.chance.below(500)));
+        sleep(Duration::from_millis(self.chance.below(500)));
         self.replicas.rejoin().context("rebuilding the standby")?;
         let before = self.clients.acknowledged();
-        let recovers = until(RECOVERS, || Ok(self.clients.acknowledged() > before))?;
-        let logs = || self.nodes.iter().map(Server::log).collect::<Vec<_>>().join("\n");
-        ensure!(recovers, "nothing was acknowledged within {} s of a failover: {}", RECOVERS.as_secs(), logs());
+        let recovers = poll_until(RECOVERY_TIMEOUT, || Ok(self.clients.acknowledged() > before))?;
+        let logs = || self.nodes.iter().map(ServerProcess::read_log).collect::<Vec<_>>().join("\n");
+        ensure!(recovers, "nothing was acknowledged within {} s of a failover: {}", RECOVERY_TIMEOUT.as_secs(), logs());
         let doubt = if with_doubt { " with commits in doubt" } else { "" };
-        say(&format!("failover {}{doubt}: {} keys acknowledged", round + 1, self.clients.acknowledged()));
+        print_line(&format!("failover {}{doubt}: {} keys acknowledged", round + 1, self.clients.acknowledged()));
         Ok(())
     }
 
     /// Takes the standby away and ends the wait of commits for it, for as long as retries take to see them.
-    fn leave_commits_in_doubt(&mut self) -> Result<()> {
-        self.replicas.lose_standby()?;
+    fn leave_unconfirmed_commits(&mut self) -> Result<()> {
+        self.replicas.stop_standby()?;
         for _ in 0..self.chance.between(3, 10) {
-            pause(Duration::from_millis(100));
-            self.cancelled += self.replicas.cancel_waits()?;
+            sleep(Duration::from_millis(100));
+            self.cancelled += self.replicas.cancel_sync_waits()?;
         }
         Ok(())
     }
 
     /// Waits until every mail has left.
-    fn settle(&self) -> Result<()> {
+    fn wait_until_drained(&self) -> Result<()> {
         let at = self.nodes[0].at;
         let empty = |state: &str| -> Result<bool> {
             let reply = http::get(at, &format!("/v1/emails?limit=1&state={state}"))?;
             Ok(reply.status == 200 && reply.body["data"].as_array().is_some_and(Vec::is_empty))
         };
-        let left = until(LEAVES, || Ok(empty("queued")? && empty("sending")?))?;
-        ensure!(left, "mails did not leave within {} s", LEAVES.as_secs());
+        let left = poll_until(DRAIN_TIMEOUT, || Ok(empty("queued")? && empty("sending")?))?;
+        ensure!(left, "mails did not leave within {} s", DRAIN_TIMEOUT.as_secs());
         Ok(())
     }
 
-    fn judge(self, failovers: u64) -> Result<Report> {
+    fn check(self, failovers: u64) -> Result<FailoverReport> {
         let at = self.nodes[0].at;
-        let ledger = Ledger::read(at)?;
-        let unknown = self.unknown(at)?;
-        let told = self.clients.told();
+        let ledger = LedgerSnapshot::read(at)?;
+        let unknown = self.unknown_emails(at)?;
+        let told = self.clients.observations();
         let mut violations = told.violations.clone();
         let there: BTreeSet<(&str, &str)> =
             ledger.emails.iter().map(|email| (email.key.as_str(), email.id.as_str())).collect();
@@ -162,23 +167,23 @@ impl Scene<'_> {
         }
         violations.extend(arrived.keys().map(|to| format!("{to} arrived and no email is there")));
         let events: Vec<(u64, String)> = ledger.events.iter().map(|event| (event.seq, event.id.clone())).collect();
-        violations.extend(judge_readers(&told.shown, &events));
+        violations.extend(check_readers(&told.events_read, &events));
         let counts = [
             ("failovers", failovers),
             ("commits_in_doubt", self.cancelled),
             ("acknowledged", told.acknowledged.len() as u64),
             ("repeated", self.clients.repeated.load(Ordering::SeqCst)),
             ("refused", self.clients.refused.load(Ordering::SeqCst)),
-            ("mails", self.sink.count() as u64),
+            ("mails", self.sink.mail_count() as u64),
             ("unknown", unknown.len() as u64),
             ("events", events.len() as u64),
             ("cursor_resets", self.clients.resets.load(Ordering::SeqCst)),
         ];
-        Ok(Report { counts: counts.map(|(name, count)| (name.to_owned(), count)).into(), violations })
+        Ok(FailoverReport { counts: counts.map(|(name, count)| (name.to_owned(), count)).into(), violations })
     }
 
     /// The ids of emails whose outcome is not known.
-    fn unknown(&self, at: SocketAddr) -> Result<BTreeSet<String>> {
+    fn unknown_emails(&self, at: SocketAddr) -> Result<BTreeSet<String>> {
         let (mut ids, mut from) = (BTreeSet::new(), String::new());
         loop {
             let reply = http::get(at, &format!("/v1/emails?limit=100&state=unknown{from}"))?;

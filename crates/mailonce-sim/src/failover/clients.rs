@@ -1,6 +1,6 @@
 //! Senders that retry until they are acknowledged, and readers of events that resume by cursor.
 
-use crate::rig::{chance::Chance, children::pause, http};
+use crate::rig::{chance::SeededRng, children::sleep, http};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,29 +15,29 @@ use std::{
 /// How long an answer may take before the sender tries again.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Between two calls of a sender, and of a reader that has nothing to read.
-const PAUSE: Duration = Duration::from_millis(20);
+const CALL_INTERVAL: Duration = Duration::from_millis(20);
 /// One in so many calls repeats an acknowledged key.
-const REPEATS: u64 = 4;
+const REPEAT_EVERY: u64 = 4;
 
 /// What clients were told.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ClientObservations {
     /// The email that each acknowledged key got.
     pub acknowledged: BTreeMap<String, String>,
     /// What each reader was shown: one list for each time that it began anew.
-    pub shown: Vec<Vec<(u64, String)>>,
+    pub events_read: Vec<Vec<(u64, String)>>,
     /// What did not hold.
     pub violations: Vec<String>,
 }
 
 /// What clients share.
 #[derive(Debug, Default)]
-pub struct Clients {
-    told: Mutex<Told>,
+pub struct FailoverClients {
+    observations: Mutex<ClientObservations>,
     /// Set when senders should come to an end.
-    pub senders_end: AtomicBool,
+    pub stop_senders: AtomicBool,
     /// Set when readers should come to an end.
-    pub readers_end: AtomicBool,
+    pub stop_readers: AtomicBool,
     /// Calls that were answered with 503 or not at all.
     pub refused: AtomicU64,
     /// Acknowledged keys that were repeated.
@@ -46,50 +46,50 @@ pub struct Clients {
     pub resets: AtomicU64,
 }
 
-impl Clients {
+impl FailoverClients {
     /// What clients were told so far.
-    pub fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn observations(&self) -> MutexGuard<'_, ClientObservations> {
+        self.observations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keys that were acknowledged so far.
     pub fn acknowledged(&self) -> usize {
-        self.told().acknowledged.len()
+        self.observations().acknowledged.len()
     }
 
-    fn found(&self, violation: String) {
-        self.told().violations.push(violation);
+    fn record_violation(&self, violation: String) {
+        self.observations().violations.push(violation);
     }
 
     /// Sends one key after the other, each until it is acknowledged.
-    pub fn send(&self, sender: u64, seed: u64, nodes: &[SocketAddr]) {
-        let mut chance = Chance::at(seed, &[sender]);
+    pub fn run_sender(&self, sender: u64, seed: u64, nodes: &[SocketAddr]) {
+        let mut chance = SeededRng::derive(seed, &[sender]);
         let mut own: Vec<(String, String)> = Vec::new();
         for n in 0_u64.. {
-            if self.senders_end.load(Ordering::SeqCst) {
+            if self.stop_senders.load(Ordering::SeqCst) {
                 return;
             }
             let key = format!("f{sender}-{n}");
             let id = self.call_until_final(&key, nodes, &mut chance, None);
-            self.told().acknowledged.insert(key.clone(), id.clone());
+            self.observations().acknowledged.insert(key.clone(), id.clone());
             own.push((key, id));
-            if chance.below(REPEATS) == 0 {
+            if chance.below(REPEAT_EVERY) == 0 {
                 let (key, id) = own[chance.below(own.len() as u64) as usize].clone();
                 self.call_until_final(&key, nodes, &mut chance, Some(&id));
                 self.repeated.fetch_add(1, Ordering::Relaxed);
             }
-            pause(PAUSE);
+            sleep(CALL_INTERVAL);
         }
     }
 
     /// Sends a key until it is acknowledged. A key that was acknowledged before must be answered with the same email.
-    fn call_until_final(&self, key: &str, nodes: &[SocketAddr], chance: &mut Chance, known: Option<&str>) -> String {
+    fn call_until_final(&self, key: &str, nodes: &[SocketAddr], chance: &mut SeededRng, known: Option<&str>) -> String {
         loop {
             let at = nodes[chance.below(nodes.len() as u64) as usize];
             let reply = http::post_within(CALL_TIMEOUT, at, "/v1/emails", Some(key), &mail(key));
             let Some((status, body)) = reply.ok().map(|reply| (reply.status, reply.body)) else {
                 self.refused.fetch_add(1, Ordering::Relaxed);
-                pause(PAUSE);
+                sleep(CALL_INTERVAL);
                 continue;
             };
             let id = body["id"].as_str().unwrap_or_default();
@@ -97,15 +97,17 @@ impl Clients {
                 (200 | 202, None) => return id.to_owned(),
                 (200, Some(known)) if known == id => return id.to_owned(),
                 (200 | 202, Some(known)) => {
-                    self.found(format!("{key} was acknowledged as {known} and answered {status} as {id} later"));
+                    self.record_violation(format!(
+                        "{key} was acknowledged as {known} and answered {status} as {id} later"
+                    ));
                     return id.to_owned();
                 }
                 (503, _) => {
                     self.refused.fetch_add(1, Ordering::Relaxed);
-                    pause(PAUSE);
+                    sleep(CALL_INTERVAL);
                 }
                 _ => {
-                    self.found(format!("{key} was answered {status}: {body}"));
+                    self.record_violation(format!("{key} was answered {status}: {body}"));
                     return id.to_owned();
                 }
             }
@@ -113,44 +115,44 @@ impl Clients {
     }
 
     /// Follows the events of a node from the very start, and begins anew when it is told to.
-    pub fn read(&self, at: SocketAddr) {
+    pub fn run_reader(&self, at: SocketAddr) {
         let (mut cursor, mut shown) = ("0".to_owned(), Vec::new());
         loop {
-            let over = self.readers_end.load(Ordering::SeqCst);
+            let over = self.stop_readers.load(Ordering::SeqCst);
             let reply = http::get(at, &format!("/v1/events?limit=1000&after={cursor}"));
             let (status, body) = reply.map_or((0, Value::Null), |reply| (reply.status, reply.body));
             match status {
                 200 => {
                     let rows = body["data"].as_array().map_or(&[][..], Vec::as_slice);
-                    self.take(rows, &mut shown);
+                    self.record_events(rows, &mut shown);
                     if let Some(next) = body["next_cursor"].as_str() {
                         next.clone_into(&mut cursor);
                         continue;
                     }
                     if over {
-                        return self.told().shown.push(shown);
+                        return self.observations().events_read.push(shown);
                     }
                 }
                 410 if cursor != "0" => {
                     self.resets.fetch_add(1, Ordering::Relaxed);
-                    self.told().shown.push(std::mem::take(&mut shown));
+                    self.observations().events_read.push(std::mem::take(&mut shown));
                     "0".clone_into(&mut cursor);
                     continue;
                 }
                 0 | 410 | 503 => {}
-                _ => self.found(format!("events after {cursor} were answered {status}: {body}")),
+                _ => self.record_violation(format!("events after {cursor} were answered {status}: {body}")),
             }
-            pause(PAUSE);
+            sleep(CALL_INTERVAL);
         }
     }
 
     /// Notes events in the order in which they are shown: their numbers have no gaps.
-    fn take(&self, rows: &[Value], shown: &mut Vec<(u64, String)>) {
+    fn record_events(&self, rows: &[Value], shown: &mut Vec<(u64, String)>) {
         for row in rows {
             let (seq, id) = (row["seq"].as_u64().unwrap_or_default(), row["id"].as_str().unwrap_or_default());
             let expected = shown.last().map_or(1, |(last, _)| last + 1);
             if seq != expected {
-                self.found(format!("a reader was shown event {seq} where {expected} was next"));
+                self.record_violation(format!("a reader was shown event {seq} where {expected} was next"));
             }
             shown.push((seq, id.to_owned()));
         }
@@ -158,7 +160,7 @@ impl Clients {
 }
 
 /// Judges what readers were shown by the events that there are in the end: each of them is there under its number.
-pub fn judge_readers(shown: &[Vec<(u64, String)>], events: &[(u64, String)]) -> Vec<String> {
+pub fn check_readers(shown: &[Vec<(u64, String)>], events: &[(u64, String)]) -> Vec<String> {
     let there: BTreeSet<&(u64, String)> = events.iter().collect();
     let lost = |list: &Vec<(u64, String)>| {
         let lost: Vec<_> = list.iter().filter(|event| !there.contains(event)).collect();
@@ -184,11 +186,11 @@ mod tests {
 
     #[test]
     fn a_gap_and_a_lost_event_are_noticed() {
-        let (clients, mut shown) = (Clients::default(), Vec::new());
-        clients.take(&[json!({"seq": 1, "id": "a"}), json!({"seq": 3, "id": "c"})], &mut shown);
-        assert_eq!(clients.told().violations.len(), 1);
+        let (clients, mut shown) = (FailoverClients::default(), Vec::new());
+        clients.record_events(&[json!({"seq": 1, "id": "a"}), json!({"seq": 3, "id": "c"})], &mut shown);
+        assert_eq!(clients.observations().violations.len(), 1);
         let events = [(1, "a".to_owned()), (2, "b".to_owned())];
-        assert_eq!(judge_readers(&[shown], &events).len(), 1);
-        assert!(judge_readers(&[vec![(1, "a".to_owned())]], &events).is_empty());
+        assert_eq!(check_readers(&[shown], &events).len(), 1);
+        assert!(check_readers(&[vec![(1, "a".to_owned())]], &events).is_empty());
     }
 }

@@ -2,22 +2,22 @@
 
 use mailonce_core::{digest::Digest, limits};
 
-use super::{Came, Check, holds};
+use super::{FuzzResult, InputOutcome, ensure_holds};
 
 /// `POST /v1/emails`.
-pub fn send(bytes: &[u8]) -> Check {
-    let request = match mailonce::api::read_send(bytes) {
+pub fn send(bytes: &[u8]) -> FuzzResult {
+    let request = match mailonce::api::parse_send(bytes) {
         Ok(request) => request,
         Err(problem) => {
-            holds(!problem.detail.is_empty(), "a refusal without a reason")?;
-            return Ok(Came::Short);
+            ensure_holds(!problem.detail.is_empty(), "a refusal without a reason")?;
+            return Ok(InputOutcome::Rejected);
         }
     };
     let content = &request.content;
-    holds((1..=limits::RECIPIENTS).contains(&content.recipients().len()), "too many recipients, or none")?;
+    ensure_holds((1..=limits::RECIPIENTS).contains(&content.recipients().len()), "too many recipients, or none")?;
     let lines = content.headers.iter().flat_map(|(name, value)| [name, value]).chain([&content.subject]);
-    holds(!lines.into_iter().any(|line| line.contains(['\r', '\n', '\0'])), "a line that makes another header")?;
-    let digest = Digest::of(content);
-    holds(Digest::from_bytes(&digest.to_bytes()) == Some(digest), "a digest that is not read again")?;
-    Ok(Came::Through)
+    ensure_holds(!lines.into_iter().any(|line| line.contains(['\r', '\n', '\0'])), "a line that makes another header")?;
+    let digest = Digest::of_content(content);
+    ensure_holds(Digest::from_bytes(&digest.to_bytes()) == Some(digest), "a digest that is not read again")?;
+    Ok(InputOutcome::Accepted)
 }

@@ -10,34 +10,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Came, Check, Target, mutate};
-use crate::rig::chance::Chance;
+use super::{FuzzResult, FuzzTarget, InputOutcome, mutate};
+use crate::rig::chance::SeededRng;
 
 /// Processor time that one input may take in an unoptimised build. Waiting does not count.
-pub const SLOWEST: Duration = Duration::from_secs(3);
+pub const MAX_CPU_TIME: Duration = Duration::from_secs(3);
 /// Failures after which a target is given up.
-const ENOUGH: usize = 3;
+const MAX_FAILURES: usize = 3;
 
 /// How long a target is driven.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct FuzzPlan {
     /// The number that all inputs follow from.
     pub seed: u64,
     /// Inputs at the most, seeds not counted.
-    pub inputs: u64,
+    pub max_inputs: u64,
     /// How long at the most.
-    pub patience: Duration,
+    pub time_limit: Duration,
     /// Processor time that one input may take.
-    pub slowest: Duration,
+    pub max_cpu_time: Duration,
     /// More seeds, a file each.
     pub corpus: Option<PathBuf>,
     /// Where inputs are written that break something.
-    pub keep: PathBuf,
+    pub failures_dir: PathBuf,
 }
 
 /// What came of it.
 #[derive(Debug, Serialize)]
-pub struct Driven {
+pub struct FuzzReport {
     /// The target.
     pub target: &'static str,
     /// Inputs that were tried.
@@ -49,12 +49,12 @@ pub struct Driven {
     /// How far resident memory rose above what it was before, in kilobytes.
     pub memory_kb: u64,
     /// What broke.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<FuzzFailure>,
 }
 
 /// An input that broke something.
 #[derive(Debug, Serialize)]
-pub struct Failure {
+pub struct FuzzFailure {
     /// What.
     pub what: String,
     /// The input.
@@ -64,40 +64,40 @@ pub struct Failure {
 }
 
 /// Drives a target.
-pub fn drive(target: &Target, plan: &Plan) -> std::io::Result<Driven> {
+pub fn run_target(target: &FuzzTarget, plan: &FuzzPlan) -> std::io::Result<FuzzReport> {
     let mut seeds = (target.seeds)();
-    seeds.extend(corpus(plan.corpus.as_deref())?);
+    seeds.extend(read_corpus(plan.corpus.as_deref())?);
     let (started, memory) = (Instant::now(), resident_kb());
     let mut driven =
-        Driven { target: target.name, inputs: 0, through: 0, slowest_ms: 0, memory_kb: 0, failures: Vec::new() };
+        FuzzReport { target: target.name, inputs: 0, through: 0, slowest_ms: 0, memory_kb: 0, failures: Vec::new() };
     for seed in &seeds {
-        try_one(target, seed, plan, &mut driven)?;
+        try_input(target, seed, plan, &mut driven)?;
     }
-    for number in 0..plan.inputs {
-        if started.elapsed() > plan.patience || driven.failures.len() >= ENOUGH {
+    for number in 0..plan.max_inputs {
+        if started.elapsed() > plan.time_limit || driven.failures.len() >= MAX_FAILURES {
             break;
         }
-        let mut chance = Chance::at(plan.seed, &[place(target.name), number]);
-        try_one(target, &mutate::bend(&mut chance, &seeds), plan, &mut driven)?;
+        let mut chance = SeededRng::derive(plan.seed, &[rng_stream(target.name), number]);
+        try_input(target, &mutate::mutate(&mut chance, &seeds), plan, &mut driven)?;
     }
     driven.memory_kb = resident_kb().saturating_sub(memory);
     Ok(driven)
 }
 
 /// Tries one input, and keeps it when something broke.
-fn try_one(target: &Target, bytes: &[u8], plan: &Plan, driven: &mut Driven) -> std::io::Result<()> {
-    let (came, took) = came(target, bytes, plan.slowest);
+fn try_input(target: &FuzzTarget, bytes: &[u8], plan: &FuzzPlan, driven: &mut FuzzReport) -> std::io::Result<()> {
+    let (came, took) = run_input(target, bytes, plan.max_cpu_time);
     driven.inputs += 1;
     driven.slowest_ms = driven.slowest_ms.max(took.as_millis() as u64);
-    driven.through += u64::from(came == Ok(Came::Through));
+    driven.through += u64::from(came == Ok(InputOutcome::Accepted));
     if let Err(what) = came {
-        driven.failures.push(keep(target, bytes, what, &plan.keep)?);
+        driven.failures.push(keep_failure(target, bytes, what, &plan.failures_dir)?);
     }
     Ok(())
 }
 
 /// What comes of an input, or what it breaks, and the processor's time for it. More than `slowest` is broken too.
-pub fn came(target: &Target, bytes: &[u8], slowest: Duration) -> (Check, Duration) {
+pub fn run_input(target: &FuzzTarget, bytes: &[u8], slowest: Duration) -> (FuzzResult, Duration) {
     let before = processor_time();
     let came =
         catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))).unwrap_or_else(|_panic| Err("it panicked".into()));
@@ -106,7 +106,7 @@ pub fn came(target: &Target, bytes: &[u8], slowest: Duration) -> (Check, Duratio
     (came.and_then(|came| in_time.map(|()| came)), took)
 }
 
-fn keep(target: &Target, bytes: &[u8], what: String, dir: &Path) -> std::io::Result<Failure> {
+fn keep_failure(target: &FuzzTarget, bytes: &[u8], what: String, dir: &Path) -> std::io::Result<FuzzFailure> {
     fs::create_dir_all(dir)?;
     let sum = Sha256::digest(bytes);
     let name = sum.iter().take(4).fold(0_u32, |name, byte| (name << 8) | u32::from(*byte));
@@ -117,10 +117,10 @@ fn keep(target: &Target, bytes: &[u8], what: String, dir: &Path) -> std::io::Res
         target.name,
         input.display()
     );
-    Ok(Failure { what, input, replay })
+    Ok(FuzzFailure { what, input, replay })
 }
 
-fn corpus(dir: Option<&Path>) -> std::io::Result<Vec<Vec<u8>>> {
+fn read_corpus(dir: Option<&Path>) -> std::io::Result<Vec<Vec<u8>>> {
     let Some(dir) = dir else { return Ok(Vec::new()) };
     let (mut left, mut files) = (vec![dir.to_owned()], Vec::new());
     while let Some(dir) = left.pop() {
@@ -134,7 +134,7 @@ fn corpus(dir: Option<&Path>) -> std::io::Result<Vec<Vec<u8>>> {
     files.iter().map(fs::read).collect()
 }
 
-fn place(name: &str) -> u64 {
+fn rng_stream(name: &str) -> u64 {
     name.bytes().fold(0, |place, byte| place.wrapping_mul(131).wrapping_add(u64::from(byte)))
 }
 

@@ -3,7 +3,7 @@
 
 use super::TARGETS;
 
-const HEAD: &str = r#"# Readers of outside bytes under libFuzzer, as `cargo +nightly fuzz run TARGET` wants them. A workspace of its own: it needs
+const MANIFEST_HEADER: &str = r#"# Readers of outside bytes under libFuzzer, as `cargo +nightly fuzz run TARGET` wants them. A workspace of its own: it needs
 # a nightly compiler, and nothing else may. Written by `mailonce-fuzz --write-targets fuzz`.
 [package]
 name = "mailonce-libfuzzer"
@@ -28,11 +28,11 @@ pub fn manifest() -> String {
         let flags = "test = false\ndoc = false\nbench = false";
         format!("\n[[bin]]\nname = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"\n{flags}\n")
     };
-    TARGETS.iter().fold(HEAD.to_owned(), |manifest, target| manifest + &bin(target.name))
+    TARGETS.iter().fold(MANIFEST_HEADER.to_owned(), |manifest, target| manifest + &bin(target.name))
 }
 
 /// `fuzz_targets/NAME.rs`.
-pub fn file(name: &str) -> String {
+pub fn target_file(name: &str) -> String {
     format!(
         "//! libFuzzer for the reader `{name}`.\n\n#![no_main]\n\nlibfuzzer_sys::fuzz_target!(|bytes: &[u8]| {{\n    \
          assert_eq!(mailonce_sim::fuzz::run(\"{name}\", bytes).err(), None);\n}});\n"

@@ -2,133 +2,135 @@
 
 use mailonce_core::limits;
 use mailonce_mail::{
-    artifact::{self, CANDIDATES, Kind},
+    artifact::{self, Kind, MAX_CANDIDATES},
     automatic, bounce,
-    html::{self, ANCHORS, Page},
-    link::{self, LINKS, Link, Policy, Verdict},
+    html::{self, HtmlPage, MAX_ANCHORS},
+    link::{self, CheckedLink, LinkPolicy, MAX_LINKS, Verdict},
     minimise,
-    parse::{self, Parsed},
+    parse::{self, ParsedMail},
     thread,
 };
 
-use super::{Came, Check, holds};
+use super::{FuzzResult, InputOutcome, ensure_holds};
 
 /// A mail with its page and its links.
-fn read(raw: &[u8]) -> (Parsed, Option<Page>, Vec<Link>) {
+fn parse_mail(raw: &[u8]) -> (ParsedMail, Option<HtmlPage>, Vec<CheckedLink>) {
     let mail = parse::parse(raw);
-    let page = mail.html.as_deref().map(Page::read);
-    let links = link::links(&mail, page.as_ref(), &policy());
+    let page = mail.html.as_deref().map(HtmlPage::parse);
+    let links = link::check_links(&mail, page.as_ref(), &link_policy());
     (mail, page, links)
 }
 
-fn policy() -> Policy {
-    Policy { allow: vec!["allowed.example".into()], sender: Some("x.example".into()) }
+fn link_policy() -> LinkPolicy {
+    LinkPolicy { allowed_domains: vec!["allowed.example".into()], sender_domain: Some("x.example".into()) }
 }
 
 /// Bytes as values.
-pub fn parse(raw: &[u8]) -> Check {
+pub fn parse(raw: &[u8]) -> FuzzResult {
     let mail = parse::parse(raw);
-    holds(parse::parse(raw) == mail, "the same bytes, another mail")?;
-    holds(parse::digest(&mail).len() == 67, "a digest of another form")?;
-    holds(mail.headers.0.len() <= parse::FIELDS, "too many headers")?;
+    ensure_holds(parse::parse(raw) == mail, "the same bytes, another mail")?;
+    ensure_holds(parse::digest(&mail).len() == 67, "a digest of another form")?;
+    ensure_holds(mail.headers.0.len() <= parse::MAX_HEADER_FIELDS, "too many headers")?;
     let subject = &mail.subject;
-    holds(subject.chars().count() <= limits::SUBJECT_CHARS, "a subject too long")?;
-    holds(!subject.contains(['\r', '\n']), "a subject of two lines")?;
+    ensure_holds(subject.chars().count() <= limits::SUBJECT_CHARS, "a subject too long")?;
+    ensure_holds(!subject.contains(['\r', '\n']), "a subject of two lines")?;
     for body in mail.text.iter().chain(&mail.html) {
-        holds(body.len() <= parse::TEXT_BYTES + 1, "a body too long")?;
+        ensure_holds(body.len() <= parse::MAX_TEXT_BYTES + 1, "a body too long")?;
     }
     for attachment in &mail.attachments {
-        holds(attachment.bytes(raw).len() == attachment.size, "an attachment of another size")?;
+        ensure_holds(attachment.decode(raw).len() == attachment.size, "an attachment of another size")?;
         let name = attachment.filename.as_deref().unwrap_or("x");
-        holds(
+        ensure_holds(
             !name.contains(['/', '\\', '\0', '\n']) && name != ".." && !name.is_empty(),
             "a file name that leads away",
         )?;
     }
     for id in mail.message_id.iter().chain(&mail.references).chain(&mail.in_reply_to) {
         let whole = id.starts_with('<') && id.ends_with('>') && !id.contains(char::is_whitespace);
-        holds(whole, "a Message-ID that is none")?;
+        ensure_holds(whole, "a Message-ID that is none")?;
     }
-    Ok(Came::through(mail.text.is_some() || mail.html.is_some()))
+    Ok(InputOutcome::accepted_if(mail.text.is_some() || mail.html.is_some()))
 }
 
 /// HTML by itself.
-pub fn html(bytes: &[u8]) -> Check {
+pub fn html(bytes: &[u8]) -> FuzzResult {
     let html = String::from_utf8_lossy(bytes);
-    let page = Page::read(&html);
-    holds(page.anchors.len() <= ANCHORS, "too many anchors")?;
-    holds(page.hidden.chars <= html.chars().count(), "more hidden than there is")?;
-    let again = Page::read(&page.clean);
-    holds(again.hidden.chars == 0, "what is clean hides something")?;
-    holds(again.anchors.is_empty(), "what is clean links somewhere")?;
-    holds(html::render(&page).len() <= 8 * html.len() + 1_024, "more words than the page has")?;
-    Ok(Came::through(!page.clean.is_empty()))
+    let page = HtmlPage::parse(&html);
+    ensure_holds(page.anchors.len() <= MAX_ANCHORS, "too many anchors")?;
+    ensure_holds(page.hidden.chars <= html.chars().count(), "more hidden than there is")?;
+    let again = HtmlPage::parse(&page.clean_html);
+    ensure_holds(again.hidden.chars == 0, "what is clean hides something")?;
+    ensure_holds(again.anchors.is_empty(), "what is clean links somewhere")?;
+    ensure_holds(html::render(&page).len() <= 8 * html.len() + 1_024, "more words than the page has")?;
+    Ok(InputOutcome::accepted_if(!page.clean_html.is_empty()))
 }
 
 /// One link, and all of a mail.
-pub fn link(bytes: &[u8]) -> Check {
+pub fn link(bytes: &[u8]) -> FuzzResult {
     let href = String::from_utf8_lossy(bytes);
-    let (url, _, reasons) = link::judge(&href, Some(&href), &policy());
-    let again = link::judge(&href, Some(&href), &policy());
-    holds(again.0 == url && again.2 == reasons, "the same link, another verdict")?;
-    let (_, _, links) = read(bytes);
-    holds(links.len() <= LINKS, "too many links")?;
+    let (url, _, reasons) = link::check_link(&href, Some(&href), &link_policy());
+    let again = link::check_link(&href, Some(&href), &link_policy());
+    ensure_holds(again.0 == url && again.2 == reasons, "the same link, another verdict")?;
+    let (_, _, links) = parse_mail(bytes);
+    ensure_holds(links.len() <= MAX_LINKS, "too many links")?;
     let mut allowed = links.iter().filter(|link| link.verdict == Verdict::Allowed);
-    holds(allowed.all(|link| link.url.starts_with("https://")), "a link is allowed that is not https")?;
-    Ok(Came::through(!links.is_empty()))
+    ensure_holds(allowed.all(|link| link.url.starts_with("https://")), "a link is allowed that is not https")?;
+    Ok(InputOutcome::accepted_if(!links.is_empty()))
 }
 
 /// Codes and links that an agent waits for.
-pub fn artifact(raw: &[u8]) -> Check {
-    let (mail, page, links) = read(raw);
-    let found = artifact::find(&mail, page.as_ref(), &links);
-    holds(found.candidates.len() <= CANDIDATES && found.decided.len() <= 2, "too many artifacts")?;
+pub fn artifact(raw: &[u8]) -> FuzzResult {
+    let (mail, page, links) = parse_mail(raw);
+    let found = artifact::extract(&mail, page.as_ref(), &links);
+    ensure_holds(found.candidates.len() <= MAX_CANDIDATES && found.decided.len() <= 2, "too many artifacts")?;
     for code in found.decided.iter().filter(|found| found.kind == Kind::Code) {
         let plain = code.value.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        holds(plain && (4..=12).contains(&code.value.len()), "a code that is none")?;
-        let hidden = artifact::hide(&format!("code {} code", code.value), &found);
-        holds(!hidden.contains(&code.value), "a code that shines through")?;
+        ensure_holds(plain && (4..=12).contains(&code.value.len()), "a code that is none")?;
+        let hidden = artifact::redact_text(&format!("code {} code", code.value), &found);
+        ensure_holds(!hidden.contains(&code.value), "a code that shines through")?;
     }
-    Ok(Came::through(!found.decided.is_empty()))
+    Ok(InputOutcome::accepted_if(!found.decided.is_empty()))
 }
 
 /// The view that a model is shown.
-pub fn minimise(raw: &[u8]) -> Check {
-    let (mail, page, links) = read(raw);
-    let found = artifact::find(&mail, page.as_ref(), &links);
-    let view = minimise::view(&mail, page.as_ref(), &found, "n0nce");
+pub fn minimise(raw: &[u8]) -> FuzzResult {
+    let (mail, page, links) = parse_mail(raw);
+    let found = artifact::extract(&mail, page.as_ref(), &links);
+    let view = minimise::build_view(&mail, page.as_ref(), &found, "n0nce");
     let fences = (view.text.matches("<<<").count(), view.text.matches(">>>").count());
-    holds(fences == (1, 1), "a fence that a mail can write")?;
-    holds(view.text.chars().count() <= minimise::VIEW_CHARS + 60, "a view too long")?;
-    Ok(Came::through(!view.text.is_empty()))
+    ensure_holds(fences == (1, 1), "a fence that a mail can write")?;
+    ensure_holds(view.text.chars().count() <= minimise::MAX_VIEW_CHARS + 60, "a view too long")?;
+    Ok(InputOutcome::accepted_if(!view.text.is_empty()))
 }
 
 /// Which thread a mail belongs to.
-pub fn thread(raw: &[u8]) -> Check {
+pub fn thread(raw: &[u8]) -> FuzzResult {
     let mail = parse::parse(raw);
     let ancestors = thread::ancestors(&mail).len();
-    holds(ancestors <= parse::REFERENCES, "too many ancestors")?;
+    ensure_holds(ancestors <= parse::MAX_REFERENCES, "too many ancestors")?;
     let base = thread::base_subject(&mail.subject);
-    holds(thread::base_subject(&base) == base, "a base subject that has one of its own")?;
-    Ok(Came::through(ancestors > 0))
+    ensure_holds(thread::base_subject(&base) == base, "a base subject that has one of its own")?;
+    Ok(InputOutcome::accepted_if(ancestors > 0))
 }
 
 /// Why a machine must not answer.
-pub fn automatic(raw: &[u8]) -> Check {
+pub fn automatic(raw: &[u8]) -> FuzzResult {
     let mail = parse::parse(raw);
-    let why = automatic::why(&mail, Some(""));
-    holds(why.is_some(), "mail with a null return path may be answered")?;
-    Ok(Came::through(automatic::why(&mail, None).is_some()))
+    let why = automatic::detect(&mail, Some(""));
+    ensure_holds(why.is_some(), "mail with a null return path may be answered")?;
+    Ok(InputOutcome::accepted_if(automatic::detect(&mail, None).is_some()))
 }
 
 /// What became of our own mail.
-pub fn bounce(raw: &[u8]) -> Check {
+pub fn bounce(raw: &[u8]) -> FuzzResult {
     let mail = parse::parse(raw);
-    let Some(bounce) = bounce::read(raw, &mail, Some(""), "bounce+x@x.example") else { return Ok(Came::Short) };
-    holds(bounce.recipients.len() <= bounce::RECIPIENTS, "too many recipients")?;
+    let Some(bounce) = bounce::parse_bounce(raw, &mail, Some(""), "bounce+x@x.example") else {
+        return Ok(InputOutcome::Rejected);
+    };
+    ensure_holds(bounce.recipients.len() <= bounce::MAX_RECIPIENTS, "too many recipients")?;
     for fate in &bounce.recipients {
-        holds(!fate.reason.contains(char::is_control), "a reason that cannot be printed")?;
-        holds(!fate.recipient.contains(|c: char| c.is_control()), "a recipient that cannot be printed")?;
+        ensure_holds(!fate.reason.contains(char::is_control), "a reason that cannot be printed")?;
+        ensure_holds(!fate.recipient.contains(|c: char| c.is_control()), "a recipient that cannot be printed")?;
     }
-    Ok(Came::Through)
+    Ok(InputOutcome::Accepted)
 }

@@ -35,100 +35,100 @@ use mailonce_mail::hook::Kind;
 use crate::sink::http::Vendor;
 
 /// What came of an input, or what does not hold.
-pub type Check = Result<Came, String>;
+pub type FuzzResult = Result<InputOutcome, String>;
 
 /// What came of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Came {
+pub enum InputOutcome {
     /// It was read as what the reader looks for. A seed that is not proves little when it is bent.
-    Through,
+    Accepted,
     /// It was refused, or nothing was found in it.
-    Short,
+    Rejected,
 }
 
-impl Came {
-    fn through(is_through: bool) -> Self {
-        if is_through { Self::Through } else { Self::Short }
+impl InputOutcome {
+    fn accepted_if(is_through: bool) -> Self {
+        if is_through { Self::Accepted } else { Self::Rejected }
     }
 }
 
 /// A reader of outside bytes, with what must hold of it.
 #[derive(Clone, Copy)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Its name, the same for libFuzzer.
     pub name: &'static str,
     /// Reads the bytes and says what does not hold.
-    pub run: fn(&[u8]) -> Check,
+    pub run: fn(&[u8]) -> FuzzResult,
     /// What is bent.
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Whether it talks over a socket, which takes its time.
     pub slow: bool,
 }
 
-const fn quick(name: &'static str, run: fn(&[u8]) -> Check, seeds: fn() -> Vec<Vec<u8>>) -> Target {
-    Target { name, run, seeds, slow: false }
+const fn in_memory(name: &'static str, run: fn(&[u8]) -> FuzzResult, seeds: fn() -> Vec<Vec<u8>>) -> FuzzTarget {
+    FuzzTarget { name, run, seeds, slow: false }
 }
 
-const fn slow(name: &'static str, run: fn(&[u8]) -> Check, seeds: fn() -> Vec<Vec<u8>>) -> Target {
-    Target { name, run, seeds, slow: true }
+const fn over_socket(name: &'static str, run: fn(&[u8]) -> FuzzResult, seeds: fn() -> Vec<Vec<u8>>) -> FuzzTarget {
+    FuzzTarget { name, run, seeds, slow: true }
 }
 
 /// Every reader of outside bytes.
-pub const TARGETS: &[Target] = &[
-    quick("core_key", words::key, seeds::keys),
-    quick("core_id", words::id, seeds::ids),
-    quick("core_cursor", words::cursor, seeds::cursors),
-    quick("core_span", words::span, seeds::spans),
-    quick("core_schedule", words::schedule, seeds::spans),
-    quick("core_address", words::address, seeds::addresses),
-    quick("core_intent", words::intent, seeds::intents),
-    quick("core_digest", words::digest, seeds::digests),
-    quick("mail_parse", mail::parse, seeds::mails),
-    quick("mail_html", mail::html, seeds::pages),
-    quick("mail_link", mail::link, seeds::links),
-    quick("mail_artifact", mail::artifact, seeds::mails),
-    quick("mail_minimise", mail::minimise, seeds::mails),
-    quick("mail_thread", mail::thread, seeds::mails),
-    quick("mail_automatic", mail::automatic, seeds::mails),
-    quick("mail_bounce", mail::bounce, seeds::mails),
-    quick("mail_return_path", hook::return_path, seeds::return_paths),
-    quick("hook_postmark", |bytes| hook::read(Kind::Postmark, bytes), seeds::hooks),
-    quick("hook_mailgun", |bytes| hook::read(Kind::Mailgun, bytes), seeds::hooks),
-    quick("hook_sendgrid", |bytes| hook::read(Kind::Sendgrid, bytes), seeds::hooks),
-    quick("hook_ses", |bytes| hook::read(Kind::Ses, bytes), seeds::hooks),
-    quick("hook_resend", |bytes| hook::read(Kind::Resend, bytes), seeds::hooks),
-    quick("hook_usesend", |bytes| hook::read(Kind::Usesend, bytes), seeds::hooks),
-    quick("hook_brevo", |bytes| hook::read(Kind::Brevo, bytes), seeds::hooks),
-    slow("wire_smtp", wire::smtp, seeds::smtp),
-    slow("wire_resend", |bytes| wire::http(Vendor::Resend, bytes), seeds::answers),
-    slow("wire_postmark", |bytes| wire::http(Vendor::Postmark, bytes), seeds::answers),
-    slow("wire_mailgun", |bytes| wire::http(Vendor::Mailgun, bytes), seeds::answers),
-    slow("wire_sendgrid", |bytes| wire::http(Vendor::SendGrid, bytes), seeds::answers),
-    slow("wire_ses", |bytes| wire::http(Vendor::Ses, bytes), seeds::answers),
-    slow("wire_usesend", |bytes| wire::http(Vendor::UseSend, bytes), seeds::answers),
-    slow("wire_brevo", |bytes| wire::http(Vendor::Brevo, bytes), seeds::answers),
-    slow("wire_http", |bytes| wire::http(Vendor::Other, bytes), seeds::answers),
-    quick("api_send", api::send, seeds::bodies),
-    quick("mcp_message", mcp::message, seeds::messages),
-    quick("api_dialect", dialect::call, seeds::calls),
+pub const TARGETS: &[FuzzTarget] = &[
+    in_memory("core_key", words::key, seeds::keys),
+    in_memory("core_id", words::id, seeds::ids),
+    in_memory("core_cursor", words::cursor, seeds::cursors),
+    in_memory("core_span", words::span, seeds::spans),
+    in_memory("core_schedule", words::schedule, seeds::spans),
+    in_memory("core_address", words::address, seeds::addresses),
+    in_memory("core_intent", words::intent, seeds::intents),
+    in_memory("core_digest", words::digest, seeds::digests),
+    in_memory("mail_parse", mail::parse, seeds::mails),
+    in_memory("mail_html", mail::html, seeds::pages),
+    in_memory("mail_link", mail::link, seeds::links),
+    in_memory("mail_artifact", mail::artifact, seeds::mails),
+    in_memory("mail_minimise", mail::minimise, seeds::mails),
+    in_memory("mail_thread", mail::thread, seeds::mails),
+    in_memory("mail_automatic", mail::automatic, seeds::mails),
+    in_memory("mail_bounce", mail::bounce, seeds::mails),
+    in_memory("mail_return_path", hook::return_path, seeds::return_paths),
+    in_memory("hook_postmark", |bytes| hook::read_webhook(Kind::Postmark, bytes), seeds::hooks),
+    in_memory("hook_mailgun", |bytes| hook::read_webhook(Kind::Mailgun, bytes), seeds::hooks),
+    in_memory("hook_sendgrid", |bytes| hook::read_webhook(Kind::Sendgrid, bytes), seeds::hooks),
+    in_memory("hook_ses", |bytes| hook::read_webhook(Kind::Ses, bytes), seeds::hooks),
+    in_memory("hook_resend", |bytes| hook::read_webhook(Kind::Resend, bytes), seeds::hooks),
+    in_memory("hook_usesend", |bytes| hook::read_webhook(Kind::Usesend, bytes), seeds::hooks),
+    in_memory("hook_brevo", |bytes| hook::read_webhook(Kind::Brevo, bytes), seeds::hooks),
+    over_socket("wire_smtp", wire::run_smtp, seeds::smtp),
+    over_socket("wire_resend", |bytes| wire::run_http(Vendor::Resend, bytes), seeds::answers),
+    over_socket("wire_postmark", |bytes| wire::run_http(Vendor::Postmark, bytes), seeds::answers),
+    over_socket("wire_mailgun", |bytes| wire::run_http(Vendor::Mailgun, bytes), seeds::answers),
+    over_socket("wire_sendgrid", |bytes| wire::run_http(Vendor::SendGrid, bytes), seeds::answers),
+    over_socket("wire_ses", |bytes| wire::run_http(Vendor::Ses, bytes), seeds::answers),
+    over_socket("wire_usesend", |bytes| wire::run_http(Vendor::UseSend, bytes), seeds::answers),
+    over_socket("wire_brevo", |bytes| wire::run_http(Vendor::Brevo, bytes), seeds::answers),
+    over_socket("wire_http", |bytes| wire::run_http(Vendor::Other, bytes), seeds::answers),
+    in_memory("api_send", api::send, seeds::bodies),
+    in_memory("mcp_message", mcp::message, seeds::messages),
+    in_memory("api_dialect", dialect::run_call, seeds::calls),
 ];
 
 /// The target of a name.
-pub fn target(name: &str) -> Option<&'static Target> {
+pub fn find_target(name: &str) -> Option<&'static FuzzTarget> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
 /// Runs a target by its name.
-pub fn run(name: &str, bytes: &[u8]) -> Check {
-    target(name).map_or_else(|| Err(format!("there is no target {name}")), |target| (target.run)(bytes))
+pub fn run(name: &str, bytes: &[u8]) -> FuzzResult {
+    find_target(name).map_or_else(|| Err(format!("there is no target {name}")), |target| (target.run)(bytes))
 }
 
 /// Says what does not hold.
-fn holds(condition: bool, what: &str) -> Result<(), String> {
+fn ensure_holds(condition: bool, what: &str) -> Result<(), String> {
     if condition { Ok(()) } else { Err(what.to_owned()) }
 }
 
 /// The bytes as text, when they are some.
-fn text(bytes: &[u8]) -> Option<&str> {
+fn as_utf8(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }

@@ -1,6 +1,6 @@
 //! How a seed is bent: the same number always bends it the same way.
 
-use crate::rig::chance::Chance;
+use crate::rig::chance::SeededRng;
 
 /// Pieces that readers stumble over.
 const TOKENS: &[&[u8]] = &[
@@ -52,47 +52,47 @@ const TOKENS: &[&[u8]] = &[
 ];
 
 /// Bytes of an input at the most.
-pub const MOST: usize = 64 * 1024;
+pub const MAX_INPUT_BYTES: usize = 64 * 1024;
 
 /// A seed, bent a few times.
-pub fn bend(chance: &mut Chance, seeds: &[Vec<u8>]) -> Vec<u8> {
+pub fn mutate(chance: &mut SeededRng, seeds: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = pick(chance, seeds).cloned().unwrap_or_default();
     for _ in 0..=chance.below(8) {
-        once(chance, seeds, &mut bytes);
-        bytes.truncate(MOST);
+        mutate_once(chance, seeds, &mut bytes);
+        bytes.truncate(MAX_INPUT_BYTES);
     }
     bytes
 }
 
-fn once(chance: &mut Chance, seeds: &[Vec<u8>], bytes: &mut Vec<u8>) {
+fn mutate_once(chance: &mut SeededRng, seeds: &[Vec<u8>], bytes: &mut Vec<u8>) {
     let length = bytes.len();
     let at = chance.below(length as u64 + 1) as usize;
     let end = (at + chance.below(1 + length as u64 / 2).min(4_000) as usize).min(length);
     match chance.below(11) {
         0 | 1 if at < length => bytes[at] ^= 1 << chance.below(8),
         2 if at < length => bytes[at] = chance.next() as u8,
-        3 | 4 => insert(bytes, at, pick(chance, TOKENS).copied().unwrap_or_default()),
+        3 | 4 => insert_bytes(bytes, at, pick(chance, TOKENS).copied().unwrap_or_default()),
         5 => drop(bytes.drain(at..end)),
         6 => bytes.truncate(at),
         7 => {
             let piece = bytes[at..end].repeat(1 + chance.below(40) as usize);
-            insert(bytes, at, &piece[..piece.len().min(MOST)]);
+            insert_bytes(bytes, at, &piece[..piece.len().min(MAX_INPUT_BYTES)]);
         }
         8 => {
             let byte = chance.next() as u8;
-            insert(bytes, at, &vec![byte; chance.below(3_000) as usize]);
+            insert_bytes(bytes, at, &vec![byte; chance.below(3_000) as usize]);
         }
         9 => {
             let other = pick(chance, seeds).cloned().unwrap_or_default();
             let from = chance.below(other.len() as u64 + 1) as usize;
-            insert(bytes, at, &other[from..]);
+            insert_bytes(bytes, at, &other[from..]);
         }
-        _ => number(chance, bytes, at),
+        _ => replace_number(chance, bytes, at),
     }
 }
 
 /// Another number in the place of one.
-fn number(chance: &mut Chance, bytes: &mut Vec<u8>, from: usize) {
+fn replace_number(chance: &mut SeededRng, bytes: &mut Vec<u8>, from: usize) {
     let Some(start) = bytes.iter().skip(from).position(u8::is_ascii_digit).map(|at| at + from) else { return };
     let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let numbers =
@@ -101,10 +101,10 @@ fn number(chance: &mut Chance, bytes: &mut Vec<u8>, from: usize) {
     drop(bytes.splice(start..start + digits, other.bytes()));
 }
 
-fn insert(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
+fn insert_bytes(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
     drop(bytes.splice(at..at, piece.iter().copied()));
 }
 
-fn pick<'a, T>(chance: &mut Chance, from: &'a [T]) -> Option<&'a T> {
+fn pick<'a, T>(chance: &mut SeededRng, from: &'a [T]) -> Option<&'a T> {
     from.get(chance.below(from.len() as u64) as usize)
 }

@@ -3,34 +3,39 @@
 use serde_json::{Value, json};
 
 /// Our id, as providers give it back.
-const OURS: &str = "01930a7c-5e1b-7cc0-8f3a-0123456789ab";
+const OUR_EMAIL_ID: &str = "01930a7c-5e1b-7cc0-8f3a-0123456789ab";
 
-fn owned(texts: &[&str]) -> Vec<Vec<u8>> {
+fn to_seeds(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-fn written(values: Vec<Value>) -> Vec<Vec<u8>> {
+fn json_seeds(values: Vec<Value>) -> Vec<Vec<u8>> {
     values.iter().map(|value| value.to_string().into_bytes()).collect()
 }
 
 /// Keys.
 pub fn keys() -> Vec<Vec<u8>> {
-    owned(&["order-4821", "\"order 4821\"", "\"a \\\"quoted\\\" \\\\ key\"", " spaced ", &"k".repeat(256)])
+    to_seeds(&["order-4821", "\"order 4821\"", "\"a \\\"quoted\\\" \\\\ key\"", " spaced ", &"k".repeat(256)])
 }
 
 /// Ids.
 pub fn ids() -> Vec<Vec<u8>> {
-    owned(&[OURS, "01930A7C5E1B7CC08F3A0123456789AB", "{01930a7c-5e1b-7cc0-8f3a-0123456789ab}", "urn:uuid:0"])
+    to_seeds(&[
+        OUR_EMAIL_ID,
+        "01930A7C5E1B7CC08F3A0123456789AB",
+        "{01930a7c-5e1b-7cc0-8f3a-0123456789ab}",
+        "urn:uuid:0",
+    ])
 }
 
 /// Cursors.
 pub fn cursors() -> Vec<Vec<u8>> {
-    owned(&["0", "3-42", "4294967295-18446744073709551615", "00-00"])
+    to_seeds(&["0", "3-42", "4294967295-18446744073709551615", "00-00"])
 }
 
 /// Spans, instants and memories.
 pub fn spans() -> Vec<Vec<u8>> {
-    owned(&[
+    to_seeds(&[
         "90s",
         "15m",
         "400d",
@@ -49,7 +54,7 @@ pub fn spans() -> Vec<Vec<u8>> {
 
 /// Addresses.
 pub fn addresses() -> Vec<Vec<u8>> {
-    owned(&[
+    to_seeds(&[
         "user@example.com",
         "Name <user@example.com>",
         "\"Lovelace, \\\"Ada\\\"\" <Ada.Lovelace+tag@Example.COM>",
@@ -61,7 +66,7 @@ pub fn addresses() -> Vec<Vec<u8>> {
 
 /// Intents.
 pub fn intents() -> Vec<Vec<u8>> {
-    written(vec![
+    json_seeds(vec![
         json!({"type": "order.confirmation", "entity": "order_4821"}),
         json!({"type": "digest", "entity": "ü\u{2028}\"\\", "version": 4_294_967_295_u32, "period": "2026-W46"}),
     ])
@@ -74,7 +79,7 @@ pub fn digests() -> Vec<Vec<u8>> {
 
 /// Received mails.
 pub fn mails() -> Vec<Vec<u8>> {
-    owned(&[
+    to_seeds(&[
         concat!(
             "From: =?utf-8?b?w7w=?= <a@x.example>\r\nTo: G: b@x.example, c@x.example;\r\n",
             "Subject: Re: [list] =?iso-8859-1?q?=FC?= code 482913\r\nDate: Sun, 15 Nov 2026 10:00:00 +0200\r\n",
@@ -112,7 +117,7 @@ pub fn mails() -> Vec<Vec<u8>> {
 
 /// HTML.
 pub fn pages() -> Vec<Vec<u8>> {
-    owned(&[
+    to_seeds(&[
         "<html><head><style>.a{display:none}</style></head><body><p class=a>hidden</p><p>Code <b>482913</b></p></body>",
         "<table><tr><td style=\"color:#fff;background:white\">x</td><td><a href='https://x.example/?t=1&amp;u=2'>y</a>",
         "<div style='font-size:0'>a<div>b</div></div><!-- c --><img src=x width=1 height=1><br>&#x200b;&nbsp;&copy;",
@@ -122,7 +127,7 @@ pub fn pages() -> Vec<Vec<u8>> {
 
 /// Links, and mails that are full of them.
 pub fn links() -> Vec<Vec<u8>> {
-    let mut links = owned(&[
+    let mut links = to_seeds(&[
         "https://allowed.example/verify?token=abc",
         "http://0x7f.1/",
         "https://user:pass@x.example@evil.example/",
@@ -137,7 +142,7 @@ pub fn links() -> Vec<Vec<u8>> {
 
 /// Return paths and envelope ids.
 pub fn return_paths() -> Vec<Vec<u8>> {
-    owned(&[
+    to_seeds(&[
         "bounce+agj2dmwd2r7f7ctlbqos4p2klmaagaaaaad2ljnfuws2ljnfuws2ljnf@out.example",
         "mo1-agj2dmwd2r7f7ctlbqos4p2klmaagaaaaad2ljnfuws2ljnfuws2ljnf",
         "BOUNCE+AGJ2DMWD2R7F7CTLBQOS4P2KLMAAGAAAAAD2LJNFUWS2LJNFUWS2LJNF@out.example",
@@ -148,32 +153,32 @@ pub fn return_paths() -> Vec<Vec<u8>> {
 pub fn hooks() -> Vec<Vec<u8>> {
     let ses = json!({"notificationType": "Bounce", "bounce": {"bounceType": "Permanent", "bouncedRecipients":
         [{"emailAddress": "a@x.example", "status": "5.1.1", "diagnosticCode": "smtp; 550"}], "timestamp":
-        "2026-11-15T10:00:00.000Z", "feedbackId": "f"}, "mail": {"messageId": "m", "tags": {"mailonce": [OURS]}}});
-    written(vec![
+        "2026-11-15T10:00:00.000Z", "feedbackId": "f"}, "mail": {"messageId": "m", "tags": {"mailonce": [OUR_EMAIL_ID]}}});
+    json_seeds(vec![
         json!({"RecordType": "Bounce", "ID": 42, "Type": "HardBounce", "TypeCode": 1, "MessageID": "m",
-            "Email": "a@x.example", "BouncedAt": "2026-11-15T10:00:00Z", "Metadata": {"mailonce": OURS}, "Details": "no"}),
+            "Email": "a@x.example", "BouncedAt": "2026-11-15T10:00:00Z", "Metadata": {"mailonce": OUR_EMAIL_ID}, "Details": "no"}),
         json!({"signature": {"timestamp": "1794736800", "token": "t", "signature": "s"}, "event-data": {"event": "failed",
             "id": "e", "severity": "permanent", "timestamp": 1_794_736_800.5, "recipient": "a@x.example",
-            "message": {"headers": {"message-id": "m"}}, "user-variables": {"mailonce": OURS},
+            "message": {"headers": {"message-id": "m"}}, "user-variables": {"mailonce": OUR_EMAIL_ID},
             "delivery-status": {"code": 550, "message": "no"}}}),
         json!([{"event": "bounce", "sg_event_id": "e", "sg_message_id": "m.filter", "email": "a@x.example",
-            "timestamp": 1_794_736_800, "type": "blocked", "reason": "550", "mailonce": OURS},
+            "timestamp": 1_794_736_800, "type": "blocked", "reason": "550", "mailonce": OUR_EMAIL_ID},
             {"event": "delivered", "sg_event_id": "f", "email": "b@x.example", "timestamp": 1_794_736_801}]),
         json!({"Type": "Notification", "MessageId": "n", "TopicArn": "arn:aws:sns:eu-west-1:123456789012:mail",
             "Message": ses.to_string(), "Timestamp": "2026-11-15T10:00:00.000Z", "SignatureVersion": "2", "Signature":
             "AAAA", "SigningCertURL": "https://sns.eu-west-1.amazonaws.com/SimpleNotificationService-0.pem"}),
         json!({"type": "email.bounced", "created_at": "2026-11-15T10:00:00Z", "data": {"email_id": "m", "to":
-            ["a@x.example"], "bounce": {"type": "Permanent", "message": "no"}, "tags": {"mailonce": OURS}}}),
+            ["a@x.example"], "bounce": {"type": "Permanent", "message": "no"}, "tags": {"mailonce": OUR_EMAIL_ID}}}),
         json!({"id": "evt", "type": "email.bounced", "createdAt": "2026-11-15T10:00:00Z", "data": {"id": "m", "to":
             ["a@x.example"], "status": "BOUNCED", "occurredAt": "2026-11-15T10:00:00Z"}}),
         json!({"event": "hard_bounce", "email": "a@x.example", "id": 1, "message-id": "<m@x>", "ts_epoch":
-            1_794_736_800_123_i64, "X-Mailin-custom": format!("mailonce={OURS}"), "reason": "550"}),
+            1_794_736_800_123_i64, "X-Mailin-custom": format!("mailonce={OUR_EMAIL_ID}"), "reason": "550"}),
     ])
 }
 
 /// A relay's side of a session, a turn of it before each NUL.
 pub fn smtp() -> Vec<Vec<u8>> {
-    owned(&[
+    to_seeds(&[
         "220 hi\r\n\x00250-relay\r\n250-SIZE 1000000\r\n250-DSN\r\n250 8BITMIME\r\n\x00250 ok\r\n\x00250 ok\r\n\x00354 go\r\n\x00250 2.0.0 Ok: queued as 4F2A1\r\n\x00221 bye\r\n",
         "220 hi\r\n\x00250-relay\r\n250-PIPELINING\r\n250 SMTPUTF8\r\n\x00250 ok\r\n250 ok\r\n354 go\r\n\x00250 OK id=1rXyZ\r\n",
         "220 hi\r\n\x00250 relay\r\n\x00250 ok\r\n\x00550-5.1.1 no\r\n550 5.1.1 such user\r\n\x00",
@@ -194,7 +199,7 @@ pub fn answers() -> Vec<Vec<u8>> {
         (200, json!({"MessageId": "0102018c5e1f-aaaa", "emailId": "m", "messageId": "<m@x>", "data": {"id": "m"}})),
         (
             200,
-            json!({"TotalCount": 1, "Messages": [{"MessageID": "m", "Status": "Sent", "Metadata": {"mailonce": OURS}}]}),
+            json!({"TotalCount": 1, "Messages": [{"MessageID": "m", "Status": "Sent", "Metadata": {"mailonce": OUR_EMAIL_ID}}]}),
         ),
         (200, json!({"items": [{"event": "accepted", "message": {"headers": {"message-id": "k1@mail.example.com"}}}]})),
         (409, json!({"name": "invalid_idempotent_request", "message": "same key, other body", "statusCode": 409})),
@@ -212,7 +217,7 @@ pub fn answers() -> Vec<Vec<u8>> {
         format!("{head}X-Message-Id: m\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
     };
     let mut answers: Vec<Vec<u8>> = bodies.iter().map(answer).collect();
-    answers.extend(owned(&[
+    answers.extend(to_seeds(&[
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{\"id\":\"m\"\r\n1\r\n}\r\n0\r\n\r\n",
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 202 Accepted\r\nX-Message-Id: m\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 302 Found\r\nLocation: https://elsewhere.example/\r\n\r\n",
@@ -226,7 +231,7 @@ pub fn messages() -> Vec<Vec<u8>> {
     let stateless = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}}, "claudecode/toolUseId": "toolu_1",
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"});
-    written(vec![
+    json_seeds(vec![
         json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
             "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}}),
         json!({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"name": "send_email", "arguments": {"to":
@@ -239,7 +244,7 @@ pub fn messages() -> Vec<Vec<u8>> {
 
 /// Bodies of `POST /v1/emails`.
 pub fn bodies() -> Vec<Vec<u8>> {
-    written(vec![
+    json_seeds(vec![
         json!({"from": "Agent <agent@example.com>", "to": "user@example.com", "subject": "Hi", "text": "hello"}),
         json!({"from": "agent@example.com", "to": ["a@x.example", "B <b@x.example>"], "cc": [], "bcc": null, "reply_to":
             ["c@x.example"], "subject": "ü", "html": "<p>x</p>", "headers": {"X-Run": "42"}, "attachments": [{"filename":

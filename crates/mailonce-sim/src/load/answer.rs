@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// An answer, as long as the connection's buffer holds it.
 #[derive(Debug)]
-pub struct Answer<'a> {
+pub struct LoadResponse<'a> {
     /// The status code.
     pub status: u16,
     /// The body, with any chunking taken out.
@@ -14,81 +14,81 @@ pub struct Answer<'a> {
 
 /// What the bytes so far amount to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Parsed {
+pub(super) enum ParseState {
     /// An answer that is not all there yet.
     Partial,
     /// A whole answer.
-    Whole { status: u16, body: Range<usize>, keep_alive: bool },
+    Complete { status: u16, body: Range<usize>, keep_alive: bool },
     /// Not an answer that we understand.
-    Garbage(&'static str),
+    Invalid(&'static str),
 }
 
-enum Length {
+enum BodyLength {
     None,
     Known(usize),
     Chunked,
 }
 
 /// Parses the one answer in `bytes`; a chunked body is put together in place, once all of it is there.
-pub(super) fn parse(bytes: &mut [u8]) -> Parsed {
-    let Some(end) = head_end(bytes) else {
-        return Parsed::Partial;
+pub(super) fn parse(bytes: &mut [u8]) -> ParseState {
+    let Some(end) = find_head_end(bytes) else {
+        return ParseState::Partial;
     };
-    let Some(status) = status(bytes) else {
-        return Parsed::Garbage("no HTTP/1.1 status line");
+    let Some(status) = parse_status(bytes) else {
+        return ParseState::Invalid("no HTTP/1.1 status line");
     };
-    let (length, keep_alive) = match headers(&bytes[..end]) {
+    let (length, keep_alive) = match parse_headers(&bytes[..end]) {
         Ok(found) => found,
-        Err(why) => return Parsed::Garbage(why),
+        Err(why) => return ParseState::Invalid(why),
     };
     match length {
-        Length::Known(length) if bytes.len() < end + length => Parsed::Partial,
-        Length::Known(length) => Parsed::Whole { status, body: end..end + length, keep_alive },
-        Length::Chunked => match unchunk(&mut bytes[end..]) {
-            Ok(Some(length)) => Parsed::Whole { status, body: end..end + length, keep_alive },
-            Ok(None) => Parsed::Partial,
-            Err(why) => Parsed::Garbage(why),
+        BodyLength::Known(length) if bytes.len() < end + length => ParseState::Partial,
+        BodyLength::Known(length) => ParseState::Complete { status, body: end..end + length, keep_alive },
+        BodyLength::Chunked => match unchunk(&mut bytes[end..]) {
+            Ok(Some(length)) => ParseState::Complete { status, body: end..end + length, keep_alive },
+            Ok(None) => ParseState::Partial,
+            Err(why) => ParseState::Invalid(why),
         },
-        Length::None if matches!(status, 204 | 304) => Parsed::Whole { status, body: end..end, keep_alive },
-        Length::None => Parsed::Garbage("an answer without a length"),
+        BodyLength::None if matches!(status, 204 | 304) => ParseState::Complete { status, body: end..end, keep_alive },
+        BodyLength::None => ParseState::Invalid("an answer without a length"),
     }
 }
 
 /// Status and place of the body, once the whole of an answer is there.
-pub(crate) fn parse_whole(bytes: &mut [u8]) -> io::Result<Option<(u16, Range<usize>)>> {
+pub(crate) fn parse_complete(bytes: &mut [u8]) -> io::Result<Option<(u16, Range<usize>)>> {
     match parse(bytes) {
-        Parsed::Partial => Ok(None),
-        Parsed::Whole { status, body, .. } => Ok(Some((status, body))),
-        Parsed::Garbage(why) => Err(io::Error::new(io::ErrorKind::InvalidData, why)),
+        ParseState::Partial => Ok(None),
+        ParseState::Complete { status, body, .. } => Ok(Some((status, body))),
+        ParseState::Invalid(why) => Err(io::Error::new(io::ErrorKind::InvalidData, why)),
     }
 }
 
-fn head_end(bytes: &[u8]) -> Option<usize> {
+fn find_head_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4)
 }
 
-fn status(bytes: &[u8]) -> Option<u16> {
+fn parse_status(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-fn headers(head: &[u8]) -> Result<(Length, bool), &'static str> {
-    let (mut length, mut keep_alive) = (Length::None, true);
+fn parse_headers(head: &[u8]) -> Result<(BodyLength, bool), &'static str> {
+    let (mut length, mut keep_alive) = (BodyLength::None, true);
     for line in head.split(|byte| *byte == b'\n').skip(1) {
         // The few names that matter differ in length, so most lines cost one comparison.
-        if let Some(value) = value_of(line, b"content-length") {
+        if let Some(value) = header_value(line, b"content-length") {
             let text = std::str::from_utf8(value).unwrap_or_default();
-            length = Length::Known(text.parse().map_err(|_why| "a Content-Length that is no number")?);
-        } else if value_of(line, b"transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case(b"chunked")) {
-            length = Length::Chunked;
-        } else if value_of(line, b"connection").is_some_and(|value| value.eq_ignore_ascii_case(b"close")) {
+            length = BodyLength::Known(text.parse().map_err(|_why| "a Content-Length that is no number")?);
+        } else if header_value(line, b"transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case(b"chunked")) {
+            length = BodyLength::Chunked;
+        } else if header_value(line, b"connection").is_some_and(|value| value.eq_ignore_ascii_case(b"close")) {
             keep_alive = false;
         }
     }
     Ok((length, keep_alive))
 }
 
-fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+fn header_value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     if line.get(name.len()) != Some(&b':') || !line[..name.len()].eq_ignore_ascii_case(name) {
         return None;
     }
@@ -133,15 +133,15 @@ fn chunks(bytes: &[u8], mut each: impl FnMut(usize, usize)) -> Result<Option<()>
 
 #[cfg(test)]
 mod tests {
-    use super::{Parsed, parse};
+    use super::{ParseState, parse};
 
     fn whole(text: &str) -> (u16, String, bool) {
         let mut bytes = text.as_bytes().to_vec();
         for cut in 0..bytes.len() {
-            assert_eq!(parse(&mut bytes[..cut].to_vec()), Parsed::Partial, "cut at {cut}");
+            assert_eq!(parse(&mut bytes[..cut].to_vec()), ParseState::Partial, "cut at {cut}");
         }
         match parse(&mut bytes) {
-            Parsed::Whole { status, body, keep_alive } => {
+            ParseState::Complete { status, body, keep_alive } => {
                 (status, String::from_utf8(bytes[body].to_vec()).unwrap(), keep_alive)
             }
             other => panic!("{other:?}"),
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn what_is_not_an_answer() {
         for text in ["SSH-2.0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"] {
-            assert!(matches!(parse(&mut text.as_bytes().to_vec()), Parsed::Garbage(_)), "{text}");
+            assert!(matches!(parse(&mut text.as_bytes().to_vec()), ParseState::Invalid(_)), "{text}");
         }
     }
 }

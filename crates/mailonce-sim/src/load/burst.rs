@@ -1,8 +1,8 @@
 //! One request on each of many connections, all at the same moment.
 
-use super::threads::side_by_side;
-use super::wire::Wire;
-use super::{Caller, Tally};
+use super::threads::run_on_threads;
+use super::wire::LoadConnection;
+use super::{LoadStats, RequestGenerator};
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio::task::{JoinSet, LocalSet};
 
 /// A burst.
 #[derive(Debug, Clone, Copy)]
-pub struct Burst {
+pub struct BurstPlan {
     /// The server.
     pub to: SocketAddr,
     /// How many connections, and so requests.
@@ -22,27 +22,27 @@ pub struct Burst {
     /// Threads that share the connections.
     pub threads: usize,
     /// How long to wait for the last answer.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Opens every connection, then writes one request on each at once. Latency counts from the common start, so it
 /// includes the time the requests took to leave.
 ///
 /// Fails when a connection cannot be opened; an exchange that breaks is counted.
-pub fn burst(plan: &Burst, caller: &Arc<impl Caller>) -> io::Result<Tally> {
-    let tallies = side_by_side(plan.to, plan.connections, plan.threads, |runtime, numbered| {
-        fire(runtime, numbered, caller, plan.patience)
+pub fn run_burst(plan: &BurstPlan, caller: &Arc<impl RequestGenerator>) -> io::Result<LoadStats> {
+    let tallies = run_on_threads(plan.to, plan.connections, plan.threads, |runtime, numbered| {
+        send_all(runtime, numbered, caller, plan.timeout)
     })?;
-    Ok(Tally::sum(&tallies))
+    Ok(LoadStats::sum(&tallies))
 }
 
-fn fire<C: Caller>(
+fn send_all<C: RequestGenerator>(
     runtime: &Runtime,
-    wires: Vec<(usize, Wire)>,
+    wires: Vec<(usize, LoadConnection)>,
     caller: &Arc<C>,
     patience: Duration,
-) -> io::Result<Tally> {
-    let tally = Rc::new(RefCell::new(Tally::default()));
+) -> io::Result<LoadStats> {
+    let tally = Rc::new(RefCell::new(LoadStats::default()));
     let local = LocalSet::new();
     let mut tasks = JoinSet::new();
     let began = Instant::now();
@@ -50,13 +50,13 @@ fn fire<C: Caller>(
         let (caller, tally) = (Arc::clone(caller), Rc::clone(&tally));
         let exchange = async move {
             let mut out = Vec::new();
-            caller.write(n as u64, &mut out);
+            caller.write_request(n as u64, &mut out);
             match wire.exchange(&out).await {
                 Ok(answer) => {
-                    tally.borrow_mut().answered(answer.status, began.elapsed());
-                    caller.read(n as u64, &answer);
+                    tally.borrow_mut().record_response(answer.status, began.elapsed());
+                    caller.on_response(n as u64, &answer);
                 }
-                Err(why) => tally.borrow_mut().broke(&why),
+                Err(why) => tally.borrow_mut().record_error(&why),
             }
         };
         tasks.spawn_local_on(exchange, &local);

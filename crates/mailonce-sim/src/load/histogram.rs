@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 /// Buckets per power of two.
-const FINE: u64 = 64;
-const FINE_BITS: u32 = FINE.trailing_zeros();
+const BUCKETS_PER_OCTAVE: u64 = 64;
+const BUCKET_BITS: u32 = BUCKETS_PER_OCTAVE.trailing_zeros();
 /// Microseconds up to 2^36, about 19 hours.
-const BUCKETS: usize = (FINE * (36 - FINE_BITS as u64 + 1)) as usize;
+const BUCKETS: usize = (BUCKETS_PER_OCTAVE * (36 - BUCKET_BITS as u64 + 1)) as usize;
 
 /// How long things took.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ impl Default for Histogram {
 impl Histogram {
     /// Counts one.
     pub fn record(&mut self, took: Duration) {
-        self.buckets[index(took.as_micros() as u64)] += 1;
+        self.buckets[bucket_of(took.as_micros() as u64)] += 1;
         self.count += 1;
         self.max = self.max.max(took);
     }
@@ -56,40 +56,40 @@ impl Histogram {
         for (bucket, count) in self.buckets.iter().enumerate() {
             seen += count;
             if seen >= rank {
-                return Duration::from_micros(upper(bucket as u64)).min(self.max);
+                return Duration::from_micros(bucket_upper_bound(bucket as u64)).min(self.max);
             }
         }
         self.max
     }
 }
 
-fn index(micros: u64) -> usize {
-    if micros < FINE {
+fn bucket_of(micros: u64) -> usize {
+    if micros < BUCKETS_PER_OCTAVE {
         return micros as usize;
     }
-    let shift = micros.ilog2() - FINE_BITS;
-    let index = FINE * u64::from(shift) + (micros >> shift);
+    let shift = micros.ilog2() - BUCKET_BITS;
+    let index = BUCKETS_PER_OCTAVE * u64::from(shift) + (micros >> shift);
     (index as usize).min(BUCKETS - 1)
 }
 
-fn upper(bucket: u64) -> u64 {
-    if bucket < FINE {
+fn bucket_upper_bound(bucket: u64) -> u64 {
+    if bucket < BUCKETS_PER_OCTAVE {
         return bucket;
     }
-    let shift = bucket / FINE - 1;
-    let fine = bucket - FINE * shift;
+    let shift = bucket / BUCKETS_PER_OCTAVE - 1;
+    let fine = bucket - BUCKETS_PER_OCTAVE * shift;
     ((fine + 1) << shift) - 1
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Histogram, index, upper};
+    use super::{Histogram, bucket_of, bucket_upper_bound};
     use std::time::Duration;
 
     #[test]
     fn every_value_lies_in_its_bucket_and_near_its_top() {
         for micros in (0..20).map(|bit| 1_u64 << bit).flat_map(|power| [power - 1, power, power + power / 3]) {
-            let top = upper(index(micros) as u64);
+            let top = bucket_upper_bound(bucket_of(micros) as u64);
             assert!(top >= micros, "{micros} above its bucket's top {top}");
             assert!(top - micros <= micros / 64, "{micros} too far below {top}");
         }

@@ -15,29 +15,29 @@ mod tally;
 mod threads;
 mod wire;
 
-pub use answer::Answer;
-pub(crate) use answer::parse_whole;
-pub use burst::{Burst, burst};
+pub use answer::LoadResponse;
+pub(crate) use answer::parse_complete;
+pub use burst::{BurstPlan, run_burst};
 pub use histogram::Histogram;
-pub use request::{NUMBER, Template};
-pub use sustain::{Sustain, Until, sustain};
-pub use tally::Tally;
+pub use request::{NUMBER_PLACEHOLDER, RequestTemplate};
+pub use sustain::{LoadDuration, SteadyLoad, run_steady};
+pub use tally::LoadStats;
 
 /// One kind of request: how the n-th is written, and what is looked at in its answer.
 ///
 /// Every `Fn(u64, &mut Vec<u8>)` is one that looks at nothing.
-pub trait Caller: Send + Sync + 'static {
+pub trait RequestGenerator: Send + Sync + 'static {
     /// Appends the n-th request, head and body, to an empty buffer.
-    fn write(&self, n: u64, out: &mut Vec<u8>);
+    fn write_request(&self, n: u64, out: &mut Vec<u8>);
 
     /// Sees the answer to the n-th request. It runs inside the measured loop, so it must be cheap.
-    fn read(&self, n: u64, answer: &Answer<'_>) {
+    fn on_response(&self, n: u64, answer: &LoadResponse<'_>) {
         let _ = (n, answer);
     }
 }
 
-impl<F: Fn(u64, &mut Vec<u8>) + Send + Sync + 'static> Caller for F {
-    fn write(&self, n: u64, out: &mut Vec<u8>) {
+impl<F: Fn(u64, &mut Vec<u8>) + Send + Sync + 'static> RequestGenerator for F {
+    fn write_request(&self, n: u64, out: &mut Vec<u8>) {
         self(n, out);
     }
 }

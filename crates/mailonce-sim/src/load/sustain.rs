@@ -1,8 +1,8 @@
 //! Steady load: every connection sends its next request as soon as it has its answer.
 
-use super::threads::side_by_side;
-use super::wire::Wire;
-use super::{Caller, Tally};
+use super::threads::run_on_threads;
+use super::wire::LoadConnection;
+use super::{LoadStats, RequestGenerator};
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
@@ -14,13 +14,13 @@ use tokio::runtime::Runtime;
 use tokio::task::{JoinSet, LocalSet};
 
 /// How long after its window a run waits for the last answers before it calls the server stuck.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LAST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection waits before it tries a server that refused it again.
-const RETRY: Duration = Duration::from_millis(20);
+const RECONNECT_DELAY: Duration = Duration::from_millis(20);
 
 /// When a run ends.
 #[derive(Debug, Clone, Copy)]
-pub enum Until {
+pub enum LoadDuration {
     /// After a warm-up that is not counted and a window that is.
     Window {
         /// Sent, not counted.
@@ -33,13 +33,13 @@ pub enum Until {
         /// How many.
         count: u64,
         /// How long they may take.
-        patience: Duration,
+        timeout: Duration,
     },
 }
 
 /// A steady load.
 #[derive(Debug, Clone, Copy)]
-pub struct Sustain {
+pub struct SteadyLoad {
     /// The server.
     pub to: SocketAddr,
     /// How many connections are kept busy.
@@ -47,32 +47,34 @@ pub struct Sustain {
     /// Threads that share the connections. One is enough unless the server has several cores to itself.
     pub threads: usize,
     /// When it ends.
-    pub until: Until,
+    pub duration: LoadDuration,
 }
 
 /// When a run counts, ends, and gives up.
 #[derive(Clone, Copy)]
-struct Limits {
-    from: Instant,
-    to: Option<Instant>,
+struct LoadLimits {
+    count_from: Instant,
+    count_until: Option<Instant>,
     deadline: Instant,
     count: u64,
 }
 
-impl Limits {
-    fn new(until: Until, now: Instant) -> Self {
+impl LoadLimits {
+    fn new(until: LoadDuration, now: Instant) -> Self {
         match until {
-            Until::Window { warm_up, window } => {
+            LoadDuration::Window { warm_up, window } => {
                 let from = now + warm_up;
                 let to = from + window;
-                Self { from, to: Some(to), deadline: to + PATIENCE, count: u64::MAX }
+                Self { count_from: from, count_until: Some(to), deadline: to + LAST_RESPONSE_TIMEOUT, count: u64::MAX }
             }
-            Until::Count { count, patience } => Self { from: now, to: None, deadline: now + patience, count },
+            LoadDuration::Count { count, timeout: patience } => {
+                Self { count_from: now, count_until: None, deadline: now + patience, count }
+            }
         }
     }
 
-    fn over(&self, now: Instant) -> bool {
-        self.to.is_some_and(|to| now >= to)
+    fn is_over(&self, now: Instant) -> bool {
+        self.count_until.is_some_and(|to| now >= to)
     }
 }
 
@@ -80,32 +82,36 @@ impl Limits {
 ///
 /// A broken exchange is counted and its connection opened again. Fails when the connections cannot be opened, when the
 /// server still owes answers half a minute after the window, or when the patience with a count ends.
-pub fn sustain(plan: &Sustain, caller: &Arc<impl Caller>) -> io::Result<Tally> {
+pub fn run_steady(plan: &SteadyLoad, caller: &Arc<impl RequestGenerator>) -> io::Result<LoadStats> {
     let next = Arc::new(AtomicU64::new(0));
-    let tallies = side_by_side(plan.to, plan.connections, plan.threads, |runtime, wires| {
-        let lane = Lane {
+    let tallies = run_on_threads(plan.to, plan.connections, plan.threads, |runtime, wires| {
+        let lane = ConnectionContext {
             to: plan.to,
-            limits: Limits::new(plan.until, Instant::now()),
+            limits: LoadLimits::new(plan.duration, Instant::now()),
             next: Arc::clone(&next),
-            caller: Arc::clone(caller),
+            generator: Arc::clone(caller),
         };
         run_thread(runtime, lane, wires)
     })?;
-    Ok(Tally::sum(&tallies))
+    Ok(LoadStats::sum(&tallies))
 }
 
 /// What every connection of a run needs.
-struct Lane<C> {
+struct ConnectionContext<C> {
     to: SocketAddr,
-    limits: Limits,
+    limits: LoadLimits,
     next: Arc<AtomicU64>,
-    caller: Arc<C>,
+    generator: Arc<C>,
 }
 
-fn run_thread<C: Caller>(runtime: &Runtime, lane: Lane<C>, wires: Vec<(usize, Wire)>) -> io::Result<Tally> {
+fn run_thread<C: RequestGenerator>(
+    runtime: &Runtime,
+    lane: ConnectionContext<C>,
+    wires: Vec<(usize, LoadConnection)>,
+) -> io::Result<LoadStats> {
     let limits = lane.limits;
     let lane = Rc::new(lane);
-    let tally = Rc::new(RefCell::new(Tally::default()));
+    let tally = Rc::new(RefCell::new(LoadStats::default()));
     let local = LocalSet::new();
     let mut tasks = JoinSet::new();
     for (_, wire) in wires {
@@ -119,21 +125,25 @@ fn run_thread<C: Caller>(runtime: &Runtime, lane: Lane<C>, wires: Vec<(usize, Wi
         let why = format!("the server stopped answering after {}", tally.borrow());
         return Err(io::Error::new(io::ErrorKind::TimedOut, why));
     }
-    tally.borrow_mut().elapsed = limits.to.unwrap_or_else(Instant::now) - limits.from;
+    tally.borrow_mut().elapsed = limits.count_until.unwrap_or_else(Instant::now) - limits.count_from;
     Ok(tally.take())
 }
 
-async fn run_connection<C: Caller>(lane: Rc<Lane<C>>, first: Wire, tally: Rc<RefCell<Tally>>) {
+async fn run_connection<C: RequestGenerator>(
+    lane: Rc<ConnectionContext<C>>,
+    first: LoadConnection,
+    tally: Rc<RefCell<LoadStats>>,
+) {
     let mut out = Vec::with_capacity(4096);
     let mut wire = first;
     let mut began = Instant::now();
-    while !lane.limits.over(began) {
+    while !lane.limits.is_over(began) {
         if !wire.is_open() {
-            match Wire::open(lane.to).await {
+            match LoadConnection::open(lane.to).await {
                 Ok(opened) => wire = opened,
                 Err(why) => {
-                    tally.borrow_mut().broke(&why);
-                    tokio::time::sleep(RETRY).await;
+                    tally.borrow_mut().record_error(&why);
+                    tokio::time::sleep(RECONNECT_DELAY).await;
                 }
             }
             began = Instant::now();
@@ -144,17 +154,17 @@ async fn run_connection<C: Caller>(lane: Rc<Lane<C>>, first: Wire, tally: Rc<Ref
             return;
         }
         out.clear();
-        lane.caller.write(n, &mut out);
+        lane.generator.write_request(n, &mut out);
         let result = wire.exchange(&out).await;
         let ended = Instant::now();
         match result {
             Ok(answer) => {
-                lane.caller.read(n, &answer);
-                if ended >= lane.limits.from && !lane.limits.over(ended) {
-                    tally.borrow_mut().answered(answer.status, ended - began);
+                lane.generator.on_response(n, &answer);
+                if ended >= lane.limits.count_from && !lane.limits.is_over(ended) {
+                    tally.borrow_mut().record_response(answer.status, ended - began);
                 }
             }
-            Err(why) => tally.borrow_mut().broke(&why),
+            Err(why) => tally.borrow_mut().record_error(&why),
         }
         began = ended;
     }

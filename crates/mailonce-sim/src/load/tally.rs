@@ -6,40 +6,40 @@ use std::fmt;
 use std::time::Duration;
 
 /// Statuses above this are not HTTP.
-const STATUSES: usize = 600;
+const STATUS_COUNT: usize = 600;
 
 /// Counts and latencies of one run.
 #[derive(Debug, Clone)]
-pub struct Tally {
+pub struct LoadStats {
     statuses: Vec<u64>,
     /// Exchanges that broke: refused, reset, cut short or not HTTP.
     pub broken: u64,
     /// The last reason of a broken exchange.
-    pub reason: Option<String>,
+    pub last_error: Option<String>,
     /// How long the answered ones took.
     pub latency: Histogram,
     /// The time over which all this was counted.
     pub elapsed: Duration,
 }
 
-impl Default for Tally {
+impl Default for LoadStats {
     fn default() -> Self {
         let (latency, elapsed) = (Histogram::default(), Duration::ZERO);
-        Self { statuses: vec![0; STATUSES], broken: 0, reason: None, latency, elapsed }
+        Self { statuses: vec![0; STATUS_COUNT], broken: 0, last_error: None, latency, elapsed }
     }
 }
 
-impl Tally {
+impl LoadStats {
     /// Counts an answer.
-    pub fn answered(&mut self, status: u16, took: Duration) {
-        self.statuses[usize::from(status).min(STATUSES - 1)] += 1;
+    pub fn record_response(&mut self, status: u16, took: Duration) {
+        self.statuses[usize::from(status).min(STATUS_COUNT - 1)] += 1;
         self.latency.record(took);
     }
 
     /// Counts an exchange that broke.
-    pub fn broke(&mut self, reason: &impl fmt::Display) {
+    pub fn record_error(&mut self, reason: &impl fmt::Display) {
         self.broken += 1;
-        self.reason = Some(reason.to_string());
+        self.last_error = Some(reason.to_string());
     }
 
     /// All counts of runs that went on side by side, over the longest of their times.
@@ -56,13 +56,13 @@ impl Tally {
             *mine += theirs;
         }
         self.broken += other.broken;
-        self.reason = self.reason.take().or_else(|| other.reason.clone());
+        self.last_error = self.last_error.take().or_else(|| other.last_error.clone());
         self.latency.merge(&other.latency);
         self.elapsed = self.elapsed.max(other.elapsed);
     }
 
     /// How many answers had this status.
-    pub fn count(&self, status: u16) -> u64 {
+    pub fn status_count(&self, status: u16) -> u64 {
         self.statuses.get(usize::from(status)).copied().unwrap_or(0)
     }
 
@@ -78,18 +78,18 @@ impl Tally {
     }
 
     /// Answers a second.
-    pub fn rate(&self) -> f64 {
+    pub fn responses_per_second(&self) -> f64 {
         self.total() as f64 / self.elapsed.as_secs_f64().max(f64::EPSILON)
     }
 }
 
 /// `1×202 9999×200`, and what broke.
-impl fmt::Display for Tally {
+impl fmt::Display for LoadStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts: Vec<_> = self.statuses().iter().map(|(status, count)| format!("{count}×{status}")).collect();
         write!(f, "{}", if parts.is_empty() { "no answers".to_owned() } else { parts.join(" ") })?;
         if self.broken > 0 {
-            write!(f, ", {} broken ({})", self.broken, self.reason.as_deref().unwrap_or("no reason"))?;
+            write!(f, ", {} broken ({})", self.broken, self.last_error.as_deref().unwrap_or("no reason"))?;
         }
         Ok(())
     }

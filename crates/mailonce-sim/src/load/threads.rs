@@ -1,6 +1,6 @@
 //! Threads that share the connections of a run and begin at the same moment.
 
-use super::wire::Wire;
+use super::wire::LoadConnection;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Barrier;
@@ -10,16 +10,16 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 /// Connections that are opened at the same time: well below any listener's backlog.
-const WAVE: usize = 64;
+const CONNECT_BATCH: usize = 64;
 
 /// Opens all connections, and once every thread has its share, gives each thread its own with their numbers.
 ///
 /// Opening comes first so that a slow handshake is no latency. Fails when a connection cannot be opened.
-pub(super) fn side_by_side<T: Send>(
+pub(super) fn run_on_threads<T: Send>(
     to: SocketAddr,
     connections: usize,
     threads: usize,
-    work: impl Fn(&Runtime, Vec<(usize, Wire)>) -> io::Result<T> + Sync,
+    work: impl Fn(&Runtime, Vec<(usize, LoadConnection)>) -> io::Result<T> + Sync,
 ) -> io::Result<Vec<T>> {
     let threads = threads.clamp(1, connections.max(1));
     let (start, failed) = (Barrier::new(threads), AtomicBool::new(false));
@@ -27,7 +27,7 @@ pub(super) fn side_by_side<T: Send>(
         let spawn = |index: usize| {
             let (start, failed, work) = (&start, &failed, &work);
             scope.spawn(move || {
-                let opened = open(to, (index..connections).step_by(threads));
+                let opened = open_connections(to, (index..connections).step_by(threads));
                 // Every thread reaches the barrier, or the others would wait for ever.
                 failed.fetch_or(opened.is_err(), Ordering::SeqCst);
                 start.wait();
@@ -47,14 +47,17 @@ fn join<T>(handle: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
     handle.join().unwrap_or_else(|_panic| Err(io::Error::other("a load thread panicked")))
 }
 
-fn open(to: SocketAddr, mut numbers: impl Iterator<Item = usize>) -> io::Result<(Runtime, Vec<(usize, Wire)>)> {
+fn open_connections(
+    to: SocketAddr,
+    mut numbers: impl Iterator<Item = usize>,
+) -> io::Result<(Runtime, Vec<(usize, LoadConnection)>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let wires = runtime.block_on(async {
         let mut wires = Vec::new();
         loop {
             let mut wave = JoinSet::new();
-            for number in numbers.by_ref().take(WAVE) {
-                wave.spawn(async move { (number, Wire::open(to).await) });
+            for number in numbers.by_ref().take(CONNECT_BATCH) {
+                wave.spawn(async move { (number, LoadConnection::open(to).await) });
             }
             if wave.is_empty() {
                 return io::Result::Ok(wires);

@@ -1,26 +1,26 @@
 //! One keep-alive connection with a buffer each way.
 
-use super::answer::{Answer, Parsed, parse};
+use super::answer::{LoadResponse, ParseState, parse};
 use std::io;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Room for a usual answer; longer ones make it grow once.
-const ROOM: usize = 2048;
+const BUFFER_BYTES: usize = 2048;
 
 /// A connection that does one exchange at a time.
-pub(super) struct Wire {
+pub(super) struct LoadConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
     open: bool,
 }
 
-impl Wire {
+impl LoadConnection {
     pub(super) async fn open(to: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(to).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, buffer: vec![0; ROOM], open: true })
+        Ok(Self { stream, buffer: vec![0; BUFFER_BYTES], open: true })
     }
 
     /// Whether the last answer left the connection usable.
@@ -29,7 +29,7 @@ impl Wire {
     }
 
     /// Writes a request with one write where the socket takes it, and reads its answer.
-    pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<Answer<'_>> {
+    pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<LoadResponse<'_>> {
         self.open = false;
         self.stream.write_all(request).await?;
         let mut filled = 0;
@@ -43,11 +43,11 @@ impl Wire {
             }
             filled += read;
             match parse(&mut self.buffer[..filled]) {
-                Parsed::Partial => {}
-                Parsed::Garbage(why) => return Err(io::Error::new(io::ErrorKind::InvalidData, why)),
-                Parsed::Whole { status, body, keep_alive } => {
+                ParseState::Partial => {}
+                ParseState::Invalid(why) => return Err(io::Error::new(io::ErrorKind::InvalidData, why)),
+                ParseState::Complete { status, body, keep_alive } => {
                     self.open = keep_alive;
-                    return Ok(Answer { status, body: &self.buffer[body] });
+                    return Ok(LoadResponse { status, body: &self.buffer[body] });
                 }
             }
         }

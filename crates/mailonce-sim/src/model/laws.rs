@@ -2,124 +2,133 @@
 //!
 //! The numbers are those of the history checker's laws: what is P3 to a campaign is P3 here.
 
-use mailonce_core::handoff::State;
+use mailonce_core::handoff::HandoffState;
 use stateright::{Model, Property};
 
 use super::{
-    moves::{self, Move},
-    play::Player,
-    row::Row,
-    size::Size,
-    world::{Broken, Truth, World, is_gone},
+    moves::{self, ModelAction},
+    play::ActionRunner,
+    row::PackedHandoff,
+    size::ModelConfig,
+    world::{BrokenRule, HopTruth, ModelState, is_sent_state},
 };
 
 /// P3 and P4: under hold and inside a window nobody but a person sends again.
-pub const TWICE: &str = "P3, P4: no mail is taken twice that nobody asked to be sent again";
+pub const NO_DUPLICATE: &str = "P3, P4: no mail is taken twice that nobody asked to be sent again";
 /// P7.
-pub const FALSE_END: &str = "P7: what is called failed or cancelled was never taken";
+pub const NO_FALSE_FAILURE: &str = "P7: what is called failed or cancelled was never taken";
 
 /// The model of a handoff on its way out.
 #[derive(Debug)]
-pub struct Handover(pub Player);
+pub struct HandoffModel(pub ActionRunner);
 
-impl Handover {
+impl HandoffModel {
     /// The model of a size. `None` never happens.
-    pub fn new(size: Size) -> Option<Self> {
-        Player::new(size).map(Self)
+    pub fn new(size: ModelConfig) -> Option<Self> {
+        ActionRunner::new(size).map(Self)
     }
 }
 
-impl Model for Handover {
-    type State = World;
-    type Action = Move;
+impl Model for HandoffModel {
+    type State = ModelState;
+    type Action = ModelAction;
 
     /// Due now, due later, or held back.
-    fn init_states(&self) -> Vec<World> {
-        let size = self.0.size;
-        [State::Queued, State::Scheduled, State::Held]
+    fn init_states(&self) -> Vec<ModelState> {
+        let size = self.0.config;
+        [HandoffState::Queued, HandoffState::Scheduled, HandoffState::Held]
             .into_iter()
             .map(|state| {
-                let row = Row::fresh(state);
-                World::new(size, vec![row; usize::from(size.handoffs)])
+                let row = PackedHandoff::new(state);
+                ModelState::new(size, vec![row; usize::from(size.handoffs)])
             })
             .collect()
     }
 
-    fn actions(&self, world: &World, all: &mut Vec<Move>) {
-        moves::moves(self.0.size, world, all);
+    fn actions(&self, world: &ModelState, all: &mut Vec<ModelAction>) {
+        moves::possible_actions(self.0.config, world, all);
     }
 
-    fn next_state(&self, world: &World, what: Move) -> Option<World> {
-        let next = self.0.play(world, what);
+    fn next_state(&self, world: &ModelState, what: ModelAction) -> Option<ModelState> {
+        let next = self.0.apply(world, what);
         (next != *world).then_some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut laws = laws();
-        laws.extend(reached(self.0.size));
+        let mut laws = safety_properties();
+        laws.extend(reachability_properties(self.0.config));
         laws
     }
 }
 
-fn all(world: &World, law: fn(&Row, &Truth) -> bool) -> bool {
+fn holds_for_all(world: &ModelState, law: fn(&PackedHandoff, &HopTruth) -> bool) -> bool {
     world.rows.iter().zip(&world.truth).all(|(row, truth)| law(row, truth))
 }
 
-fn any(world: &World, state: State) -> bool {
+fn any_in_state(world: &ModelState, state: HandoffState) -> bool {
     world.rows.iter().any(|row| row.state == state)
 }
 
 /// What must hold in every world.
-fn laws() -> Vec<Property<Handover>> {
+fn safety_properties() -> Vec<Property<HandoffModel>> {
     vec![
-        Property::always(TWICE, |_, world| all(world, |_, truth| truth.taken <= 1 + truth.resends)),
+        Property::always(NO_DUPLICATE, |_, world| {
+            holds_for_all(world, |_, truth| truth.accepted_mails <= 1 + truth.resends)
+        }),
         Property::always("P4: a second mail is flagged as possible", |_, world| {
-            all(world, |row, truth| truth.taken <= 1 || row.may_duplicate)
+            holds_for_all(world, |row, truth| truth.accepted_mails <= 1 || row.may_duplicate)
         }),
         Property::always("P5: what has not ended can go on", |_, world| {
-            all(world, |row, _| match row.state {
-                State::Leased | State::Sending => row.held,
-                State::Unknown => row.doubts != 0 && !row.held,
-                _ => !row.held,
+            holds_for_all(world, |row, _| match row.state {
+                HandoffState::Leased | HandoffState::Sending => row.is_leased,
+                HandoffState::Unknown => row.unknown_attempts != 0 && !row.is_leased,
+                _ => !row.is_leased,
             })
         }),
         Property::always("P6: what is called sent was taken", |_, world| {
-            all(world, |row, truth| !is_gone(row.state) || truth.taken > 0 || truth.vouched)
+            holds_for_all(world, |row, truth| {
+                !is_sent_state(row.state) || truth.accepted_mails > 0 || truth.person_confirmed
+            })
         }),
-        Property::always(FALSE_END, |_, world| {
-            all(world, |row, truth| !row.state.is_surely_unsent() || truth.taken == 0)
+        Property::always(NO_FALSE_FAILURE, |_, world| {
+            holds_for_all(world, |row, truth| !row.state.is_surely_unsent() || truth.accepted_mails == 0)
         }),
-        Property::always("P10: only legal steps are taken", |_, world: &World| world.broken != Some(Broken::Step)),
-        Property::always("P10: fences grow with each lease and only then", |_, world: &World| {
-            world.broken != Some(Broken::Fence)
+        Property::always("P10: only legal steps are taken", |_, world: &ModelState| {
+            world.broken != Some(BrokenRule::Step)
+        }),
+        Property::always("P10: fences grow with each lease and only then", |_, world: &ModelState| {
+            world.broken != Some(BrokenRule::Fence)
         }),
         Property::always("nothing in doubt waits to be sent unless somebody said so", |_, world| {
-            all(world, |row, _| {
-                let waits = matches!(row.state, State::Queued | State::Scheduled | State::Held);
-                !waits || row.doubts == 0 || (row.again && row.may_duplicate)
+            holds_for_all(world, |row, _| {
+                let waits = matches!(row.state, HandoffState::Queued | HandoffState::Scheduled | HandoffState::Held);
+                !waits || row.unknown_attempts == 0 || (row.may_retry_unknown && row.may_duplicate)
             })
         }),
     ]
 }
 
 /// The states that some world must reach.
-fn reached(size: Size) -> Vec<Property<Handover>> {
+fn reachability_properties(size: ModelConfig) -> Vec<Property<HandoffModel>> {
     let mut states = vec![
-        Property::sometimes("scheduled is reached", |_, world| any(world, State::Scheduled)),
-        Property::sometimes("queued is reached", |_, world| any(world, State::Queued)),
-        Property::sometimes("leased is reached", |_, world| any(world, State::Leased)),
-        Property::sometimes("sending is reached", |_, world| any(world, State::Sending)),
-        Property::sometimes("sent is reached", |_, world| any(world, State::Sent)),
-        Property::sometimes("failed is reached", |_, world| any(world, State::Failed)),
-        Property::sometimes("unknown is reached", |_, world| any(world, State::Unknown)),
-        Property::sometimes("abandoned is reached", |_, world| any(world, State::Abandoned)),
-        Property::sometimes("held is reached", |_, world| any(world, State::Held)),
-        Property::sometimes("cancelled is reached", |_, world| any(world, State::Cancelled)),
+        Property::sometimes("scheduled is reached", |_, world| any_in_state(world, HandoffState::Scheduled)),
+        Property::sometimes("queued is reached", |_, world| any_in_state(world, HandoffState::Queued)),
+        Property::sometimes("leased is reached", |_, world| any_in_state(world, HandoffState::Leased)),
+        Property::sometimes("sending is reached", |_, world| any_in_state(world, HandoffState::Sending)),
+        Property::sometimes("sent is reached", |_, world| any_in_state(world, HandoffState::Sent)),
+        Property::sometimes("failed is reached", |_, world| any_in_state(world, HandoffState::Failed)),
+        Property::sometimes("unknown is reached", |_, world| any_in_state(world, HandoffState::Unknown)),
+        Property::sometimes("abandoned is reached", |_, world| any_in_state(world, HandoffState::Abandoned)),
+        Property::sometimes("held is reached", |_, world| any_in_state(world, HandoffState::Held)),
+        Property::sometimes("cancelled is reached", |_, world| any_in_state(world, HandoffState::Cancelled)),
     ];
     if size.news {
-        states.push(Property::sometimes("delivered is reached", |_, world| any(world, State::Delivered)));
-        states.push(Property::sometimes("bounced is reached", |_, world| any(world, State::Bounced)));
-        states.push(Property::sometimes("complained is reached", |_, world| any(world, State::Complained)));
+        states
+            .push(Property::sometimes("delivered is reached", |_, world| any_in_state(world, HandoffState::Delivered)));
+        states.push(Property::sometimes("bounced is reached", |_, world| any_in_state(world, HandoffState::Bounced)));
+        states.push(Property::sometimes("complained is reached", |_, world| {
+            any_in_state(world, HandoffState::Complained)
+        }));
     }
     states
 }

@@ -1,39 +1,39 @@
 //! What may happen next. Nothing waits for its turn: whatever could happen at any time may happen now.
 
 use mailonce_core::{
-    dispatch::Choice,
-    doubt::{self, Next},
+    dispatch::Resolution,
+    doubt::{self, RecoveryAction},
     email::OnUnknown,
-    handoff::{Says, State},
-    port::transport::Meaning,
+    handoff::{EvidenceFinding, HandoffState},
+    port::transport::ReplyMeaning,
 };
 
 use super::{
-    size::{Class, Flaw, Size, at},
-    world::{Worker, World},
+    size::{ModelConfig, ModelHopClass, SeededBug, tick_start},
+    world::{ModelState, ModelWorker},
 };
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move {
+pub enum ModelAction {
     /// An idle worker leases a handoff.
     Lease(u8),
     /// A worker connects and looks at the window.
     Connect(u8),
     /// A worker is turned away before the point of no return.
-    TurnedAway(u8, Meaning),
+    RejectBeforeMarker(u8, ReplyMeaning),
     /// A worker commits its marker.
     Mark(u8),
     /// A worker's marker is committed or not, and it cannot learn which.
-    MarkUnsure(u8, bool),
+    MarkUnconfirmed(u8, bool),
     /// A worker lets the bytes go.
-    Wire(u8),
+    SendBytes(u8),
     /// The next hop decides about an attempt of a handoff.
-    Answer(u8, u8, Meaning),
+    HopReply(u8, u8, ReplyMeaning),
     /// A worker waits no longer.
     LoseReply(u8),
     /// A worker writes down what it knows. `true`: it does not learn that it was written, and will write it again.
-    Settle(u8, bool),
+    RecordOutcome(u8, bool),
     /// A worker dies.
     Crash(u8),
     /// What a process held is taken from it, whether it is dead or only slow.
@@ -45,99 +45,119 @@ pub enum Move {
     /// The next hop is asked, and finds the mail or not.
     LookUp(u8, bool),
     /// The email's own policy sends it again.
-    Policy(u8),
+    ResendByPolicy(u8),
     /// The next hop tells what became of a mail.
-    Event(u8, Says),
+    ProviderEvent(u8, EvidenceFinding),
     /// A person decides.
-    Resolve(u8, Choice),
+    Resolve(u8, Resolution),
     /// Time passes.
     Tick,
     /// The ledger forgets its last marker. Only a flaw allows it.
-    Forget(u8),
+    LoseMarker(u8),
 }
 
 /// All that may happen in a world.
-pub fn moves(size: Size, world: &World, all: &mut Vec<Move>) {
+pub fn possible_actions(size: ModelConfig, world: &ModelState, all: &mut Vec<ModelAction>) {
     for (number, worker) in (0..).zip(&world.workers) {
-        of_worker(size, number, *worker, all);
+        worker_actions(size, number, *worker, all);
     }
     for number in 0..size.handoffs {
-        of_handoff(size, world, number, all);
+        handoff_actions(size, world, number, all);
     }
-    all.push(Move::Cancel);
-    if world.now < size.ticks() {
-        all.push(Move::Tick);
+    all.push(ModelAction::Cancel);
+    if world.now < size.max_ticks() {
+        all.push(ModelAction::Tick);
     }
 }
 
-fn of_worker(size: Size, number: u8, worker: Worker, all: &mut Vec<Move>) {
+fn worker_actions(size: ModelConfig, number: u8, worker: ModelWorker, all: &mut Vec<ModelAction>) {
     match worker {
-        Worker::Idle => return,
-        Worker::Leased { .. } => {
-            all.push(Move::Connect(number));
-            all.extend([Meaning::Refused, Meaning::Fault].map(|meaning| Move::TurnedAway(number, meaning)));
+        ModelWorker::Idle => return,
+        ModelWorker::Leased { .. } => {
+            all.push(ModelAction::Connect(number));
+            all.extend(
+                [ReplyMeaning::Refused, ReplyMeaning::Fault]
+                    .map(|meaning| ModelAction::RejectBeforeMarker(number, meaning)),
+            );
         }
-        Worker::Ready { wired, .. } => {
-            if size.flaw == Some(Flaw::WireFirst) && !wired {
-                all.push(Move::Wire(number));
+        ModelWorker::Ready { wired, .. } => {
+            if size.flaw == Some(SeededBug::WireFirst) && !wired {
+                all.push(ModelAction::SendBytes(number));
             } else {
-                all.push(Move::Mark(number));
-                all.extend([true, false].map(|durable| Move::MarkUnsure(number, durable)));
+                all.push(ModelAction::Mark(number));
+                all.extend([true, false].map(|durable| ModelAction::MarkUnconfirmed(number, durable)));
             }
         }
-        Worker::Marked { .. } => all.push(Move::Wire(number)),
-        Worker::Waiting { .. } => all.push(Move::LoseReply(number)),
-        Worker::Told { .. } => all.extend([true, false].map(|again| Move::Settle(number, again))),
+        ModelWorker::Marked { .. } => all.push(ModelAction::SendBytes(number)),
+        ModelWorker::Waiting { .. } => all.push(ModelAction::LoseReply(number)),
+        ModelWorker::KnowsOutcome { .. } => {
+            all.extend([true, false].map(|again| ModelAction::RecordOutcome(number, again)))
+        }
     }
-    all.push(Move::Crash(number));
+    all.push(ModelAction::Crash(number));
 }
 
-fn of_handoff(size: Size, world: &World, number: u8, all: &mut Vec<Move>) {
+fn handoff_actions(size: ModelConfig, world: &ModelState, number: u8, all: &mut Vec<ModelAction>) {
     let place = usize::from(number);
     let (row, truth) = (&world.rows[place], &world.truth[place]);
-    let is_free = world.workers.contains(&Worker::Idle) && row.fence < size.leases;
-    if is_free && matches!(row.state, State::Queued | State::Scheduled) {
-        all.push(Move::Lease(number));
+    let is_free = world.workers.contains(&ModelWorker::Idle) && row.fence < size.leases;
+    if is_free && matches!(row.state, HandoffState::Queued | HandoffState::Scheduled) {
+        all.push(ModelAction::Lease(number));
     }
-    if row.held {
-        all.push(Move::Recover(number));
+    if row.is_leased {
+        all.push(ModelAction::Recover(number));
     }
-    for attempt in truth.under_way() {
-        all.extend(answers(size.class).iter().map(|meaning| Move::Answer(number, attempt, *meaning)));
+    for attempt in truth.undecided() {
+        all.extend(possible_replies(size.class).iter().map(|meaning| ModelAction::HopReply(number, attempt, *meaning)));
     }
-    if truth.taken > 0 {
-        all.push(Move::Event(number, Says::Accepted));
-        let news: &[Says] = if size.news { &[Says::Delivered, Says::Bounced, Says::Complained] } else { &[] };
-        all.extend(news.iter().map(|says| Move::Event(number, *says)));
+    if truth.accepted_mails > 0 {
+        all.push(ModelAction::ProviderEvent(number, EvidenceFinding::Accepted));
+        let news: &[EvidenceFinding] = if size.news {
+            &[EvidenceFinding::Delivered, EvidenceFinding::Bounced, EvidenceFinding::Complained]
+        } else {
+            &[]
+        };
+        all.extend(news.iter().map(|says| ModelAction::ProviderEvent(number, *says)));
     }
-    if row.state == State::Unknown {
-        all.extend(Choice::ALL.iter().map(|choice| Move::Resolve(number, *choice)));
+    if row.state == HandoffState::Unknown {
+        all.extend(Resolution::ALL.iter().map(|choice| ModelAction::Resolve(number, *choice)));
         // The core would wait ten minutes. No law may depend on that.
         if size.on_unknown == OnUnknown::Resend {
-            all.push(Move::Policy(number));
+            all.push(ModelAction::ResendByPolicy(number));
         }
-        let next = doubt::next(&row.unpack(place), OnUnknown::Hold, size.way(), at(world.now));
-        if next == Next::Repeat && is_free {
-            all.push(Move::Repeat(number));
+        let next = doubt::next_recovery_action(
+            &row.unpack(place),
+            OnUnknown::Hold,
+            size.recovery_input(),
+            tick_start(world.now),
+        );
+        if next == RecoveryAction::RetryInWindow && is_free {
+            all.push(ModelAction::Repeat(number));
         }
-        if next == Next::LookUp {
-            all.push(Move::LookUp(number, false));
-            if truth.taken > 0 {
-                all.push(Move::LookUp(number, true));
+        if next == RecoveryAction::LookUp {
+            all.push(ModelAction::LookUp(number, false));
+            if truth.accepted_mails > 0 {
+                all.push(ModelAction::LookUp(number, true));
             }
         }
     }
-    if size.flaw == Some(Flaw::LostMarker) && row.state == State::Sending {
-        all.push(Move::Forget(number));
+    if size.flaw == Some(SeededBug::LostMarker) && row.state == HandoffState::Sending {
+        all.push(ModelAction::LoseMarker(number));
     }
 }
 
 /// What a next hop may say to an attempt. It never lies about having a mail, or not having it.
-fn answers(class: Class) -> &'static [Meaning] {
+fn possible_replies(class: ModelHopClass) -> &'static [ReplyMeaning] {
     match class {
-        Class::Keyed => {
-            &[Meaning::Accepted, Meaning::Deferred, Meaning::Refused, Meaning::Concurrent, Meaning::Mismatch]
+        ModelHopClass::Keyed => &[
+            ReplyMeaning::Accepted,
+            ReplyMeaning::Deferred,
+            ReplyMeaning::Refused,
+            ReplyMeaning::Concurrent,
+            ReplyMeaning::Mismatch,
+        ],
+        ModelHopClass::LookUp | ModelHopClass::Keyless => {
+            &[ReplyMeaning::Accepted, ReplyMeaning::Deferred, ReplyMeaning::Refused]
         }
-        Class::LookUp | Class::Keyless => &[Meaning::Accepted, Meaning::Deferred, Meaning::Refused],
     }
 }

@@ -1,11 +1,11 @@
 //! What comes of a move. Whatever the ledger decides is decided by the core.
 
 use mailonce_core::{
-    dispatch::{self, Act, Choice, Plan, Verdict},
+    dispatch::{self, HandoffAction, HandoffActionStatus, HandoffRetryPolicy, Resolution},
     doubt,
     email::Email,
-    handoff::{Evidence, Says, Source, State, Step},
-    port::transport::{Meaning, Phase, Reply},
+    handoff::{Evidence, EvidenceFinding, EvidenceSource, HandoffState, Transition},
+    port::transport::{AttemptPhase, ReplyMeaning, TransportReply},
 };
 use std::{
     collections::HashMap,
@@ -13,369 +13,409 @@ use std::{
 };
 
 use super::{
-    moves::Move,
-    routes::{Route, Walked},
-    row::{HOLDER, Row, bit, email},
-    size::{ACCOUNT, Class, Flaw, SLACK_TICKS, Size, at},
-    world::{Broken, Hold, Worker, World, is_gone},
+    moves::ModelAction,
+    routes::{Route, RouteCoverage},
+    row::{HOLDER, PackedHandoff, attempt_bit, empty_email},
+    size::{ACCOUNT, ModelConfig, ModelHopClass, SLACK_TICKS, SeededBug, tick_start},
+    world::{BrokenRule, ModelLease, ModelState, ModelWorker, is_sent_state},
 };
 
 /// How long a handoff is tried: twice, so that the last attempt is within reach.
-const PLAN: Plan = Plan { max_attempts: 2, max_age_ms: i64::MAX, chance: 0 };
+const RETRY_PLAN: HandoffRetryPolicy = HandoffRetryPolicy { max_attempts: 2, max_age_ms: i64::MAX, jitter_seed: 0 };
 
 /// What plays the moves of a world.
 #[derive(Debug)]
-pub struct Player {
+pub struct ActionRunner {
     /// The world's size.
-    pub size: Size,
+    pub config: ModelConfig,
     /// Routes that were walked.
-    pub walked: Walked,
-    email: Email,
-    legal: Legal,
+    pub coverage: RouteCoverage,
+    template: Email,
+    legal_steps: LegalStepCache,
 }
 
 /// Which moves are legal by which steps, as the core said when it was asked first.
 #[derive(Debug, Default)]
-struct Legal(RwLock<HashMap<(&'static [Step], State, State), bool>>);
+struct LegalStepCache(RwLock<HashMap<(&'static [Transition], HandoffState, HandoffState), bool>>);
 
-impl Legal {
-    fn allows(&self, steps: &'static [Step], from: State, to: State) -> bool {
+impl LegalStepCache {
+    fn allows(&self, steps: &'static [Transition], from: HandoffState, to: HandoffState) -> bool {
         let key = (steps, from, to);
         if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
             return *known;
         }
-        let allowed = from.leads_to(to, steps);
+        let allowed = from.can_reach(to, steps);
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key, allowed);
         allowed
     }
 }
 
-impl Player {
+impl ActionRunner {
     /// A player of worlds of a size.
-    pub fn new(size: Size) -> Option<Self> {
-        Some(Self { size, walked: Walked::new(), email: email(size)?, legal: Legal::default() })
+    pub fn new(size: ModelConfig) -> Option<Self> {
+        Some(Self {
+            config: size,
+            coverage: RouteCoverage::new(),
+            template: empty_email(size)?,
+            legal_steps: LegalStepCache::default(),
+        })
     }
 
     /// The world after a move.
-    pub fn play(&self, before: &World, what: Move) -> World {
+    pub fn apply(&self, before: &ModelState, what: ModelAction) -> ModelState {
         let mut world = before.clone();
         match what {
-            Move::Lease(number) => self.lease(&mut world, number),
-            Move::Connect(worker) => self.connect(&mut world, worker),
-            Move::TurnedAway(worker, meaning) => self.turned_away(&mut world, worker, meaning),
-            Move::Mark(worker) => self.mark(&mut world, worker),
-            Move::MarkUnsure(worker, durable) => self.mark_unsure(&mut world, worker, durable),
-            Move::Wire(worker) => self.wire(&mut world, worker),
-            Move::Answer(number, attempt, meaning) => self.answer(&mut world, number, attempt, meaning),
-            Move::LoseReply(worker) => lose_reply(&mut world, worker),
-            Move::Settle(worker, again) => self.settle(&mut world, worker, again),
-            Move::Crash(worker) => world.workers[usize::from(worker)] = Worker::Idle,
-            Move::Recover(number) => self.recover(&mut world, number),
-            Move::Cancel => self.cancel(&mut world),
-            Move::Repeat(number) => self.repeat(&mut world, number),
-            Move::LookUp(number, found) => self.look_up(&mut world, number, found),
-            Move::Policy(number) => self.policy(&mut world, number),
-            Move::Event(number, says) => self.event(&mut world, number, says),
-            Move::Resolve(number, choice) => self.resolve(&mut world, number, choice),
-            Move::Tick => world.tick(),
-            Move::Forget(number) => forget(&mut world, number),
+            ModelAction::Lease(number) => self.lease(&mut world, number),
+            ModelAction::Connect(worker) => self.connect(&mut world, worker),
+            ModelAction::RejectBeforeMarker(worker, meaning) => self.reject_before_marker(&mut world, worker, meaning),
+            ModelAction::Mark(worker) => self.mark(&mut world, worker),
+            ModelAction::MarkUnconfirmed(worker, durable) => self.mark_unconfirmed(&mut world, worker, durable),
+            ModelAction::SendBytes(worker) => self.send_bytes(&mut world, worker),
+            ModelAction::HopReply(number, attempt, meaning) => self.hop_replies(&mut world, number, attempt, meaning),
+            ModelAction::LoseReply(worker) => lose_reply(&mut world, worker),
+            ModelAction::RecordOutcome(worker, again) => self.record_outcome(&mut world, worker, again),
+            ModelAction::Crash(worker) => world.workers[usize::from(worker)] = ModelWorker::Idle,
+            ModelAction::Recover(number) => self.recover(&mut world, number),
+            ModelAction::Cancel => self.cancel(&mut world),
+            ModelAction::Repeat(number) => self.repeat(&mut world, number),
+            ModelAction::LookUp(number, found) => self.look_up(&mut world, number, found),
+            ModelAction::ResendByPolicy(number) => self.resend_by_policy(&mut world, number),
+            ModelAction::ProviderEvent(number, says) => self.provider_event(&mut world, number, says),
+            ModelAction::Resolve(number, choice) => self.resolve(&mut world, number, choice),
+            ModelAction::Tick => world.advance_tick(),
+            ModelAction::LoseMarker(number) => lose_marker(&mut world, number),
         }
-        world.settle_down();
+        world.sort_workers();
         world
     }
 
-    fn email_of(&self, world: &World) -> Email {
+    fn email_of(&self, world: &ModelState) -> Email {
         let handoffs = world.rows.iter().enumerate().map(|(number, row)| row.unpack(number)).collect();
-        Email { handoffs, ..self.email.clone() }
+        Email { handoffs, ..self.template.clone() }
     }
 
     /// Writes what became of the email, and looks whether the way there was legal.
-    fn save(&self, world: &mut World, email: &Email, steps: &'static [Step]) {
+    fn save_email(&self, world: &mut ModelState, email: &Email, steps: &'static [Transition]) {
         for (row, handoff) in world.rows.iter_mut().zip(&email.handoffs) {
-            let after = Row::pack(handoff);
-            let leased = u8::from(after.fence != row.fence && after.state == State::Leased);
-            if row.state != after.state && !self.legal.allows(steps, row.state, after.state) {
-                world.broken = Some(Broken::Step);
+            let after = PackedHandoff::pack(handoff);
+            let leased = u8::from(after.fence != row.fence && after.state == HandoffState::Leased);
+            if row.state != after.state && !self.legal_steps.allows(steps, row.state, after.state) {
+                world.broken = Some(BrokenRule::Step);
             }
             if after.fence != row.fence + leased {
-                world.broken = Some(Broken::Fence);
+                world.broken = Some(BrokenRule::Fence);
             }
             *row = after;
         }
     }
 
-    fn act(&self, world: &mut World, act: &Act) -> Verdict {
+    fn run_act(&self, world: &mut ModelState, act: &HandoffAction) -> HandoffActionStatus {
         let mut email = self.email_of(world);
-        let effects = email.act(act, at(world.now));
-        self.save(world, &email, act.steps());
-        effects.verdict
+        let effects = email.apply_action(act, tick_start(world.now));
+        self.save_email(world, &email, act.allowed_transitions());
+        effects.status
     }
 
-    fn lease(&self, world: &mut World, number: u8) {
+    fn lease(&self, world: &mut ModelState, number: u8) {
         let mut email = self.email_of(world);
-        if email.lease(u16::from(number), HOLDER, at(world.now)) {
-            self.save(world, &email, &[Step::Due, Step::Lease]);
-            employ(world, number);
+        if email.lease_handoff(u16::from(number), HOLDER, tick_start(world.now)) {
+            self.save_email(world, &email, &[Transition::Due, Transition::Lease]);
+            give_to_idle_worker(world, number);
         }
     }
 
-    fn repeat(&self, world: &mut World, number: u8) {
-        let act = Act::Repeat { number: number.into(), holder: HOLDER, account: ACCOUNT.into() };
-        if self.act(world, &act) == Verdict::Done {
-            employ(world, number);
+    fn repeat(&self, world: &mut ModelState, number: u8) {
+        let act = HandoffAction::RetryInWindow { number: number.into(), holder: HOLDER, account: ACCOUNT.into() };
+        if self.run_act(world, &act) == HandoffActionStatus::Done {
+            give_to_idle_worker(world, number);
         }
     }
 
-    fn connect(&self, world: &mut World, number: u8) {
+    fn connect(&self, world: &mut ModelState, number: u8) {
         let worker = &mut world.workers[usize::from(number)];
-        let Worker::Leased { hold, repeats } = *worker else { return };
+        let ModelWorker::Leased { hold, repeats } = *worker else { return };
         if let Some(since) = repeats {
             let mut seen = world.rows[usize::from(hold.handoff)];
-            seen.doubt_since = Some(since);
+            seen.unknown_since = Some(since);
             let seen = seen.unpack(usize::from(hold.handoff));
-            if !doubt::window_is_open(&seen, self.size.way(), at(world.now)) {
-                *worker = Worker::Idle;
-                self.walked.count(Route::WindowClosed);
-                let due = at(world.now);
-                self.act(world, &Act::Park { hold: held(hold), due, why: String::new() });
+            if !doubt::is_key_window_open(&seen, self.config.recovery_input(), tick_start(world.now)) {
+                *worker = ModelWorker::Idle;
+                self.coverage.count(Route::WindowClosed);
+                let due = tick_start(world.now);
+                self.run_act(
+                    world,
+                    &HandoffAction::ReturnLease { lease: to_lease_ref(hold), due_at: due, reason: String::new() },
+                );
                 return;
             }
         }
-        *worker = Worker::Ready { hold, since: world.now, wired: false };
+        *worker = ModelWorker::Ready { hold, since: world.now, wired: false };
     }
 
-    fn turned_away(&self, world: &mut World, number: u8, meaning: Meaning) {
+    fn reject_before_marker(&self, world: &mut ModelState, number: u8, meaning: ReplyMeaning) {
         let worker = &mut world.workers[usize::from(number)];
-        if let Worker::Leased { hold, .. } = *worker {
-            *worker = Worker::Told { hold, attempt: None, meaning };
+        if let ModelWorker::Leased { hold, .. } = *worker {
+            *worker = ModelWorker::KnowsOutcome { hold, attempt: None, meaning };
         }
     }
 
-    fn mark(&self, world: &mut World, number: u8) {
-        let Worker::Ready { hold, since, wired } = world.workers[usize::from(number)] else { return };
-        let hold = Hold { began: world.now, ..hold };
-        let verdict = self.act(world, &Act::Mark { hold: held(hold), wire: None });
+    fn mark(&self, world: &mut ModelState, number: u8) {
+        let ModelWorker::Ready { hold, since, wired } = world.workers[usize::from(number)] else { return };
+        let hold = ModelLease { began: world.now, ..hold };
+        let verdict = self.run_act(world, &HandoffAction::Mark { lease: to_lease_ref(hold), frozen_bytes: None });
         let row = world.rows[usize::from(hold.handoff)];
         let attempt = row.attempts;
         world.workers[usize::from(number)] = match verdict {
-            Verdict::Done if wired => Worker::Waiting { hold, attempt },
-            Verdict::Done => Worker::Marked { hold, since, attempt },
+            HandoffActionStatus::Done if wired => ModelWorker::Waiting { hold, attempt },
+            HandoffActionStatus::Done => ModelWorker::Marked { hold, since, attempt },
             _ => {
-                let cancelled = row.state == State::Cancelled;
-                self.walked.count(if cancelled { Route::MarkerAfterCancel } else { Route::MarkerAfterTakeOver });
-                Worker::Idle
+                let cancelled = row.state == HandoffState::Cancelled;
+                self.coverage.count(if cancelled { Route::MarkerAfterCancel } else { Route::MarkerAfterTakeOver });
+                ModelWorker::Idle
             }
         };
     }
 
-    fn mark_unsure(&self, world: &mut World, number: u8, durable: bool) {
-        let Worker::Ready { hold, .. } = world.workers[usize::from(number)] else { return };
+    fn mark_unconfirmed(&self, world: &mut ModelState, number: u8, durable: bool) {
+        let ModelWorker::Ready { hold, .. } = world.workers[usize::from(number)] else { return };
         if durable {
-            self.act(world, &Act::Mark { hold: held(hold), wire: None });
+            self.run_act(world, &HandoffAction::Mark { lease: to_lease_ref(hold), frozen_bytes: None });
         }
-        world.workers[usize::from(number)] = Worker::Told { hold, attempt: None, meaning: Meaning::Deferred };
+        world.workers[usize::from(number)] =
+            ModelWorker::KnowsOutcome { hold, attempt: None, meaning: ReplyMeaning::Deferred };
     }
 
-    fn wire(&self, world: &mut World, number: u8) {
+    fn send_bytes(&self, world: &mut ModelState, number: u8) {
         let now = world.now;
         match world.workers[usize::from(number)] {
-            Worker::Ready { hold, since, .. } => {
+            ModelWorker::Ready { hold, since, .. } => {
                 let place = usize::from(hold.handoff);
-                world.truth[place].write(world.rows[place].attempts + 1, since);
-                world.workers[usize::from(number)] = Worker::Ready { hold, since, wired: true };
+                world.truth[place].send_bytes(world.rows[place].attempts + 1, since);
+                world.workers[usize::from(number)] = ModelWorker::Ready { hold, since, wired: true };
             }
-            Worker::Marked { hold, since, attempt } => {
-                let careless = self.size.flaw == Some(Flaw::OldConnection);
+            ModelWorker::Marked { hold, since, attempt } => {
+                let careless = self.config.flaw == Some(SeededBug::OldConnection);
                 let old = now - since > SLACK_TICKS && !careless;
                 world.workers[usize::from(number)] = if old {
-                    self.walked.count(Route::OldConnection);
-                    Worker::Told { hold, attempt: Some(attempt), meaning: Meaning::Deferred }
+                    self.coverage.count(Route::OldConnection);
+                    ModelWorker::KnowsOutcome { hold, attempt: Some(attempt), meaning: ReplyMeaning::Deferred }
                 } else {
                     let since = if careless { now } else { since };
-                    world.truth[usize::from(hold.handoff)].write(attempt, since);
-                    Worker::Waiting { hold, attempt }
+                    world.truth[usize::from(hold.handoff)].send_bytes(attempt, since);
+                    ModelWorker::Waiting { hold, attempt }
                 };
             }
             _ => {}
         }
     }
 
-    fn answer(&self, world: &mut World, number: u8, attempt: u8, meaning: Meaning) {
+    fn hop_replies(&self, world: &mut ModelState, number: u8, attempt: u8, meaning: ReplyMeaning) {
         let truth = &mut world.truth[usize::from(number)];
-        truth.letters[usize::from(attempt - 1)] = None;
-        if meaning == Meaning::Accepted {
-            truth.take(self.size.class == Class::Keyed, world.now);
+        truth.undecided_attempts[usize::from(attempt - 1)] = None;
+        if meaning == ReplyMeaning::Accepted {
+            truth.accept_mail(self.config.class == ModelHopClass::Keyed, world.now);
         }
         for worker in &mut world.workers {
             match *worker {
-                Worker::Waiting { hold, attempt: its } if hold.handoff == number && its == attempt => {
-                    *worker = Worker::Told { hold, attempt: Some(attempt), meaning };
+                ModelWorker::Waiting { hold, attempt: its } if hold.handoff == number && its == attempt => {
+                    *worker = ModelWorker::KnowsOutcome { hold, attempt: Some(attempt), meaning };
                 }
                 _ => {}
             }
         }
     }
 
-    fn settle(&self, world: &mut World, number: u8, again: bool) {
-        let Worker::Told { hold, attempt, meaning } = world.workers[usize::from(number)] else { return };
+    fn record_outcome(&self, world: &mut ModelState, number: u8, again: bool) {
+        let ModelWorker::KnowsOutcome { hold, attempt, meaning } = world.workers[usize::from(number)] else { return };
         let place = usize::from(hold.handoff);
         let before = world.rows[place];
-        let mut hold_now = held(hold);
-        if self.size.flaw == Some(Flaw::FenceOfNow) {
+        let mut hold_now = to_lease_ref(hold);
+        if self.config.flaw == Some(SeededBug::FenceOfNow) {
             hold_now.fence = before.fence.into();
         }
-        let act = Act::Settle {
-            hold: hold_now,
+        let act = HandoffAction::RecordOutcome {
+            lease: hold_now,
             attempt: attempt.map(u32::from),
-            began: at(hold.began),
-            reply: Reply::new(meaning, Phase::Final, None, ""),
-            plan: PLAN,
+            started_at: tick_start(hold.began),
+            reply: TransportReply::new(meaning, AttemptPhase::Final, None, ""),
+            retry_policy: RETRY_PLAN,
         };
-        let verdict = self.act(world, &act);
+        let verdict = self.run_act(world, &act);
         let after = world.rows[place];
-        let settles_all = self.size.flaw == Some(Flaw::RefusalSettlesAll) && verdict == Verdict::Done;
-        if settles_all && meaning == Meaning::Refused && before.is_repeat() {
-            world.rows[place] = Row { state: State::Failed, doubts: 0, ..after };
+        let settles_all =
+            self.config.flaw == Some(SeededBug::RefusalSettlesAll) && verdict == HandoffActionStatus::Done;
+        if settles_all && meaning == ReplyMeaning::Refused && before.is_repeat() {
+            world.rows[place] = PackedHandoff { state: HandoffState::Failed, unknown_attempts: 0, ..after };
         }
-        self.tell_settled((before, after), attempt.is_some(), meaning, verdict);
+        self.count_outcome_route((before, after), attempt.is_some(), meaning, verdict);
         if again {
-            self.walked.count(Route::SettledTwice);
+            self.coverage.count(Route::SettledTwice);
         } else {
-            world.workers[usize::from(number)] = Worker::Idle;
+            world.workers[usize::from(number)] = ModelWorker::Idle;
         }
     }
 
     /// Counts the route of an answer that was written down.
-    fn tell_settled(&self, (before, after): (Row, Row), marked: bool, meaning: Meaning, verdict: Verdict) {
-        let stale = verdict == Verdict::Stale;
+    fn count_outcome_route(
+        &self,
+        (before, after): (PackedHandoff, PackedHandoff),
+        marked: bool,
+        meaning: ReplyMeaning,
+        verdict: HandoffActionStatus,
+    ) {
+        let stale = verdict == HandoffActionStatus::Stale;
         let route = match (meaning, after.state) {
-            (Meaning::Accepted, State::Sent) if stale && before.state != State::Sent => Route::LateAcceptance,
-            (Meaning::Accepted, State::Sent) if before.is_repeat() => Route::RepeatSettles,
-            (Meaning::Refused | Meaning::Deferred, State::Queued) if stale && before.state == State::Unknown => {
+            (ReplyMeaning::Accepted, HandoffState::Sent) if stale && before.state != HandoffState::Sent => {
+                Route::LateAcceptance
+            }
+            (ReplyMeaning::Accepted, HandoffState::Sent) if before.is_repeat() => Route::RepeatSettles,
+            (ReplyMeaning::Refused | ReplyMeaning::Deferred, HandoffState::Queued)
+                if stale && before.state == HandoffState::Unknown =>
+            {
                 Route::LateRefusal
             }
             _ if stale => return,
-            (Meaning::Refused, State::Unknown) if before.is_repeat() => Route::RepeatRefused,
-            (Meaning::Refused, State::Failed) if marked => Route::RefusedAfter,
-            (Meaning::Refused, State::Failed) => Route::RefusedBefore,
-            (Meaning::Deferred, State::Queued) if marked => Route::Deferred,
-            (Meaning::Deferred, State::Queued) if before.state == State::Sending => Route::MarkerUnsure,
-            (Meaning::Deferred, State::Queued) => Route::MarkerNever,
-            (Meaning::Deferred, State::Failed) => Route::GivenUp,
-            (Meaning::Concurrent, State::Unknown) => Route::Concurrent,
-            (Meaning::Mismatch, State::Unknown) => Route::Puzzle,
+            (ReplyMeaning::Refused, HandoffState::Unknown) if before.is_repeat() => Route::RepeatRefused,
+            (ReplyMeaning::Refused, HandoffState::Failed) if marked => Route::RefusedAfter,
+            (ReplyMeaning::Refused, HandoffState::Failed) => Route::RefusedBefore,
+            (ReplyMeaning::Deferred, HandoffState::Queued) if marked => Route::Deferred,
+            (ReplyMeaning::Deferred, HandoffState::Queued) if before.state == HandoffState::Sending => {
+                Route::MarkerUnsure
+            }
+            (ReplyMeaning::Deferred, HandoffState::Queued) => Route::MarkerNever,
+            (ReplyMeaning::Deferred, HandoffState::Failed) => Route::GivenUp,
+            (ReplyMeaning::Concurrent, HandoffState::Unknown) => Route::Concurrent,
+            (ReplyMeaning::Mismatch, HandoffState::Unknown) => Route::Puzzle,
             _ => return,
         };
-        self.walked.count(route);
+        self.coverage.count(route);
     }
 
-    fn recover(&self, world: &mut World, number: u8) {
+    fn recover(&self, world: &mut ModelState, number: u8) {
         let place = usize::from(number);
         let before = world.rows[place];
-        if self.size.flaw == Some(Flaw::SendingIsRetried) && before.state == State::Sending {
-            world.rows[place] = Row { state: State::Queued, held: false, ..before };
+        if self.config.flaw == Some(SeededBug::SendingIsRetried) && before.state == HandoffState::Sending {
+            world.rows[place] = PackedHandoff { state: HandoffState::Queued, is_leased: false, ..before };
             return;
         }
-        self.act(world, &Act::Crash { number: number.into(), holder: HOLDER });
-        self.walked.count(match (before.state, world.rows[place].state) {
-            (State::Leased, State::Queued) => Route::LeaseLapsed,
-            (State::Leased, State::Unknown) => Route::RepeatLapses,
-            (State::Leased, _) => Route::PutAside,
+        self.run_act(world, &HandoffAction::Crash { number: number.into(), holder: HOLDER });
+        self.coverage.count(match (before.state, world.rows[place].state) {
+            (HandoffState::Leased, HandoffState::Queued) => Route::LeaseLapsed,
+            (HandoffState::Leased, HandoffState::Unknown) => Route::RepeatLapses,
+            (HandoffState::Leased, _) => Route::PutAside,
             _ => Route::CrashAfterMarker,
         });
     }
 
-    fn cancel(&self, world: &mut World) {
+    fn cancel(&self, world: &mut ModelState) {
         let mut email = self.email_of(world);
-        if email.cancel(at(world.now)).is_ok() {
-            self.save(world, &email, &[Step::Cancel]);
-            self.walked.count(Route::Cancelled);
+        if email.cancel(tick_start(world.now)).is_ok() {
+            self.save_email(world, &email, &[Transition::Cancel]);
+            self.coverage.count(Route::Cancelled);
         } else {
-            self.walked.count(Route::CancelTooLate);
+            self.coverage.count(Route::CancelTooLate);
         }
     }
 
-    fn look_up(&self, world: &mut World, number: u8, found: bool) {
+    fn look_up(&self, world: &mut ModelState, number: u8, found: bool) {
         let place = usize::from(number);
         if found {
-            self.walked.count(Route::LookUpFinds);
-            self.act(world, &Act::Fact(fact(number, Source::LookUp, Says::Accepted)));
-        } else if self.size.flaw == Some(Flaw::NegativeIsProof) {
-            world.rows[place] = Row { state: State::Queued, doubts: 0, doubt_since: None, ..world.rows[place] };
+            self.coverage.count(Route::LookUpFinds);
+            self.run_act(
+                world,
+                &HandoffAction::AddEvidence(evidence(number, EvidenceSource::LookUp, EvidenceFinding::Accepted)),
+            );
+        } else if self.config.flaw == Some(SeededBug::NegativeIsProof) {
+            world.rows[place] = PackedHandoff {
+                state: HandoffState::Queued,
+                unknown_attempts: 0,
+                unknown_since: None,
+                ..world.rows[place]
+            };
         } else {
-            if world.truth[place].taken > 0 {
-                self.walked.count(Route::LookUpMisses);
+            if world.truth[place].accepted_mails > 0 {
+                self.coverage.count(Route::LookUpMisses);
             }
-            let evidence = Some(fact(number, Source::LookUp, Says::NotFound));
-            self.act(world, &Act::Wait { number: number.into(), evidence, next: None });
+            let evidence = Some(evidence(number, EvidenceSource::LookUp, EvidenceFinding::NotFound));
+            self.run_act(world, &HandoffAction::CheckLater { number: number.into(), evidence, next_check_at: None });
         }
     }
 
-    fn policy(&self, world: &mut World, number: u8) {
-        if self.act(world, &Act::ResendByPolicy { number: number.into() }) == Verdict::Done {
+    fn resend_by_policy(&self, world: &mut ModelState, number: u8) {
+        if self.run_act(world, &HandoffAction::ResendByPolicy { number: number.into() }) == HandoffActionStatus::Done {
             world.truth[usize::from(number)].resends += 1;
-            self.walked.count(Route::PolicyResends);
+            self.coverage.count(Route::PolicyResends);
         }
     }
 
-    fn event(&self, world: &mut World, number: u8, says: Says) {
+    fn provider_event(&self, world: &mut ModelState, number: u8, says: EvidenceFinding) {
         let place = usize::from(number);
         let before = world.rows[place].state;
-        self.act(world, &Act::Fact(fact(number, Source::ProviderEvent, says)));
+        self.run_act(world, &HandoffAction::AddEvidence(evidence(number, EvidenceSource::ProviderEvent, says)));
         match before {
-            State::Unknown => self.walked.count(Route::EventSettles),
-            State::Sending => self.walked.count(Route::EventOvertakes),
-            State::Abandoned => self.walked.count(Route::EventCorrects),
+            HandoffState::Unknown => self.coverage.count(Route::EventSettles),
+            HandoffState::Sending => self.coverage.count(Route::EventOvertakes),
+            HandoffState::Abandoned => self.coverage.count(Route::EventCorrects),
             _ => {}
         }
-        if !is_gone(world.rows[place].state) {
-            world.broken = Some(Broken::Step);
+        if !is_sent_state(world.rows[place].state) {
+            world.broken = Some(BrokenRule::Step);
         }
     }
 
-    fn resolve(&self, world: &mut World, number: u8, choice: Choice) {
-        let act = Act::Resolve { choice, rev: self.email.rev, handoff: Some(number.into()), reason: String::new() };
-        if self.act(world, &act) != Verdict::Done {
+    fn resolve(&self, world: &mut ModelState, number: u8, choice: Resolution) {
+        let act = HandoffAction::Resolve {
+            resolution: choice,
+            rev: self.template.rev,
+            handoff: Some(number.into()),
+            reason: String::new(),
+        };
+        if self.run_act(world, &act) != HandoffActionStatus::Done {
             return;
         }
         let truth = &mut world.truth[usize::from(number)];
         match choice {
-            Choice::Sent => truth.vouched = true,
-            Choice::Resend => truth.resends += 1,
-            Choice::Abandon => {}
+            Resolution::Sent => truth.person_confirmed = true,
+            Resolution::Resend => truth.resends += 1,
+            Resolution::Abandon => {}
         }
-        self.walked.count(match choice {
-            Choice::Sent => Route::PersonSent,
-            Choice::Resend => Route::PersonResends,
-            Choice::Abandon => Route::PersonAbandons,
+        self.coverage.count(match choice {
+            Resolution::Sent => Route::PersonSent,
+            Resolution::Resend => Route::PersonResends,
+            Resolution::Abandon => Route::PersonAbandons,
         });
     }
 }
 
 /// An idle worker comes to know that it holds a handoff.
-fn employ(world: &mut World, number: u8) {
+fn give_to_idle_worker(world: &mut ModelState, number: u8) {
     let row = world.rows[usize::from(number)];
-    let hold = Hold { handoff: number, fence: row.fence, began: world.now };
-    let repeats = if row.is_repeat() { row.doubt_since } else { None };
-    if let Some(idle) = world.workers.iter_mut().find(|worker| **worker == Worker::Idle) {
-        *idle = Worker::Leased { hold, repeats };
+    let hold = ModelLease { handoff: number, fence: row.fence, began: world.now };
+    let repeats = if row.is_repeat() { row.unknown_since } else { None };
+    if let Some(idle) = world.workers.iter_mut().find(|worker| **worker == ModelWorker::Idle) {
+        *idle = ModelWorker::Leased { hold, repeats };
     }
 }
 
-fn lose_reply(world: &mut World, number: u8) {
+fn lose_reply(world: &mut ModelState, number: u8) {
     let worker = &mut world.workers[usize::from(number)];
-    if let Worker::Waiting { hold, attempt } = *worker {
-        *worker = Worker::Told { hold, attempt: Some(attempt), meaning: Meaning::Unknown };
+    if let ModelWorker::Waiting { hold, attempt } = *worker {
+        *worker = ModelWorker::KnowsOutcome { hold, attempt: Some(attempt), meaning: ReplyMeaning::Unknown };
     }
 }
 
-fn forget(world: &mut World, number: u8) {
+fn lose_marker(world: &mut ModelState, number: u8) {
     let row = &mut world.rows[usize::from(number)];
-    *row = Row { state: State::Leased, attempts: row.attempts - 1, doubts: row.doubts & !bit(row.attempts), ..*row };
+    *row = PackedHandoff {
+        state: HandoffState::Leased,
+        attempts: row.attempts - 1,
+        unknown_attempts: row.unknown_attempts & !attempt_bit(row.attempts),
+        ..*row
+    };
 }
 
-fn held(hold: Hold) -> dispatch::Hold {
-    dispatch::Hold {
+fn to_lease_ref(hold: ModelLease) -> dispatch::LeaseRef {
+    dispatch::LeaseRef {
         number: hold.handoff.into(),
         fence: hold.fence.into(),
         transport: String::new(),
@@ -383,6 +423,14 @@ fn held(hold: Hold) -> dispatch::Hold {
     }
 }
 
-fn fact(number: u8, source: Source, says: Says) -> Evidence {
-    Evidence { handoff: number.into(), attempt: None, at: at(0), source, says, detail: String::new(), once: None }
+fn evidence(number: u8, source: EvidenceSource, says: EvidenceFinding) -> Evidence {
+    Evidence {
+        handoff: number.into(),
+        attempt: None,
+        at: tick_start(0),
+        source,
+        says,
+        detail: String::new(),
+        once: None,
+    }
 }

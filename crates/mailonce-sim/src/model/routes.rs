@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::size::{Class, Size};
+use super::size::{ModelConfig, ModelHopClass};
 
 macro_rules! routes {
     ($($(#[$doc:meta])* $name:ident = $words:literal),* $(,)?) => {
@@ -96,13 +96,13 @@ routes! {
 
 impl Route {
     /// Whether a world of this size must walk it.
-    pub fn is_due(self, size: Size) -> bool {
-        let keyed = size.class == Class::Keyed;
+    pub fn must_be_reached(self, size: ModelConfig) -> bool {
+        let keyed = size.class == ModelHopClass::Keyed;
         match self {
-            Self::PutAside => u32::from(size.leases) >= mailonce_core::dispatch::LAPSES,
+            Self::PutAside => u32::from(size.leases) >= mailonce_core::dispatch::MAX_LEASE_LAPSES,
             Self::MarkerAfterTakeOver | Self::LateRefusal | Self::LateAcceptance => true,
             Self::PolicyResends => size.on_unknown == OnUnknown::Resend,
-            Self::LookUpFinds | Self::LookUpMisses => size.class == Class::LookUp,
+            Self::LookUpFinds | Self::LookUpMisses => size.class == ModelHopClass::LookUp,
             Self::GivenUp | Self::PersonResends | Self::Deferred => size.leases > 1,
             Self::RepeatSettles | Self::RepeatLapses | Self::WindowClosed | Self::RepeatRefused => {
                 keyed && size.leases > 1
@@ -115,9 +115,9 @@ impl Route {
 
 /// How often each route was walked.
 #[derive(Debug, Default)]
-pub struct Walked(BTreeMap<&'static str, AtomicU64>);
+pub struct RouteCoverage(BTreeMap<&'static str, AtomicU64>);
 
-impl Walked {
+impl RouteCoverage {
     /// Counters for every route.
     pub fn new() -> Self {
         Self(Route::ALL.iter().map(|route| (route.words(), AtomicU64::new(0))).collect())
@@ -136,9 +136,9 @@ impl Walked {
     }
 
     /// Routes that a world of this size must walk and nobody walked.
-    pub fn missed(&self, size: Size) -> Vec<&'static str> {
+    pub fn unreached(&self, size: ModelConfig) -> Vec<&'static str> {
         let counts = self.counts();
-        let due = Route::ALL.iter().filter(|route| route.is_due(size)).map(|route| route.words());
+        let due = Route::ALL.iter().filter(|route| route.must_be_reached(size)).map(|route| route.words());
         due.filter(|words| counts.get(words).is_none_or(|count| *count == 0)).collect()
     }
 }

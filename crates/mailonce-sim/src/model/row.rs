@@ -7,16 +7,16 @@
 use mailonce_core::{
     digest::Digest,
     email::{Channel, Email, EmailHead},
-    handoff::{Handoff, State, Work},
+    handoff::{Handoff, HandoffProgress, HandoffState},
     id::{EmailId, NodeId, TeamId},
-    port::store::{Care, Envelope, Wish},
+    port::store::{Envelope, GuardInput, NewEmail},
     time::Time,
     ttl,
 };
 use std::sync::Arc;
 use uuid::Uuid;
 
-use super::size::{ACCOUNT, Size, at, tick};
+use super::size::{ACCOUNT, ModelConfig, tick_of, tick_start};
 
 /// Whoever holds a handoff. Which worker it is does not matter to the ledger: only fences tell them apart.
 pub const HOLDER: NodeId = NodeId(Uuid::from_u128(1));
@@ -24,50 +24,59 @@ pub const HOLDER: NodeId = NodeId(Uuid::from_u128(1));
 /// One handoff.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Row {
+pub struct PackedHandoff {
     /// Where it stands.
-    pub state: State,
+    pub state: HandoffState,
     /// Grows with each lease.
     pub fence: u8,
     /// How often it was tried.
     pub attempts: u8,
     /// Whether a process holds it.
-    pub held: bool,
+    pub is_leased: bool,
     /// Attempts in doubt, one bit each.
-    pub doubts: u8,
+    pub unknown_attempts: u8,
     /// The tick of the first marker in doubt.
-    pub doubt_since: Option<u8>,
+    pub unknown_since: Option<u8>,
     /// Whether the policy or a person said to try again although it is in doubt.
-    pub again: bool,
+    pub may_retry_unknown: bool,
     /// Whether the recipient may have it twice.
     pub may_duplicate: bool,
     /// When the attempt on the wire was marked.
     pub marked_at: Option<u8>,
     /// Whether the attempts in doubt went to one account.
-    pub account: bool,
+    pub same_account: bool,
     /// Whether the next hop was asked, or the attempt repeated.
-    pub asked: bool,
+    pub was_looked_up: bool,
     /// Whether only a person can settle it.
-    pub puzzling: bool,
+    pub needs_person: bool,
     /// Whether the email's own policy has sent it again.
-    pub resent: bool,
+    pub was_resent_by_policy: bool,
     /// Leases in a row that ended with their worker.
-    pub lapses: u8,
+    pub lapsed_leases: u8,
     /// Attempts that failed for the transport's own fault.
-    pub faults: u8,
+    pub transport_faults: u8,
 }
 
-impl Row {
+impl PackedHandoff {
     /// A handoff that nobody has touched.
-    pub fn fresh(state: State) -> Self {
+    pub fn new(state: HandoffState) -> Self {
         Self::pack(&Handoff::new(0, Envelope { transport: String::new(), recipients: Vec::new() }, state, None))
     }
 
     /// A handoff as the ledger has it.
     pub fn pack(handoff: &Handoff) -> Self {
-        let Handoff { number: _, transport: _, recipients: _, state, due_at: _, attempts, fence, holder, work } =
-            handoff;
-        let Work {
+        let Handoff {
+            number: _,
+            transport: _,
+            recipients: _,
+            state,
+            due_at: _,
+            attempts,
+            fence,
+            holder,
+            progress: work,
+        } = handoff;
+        let HandoffProgress {
             first_try: _,
             marked_at,
             doubts,
@@ -88,18 +97,18 @@ impl Row {
             state: *state,
             fence: *fence as u8,
             attempts: *attempts as u8,
-            held: holder.is_some(),
-            doubts: doubts.iter().fold(0, |bits, attempt| bits | bit(*attempt as u8)),
-            doubt_since: doubt_since.map(tick),
-            again: *again,
+            is_leased: holder.is_some(),
+            unknown_attempts: doubts.iter().fold(0, |bits, attempt| bits | attempt_bit(*attempt as u8)),
+            unknown_since: doubt_since.map(tick_of),
+            may_retry_unknown: *again,
             may_duplicate: *may_duplicate,
-            marked_at: marked_at.map(tick),
-            account: account.is_some(),
-            asked: *asked > 0,
-            puzzling: *puzzling,
-            resent: *resent,
-            lapses: *lapses as u8,
-            faults: *faults as u8,
+            marked_at: marked_at.map(tick_of),
+            same_account: account.is_some(),
+            was_looked_up: *asked > 0,
+            needs_person: *puzzling,
+            was_resent_by_policy: *resent,
+            lapsed_leases: *lapses as u8,
+            transport_faults: *faults as u8,
         }
     }
 
@@ -108,20 +117,23 @@ impl Row {
         let envelope = Envelope { transport: String::new(), recipients: Vec::new() };
         let mut handoff = Handoff::new(number as u16, envelope, self.state, None);
         (handoff.fence, handoff.attempts) = (u64::from(self.fence), u32::from(self.attempts));
-        handoff.holder = self.held.then_some(HOLDER);
-        handoff.work = Work {
+        handoff.holder = self.is_leased.then_some(HOLDER);
+        handoff.progress = HandoffProgress {
             first_try: None,
-            marked_at: self.marked_at.map(at),
-            doubts: (1..=self.attempts).filter(|n| self.doubts & bit(*n) != 0).map(u32::from).collect(),
-            doubt_since: self.doubt_since.map(at),
-            account: self.account.then(|| ACCOUNT.to_owned()),
-            asked: u32::from(self.asked),
-            puzzling: self.puzzling,
-            resent: self.resent,
-            again: self.again,
+            marked_at: self.marked_at.map(tick_start),
+            doubts: (1..=self.attempts)
+                .filter(|n| self.unknown_attempts & attempt_bit(*n) != 0)
+                .map(u32::from)
+                .collect(),
+            doubt_since: self.unknown_since.map(tick_start),
+            account: self.same_account.then(|| ACCOUNT.to_owned()),
+            asked: u32::from(self.was_looked_up),
+            puzzling: self.needs_person,
+            resent: self.was_resent_by_policy,
+            again: self.may_retry_unknown,
             may_duplicate: self.may_duplicate,
-            lapses: u32::from(self.lapses),
-            faults: u32::from(self.faults),
+            lapses: u32::from(self.lapsed_leases),
+            faults: u32::from(self.transport_faults),
             orphaned: None,
             reason: None,
         };
@@ -130,17 +142,17 @@ impl Row {
 
     /// Whether a worker holds it only to repeat an attempt in doubt.
     pub fn is_repeat(&self) -> bool {
-        self.doubts != 0 && !self.again
+        self.unknown_attempts != 0 && !self.may_retry_unknown
     }
 }
 
 /// The bit of an attempt.
-pub fn bit(attempt: u8) -> u8 {
+pub fn attempt_bit(attempt: u8) -> u8 {
     1 << (attempt.saturating_sub(1) & 7)
 }
 
 /// The email around the handoffs of a size, without any of them. `None` never happens: its digest is well formed.
-pub fn email(size: Size) -> Option<Email> {
+pub fn empty_email(size: ModelConfig) -> Option<Email> {
     let head = EmailHead {
         from: "agent@example.com".into(),
         to: Vec::new(),
@@ -162,19 +174,19 @@ pub fn email(size: Size) -> Option<Email> {
         call: None,
         held_by: None,
     };
-    let wish = Wish {
+    let wish = NewEmail {
         id: EmailId(Uuid::from_u128(1)),
         team: TeamId(Uuid::from_u128(2)),
         head,
         digest: Digest::from_bytes(&[0; 33])?,
         key: None,
-        slots: Vec::new(),
+        shadow_keys: Vec::new(),
         first_wins: false,
         ttl: ttl::DEFAULT,
         envelopes: Vec::new(),
-        due: None,
+        due_at: None,
         body: Arc::from([]),
-        care: Care::default(),
+        guard_input: GuardInput::default(),
     };
-    Some(wish.become_email(0, None, Time(0)).0)
+    Some(wish.into_email(0, None, Time(0)).0)
 }

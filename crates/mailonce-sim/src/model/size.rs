@@ -1,7 +1,7 @@
 //! How large a modelled world is, what its next hop can do, and what is wrong with it on purpose.
 
 use clap::ValueEnum;
-use mailonce_core::{doubt::Way, email::OnUnknown, port::transport::Recovery, time::Time};
+use mailonce_core::{doubt::RecoveryContext, email::OnUnknown, port::transport::RecoveryMethod, time::Time};
 use serde::Serialize;
 
 /// One step of modelled time, in milliseconds: the margin that the core keeps before the end of a window.
@@ -17,7 +17,7 @@ pub const ACCOUNT: &str = "A";
 /// What the next hop can do about an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Class {
+pub enum ModelHopClass {
     /// It remembers a key for a window.
     Keyed,
     /// It can be asked, and may learn of a mail late.
@@ -29,7 +29,7 @@ pub enum Class {
 /// A mistake built into a world. Each must be found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Flaw {
+pub enum SeededBug {
     /// Bytes go out on a connection however old it is.
     OldConnection,
     /// What is found in `sending` goes back to the queue.
@@ -46,22 +46,22 @@ pub enum Flaw {
     FenceOfNow,
 }
 
-impl Flaw {
+impl SeededBug {
     /// The class of next hop that shows it.
-    pub fn class(self) -> Class {
+    pub fn hop_class(self) -> ModelHopClass {
         match self {
-            Self::OldConnection | Self::RefusalSettlesAll => Class::Keyed,
-            Self::NegativeIsProof => Class::LookUp,
-            Self::SendingIsRetried | Self::LostMarker | Self::WireFirst | Self::FenceOfNow => Class::Keyless,
+            Self::OldConnection | Self::RefusalSettlesAll => ModelHopClass::Keyed,
+            Self::NegativeIsProof => ModelHopClass::LookUp,
+            Self::SendingIsRetried | Self::LostMarker | Self::WireFirst | Self::FenceOfNow => ModelHopClass::Keyless,
         }
     }
 }
 
 /// A world to be played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct Size {
+pub struct ModelConfig {
     /// What the next hop can do.
-    pub class: Class,
+    pub class: ModelHopClass,
     /// What the email asks for when its outcome stays unknown.
     pub on_unknown: OnUnknown,
     /// Workers, each a process of its own.
@@ -73,40 +73,40 @@ pub struct Size {
     /// Whether the next hop tells what became of the mail: delivered, bounced, complained.
     pub news: bool,
     /// What is wrong on purpose.
-    pub flaw: Option<Flaw>,
+    pub flaw: Option<SeededBug>,
 }
 
-impl Size {
+impl ModelConfig {
     /// Ticks that time may pass. Only windows care for time.
-    pub fn ticks(self) -> u8 {
-        if self.class == Class::Keyed { WINDOW_TICKS + SLACK_TICKS } else { 0 }
+    pub fn max_ticks(self) -> u8 {
+        if self.class == ModelHopClass::Keyed { WINDOW_TICKS + SLACK_TICKS } else { 0 }
     }
 
     /// What the core is told about the way out.
-    pub fn way(self) -> Way<'static> {
+    pub fn recovery_input(self) -> RecoveryContext<'static> {
         let recovery = match self.class {
-            Class::Keyed => Recovery::Key { window_ms: i64::from(WINDOW_TICKS) * TICK_MS },
+            ModelHopClass::Keyed => RecoveryMethod::IdempotencyKey { window_ms: i64::from(WINDOW_TICKS) * TICK_MS },
             // Lag is the next hop's own business here: it may answer "no" at any time.
-            Class::LookUp => Recovery::LookUp { settle_ms: 0 },
-            Class::Keyless => Recovery::None,
+            ModelHopClass::LookUp => RecoveryMethod::LookUp { settle_delay_ms: 0 },
+            ModelHopClass::Keyless => RecoveryMethod::None,
         };
-        Way {
+        RecoveryContext {
             recovery,
-            patience_ms: 30_000,
+            timeout_ms: 30_000,
             account: ACCOUNT,
-            earlier: Some(Time(i64::MAX)),
-            later: Time(0),
-            measured_since: Time(0),
+            earlier_clock: Some(Time(i64::MAX)),
+            later_clock: Time(0),
+            ages_reliable_since: Time(0),
         }
     }
 }
 
 /// The instant at which a tick begins.
-pub fn at(tick: u8) -> Time {
+pub fn tick_start(tick: u8) -> Time {
     Time(i64::from(tick) * TICK_MS)
 }
 
 /// The tick that an instant of the model belongs to.
-pub fn tick(at: Time) -> u8 {
+pub fn tick_of(at: Time) -> u8 {
     (at.0 / TICK_MS) as u8
 }

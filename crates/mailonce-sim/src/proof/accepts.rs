@@ -1,148 +1,157 @@
 //! P1, P2 and P15: who is the first of a key, what became of acknowledged emails, and other words under one key.
 
-use super::history::{Call, Email, End, Verb, Wanted};
+use super::history::{CallKind, CallOutcome, CallRecord, Email, ExpectedEmail};
 use super::promise::Rule;
-use super::story::{Subject, Violation};
-use super::view::{Slot, View, slot};
+use super::story::{StorySubject, Violation};
+use super::view::{HistoryIndex, RecipientSet, recipient_set};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The word for a key that is bound to something else.
-const MISMATCH: &str = "key_mismatch";
+const KEY_MISMATCH: &str = "key_mismatch";
 
-pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
-    for (key, calls) in &view.by_key {
-        check_answers(view, *key, calls, found);
-        check_meaning(view, *key, calls, found);
+pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
+    for (key, calls) in &view.calls_by_key {
+        check_key_agreement(view, *key, calls, found);
+        check_key_content(view, *key, calls, found);
     }
     for call in &view.history.calls {
-        check_call(view, call, found);
+        check_acknowledged(view, call, found);
     }
-    check_rows(view, found);
-    check_whole(view, found);
+    check_every_email_requested(view, found);
+    check_batches_complete(view, found);
 }
 
 /// What the answers under one key must agree on.
-fn check_answers(view: &View<'_>, key: (&str, &str), calls: &[&Call], found: &mut Vec<Violation>) {
-    let lives = view.lives(key);
-    let ids: BTreeSet<&[String]> = calls.iter().filter_map(|call| call.told()).collect();
-    let firsts = calls.iter().filter(|call| matches!(call.end, End::Ok { first: true, .. })).count();
+fn check_key_agreement(view: &HistoryIndex<'_>, key: (&str, &str), calls: &[&CallRecord], found: &mut Vec<Violation>) {
+    let lives = view.max_binds(key);
+    let ids: BTreeSet<&[String]> = calls.iter().filter_map(|call| call.acknowledged_ids()).collect();
+    let firsts = calls.iter().filter(|call| matches!(call.end, CallOutcome::Ok { first: true, .. })).count();
     if ids.len() > lives {
-        found.push(view.of_key(Rule::TwoIds, key, format!("{ids:?}")));
+        found.push(view.key_violation(Rule::TwoIds, key, format!("{ids:?}")));
     }
     if firsts > lives {
-        found.push(view.of_key(Rule::TwoFirsts, key, format!("{firsts} calls made it")));
+        found.push(view.key_violation(Rule::TwoFirsts, key, format!("{firsts} calls made it")));
     }
 }
 
 /// Every acknowledged email exists, is the one that was wanted, and no call was refused without a reason.
-fn check_call(view: &View<'_>, call: &Call, found: &mut Vec<Violation>) {
-    let subject = Subject { key: call.key.as_deref().map(|key| (call.team.as_str(), key)), ..Subject::default() };
+fn check_acknowledged(view: &HistoryIndex<'_>, call: &CallRecord, found: &mut Vec<Violation>) {
+    let subject =
+        StorySubject { key: call.key.as_deref().map(|key| (call.team.as_str(), key)), ..StorySubject::default() };
     match &call.end {
-        End::Ok { ids, .. } => {
+        CallOutcome::Ok { ids, .. } => {
             for (place, id) in ids.iter().enumerate() {
-                let Some(email) = view.by_id.get(id.as_str()) else {
-                    found.push(view.of(Rule::Lost, id, "it was acknowledged and is not there", &Subject::id(id)));
+                let Some(email) = view.emails_by_id.get(id.as_str()) else {
+                    found.push(view.violation(
+                        Rule::Lost,
+                        id,
+                        "it was acknowledged and is not there",
+                        &StorySubject::id(id),
+                    ));
                     continue;
                 };
                 let wanted = call.wanted.get(place);
-                if let Some(wanted) = wanted.filter(|wanted| slot("", &wanted.to) != slot("", &email.to)) {
+                if let Some(wanted) =
+                    wanted.filter(|wanted| recipient_set("", &wanted.to) != recipient_set("", &email.to))
+                {
                     let why = format!("{:?} was wanted, {:?} was told", wanted.to, email.to);
-                    found.push(view.of_email(Rule::OutOfOrder, email, why));
+                    found.push(view.email_violation(Rule::OutOfOrder, email, why));
                 }
             }
-            if matches!(call.verb, Verb::Send | Verb::Batch) && ids.len() != call.wanted.len() {
+            if matches!(call.verb, CallKind::Send | CallKind::Batch) && ids.len() != call.wanted.len() {
                 let why = format!("{} emails were wanted, {} told", call.wanted.len(), ids.len());
-                found.push(view.of(Rule::Torn, call.key.as_deref().unwrap_or("no key"), why, &subject));
+                found.push(view.violation(Rule::Torn, call.key.as_deref().unwrap_or("no key"), why, &subject));
             }
         }
         // It could not tell; whether it happened is as open as without an answer.
-        End::Info | End::Fail { status: 503, .. } => {}
-        End::Fail { code, .. } if call.may_fail.contains(code) => {}
-        End::Fail { status, code } => {
+        CallOutcome::Info | CallOutcome::Fail { status: 503, .. } => {}
+        CallOutcome::Fail { code, .. } if call.may_fail.contains(code) => {}
+        CallOutcome::Fail { status, code } => {
             let about = call.key.as_deref().or(call.about.as_deref()).unwrap_or("no key");
-            found.push(view.of(Rule::Refusal, about, format!("{:?} {status} {code}", call.verb), &subject));
+            found.push(view.violation(Rule::Refusal, about, format!("{:?} {status} {code}", call.verb), &subject));
         }
     }
 }
 
 /// Every email was asked for, is the only one of its wish, and has its key to itself.
-fn check_rows(view: &View<'_>, found: &mut Vec<Violation>) {
+fn check_every_email_requested(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let mut by_key: BTreeMap<(&str, &str, u32), Vec<&Email>> = BTreeMap::new();
     for email in view.history.emails.iter().filter(|email| !email.key.is_empty()) {
         by_key.entry((&email.team, &email.key, email.bind)).or_default().push(email);
     }
-    for (slot, emails) in &view.emails {
-        check_slot(view, slot, emails, found);
+    for (slot, emails) in &view.emails_by_recipients {
+        check_email_count(view, slot, emails, found);
     }
     for ((_, key, _), emails) in by_key.into_iter().filter(|(_, emails)| emails.len() > 1) {
         let ids: Vec<&str> = emails.iter().map(|email| email.id.as_str()).collect();
-        let subject = Subject { emails: ids.iter().copied().collect(), key: None };
-        found.push(view.of(Rule::SharedKey, key, ids.join(" "), &subject));
+        let subject = StorySubject { emails: ids.iter().copied().collect(), key: None };
+        found.push(view.violation(Rule::SharedKey, key, ids.join(" "), &subject));
     }
 }
 
 /// There are as many emails to the same people as were asked for: one for each life of each key, one for each call
 /// without one, and one next version of each.
-fn check_slot(view: &View<'_>, slot: &Slot<'_>, emails: &[&Email], found: &mut Vec<Violation>) {
-    let calls = view.by_slot.get(slot).map_or(&[][..], Vec::as_slice);
+fn check_email_count(view: &HistoryIndex<'_>, slot: &RecipientSet<'_>, emails: &[&Email], found: &mut Vec<Violation>) {
+    let calls = view.calls_by_recipients.get(slot).map_or(&[][..], Vec::as_slice);
     let keys: BTreeSet<&str> = calls.iter().filter_map(|call| call.key.as_deref()).collect();
-    let keyed: usize = keys.iter().map(|key| view.lives((slot.0, key))).sum();
+    let keyed: usize = keys.iter().map(|key| view.max_binds((slot.0, key))).sum();
     let wishes = keyed + calls.iter().filter(|call| call.key.is_none()).count();
     let resends = emails.iter().filter(|email| view.is_resent(email)).count();
     if wishes == 0 {
-        let unasked = |email: &&Email| view.of_email(Rule::Unasked, email, "nobody asked for it");
+        let unasked = |email: &&Email| view.email_violation(Rule::Unasked, email, "nobody asked for it");
         found.extend(emails.iter().map(unasked));
     } else if emails.len() > wishes + resends {
         let ids: Vec<&str> = emails.iter().map(|email| email.id.as_str()).collect();
         let why = format!("{} emails for {wishes} wishes and {resends} resends: {}", ids.len(), ids.join(" "));
         let key = keys.first().map(|key| (slot.0, *key));
-        let subject = Subject { emails: ids.iter().copied().collect(), key };
+        let subject = StorySubject { emails: ids.iter().copied().collect(), key };
         let people: Vec<&str> = slot.1.iter().copied().collect();
-        found.push(view.of(Rule::Duplicated, &people.join("+"), why, &subject));
+        found.push(view.violation(Rule::Duplicated, &people.join("+"), why, &subject));
     }
 }
 
 /// A batch is there as a whole or not at all.
-fn check_whole(view: &View<'_>, found: &mut Vec<Violation>) {
-    for (key, calls) in &view.by_key {
-        let Some(batch) = calls.iter().find(|call| call.verb == Verb::Batch) else { continue };
-        let refused = calls.iter().all(|call| matches!(call.end, End::Fail { .. }));
-        let there = |wanted: &&Wanted| view.emails.contains_key(&slot(&batch.team, &wanted.to));
+fn check_batches_complete(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
+    for (key, calls) in &view.calls_by_key {
+        let Some(batch) = calls.iter().find(|call| call.verb == CallKind::Batch) else { continue };
+        let refused = calls.iter().all(|call| matches!(call.end, CallOutcome::Fail { .. }));
+        let there =
+            |wanted: &&ExpectedEmail| view.emails_by_recipients.contains_key(&recipient_set(&batch.team, &wanted.to));
         let (some, all) = (batch.wanted.iter().filter(there).count(), batch.wanted.len());
         if some != 0 && some != all && !refused {
-            found.push(view.of_key(Rule::Torn, *key, format!("{some} of {all} items")));
+            found.push(view.key_violation(Rule::Torn, *key, format!("{some} of {all} items")));
         }
     }
 }
 
 /// What a key is bound to is what its calls asked for, and each call was answered accordingly.
-fn check_meaning(view: &View<'_>, key: (&str, &str), calls: &[&Call], found: &mut Vec<Violation>) {
+fn check_key_content(view: &HistoryIndex<'_>, key: (&str, &str), calls: &[&CallRecord], found: &mut Vec<Violation>) {
     let Some(first) = calls.first() else { return };
     // Two verbs under one key differ in any case, and a key with two lives has two meanings.
-    if view.lives(key) > 1 || calls.iter().any(|call| call.verb != first.verb) {
+    if view.max_binds(key) > 1 || calls.iter().any(|call| call.verb != first.verb) {
         return;
     }
-    let Some(ids) = calls.iter().find_map(|call| call.told()) else { return };
-    let emails: Vec<&Email> = ids.iter().filter_map(|id| view.by_id.get(id.as_str()).copied()).collect();
+    let Some(ids) = calls.iter().find_map(|call| call.acknowledged_ids()) else { return };
+    let emails: Vec<&Email> = ids.iter().filter_map(|id| view.emails_by_id.get(id.as_str()).copied()).collect();
     let bound: Vec<Option<u64>> = emails.iter().map(|email| email.body).collect();
     if bound.iter().any(Option::is_none) || bound.len() != ids.len() {
         return;
     }
     for (place, email) in emails.iter().enumerate() {
-        let asked = |call: &&&Call| call.wanted.get(place).map(|wanted| wanted.body) == email.body;
+        let asked = |call: &&&CallRecord| call.wanted.get(place).map(|wanted| wanted.body) == email.body;
         if !calls.iter().any(|call| asked(&call)) {
-            found.push(view.of_email(Rule::OtherWords, email, "no call under its key asked for what it says"));
+            found.push(view.email_violation(Rule::OtherWords, email, "no call under its key asked for what it says"));
         }
     }
     for call in calls {
         let same = call.wanted.len() == bound.len()
             && call.wanted.iter().zip(&bound).all(|(wanted, body)| Some(wanted.body) == *body);
         match &call.end {
-            End::Ok { .. } if !same && !call.forgives => {
-                found.push(view.of_key(Rule::Swallowed, key, "another meaning was answered with the first"));
+            CallOutcome::Ok { .. } if !same && !call.forgives => {
+                found.push(view.key_violation(Rule::Swallowed, key, "another meaning was answered with the first"));
             }
-            End::Fail { code, .. } if same && code == MISMATCH => {
-                found.push(view.of_key(Rule::FalseMismatch, key, "the same meaning was refused"));
+            CallOutcome::Fail { code, .. } if same && code == KEY_MISMATCH => {
+                found.push(view.key_violation(Rule::FalseMismatch, key, "the same meaning was refused"));
             }
             _ => {}
         }

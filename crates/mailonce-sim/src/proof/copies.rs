@@ -1,81 +1,93 @@
 //! P3, P4, P6, P7 and P9: what next hops got, held against what the ledger says of it.
 
-use super::history::{Arrival, Email, Evidence, Handoff};
+use super::history::{Email, Evidence, Handoff, HopArrival};
 use super::promise::Rule;
-use super::story::{Subject, Violation};
-use super::view::View;
+use super::story::{StorySubject, Violation};
+use super::view::HistoryIndex;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
+pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     for email in &view.history.emails {
         let people: BTreeSet<&String> = email.handoffs.iter().flat_map(|handoff| &handoff.to).collect();
         for to in people {
-            check_recipient(view, email, to, found);
+            check_recipient_copies(view, email, to, found);
         }
-        check_policy(view, email, found);
+        check_policy_resends(view, email, found);
     }
-    check_bytes(view, found);
-    check_keys(view, found);
-    check_intents(view, found);
+    check_identical_bytes(view, found);
+    check_downstream_keys(view, found);
+    check_intent_recipients(view, found);
     for arrival in view.history.arrivals.iter().filter(|arrival| arrival.taken) {
-        if !view.by_id.contains_key(arrival.email.as_str()) {
-            let subject = Subject::id(&arrival.email);
-            found.push(view.of(Rule::Stray, &arrival.email, "a mail of no email was taken", &subject));
+        if !view.emails_by_id.contains_key(arrival.email.as_str()) {
+            let subject = StorySubject::id(&arrival.email);
+            found.push(view.violation(Rule::Stray, &arrival.email, "a mail of no email was taken", &subject));
         }
     }
 }
 
 /// Whether the next hop has it, as far as the ledger says.
-fn is_out(state: &str) -> bool {
+fn is_sent_state(state: &str) -> bool {
     matches!(state, "sent" | "delivered" | "bounced" | "complained")
 }
 
 /// Times that it was sent again although it may have arrived: by the email's own policy, or by a person.
-fn sent_again(handoff: &Handoff) -> usize {
+fn count_resends(handoff: &Handoff) -> usize {
     let again = |fact: &&Evidence| fact.says == "again" && matches!(fact.source.as_str(), "policy" | "person");
     handoff.evidence.iter().filter(again).count()
 }
 
-fn check_recipient(view: &View<'_>, email: &Email, to: &String, found: &mut Vec<Violation>) {
+fn check_recipient_copies(view: &HistoryIndex<'_>, email: &Email, to: &String, found: &mut Vec<Violation>) {
     let handoffs: Vec<&Handoff> = email.handoffs.iter().filter(|handoff| handoff.to.contains(to)).collect();
     let copies = view.copies(&email.id, to);
-    let again: usize = handoffs.iter().map(|handoff| sent_again(handoff)).sum();
+    let again: usize = handoffs.iter().map(|handoff| count_resends(handoff)).sum();
     let flagged = handoffs.iter().any(|handoff| handoff.may_duplicate);
     if copies > 1 + again {
         let rule = if again == 0 { Rule::TakenTwice } else { Rule::TakenTooOften };
-        found.push(view.of_email(rule, email, format!("{to} has {copies} copies, {again} resends are on record")));
+        found.push(view.email_violation(
+            rule,
+            email,
+            format!("{to} has {copies} copies, {again} resends are on record"),
+        ));
     }
     if (copies > 1 || again > 0) && !flagged {
-        found.push(view.of_email(Rule::Unflagged, email, format!("{to} has {copies} copies and nothing says so")));
+        found.push(view.email_violation(
+            Rule::Unflagged,
+            email,
+            format!("{to} has {copies} copies and nothing says so"),
+        ));
     }
     let by_person = |fact: &Evidence| fact.source == "person" && fact.says == "accepted";
     let believed = handoffs.iter().any(|handoff| handoff.evidence.iter().any(by_person));
-    if copies == 0 && !believed && handoffs.iter().any(|handoff| is_out(&handoff.state)) {
-        found.push(view.of_email(Rule::FalseSuccess, email, format!("{to} has nothing")));
+    if copies == 0 && !believed && handoffs.iter().any(|handoff| is_sent_state(&handoff.state)) {
+        found.push(view.email_violation(Rule::FalseSuccess, email, format!("{to} has nothing")));
     }
-    if copies > 0 && view.is_told_cancelled(&email.id) {
-        found.push(view.of_email(Rule::FalseFailure, email, format!("it was called cancelled, and {to} has it")));
+    if copies > 0 && view.is_acknowledged_cancelled(&email.id) {
+        found.push(view.email_violation(
+            Rule::FalseFailure,
+            email,
+            format!("it was called cancelled, and {to} has it"),
+        ));
     }
     let unsent = |handoff: &&Handoff| matches!(handoff.state.as_str(), "failed" | "cancelled");
     if copies > 0 && handoffs.iter().all(unsent) {
-        found.push(view.of_email(Rule::FalseFailure, email, format!("{to} has {copies} copies")));
+        found.push(view.email_violation(Rule::FalseFailure, email, format!("{to} has {copies} copies")));
     }
 }
 
 /// The policy resends once, and only where the email asks for it.
-fn check_policy(view: &View<'_>, email: &Email, found: &mut Vec<Violation>) {
+fn check_policy_resends(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Violation>) {
     for handoff in &email.handoffs {
         let policy = handoff.evidence.iter().filter(|fact| fact.source == "policy" && fact.says == "again").count();
         if policy > usize::from(email.resend) {
             let asks = if email.resend { "resend" } else { "hold" };
             let why = format!("the policy `{asks}` sent handoff {} again {policy} times", handoff.number);
-            found.push(view.of_email(Rule::TakenTooOften, email, why));
+            found.push(view.email_violation(Rule::TakenTooOften, email, why));
         }
     }
 }
 
 /// One intent goes to one recipient by one email.
-fn check_intents(view: &View<'_>, found: &mut Vec<Violation>) {
+fn check_intent_recipients(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let mut holders: BTreeMap<(&str, &str, &str), &Email> = BTreeMap::new();
     for email in view.history.emails.iter().filter(|email| !email.intent.is_empty()) {
         for to in email.to.iter().filter(|to| view.copies(&email.id, to) > 0) {
@@ -83,51 +95,51 @@ fn check_intents(view: &View<'_>, found: &mut Vec<Violation>) {
             // What was forgotten stands for nobody, and of versions made on purpose nobody says when they are.
             let remembered = |email: &Email| {
                 let key = (email.team.as_str(), email.key.as_str());
-                view.by_key.contains_key(&key) && view.lives(key) == 1
+                view.calls_by_key.contains_key(&key) && view.max_binds(key) == 1
             };
             if let Some(other) = other.filter(|other| remembered(other) && remembered(email)) {
-                let subject = Subject { emails: BTreeSet::from([&*other.id, &*email.id]), key: None };
+                let subject = StorySubject { emails: BTreeSet::from([&*other.id, &*email.id]), key: None };
                 let why = format!("{} and {} went to {to}", other.id, email.id);
-                found.push(view.of(Rule::Overlapped, &email.intent, why, &subject));
+                found.push(view.violation(Rule::Overlapped, &email.intent, why, &subject));
             }
         }
     }
 }
 
 /// Whatever left for one envelope by one way is the same, and so is its name.
-fn check_bytes(view: &View<'_>, found: &mut Vec<Violation>) {
+fn check_identical_bytes(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     for email in &view.history.emails {
         let arrivals = view.arrivals(&email.id);
-        let mut first: BTreeMap<(&str, &[String], Option<u16>), &Arrival> = BTreeMap::new();
+        let mut first: BTreeMap<(&str, &[String], Option<u16>), &HopArrival> = BTreeMap::new();
         for arrival in arrivals {
             let known = *first.entry((&arrival.transport, &arrival.to, arrival.handoff)).or_insert(arrival);
             if known.bytes != arrival.bytes {
                 let why = format!("{:x} and {:x} by {}", known.bytes, arrival.bytes, arrival.transport);
-                found.push(view.of_email(Rule::OtherBytes, email, why));
+                found.push(view.email_violation(Rule::OtherBytes, email, why));
             }
             if known.key != arrival.key {
                 let why = format!("{:?} and {:?} by {}", known.key, arrival.key, arrival.transport);
-                found.push(view.of_email(Rule::OtherKey, email, why));
+                found.push(view.email_violation(Rule::OtherKey, email, why));
             }
         }
         let named = arrivals.iter().map(|arrival| arrival.message_id.as_str()).chain([email.message_id.as_str()]);
         let names: BTreeSet<&str> = named.filter(|name| !name.is_empty()).collect();
         if names.len() > 1 {
-            found.push(view.of_email(Rule::OtherMessageId, email, format!("{names:?}")));
+            found.push(view.email_violation(Rule::OtherMessageId, email, format!("{names:?}")));
         }
     }
 }
 
 /// A key passed downstream belongs to one envelope.
-fn check_keys(view: &View<'_>, found: &mut Vec<Violation>) {
-    let mut owners: BTreeMap<(&str, &str), &Arrival> = BTreeMap::new();
+fn check_downstream_keys(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
+    let mut owners: BTreeMap<(&str, &str), &HopArrival> = BTreeMap::new();
     for arrival in &view.history.arrivals {
         let Some(key) = &arrival.key else { continue };
         let owner = *owners.entry((&arrival.transport, key)).or_insert(arrival);
         if (&owner.email, &owner.to) != (&arrival.email, &arrival.to) {
-            let subject = Subject { emails: BTreeSet::from([&*owner.email, &*arrival.email]), key: None };
+            let subject = StorySubject { emails: BTreeSet::from([&*owner.email, &*arrival.email]), key: None };
             let why = format!("{} and {} went under one key", owner.email, arrival.email);
-            found.push(view.of(Rule::OtherKey, key, why, &subject));
+            found.push(view.violation(Rule::OtherKey, key, why, &subject));
         }
     }
 }

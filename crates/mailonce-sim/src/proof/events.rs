@@ -1,84 +1,84 @@
 //! P11: each change is told once, in one order without gaps.
 
-use super::history::{Email, Event, Move};
+use super::history::{Email, Event, HandoffTransition};
 use super::promise::Rule;
-use super::story::{Subject, Violation};
-use super::view::View;
+use super::story::{StorySubject, Violation};
+use super::view::HistoryIndex;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn check(view: &View<'_>, found: &mut Vec<Violation>) {
-    check_numbers(view, found);
+pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
+    check_sequence(view, found);
     if view.history.events.is_empty() {
         return;
     }
-    let mut moves: BTreeMap<&str, Vec<&Move>> = BTreeMap::new();
+    let mut moves: BTreeMap<&str, Vec<&HandoffTransition>> = BTreeMap::new();
     for step in &view.history.moves {
         moves.entry(&step.email).or_default().push(step);
     }
     for email in &view.history.emails {
-        check_once(view, email, found);
-        check_told(view, email, found);
+        check_evidence_once(view, email, found);
+        check_email_events(view, email, found);
         if let Some(moves) = moves.get(email.id.as_str()) {
             check_changes(view, email, moves, found);
         }
     }
-    for id in view.told_of().filter(|id| !view.by_id.contains_key(id)) {
-        found.push(view.of(Rule::Ghost, id, "events about nothing", &Subject::id(id)));
+    for id in view.event_subjects().filter(|id| !view.emails_by_id.contains_key(id)) {
+        found.push(view.violation(Rule::Ghost, id, "events about nothing", &StorySubject::id(id)));
     }
 }
 
 /// Each team's events are numbered from 1 without gaps, and no id comes twice.
-fn check_numbers(view: &View<'_>, found: &mut Vec<Violation>) {
+fn check_sequence(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
     let (mut last, mut ids) = (BTreeMap::new(), BTreeSet::new());
     for event in &view.history.events {
         let last = last.entry(event.team.as_str()).or_insert(0);
         *last += 1;
-        let subject = Subject::id(&event.about);
+        let subject = StorySubject::id(&event.about);
         if event.seq != *last {
             let why = format!("{} stands where {last} must stand", event.seq);
-            found.push(view.of(Rule::Gap, &event.team, why, &subject));
+            found.push(view.violation(Rule::Gap, &event.team, why, &subject));
             return;
         }
         if !event.id.is_empty() && !ids.insert(event.id.as_str()) {
-            found.push(view.of(Rule::Told, &event.about, format!("event {} twice", event.id), &subject));
+            found.push(view.violation(Rule::Told, &event.about, format!("event {} twice", event.id), &subject));
         }
     }
 }
 
-fn is_birth(event: &Event) -> bool {
+fn is_accept_event(event: &Event) -> bool {
     matches!(event.kind.as_str(), "email.accepted" | "email.held")
 }
 
 /// A fact that has a name counts once.
-fn check_once(view: &View<'_>, email: &Email, found: &mut Vec<Violation>) {
+fn check_evidence_once(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Violation>) {
     let facts = email.handoffs.iter().flat_map(|handoff| &handoff.evidence);
     let mut names = BTreeSet::new();
     for fact in facts.filter(|fact| !fact.once.is_empty()) {
         if !names.insert(&fact.once) {
-            found.push(view.of_email(Rule::CountedTwice, email, &fact.once));
+            found.push(view.email_violation(Rule::CountedTwice, email, &fact.once));
         }
     }
 }
 
 /// An email's acceptance is told once and first, its hand-overs once each, and its rev rises.
-fn check_told(view: &View<'_>, email: &Email, found: &mut Vec<Violation>) {
+fn check_email_events(view: &HistoryIndex<'_>, email: &Email, found: &mut Vec<Violation>) {
     let told = view.events(&email.id);
-    let births = told.iter().filter(|event| is_birth(event)).count();
+    let births = told.iter().filter(|event| is_accept_event(event)).count();
     if births != 1 {
-        found.push(view.of_email(Rule::Births, email, format!("{births} times")));
+        found.push(view.email_violation(Rule::Births, email, format!("{births} times")));
     }
     let sent = told.iter().filter(|event| event.kind == "email.sent").count();
     // Repeats are told without a change.
     let revs: Vec<u32> = told.iter().filter(|e| e.kind != "email.duplicate" && e.rev > 0).map(|e| e.rev).collect();
-    let early = told.first().is_some_and(|event| !is_birth(event));
+    let early = told.first().is_some_and(|event| !is_accept_event(event));
     if early || sent > email.handoffs.len().max(1) || !revs.is_sorted_by(|a, b| a < b) {
         let kinds: Vec<String> = told.iter().map(|event| format!("{}@{}", event.kind, event.rev)).collect();
-        found.push(view.of_email(Rule::Told, email, kinds.join(" ")));
+        found.push(view.email_violation(Rule::Told, email, kinds.join(" ")));
     }
 }
 
 /// Each change that concerns the outside has its event, and each such event its change.
-fn check_changes(view: &View<'_>, email: &Email, moves: &[&Move], found: &mut Vec<Violation>) {
+fn check_changes(view: &HistoryIndex<'_>, email: &Email, moves: &[&HandoffTransition], found: &mut Vec<Violation>) {
     let told = |kind: &str| view.events(&email.id).iter().filter(|event| event.kind == kind).count();
     let into = |state: &str| moves.iter().filter(|step| step.to == state).count();
     let lost = moves.iter().filter(|step| step.from == "sending" && step.to == "unknown").count();
@@ -99,13 +99,13 @@ fn check_changes(view: &View<'_>, email: &Email, moves: &[&Move], found: &mut Ve
         let count = told(kind);
         if count < least || count > most {
             let why = format!("{count} times {kind} for {least} to {most} changes");
-            found.push(view.of_email(Rule::Untold, email, why));
+            found.push(view.email_violation(Rule::Untold, email, why));
         }
     }
 }
 
 /// What was read before must read the same now.
-pub(super) fn reread(before: &[Event], now: &[Event]) -> Vec<Violation> {
+pub(super) fn check_reread(before: &[Event], now: &[Event]) -> Vec<Violation> {
     let differs = |(place, event): (usize, &Event)| {
         let now = now.get(place);
         (now != Some(event)).then(|| Violation {

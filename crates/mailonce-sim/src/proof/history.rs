@@ -4,9 +4,11 @@
 //! and teams are words, so that a history can be read by the API as well as by hand. What a rig cannot see it leaves
 //! empty; the promises that need it are then not judged.
 
-pub use super::mail::{Artifact, Brought, Got, Inbound, Kept, Message, Take};
+pub use super::mail::{Artifact, ConsumeTry, ConsumedCode, DeliveryTry, InboundHistory, Message, ShownDelivery};
 pub use super::shown::{Attempt, Email, Event, Evidence, Handoff};
-pub use super::talk::{Answer, Desk, Did, Question, Step, Talk};
+pub use super::talk::{
+    ConversationChange, ConversationCommit, ConversationHistory, EscalationRow, ReplyLimits, ReplyRecord,
+};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,37 +17,37 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     /// The next hops, by the name of the transport that leads there.
-    pub hops: BTreeMap<String, Hop>,
+    pub hops: BTreeMap<String, HopCapability>,
     /// Calls, in the order in which they began.
-    pub calls: Vec<Call>,
+    pub calls: Vec<CallRecord>,
     /// What next hops got, in order.
-    pub arrivals: Vec<Arrival>,
+    pub arrivals: Vec<HopArrival>,
     /// Faults that the rig made.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<FaultRecord>,
     /// Spans in which a process was stopped or ended: times on record may lag behind their commits there.
     #[serde(default)]
     pub stalls: Vec<(u64, u64)>,
     /// Changes of handoffs in the order of their commits, if the rig sees them.
-    pub moves: Vec<Move>,
+    pub moves: Vec<HandoffTransition>,
     /// What processes said that time is, if the rig asked.
-    pub readings: Vec<Reading>,
+    pub readings: Vec<ReportedTime>,
     /// The emails as they are in the end.
     pub emails: Vec<Email>,
     /// The events as they are in the end: each team's in its order.
     pub events: Vec<Event>,
     /// What endpoints were told.
-    pub webhooks: Webhooks,
+    pub webhooks: WebhookHistory,
     /// Mail that came in.
-    pub inbound: Inbound,
+    pub inbound: InboundHistory,
     /// Conversations about mail that came in.
-    pub talk: Talk,
+    pub talk: ConversationHistory,
     /// Whether the end was read after every fault was healed and enough time had passed.
     pub healed: bool,
 }
 
 /// What a next hop can do against a second mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Hop {
+pub enum HopCapability {
     /// It takes a key and remembers it for so many milliseconds.
     Keyed(u64),
     /// It can be asked.
@@ -56,7 +58,7 @@ pub enum Hop {
 
 /// What a call asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Verb {
+pub enum CallKind {
     /// Accept one email.
     Send,
     /// Accept several, or none.
@@ -79,7 +81,7 @@ pub enum Verb {
 
 /// One email that a call asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
+pub struct ExpectedEmail {
     /// Its recipients, bare.
     pub to: Vec<String>,
     /// A hash of what it says. Equal meanings have equal ones.
@@ -88,7 +90,7 @@ pub struct Wanted {
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum End {
+pub enum CallOutcome {
     /// It did what was asked, now or before.
     Ok {
         /// Whether this call made the emails.
@@ -109,7 +111,7 @@ pub enum End {
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
+pub struct CallRecord {
     /// When it began.
     pub at: u64,
     /// When it ended, if it did.
@@ -117,13 +119,13 @@ pub struct Call {
     /// Whose credential it came with.
     pub team: String,
     /// What it asks for.
-    pub verb: Verb,
+    pub verb: CallKind,
     /// Its key, if it has one. Two calls with one key and team mean one thing.
     pub key: Option<String>,
     /// The email it is about, for verbs that name one.
     pub about: Option<String>,
     /// The emails that it asks for.
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<ExpectedEmail>,
     /// Whether other words under its key are forgiven.
     pub forgives: bool,
     /// Codes with which it may be refused. Any other refusal is a violation.
@@ -131,12 +133,12 @@ pub struct Call {
     /// Whether it must be refused, or not be answered: the rig knows that what it asks for is not allowed.
     pub must_fail: bool,
     /// How it ended.
-    pub end: End,
+    pub end: CallOutcome,
 }
 
 /// One mail or request that reached a next hop.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arrival {
+pub struct HopArrival {
     /// When.
     pub at: u64,
     /// The transport by which it came.
@@ -163,7 +165,7 @@ pub struct Arrival {
 
 /// A fault that the rig made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct FaultRecord {
     /// When.
     pub at: u64,
     /// What it did.
@@ -176,7 +178,7 @@ pub struct Fault {
 
 /// A change of one handoff, as one commit made it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Move {
+pub struct HandoffTransition {
     /// When.
     pub at: u64,
     /// The email.
@@ -195,16 +197,16 @@ pub struct Move {
 
 /// What endpoints were told.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Webhooks {
+pub struct WebhookHistory {
     /// Teams with an endpoint, and the number up to which it is owed every event. What lies beyond is not judged.
     pub owed: BTreeMap<String, u64>,
     /// What came, in order.
-    pub came: Vec<Webhook>,
+    pub came: Vec<ReceivedWebhook>,
 }
 
 /// A webhook as it came.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Webhook {
+pub struct ReceivedWebhook {
     /// Whose endpoint it came to.
     pub team: String,
     /// The id of the notice.
@@ -221,7 +223,7 @@ pub struct Webhook {
 
 /// What a process said that time is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reading {
+pub struct ReportedTime {
     /// When.
     pub at: u64,
     /// Which process: one life of a node.
@@ -232,22 +234,22 @@ pub struct Reading {
 
 impl History {
     /// Notes that a call begins, and says under which number.
-    pub fn invoke(&mut self, call: Call) -> usize {
+    pub fn begin_call(&mut self, call: CallRecord) -> usize {
         self.calls.push(call);
         self.calls.len() - 1
     }
 
     /// Notes how a call ended, and when.
-    pub fn end(&mut self, call: usize, at: u64, end: End) {
+    pub fn end_call(&mut self, call: usize, at: u64, end: CallOutcome) {
         if let Some(call) = self.calls.get_mut(call) {
             (call.ended, call.end) = (Some(at), end);
         }
     }
 }
 
-impl Call {
+impl CallRecord {
     /// A call that has not ended yet and may not be refused.
-    pub fn new(at: u64, team: &str, verb: Verb) -> Self {
+    pub fn new(at: u64, team: &str, verb: CallKind) -> Self {
         Self {
             at,
             ended: None,
@@ -259,7 +261,7 @@ impl Call {
             forgives: false,
             may_fail: Vec::new(),
             must_fail: false,
-            end: End::Info,
+            end: CallOutcome::Info,
         }
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// One try of a sender to bring a mail to one inbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Brought {
+pub struct DeliveryTry {
     /// When it began.
     pub at: u64,
     /// When it ended, if it did.
@@ -28,7 +28,7 @@ pub struct Brought {
 
 /// One try of an agent to take the code of a sender.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Take {
+pub struct ConsumeTry {
     /// When it began.
     pub at: u64,
     /// When it ended, if it did.
@@ -42,14 +42,14 @@ pub struct Take {
     /// For whom: the one consumer.
     pub purpose: String,
     /// What it was given, if it was.
-    pub got: Option<Got>,
+    pub got: Option<ConsumedCode>,
     /// The code of the refusal; empty when it was given something, or when nobody answered.
     pub refused: String,
 }
 
 /// A code that was given out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Got {
+pub struct ConsumedCode {
     /// The artifact.
     pub artifact: String,
     /// Its value.
@@ -96,7 +96,7 @@ pub struct Artifact {
 
 /// A delivery as it is in the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct ShownDelivery {
     /// Its id.
     pub id: String,
     /// Its state: `waiting`, `done`, `duplicate`, `refused`, `dead`.
@@ -113,15 +113,15 @@ pub struct Kept {
 
 /// Everything about mail that comes in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inbound {
+pub struct InboundHistory {
     /// What senders brought, in the order in which they began.
-    pub brought: Vec<Brought>,
+    pub brought: Vec<DeliveryTry>,
     /// What agents took, in the order in which they began.
-    pub takes: Vec<Take>,
+    pub takes: Vec<ConsumeTry>,
     /// The messages in the end.
     pub messages: Vec<Message>,
     /// The artifacts in the end.
     pub artifacts: Vec<Artifact>,
     /// The deliveries in the end.
-    pub kept: Vec<Kept>,
+    pub kept: Vec<ShownDelivery>,
 }

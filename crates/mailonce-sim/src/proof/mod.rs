@@ -27,15 +27,15 @@ mod teams;
 mod view;
 
 pub use history::History;
-pub use promise::{Promise, Rule};
+pub use promise::{Invariant, Rule};
 pub use story::Violation;
 
 use history::Event;
-use view::View;
+use view::HistoryIndex;
 
 /// What was broken. Liveness is only asked for when the history says that its faults were healed.
 pub fn check(history: &History) -> Vec<Violation> {
-    let view = View::new(history);
+    let view = HistoryIndex::new(history);
     let mut found = Vec::new();
     accepts::check(&view, &mut found);
     teams::check(&view, &mut found);
@@ -54,5 +54,5 @@ pub fn check(history: &History) -> Vec<Violation> {
 
 /// What was read of the events before must read the same now.
 pub fn check_reread(before: &[Event], now: &[Event]) -> Vec<Violation> {
-    events::reread(before, now)
+    events::check_reread(before, now)
 }

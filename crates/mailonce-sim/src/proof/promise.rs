@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A promise about what callers, next hops and operators may rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-pub enum Promise {
+pub enum Invariant {
     /// One email per team and key.
     P1,
     /// Every acknowledged email exists after all crashes.
@@ -39,9 +39,9 @@ pub enum Promise {
     P16,
 }
 
-impl Promise {
+impl Invariant {
     /// Those that are judged.
-    pub const JUDGED: [Self; 16] = [
+    pub const CHECKED: [Self; 16] = [
         Self::P1,
         Self::P2,
         Self::P3,
@@ -79,9 +79,9 @@ macro_rules! rules {
             }
 
             /// The promise that it breaks.
-            pub fn promise(self) -> Promise {
+            pub fn promise(self) -> Invariant {
                 match self {
-                    $($(Self::$rule)|+ => Promise::$promise,)+
+                    $($(Self::$rule)|+ => Invariant::$promise,)+
                 }
             }
         }

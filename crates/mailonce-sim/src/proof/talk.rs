@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Limits that an inbox lives by.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Desk {
+pub struct ReplyLimits {
     /// The limit that is likely to be reached first, for the count.
     pub tight: String,
     /// Answers in a thread within the window.
@@ -25,18 +25,18 @@ pub struct Desk {
 
 /// One commit about a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct ConversationCommit {
     /// When, in the order of the rig.
     pub at: u64,
     /// When, by the ledger time of whoever asked.
     pub now: i64,
     /// What it did.
-    pub did: Did,
+    pub did: ConversationChange,
 }
 
 /// What one commit did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Did {
+pub enum ConversationChange {
     /// A message was filed.
     Came {
         /// The message.
@@ -82,7 +82,7 @@ pub enum Did {
     /// An agent put a message off until then.
     PutOff(String, i64),
     /// A message was answered or passed on.
-    Answered(Answer),
+    Answered(ReplyRecord),
     /// A message had been answered before.
     Again {
         /// The message.
@@ -97,7 +97,7 @@ pub enum Did {
         /// The guard.
         guard: String,
         /// What was wanted; its email is empty.
-        wish: Answer,
+        wish: ReplyRecord,
     },
     /// An email without a key was accepted.
     Keyless {
@@ -110,7 +110,7 @@ pub enum Did {
 
 /// An answer to a message, as it was wanted and what it became.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct ReplyRecord {
     /// The message.
     pub message: String,
     /// What of it: `reply 0` for the first answer, `forward …` for passing it on.
@@ -127,7 +127,7 @@ pub struct Answer {
     pub guard: String,
 }
 
-impl Answer {
+impl ReplyRecord {
     /// Whether it goes to who wrote the message.
     pub fn is_reply(&self) -> bool {
         self.slot.starts_with("reply")
@@ -136,7 +136,7 @@ impl Answer {
 
 /// A question for a person, as it is in the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
+pub struct EscalationRow {
     /// Why it is asked.
     pub reason: String,
     /// The email it is about, or empty.
@@ -147,41 +147,41 @@ pub struct Question {
 
 /// Everything about conversations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Talk {
+pub struct ConversationHistory {
     /// Inboxes that agents answer from, by address.
-    pub desks: BTreeMap<String, Desk>,
+    pub desks: BTreeMap<String, ReplyLimits>,
     /// What was committed, in order. Empty when the rig cannot see it: then nothing is judged.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ConversationCommit>,
     /// The questions in the end.
-    pub questions: Vec<Question>,
+    pub questions: Vec<EscalationRow>,
 }
 
-impl Talk {
+impl ConversationHistory {
     /// How often each thing happened: the guards by their words, and what agents did.
-    pub fn counts(&self) -> BTreeMap<String, u64> {
+    pub fn count_by_kind(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         let tight = self.desks.values().next().map_or("", |desk| desk.tight.as_str());
         for step in &self.steps {
             let words = match &step.did {
-                Did::Came { .. } => vec!["came".to_owned()],
-                Did::Leased { offered: Some(_), .. } => vec!["offered".to_owned()],
-                Did::Leased { .. } => vec!["leased by hand".to_owned()],
-                Did::Extended { .. } => vec!["extended".to_owned()],
-                Did::Released { .. } => vec!["released".to_owned()],
-                Did::Acked(_) => vec!["acked".to_owned()],
-                Did::PutOff(..) => vec!["put off".to_owned()],
-                Did::Answered(answer) => {
+                ConversationChange::Came { .. } => vec!["came".to_owned()],
+                ConversationChange::Leased { offered: Some(_), .. } => vec!["offered".to_owned()],
+                ConversationChange::Leased { .. } => vec!["leased by hand".to_owned()],
+                ConversationChange::Extended { .. } => vec!["extended".to_owned()],
+                ConversationChange::Released { .. } => vec!["released".to_owned()],
+                ConversationChange::Acked(_) => vec!["acked".to_owned()],
+                ConversationChange::PutOff(..) => vec!["put off".to_owned()],
+                ConversationChange::Answered(answer) => {
                     let capped = (answer.guard == "cap").then(|| format!("cap of the {tight}"));
                     let word = if answer.is_reply() { "answered" } else { "passed on" };
                     [Some(word.to_owned()), capped].into_iter().flatten().collect()
                 }
-                Did::Again { .. } => vec!["already_answered".to_owned()],
-                Did::Refused { guard, wish } => {
+                ConversationChange::Again { .. } => vec!["already_answered".to_owned()],
+                ConversationChange::Refused { guard, wish } => {
                     let stale = guard == "leased" && wish.token.is_some();
                     vec![if stale { "stale lease".to_owned() } else { guard.clone() }]
                 }
-                Did::Keyless { guard, .. } if guard.is_empty() => Vec::new(),
-                Did::Keyless { guard, .. } => vec![guard.clone()],
+                ConversationChange::Keyless { guard, .. } if guard.is_empty() => Vec::new(),
+                ConversationChange::Keyless { guard, .. } => vec![guard.clone()],
             };
             words.into_iter().for_each(|word| *counts.entry(word).or_default() += 1);
         }

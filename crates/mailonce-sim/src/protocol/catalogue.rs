@@ -1,27 +1,27 @@
 //! The protocols. The words about them are our own; what they do is what five published guides recommend.
 
-use super::program::{Op, Row};
+use super::program::{Op, ProtocolRow};
 
 /// What may go wrong while a protocol is played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
+pub struct ProtocolFaults {
     /// A caller may die between two ops.
-    pub deaths: bool,
+    pub crashes: bool,
     /// The next hop takes the mail and the caller gets an error.
     pub lost_replies: bool,
     /// The lock may run out at any time.
-    pub lapses: bool,
+    pub lock_expires: bool,
 }
 
 /// What a protocol breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Breaks {
+pub enum ProtocolFailure {
     /// There is a second mail.
-    Twice,
+    Duplicate,
     /// There is no mail, everybody was told that all is well, and nobody will call again.
-    Lost,
+    LostMail,
     /// Nothing.
-    Nothing,
+    None,
 }
 
 /// A protocol.
@@ -38,18 +38,18 @@ pub struct Protocol {
     /// How many call at the same time.
     pub callers: u8,
     /// How often each calls until it is answered.
-    pub calls: u8,
+    pub max_calls: u8,
     /// The row at the beginning.
-    pub row: Row,
+    pub initial_row: ProtocolRow,
     /// What may go wrong.
-    pub faults: Faults,
+    pub faults: ProtocolFaults,
     /// What it breaks.
-    pub breaks: Breaks,
+    pub breaks: ProtocolFailure,
     /// What is to be learnt.
     pub lesson: &'static str,
 }
 
-const NO_FAULTS: Faults = Faults { deaths: false, lost_replies: false, lapses: false };
+const NO_FAULTS: ProtocolFaults = ProtocolFaults { crashes: false, lost_replies: false, lock_expires: false };
 
 /// Everything that fails.
 pub const PROTOCOLS: &[Protocol] = &[
@@ -60,10 +60,10 @@ pub const PROTOCOLS: &[Protocol] = &[
         program: &[Op::Lock, Op::Send, Op::WriteResult],
         on_error: Some(Op::Unlock),
         callers: 1,
-        calls: 2,
-        row: Row::None,
-        faults: Faults { lost_replies: true, ..NO_FAULTS },
-        breaks: Breaks::Twice,
+        max_calls: 2,
+        initial_row: ProtocolRow::None,
+        faults: ProtocolFaults { lost_replies: true, ..NO_FAULTS },
+        breaks: ProtocolFailure::Duplicate,
         lesson: "An error after the bytes went says nothing about the mail. mailonce settles only on an answer that \
                  decides; anything else is `unknown`.",
     },
@@ -74,10 +74,10 @@ pub const PROTOCOLS: &[Protocol] = &[
         program: &[Op::ReadResult, Op::Lock, Op::ReadResult, Op::Send, Op::WriteResult, Op::Unlock],
         on_error: None,
         callers: 2,
-        calls: 1,
-        row: Row::None,
-        faults: Faults { lapses: true, ..NO_FAULTS },
-        breaks: Breaks::Twice,
+        max_calls: 1,
+        initial_row: ProtocolRow::None,
+        faults: ProtocolFaults { lock_expires: true, ..NO_FAULTS },
+        breaks: ProtocolFailure::Duplicate,
         lesson: "A worker that is slow is not dead, and the next hop does not know our lock. In mailonce a lease only says \
                  who works; what was marked is never dispatched again by itself.",
     },
@@ -87,10 +87,10 @@ pub const PROTOCOLS: &[Protocol] = &[
         program: &[Op::ReadResult, Op::Lock, Op::Send, Op::WriteResult, Op::Unlock],
         on_error: None,
         callers: 2,
-        calls: 1,
-        row: Row::None,
+        max_calls: 1,
+        initial_row: ProtocolRow::None,
         faults: NO_FAULTS,
-        breaks: Breaks::Twice,
+        breaks: ProtocolFailure::Duplicate,
         lesson: "What was read before the lock is old by the time the lock is held. mailonce binds the key and reads what it \
                  is bound to in one transaction.",
     },
@@ -101,10 +101,10 @@ pub const PROTOCOLS: &[Protocol] = &[
         program: &[Op::InsertInTransaction, Op::Send, Op::Commit],
         on_error: None,
         callers: 1,
-        calls: 2,
-        row: Row::None,
-        faults: Faults { deaths: true, ..NO_FAULTS },
-        breaks: Breaks::Twice,
+        max_calls: 2,
+        initial_row: ProtocolRow::None,
+        faults: ProtocolFaults { crashes: true, ..NO_FAULTS },
+        breaks: ProtocolFailure::Duplicate,
         lesson: "A transaction takes back what the database did, not what the next hop did. mailonce commits a marker \
                  before the bytes go.",
     },
@@ -114,10 +114,10 @@ pub const PROTOCOLS: &[Protocol] = &[
         program: &[Op::ClaimRow, Op::Send, Op::ConfirmRow],
         on_error: None,
         callers: 1,
-        calls: 2,
-        row: Row::None,
-        faults: Faults { deaths: true, ..NO_FAULTS },
-        breaks: Breaks::Twice,
+        max_calls: 2,
+        initial_row: ProtocolRow::None,
+        faults: ProtocolFaults { crashes: true, ..NO_FAULTS },
+        breaks: ProtocolFailure::Duplicate,
         lesson: "One state for \"died before\" and \"died after\" cannot tell them apart. mailonce has two: `leased` goes back \
                  to the queue, `sending` becomes `unknown`.",
     },
@@ -128,10 +128,10 @@ pub const PROTOCOLS: &[Protocol] = &[
         program: &[Op::TakeRow, Op::Send, Op::NoteSent, Op::Commit],
         on_error: None,
         callers: 2,
-        calls: 2,
-        row: Row::Claimed,
-        faults: Faults { deaths: true, ..NO_FAULTS },
-        breaks: Breaks::Twice,
+        max_calls: 2,
+        initial_row: ProtocolRow::Claimed,
+        faults: ProtocolFaults { crashes: true, ..NO_FAULTS },
+        breaks: ProtocolFailure::Duplicate,
         lesson: "A lock that ends with its connection forgets everything that was done under it. mailonce commits once \
                  before each hand-over and once after it.",
     },
@@ -141,10 +141,10 @@ pub const PROTOCOLS: &[Protocol] = &[
         program: &[Op::Acknowledge, Op::MarkProcessed, Op::Send],
         on_error: None,
         callers: 1,
-        calls: 2,
-        row: Row::None,
-        faults: Faults { deaths: true, ..NO_FAULTS },
-        breaks: Breaks::Lost,
+        max_calls: 2,
+        initial_row: ProtocolRow::None,
+        faults: ProtocolFaults { crashes: true, ..NO_FAULTS },
+        breaks: ProtocolFailure::LostMail,
         lesson: "Whoever was told 200 does not come again. mailonce answers after the commit.",
     },
     Protocol {
@@ -154,10 +154,10 @@ pub const PROTOCOLS: &[Protocol] = &[
         program: &[Op::MarkProcessed, Op::Send, Op::Acknowledge],
         on_error: None,
         callers: 1,
-        calls: 2,
-        row: Row::None,
-        faults: Faults { deaths: true, ..NO_FAULTS },
-        breaks: Breaks::Lost,
+        max_calls: 2,
+        initial_row: ProtocolRow::None,
+        faults: ProtocolFaults { crashes: true, ..NO_FAULTS },
+        breaks: ProtocolFailure::LostMail,
         lesson: "A flag cannot say \"begun\". What was begun and not finished must be found again by somebody: mailonce has \
                  states, and a start that looks for them.",
     },
@@ -168,10 +168,10 @@ pub const PROTOCOLS: &[Protocol] = &[
         program: &[Op::Lock, Op::LookAtThread, Op::Send, Op::Unlock],
         on_error: None,
         callers: 2,
-        calls: 1,
-        row: Row::None,
-        faults: Faults { lapses: true, ..NO_FAULTS },
-        breaks: Breaks::Twice,
+        max_calls: 1,
+        initial_row: ProtocolRow::None,
+        faults: ProtocolFaults { lock_expires: true, ..NO_FAULTS },
+        breaks: ProtocolFailure::Duplicate,
         lesson: "The look is as old as the pause after it. The fence of a lease is checked in the transaction that accepts the \
                  mail, or it is not checked at all.",
     },
@@ -182,25 +182,25 @@ pub const PROTOCOLS: &[Protocol] = &[
         program: &[Op::InsertDelivery, Op::Enqueue, Op::Acknowledge],
         on_error: None,
         callers: 1,
-        calls: 2,
-        row: Row::None,
-        faults: Faults { deaths: true, ..NO_FAULTS },
-        breaks: Breaks::Lost,
+        max_calls: 2,
+        initial_row: ProtocolRow::None,
+        faults: ProtocolFaults { crashes: true, ..NO_FAULTS },
+        breaks: ProtocolFailure::LostMail,
         lesson: "Two systems cannot commit together. In mailonce the row is the work.",
     },
 ];
 
 /// What holds: a marker before the bytes, under every fault there is.
-pub const MARKER: Protocol = Protocol {
+pub const MARKER_PROTOCOL: Protocol = Protocol {
     name: "A marker before the bytes",
     about: "Bind the key, commit a marker, hand the mail over, settle. Whoever finds the marker of somebody else calls the \
             outcome unknown, and a person is told.",
     program: &[Op::BindKey, Op::Marker, Op::Send, Op::Settle],
     on_error: None,
     callers: 2,
-    calls: 3,
-    row: Row::None,
-    faults: Faults { deaths: true, lost_replies: true, lapses: true },
-    breaks: Breaks::Nothing,
+    max_calls: 3,
+    initial_row: ProtocolRow::None,
+    faults: ProtocolFaults { crashes: true, lost_replies: true, lock_expires: true },
+    breaks: ProtocolFailure::None,
     lesson: "",
 };

@@ -3,183 +3,183 @@
 use stateright::{Checker, Model, Property};
 
 use super::{
-    catalogue::{Breaks, Protocol},
-    program::{Op, Row, Then, World, name},
+    catalogue::{Protocol, ProtocolFailure},
+    program::{NextStep, Op, ProtocolRow, ProtocolState, caller_name},
 };
 
-const TWICE: &str = "no second mail";
-const LOST: &str = "no mail is lost while everybody believes that all is well";
+const NO_DUPLICATE: &str = "no second mail";
+const NO_LOST_MAIL: &str = "no mail is lost while everybody believes that all is well";
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ProtocolEvent {
     /// A caller does its next op.
-    Does(u8),
+    Step(u8),
     /// The next hop takes the mail of a caller, which gets an error.
-    LosesReply(u8),
+    LoseReply(u8),
     /// A caller dies.
-    Dies(u8),
+    Crash(u8),
     /// A caller calls again.
-    CallsAgain(u8),
+    Retry(u8),
     /// The lock runs out.
-    Lapses,
+    LockExpires,
 }
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct TraceLine {
     /// Who.
     pub who: String,
     /// What.
     pub what: String,
     /// What the world has then.
-    pub then: String,
+    pub state_after: String,
 }
 
-struct Play(Protocol);
+struct ProtocolModel(Protocol);
 
-impl Model for Play {
-    type State = World;
-    type Action = Event;
+impl Model for ProtocolModel {
+    type State = ProtocolState;
+    type Action = ProtocolEvent;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World::new(self.0.callers, self.0.calls, self.0.row)]
+    fn init_states(&self) -> Vec<ProtocolState> {
+        vec![ProtocolState::new(self.0.callers, self.0.max_calls, self.0.initial_row)]
     }
 
-    fn actions(&self, world: &World, all: &mut Vec<Event>) {
+    fn actions(&self, world: &ProtocolState, all: &mut Vec<ProtocolEvent>) {
         for (number, caller) in (0..).zip(&world.callers) {
-            match caller.at {
+            match caller.next_op {
                 Some(at) => {
-                    all.push(Event::Does(number));
-                    if self.0.faults.lost_replies && self.op(at) == Some(Op::Send) {
-                        all.push(Event::LosesReply(number));
+                    all.push(ProtocolEvent::Step(number));
+                    if self.0.faults.lost_replies && self.op_at(at) == Some(Op::Send) {
+                        all.push(ProtocolEvent::LoseReply(number));
                     }
-                    if self.0.faults.deaths {
-                        all.push(Event::Dies(number));
+                    if self.0.faults.crashes {
+                        all.push(ProtocolEvent::Crash(number));
                     }
                 }
-                None if !caller.answered && caller.calls > 0 => all.push(Event::CallsAgain(number)),
+                None if !caller.answered && caller.calls_left > 0 => all.push(ProtocolEvent::Retry(number)),
                 None => {}
             }
         }
-        if self.0.faults.lapses && world.lock.is_some() {
-            all.push(Event::Lapses);
+        if self.0.faults.lock_expires && world.lock.is_some() {
+            all.push(ProtocolEvent::LockExpires);
         }
     }
 
-    fn next_state(&self, world: &World, event: Event) -> Option<World> {
+    fn next_state(&self, world: &ProtocolState, event: ProtocolEvent) -> Option<ProtocolState> {
         let mut world = world.clone();
         match event {
-            Event::Does(who) => self.does(&mut world, who)?,
-            Event::LosesReply(who) => {
+            ProtocolEvent::Step(who) => self.run_step(&mut world, who)?,
+            ProtocolEvent::LoseReply(who) => {
                 world.mails += 1;
                 if let Some(op) = self.0.on_error {
-                    world.run(who, op);
+                    world.run_op(who, op);
                 }
                 world.roll_back(who);
-                world.callers[usize::from(who)].at = None;
+                world.callers[usize::from(who)].next_op = None;
             }
-            Event::Dies(who) => {
+            ProtocolEvent::Crash(who) => {
                 world.roll_back(who);
-                world.callers[usize::from(who)].at = None;
+                world.callers[usize::from(who)].next_op = None;
             }
-            Event::CallsAgain(who) => {
+            ProtocolEvent::Retry(who) => {
                 let caller = &mut world.callers[usize::from(who)];
-                (caller.at, caller.calls) = (Some(0), caller.calls - 1);
+                (caller.next_op, caller.calls_left) = (Some(0), caller.calls_left - 1);
             }
-            Event::Lapses => world.lock = None,
+            ProtocolEvent::LockExpires => world.lock = None,
         }
         Some(world)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(TWICE, |_, world: &World| world.mails <= 1),
-            Property::always(LOST, |_, world: &World| {
-                let over = world.callers.iter().all(|caller| caller.answered && caller.at.is_none());
-                !over || world.mails > 0 || world.row == Row::Unknown
+            Property::always(NO_DUPLICATE, |_, world: &ProtocolState| world.mails <= 1),
+            Property::always(NO_LOST_MAIL, |_, world: &ProtocolState| {
+                let over = world.callers.iter().all(|caller| caller.answered && caller.next_op.is_none());
+                !over || world.mails > 0 || world.row == ProtocolRow::Unknown
             }),
         ]
     }
 }
 
-impl Play {
-    fn op(&self, at: u8) -> Option<Op> {
+impl ProtocolModel {
+    fn op_at(&self, at: u8) -> Option<Op> {
         self.0.program.get(usize::from(at)).copied()
     }
 
-    fn does(&self, world: &mut World, who: u8) -> Option<()> {
-        let at = world.callers[usize::from(who)].at?;
-        let then = world.run(who, self.op(at)?);
+    fn run_step(&self, world: &mut ProtocolState, who: u8) -> Option<()> {
+        let at = world.callers[usize::from(who)].next_op?;
+        let then = world.run_op(who, self.op_at(at)?);
         let caller = &mut world.callers[usize::from(who)];
         match then {
-            Then::Wait => return None,
-            Then::On if usize::from(at) + 1 < self.0.program.len() => caller.at = Some(at + 1),
-            Then::On | Then::Stop => (caller.at, caller.answered) = (None, true),
+            NextStep::Wait => return None,
+            NextStep::Continue if usize::from(at) + 1 < self.0.program.len() => caller.next_op = Some(at + 1),
+            NextStep::Continue | NextStep::Stop => (caller.next_op, caller.answered) = (None, true),
         }
         Some(())
     }
 
-    fn line(&self, before: &World, event: Event, after: &World) -> Line {
-        let op = |who: u8| before.callers[usize::from(who)].at.and_then(|at| self.op(at));
+    fn trace_line(&self, before: &ProtocolState, event: ProtocolEvent, after: &ProtocolState) -> TraceLine {
+        let op = |who: u8| before.callers[usize::from(who)].next_op.and_then(|at| self.op_at(at));
         let stopped = |who: u8| {
             let caller = after.callers[usize::from(who)];
-            let last = before.callers[usize::from(who)].at.map(usize::from) == Some(self.0.program.len() - 1);
-            caller.at.is_none() && !last
+            let last = before.callers[usize::from(who)].next_op.map(usize::from) == Some(self.0.program.len() - 1);
+            caller.next_op.is_none() && !last
         };
         let (who, what) = match event {
-            Event::Does(who) => {
-                let does = op(who).map_or("does nothing", Op::words);
+            ProtocolEvent::Step(who) => {
+                let does = op(who).map_or("does nothing", Op::description);
                 let end = if stopped(who) { ", finds that it is done, and stops" } else { "" };
-                (name(who).to_string(), format!("{does}{end}"))
+                (caller_name(who).to_string(), format!("{does}{end}"))
             }
-            Event::LosesReply(who) => {
-                let then = self.0.on_error.map_or(String::new(), |op| format!(", and {}", op.words()));
-                (name(who).to_string(), format!("hands the mail over, gets no answer{then}"))
+            ProtocolEvent::LoseReply(who) => {
+                let then = self.0.on_error.map_or(String::new(), |op| format!(", and {}", op.description()));
+                (caller_name(who).to_string(), format!("hands the mail over, gets no answer{then}"))
             }
-            Event::Dies(who) => (name(who).to_string(), "dies".into()),
-            Event::CallsAgain(who) => (name(who).to_string(), "calls again".into()),
-            Event::Lapses => ("time".into(), "the lock runs out".into()),
+            ProtocolEvent::Crash(who) => (caller_name(who).to_string(), "dies".into()),
+            ProtocolEvent::Retry(who) => (caller_name(who).to_string(), "calls again".into()),
+            ProtocolEvent::LockExpires => ("time".into(), "the lock runs out".into()),
         };
-        Line { who, what, then: after.words() }
+        TraceLine { who, what, state_after: after.describe() }
     }
 }
 
 /// What came of playing a protocol.
 #[derive(Debug)]
-pub struct Found {
+pub struct ProtocolResult {
     /// What it broke.
-    pub breaks: Breaks,
+    pub breaks: ProtocolFailure,
     /// The shortest way there.
-    pub trace: Vec<Line>,
+    pub trace: Vec<TraceLine>,
     /// Worlds that were seen.
     pub states: usize,
 }
 
 /// Plays a protocol until it breaks, or to its end: all ways of one length before any that is longer, so that what is
 /// found first is as short as can be.
-pub fn check(protocol: Protocol) -> Found {
+pub fn check_protocol(protocol: Protocol) -> ProtocolResult {
     let (mut depth, mut seen) = (1, 0);
     loop {
-        let found = play(protocol, depth);
-        if found.breaks != Breaks::Nothing || found.states == seen {
+        let found = check_to_depth(protocol, depth);
+        if found.breaks != ProtocolFailure::None || found.states == seen {
             return found;
         }
         (depth, seen) = (depth + 1, found.states);
     }
 }
 
-fn play(protocol: Protocol, depth: usize) -> Found {
-    let checker = Play(protocol).checker().threads(1).target_max_depth(depth).spawn_bfs().join();
+fn check_to_depth(protocol: Protocol, depth: usize) -> ProtocolResult {
+    let checker = ProtocolModel(protocol).checker().threads(1).target_max_depth(depth).spawn_bfs().join();
     let (mut found, states) = (checker.discoveries(), checker.unique_state_count());
-    let (breaks, path) = match (found.remove(TWICE), found.remove(LOST)) {
-        (Some(path), _) => (Breaks::Twice, path),
-        (None, Some(path)) => (Breaks::Lost, path),
-        (None, None) => return Found { breaks: Breaks::Nothing, trace: Vec::new(), states },
+    let (breaks, path) = match (found.remove(NO_DUPLICATE), found.remove(NO_LOST_MAIL)) {
+        (Some(path), _) => (ProtocolFailure::Duplicate, path),
+        (None, Some(path)) => (ProtocolFailure::LostMail, path),
+        (None, None) => return ProtocolResult { breaks: ProtocolFailure::None, trace: Vec::new(), states },
     };
-    let line = |pair: &[(World, Option<Event>)]| match pair {
-        [(before, Some(event)), (after, _)] => Some(checker.model().line(before, *event, after)),
+    let line = |pair: &[(ProtocolState, Option<ProtocolEvent>)]| match pair {
+        [(before, Some(event)), (after, _)] => Some(checker.model().trace_line(before, *event, after)),
         _ => None,
     };
-    Found { breaks, trace: path.into_vec().windows(2).filter_map(line).collect(), states }
+    ProtocolResult { breaks, trace: path.into_vec().windows(2).filter_map(line).collect(), states }
 }

@@ -3,11 +3,11 @@
 use std::fmt::{self, Write as _};
 
 use super::{
-    catalogue::{Breaks, MARKER, PROTOCOLS, Protocol},
-    check::{Line, check},
+    catalogue::{MARKER_PROTOCOL, PROTOCOLS, Protocol, ProtocolFailure},
+    check::{TraceLine, check_protocol},
 };
 
-const HEAD: &str = "\
+const PAGE_HEADER: &str = "\
 # Protocols that do not hold
 
 Ways of sending a mail once, or of answering one once, as published guides recommend them, and what each of them does
@@ -19,18 +19,18 @@ that got no answer calls again. Between two steps anything may happen.
 ";
 
 /// The whole page.
-pub fn page() -> Result<String, fmt::Error> {
-    let mut page = HEAD.to_owned();
+pub fn render_page() -> Result<String, fmt::Error> {
+    let mut page = PAGE_HEADER.to_owned();
     for protocol in PROTOCOLS {
-        section(&mut page, protocol)?;
+        write_section(&mut page, protocol)?;
     }
-    let ours = check(MARKER);
-    writeln!(page, "\n## {}\n\n{}\n", MARKER.name, MARKER.about)?;
-    steps(&mut page, &MARKER)?;
-    writeln!(page, "\nFaults: {}.\n", faults(&MARKER))?;
+    let ours = check_protocol(MARKER_PROTOCOL);
+    writeln!(page, "\n## {}\n\n{}\n", MARKER_PROTOCOL.name, MARKER_PROTOCOL.about)?;
+    write_steps(&mut page, &MARKER_PROTOCOL)?;
+    writeln!(page, "\nFaults: {}.\n", describe_faults(&MARKER_PROTOCOL))?;
     let verdict = match ours.breaks {
-        Breaks::Nothing => "no second mail, and none that is lost without somebody's being told",
-        Breaks::Twice | Breaks::Lost => "it breaks",
+        ProtocolFailure::None => "no second mail, and none that is lost without somebody's being told",
+        ProtocolFailure::Duplicate | ProtocolFailure::LostMail => "it breaks",
     };
     writeln!(page, "Every order was played, {} worlds: {verdict}.", ours.states)?;
     writeln!(
@@ -41,39 +41,39 @@ pub fn page() -> Result<String, fmt::Error> {
     Ok(page)
 }
 
-fn section(page: &mut String, protocol: &Protocol) -> fmt::Result {
-    let found = check(*protocol);
+fn write_section(page: &mut String, protocol: &Protocol) -> fmt::Result {
+    let found = check_protocol(*protocol);
     writeln!(page, "\n## {}\n\n{}\n", protocol.name, protocol.about)?;
-    steps(page, protocol)?;
+    write_steps(page, protocol)?;
     let outcome = match found.breaks {
-        Breaks::Twice => "a second mail",
-        Breaks::Lost => "no mail, and everybody believes that all is well",
-        Breaks::Nothing => "nothing",
+        ProtocolFailure::Duplicate => "a second mail",
+        ProtocolFailure::LostMail => "no mail, and everybody believes that all is well",
+        ProtocolFailure::None => "nothing",
     };
-    writeln!(page, "\nFaults: {}. Ends in: **{outcome}**.\n", faults(protocol))?;
+    writeln!(page, "\nFaults: {}. Ends in: **{outcome}**.\n", describe_faults(protocol))?;
     writeln!(page, "| step | who | does | the world has then |\n|---|---|---|---|")?;
-    for (number, Line { who, what, then }) in (1..).zip(&found.trace) {
+    for (number, TraceLine { who, what, state_after: then }) in (1..).zip(&found.trace) {
         writeln!(page, "| {number} | {who} | {what} | {then} |")?;
     }
     writeln!(page, "\n{}", protocol.lesson)
 }
 
-fn steps(page: &mut String, protocol: &Protocol) -> fmt::Result {
+fn write_steps(page: &mut String, protocol: &Protocol) -> fmt::Result {
     for (number, op) in (1..).zip(protocol.program) {
-        writeln!(page, "{number}. {}", op.words())?;
+        writeln!(page, "{number}. {}", op.description())?;
     }
     if let Some(op) = protocol.on_error {
-        writeln!(page, "\nWhen the hand-over fails: {}.", op.words())?;
+        writeln!(page, "\nWhen the hand-over fails: {}.", op.description())?;
     }
     Ok(())
 }
 
-fn faults(protocol: &Protocol) -> String {
+fn describe_faults(protocol: &Protocol) -> String {
     let faults = protocol.faults;
     let named = [
-        (faults.deaths, "callers die"),
+        (faults.crashes, "callers die"),
         (faults.lost_replies, "answers of the next hop get lost"),
-        (faults.lapses, "locks run out"),
+        (faults.lock_expires, "locks run out"),
     ];
     let named: Vec<&str> = named.into_iter().filter(|(on, _)| *on).map(|(_, words)| words).collect();
     if named.is_empty() { "none".into() } else { named.join(", ") }

@@ -46,7 +46,7 @@ pub enum Op {
 
 impl Op {
     /// What a caller does, in words.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Lock => "sets the lock if it is not set",
             Self::ReadResult => "reads the stored result",
@@ -73,7 +73,7 @@ impl Op {
 
 /// What a row says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Row {
+pub enum ProtocolRow {
     /// There is none.
     None,
     /// Written by a transaction that is still open.
@@ -90,37 +90,37 @@ pub enum Row {
 
 /// One caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Caller {
+pub struct ProtocolCaller {
     /// The op it comes to next; `None` when it does not run.
-    pub at: Option<u8>,
+    pub next_op: Option<u8>,
     /// Whether it was answered, so that it never calls again.
     pub answered: bool,
     /// How often it may still call.
-    pub calls: u8,
+    pub calls_left: u8,
 }
 
 /// A world of one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct World {
+pub struct ProtocolState {
     /// Those who call.
-    pub callers: Vec<Caller>,
+    pub callers: Vec<ProtocolCaller>,
     /// Who set the lock.
     pub lock: Option<u8>,
     /// Whether a result is stored, or the message is marked as processed.
     pub result: bool,
     /// The row.
-    pub row: Row,
+    pub row: ProtocolRow,
     /// Who locked the row, and whether it noted that it sent.
-    pub taken: Option<(u8, bool)>,
+    pub row_lock: Option<(u8, bool)>,
     /// Mails at the next hop, or jobs in the queue.
     pub mails: u8,
 }
 
 /// How a caller goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum NextStep {
     /// To the next op.
-    On,
+    Continue,
     /// Answered.
     Stop,
     /// Not yet: somebody else is in the way.
@@ -128,72 +128,72 @@ pub enum Then {
 }
 
 /// The name of a caller.
-pub fn name(caller: u8) -> char {
+pub fn caller_name(caller: u8) -> char {
     char::from(b'A' + caller)
 }
 
-impl World {
+impl ProtocolState {
     /// A world in which everybody is about to call.
-    pub fn new(callers: u8, calls: u8, row: Row) -> Self {
-        let caller = Caller { at: Some(0), answered: false, calls: calls - 1 };
-        Self { callers: vec![caller; usize::from(callers)], lock: None, result: false, row, taken: None, mails: 0 }
+    pub fn new(callers: u8, calls: u8, row: ProtocolRow) -> Self {
+        let caller = ProtocolCaller { next_op: Some(0), answered: false, calls_left: calls - 1 };
+        Self { callers: vec![caller; usize::from(callers)], lock: None, result: false, row, row_lock: None, mails: 0 }
     }
 
     /// Does one op for a caller.
-    pub fn run(&mut self, who: u8, op: Op) -> Then {
+    pub fn run_op(&mut self, who: u8, op: Op) -> NextStep {
         match op {
-            Op::Lock if self.lock.is_some() => return Then::Stop,
+            Op::Lock if self.lock.is_some() => return NextStep::Stop,
             Op::Lock => self.lock = Some(who),
-            Op::ReadResult if self.result => return Then::Stop,
+            Op::ReadResult if self.result => return NextStep::Stop,
             Op::Send | Op::Enqueue => self.mails += 1,
             Op::WriteResult => self.result = true,
             Op::Unlock => self.lock = None,
-            Op::MarkProcessed | Op::InsertDelivery if self.result => return Then::Stop,
+            Op::MarkProcessed | Op::InsertDelivery if self.result => return NextStep::Stop,
             Op::MarkProcessed | Op::InsertDelivery => self.result = true,
-            Op::LookAtThread if self.mails > 0 => return Then::Stop,
+            Op::LookAtThread if self.mails > 0 => return NextStep::Stop,
             Op::Acknowledge => self.callers.iter_mut().for_each(|caller| caller.answered = true),
             Op::ReadResult | Op::LookAtThread => {}
-            _ => return self.run_row(who, op),
+            _ => return self.run_row_op(who, op),
         }
-        Then::On
+        NextStep::Continue
     }
 
-    fn run_row(&mut self, who: u8, op: Op) -> Then {
+    fn run_row_op(&mut self, who: u8, op: Op) -> NextStep {
         match (op, self.row) {
-            (Op::InsertInTransaction, Row::None) => self.row = Row::Open(who),
-            (Op::InsertInTransaction, Row::Open(_)) => return Then::Wait,
-            (Op::InsertInTransaction | Op::ClaimRow | Op::BindKey, Row::Done) => return Then::Stop,
-            (Op::Commit, Row::Open(_)) => self.row = Row::Done,
-            (Op::ClaimRow | Op::BindKey, Row::None) => self.row = Row::Claimed,
-            (Op::ConfirmRow | Op::Settle, _) => self.row = Row::Done,
-            (Op::TakeRow, Row::Done) => return Then::Stop,
-            (Op::TakeRow, _) if self.taken.is_some() => return Then::Stop,
-            (Op::TakeRow, _) => self.taken = Some((who, false)),
-            (Op::NoteSent, _) => self.taken = Some((who, true)),
-            (Op::Commit, _) => (self.taken, self.row) = (None, Row::Done),
-            (Op::BindKey | Op::Marker, Row::Sending | Row::Unknown) => {
-                self.row = Row::Unknown;
-                return Then::Stop;
+            (Op::InsertInTransaction, ProtocolRow::None) => self.row = ProtocolRow::Open(who),
+            (Op::InsertInTransaction, ProtocolRow::Open(_)) => return NextStep::Wait,
+            (Op::InsertInTransaction | Op::ClaimRow | Op::BindKey, ProtocolRow::Done) => return NextStep::Stop,
+            (Op::Commit, ProtocolRow::Open(_)) => self.row = ProtocolRow::Done,
+            (Op::ClaimRow | Op::BindKey, ProtocolRow::None) => self.row = ProtocolRow::Claimed,
+            (Op::ConfirmRow | Op::Settle, _) => self.row = ProtocolRow::Done,
+            (Op::TakeRow, ProtocolRow::Done) => return NextStep::Stop,
+            (Op::TakeRow, _) if self.row_lock.is_some() => return NextStep::Stop,
+            (Op::TakeRow, _) => self.row_lock = Some((who, false)),
+            (Op::NoteSent, _) => self.row_lock = Some((who, true)),
+            (Op::Commit, _) => (self.row_lock, self.row) = (None, ProtocolRow::Done),
+            (Op::BindKey | Op::Marker, ProtocolRow::Sending | ProtocolRow::Unknown) => {
+                self.row = ProtocolRow::Unknown;
+                return NextStep::Stop;
             }
-            (Op::Marker, Row::Claimed) => self.row = Row::Sending,
-            (Op::Marker, _) => return Then::Stop,
+            (Op::Marker, ProtocolRow::Claimed) => self.row = ProtocolRow::Sending,
+            (Op::Marker, _) => return NextStep::Stop,
             _ => {}
         }
-        Then::On
+        NextStep::Continue
     }
 
     /// What is lost when a caller dies: its open transaction.
     pub fn roll_back(&mut self, who: u8) {
-        if self.row == Row::Open(who) {
-            self.row = Row::None;
+        if self.row == ProtocolRow::Open(who) {
+            self.row = ProtocolRow::None;
         }
-        if self.taken.is_some_and(|(holder, _)| holder == who) {
-            self.taken = None;
+        if self.row_lock.is_some_and(|(holder, _)| holder == who) {
+            self.row_lock = None;
         }
     }
 
     /// What the world has, in words.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let mut words = String::new();
         let mut say = |text: &str| {
             if !words.is_empty() {
@@ -202,21 +202,21 @@ impl World {
             words.push_str(text);
         };
         if let Some(who) = self.lock {
-            say(&format!("lock of {}", name(who)));
+            say(&format!("lock of {}", caller_name(who)));
         }
         if self.result {
             say("a note that it is done");
         }
         match self.row {
-            Row::None => {}
-            Row::Open(who) => say(&format!("a row in {}'s open transaction", name(who))),
-            Row::Claimed => say("a row that is not done"),
-            Row::Sending => say("a row in `sending`"),
-            Row::Unknown => say("a row in `unknown`"),
-            Row::Done => say("a row that is done"),
+            ProtocolRow::None => {}
+            ProtocolRow::Open(who) => say(&format!("a row in {}'s open transaction", caller_name(who))),
+            ProtocolRow::Claimed => say("a row that is not done"),
+            ProtocolRow::Sending => say("a row in `sending`"),
+            ProtocolRow::Unknown => say("a row in `unknown`"),
+            ProtocolRow::Done => say("a row that is done"),
         }
-        if let Some((who, noted)) = self.taken {
-            say(&format!("a row locked by {}{}", name(who), if noted { ", noted as sent" } else { "" }));
+        if let Some((who, noted)) = self.row_lock {
+            say(&format!("a row locked by {}{}", caller_name(who), if noted { ", noted as sent" } else { "" }));
         }
         if self.mails > 0 {
             say(&format!("**{} mail{}**", self.mails, if self.mails == 1 { "" } else { "s" }));

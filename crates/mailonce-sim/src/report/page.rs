@@ -10,38 +10,38 @@ use std::{
     fmt::{self, Write as _},
 };
 
-use super::summary::{RIGS, Summary};
+use super::summary::{RIGS, RunSummary};
 
 /// The text around the figures.
 pub const TEMPLATE: &str = include_str!("proof.md");
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
-pub enum NoPage {
+pub enum PageError {
     /// The template names something that does not exist.
     #[error("the template names {{{{{0}}}}}, which is nothing")]
-    Place(String),
+    UnknownPlaceholder(String),
     /// It could not be written.
     #[error(transparent)]
     Write(#[from] fmt::Error),
 }
 
 /// The page.
-pub fn page(template: &str, summaries: &BTreeMap<String, Summary>) -> Result<String, NoPage> {
+pub fn render_page(template: &str, summaries: &BTreeMap<String, RunSummary>) -> Result<String, PageError> {
     let mut page = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
-        let (place, after) = after.split_once("}}").ok_or_else(|| NoPage::Place(after.to_owned()))?;
+        let (place, after) = after.split_once("}}").ok_or_else(|| PageError::UnknownPlaceholder(after.to_owned()))?;
         page.push_str(before);
-        page.push_str(&filled(place, summaries)?);
+        page.push_str(&fill_placeholder(place, summaries)?);
         rest = after;
     }
     page.push_str(rest);
     Ok(page)
 }
 
-fn filled(place: &str, summaries: &BTreeMap<String, Summary>) -> Result<String, NoPage> {
-    let nothing = || NoPage::Place(place.to_owned());
+fn fill_placeholder(place: &str, summaries: &BTreeMap<String, RunSummary>) -> Result<String, PageError> {
+    let nothing = || PageError::UnknownPlaceholder(place.to_owned());
     let (rig, what) = place.trim().split_once('.').ok_or_else(nothing)?;
     if !RIGS.contains(&rig) {
         return Err(nothing());
@@ -54,30 +54,34 @@ fn filled(place: &str, summaries: &BTreeMap<String, Summary>) -> Result<String, 
         });
     };
     match what {
-        "facts" => Ok(facts(summary)?),
-        "table" => Ok(table(summary)?),
-        count => summary.counts.get(count).map(|figure| format!("{} {count}", grouped(*figure))).ok_or_else(nothing),
+        "facts" => Ok(facts_table(summary)?),
+        "table" => Ok(figures_table(summary)?),
+        count => {
+            summary.counts.get(count).map(|figure| format!("{} {count}", group_thousands(*figure))).ok_or_else(nothing)
+        }
     }
 }
 
 /// How it was run, and what it found.
-fn facts(summary: &Summary) -> Result<String, fmt::Error> {
-    let Summary { rig: _, version, command, started, seconds, seeds, counts, violations, table: _, state: _ } = summary;
-    let counts: Vec<String> = counts.iter().map(|(name, figure)| format!("{} {name}", grouped(*figure))).collect();
+fn facts_table(summary: &RunSummary) -> Result<String, fmt::Error> {
+    let RunSummary { rig: _, version, command, started, seconds, seeds, counts, violations, table: _, state: _ } =
+        summary;
+    let counts: Vec<String> =
+        counts.iter().map(|(name, figure)| format!("{} {name}", group_thousands(*figure))).collect();
     let mut facts = String::from("| | |\n|---|---|\n");
     writeln!(facts, "| found | {} |", counts.join(", "))?;
     writeln!(facts, "| violations | {} |", violations.len())?;
     writeln!(facts, "| version | `{version}` |")?;
-    writeln!(facts, "| begun | {started}, {} |", lasted(*seconds))?;
-    writeln!(facts, "| seeds | {} |", told(seeds))?;
+    writeln!(facts, "| begun | {started}, {} |", show_duration(*seconds))?;
+    writeln!(facts, "| seeds | {} |", show_value(seeds))?;
     write!(facts, "| again | `{command}` |")?;
     for violation in violations {
-        write!(facts, "\n\n**Violation:** {}", told(violation))?;
+        write!(facts, "\n\n**Violation:** {}", show_value(violation))?;
     }
     Ok(facts)
 }
 
-fn table(summary: &Summary) -> Result<String, fmt::Error> {
+fn figures_table(summary: &RunSummary) -> Result<String, fmt::Error> {
     let mut table = String::new();
     for (number, row) in summary.table.iter().enumerate() {
         writeln!(table, "| {} |", row.join(" | "))?;
@@ -88,16 +92,16 @@ fn table(summary: &Summary) -> Result<String, fmt::Error> {
     Ok(table.trim_end().to_owned())
 }
 
-fn told(value: &Value) -> String {
+fn show_value(value: &Value) -> String {
     match value {
         Value::Null => "none: every order was played".into(),
         Value::String(text) => text.clone(),
-        Value::Array(list) => list.iter().map(told).collect::<Vec<_>>().join(", "),
+        Value::Array(list) => list.iter().map(show_value).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }
 
-fn lasted(seconds: f64) -> String {
+fn show_duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match whole {
         0..120 => format!("{whole} s"),
@@ -107,7 +111,7 @@ fn lasted(seconds: f64) -> String {
 }
 
 /// 1234567 as 1,234,567.
-fn grouped(figure: u64) -> String {
+fn group_thousands(figure: u64) -> String {
     let digits = figure.to_string();
     let mut grouped = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -123,7 +127,7 @@ fn grouped(figure: u64) -> String {
 mod tests {
     use super::*;
 
-    fn summaries() -> BTreeMap<String, Summary> {
+    fn summaries() -> BTreeMap<String, RunSummary> {
         let summary = serde_json::json!({
             "rig": "kills", "version": "v0-7-gabc", "command": "mailonce-crash", "started": "2026-11-15T10:00:00.000Z",
             "seconds": 7_300.4, "seeds": [7, 8], "counts": {"kills": 20_000, "mails": 1_234_567}, "violations": [],
@@ -134,14 +138,14 @@ mod tests {
 
     #[test]
     fn figures_come_from_summaries_and_a_rig_without_one_was_not_run() {
-        let page = page("{{kills.kills}}; {{worlds.worlds}}\n{{worlds.facts}}\n{{kills.table}}", &summaries());
+        let page = render_page("{{kills.kills}}; {{worlds.worlds}}\n{{worlds.facts}}\n{{kills.table}}", &summaries());
         let wanted = "20,000 kills; worlds: not run\nNot run.\n| point | kills |\n|---|---|\n| after-marker | 25 |";
         assert_eq!(page.expect("a page"), wanted);
     }
 
     #[test]
     fn facts_say_how_it_was_run() {
-        let page = page("{{kills.facts}}", &summaries()).expect("a page");
+        let page = render_page("{{kills.facts}}", &summaries()).expect("a page");
         for part in ["20,000 kills, 1,234,567 mails", "| violations | 0 |", "`v0-7-gabc`", "2 h 1 min", "7, 8"] {
             assert!(page.contains(part), "{part} is not in {page}");
         }
@@ -151,14 +155,14 @@ mod tests {
     fn a_violation_is_told() {
         let mut summaries = summaries();
         summaries.get_mut("kills").expect("kills").violations.push("a second mail".into());
-        let page = page("{{kills.facts}}", &summaries).expect("a page");
+        let page = render_page("{{kills.facts}}", &summaries).expect("a page");
         assert!(page.contains("| violations | 1 |") && page.contains("**Violation:** a second mail"), "{page}");
     }
 
     #[test]
     fn a_place_that_is_nothing_is_an_error() {
         for wrong in ["{{kills.mice}}", "{{dogs.facts}}", "{{kills}}", "{{kills.facts"] {
-            assert!(page(wrong, &summaries()).is_err(), "{wrong}");
+            assert!(render_page(wrong, &summaries()).is_err(), "{wrong}");
         }
     }
 
@@ -168,6 +172,6 @@ mod tests {
         let figure =
             |word: &&str| word.contains(|c: char| c.is_ascii_digit()) && !word.trim_start_matches('(').starts_with('P');
         assert_eq!(outside_code.split_whitespace().filter(figure).collect::<Vec<_>>(), [""; 0]);
-        assert!(page(TEMPLATE, &BTreeMap::new()).expect("a page").contains("kills: not run"));
+        assert!(render_page(TEMPLATE, &BTreeMap::new()).expect("a page").contains("kills: not run"));
     }
 }

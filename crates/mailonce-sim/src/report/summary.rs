@@ -19,7 +19,7 @@ pub const RIGS: &[&str] =
 
 /// What one run of a rig found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Summary {
+pub struct RunSummary {
     /// Which rig.
     pub rig: String,
     /// Of which state of the code, as `git describe` names it.
@@ -47,46 +47,48 @@ pub struct Summary {
 
 /// A run that began.
 #[derive(Debug)]
-pub struct Run {
+pub struct TestRun {
     rig: &'static str,
     started: String,
-    clock: Instant,
+    started_at: Instant,
     /// Seconds of the runs before that it goes on with.
-    before: f64,
+    earlier_seconds: f64,
     /// What ran, where it is not this command.
     command: Option<String>,
 }
 
-impl Run {
+impl TestRun {
     /// Begins a run.
-    pub fn of(rig: &'static str) -> Self {
+    pub fn start(rig: &'static str) -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started = Time(wall.as_millis() as i64).to_string();
-        Self { rig, started, clock: Instant::now(), before: 0.0, command: None }
+        Self { rig, started, started_at: Instant::now(), earlier_seconds: 0.0, command: None }
     }
 
     /// A run that another command began.
-    pub fn by(rig: &'static str, command: &str) -> Self {
-        Self { command: Some(command.to_owned()), ..Self::of(rig) }
+    pub fn start_as(rig: &'static str, command: &str) -> Self {
+        Self { command: Some(command.to_owned()), ..Self::start(rig) }
     }
 
     /// Goes on with what a run of the same code left in a folder, if one did, and says from where.
     pub fn resume(rig: &'static str, dir: &Path) -> io::Result<(Self, Value)> {
-        let run = Self::of(rig);
-        match Summary::read(dir, rig)?.filter(|left| left.version == version()) {
+        let run = Self::start(rig);
+        match RunSummary::read(dir, rig)?.filter(|left| left.version == code_version()) {
             None => Ok((run, Value::Null)),
-            Some(Summary { started, seconds, state, .. }) => Ok((Self { started, before: seconds, ..run }, state)),
+            Some(RunSummary { started, seconds, state, .. }) => {
+                Ok((Self { started, earlier_seconds: seconds, ..run }, state))
+            }
         }
     }
 
     /// What it found, without figures yet.
-    pub fn over(&self) -> Summary {
-        Summary {
+    pub fn summary(&self) -> RunSummary {
+        RunSummary {
             rig: self.rig.to_owned(),
-            version: version(),
-            command: self.command.clone().unwrap_or_else(command),
+            version: code_version(),
+            command: self.command.clone().unwrap_or_else(current_command),
             started: self.started.clone(),
-            seconds: self.before + self.clock.elapsed().as_secs_f64(),
+            seconds: self.earlier_seconds + self.started_at.elapsed().as_secs_f64(),
             seeds: Value::Null,
             counts: BTreeMap::new(),
             violations: Vec::new(),
@@ -96,18 +98,18 @@ impl Run {
     }
 }
 
-impl Summary {
+impl RunSummary {
     /// Writes it into a folder under its rig's name. A reader finds the old file or the new one, never a half.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
         fs::create_dir_all(dir)?;
         let fresh = dir.join(format!("{}.fresh", self.rig));
         fs::write(&fresh, serde_json::to_vec_pretty(self)?)?;
-        fs::rename(&fresh, file(dir, &self.rig))
+        fs::rename(&fresh, summary_path(dir, &self.rig))
     }
 
     /// What a rig left in a folder, if it did.
     pub fn read(dir: &Path, rig: &str) -> io::Result<Option<Self>> {
-        match fs::read(file(dir, rig)) {
+        match fs::read(summary_path(dir, rig)) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -115,7 +117,7 @@ impl Summary {
     }
 
     /// Counts something.
-    pub fn count(&mut self, name: &str, figure: u64) {
+    pub fn add_count(&mut self, name: &str, figure: u64) {
         self.counts.insert(name.to_owned(), figure);
     }
 
@@ -129,12 +131,12 @@ impl Summary {
     }
 }
 
-fn file(dir: &Path, rig: &str) -> PathBuf {
+fn summary_path(dir: &Path, rig: &str) -> PathBuf {
     dir.join(format!("{rig}.json"))
 }
 
 /// This command, wherever the program lies.
-fn command() -> String {
+fn current_command() -> String {
     let mut words: Vec<String> = std::env::args().collect();
     if let Some(program) = words.first_mut() {
         *program = Path::new(&*program).file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -143,7 +145,7 @@ fn command() -> String {
 }
 
 /// The state of the code.
-fn version() -> String {
+fn code_version() -> String {
     let git = Command::new("git").args(["describe", "--always", "--dirty", "--tags"]).output();
     let named = git.ok().filter(|output| output.status.success());
     let named = named.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
@@ -157,16 +159,16 @@ mod tests {
     #[test]
     fn a_run_goes_on_where_one_of_the_same_code_was_cut() {
         let dir = tempfile::tempdir().unwrap();
-        let (run, state) = Run::resume("worlds", dir.path()).unwrap();
+        let (run, state) = TestRun::resume("worlds", dir.path()).unwrap();
         assert_eq!(state, Value::Null);
-        let mut cut = run.over();
+        let mut cut = run.summary();
         (cut.state, cut.seconds) = (7.into(), 1_000.0);
         cut.write(dir.path()).unwrap();
-        let (run, state) = Run::resume("worlds", dir.path()).unwrap();
-        assert_eq!((state, run.over().started), (7.into(), cut.started.clone()));
-        assert!(run.over().seconds >= 1_000.0);
+        let (run, state) = TestRun::resume("worlds", dir.path()).unwrap();
+        assert_eq!((state, run.summary().started), (7.into(), cut.started.clone()));
+        assert!(run.summary().seconds >= 1_000.0);
         cut.version = "another".into();
         cut.write(dir.path()).unwrap();
-        assert_eq!(Run::resume("worlds", dir.path()).unwrap().1, Value::Null);
+        assert_eq!(TestRun::resume("worlds", dir.path()).unwrap().1, Value::Null);
     }
 }

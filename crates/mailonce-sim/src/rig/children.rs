@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How long a child may take to end after SIGTERM.
-const GRACE: Duration = Duration::from_secs(30);
+const TERM_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The children that run now.
 #[derive(Debug, Clone, Default)]
-pub struct Children(Arc<Mutex<Vec<Pid>>>);
+pub struct ChildProcesses(Arc<Mutex<Vec<Pid>>>);
 
-impl Children {
+impl ChildProcesses {
     /// Ends all children and this program when it is told to end; `work` is removed before.
-    pub fn watch_signals(&self, work: Option<PathBuf>) -> Result<()> {
+    pub fn kill_children_on_signal(&self, work: Option<PathBuf>) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let children = self.clone();
         std::thread::spawn(move || {
@@ -30,8 +30,8 @@ impl Children {
                 tokio::select! { _ = int.recv() => Some(130), _ = term.recv() => Some(143) }
             });
             if let Some(code) = code {
-                for pid in children.pids().drain(..) {
-                    end(pid);
+                for pid in children.lock_pids().drain(..) {
+                    kill_group(pid);
                 }
                 if let Some(work) = work {
                     let _gone = std::fs::remove_dir_all(work);
@@ -43,7 +43,7 @@ impl Children {
     }
 
     /// Starts a child whose output goes to a log file.
-    pub fn spawn(&self, mut command: Command, log: &Path) -> Result<Running> {
+    pub fn spawn(&self, mut command: Command, log: &Path) -> Result<ChildProcess> {
         let name = command.get_program().to_string_lossy().into_owned();
         let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let child = command
@@ -53,62 +53,62 @@ impl Children {
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
         let pid = Pid::from_child(&child);
-        self.pids().push(pid);
-        Ok(Running { name, child, pid, log: log.to_owned(), children: self.clone() })
+        self.lock_pids().push(pid);
+        Ok(ChildProcess { name, child, pid, log: log.to_owned(), children: self.clone() })
     }
 
-    fn pids(&self) -> std::sync::MutexGuard<'_, Vec<Pid>> {
+    fn lock_pids(&self) -> std::sync::MutexGuard<'_, Vec<Pid>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A child that runs; dropping it kills it.
 #[derive(Debug)]
-pub struct Running {
+pub struct ChildProcess {
     name: String,
     child: Child,
     pid: Pid,
     log: PathBuf,
-    children: Children,
+    children: ChildProcesses,
 }
 
-impl Running {
+impl ChildProcess {
     /// Waits until `ready` says so; fails when the child ends first or time runs out.
-    pub fn wait_until(&mut self, patience: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
+    pub fn wait_until_ready(&mut self, patience: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
         let deadline = Instant::now() + patience;
         while !ready() {
             if let Some(status) = self.child.try_wait()? {
-                bail!("{} ended ({status}){}", self.name, self.last_words());
+                bail!("{} ended ({status}){}", self.name, self.log_tail());
             }
             if Instant::now() > deadline {
-                bail!("{} was not ready after {} s{}", self.name, patience.as_secs(), self.last_words());
+                bail!("{} was not ready after {} s{}", self.name, patience.as_secs(), self.log_tail());
             }
-            pause(Duration::from_millis(20));
+            sleep(Duration::from_millis(20));
         }
         Ok(())
     }
 
     /// Waits for the child to end by itself, and for that to be a success.
-    pub fn finish(mut self) -> Result<()> {
+    pub fn wait_for_success(mut self) -> Result<()> {
         let status = self.child.wait()?;
         if !status.success() {
-            bail!("{} failed ({status}){}", self.name, self.last_words());
+            bail!("{} failed ({status}){}", self.name, self.log_tail());
         }
         Ok(())
     }
 
     /// Asks the child to end and waits for it.
-    pub fn stop(mut self) -> Result<ExitStatus> {
+    pub fn terminate(mut self) -> Result<ExitStatus> {
         kill_process(self.pid, Signal::TERM)?;
-        let deadline = Instant::now() + GRACE;
+        let deadline = Instant::now() + TERM_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
             if Instant::now() > deadline {
-                bail!("{} did not end within {} s of SIGTERM", self.name, GRACE.as_secs());
+                bail!("{} did not end within {} s of SIGTERM", self.name, TERM_TIMEOUT.as_secs());
             }
-            pause(Duration::from_millis(10));
+            sleep(Duration::from_millis(10));
         }
     }
 
@@ -120,35 +120,35 @@ impl Running {
     }
 
     /// Stops the child where it is, as `kill -STOP` does.
-    pub fn freeze(&self) -> Result<()> {
+    pub fn pause(&self) -> Result<()> {
         Ok(kill_process(self.pid, Signal::STOP)?)
     }
 
     /// Lets a stopped child go on.
-    pub fn thaw(&self) -> Result<()> {
+    pub fn resume(&self) -> Result<()> {
         Ok(kill_process(self.pid, Signal::CONT)?)
     }
 
     /// Whether the child is stopped.
-    pub fn is_frozen(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid.as_raw_nonzero())).unwrap_or_default();
         // The name before it may hold anything, brackets too.
         stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
     }
 
     /// How the child ended by itself; `None` when it still runs after `patience`.
-    pub fn ended(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+    pub fn wait_for_exit(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
         let deadline = Instant::now() + patience;
         loop {
             match self.child.try_wait()? {
-                None if Instant::now() < deadline => pause(Duration::from_millis(10)),
+                None if Instant::now() < deadline => sleep(Duration::from_millis(10)),
                 status => return Ok(status),
             }
         }
     }
 
     /// What it wrote.
-    pub fn log(&self) -> String {
+    pub fn read_log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
@@ -161,20 +161,20 @@ impl Running {
         Some(kib * 1024.0 / 1e6)
     }
 
-    fn last_words(&self) -> String {
-        let text = self.log();
+    fn log_tail(&self) -> String {
+        let text = self.read_log();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let last = lines[lines.len().saturating_sub(8)..].join("\n    ");
         if last.is_empty() { String::new() } else { format!(":\n    {last}") }
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
-        self.children.pids().retain(|pid| *pid != self.pid);
+        self.children.lock_pids().retain(|pid| *pid != self.pid);
         // One that was waited for already may have given its number to somebody else.
         if matches!(self.child.try_wait(), Ok(None)) {
-            end(self.pid);
+            kill_group(self.pid);
         }
         // It fails only when the child is gone already, which is what is wanted.
         let _gone = self.child.wait();
@@ -183,7 +183,7 @@ impl Drop for Running {
 
 /// Kills a child, and with it the group that it leads when it made one: the children of its own that Postfix has would
 /// stay for minutes otherwise.
-fn end(pid: Pid) {
+fn kill_group(pid: Pid) {
     // Both may have ended by themselves, and most children lead no group.
     let _gone = kill_process_group(pid, Signal::KILL);
     let _gone = kill_process(pid, Signal::KILL);
@@ -191,13 +191,13 @@ fn end(pid: Pid) {
 
 /// Waits.
 #[expect(clippy::disallowed_methods, reason = "benches and rigs serve nobody while they wait")]
-pub fn pause(time: Duration) {
+pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Children;
+    use super::ChildProcesses;
     use rustix::process::{Pid, test_kill_process};
     use std::process::Command;
     use std::time::Duration;
@@ -208,10 +208,10 @@ mod tests {
         let mut command = Command::new("setsid");
         // It prints the number of a child of its own, and waits for that.
         command.args(["sh", "-c", "sleep 600 & echo $!; wait"]);
-        let mut running = Children::default().spawn(command, &folder.path().join("log")).unwrap();
+        let mut running = ChildProcesses::default().spawn(command, &folder.path().join("log")).unwrap();
         let printed = folder.path().join("log");
         let number = || std::fs::read_to_string(&printed).unwrap_or_default();
-        running.wait_until(Duration::from_secs(30), || number().ends_with('\n')).unwrap();
+        running.wait_until_ready(Duration::from_secs(30), || number().ends_with('\n')).unwrap();
         let grandchild = Pid::from_raw(number().trim().parse().unwrap()).unwrap();
         test_kill_process(grandchild).unwrap();
         drop(running);
@@ -220,7 +220,7 @@ mod tests {
         let deadline = std::time::Instant::now() + Duration::from_secs(30);
         while !gone() {
             assert!(std::time::Instant::now() < deadline, "it lives on");
-            super::pause(Duration::from_millis(5));
+            super::sleep(Duration::from_millis(5));
         }
     }
 

@@ -2,7 +2,7 @@
 //! standby.
 
 use super::{
-    postgres::{Postgres, output},
+    postgres::{PostgresServer, run_for_output},
     server::free_address,
 };
 use anyhow::{Context as _, Result, ensure};
@@ -11,37 +11,37 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// How long it may take to start or to stop, in seconds.
-const PATIENCE_S: &str = "60";
+const PG_CTL_TIMEOUT_S: &str = "60";
 
 /// A cluster, running or not. It is stopped and removed when it is dropped.
 #[derive(Debug)]
-pub struct Cluster {
+pub struct PostgresCluster {
     folder: TempDir,
     bin: PathBuf,
     port: u16,
     running: bool,
 }
 
-impl Cluster {
+impl PostgresCluster {
     /// Makes one with full durability and starts it. `MAILONCE_PG_BIN` names its programs (`scripts/services`).
     pub fn start() -> Result<Self> {
-        let mut cluster = Self::without_data()?;
+        let mut cluster = Self::allocate()?;
         let data = cluster.data();
         let about = ["-U", "mailonce", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"];
-        cluster.run("initdb", |command| command.arg("-D").arg(&data).args(about))?;
-        cluster.go_on()?;
+        cluster.run_as_postgres("initdb", |command| command.arg("-D").arg(&data).args(about))?;
+        cluster.start_again()?;
         Ok(cluster)
     }
 
     /// Makes a standby of another one and starts it.
     pub fn standby_of(primary: &Self) -> Result<Self> {
-        let mut standby = Self::without_data()?;
-        standby.follow(primary)?;
+        let mut standby = Self::allocate()?;
+        standby.become_standby_of(primary)?;
         Ok(standby)
     }
 
     /// Becomes a standby of another one, whatever it was before.
-    pub fn follow(&mut self, primary: &Self) -> Result<()> {
+    pub fn become_standby_of(&mut self, primary: &Self) -> Result<()> {
         if self.running {
             self.crash()?;
         }
@@ -50,55 +50,57 @@ impl Cluster {
             std::fs::remove_dir_all(&data).with_context(|| format!("removing {}", data.display()))?;
         }
         let about = ["-h", "127.0.0.1", "-p", &port, "-U", "mailonce", "-R", "-X", "stream", "-c", "fast", "--no-sync"];
-        self.run("pg_basebackup", |command| command.arg("-D").arg(&data).args(about))?;
-        self.go_on()
+        self.run_as_postgres("pg_basebackup", |command| command.arg("-D").arg(&data).args(about))?;
+        self.start_again()
     }
 
     /// Ends recovery, so that a standby becomes a primary on a timeline of its own.
     pub fn promote(&self) -> Result<()> {
         let data = self.data();
-        self.run("pg_ctl", |command| command.arg("-D").arg(&data).args(["-w", "-t", PATIENCE_S, "promote"]))
+        self.run_as_postgres("pg_ctl", |command| {
+            command.arg("-D").arg(&data).args(["-w", "-t", PG_CTL_TIMEOUT_S, "promote"])
+        })
     }
 
     /// Restarts it as an operator does: sessions are ended, and nothing waits for them.
     pub fn restart(&mut self) -> Result<()> {
         let data = self.data();
         self.running = false;
-        let words = ["-m", "fast", "-w", "-t", PATIENCE_S, "stop"];
-        self.run("pg_ctl", |command| command.arg("-D").arg(&data).args(words))?;
-        self.go_on()
+        let words = ["-m", "fast", "-w", "-t", PG_CTL_TIMEOUT_S, "stop"];
+        self.run_as_postgres("pg_ctl", |command| command.arg("-D").arg(&data).args(words))?;
+        self.start_again()
     }
 
     /// Runs statements and gives back what they print, unaligned.
     pub fn psql(&self, sql: &str) -> Result<String> {
-        let mut command = self.tools().program("psql");
+        let mut command = self.tools().command("psql");
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", &self.url(), "-c", sql]);
-        Ok(output(command)?.trim().to_owned())
+        Ok(run_for_output(command)?.trim().to_owned())
     }
 
     /// Puts a dump of another one's database into this one.
     pub fn restore_dump_of(&self, other: &Self) -> Result<()> {
         let file = self.folder.path().join("dump.sql");
-        let mut dump = self.tools().program("pg_dump");
+        let mut dump = self.tools().command("pg_dump");
         dump.arg("-f").arg(&file).arg(other.url());
-        output(dump)?;
-        let mut restore = self.tools().program("psql");
+        run_for_output(dump)?;
+        let mut restore = self.tools().command("psql");
         restore.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", &self.url(), "-f"]).arg(&file);
-        output(restore).map(drop)
+        run_for_output(restore).map(drop)
     }
 
-    fn tools(&self) -> Postgres {
-        Postgres { admin: self.url(), bin: Some(self.bin.clone()) }
+    fn tools(&self) -> PostgresServer {
+        PostgresServer { admin_url: self.url(), bin: Some(self.bin.clone()) }
     }
 
     /// A folder, a port, and nothing else yet.
-    fn without_data() -> Result<Self> {
+    fn allocate() -> Result<Self> {
         let bin = std::env::var_os("MAILONCE_PG_BIN").map(PathBuf::from).context(
             "MAILONCE_PG_BIN is not set; let `. scripts/services; services_install` find the programs of PostgreSQL",
         )?;
         let folder = tempfile::Builder::new().prefix("mailonce-cluster").tempdir()?;
         if rustix::process::geteuid().is_root() {
-            let id = output(user("id", &["-u", "postgres"]))?.trim().parse().context("no number")?;
+            let id = run_for_output(command_as_user("id", &["-u", "postgres"]))?.trim().parse().context("no number")?;
             std::os::unix::fs::chown(folder.path(), Some(id), None)?;
         }
         Ok(Self { bin, port: free_address()?.port(), folder, running: false })
@@ -125,12 +127,19 @@ impl Cluster {
     }
 
     /// Starts it on what it left.
-    pub fn go_on(&mut self) -> Result<()> {
+    pub fn start_again(&mut self) -> Result<()> {
         let (data, log, port) = (self.data(), self.folder.path().join("log"), self.port);
         let folder = self.folder.path().display();
         let options = format!("-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c max_connections=200");
-        self.run("pg_ctl", |command| {
-            command.arg("-D").arg(&data).arg("-l").arg(&log).args(["-o", &options, "-w", "-t", PATIENCE_S, "start"])
+        self.run_as_postgres("pg_ctl", |command| {
+            command.arg("-D").arg(&data).arg("-l").arg(&log).args([
+                "-o",
+                &options,
+                "-w",
+                "-t",
+                PG_CTL_TIMEOUT_S,
+                "start",
+            ])
         })?;
         self.running = true;
         Ok(())
@@ -140,8 +149,8 @@ impl Cluster {
     pub fn crash(&mut self) -> Result<()> {
         let data = self.data();
         self.running = false;
-        let words = ["-m", "immediate", "-w", "-t", PATIENCE_S, "stop"];
-        self.run("pg_ctl", |command| command.arg("-D").arg(&data).args(words))
+        let words = ["-m", "immediate", "-w", "-t", PG_CTL_TIMEOUT_S, "stop"];
+        self.run_as_postgres("pg_ctl", |command| command.arg("-D").arg(&data).args(words))
     }
 
     fn data(&self) -> PathBuf {
@@ -149,10 +158,10 @@ impl Cluster {
     }
 
     /// Runs one of its programs, which refuse to work for root. What it starts must not hold our pipes.
-    fn run(&self, name: &str, words: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
+    fn run_as_postgres(&self, name: &str, words: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
         let program = self.bin.join(name);
         let mut command = if rustix::process::geteuid().is_root() {
-            let mut command = user("runuser", &["-u", "postgres", "--"]);
+            let mut command = command_as_user("runuser", &["-u", "postgres", "--"]);
             command.arg(program);
             command
         } else {
@@ -161,12 +170,12 @@ impl Cluster {
         words(&mut command);
         let status = command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
         let status = status.with_context(|| format!("cannot run {name}"))?;
-        ensure!(status.success(), "{name} failed ({status}){}", last_words(&self.folder.path().join("log")));
+        ensure!(status.success(), "{name} failed ({status}){}", log_tail(&self.folder.path().join("log")));
         Ok(())
     }
 }
 
-impl Drop for Cluster {
+impl Drop for PostgresCluster {
     fn drop(&mut self) {
         if self.running
             && let Err(why) = self.crash()
@@ -176,13 +185,13 @@ impl Drop for Cluster {
     }
 }
 
-fn user(program: &str, words: &[&str]) -> Command {
+fn command_as_user(program: &str, words: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(words);
     command
 }
 
-fn last_words(log: &Path) -> String {
+fn log_tail(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     text.lines().last().map(|line| format!(": {line}")).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! A disk that fails on demand: `shim/fault.c` in the server's process, steered by a file.
 
-use super::postgres::output;
+use super::postgres::run_for_output;
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// What is wrong with the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum DiskFault {
     /// Nothing.
     None,
     /// It is full.
@@ -36,21 +36,21 @@ pub fn build_shim(folder: &Path) -> Result<PathBuf> {
     let mut command = Command::new("cc");
     command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread", "-o"]);
     command.arg(&fresh).arg(&source);
-    output(command).context("compiling shim/fault.c")?;
+    run_for_output(command).context("compiling shim/fault.c")?;
     std::fs::rename(&fresh, &library)?;
     Ok(library)
 }
 
 /// The disk of one data directory.
 #[derive(Debug)]
-pub struct Disk {
+pub struct FaultyDisk {
     library: PathBuf,
     data: PathBuf,
     control: PathBuf,
     log: PathBuf,
 }
 
-impl Disk {
+impl FaultyDisk {
     /// A healthy disk under `data`, which must exist. Its own files go to `folder`, which must lie elsewhere.
     pub fn new(library: PathBuf, data: &Path, folder: &Path) -> Result<Self> {
         let disk = Self {
@@ -59,7 +59,7 @@ impl Disk {
             control: folder.join("fault.control"),
             log: folder.join("fault.log"),
         };
-        disk.set(Fault::None)?;
+        disk.set(DiskFault::None)?;
         Ok(disk)
     }
 
@@ -74,12 +74,12 @@ impl Disk {
     }
 
     /// Breaks or repairs the disk, from the next call on.
-    pub fn set(&self, fault: Fault) -> Result<()> {
+    pub fn set(&self, fault: DiskFault) -> Result<()> {
         let line = match fault {
-            Fault::None => "off\n".to_owned(),
-            Fault::Full => "enospc 0 0 *\n".to_owned(),
-            Fault::Slow(micros) => format!("slow {micros} 0 -wal\n"),
-            Fault::Sync { skip, times, suffix } => {
+            DiskFault::None => "off\n".to_owned(),
+            DiskFault::Full => "enospc 0 0 *\n".to_owned(),
+            DiskFault::Slow(micros) => format!("slow {micros} 0 -wal\n"),
+            DiskFault::Sync { skip, times, suffix } => {
                 format!("eio {skip} {} {}\n", times.unwrap_or(0), suffix.unwrap_or("*"))
             }
         };
@@ -89,7 +89,7 @@ impl Disk {
     }
 
     /// The calls that were made to fail, and the first of those that were slow: `eio fdatasync /…/ledger.db-wal`.
-    pub fn fired(&self) -> Vec<String> {
+    pub fn triggered_faults(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }

@@ -11,20 +11,20 @@ pub const TEAM: &str = "rig";
 
 /// Emails and events as they are shown.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger {
+pub struct LedgerSnapshot {
     /// The emails.
     pub emails: Vec<Email>,
     /// The events in the order in which they were given.
     pub events: Vec<Event>,
 }
 
-impl Ledger {
+impl LedgerSnapshot {
     /// Reads all there is.
     pub fn read(at: SocketAddr) -> Result<Self> {
         let (mut emails, mut from) = (Vec::new(), String::new());
         loop {
-            let page = page(at, &format!("/v1/emails?limit=100{from}"))?;
-            emails.extend(rows(&page, row)?);
+            let page = get_page(at, &format!("/v1/emails?limit=100{from}"))?;
+            emails.extend(parse_rows(&page, parse_email)?);
             match page["next_cursor"].as_str() {
                 Some(cursor) => from = format!("&cursor={cursor}"),
                 None => break,
@@ -32,8 +32,8 @@ impl Ledger {
         }
         let (mut events, mut after) = (Vec::new(), "0".to_owned());
         loop {
-            let page = page(at, &format!("/v1/events?limit=1000&after={after}"))?;
-            events.extend(rows(&page, told)?);
+            let page = get_page(at, &format!("/v1/events?limit=1000&after={after}"))?;
+            events.extend(parse_rows(&page, parse_event)?);
             match page["next_cursor"].as_str() {
                 Some(cursor) => cursor.clone_into(&mut after),
                 None => return Ok(Self { emails, events }),
@@ -42,44 +42,44 @@ impl Ledger {
     }
 
     /// How many emails the events tell of.
-    pub fn births(&self) -> usize {
+    pub fn emails_with_accept_event(&self) -> usize {
         let born = |told: &&Event| matches!(told.kind.as_str(), "email.accepted" | "email.held");
         self.events.iter().filter(born).count()
     }
 }
 
-fn page(at: SocketAddr, path: &str) -> Result<Value> {
+fn get_page(at: SocketAddr, path: &str) -> Result<Value> {
     let reply = http::get(at, path)?;
     ensure!(reply.status == 200, "GET {path} answered {}: {}", reply.status, reply.body);
     Ok(reply.body)
 }
 
-fn rows<T>(page: &Value, read: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>> {
+fn parse_rows<T>(page: &Value, read: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>> {
     let data = page["data"].as_array().context("a page without data")?;
     data.iter().map(|value| read(value).with_context(|| format!("a row that lacks something: {value}"))).collect()
 }
 
-fn row(value: &Value) -> Option<Email> {
+fn parse_email(value: &Value) -> Option<Email> {
     Some(Email {
-        id: text(&value["id"])?,
+        id: json_string(&value["id"])?,
         team: TEAM.to_owned(),
-        key: text(&value["key"])?,
-        to: value["to"].as_array()?.iter().map(text).collect::<Option<_>>()?,
+        key: json_string(&value["key"])?,
+        to: value["to"].as_array()?.iter().map(json_string).collect::<Option<_>>()?,
         ..Email::default()
     })
 }
 
-fn told(value: &Value) -> Option<Event> {
+fn parse_event(value: &Value) -> Option<Event> {
     Some(Event {
         team: TEAM.to_owned(),
         seq: value["seq"].as_u64()?,
-        id: text(&value["id"])?,
-        kind: text(&value["type"])?,
-        about: text(&value["about"]["id"])?,
+        id: json_string(&value["id"])?,
+        kind: json_string(&value["type"])?,
+        about: json_string(&value["about"]["id"])?,
         ..Event::default()
     })
 }
 
-fn text(value: &Value) -> Option<String> {
+fn json_string(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }

@@ -6,19 +6,19 @@ use std::process::{Command, Output};
 
 /// A PostgreSQL server and the programs to speak with it.
 #[derive(Debug, Clone, Default)]
-pub struct Postgres {
+pub struct PostgresServer {
     /// A database of a superuser: `postgres://user@host:port/postgres`.
-    pub admin: String,
+    pub admin_url: String,
     /// Where `psql` and the rest are; by default on the path.
     pub bin: Option<PathBuf>,
 }
 
-impl Postgres {
+impl PostgresServer {
     /// The one that `scripts/services` started.
     pub fn from_env() -> Result<Self> {
         let admin = std::env::var("MAILONCE_TEST_POSTGRES").ok();
         Ok(Self {
-            admin: admin.filter(|url| !url.is_empty()).context(
+            admin_url: admin.filter(|url| !url.is_empty()).context(
                 "MAILONCE_TEST_POSTGRES is not set; start one by `. scripts/services; services_start_postgres off`",
             )?,
             bin: std::env::var_os("MAILONCE_PG_BIN").map(PathBuf::from),
@@ -26,53 +26,58 @@ impl Postgres {
     }
 
     /// Makes a fresh database.
-    pub fn create(&self, name: &str) -> Result<Database> {
-        let (server, _) = self.admin.rsplit_once('/').context("MAILONCE_TEST_POSTGRES names no database")?;
-        self.psql(&self.admin, &format!("CREATE DATABASE {name}"))?;
-        Ok(Database { postgres: self.clone(), name: name.to_owned(), url: format!("{server}/{name}"), exists: true })
+    pub fn create_database(&self, name: &str) -> Result<TemporaryDatabase> {
+        let (server, _) = self.admin_url.rsplit_once('/').context("MAILONCE_TEST_POSTGRES names no database")?;
+        self.psql(&self.admin_url, &format!("CREATE DATABASE {name}"))?;
+        Ok(TemporaryDatabase {
+            postgres: self.clone(),
+            name: name.to_owned(),
+            url: format!("{server}/{name}"),
+            exists: true,
+        })
     }
 
     /// Runs statements.
     pub fn psql(&self, url: &str, sql: &str) -> Result<()> {
-        let mut command = self.program("psql");
+        let mut command = self.command("psql");
         command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", url, "-c", sql]);
-        output(command).map(drop)
+        run_for_output(command).map(drop)
     }
 
     /// One of its programs.
-    pub fn program(&self, name: &str) -> Command {
+    pub fn command(&self, name: &str) -> Command {
         self.bin.as_ref().map_or_else(|| Command::new(name), |dir| Command::new(dir.join(name)))
     }
 }
 
 /// A database that goes when it is dropped.
 #[derive(Debug)]
-pub struct Database {
-    postgres: Postgres,
+pub struct TemporaryDatabase {
+    postgres: PostgresServer,
     name: String,
     /// How to reach it.
     pub url: String,
     exists: bool,
 }
 
-impl Database {
+impl TemporaryDatabase {
     /// Removes it and leaves nothing to be written behind the next one's back.
-    pub fn remove(mut self) -> Result<()> {
-        self.take_away()?;
-        self.postgres.psql(&self.postgres.admin, "CHECKPOINT")
+    pub fn drop_database(mut self) -> Result<()> {
+        self.drop_if_exists()?;
+        self.postgres.psql(&self.postgres.admin_url, "CHECKPOINT")
     }
 
-    fn take_away(&mut self) -> Result<()> {
+    fn drop_if_exists(&mut self) -> Result<()> {
         self.exists = false;
         let sql = format!("DROP DATABASE {} WITH (FORCE)", self.name);
-        self.postgres.psql(&self.postgres.admin, &sql)
+        self.postgres.psql(&self.postgres.admin_url, &sql)
     }
 }
 
-impl Drop for Database {
+impl Drop for TemporaryDatabase {
     fn drop(&mut self) {
         if self.exists
-            && let Err(why) = self.take_away()
+            && let Err(why) = self.drop_if_exists()
         {
             eprintln!("the database {} stays: {why:#}", self.name);
         }
@@ -80,7 +85,7 @@ impl Drop for Database {
 }
 
 /// What a program that succeeded printed.
-pub fn output(mut command: Command) -> Result<String> {
+pub fn run_for_output(mut command: Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let Output { status, stdout, stderr } = command.output().with_context(|| format!("cannot run {name}"))?;
     ensure!(status.success(), "{name} failed ({status}): {}", String::from_utf8_lossy(&stderr).trim());

@@ -1,6 +1,6 @@
 //! What a rig found, as a file that others can read: `target/proof/NAME.json`.
 
-use crate::report::summary::{Run, Summary};
+use crate::report::summary::{RunSummary, TestRun};
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,38 +8,38 @@ use std::sync::{Mutex, PoisonError};
 
 /// A proof that grows with every part of a rig that ends.
 #[derive(Debug)]
-pub struct Proof {
+pub struct SummaryWriter {
     folder: PathBuf,
-    run: Run,
-    parts: Mutex<Parts>,
+    run: TestRun,
+    totals: Mutex<SummaryTotals>,
 }
 
 #[derive(Debug, Default)]
-struct Parts {
+struct SummaryTotals {
     seeds: BTreeSet<u64>,
     counts: BTreeMap<String, u64>,
     violations: Vec<String>,
 }
 
-impl Proof {
+impl SummaryWriter {
     /// A proof under `target`, made by this command.
     pub fn new(target: &Path, rig: &'static str, command: &str) -> Self {
-        Self { folder: target.join("proof"), run: Run::by(rig, command), parts: Mutex::default() }
+        Self { folder: target.join("proof"), run: TestRun::start_as(rig, command), totals: Mutex::default() }
     }
 
     /// Adds what a part came to, and writes the file anew.
     pub fn add(&self, seed: u64, counts: &[(&str, u64)], violations: &[String]) -> Result<()> {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         parts.seeds.insert(seed);
         for (name, count) in counts {
             *parts.counts.entry((*name).to_owned()).or_default() += count;
         }
         parts.violations.extend_from_slice(violations);
-        let summary = Summary {
+        let summary = RunSummary {
             seeds: parts.seeds.iter().copied().collect(),
             counts: parts.counts.clone(),
             violations: parts.violations.iter().cloned().map(Into::into).collect(),
-            ..self.run.over()
+            ..self.run.summary()
         };
         summary.write(&self.folder).with_context(|| format!("writing into {}", self.folder.display()))
     }
@@ -47,12 +47,12 @@ impl Proof {
 
 #[cfg(test)]
 mod tests {
-    use super::Proof;
+    use super::SummaryWriter;
 
     #[test]
     fn parts_add_up_in_one_file() {
         let target = tempfile::tempdir().unwrap();
-        let proof = Proof::new(target.path(), "tried", "cargo test");
+        let proof = SummaryWriter::new(target.path(), "tried", "cargo test");
         proof.add(7, &[("kills", 2), ("cuts", 1)], &[]).unwrap();
         proof.add(8, &[("kills", 3)], &["lost".to_owned()]).unwrap();
         let text = std::fs::read(target.path().join("proof/tried.json")).unwrap();

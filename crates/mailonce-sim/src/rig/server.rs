@@ -1,7 +1,7 @@
 //! Servers under test: mailonce itself, and anything else that answers `GET /readyz`.
 
-use super::chance::Chance;
-use super::children::{Children, Running, pause};
+use super::chance::SeededRng;
+use super::children::{ChildProcess, ChildProcesses, sleep};
 use super::http;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::ffi::{OsStr, OsString};
@@ -18,35 +18,35 @@ use std::time::{Duration, Instant};
 pub const API_KEY: &str = "bench-key-0123456789abcdef";
 
 /// A start may have a large store to open.
-const START: Duration = Duration::from_mins(2);
+const START_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A port may be taken between choosing it and listening on it.
-const TRIES: usize = 3;
+const PORT_TRIES: usize = 3;
 
 /// The ports that servers under test get: as many as there are below the clients' own.
 const FIRST_PORT: u16 = 15_000;
-const PORTS: u32 = 17_000;
+const PORT_COUNT: u32 = 17_000;
 
 /// A server that is ready.
 #[derive(Debug)]
-pub struct Server {
-    running: Running,
+pub struct ServerProcess {
+    process: ChildProcess,
     /// Where it listens.
     pub at: SocketAddr,
 }
 
 /// What became of a start.
 #[derive(Debug)]
-pub enum Started {
+pub enum StartOutcome {
     /// It serves, or sleeps.
-    Ready(Server),
+    Ready(ServerProcess),
     /// It ended before: how, and what it wrote.
     Ended(ExitStatus, String),
 }
 
 /// How a mailonce server is to run.
 #[derive(Debug, Clone, Copy)]
-pub struct Setup<'a> {
+pub struct ServerSetup<'a> {
     /// The server's binary.
     pub binary: &'a Path,
     /// Its data directory; the log goes beside it.
@@ -59,16 +59,16 @@ pub struct Setup<'a> {
     pub env: &'a [(&'a str, OsString)],
 }
 
-impl Setup<'_> {
+impl ServerSetup<'_> {
     /// Starts the server and waits until it is ready.
-    pub fn start(&self, children: &Children) -> Result<Server> {
+    pub fn start(&self, children: &ChildProcesses) -> Result<ServerProcess> {
         let log = self.data.with_extension("log");
-        Server::start(children, &log, |at| Ok(self.command("dev", at)))
+        ServerProcess::start(children, &log, |at| Ok(self.command("dev", at)))
     }
 
     /// The command that starts the server: `dev` or `serve`.
     pub fn command(&self, verb: &str, at: SocketAddr) -> Command {
-        let mut command = mailonce(self.binary);
+        let mut command = mailonce_command(self.binary);
         command.arg(verb).arg("--data").arg(self.data);
         command.arg("--http").arg(at.to_string()).arg("--smtp").arg("127.0.0.1:0");
         if let Some(store) = self.store {
@@ -83,7 +83,7 @@ impl Setup<'_> {
 }
 
 /// The binary with none of our own settings in its environment but the key.
-pub fn mailonce(binary: &Path) -> Command {
+pub fn mailonce_command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("MAILONCE_") {
@@ -95,7 +95,7 @@ pub fn mailonce(binary: &Path) -> Command {
 }
 
 /// The server's binary: the one named, else the one built beside this program.
-pub fn binary(named: Option<&PathBuf>) -> Result<PathBuf> {
+pub fn locate_binary(named: Option<&PathBuf>) -> Result<PathBuf> {
     let path = match named {
         Some(path) => path.clone(),
         None => std::env::current_exe()?.with_file_name("mailonce"),
@@ -135,19 +135,23 @@ fn find_or_build() -> Result<PathBuf> {
     Ok(path)
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts what `command` makes of a free address, and waits until it is ready there. Only a port that somebody
     /// else took meanwhile is a reason to try again: a server that cannot start is what a rig wants to see.
-    pub fn start(children: &Children, log: &Path, command: impl Fn(SocketAddr) -> Result<Command>) -> Result<Self> {
+    pub fn start(
+        children: &ChildProcesses,
+        log: &Path,
+        command: impl Fn(SocketAddr) -> Result<Command>,
+    ) -> Result<Self> {
         let mut tries = 0;
         loop {
             tries += 1;
             let at = free_address()?;
             let mut running = children.spawn(command(at)?, log)?;
-            match running.wait_until(START, || http::status(at, "/readyz") == Some(200)) {
-                Ok(()) => return Ok(Self { running, at }),
-                Err(why) if tries == TRIES || !port_was_taken(&running) => return Err(why),
-                Err(_) => pause(Duration::from_millis(100)),
+            match running.wait_until_ready(START_TIMEOUT, || http::get_status(at, "/readyz") == Some(200)) {
+                Ok(()) => return Ok(Self { process: running, at }),
+                Err(why) if tries == PORT_TRIES || !port_was_taken(&running) => return Err(why),
+                Err(_) => sleep(Duration::from_millis(100)),
             }
         }
     }
@@ -155,70 +159,70 @@ impl Server {
     /// Starts what `command` makes of a free address, and waits until it is ready there or has ended: a server that is
     /// to die may do so before it serves anybody.
     pub fn start_or_end(
-        children: &Children,
+        children: &ChildProcesses,
         log: &Path,
         command: impl Fn(SocketAddr) -> Result<Command>,
-    ) -> Result<Started> {
+    ) -> Result<StartOutcome> {
         let mut tries = 0;
         loop {
             tries += 1;
             let at = free_address()?;
             let mut running = children.spawn(command(at)?, log)?;
-            let deadline = Instant::now() + START;
+            let deadline = Instant::now() + START_TIMEOUT;
             let ended = loop {
-                if let Some(status) = running.ended(Duration::ZERO)? {
+                if let Some(status) = running.wait_for_exit(Duration::ZERO)? {
                     break status;
                 }
-                if running.is_frozen() || is_ready(at) {
-                    return Ok(Started::Ready(Self { running, at }));
+                if running.is_paused() || is_ready(at) {
+                    return Ok(StartOutcome::Ready(Self { process: running, at }));
                 }
-                ensure!(Instant::now() < deadline, "the server was not ready in time: {}", running.log());
-                pause(Duration::from_millis(10));
+                ensure!(Instant::now() < deadline, "the server was not ready in time: {}", running.read_log());
+                sleep(Duration::from_millis(10));
             };
-            if tries == TRIES || !port_was_taken(&running) {
-                return Ok(Started::Ended(ended, running.log()));
+            if tries == PORT_TRIES || !port_was_taken(&running) {
+                return Ok(StartOutcome::Ended(ended, running.read_log()));
             }
         }
     }
 
     /// Asks it to end and waits for that.
-    pub fn stop(self) -> Result<ExitStatus> {
-        self.running.stop()
+    pub fn terminate(self) -> Result<ExitStatus> {
+        self.process.terminate()
     }
 
     /// Kills it, as `kill -9` does.
     pub fn kill(self) -> Result<()> {
-        self.running.kill()
+        self.process.kill()
     }
 
     /// Stops it where it is, as `kill -STOP` does.
-    pub fn freeze(&self) -> Result<()> {
-        self.running.freeze()
+    pub fn pause(&self) -> Result<()> {
+        self.process.pause()
     }
 
     /// Lets it go on.
-    pub fn thaw(&self) -> Result<()> {
-        self.running.thaw()
+    pub fn resume(&self) -> Result<()> {
+        self.process.resume()
     }
 
     /// Whether it is stopped.
-    pub fn is_frozen(&self) -> bool {
-        self.running.is_frozen()
+    pub fn is_paused(&self) -> bool {
+        self.process.is_paused()
     }
 
     /// How it ended by itself; `None` when it still runs after `patience`.
-    pub fn ended(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
-        self.running.ended(patience)
+    pub fn wait_for_exit(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        self.process.wait_for_exit(patience)
     }
 
     /// What it wrote.
-    pub fn log(&self) -> String {
-        self.running.log()
+    pub fn read_log(&self) -> String {
+        self.process.read_log()
     }
 
     /// Resident memory in megabytes.
     pub fn rss_mb(&self) -> Option<f64> {
-        self.running.rss_mb()
+        self.process.rss_mb()
     }
 }
 
@@ -228,14 +232,14 @@ fn is_ready(at: SocketAddr) -> bool {
         let mut stream = http::connect(at)?;
         stream.set_read_timeout(Some(Duration::from_millis(500)))?;
         let request = format!("GET /readyz HTTP/1.1\r\nHost: {at}\r\n\r\n");
-        Ok(http::converse(&mut stream, request.as_bytes())?.status)
+        Ok(http::exchange_on(&mut stream, request.as_bytes())?.status)
     };
     matches!(ask(), Ok(200))
 }
 
 /// As mailonce says it, and as everybody else does.
-fn port_was_taken(running: &Running) -> bool {
-    let log = running.log().to_ascii_lowercase();
+fn port_was_taken(running: &ChildProcess) -> bool {
+    let log = running.read_log().to_ascii_lowercase();
     ["port_taken", "address already in use"].iter().any(|words| log.contains(words))
 }
 
@@ -243,10 +247,11 @@ fn port_was_taken(running: &Running) -> bool {
 /// to clients: one of those could be anybody's by the time that a server listens.
 pub fn free_address() -> Result<SocketAddr> {
     static NEXT: OnceLock<AtomicU32> = OnceLock::new();
-    let next =
-        NEXT.get_or_init(|| AtomicU32::new(Chance::at(std::process::id().into(), &[]).below(PORTS.into()) as u32));
-    for _ in 0..PORTS {
-        let port = FIRST_PORT + (next.fetch_add(1, Ordering::Relaxed) % PORTS) as u16;
+    let next = NEXT.get_or_init(|| {
+        AtomicU32::new(SeededRng::derive(std::process::id().into(), &[]).below(PORT_COUNT.into()) as u32)
+    });
+    for _ in 0..PORT_COUNT {
+        let port = FIRST_PORT + (next.fetch_add(1, Ordering::Relaxed) % PORT_COUNT) as u16;
         if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
             return Ok(listener.local_addr()?);
         }
@@ -280,7 +285,7 @@ mod tests {
                 command.args(["-c", script, &at.port().to_string()]);
                 Ok(command)
             };
-            Server::start(&Children::default(), &folder.path().join("log"), start).unwrap();
+            ServerProcess::start(&ChildProcesses::default(), &folder.path().join("log"), start).unwrap();
             assert!(!first.into_inner());
         }
     }

@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// A certificate for `localhost` and 127.0.0.1 that nobody trusts by itself.
 #[derive(Debug)]
-pub struct Certificate {
+pub struct SinkCertificate {
     der: CertificateDer<'static>,
     key: Vec<u8>,
     /// The certificate as PEM.
@@ -19,7 +19,7 @@ pub struct Certificate {
     pub key_pem: String,
 }
 
-impl Certificate {
+impl SinkCertificate {
     /// Makes one.
     pub fn new() -> Result<Self> {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
@@ -33,12 +33,12 @@ impl Certificate {
     }
 
     /// What a client must trust.
-    pub fn root(&self) -> CertificateDer<'static> {
+    pub fn root_certificate(&self) -> CertificateDer<'static> {
         self.der.clone()
     }
 
     /// The server's side of TLS with it.
-    pub fn acceptor(&self) -> Result<TlsAcceptor> {
+    pub fn tls_acceptor(&self) -> Result<TlsAcceptor> {
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(self.key.clone()));
         let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()?

@@ -1,13 +1,13 @@
 //! Agents that answer letters: several, on any node, together and at once. They take leases and sleep past their end,
 //! answer the same message twice and in other words, show tokens that they lost, and retry what got no answer.
 
-use super::client::{Clients, Told, failed};
+use super::client::{KnownEmail, SimulatedClients, failure_outcome};
 use super::desk;
-use super::mail::Place;
-use super::town::Town;
-use crate::proof::history::{Call, End, Verb};
+use super::mail::SimulatedInbox;
+use super::town::SimulatedCluster;
+use crate::proof::history::{CallKind, CallOutcome, CallRecord};
 use mailonce_core::{
-    conversation::turn::Settling,
+    conversation::turn::Acknowledgement,
     id::{MessageId, ThreadId},
     key::Key,
     message::Message,
@@ -16,10 +16,10 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     Engine,
-    next::{NextRequest, Taken},
+    next::{WorkItem, WorkRequest},
     reply::{ForwardRequest, ReplyRequest},
-    threads::LeaseRequest,
-    view::Sent,
+    threads::NewThreadLease,
+    view::SendReceipt,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,73 +27,83 @@ use std::time::Duration;
 /// Rounds after healing in which agents of some worlds take work and do nothing.
 const IDLE_ROUNDS: usize = 7;
 /// One of so many worlds has them.
-const IDLE_WORLDS: u64 = 5;
+const IDLE_WORLD_EVERY: u64 = 5;
 /// How often an agent asks again when it got no answer.
-const TRIES: usize = 3;
+const CALL_TRIES: usize = 3;
 
 /// Tokens of leases that somebody held.
-type Tokens = Arc<Mutex<Vec<String>>>;
+type SharedLeaseTokens = Arc<Mutex<Vec<String>>>;
 
 /// All agents.
 #[derive(Clone)]
-pub(super) struct Agents {
-    clients: Clients,
-    tokens: Tokens,
+pub(super) struct ReplyAgents {
+    clients: SimulatedClients,
+    tokens: SharedLeaseTokens,
 }
 
 /// One agent at a desk.
 #[derive(Clone)]
-struct Agent {
-    clients: Clients,
-    tokens: Tokens,
+struct ReplyAgent {
+    clients: SimulatedClients,
+    tokens: SharedLeaseTokens,
     engine: Arc<Engine>,
-    place: Place,
+    inbox: SimulatedInbox,
     /// What is in the desk, as it was when it looked.
-    known: Vec<Message>,
+    messages: Vec<Message>,
 }
 
 /// What an answer is made of.
 #[derive(Clone, Default)]
-struct Words {
+struct ReplyDraft {
     lease: Option<String>,
     seen: Vec<MessageId>,
     follow_up: u32,
-    way: u64,
+    wording: u64,
     key: Option<String>,
 }
 
-impl Agents {
-    pub(super) fn new(clients: &Clients) -> Self {
-        Self { clients: clients.clone(), tokens: Tokens::default() }
+impl ReplyAgents {
+    pub(super) fn new(clients: &SimulatedClients) -> Self {
+        Self { clients: clients.clone(), tokens: SharedLeaseTokens::default() }
     }
 
     /// One step: some agents do something.
-    pub(super) async fn work(&self, town: &Town) -> Result<(), StoreError> {
-        let desks: Vec<&Place> = town.places.iter().filter(|place| place.desk).collect();
+    pub(super) async fn run_step(&self, town: &SimulatedCluster) -> Result<(), StoreError> {
+        let desks: Vec<&SimulatedInbox> = town.inboxes.iter().filter(|place| place.has_agents).collect();
         for _ in 0..town.shared.between(1, 4) {
             let place = desks[town.shared.below(desks.len() as u64) as usize];
-            let known = desk::messages(town, place).await?;
+            let known = desk::inbox_messages(town, place).await?;
             if let Some(engine) = town.any_engine() {
-                tokio::spawn(self.agent(engine, place, known).turn());
+                tokio::spawn(self.agent(engine, place, known).act_once());
             }
         }
         Ok(())
     }
 
-    fn agent(&self, engine: Arc<Engine>, place: &Place, known: Vec<Message>) -> Agent {
-        Agent { clients: self.clients.clone(), tokens: Arc::clone(&self.tokens), engine, place: place.clone(), known }
+    fn agent(&self, engine: Arc<Engine>, place: &SimulatedInbox, known: Vec<Message>) -> ReplyAgent {
+        ReplyAgent {
+            clients: self.clients.clone(),
+            tokens: Arc::clone(&self.tokens),
+            engine,
+            inbox: place.clone(),
+            messages: known,
+        }
     }
 
     /// After healing agents answer whatever is left, in some worlds only after they did nothing for long.
-    pub(super) async fn attend(&self, town: &Town, round: usize) -> Result<(), StoreError> {
-        let idle = town.shared.plan.seed.is_multiple_of(IDLE_WORLDS) && round < IDLE_ROUNDS;
-        for place in town.places.iter().filter(|place| place.desk) {
-            let known = desk::messages(town, place).await?;
+    pub(super) async fn answer_remaining(&self, town: &SimulatedCluster, round: usize) -> Result<(), StoreError> {
+        let idle = town.shared.plan.seed.is_multiple_of(IDLE_WORLD_EVERY) && round < IDLE_ROUNDS;
+        for place in town.inboxes.iter().filter(|place| place.has_agents) {
+            let known = desk::inbox_messages(town, place).await?;
             let Some(engine) = town.any_engine() else { continue };
             let agent = self.agent(engine, place, known);
-            for taken in agent.next(10, 1_000).await {
+            for taken in agent.lease_messages(10, 1_000).await {
                 if !idle {
-                    let words = Words { lease: Some(taken.lease.token), seen: agent.all(), ..Words::default() };
+                    let words = ReplyDraft {
+                        lease: Some(taken.lease.token),
+                        seen: agent.message_ids(),
+                        ..ReplyDraft::default()
+                    };
                     agent.reply(taken.message.id, words).await;
                 }
             }
@@ -102,18 +112,18 @@ impl Agents {
     }
 }
 
-impl Agent {
+impl ReplyAgent {
     fn below(&self, bound: u64) -> u64 {
         self.clients.shared.below(bound)
     }
 
-    fn all(&self) -> Vec<MessageId> {
-        self.known.iter().map(|message| message.id).collect()
+    fn message_ids(&self) -> Vec<MessageId> {
+        self.messages.iter().map(|message| message.id).collect()
     }
 
-    fn some(&self) -> Option<&Message> {
-        let at = (!self.known.is_empty()).then(|| self.below(self.known.len() as u64) as usize);
-        at.and_then(|at| self.known.get(at))
+    fn pick_message(&self) -> Option<&Message> {
+        let at = (!self.messages.is_empty()).then(|| self.below(self.messages.len() as u64) as usize);
+        at.and_then(|at| self.messages.get(at))
     }
 
     fn tokens(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
@@ -125,171 +135,179 @@ impl Agent {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 
-    async fn turn(self) {
+    async fn act_once(self) {
         match self.below(10) {
             0..=3 => {
-                for taken in self.next(self.clients.shared.between(1, 2) as usize, self.ttl()).await {
+                for taken in
+                    self.lease_messages(self.clients.shared.between(1, 2) as usize, self.draw_lease_ttl()).await
+                {
                     self.sleep().await;
-                    Box::pin(self.handle(taken)).await;
+                    Box::pin(self.handle_offer(taken)).await;
                 }
             }
-            4 => self.lease().await,
-            5..=7 => Box::pin(self.answer_unasked()).await,
-            8 => self.answer_late().await,
+            4 => self.lease_thread().await,
+            5..=7 => Box::pin(self.reply_without_lease()).await,
+            8 => self.reply_with_old_token().await,
             _ => {
-                if let Some(message) = self.some() {
-                    self.forward(message.id, None).await;
+                if let Some(message) = self.pick_message() {
+                    self.forward_message(message.id, None).await;
                 }
             }
         }
     }
 
-    fn ttl(&self) -> i64 {
+    fn draw_lease_ttl(&self) -> i64 {
         self.clients.shared.pick(&[1_000, 1_000, 20_000, 120_000])
     }
 
-    async fn next(&self, limit: usize, ttl_ms: i64) -> Vec<Taken> {
+    async fn lease_messages(&self, limit: usize, ttl_ms: i64) -> Vec<WorkItem> {
         let holder = format!("agent-{}", self.below(3));
-        let request = NextRequest { limit, ttl_ms, wait: Duration::ZERO, holder };
-        let caller = &self.clients.callers[self.place.number];
+        let request = WorkRequest { limit, ttl_ms, wait: Duration::ZERO, holder };
+        let caller = &self.clients.callers[self.inbox.number];
         // What could not be told is offered again when its lease is over.
-        let taken = self.engine.next(caller, self.place.id, request, None).await.unwrap_or_default();
+        let taken = self.engine.lease_messages(caller, self.inbox.id, request, None).await.unwrap_or_default();
         self.tokens().extend(taken.iter().map(|taken| taken.lease.token.clone()));
         taken
     }
 
     /// What an agent does with a message that it was offered.
-    async fn handle(&self, taken: Taken) {
+    async fn handle_offer(&self, taken: WorkItem) {
         let (id, token) = (taken.message.id, taken.lease.token);
-        let seen = if self.below(4) == 0 { Vec::new() } else { self.all() };
-        let words = Words { lease: Some(token.clone()), seen, way: self.below(2), ..Words::default() };
+        let seen = if self.below(4) == 0 { Vec::new() } else { self.message_ids() };
+        let words = ReplyDraft { lease: Some(token.clone()), seen, wording: self.below(2), ..ReplyDraft::default() };
         match self.below(10) {
             0..=3 => {
                 self.reply(id, words).await;
                 if self.below(2) == 0 {
-                    self.settle(id, &token, Settling::Ack).await;
+                    self.settle_message(id, &token, Acknowledgement::Ack).await;
                 }
             }
             4 => {
                 // The model calls its tool again, in other words.
-                let again = Words { way: words.way + 1, ..words.clone() };
+                let again = ReplyDraft { wording: words.wording + 1, ..words.clone() };
                 tokio::join!(self.reply(id, words), self.reply(id, again));
             }
             5 => {
-                self.settle(id, &token, Settling::Extend { ttl_ms: self.ttl() }).await;
+                self.settle_message(id, &token, Acknowledgement::Extend { ttl_ms: self.draw_lease_ttl() }).await;
                 self.sleep().await;
                 self.reply(id, words).await;
             }
             6 => {
-                self.settle(id, &token, Settling::Nack { delay_ms: self.clients.shared.pick(&[0, 2_000, 60_000]) })
-                    .await
+                self.settle_message(
+                    id,
+                    &token,
+                    Acknowledgement::Nack { delay_ms: self.clients.shared.pick(&[0, 2_000, 60_000]) },
+                )
+                .await
             }
-            7 => self.settle(id, &token, Settling::Ack).await,
-            8 => self.forward(id, Some(token)).await,
+            7 => self.settle_message(id, &token, Acknowledgement::Ack).await,
+            8 => self.forward_message(id, Some(token)).await,
             // It forgets.
             _ => {}
         }
     }
 
     /// Takes the lease of a thread by hand.
-    async fn lease(&self) {
-        let Some(message) = self.some() else { return };
-        let (caller, thread) = (&self.clients.callers[self.place.number], message.thread);
-        let request = LeaseRequest { renew: None, holder: "by-hand".into(), ttl_ms: self.ttl() };
+    async fn lease_thread(&self) {
+        let Some(message) = self.pick_message() else { return };
+        let (caller, thread) = (&self.clients.callers[self.inbox.number], message.thread);
+        let request = NewThreadLease { renew: None, holder: "by-hand".into(), ttl_ms: self.draw_lease_ttl() };
         let Ok(lease) = self.engine.lease_thread(caller, thread, request, None).await else { return };
         self.tokens().push(lease.token.clone());
         self.sleep().await;
         if self.below(2) == 0 {
-            let words = Words { lease: Some(lease.token.clone()), seen: self.all(), ..Words::default() };
+            let words =
+                ReplyDraft { lease: Some(lease.token.clone()), seen: self.message_ids(), ..ReplyDraft::default() };
             self.reply(message.id, words).await;
         }
         if self.below(2) == 0 {
-            self.release(thread, &lease.token).await;
+            self.release_thread(thread, &lease.token).await;
         }
     }
 
-    async fn release(&self, thread: ThreadId, token: &str) {
-        let caller = &self.clients.callers[self.place.number];
+    async fn release_thread(&self, thread: ThreadId, token: &str) {
+        let caller = &self.clients.callers[self.inbox.number];
         // One that is not given back lapses.
         let _lapses = self.engine.release_thread(caller, thread, token).await;
     }
 
     /// Answers some message without a lease, sometimes twice at once, sometimes without having looked.
-    async fn answer_unasked(&self) {
-        let Some(message) = self.some() else { return };
-        let seen = if self.below(2) == 0 { Vec::new() } else { self.all() };
+    async fn reply_without_lease(&self) {
+        let Some(message) = self.pick_message() else { return };
+        let seen = if self.below(2) == 0 { Vec::new() } else { self.message_ids() };
         let key = (self.below(3) == 0).then(|| format!("answer-{}", message.id));
         let follow_up = u32::from(self.below(6) == 0);
         let key = key.filter(|_| follow_up == 0);
-        let words = Words { lease: None, seen, follow_up, way: self.below(2), key };
+        let words = ReplyDraft { lease: None, seen, follow_up, wording: self.below(2), key };
         if self.below(3) > 0 {
             return self.reply(message.id, words).await;
         }
-        let again = Words { way: words.way + self.below(2), ..words.clone() };
+        let again = ReplyDraft { wording: words.wording + self.below(2), ..words.clone() };
         tokio::join!(self.reply(message.id, words), self.reply(message.id, again));
     }
 
     /// Comes back with a token of long ago.
-    async fn answer_late(&self) {
+    async fn reply_with_old_token(&self) {
         let old = self.tokens().clone();
-        let (Some(message), false) = (self.some(), old.is_empty()) else { return };
+        let (Some(message), false) = (self.pick_message(), old.is_empty()) else { return };
         let token = old[self.below(old.len() as u64) as usize].clone();
         if self.below(4) == 0 {
-            return self.settle(message.id, &token, Settling::Ack).await;
+            return self.settle_message(message.id, &token, Acknowledgement::Ack).await;
         }
-        self.reply(message.id, Words { lease: Some(token), seen: self.all(), ..Words::default() }).await;
+        self.reply(message.id, ReplyDraft { lease: Some(token), seen: self.message_ids(), ..ReplyDraft::default() })
+            .await;
     }
 
-    async fn settle(&self, id: MessageId, token: &str, how: Settling) {
-        let caller = &self.clients.callers[self.place.number];
+    async fn settle_message(&self, id: MessageId, token: &str, how: Acknowledgement) {
+        let caller = &self.clients.callers[self.inbox.number];
         // A lease that was lost tells nothing; the message is somebody else's.
-        let _others = self.engine.settle_message(caller, id, token, how).await;
+        let _others = self.engine.acknowledge_message(caller, id, token, how).await;
     }
 
-    async fn reply(&self, id: MessageId, words: Words) {
+    async fn reply(&self, id: MessageId, words: ReplyDraft) {
         let request = || ReplyRequest {
-            text: Some(format!("This answers {id} in way {}.", words.way)),
+            text: Some(format!("This answers {id} in way {}.", words.wording)),
             follow_up: words.follow_up,
             seen: words.seen.clone(),
             lease: words.lease.clone(),
             key: words.key.as_deref().and_then(|key| Key::parse(key).ok()),
             ..ReplyRequest::default()
         };
-        let caller = &self.clients.callers[self.place.number];
-        for _ in 0..TRIES {
-            let call = self.begin();
-            if self.end(call, self.engine.reply(caller, id, request()).await) {
+        let caller = &self.clients.callers[self.inbox.number];
+        for _ in 0..CALL_TRIES {
+            let call = self.begin_call();
+            if self.end_call(call, self.engine.reply(caller, id, request()).await) {
                 return;
             }
             self.sleep().await;
         }
     }
 
-    async fn forward(&self, id: MessageId, lease: Option<String>) {
-        let (caller, call) = (&self.clients.callers[self.place.number], self.begin());
+    async fn forward_message(&self, id: MessageId, lease: Option<String>) {
+        let (caller, call) = (&self.clients.callers[self.inbox.number], self.begin_call());
         let to = vec!["boss@people.example".to_owned()];
         let request = ForwardRequest { to, text: Some("Please look.".into()), lease, ..ForwardRequest::default() };
-        self.end(call, self.engine.forward(caller, id, request).await);
+        self.end_call(call, self.engine.forward(caller, id, request).await);
     }
 
-    fn begin(&self) -> usize {
-        let mut call = Call::new(0, &desk::team(&self.place), Verb::Reply);
+    fn begin_call(&self) -> usize {
+        let mut call = CallRecord::new(0, &desk::team_of_inbox(&self.inbox), CallKind::Reply);
         let codes = ["self", "automatic", "leased", "newer_message", "key_mismatch"];
         call.may_fail = codes.map(str::to_owned).to_vec();
-        self.clients.shared.invoke(call)
+        self.clients.shared.begin_call(call)
     }
 
     /// Writes down how it ended. False when there was no answer.
-    fn end(&self, call: usize, answer: Result<Sent, Problem>) -> bool {
+    fn end_call(&self, call: usize, answer: Result<SendReceipt, Problem>) -> bool {
         let told = !answer.as_ref().is_err_and(|problem| problem.code == Code::Unavailable);
         let end = match answer {
             Ok(sent) => {
-                self.clients.learn(Told { id: sent.id, team: self.place.number, key: None });
-                End::Ok { first: sent.first, ids: vec![sent.id.to_string()] }
+                self.clients.remember_email(KnownEmail { id: sent.id, team: self.inbox.number, key: None });
+                CallOutcome::Ok { first: sent.first, ids: vec![sent.id.to_string()] }
             }
-            Err(problem) => failed(&problem),
+            Err(problem) => failure_outcome(&problem),
         };
-        self.clients.shared.end(call, end, false);
+        self.clients.shared.end_call(call, end, false);
         told
     }
 }

@@ -1,6 +1,6 @@
 //! Many worlds at once, and the sum of them.
 
-use super::{Outcome, command, run};
+use super::{WorldOutcome, replay_command, run};
 use crate::proof::Violation;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
@@ -10,17 +10,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Failing seeds that are kept with their stories.
-const KEPT: usize = 20;
+const KEPT_FAILURES: usize = 20;
 /// One of so many worlds is run twice, to see that it is the same again.
-const TWICE_EVERY: u64 = 100;
+const REPLAY_EVERY: u64 = 100;
 /// Worlds after which the sum is told.
-const PART: u64 = 1_000;
+const WORLDS_PER_PART: u64 = 1_000;
 /// How often the bar is drawn.
-const DRAWN_EVERY: u64 = 64;
+const BAR_UPDATE_EVERY: u64 = 64;
 
 /// Which worlds to run.
 #[derive(Debug, Clone, Copy)]
-pub struct Campaign {
+pub struct WorldCampaign {
     /// The first seed.
     pub seed: u64,
     /// How many worlds.
@@ -35,7 +35,7 @@ pub struct Campaign {
 
 /// A world that broke a promise, or was not the same again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Failure {
+pub struct WorldFailure {
     /// Its seed.
     pub seed: u64,
     /// The command that runs it again.
@@ -48,7 +48,7 @@ pub struct Failure {
 
 /// What a campaign came to.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Summary {
+pub struct WorldSummary {
     /// The version of the code.
     pub version: String,
     /// The first seed.
@@ -75,42 +75,46 @@ pub struct Summary {
     /// Worlds that broke a promise.
     pub violations: u64,
     /// Some of them.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<WorldFailure>,
     /// A hash over the traces of all worlds, in any order.
     pub trace: u64,
     /// How long it took, in seconds.
     pub seconds: f64,
 }
 
-impl Campaign {
+impl WorldCampaign {
     /// Runs it.
-    pub fn run(&self) -> Summary {
+    pub fn run(&self) -> WorldSummary {
         // Whoever looks for one world draws for himself.
-        let bar = if self.stop_at_first { ProgressBar::hidden() } else { bar(self.worlds) };
-        let sum = self.run_under(&bar);
+        let bar = if self.stop_at_first { ProgressBar::hidden() } else { progress_bar(self.worlds) };
+        let sum = self.run_with_bar(&bar);
         bar.finish_and_clear();
         sum
     }
 
     /// Runs it in parts and hears of the sum after each, so that a campaign that is cut keeps what it counted. It begins
     /// with what was counted before.
-    pub fn run_on<E>(&self, mut sum: Summary, mut told: impl FnMut(&Summary) -> Result<(), E>) -> Result<Summary, E> {
-        let bar = bar(self.worlds);
+    pub fn run_resumed<E>(
+        &self,
+        mut sum: WorldSummary,
+        mut told: impl FnMut(&WorldSummary) -> Result<(), E>,
+    ) -> Result<WorldSummary, E> {
+        let bar = progress_bar(self.worlds);
         while sum.worlds < self.worlds && (sum.violations == 0 || !self.stop_at_first) {
             bar.set_position(sum.worlds);
-            let (seed, worlds) = (self.seed.wrapping_add(sum.worlds), PART.min(self.worlds - sum.worlds));
-            sum.join(Self { seed, worlds, ..*self }.run_under(&bar));
+            let (seed, worlds) = (self.seed.wrapping_add(sum.worlds), WORLDS_PER_PART.min(self.worlds - sum.worlds));
+            sum.merge_part(Self { seed, worlds, ..*self }.run_with_bar(&bar));
             told(&sum)?;
         }
         bar.finish_and_clear();
         Ok(sum)
     }
 
-    fn run_under(&self, bar: &ProgressBar) -> Summary {
+    fn run_with_bar(&self, bar: &ProgressBar) -> WorldSummary {
         let began = Instant::now();
         let (next, ended) = (AtomicU64::new(0), AtomicBool::new(false));
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let sum = Mutex::new(Summary { seed: self.seed, version, ..Summary::default() });
+        let sum = Mutex::new(WorldSummary { seed: self.seed, version, ..WorldSummary::default() });
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {
@@ -119,12 +123,12 @@ impl Campaign {
                         if number >= self.worlds || ended.load(Ordering::Relaxed) {
                             return;
                         }
-                        let failed = self.one(self.seed.wrapping_add(number), number, &sum);
+                        let failed = self.run_world(self.seed.wrapping_add(number), number, &sum);
                         if failed && self.stop_at_first {
                             ended.store(true, Ordering::Relaxed);
                         }
-                        if number.is_multiple_of(DRAWN_EVERY) {
-                            bar.inc(DRAWN_EVERY.min(self.worlds - number));
+                        if number.is_multiple_of(BAR_UPDATE_EVERY) {
+                            bar.inc(BAR_UPDATE_EVERY.min(self.worlds - number));
                         }
                     }
                 });
@@ -137,26 +141,27 @@ impl Campaign {
     }
 
     /// Runs one world and adds it to the sum. True when it broke something.
-    fn one(&self, seed: u64, number: u64, sum: &Mutex<Summary>) -> bool {
+    fn run_world(&self, seed: u64, number: u64, sum: &Mutex<WorldSummary>) -> bool {
         let outcome = run(seed, self.mutant, false);
-        let again = (self.mutant.is_none() && number.is_multiple_of(TWICE_EVERY)).then(|| run(seed, None, false).trace);
+        let again =
+            (self.mutant.is_none() && number.is_multiple_of(REPLAY_EVERY)).then(|| run(seed, None, false).trace);
         let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
-        sum.add(&outcome);
+        sum.add_outcome(&outcome);
         let differs = again.is_some_and(|trace| trace != outcome.trace);
         sum.replayed += u64::from(again.is_some() && !differs);
         let failed = differs || !outcome.violations.is_empty();
         sum.violations += u64::from(failed);
-        if failed && sum.failures.len() < KEPT {
-            let (replay, plan) = (command(seed, self.mutant), format!("{:?}", outcome.plan));
-            sum.failures.push(Failure { seed, replay, plan, violations: outcome.violations });
+        if failed && sum.failures.len() < KEPT_FAILURES {
+            let (replay, plan) = (replay_command(seed, self.mutant), format!("{:?}", outcome.plan));
+            sum.failures.push(WorldFailure { seed, replay, plan, violations: outcome.violations });
         }
         failed
     }
 }
 
-impl Summary {
+impl WorldSummary {
     /// Adds the next part of the same campaign.
-    fn join(&mut self, part: Self) {
+    fn merge_part(&mut self, part: Self) {
         if self.worlds == 0 {
             *self = part;
             return;
@@ -170,7 +175,7 @@ impl Summary {
         self.trace = self.trace.wrapping_add(part.trace);
         self.seconds += part.seconds;
         self.failures.extend(part.failures);
-        self.failures.truncate(KEPT);
+        self.failures.truncate(KEPT_FAILURES);
         let pairs = [
             (&mut self.faults, part.faults),
             (&mut self.states, part.states),
@@ -182,7 +187,7 @@ impl Summary {
         }
     }
 
-    fn add(&mut self, outcome: &Outcome) {
+    fn add_outcome(&mut self, outcome: &WorldOutcome) {
         let history = &outcome.history;
         self.worlds += 1;
         self.emails += history.emails.len() as u64;
@@ -195,7 +200,7 @@ impl Summary {
         for handoff in history.emails.iter().flat_map(|email| &email.handoffs) {
             *self.states.entry(handoff.state.clone()).or_default() += 1;
         }
-        for (what, count) in history.talk.counts() {
+        for (what, count) in history.talk.count_by_kind() {
             *self.talk.entry(what).or_default() += count;
         }
         for step in history.moves.iter().filter(|step| !step.from.is_empty()) {
@@ -221,7 +226,7 @@ impl Summary {
     }
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for WorldFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "seed {}: {}", self.seed, self.plan)?;
         if self.violations.is_empty() {
@@ -234,7 +239,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-fn bar(worlds: u64) -> ProgressBar {
+fn progress_bar(worlds: u64) -> ProgressBar {
     let bar = ProgressBar::new(worlds);
     let style = ProgressStyle::with_template("{bar:40} {pos} of {len} worlds, {per_sec}, {eta} left");
     bar.set_style(style.unwrap_or_else(|_wrong| ProgressStyle::default_bar()));
@@ -248,11 +253,11 @@ mod tests {
 
     #[test]
     fn a_campaign_that_was_cut_comes_to_the_same() {
-        let campaign = Campaign { seed: 40, worlds: 12, jobs: 2, mutant: None, stop_at_first: false };
+        let campaign = WorldCampaign { seed: 40, worlds: 12, jobs: 2, mutant: None, stop_at_first: false };
         let whole = campaign.run();
-        let part = Campaign { worlds: 5, ..campaign }.run();
+        let part = WorldCampaign { worlds: 5, ..campaign }.run();
         let mut told = 0;
-        let joined = campaign.run_on(part, |sum| {
+        let joined = campaign.run_resumed(part, |sum| {
             told = sum.worlds;
             Ok::<(), ()>(())
         });

@@ -4,19 +4,22 @@
 use async_trait::async_trait;
 use mailonce_core::{
     conversation::{
-        answer::{AnswerWish, Answered},
-        thread::{LeaseAsk, Leasing, NextAsk, Offer, Settled, Thread, ThreadEdit, ThreadQuery},
-        turn::{Held, Settling},
+        answer::{NewReply, ReplyResult},
+        thread::{
+            AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec,
+            ThreadQuery,
+        },
+        turn::{Acknowledgement, MessageLeaseRef},
     },
     id::{EmailId, TeamId, ThreadId},
     port::{
-        conversations::Conversations,
-        store::{Once, Operation, Result},
+        conversations::ConversationStore,
+        store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
 };
 
-use super::ledger::Ledger;
+use super::ledger::FaultyStore;
 
 macro_rules! conversations {
     (
@@ -25,12 +28,12 @@ macro_rules! conversations {
         noted { $($noted:item)* }
     ) => {
         #[async_trait]
-        impl Conversations for Ledger {
+        impl ConversationStore for FaultyStore {
             $(async fn $write(&self, $($warg: $wtype),*) -> Result<$wout> {
-                self.verb(stringify!($write), true, self.inner.$write($($warg),*)).await
+                self.call_with_faults(stringify!($write), true, self.inner.$write($($warg),*)).await
             })*
             $(async fn $read(&self, $($rarg: $rtype),*) -> Result<$rout> {
-                self.verb(stringify!($read), false, self.inner.$read($($rarg),*)).await
+                self.call_with_faults(stringify!($read), false, self.inner.$read($($rarg),*)).await
             })*
             $($noted)*
         }
@@ -47,29 +50,29 @@ conversations! {
         fn thread_emails(team: TeamId, id: ThreadId, after: Option<EmailId>, limit: usize) -> Vec<EmailId>;
     }
     noted {
-        async fn answer(&self, wish: AnswerWish, now: Time) -> Result<Answered> {
+        async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult> {
             let noted = async {
-                let answered = self.inner.answer(wish.clone(), now).await?;
-                self.body.shared.answered(&wish, &answered, now);
+                let answered = self.inner.accept_reply(wish.clone(), now).await?;
+                self.process.shared.record_reply(&wish, &answered, now);
                 Ok(answered)
             };
-            self.verb("answer", true, noted).await
+            self.call_with_faults("answer", true, noted).await
         }
 
         async fn lease_thread(
             &self,
             team: TeamId,
             id: ThreadId,
-            ask: LeaseAsk,
-            operation: Option<Operation>,
+            ask: ThreadLeaseSpec,
+            operation: Option<KeyedOperation>,
             now: Time,
-        ) -> Result<Once<Leasing>> {
+        ) -> Result<IdempotentResult<ThreadLeaseResult>> {
             let noted = async {
                 let leasing = self.inner.lease_thread(team, id, ask.clone(), operation, now).await?;
-                self.body.shared.leased(&ask, &leasing, now);
+                self.process.shared.record_lease(&ask, &leasing, now);
                 Ok(leasing)
             };
-            self.verb("lease thread", true, noted).await
+            self.call_with_faults("lease thread", true, noted).await
         }
 
         async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str, now: Time) -> Result<Option<Thread>> {
@@ -78,35 +81,35 @@ conversations! {
                 let released = self.inner.release_thread(team, id, token, now).await?;
                 let changed = released.as_ref().filter(|thread| before.is_some_and(|before| before.rev != thread.rev));
                 if let Some(thread) = changed {
-                    self.body.shared.released(thread, token, now);
+                    self.process.shared.record_release(thread, token, now);
                 }
                 Ok(released)
             };
-            self.verb("release thread", true, noted).await
+            self.call_with_faults("release thread", true, noted).await
         }
 
-        async fn next_messages(
+        async fn lease_messages(
             &self,
             team: TeamId,
-            ask: NextAsk,
-            operation: Option<Operation>,
+            ask: MessageLeaseSpec,
+            operation: Option<KeyedOperation>,
             now: Time,
-        ) -> Result<Once<Vec<Offer>>> {
+        ) -> Result<IdempotentResult<Vec<MessageOffer>>> {
             let noted = async {
-                let offers = self.inner.next_messages(team, ask, operation, now).await?;
-                self.body.shared.offered(&offers, now);
+                let offers = self.inner.lease_messages(team, ask, operation, now).await?;
+                self.process.shared.record_offers(&offers, now);
                 Ok(offers)
             };
-            self.verb("next messages", true, noted).await
+            self.call_with_faults("next messages", true, noted).await
         }
 
-        async fn settle_message(&self, team: TeamId, held: Held, how: Settling, now: Time) -> Result<Settled> {
+        async fn acknowledge_message(&self, team: TeamId, held: MessageLeaseRef, how: Acknowledgement, now: Time) -> Result<AcknowledgeResult> {
             let noted = async {
-                let settled = self.inner.settle_message(team, held.clone(), how, now).await?;
-                self.body.shared.settled(&held, how, &settled, now);
+                let settled = self.inner.acknowledge_message(team, held.clone(), how, now).await?;
+                self.process.shared.record_settled(&held, how, &settled, now);
                 Ok(settled)
             };
-            self.verb("settle message", true, noted).await
+            self.call_with_faults("settle message", true, noted).await
         }
     }
 }

@@ -1,19 +1,19 @@
 //! A world from its beginning to the judgement.
 
-use super::Outcome;
-use super::agents::Agents;
+use super::WorldOutcome;
+use super::agents::ReplyAgents;
 use super::body;
-use super::client::{Clients, Deed, team_name};
+use super::client::{EmailOperation, SimulatedClients, team_name};
 use super::desk;
 use super::mail;
-use super::plan::{FaultKind, Plan};
+use super::plan::{FaultKind, WorldPlan};
 use super::reading;
-use super::shared::Shared;
-use super::town::Town;
-use super::wishes::Wish;
+use super::shared::WorldState;
+use super::town::SimulatedCluster;
+use super::wishes::PlannedSend;
 use crate::proof;
 use crate::proof::{Rule, Violation};
-use mailonce_core::dispatch::Choice;
+use mailonce_core::dispatch::Resolution;
 use mailonce_core::limits;
 use mailonce_core::port::store::StoreError;
 use mailonce_engine::Engine;
@@ -23,101 +23,101 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Rounds after healing, at the most.
-const ROUNDS: usize = 48;
+const MAX_SETTLE_ROUNDS: usize = 48;
 /// How long one round lasts, in milliseconds of the runtime's own time.
-const ROUND_MS: u64 = 620;
+const SETTLE_ROUND_MS: u64 = 620;
 /// After so many rounds in which something is due and nobody does it, the time passes in which a former account lapses.
 const LAPSE_ROUNDS: usize = 8;
 /// How long a process counts as alive after it was last heard of, and some.
-const UNHEARD_MS: i64 = 16_000;
+const HEARTBEAT_LAPSE_MS: i64 = 16_000;
 /// A stretch after which a node may be thought dead, in milliseconds.
-const NOTICED_MS: i64 = 10_000;
+const TAKEOVER_SKIP_MS: i64 = 10_000;
 /// The longest stretch that is skipped at once after healing, in milliseconds.
-const LONGEST_MS: i64 = 40 * 3_600_000;
+const MAX_SKIP_MS: i64 = 40 * 3_600_000;
 
 /// Runs a world.
-pub(super) fn run(plan: Plan, tell: bool) -> Outcome {
+pub(super) fn run_simulation(plan: WorldPlan, tell: bool) -> WorldOutcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let (shared, ended) = match runtime {
         Ok(runtime) => runtime.block_on(async {
-            let shared = Shared::new(plan, tell);
-            watch_points(&shared);
-            let ended = live(&shared).await;
+            let shared = WorldState::new(plan, tell);
+            install_failpoint_hook(&shared);
+            let ended = run_world(&shared).await;
             (shared, ended)
         }),
         Err(why) => {
-            let shared = Shared::new(plan, tell);
+            let shared = WorldState::new(plan, tell);
             (shared, Err(StoreError::Unreachable(why.to_string())))
         }
     };
-    failpoint::hook(None);
-    body::forget_current();
-    let (history, trace, lines, faults) = shared.finish();
+    failpoint::set_hook(None);
+    body::clear_current_process();
+    let (history, trace, lines, faults) = shared.take_results();
     let mut violations = proof::check(&history);
     if let Err(why) = ended {
         let (about, found) = ("the world".to_owned(), why.to_string());
         violations.push(Violation { rule: Rule::Unanswered, about, found, story: Vec::new() });
     }
-    Outcome { plan: shared.plan.clone(), trace, lines, faults, history, violations }
+    WorldOutcome { plan: shared.plan.clone(), trace, log: lines, faults, history, violations }
 }
 
 /// Ends a node at the named point of the plan, or lets it stand still there.
-fn watch_points(shared: &Arc<Shared>) {
+fn install_failpoint_hook(shared: &Arc<WorldState>) {
     let (shared, reached) = (Arc::clone(shared), Cell::new(0));
-    failpoint::hook(Some(Box::new(move |name| {
-        let (point, time) = shared.plan.point;
-        let (ends, stands) = (shared.plan.has(FaultKind::CrashAtPoint), shared.plan.has(FaultKind::Pause));
-        if name != point || !(ends || stands) || !shared.is_stormy() {
+    failpoint::set_hook(Some(Box::new(move |name| {
+        let (point, time) = shared.plan.failpoint;
+        let (ends, stands) = (shared.plan.has_fault(FaultKind::CrashAtPoint), shared.plan.has_fault(FaultKind::Pause));
+        if name != point || !(ends || stands) || !shared.has_faults() {
             return false;
         }
         reached.set(reached.get() + 1);
-        let Some(body) = body::current().filter(|_| reached.get() == time) else { return false };
+        let Some(body) = body::current_process().filter(|_| reached.get() == time) else { return false };
         if ends {
-            body.die(FaultKind::CrashAtPoint);
+            body.crash(FaultKind::CrashAtPoint);
         } else {
-            body.pause(true);
+            body.set_paused(true);
         }
         ends
     })));
 }
 
-async fn live(shared: &Arc<Shared>) -> Result<(), StoreError> {
-    let mut town = Town::found(shared).await?;
-    let clients = Clients {
+async fn run_world(shared: &Arc<WorldState>) -> Result<(), StoreError> {
+    let mut town = SimulatedCluster::create(shared).await?;
+    let clients = SimulatedClients {
         shared: Arc::clone(shared),
         store: Arc::clone(&town.store),
         callers: town.callers.clone(),
-        told: Arc::new(Mutex::default()),
+        known_emails: Arc::new(Mutex::default()),
     };
-    let wishes: Vec<Wish> = (0..shared.plan.wishes).map(|number| Wish::draw(shared, number)).collect();
-    let mails = mail::mails(shared, &town.places);
-    let (letters, agents) = (desk::letters(shared, &town.places), Agents::new(&clients));
+    let wishes: Vec<PlannedSend> = (0..shared.plan.sends).map(|number| PlannedSend::draw(shared, number)).collect();
+    let mails = mail::draw_code_mail(shared, &town.inboxes);
+    let (letters, agents) = (desk::draw_conversation_mail(shared, &town.inboxes), ReplyAgents::new(&clients));
     for step in 0..shared.plan.steps {
-        ask(&town, &clients, &wishes, step);
+        spawn_sends(&town, &clients, &wishes, step);
         if !mails.is_empty() {
-            mail::come(&town, &clients, &mails, step);
+            mail::deliver_due_mail(&town, &clients, &mails, step);
         }
         if !letters.is_empty() {
-            desk::come(&town, &letters, step);
-            agents.work(&town).await?;
+            desk::deliver_due_mail(&town, &letters, step);
+            agents.run_step(&town).await?;
         }
-        meddle(&town, &clients);
-        report(&town, &clients, false);
-        town.trouble().await?;
+        spawn_email_operation(&town, &clients);
+        spawn_reports(&town, &clients, false);
+        town.inject_node_faults().await?;
         tokio::time::sleep(Duration::from_millis(shared.between(50, 700))).await;
-        leap(&town);
+        advance_time(&town);
     }
-    town.heal().await?;
-    mail::come_again(&town, &clients, &mails).await;
-    desk::come_again(&town, &letters).await;
-    settle(&mut town, &clients, &agents, &wishes).await?;
-    reading::read(&town, &clients).await
+    town.heal_all().await?;
+    mail::redeliver_unacknowledged(&town, &clients, &mails).await;
+    desk::redeliver_unacknowledged(&town, &letters).await;
+    run_until_settled(&mut town, &clients, &agents, &wishes).await?;
+    reading::read_final_state(&town, &clients).await
 }
 
 /// Callers ask for what they want: each wish in its turn, and others again, some of them in other words.
-fn ask(town: &Town, clients: &Clients, wishes: &[Wish], step: usize) {
+fn spawn_sends(town: &SimulatedCluster, clients: &SimulatedClients, wishes: &[PlannedSend], step: usize) {
     let shared = &town.shared;
-    let mut turns: Vec<&Wish> = wishes.iter().skip(step).take(1).collect();
+    let mut turns: Vec<&PlannedSend> = wishes.iter().skip(step).take(1).collect();
     while shared.below(10) < 4 {
         let seen = &wishes[..wishes.len().min(step + 1)];
         turns.push(&seen[shared.below(seen.len() as u64) as usize]);
@@ -125,115 +125,122 @@ fn ask(town: &Town, clients: &Clients, wishes: &[Wish], step: usize) {
     for wish in turns {
         let Some(engine) = town.any_engine() else { continue };
         let (words, turn) = (u64::from(shared.below(6) == 0), shared.below(2) == 0);
-        tokio::spawn(clients.clone().ask(engine, wish.clone(), words, turn));
+        tokio::spawn(clients.clone().send_planned(engine, wish.clone(), words, turn));
     }
 }
 
 /// Somebody does something with an email that somebody was told of.
-fn meddle(town: &Town, clients: &Clients) {
-    let (shared, told) = (&town.shared, clients.told());
+fn spawn_email_operation(town: &SimulatedCluster, clients: &SimulatedClients) {
+    let (shared, told) = (&town.shared, clients.known_emails());
     if told.is_empty() || shared.below(10) < 5 {
         return;
     }
     let (Some(engine), at) = (town.any_engine(), shared.below(told.len() as u64) as usize) else { return };
-    let choice = shared.pick(&[Choice::Sent, Choice::Resend, Choice::Abandon]);
+    let choice = shared.pick(&[Resolution::Sent, Resolution::Resend, Resolution::Abandon]);
     let deeds = [
-        Deed::Cancel,
-        Deed::Cancel,
-        Deed::Resend,
-        Deed::Resolve(choice),
-        Deed::ResolveStale(choice),
-        Deed::Forget,
-        Deed::Look,
+        EmailOperation::Cancel,
+        EmailOperation::Cancel,
+        EmailOperation::Resend,
+        EmailOperation::Resolve(choice),
+        EmailOperation::ResolveStale(choice),
+        EmailOperation::Forget,
+        EmailOperation::Read,
     ];
     let team = if shared.below(4) == 0 { shared.below(shared.plan.teams as u64) as usize } else { told[at].team };
-    tokio::spawn(clients.clone().deed(engine, told[at].clone(), shared.pick(&deeds), team));
+    tokio::spawn(clients.clone().run_operation(engine, told[at].clone(), shared.pick(&deeds), team));
 }
 
 /// Providers tell what is due, sometimes to the wrong team.
-fn report(town: &Town, clients: &Clients, all: bool) {
+fn spawn_reports(town: &SimulatedCluster, clients: &SimulatedClients, all: bool) {
     for hop in &town.hops {
-        for report in hop.reports(all) {
+        for report in hop.take_due_reports(all) {
             let Some(engine) = town.any_engine() else {
-                hop.report_again(report);
+                hop.requeue_report(report);
                 continue;
             };
             let own = town.callers.iter().position(|caller| caller.team.id == report.team).unwrap_or_default();
             let stray = (own + 1) % town.callers.len();
             if stray != own && town.shared.below(3) == 0 {
-                tell(clients, &engine, town, stray, hop, report.clone());
+                spawn_report(clients, &engine, town, stray, hop, report.clone());
             }
-            tell(clients, &engine, town, own, hop, report);
+            spawn_report(clients, &engine, town, own, hop, report);
         }
     }
 }
 
-fn tell(
-    clients: &Clients,
+fn spawn_report(
+    clients: &SimulatedClients,
     engine: &Arc<Engine>,
-    town: &Town,
+    town: &SimulatedCluster,
     team: usize,
-    hop: &Arc<super::hop::Hop>,
-    report: super::hop::Report,
+    hop: &Arc<super::hop::SimulatedHop>,
+    report: super::hop::ProviderReport,
 ) {
     let (engine, hop, id) = (Arc::clone(engine), Arc::clone(hop), town.callers[team].team.id);
-    tokio::spawn(clients.clone().report(engine, hop, report, id, team_name(team)));
+    tokio::spawn(clients.clone().send_report(engine, hop, report, id, team_name(team)));
 }
 
 /// Time passes, more of it in some worlds than in others.
-fn leap(town: &Town) {
+fn advance_time(town: &SimulatedCluster) {
     let shared = &town.shared;
-    let ms = if shared.strikes(FaultKind::Leap) {
+    let ms = if shared.draw_fault(FaultKind::Leap) {
         shared.pick(&[70_000, 11 * 60_000, 3_600_000, 25 * 3_600_000])
-    } else if shared.plan.slow {
+    } else if shared.plan.has_long_pauses {
         shared.pick(&[1_000, 20_000, 5 * 60_000])
     } else {
         shared.pick(&[0, 0, 1_000, 3_000])
     };
-    skip(town, ms);
+    skip_time(town, ms);
 }
 
 /// Lets time pass at once. When nodes are not heard of for long, one may take over from another that lives.
-fn skip(town: &Town, ms: i64) {
-    if town.shared.skipped(ms) >= NOTICED_MS {
+fn skip_time(town: &SimulatedCluster, ms: i64) {
+    if town.shared.add_unreported_skip(ms) >= TAKEOVER_SKIP_MS {
         let touched = if town.nodes.len() > 1 { Vec::new() } else { vec!["nobody".to_owned()] };
-        town.shared.fault(FaultKind::Leap, touched);
+        town.shared.record_fault(FaultKind::Leap, touched);
     }
-    town.shared.leap(ms);
+    town.shared.skip_time(ms);
 }
 
 /// After healing: every wish is asked for once more, providers tell all they have to tell, and time passes until
 /// nothing more can happen.
-async fn settle(town: &mut Town, clients: &Clients, agents: &Agents, wishes: &[Wish]) -> Result<(), StoreError> {
-    for wish in wishes.iter().filter(|wish| wish.key().is_some()) {
+async fn run_until_settled(
+    town: &mut SimulatedCluster,
+    clients: &SimulatedClients,
+    agents: &ReplyAgents,
+    wishes: &[PlannedSend],
+) -> Result<(), StoreError> {
+    for wish in wishes.iter().filter(|wish| wish.idempotency_key().is_some()) {
         if let Some(engine) = town.any_engine() {
-            clients.clone().ask(engine, wish.clone(), 0, false).await;
+            clients.clone().send_planned(engine, wish.clone(), 0, false).await;
         }
     }
-    for round in 0..ROUNDS {
-        report(town, clients, true);
-        mail::replay_dead(town, clients).await?;
-        agents.attend(town, round).await?;
-        tokio::time::sleep(Duration::from_millis(ROUND_MS)).await;
-        let rest = reading::rest(town).await?;
+    for round in 0..MAX_SETTLE_ROUNDS {
+        spawn_reports(town, clients, true);
+        mail::replay_dead_deliveries(town, clients).await?;
+        agents.answer_remaining(town, round).await?;
+        tokio::time::sleep(Duration::from_millis(SETTLE_ROUND_MS)).await;
+        let rest = reading::pending_work(town).await?;
         match rest {
-            reading::Rest::Over if round > 2 => break,
-            reading::Rest::Over => {}
+            reading::PendingWork::None if round > 2 => break,
+            reading::PendingWork::None => {}
             // Nobody decides about a former account's handoffs before that account has lapsed.
-            reading::Rest::At(due) if due <= town.shared.now() && (round + 1).is_multiple_of(LAPSE_ROUNDS) => {
-                skip(town, limits::ORPHANED_AFTER_MS);
+            reading::PendingWork::DueAt(due)
+                if due <= town.shared.now() && (round + 1).is_multiple_of(LAPSE_ROUNDS) =>
+            {
+                skip_time(town, limits::ORPHANED_AFTER_MS);
             }
             // Time stands still in the ledger until a clock that was fast has caught up.
-            reading::Rest::At(due) => skip(town, (due - town.shared.now()).clamp(0, LONGEST_MS) + 1),
-            reading::Rest::Held => {
-                let ahead = town.shared.latest() - town.shared.now();
-                skip(town, ahead + UNHEARD_MS);
+            reading::PendingWork::DueAt(due) => skip_time(town, (due - town.shared.now()).clamp(0, MAX_SKIP_MS) + 1),
+            reading::PendingWork::Leased => {
+                let ahead = town.shared.latest_time() - town.shared.now();
+                skip_time(town, ahead + HEARTBEAT_LAPSE_MS);
             }
         }
     }
-    town.shared.heal();
+    town.shared.mark_healed();
     for node in 0..town.nodes.len() {
-        town.read_clock(node);
+        town.record_node_clock(node);
     }
     Ok(())
 }

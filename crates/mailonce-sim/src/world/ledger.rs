@@ -1,23 +1,24 @@
 //! The store as one life of a node sees it: the model behind errors, lost answers and the node's own end.
 
-use super::body::Body;
+use super::body::NodeProcess;
 use super::plan::FaultKind;
 use async_trait::async_trait;
 use mailonce_core::{
-    control::budget::Counter,
-    dispatch::Act,
+    control::budget::BudgetCounter,
+    dispatch::HandoffAction,
     email::Email,
     event::Event,
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::KeyHash,
     mutant,
     port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, DatabaseClock, EmailDetail, EmailQuery, Founded,
-        Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, NewDue, Once, Operation,
-        Orphans, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept, TransportAccount, Watcher,
-        Wish,
+        AcceptResult, Backlog, BatchAcceptResult, CreateTeamResult, DatabaseClock, EmailChangeResult, EmailDetail,
+        EmailQuery, EmailResendResult, Gauges, HandoffActionResult, Health, Heartbeat, IdempotentResult,
+        InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest, LeasedHandoff, NewBatch,
+        NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result, ResultPage, SharedEmailSubscriber,
+        SharedLedgerClock, Store, StoreError, SuppressedCalls, SweepCounts, TransportAccount,
     },
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
@@ -29,85 +30,93 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// Of 100 calls so many take a moment, so that others come between.
-const SLOW: u64 = 25;
+const SLOW_CALL_PERCENT: u64 = 25;
 
 /// The store of one life.
-pub(super) struct Ledger {
+pub(super) struct FaultyStore {
     pub(super) inner: Arc<Memory>,
-    pub(super) body: Arc<Body>,
+    pub(super) process: Arc<NodeProcess>,
     /// Whether no other node works on the same ledger.
-    pub(super) alone: bool,
+    pub(super) is_single_node: bool,
     /// Who tells this life the time of its commits.
-    pub(super) keeper: OnceLock<Keeper>,
+    pub(super) keeper: OnceLock<SharedLedgerClock>,
 }
 
-impl Ledger {
+impl FaultyStore {
     /// Carries a verb out, with whatever can go wrong on the way there and back.
-    pub(super) async fn verb<T>(
+    pub(super) async fn call_with_faults<T>(
         &self,
         name: &'static str,
         writes: bool,
         verb: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let shared = &self.body.shared;
-        self.body.pass().await;
-        if shared.below(100) < SLOW {
+        let shared = &self.process.shared;
+        self.process.wait_while_paused().await;
+        if shared.below(100) < SLOW_CALL_PERCENT {
             tokio::time::sleep(Duration::from_millis(shared.between(1, 4))).await;
-            self.body.pass().await;
+            self.process.wait_while_paused().await;
         }
-        shared.note(|| format!("{} {name}", self.body.name));
-        if shared.strikes(FaultKind::StoreDown) {
-            shared.fault(FaultKind::StoreDown, vec!["nobody".into()]);
+        shared.trace(|| format!("{} {name}", self.process.name));
+        if shared.draw_fault(FaultKind::StoreDown) {
+            shared.record_fault(FaultKind::StoreDown, vec!["nobody".into()]);
             return Err(StoreError::Unreachable("nobody answers".into()));
         }
         if let Some(keeper) = self.keeper.get() {
             // The model serves every life; it is told whose clock counts.
-            self.inner.keep_time(Arc::clone(keeper));
+            self.inner.set_commit_clock(Arc::clone(keeper));
         }
         let answer = verb.await;
-        if shared.below(100) < SLOW {
+        if shared.below(100) < SLOW_CALL_PERCENT {
             tokio::time::sleep(Duration::from_millis(shared.between(1, 4))).await;
         }
-        self.body.pass().await;
-        if writes && shared.strikes(FaultKind::LostCommit) {
-            shared.fault(FaultKind::LostCommit, vec!["nobody".into()]);
-            return Err(StoreError::Unknown("the answer to the commit was lost".into()));
+        self.process.wait_while_paused().await;
+        if writes && shared.draw_fault(FaultKind::LostCommit) {
+            shared.record_fault(FaultKind::LostCommit, vec!["nobody".into()]);
+            return Err(StoreError::CommitUnknown("the answer to the commit was lost".into()));
         }
         answer
     }
 }
 
-impl Ledger {
+impl FaultyStore {
     /// A ledger that several nodes share is a database on another host, whose clock is right.
     fn database_clock(&self) -> Option<DatabaseClock> {
-        let clock = DatabaseClock { now: Time(self.body.shared.now()), other_host: true };
-        (!self.alone).then_some(clock)
+        let clock = DatabaseClock { now: Time(self.process.shared.now()), is_on_other_host: true };
+        (!self.is_single_node).then_some(clock)
     }
 }
 
 /// Wrong turns that a store could take.
-impl Ledger {
+impl FaultyStore {
     /// Answers that an email is accepted, and commits a little later.
-    async fn promise(&self, wish: Wish, now: Time) -> Result<Accept> {
-        self.body.pass().await;
-        if let Some(bound) = self.bound(wish.team, wish.key.unwrap_or(KeyHash([0; 16])), now).await? {
-            return Ok(Accept::Bound(bound));
+    async fn ack_before_commit(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
+        self.process.wait_while_paused().await;
+        if let Some(bound) = self.key_binding(wish.team, wish.key.unwrap_or(KeyHash([0; 16])), now).await? {
+            return Ok(AcceptResult::KeyBound(bound));
         }
-        let (inner, body, later) = (Arc::clone(&self.inner), Arc::clone(&self.body), wish.clone());
+        let (inner, body, later) = (Arc::clone(&self.inner), Arc::clone(&self.process), wish.clone());
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(300)).await;
-            body.pass().await;
+            body.wait_while_paused().await;
             inner.accept(later, now).await.map(drop)
         });
         let bind = u32::from(wish.key.is_some());
-        Ok(Accept::First(wish.become_email(bind, None, now).0))
+        Ok(AcceptResult::First(wish.into_email(bind, None, now).0))
     }
 
     /// Answers that an act is written down, and writes nothing.
-    async fn pretend(&self, team: TeamId, id: EmailId, act: &Act, now: Time) -> Result<Once<Acted>> {
-        let Some(mut email) = self.email(team, id).await? else { return Ok(Once::Done(Acted::Missing)) };
-        let verdict = email.act(act, now).verdict;
-        Ok(Once::Done(Acted::Email(verdict, email)))
+    async fn ack_without_writing(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        act: &HandoffAction,
+        now: Time,
+    ) -> Result<IdempotentResult<HandoffActionResult>> {
+        let Some(mut email) = self.email(team, id).await? else {
+            return Ok(IdempotentResult::Done(HandoffActionResult::Missing));
+        };
+        let verdict = email.apply_action(act, now).status;
+        Ok(IdempotentResult::Done(HandoffActionResult::Applied(verdict, email)))
     }
 }
 
@@ -119,24 +128,24 @@ macro_rules! ledger {
         wrong { $($wrong:item)* }
     ) => {
         #[async_trait]
-        impl Store for Ledger {
+        impl Store for FaultyStore {
             $(async fn $write(&self, $($warg: $wtype),*) -> Result<$wout> {
-                self.verb(stringify!($write), true, self.inner.$write($($warg),*)).await
+                self.call_with_faults(stringify!($write), true, self.inner.$write($($warg),*)).await
             })*
             $(async fn $read(&self, $($rarg: $rtype),*) -> Result<$rout> {
-                self.verb(stringify!($read), false, self.inner.$read($($rarg),*)).await
+                self.call_with_faults(stringify!($read), false, self.inner.$read($($rarg),*)).await
             })*
             $($wrong)*
 
-            async fn install(&self) -> Result<Install> {
-                Ok(Install { database: self.database_clock(), ..self.inner.install().await? })
+            async fn installation(&self) -> Result<InstallationInfo> {
+                Ok(InstallationInfo { database_clock: self.database_clock(), ..self.inner.installation().await? })
             }
 
             fn epoch(&self) -> Option<u32> {
                 self.inner.epoch()
             }
 
-            fn stopped(&self) -> Option<StoreError> {
+            fn fatal_error(&self) -> Option<StoreError> {
                 None
             }
 
@@ -144,11 +153,11 @@ macro_rules! ledger {
                 self.inner.gauges()
             }
 
-            fn watch(&self, watcher: Watcher) -> bool {
-                self.alone && self.inner.watch(watcher)
+            fn subscribe_to_emails(&self, watcher: SharedEmailSubscriber) -> bool {
+                self.is_single_node && self.inner.subscribe_to_emails(watcher)
             }
 
-            fn keep_time(&self, keeper: Keeper) {
+            fn set_commit_clock(&self, keeper: SharedLedgerClock) {
                 self.keeper.set(keeper).ok();
             }
 
@@ -159,114 +168,114 @@ macro_rules! ledger {
 
 ledger! {
     writes {
-        fn accept_batch(batch: BatchWish, now: Time) -> AcceptBatch;
-        fn bind_operation(operation: Operation, now: Time) -> Once<()>;
-        fn cancel(team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Once<Change>;
-        fn reschedule(team: TeamId, id: EmailId, new: NewDue, now: Time) -> Change;
-        fn resend(wish: Wish, operation: Option<Operation>, now: Time) -> Once<Resend>;
+        fn accept_batch(batch: NewBatch, now: Time) -> BatchAcceptResult;
+        fn bind_operation(operation: KeyedOperation, now: Time) -> IdempotentResult<()>;
+        fn cancel(team: TeamId, id: EmailId, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<EmailChangeResult>;
+        fn reschedule(team: TeamId, id: EmailId, new: RescheduleRequest, now: Time) -> EmailChangeResult;
+        fn resend(wish: NewEmail, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<EmailResendResult>;
         fn capture(transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> usize;
-        fn note_suppressed(calls: Vec<Suppressed>, now: Time) -> ();
-        fn recover(node: NodeId, max: usize, now: Time) -> Recovered;
+        fn record_suppressed_calls(calls: Vec<SuppressedCalls>, now: Time) -> ();
+        fn recover_dead_nodes(node: NodeId, max: usize, now: Time) -> RecoveryCounts;
         fn publish_transports(node: NodeId, mine: &[TransportAccount], now: Time) -> ();
-        fn extend_key(team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> KeyChange;
-        fn forget_key(team: TeamId, key: KeyHash, now: Time) -> KeyChange;
-        fn create_team(team: Team, key: ApiKey, operation: Option<Operation>) -> Once<Founded>;
+        fn extend_key(team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> KeyChangeResult;
+        fn forget_key(team: TeamId, key: KeyHash, now: Time) -> KeyChangeResult;
+        fn create_team(team: Team, key: ApiKey, operation: Option<KeyedOperation>) -> IdempotentResult<CreateTeamResult>;
         fn set_require_keys(team: TeamId, require: bool) -> Option<Team>;
-        fn create_api_key(key: ApiKey, operation: Option<Operation>) -> Once<()>;
+        fn create_api_key(key: ApiKey, operation: Option<KeyedOperation>) -> IdempotentResult<()>;
         fn revoke_api_key(team: TeamId, id: ApiKeyId, now: Time) -> Option<ApiKey>;
         fn touch_api_keys(used: Vec<(ApiKeyId, Time)>) -> ();
-        fn create_record(record: Record, operation: Option<Operation>) -> Once<Created>;
-        fn change_record(edit: RecordEdit, operation: Option<Operation>, now: Time) -> Once<RecordChange>;
+        fn create_record(record: Record, operation: Option<KeyedOperation>) -> IdempotentResult<CreateRecordResult>;
+        fn change_record(edit: RecordEdit, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<RecordChangeResult>;
         fn remove_record(team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record>;
-        fn sweep(max: usize, now: Time) -> Swept;
+        fn sweep(max: usize, now: Time) -> SweepCounts;
     }
     reads {
-        fn bound(team: TeamId, key: KeyHash, now: Time) -> Option<Bound>;
-        fn next_due(transport: &str) -> Option<Time>;
-        fn leased(team: TeamId, id: EmailId, number: u16) -> Option<Leased>;
-        fn doubts(mine: &[TransportAccount], max: usize, now: Time) -> Vec<(Email, u16)>;
-        fn orphans(known: &[String], now: Time) -> Vec<Orphans>;
-        fn open_at(transport: &str, after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<(TeamId, EmailId)>;
-        fn by_remote_id(team: TeamId, remote_id: &str) -> Option<(EmailId, u16)>;
+        fn key_binding(team: TeamId, key: KeyHash, now: Time) -> Option<KeyBinding>;
+        fn next_handoff_due(transport: &str) -> Option<Time>;
+        fn leased_handoff(team: TeamId, id: EmailId, number: u16) -> Option<LeasedHandoff>;
+        fn due_unknown_handoffs(mine: &[TransportAccount], max: usize, now: Time) -> Vec<(Email, u16)>;
+        fn orphan_backlogs(known: &[String], now: Time) -> Vec<OrphanBacklog>;
+        fn emails_open_at_transport(transport: &str, after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<(TeamId, EmailId)>;
+        fn handoff_by_remote_id(team: TeamId, remote_id: &str) -> Option<(EmailId, u16)>;
         fn backlog() -> Backlog;
         fn email(team: TeamId, id: EmailId) -> Option<Email>;
         fn email_detail(team: TeamId, id: EmailId) -> Option<EmailDetail>;
-        fn emails(team: TeamId, query: EmailQuery) -> Page<Email>;
+        fn emails(team: TeamId, query: EmailQuery) -> ResultPage<Email>;
         fn count_emails(team: TeamId, from: EmailId, to: EmailId) -> u64;
-        fn stuck(after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<Email>;
+        fn held_or_unknown_emails(after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<Email>;
         fn events(team: TeamId, after: u64, limit: usize) -> Vec<Event>;
         fn key(team: TeamId, key: KeyHash, now: Time) -> Option<KeyView>;
         fn teams() -> Vec<Team>;
         fn api_keys(team: TeamId) -> Vec<ApiKey>;
         fn api_key_by_hash(hash: [u8; 32]) -> Option<(ApiKey, Team)>;
         fn record(team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record>;
-        fn budget_usage(team: TeamId, counters: Vec<Counter>) -> Vec<u64>;
-        fn record_named(team: TeamId, kind: RecordKind, name: &str) -> Option<Record>;
-        fn record_anywhere(kind: RecordKind, id: Uuid) -> Option<Record>;
+        fn budget_usage(team: TeamId, counters: Vec<BudgetCounter>) -> Vec<u64>;
+        fn record_by_name(team: TeamId, kind: RecordKind, name: &str) -> Option<Record>;
+        fn record_of_any_team(kind: RecordKind, id: Uuid) -> Option<Record>;
         fn records(team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> RecordPage;
         fn health() -> Health;
     }
     wrong {
-        async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
-            self.body.shared.tell_time(now);
+        async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
+            self.process.shared.record_node_time(now);
             if mutant::is_on("answered-before-commit") {
-                return self.promise(wish, now).await;
+                return self.ack_before_commit(wish, now).await;
             }
             let noted = async {
                 let accept = self.inner.accept(wish, now).await?;
-                self.body.shared.accepted(&accept, now);
+                self.process.shared.record_keyless_accept(&accept, now);
                 Ok(accept)
             };
-            self.verb("accept", true, noted).await
+            self.call_with_faults("accept", true, noted).await
         }
 
-        async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
-            self.body.leases_as(wish.node);
-            self.verb("lease", true, self.inner.lease(wish, now)).await
+        async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
+            self.process.record_node_id(wish.node);
+            self.call_with_faults("lease", true, self.inner.lease_handoffs(wish, now)).await
         }
 
-        async fn act(
+        async fn apply_action(
             &self,
             team: TeamId,
             id: EmailId,
-            act: Act,
-            operation: Option<Operation>,
+            act: HandoffAction,
+            operation: Option<KeyedOperation>,
             now: Time,
-        ) -> Result<Once<Acted>> {
-            if mutant::is_on("marker-forgotten") && matches!(act, Act::Mark { .. }) {
-                return self.pretend(team, id, &act, now).await;
+        ) -> Result<IdempotentResult<HandoffActionResult>> {
+            if mutant::is_on("marker-forgotten") && matches!(act, HandoffAction::Mark { .. }) {
+                return self.ack_without_writing(team, id, &act, now).await;
             }
-            self.verb(name_of(&act), true, self.inner.act(team, id, act, operation, now)).await
+            self.call_with_faults(act_name(&act), true, self.inner.apply_action(team, id, act, operation, now)).await
         }
 
         async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
-            self.body.leases_as(node);
-            self.body.shared.tell_time(now);
+            self.process.record_node_id(node);
+            self.process.shared.record_node_time(now);
             let heard = async {
                 let heard = self.inner.heartbeat(node, now).await?;
-                Ok(Heartbeat { database: self.database_clock(), ..heard })
+                Ok(Heartbeat { database_clock: self.database_clock(), ..heard })
             };
-            self.verb("heartbeat", true, heard).await
+            self.call_with_faults("heartbeat", true, heard).await
         }
     }
 }
 
-fn name_of(act: &Act) -> &'static str {
+fn act_name(act: &HandoffAction) -> &'static str {
     match act {
-        Act::Mark { .. } => "mark",
-        Act::Park { .. } => "park",
-        Act::Settle { .. } => "settle",
-        Act::Crash { .. } => "give back",
-        Act::Repeat { .. } => "repeat",
-        Act::Wait { .. } => "wait",
-        Act::ResendByPolicy { .. } => "resend by policy",
-        Act::Fact(_) => "fact",
-        Act::Resolve { .. } => "resolve",
-        Act::Reroute { .. } => "reroute",
-        Act::Redirect { .. } => "redirect",
-        Act::Orphan { .. } => "orphan",
-        Act::GiveUpOrphan { .. } => "give up orphan",
-        Act::Relocate { .. } => "relocate",
-        Act::Release => "release",
+        HandoffAction::Mark { .. } => "mark",
+        HandoffAction::ReturnLease { .. } => "park",
+        HandoffAction::RecordOutcome { .. } => "settle",
+        HandoffAction::Crash { .. } => "give back",
+        HandoffAction::RetryInWindow { .. } => "repeat",
+        HandoffAction::CheckLater { .. } => "wait",
+        HandoffAction::ResendByPolicy { .. } => "resend by policy",
+        HandoffAction::AddEvidence(_) => "fact",
+        HandoffAction::Resolve { .. } => "resolve",
+        HandoffAction::FailOverHandoff { .. } => "reroute",
+        HandoffAction::FailOverEmail { .. } => "redirect",
+        HandoffAction::ReportOrphan { .. } => "orphan",
+        HandoffAction::GiveUpOrphan { .. } => "give up orphan",
+        HandoffAction::RerouteByOperator { .. } => "relocate",
+        HandoffAction::Release => "release",
     }
 }

@@ -1,42 +1,48 @@
 //! Mail that comes in: senders bring it by two doors until it is kept, and agents take the codes in it.
 
-use super::client::{Clients, team_name};
+use super::client::{SimulatedClients, team_name};
 use super::desk;
-use super::shared::Shared;
-use super::town::Town;
-use crate::proof::history::{Artifact, Brought, Desk, Got, Inbound, Kept, Message, Take};
+use super::shared::WorldState;
+use super::town::SimulatedCluster;
+use crate::proof::history::{
+    Artifact, ConsumeTry, ConsumedCode, DeliveryTry, InboundHistory, Message, ReplyLimits, ShownDelivery,
+};
 use mailonce_core::{
     artifact::ArtifactKind,
-    delivery::{DeliveryQuery, DeliveryState, Form, Intake, Received, Suppression},
+    delivery::{DeliveryFormat, DeliveryQuery, DeliveryState, DeliverySuppression, Intake, ReceiveResult},
     id::{InboxId, SourceId, TeamId},
     inbox::Inbox,
-    message::{MessagePlace, MessageQuery},
-    port::{arrivals::Arrivals as _, store::StoreError},
+    message::{MessagePosition, MessageQuery},
+    port::{arrivals::InboundStore as _, store::StoreError},
     time::Time,
 };
-use mailonce_engine::{Engine, artifacts::Match, receive::Incoming};
+use mailonce_engine::{Engine, artifacts::ArtifactQuery, receive::IntakeMail};
 use mailonce_store::memory::Memory;
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// Rows that are read of one inbox.
-const ALL: usize = 1_000;
+const ROW_LIMIT: usize = 1_000;
 /// Those who want each code.
-const CONSUMERS: u64 = 2;
+const CONSUMERS_PER_CODE: u64 = 2;
 
 /// An inbox of a world.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct SimulatedInbox {
     pub(super) id: InboxId,
     pub(super) team: TeamId,
     pub(super) number: usize,
     pub(super) address: String,
     /// Whether agents answer from it; else they wait for codes there.
-    pub(super) desk: bool,
+    pub(super) has_agents: bool,
 }
 
 /// Makes one inbox for each team: a desk with these limits, or one for codes.
-pub(super) async fn open(store: &Memory, teams: &[TeamId], desk: Option<&Desk>) -> Result<Vec<Place>, StoreError> {
+pub(super) async fn create_inboxes(
+    store: &Memory,
+    teams: &[TeamId],
+    desk: Option<&ReplyLimits>,
+) -> Result<Vec<SimulatedInbox>, StoreError> {
     let mut places = Vec::new();
     for (number, team) in teams.iter().enumerate() {
         // Ids carry their time, and this one is from before all others.
@@ -50,23 +56,23 @@ pub(super) async fn open(store: &Memory, teams: &[TeamId], desk: Option<&Desk>) 
             address: address.clone(),
             client_id: None,
             created_at: Time(0),
-            seq: 0,
-            about: desk.map(desk::about).unwrap_or_default(),
+            latest_seq: 0,
+            settings: desk.map(desk::inbox_settings).unwrap_or_default(),
         };
         let _made = store.create_inbox(inbox, None).await?;
-        places.push(Place { id, team: *team, number, address, desk: desk.is_some() });
+        places.push(SimulatedInbox { id, team: *team, number, address, has_agents: desk.is_some() });
     }
     Ok(places)
 }
 
 /// A mail.
 #[derive(Clone)]
-pub(super) struct Mail {
-    place: Place,
+pub(super) struct CodeMail {
+    inbox: SimulatedInbox,
     number: u64,
 }
 
-impl Mail {
+impl CodeMail {
     /// Two mails in a row have the same sender and the same code.
     fn sender(&self) -> String {
         format!("no-reply@shop{}.example", self.number / 2)
@@ -80,106 +86,119 @@ impl Mail {
         format!("<mail{}@shop.example>", self.number)
     }
 
-    fn brought(&self, hook: bool) -> Brought {
-        Brought {
+    fn to_delivery_attempt(&self, hook: bool) -> DeliveryTry {
+        DeliveryTry {
             way: if hook { "hook" } else { "smtp" }.to_owned(),
-            inbox: self.place.address.clone(),
+            inbox: self.inbox.address.clone(),
             message_id: self.message_id(),
             sender: self.sender(),
             code: self.code(),
-            ..Brought::default()
+            ..DeliveryTry::default()
         }
     }
 
-    fn incoming(&self, hook: bool) -> Incoming {
+    fn to_incoming(&self, hook: bool) -> IntakeMail {
         let (sender, code, message_id) = (self.sender(), self.code(), self.message_id());
         let raw = format!(
             "From: {sender}\r\nTo: {}\r\nSubject: Your verification code\r\nMessage-ID: {message_id}\r\n\r\n\
              Your verification code is {code}.\r\nIt expires in 10 minutes.\r\n\r\nMail {}.\r\n",
-            self.place.address, self.number
+            self.inbox.address, self.number
         );
-        Incoming {
+        IntakeMail {
             intake: if hook { Intake::Hook } else { Intake::Smtp },
-            source: hook.then(|| (self.place.team, SourceId(Uuid::from_u128(11 + self.place.number as u128)))),
-            name: hook.then(|| format!("mail-{}", self.number)),
+            source: hook.then(|| (self.inbox.team, SourceId(Uuid::from_u128(11 + self.inbox.number as u128)))),
+            provider_delivery_id: hook.then(|| format!("mail-{}", self.number)),
             ip: None,
             helo: None,
             sender: Some(sender),
-            recipients: vec![self.place.address.clone()],
-            form: Form::Mime,
+            recipients: vec![self.inbox.address.clone()],
+            form: DeliveryFormat::Mime,
             raw: raw.into_bytes(),
         }
     }
 }
 
 /// The mails of a world.
-pub(super) fn mails(shared: &Shared, places: &[Place]) -> Vec<Mail> {
-    let places: Vec<&Place> = places.iter().filter(|place| !place.desk).collect();
-    let place = |number: usize| Place::clone(places[number / 2 % places.len()]);
-    (0..shared.plan.mails).map(|number| Mail { place: place(number), number: number as u64 }).collect()
+pub(super) fn draw_code_mail(shared: &WorldState, places: &[SimulatedInbox]) -> Vec<CodeMail> {
+    let places: Vec<&SimulatedInbox> = places.iter().filter(|place| !place.has_agents).collect();
+    let place = |number: usize| SimulatedInbox::clone(places[number / 2 % places.len()]);
+    (0..shared.plan.code_mails).map(|number| CodeMail { inbox: place(number), number: number as u64 }).collect()
 }
 
 /// One step: the next mail comes, others come again, and agents want codes.
-pub(super) fn come(town: &Town, clients: &Clients, mails: &[Mail], step: usize) {
+pub(super) fn deliver_due_mail(town: &SimulatedCluster, clients: &SimulatedClients, mails: &[CodeMail], step: usize) {
     let shared = &town.shared;
     let seen = &mails[..mails.len().min(step + 1)];
-    let mut turns: Vec<&Mail> = mails.iter().skip(step).take(1).collect();
+    let mut turns: Vec<&CodeMail> = mails.iter().skip(step).take(1).collect();
     while !seen.is_empty() && shared.below(10) < 4 {
         turns.push(&seen[shared.below(seen.len() as u64) as usize]);
     }
     for mail in turns {
         let (Some(engine), hook) = (town.any_engine(), shared.below(2) == 0) else { continue };
-        tokio::spawn(bring(Arc::clone(shared), engine, mail.brought(hook), mail.incoming(hook)));
+        tokio::spawn(deliver(Arc::clone(shared), engine, mail.to_delivery_attempt(hook), mail.to_incoming(hook)));
     }
     while !seen.is_empty() && shared.below(10) < 5 {
-        let (mail, consumer) = (&seen[shared.below(seen.len() as u64) as usize], shared.below(CONSUMERS));
+        let (mail, consumer) = (&seen[shared.below(seen.len() as u64) as usize], shared.below(CONSUMERS_PER_CODE));
         let Some(engine) = town.any_engine() else { continue };
-        tokio::spawn(take(clients.clone(), engine, mail.clone(), consumer));
+        tokio::spawn(consume_code(clients.clone(), engine, mail.clone(), consumer));
     }
 }
 
 /// After healing every mail that was brought and never acknowledged comes once more, and every code is wanted.
-pub(super) async fn come_again(town: &Town, clients: &Clients, mails: &[Mail]) {
+pub(super) async fn redeliver_unacknowledged(town: &SimulatedCluster, clients: &SimulatedClients, mails: &[CodeMail]) {
     for mail in mails {
         let Some(engine) = town.any_engine() else { continue };
-        if !town.shared.is_kept(&mail.message_id()) {
-            bring(Arc::clone(&town.shared), Arc::clone(&engine), mail.brought(false), mail.incoming(false)).await;
+        if !town.shared.is_acknowledged(&mail.message_id()) {
+            deliver(
+                Arc::clone(&town.shared),
+                Arc::clone(&engine),
+                mail.to_delivery_attempt(false),
+                mail.to_incoming(false),
+            )
+            .await;
         }
-        take(clients.clone(), engine, mail.clone(), 0).await;
+        consume_code(clients.clone(), engine, mail.clone(), 0).await;
     }
 }
 
 /// Brings a mail, once.
-pub(super) async fn bring(shared: Arc<Shared>, engine: Arc<Engine>, brought: Brought, incoming: Incoming) {
-    let place = shared.brings(brought);
-    let received = engine.take_mail(incoming).await;
-    let kept = |received: &[Received]| matches!(received, [Received::Kept(_) | Received::Duplicate { .. }]);
-    shared.brought(place, received.is_ok_and(|received| kept(&received)));
+pub(super) async fn deliver(shared: Arc<WorldState>, engine: Arc<Engine>, brought: DeliveryTry, incoming: IntakeMail) {
+    let place = shared.begin_delivery(brought);
+    let received = engine.receive_mail(incoming).await;
+    let kept =
+        |received: &[ReceiveResult]| matches!(received, [ReceiveResult::Stored(_) | ReceiveResult::Duplicate { .. }]);
+    shared.end_delivery(place, received.is_ok_and(|received| kept(&received)));
 }
 
 /// Takes the code of a mail.
-async fn take(clients: Clients, engine: Arc<Engine>, mail: Mail, consumer: u64) {
-    let (caller, purpose) = (&clients.callers[mail.place.number], format!("run-{consumer}"));
-    let place = clients.shared.takes(Take {
-        team: team_name(mail.place.number),
-        inbox: mail.place.address.clone(),
+async fn consume_code(clients: SimulatedClients, engine: Arc<Engine>, mail: CodeMail, consumer: u64) {
+    let (caller, purpose) = (&clients.callers[mail.inbox.number], format!("run-{consumer}"));
+    let place = clients.shared.begin_consume(ConsumeTry {
+        team: team_name(mail.inbox.number),
+        inbox: mail.inbox.address.clone(),
         sender: mail.sender(),
         purpose: purpose.clone(),
-        ..Take::default()
+        ..ConsumeTry::default()
     });
-    let wanted = Match { kind: ArtifactKind::Code, from: Some(mail.sender()), subject: None };
-    let (got, refused) = match engine.consume_match(caller, mail.place.id, &wanted, (purpose, None), None).await {
-        Ok(artifact) => (Some(Got { artifact: artifact.id.to_string(), value: artifact.found.value }), String::new()),
-        Err(problem) => (None, problem.code.word().to_owned()),
+    let wanted = ArtifactQuery { kind: ArtifactKind::Code, from: Some(mail.sender()), subject: None };
+    let (got, refused) = match engine.consume_latest_match(caller, mail.inbox.id, &wanted, (purpose, None), None).await
+    {
+        Ok(artifact) => {
+            (Some(ConsumedCode { artifact: artifact.id.to_string(), value: artifact.extracted.value }), String::new())
+        }
+        Err(problem) => (None, problem.code.as_str().to_owned()),
     };
-    clients.shared.took(place, got, refused);
+    clients.shared.end_consume(place, got, refused);
 }
 
 /// An operator lets deliveries be read again that were given up: readings whose answers are lost count like readings
 /// that bring their reader down.
-pub(super) async fn replay_dead(town: &Town, clients: &Clients) -> Result<(), StoreError> {
-    for place in &town.places {
-        let query = DeliveryQuery { state: Some(DeliveryState::Dead), limit: ALL, ..DeliveryQuery::default() };
+pub(super) async fn replay_dead_deliveries(
+    town: &SimulatedCluster,
+    clients: &SimulatedClients,
+) -> Result<(), StoreError> {
+    for place in &town.inboxes {
+        let query = DeliveryQuery { state: Some(DeliveryState::Dead), limit: ROW_LIMIT, ..DeliveryQuery::default() };
         for delivery in town.store.deliveries(place.team, query).await? {
             if let Some(engine) = town.any_engine() {
                 // What is not replayed now is still dead in the next round.
@@ -191,22 +210,22 @@ pub(super) async fn replay_dead(town: &Town, clients: &Clients) -> Result<(), St
 }
 
 /// When the next delivery that waits is due, if one waits.
-pub(super) async fn due(town: &Town) -> Result<Option<i64>, StoreError> {
+pub(super) async fn next_due(town: &SimulatedCluster) -> Result<Option<i64>, StoreError> {
     let mut due = None::<i64>;
-    for place in &town.places {
-        let query = DeliveryQuery { state: Some(DeliveryState::Waiting), limit: ALL, ..DeliveryQuery::default() };
+    for place in &town.inboxes {
+        let query = DeliveryQuery { state: Some(DeliveryState::Waiting), limit: ROW_LIMIT, ..DeliveryQuery::default() };
         for delivery in town.store.deliveries(place.team, query).await? {
-            due = [due, delivery.due.map(|at| at.0)].into_iter().flatten().min();
+            due = [due, delivery.due_at.map(|at| at.0)].into_iter().flatten().min();
         }
     }
     Ok(due)
 }
 
 /// What inboxes show in the end.
-pub(super) async fn read(town: &Town) -> Result<Inbound, StoreError> {
-    let mut shown = Inbound::default();
-    for place in &town.places {
-        let query = MessageQuery { place: MessagePlace::After(0), limit: ALL, ..MessageQuery::default() };
+pub(super) async fn read_inboxes(town: &SimulatedCluster) -> Result<InboundHistory, StoreError> {
+    let mut shown = InboundHistory::default();
+    for place in &town.inboxes {
+        let query = MessageQuery { position: MessagePosition::After(0), limit: ROW_LIMIT, ..MessageQuery::default() };
         for message in town.store.messages(place.team, place.id, query).await?.rows {
             shown.messages.push(Message {
                 id: message.id.to_string(),
@@ -214,28 +233,28 @@ pub(super) async fn read(town: &Town) -> Result<Inbound, StoreError> {
                 inbox: place.address.clone(),
                 seq: message.seq,
                 message_id: message.head.message_id.clone().unwrap_or_default(),
-                state: message.state.word().to_owned(),
-                dead: message.marks.turn.dead,
+                state: message.state.as_str().to_owned(),
+                dead: message.annotations.turn.dead,
             });
         }
-        for artifact in town.store.artifacts(place.team, place.id, None, 0, ALL).await? {
+        for artifact in town.store.artifacts(place.team, place.id, None, 0, ROW_LIMIT).await? {
             shown.artifacts.push(Artifact {
                 id: artifact.id.to_string(),
                 inbox: place.address.clone(),
                 sender: artifact.sender,
-                value: artifact.found.value,
+                value: artifact.extracted.value,
                 found_at: artifact.found_at.0,
-                consumed_for: artifact.consumed.map(|consumed| consumed.purpose),
+                consumed_for: artifact.consumption.map(|consumed| consumed.purpose),
             });
         }
-        let query = DeliveryQuery { inbox: Some(place.id), limit: ALL, ..DeliveryQuery::default() };
+        let query = DeliveryQuery { inbox: Some(place.id), limit: ROW_LIMIT, ..DeliveryQuery::default() };
         for delivery in town.store.deliveries(place.team, query).await? {
-            shown.kept.push(Kept {
+            shown.kept.push(ShownDelivery {
                 id: delivery.id.to_string(),
-                state: delivery.state.word().to_owned(),
-                way: delivery.about.intake.word().to_owned(),
-                reason: delivery.suppressed.map(Suppression::word).unwrap_or_default().to_owned(),
-                of: delivery.of.map(|id| id.to_string()),
+                state: delivery.state.as_str().to_owned(),
+                way: delivery.details.intake.as_str().to_owned(),
+                reason: delivery.suppressed.map(DeliverySuppression::as_str).unwrap_or_default().to_owned(),
+                of: delivery.duplicate_of.map(|id| id.to_string()),
                 message: delivery.message.map(|id| id.to_string()),
             });
         }

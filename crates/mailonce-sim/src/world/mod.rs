@@ -46,20 +46,20 @@ mod town;
 mod wire;
 mod wishes;
 
-pub use plan::{Class, FaultKind, Plan};
+pub use plan::{FaultKind, HopProfile, WorldPlan};
 
 use crate::proof::{History, Violation};
 use std::collections::BTreeMap;
 
 /// What one world came to.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct WorldOutcome {
     /// What was planned.
-    pub plan: Plan,
+    pub plan: WorldPlan,
     /// A hash over everything that happened, in order.
     pub trace: u64,
     /// What happened, if it was to be told.
-    pub lines: Vec<String>,
+    pub log: Vec<String>,
     /// Faults that were made, by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// What was seen.
@@ -69,36 +69,36 @@ pub struct Outcome {
 }
 
 /// Runs the world of a seed, with a wrong turn or without. `tell` keeps a line for each thing that happens.
-pub fn run(seed: u64, mutant: Option<&'static str>, tell: bool) -> Outcome {
-    let plan = Plan::of(seed);
-    let plan = match mutant.and_then(mutants::named) {
-        Some(mutant) => mutant.weather.over(plan),
+pub fn run(seed: u64, mutant: Option<&'static str>, tell: bool) -> WorldOutcome {
+    let plan = WorldPlan::from_seed(seed);
+    let plan = match mutant.and_then(mutants::find_mutant) {
+        Some(mutant) => mutant.overrides.apply_to(plan),
         None => plan,
     };
     run_plan(plan, mutant, tell)
 }
 
 /// Runs a world that is planned otherwise than its seed would have it.
-pub fn run_plan(plan: Plan, mutant: Option<&'static str>, tell: bool) -> Outcome {
-    mailonce_core::mutant::with(mutant, || course::run(plan, tell))
+pub fn run_plan(plan: WorldPlan, mutant: Option<&'static str>, tell: bool) -> WorldOutcome {
+    mailonce_core::mutant::with(mutant, || course::run_simulation(plan, tell))
 }
 
 /// The command that runs the world of a seed again.
-pub fn command(seed: u64, mutant: Option<&str>) -> String {
+pub fn replay_command(seed: u64, mutant: Option<&str>) -> String {
     let mutant = mutant.map(|name| format!(" --mutant {name}")).unwrap_or_default();
     format!("cargo run -q -p mailonce-sim --bin mailonce-worlds -- --replay {seed}{mutant}")
 }
 
 /// Runs the world of a seed twice and compares. The error says where the two part.
-pub fn replay(seed: u64, mutant: Option<&'static str>) -> Result<Outcome, String> {
+pub fn run_twice(seed: u64, mutant: Option<&'static str>) -> Result<WorldOutcome, String> {
     let (first, second) = (run(seed, mutant, true), run(seed, mutant, true));
     if first.trace == second.trace {
         return Ok(second);
     }
-    let pairs = first.lines.iter().zip(&second.lines);
+    let pairs = first.log.iter().zip(&second.log);
     let parted = pairs.enumerate().find(|(_, (a, b))| a != b);
     Err(match parted {
         Some((at, (a, b))) => format!("line {at} is once `{a}` and once `{b}`"),
-        None => format!("one run has {} lines and the other {}", first.lines.len(), second.lines.len()),
+        None => format!("one run has {} lines and the other {}", first.log.len(), second.log.len()),
     })
 }

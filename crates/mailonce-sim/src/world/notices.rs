@@ -1,14 +1,14 @@
 //! The part of the store for telling others, as one life of a node sees it.
 
-use super::ledger::Ledger;
+use super::ledger::FaultyStore;
 use async_trait::async_trait;
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointChange, EndpointEdit, EndpointGauge, Start},
+    endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart},
     id::{EndpointId, NodeId, NoticeId, TeamId},
-    notice::{Notice, NoticeQuery, NoticeSettle, Owed, Recovering, Recovery, Spread},
+    notice::{FanOutCounts, LeasedNotice, Notice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult},
     port::{
-        notices::Notices,
-        store::{Once, Operation, Result},
+        notices::NoticeStore,
+        store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
 };
@@ -20,12 +20,12 @@ macro_rules! notices {
         reads { $(fn $read:ident($($rarg:ident: $rtype:ty),*) -> $rout:ty;)* }
     ) => {
         #[async_trait]
-        impl Notices for Ledger {
+        impl NoticeStore for FaultyStore {
             $(async fn $write(&self, $($warg: $wtype),*) -> Result<$wout> {
-                self.verb(stringify!($write), true, self.inner.$write($($warg),*)).await
+                self.call_with_faults(stringify!($write), true, self.inner.$write($($warg),*)).await
             })*
             $(async fn $read(&self, $($rarg: $rtype),*) -> Result<$rout> {
-                self.verb(stringify!($read), false, self.inner.$read($($rarg),*)).await
+                self.call_with_faults(stringify!($read), false, self.inner.$read($($rarg),*)).await
             })*
         }
     };
@@ -33,19 +33,19 @@ macro_rules! notices {
 
 notices! {
     writes {
-        fn create_endpoint(endpoint: Endpoint, start: Start, operation: Option<Operation>) -> Once<Endpoint>;
-        fn change_endpoint(edit: EndpointEdit, operation: Option<Operation>, now: Time) -> Once<EndpointChange>;
+        fn create_endpoint(endpoint: Endpoint, start: EndpointStart, operation: Option<KeyedOperation>) -> IdempotentResult<Endpoint>;
+        fn change_endpoint(edit: EndpointEdit, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<EndpointChangeResult>;
         fn remove_endpoint(team: TeamId, id: EndpointId) -> Option<Endpoint>;
-        fn spread(max: usize, now: Time) -> Spread;
-        fn lease_notices(team: TeamId, endpoint: EndpointId, node: NodeId, max: usize, now: Time) -> Vec<Owed>;
-        fn settle_notice(settle: NoticeSettle, now: Time) -> Option<Notice>;
-        fn replay_notice(team: TeamId, id: NoticeId, operation: Option<Operation>, now: Time) -> Once<Option<Notice>>;
-        fn recover_notices(team: TeamId, endpoint: EndpointId, recovery: Recovery, operation: Option<Operation>, now: Time) -> Once<Option<Recovering>>;
+        fn fan_out(max: usize, now: Time) -> FanOutCounts;
+        fn lease_notices(team: TeamId, endpoint: EndpointId, node: NodeId, max: usize, now: Time) -> Vec<LeasedNotice>;
+        fn record_notice_outcome(settle: NoticeOutcome, now: Time) -> Option<Notice>;
+        fn replay_notice(team: TeamId, id: NoticeId, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<Option<Notice>>;
+        fn recover_notices(team: TeamId, endpoint: EndpointId, recovery: NoticeRecovery, operation: Option<KeyedOperation>, now: Time) -> IdempotentResult<Option<NoticeRecoveryResult>>;
     }
     reads {
         fn endpoint(team: TeamId, id: EndpointId) -> Option<Endpoint>;
         fn endpoints(team: TeamId, before: Option<EndpointId>, limit: usize) -> Vec<Endpoint>;
-        fn endpoints_due(max: usize, now: Time) -> Vec<Endpoint>;
+        fn endpoints_with_due_notices(max: usize, now: Time) -> Vec<Endpoint>;
         fn next_notice_due() -> Option<Time>;
         fn notice(team: TeamId, id: NoticeId) -> Option<Notice>;
         fn notices(team: TeamId, endpoint: EndpointId, query: NoticeQuery) -> Vec<Notice>;

@@ -1,6 +1,6 @@
 //! What a seed expands into: the size of the world, its next hops, and the faults that may happen in it.
 
-use crate::rig::chance::Chance;
+use crate::rig::chance::SeededRng;
 use std::collections::BTreeSet;
 
 macro_rules! kinds {
@@ -16,7 +16,7 @@ macro_rules! kinds {
             pub const ALL: &[Self] = &[$(Self::$kind,)+];
 
             /// Its name.
-            pub fn word(self) -> &'static str {
+            pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$kind => $word,)+
                 }
@@ -79,19 +79,19 @@ kinds! {
 
 /// What a next hop can do against a second mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum HopProfile {
     /// It takes a key and remembers it for so many milliseconds.
     Keyed(i64),
     /// It can be asked, after so many milliseconds.
-    Asked(i64),
+    LookUp(i64),
     /// A provider that can do nothing.
-    Plain,
+    Keyless,
     /// An SMTP relay.
     Relay,
 }
 
 /// Names of the points at which a node may end.
-pub(super) const POINTS: [&str; 8] = [
+pub(super) const HANDOFF_FAILPOINTS: [&str; 8] = [
     "before-lease",
     "after-lease",
     "approach",
@@ -103,7 +103,7 @@ pub(super) const POINTS: [&str; 8] = [
 ];
 
 /// Those of mail that comes in.
-const MAIL_POINTS: [&str; 8] = [
+const INBOUND_FAILPOINTS: [&str; 8] = [
     "mail-before-commit",
     "mail-after-commit",
     "mail-leased",
@@ -115,17 +115,18 @@ const MAIL_POINTS: [&str; 8] = [
 ];
 
 /// The point at which a node ends. Where mail comes in, it is one of its points as often as another.
-fn point(chance: &mut Chance, post: &mut Chance, mails: usize) -> (&'static str, u64) {
-    let (out, time) = (POINTS[chance.below(POINTS.len() as u64) as usize], chance.between(1, 4));
+fn draw_failpoint(chance: &mut SeededRng, post: &mut SeededRng, mails: usize) -> (&'static str, u64) {
+    let (out, time) =
+        (HANDOFF_FAILPOINTS[chance.below(HANDOFF_FAILPOINTS.len() as u64) as usize], chance.between(1, 4));
     if mails == 0 || post.below(2) == 0 {
         return (out, time);
     }
-    (MAIL_POINTS[post.below(MAIL_POINTS.len() as u64) as usize], post.between(1, 3))
+    (INBOUND_FAILPOINTS[post.below(INBOUND_FAILPOINTS.len() as u64) as usize], post.between(1, 3))
 }
 
 /// What a seed expands into.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct WorldPlan {
     /// The seed.
     pub seed: u64,
     /// Nodes over one ledger.
@@ -133,88 +134,88 @@ pub struct Plan {
     /// Teams that send.
     pub teams: usize,
     /// Next hops, in the order of fail-over.
-    pub hops: Vec<Class>,
+    pub hops: Vec<HopProfile>,
     /// Wishes of callers.
-    pub wishes: usize,
+    pub sends: usize,
     /// Mails that come in. In half of the worlds none does.
-    pub mails: usize,
+    pub code_mails: usize,
     /// Letters that want an answer. In most worlds none comes.
-    pub letters: usize,
+    pub conversation_mails: usize,
     /// Steps before everything is healed.
     pub steps: usize,
     /// Faults that may happen.
     pub faults: BTreeSet<FaultKind>,
     /// How likely one is where it can happen, of 100.
-    pub rate: u64,
+    pub fault_percent: u64,
     /// The point at which a node ends, and the time that it is reached.
-    pub point: (&'static str, u64),
+    pub failpoint: (&'static str, u64),
     /// Whether long stretches pass between the steps.
-    pub slow: bool,
+    pub has_long_pauses: bool,
 }
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 
-impl Plan {
+impl WorldPlan {
     /// The plan of a seed.
-    pub fn of(seed: u64) -> Self {
-        let mut chance = Chance::at(seed, &[0]);
+    pub fn from_seed(seed: u64) -> Self {
+        let mut chance = SeededRng::derive(seed, &[0]);
         let hops = if chance.below(4) == 0 { 2 } else { 1 };
-        let class = |chance: &mut Chance| match chance.below(8) {
-            0 | 1 => Class::Keyed(15 * MINUTE),
-            2 => Class::Keyed(24 * HOUR),
-            3 | 4 => Class::Asked(5_000),
-            5 => Class::Plain,
-            _ => Class::Relay,
+        let class = |chance: &mut SeededRng| match chance.below(8) {
+            0 | 1 => HopProfile::Keyed(15 * MINUTE),
+            2 => HopProfile::Keyed(24 * HOUR),
+            3 | 4 => HopProfile::LookUp(5_000),
+            5 => HopProfile::Keyless,
+            _ => HopProfile::Relay,
         };
         let wanted = chance.below(FaultKind::ALL.len() as u64 / 2);
-        let mut post = Chance::at(seed, &[3]);
+        let mut post = SeededRng::derive(seed, &[3]);
         let mails = if post.below(2) == 0 { 0 } else { post.between(1, 4) as usize };
-        let mut talk = Chance::at(seed, &[6]);
+        let mut talk = SeededRng::derive(seed, &[6]);
         let letters = if talk.below(3) == 0 { talk.between(2, 7) as usize } else { 0 };
-        let pick = |chance: &mut Chance| FaultKind::ALL[chance.below(FaultKind::ALL.len() as u64) as usize];
+        let pick = |chance: &mut SeededRng| FaultKind::ALL[chance.below(FaultKind::ALL.len() as u64) as usize];
         Self {
             seed,
             nodes: if chance.below(3) == 0 { 2 } else { 1 },
             teams: if chance.below(4) == 0 { 2 } else { 1 },
             hops: (0..hops).map(|_| class(&mut chance)).collect(),
-            wishes: chance.between(1, 3) as usize,
-            mails,
-            letters,
+            sends: chance.between(1, 3) as usize,
+            code_mails: mails,
+            conversation_mails: letters,
             steps: chance.between(3, 8) as usize,
             faults: (0..wanted).map(|_| pick(&mut chance)).collect(),
-            rate: [15, 35, 60][chance.below(3) as usize],
-            point: point(&mut chance, &mut post, mails),
-            slow: chance.below(3) == 0,
+            fault_percent: [15, 35, 60][chance.below(3) as usize],
+            failpoint: draw_failpoint(&mut chance, &mut post, mails),
+            has_long_pauses: chance.below(3) == 0,
         }
     }
 
     /// With mail that comes in.
     #[must_use]
     pub fn with_mail(mut self) -> Self {
-        let mut post = Chance::at(self.seed, &[4]);
-        if self.mails < 2 {
-            self.mails = 4;
-            self.point = point(&mut Chance::at(self.seed, &[5]), &mut post, self.mails);
+        let mut post = SeededRng::derive(self.seed, &[4]);
+        if self.code_mails < 2 {
+            self.code_mails = 4;
+            self.failpoint = draw_failpoint(&mut SeededRng::derive(self.seed, &[5]), &mut post, self.code_mails);
         }
         self
     }
 
     /// With letters that want an answer, and time to answer them.
     #[must_use]
-    pub fn with_talk(mut self) -> Self {
-        self.letters = self.letters.max(6);
+    pub fn with_conversations(mut self) -> Self {
+        self.conversation_mails = self.conversation_mails.max(6);
         self.steps = self.steps.max(6);
         self
     }
 
     /// Whether anything comes in.
-    pub fn has_post(&self) -> bool {
-        self.mails + self.letters > 0
+    pub fn has_inbound_mail(&self) -> bool {
+        self.code_mails + self.conversation_mails > 0
     }
 
     /// Whether a kind of fault may happen.
-    pub fn has(&self, kind: FaultKind) -> bool {
+    pub fn has_fault(&self, kind: FaultKind) -> bool {
         self.faults.contains(&kind)
     }
 }

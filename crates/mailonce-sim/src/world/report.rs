@@ -1,8 +1,8 @@
 //! What worlds and mutants came to, in the form in which every rig leaves its figures.
 
-use super::campaign::Summary;
-use super::mutants::{ALL, Mutant, Rig, Verdict};
-use crate::report::summary::{Run, Summary as Report};
+use super::campaign::WorldSummary;
+use super::mutants::{MUTANTS, Mutant, MutantDetector, MutantVerdict};
+use crate::report::summary::{RunSummary as Report, TestRun};
 use serde_json::Value;
 
 fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
@@ -10,8 +10,8 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 }
 
 /// Worlds so far, and the faults that were made in them.
-pub fn worlds(run: &Run, sum: &Summary) -> serde_json::Result<Report> {
-    let mut report = run.over();
+pub fn worlds_report(run: &TestRun, sum: &WorldSummary) -> serde_json::Result<Report> {
+    let mut report = run.summary();
     for (name, figure) in [
         ("worlds", sum.worlds),
         ("emails", sum.emails),
@@ -20,7 +20,7 @@ pub fn worlds(run: &Run, sum: &Summary) -> serde_json::Result<Report> {
         ("faults", sum.faults.values().sum()),
         ("worlds played twice and alike", sum.replayed),
     ] {
-        report.count(name, figure);
+        report.add_count(name, figure);
     }
     report.seeds = Value::String(format!("from {}, one after the other", sum.seed));
     report.table.push(row(["fault", "times"]));
@@ -38,13 +38,13 @@ pub fn worlds(run: &Run, sum: &Summary) -> serde_json::Result<Report> {
 }
 
 /// Every wrong turn: who convicts it, of what, and after how many seeds.
-pub fn mutants(run: &Run, seed: u64, verdicts: &[Verdict]) -> Report {
-    let mut report = run.over();
+pub fn mutants_report(run: &TestRun, seed: u64, verdicts: &[MutantVerdict]) -> Report {
+    let mut report = run.summary();
     let convicted = verdicts.iter().filter(|verdict| verdict.worlds.is_some()).count();
-    report.count("mutants", convicted as u64);
+    report.add_count("mutants", convicted as u64);
     report.seeds = Value::String(format!("from {seed}, each until it is noticed"));
     report.table.push(row(["mutant", "what is wrong", "rig", "rules", "seeds needed"]));
-    for mutant in ALL {
+    for mutant in MUTANTS {
         let verdict = verdicts.iter().find(|verdict| verdict.mutant.name == mutant.name);
         report.table.push(mutant_row(mutant, verdict));
         if verdict.is_some_and(|verdict| verdict.worlds.is_none()) {
@@ -54,16 +54,16 @@ pub fn mutants(run: &Run, seed: u64, verdicts: &[Verdict]) -> Report {
     report
 }
 
-fn mutant_row(mutant: &Mutant, verdict: Option<&Verdict>) -> Vec<String> {
+fn mutant_row(mutant: &Mutant, verdict: Option<&MutantVerdict>) -> Vec<String> {
     let rig = match mutant.rig {
-        Rig::Worlds => "worlds".to_owned(),
-        Rig::Test(name) => format!("test `{name}`"),
+        MutantDetector::Worlds => "worlds".to_owned(),
+        MutantDetector::Test(name) => format!("test `{name}`"),
     };
     let rules = verdict.map_or_else(Vec::new, |verdict| verdict.rules.iter().map(ToString::to_string).collect());
     let needed = match verdict {
         None => "in the tests".to_owned(),
-        Some(Verdict { worlds: None, .. }) => "survived".to_owned(),
-        Some(Verdict { worlds: Some(worlds), .. }) => worlds.to_string(),
+        Some(MutantVerdict { worlds: None, .. }) => "survived".to_owned(),
+        Some(MutantVerdict { worlds: Some(worlds), .. }) => worlds.to_string(),
     };
     vec![mutant.name.to_owned(), mutant.what.to_owned(), rig, rules.join(", "), needed]
 }

@@ -1,123 +1,142 @@
 //! What the ledger commits about conversations, in the words of the history.
 
-use super::shared::Shared;
-use crate::proof::history::{Answer, Did};
+use super::shared::WorldState;
+use crate::proof::history::{ConversationChange, ReplyRecord};
 use mailonce_core::{
     conversation::{
-        answer::{AnswerWish, Answered},
-        thread::{LeaseAsk, Leasing, Offer, Settled, Thread},
-        turn::{Held, Settling, Slot},
+        answer::{NewReply, ReplyResult},
+        thread::{AcknowledgeResult, MessageOffer, Thread, ThreadLeaseResult, ThreadLeaseSpec},
+        turn::{Acknowledgement, MessageLeaseRef, ReplySlot},
     },
     email::Email,
     id::MessageId,
-    message::Filed,
-    port::store::{Accept, Once},
+    message::FileMessageResult,
+    port::store::{AcceptResult, IdempotentResult},
     time::Time,
 };
 
 /// The guard that holds an email; empty when none does.
-fn guard(email: &Email) -> String {
+fn holding_guard(email: &Email) -> String {
     let held = email.state() == mailonce_core::email::EmailState::Held;
-    email.guard.filter(|_| held).map(|guard| guard.word().to_owned()).unwrap_or_default()
+    email.guard.filter(|_| held).map(|guard| guard.as_str().to_owned()).unwrap_or_default()
 }
 
-fn wished(wish: &AnswerWish) -> Answer {
-    Answer {
+fn to_reply_record(wish: &NewReply) -> ReplyRecord {
+    ReplyRecord {
         message: wish.message.to_string(),
         slot: match &wish.slot {
-            Slot::Reply(number) => format!("reply {number}"),
-            Slot::Forward(to) => format!("forward {to}"),
+            ReplySlot::Reply(number) => format!("reply {number}"),
+            ReplySlot::Forward(to) => format!("forward {to}"),
         },
-        token: wish.lease.clone(),
+        token: wish.lease_token_hash.clone(),
         seen: wish.seen.iter().map(ToString::to_string).collect(),
-        key: wish.wish.head.key.as_ref().map(mailonce_core::key::KeyName::shown),
-        ..Answer::default()
+        key: wish.email.head.key.as_ref().map(mailonce_core::key::EmailKey::display_name),
+        ..ReplyRecord::default()
     }
 }
 
-fn leased(thread: &Thread, offered: Option<MessageId>) -> Option<Did> {
-    let lease = thread.about.lease.as_ref()?;
-    Some(Did::Leased {
+fn lease_change(thread: &Thread, offered: Option<MessageId>) -> Option<ConversationChange> {
+    let lease = thread.details.lease.as_ref()?;
+    Some(ConversationChange::Leased {
         thread: thread.id.to_string(),
         token: lease.token.clone(),
         until: lease.expires_at.0,
-        fence: thread.about.fence,
+        fence: thread.details.fence,
         offered: offered.map(|id| id.to_string()),
     })
 }
 
-impl Shared {
-    pub(super) fn answered(&self, wish: &AnswerWish, answered: &Answered, now: Time) {
-        let wish = wished(wish);
+impl WorldState {
+    pub(super) fn record_reply(&self, wish: &NewReply, answered: &ReplyResult, now: Time) {
+        let wish = to_reply_record(wish);
         let did = match answered {
-            Answered::First(email, _) => {
-                Did::Answered(Answer { email: email.id.to_string(), guard: guard(email), ..wish })
+            ReplyResult::First(email, _) => ConversationChange::Answered(ReplyRecord {
+                email: email.id.to_string(),
+                guard: holding_guard(email),
+                ..wish
+            }),
+            ReplyResult::AlreadyAnswered(email, ..) => {
+                ConversationChange::Again { message: wish.message, slot: wish.slot, email: email.to_string() }
             }
-            Answered::Already(email, ..) => {
-                Did::Again { message: wish.message, slot: wish.slot, email: email.to_string() }
-            }
-            Answered::Refused(guard, ..) => Did::Refused { guard: guard.word().to_owned(), wish },
-            Answered::Bound(_) | Answered::OverBudget(_) | Answered::Missing => return,
+            ReplyResult::Refused(guard, ..) => ConversationChange::Refused { guard: guard.as_str().to_owned(), wish },
+            ReplyResult::KeyBound(_) | ReplyResult::OverBudget(_) | ReplyResult::Missing => return,
         };
-        self.step(did, now);
+        self.record_conversation_change(did, now);
     }
 
-    pub(super) fn leased(&self, ask: &LeaseAsk, leasing: &Once<Leasing>, now: Time) {
-        let Once::Done(Leasing::Taken(thread)) = leasing else { return };
+    pub(super) fn record_lease(&self, ask: &ThreadLeaseSpec, leasing: &IdempotentResult<ThreadLeaseResult>, now: Time) {
+        let IdempotentResult::Done(ThreadLeaseResult::Leased(thread)) = leasing else { return };
         let did = match &ask.renew {
             Some(token) => {
                 let until = now.plus(ask.ttl_ms).0;
-                Some(Did::Extended { thread: thread.id.to_string(), token: token.clone(), until })
+                Some(ConversationChange::Extended { thread: thread.id.to_string(), token: token.clone(), until })
             }
-            None => leased(thread, None),
+            None => lease_change(thread, None),
         };
-        did.into_iter().for_each(|did| self.step(did, now));
+        did.into_iter().for_each(|did| self.record_conversation_change(did, now));
     }
 
-    pub(super) fn offered(&self, offers: &Once<Vec<Offer>>, now: Time) {
-        let Once::Done(offers) = offers else { return };
+    pub(super) fn record_offers(&self, offers: &IdempotentResult<Vec<MessageOffer>>, now: Time) {
+        let IdempotentResult::Done(offers) = offers else { return };
         for offer in offers {
-            leased(&offer.thread, Some(offer.message.id)).into_iter().for_each(|did| self.step(did, now));
+            lease_change(&offer.thread, Some(offer.message.id))
+                .into_iter()
+                .for_each(|did| self.record_conversation_change(did, now));
         }
     }
 
-    pub(super) fn released(&self, thread: &Thread, token: &str, now: Time) {
-        self.step(Did::Released { thread: thread.id.to_string(), token: token.to_owned() }, now);
+    pub(super) fn record_release(&self, thread: &Thread, token: &str, now: Time) {
+        self.record_conversation_change(
+            ConversationChange::Released { thread: thread.id.to_string(), token: token.to_owned() },
+            now,
+        );
     }
 
-    pub(super) fn settled(&self, held: &Held, how: Settling, settled: &Settled, now: Time) {
-        let Settled::Done(message, thread) = settled else { return };
-        let (message, thread, token) = (message.id.to_string(), thread.id.to_string(), held.token.clone());
-        let released = Did::Released { thread: thread.clone(), token: token.clone() };
+    pub(super) fn record_settled(
+        &self,
+        held: &MessageLeaseRef,
+        how: Acknowledgement,
+        settled: &AcknowledgeResult,
+        now: Time,
+    ) {
+        let AcknowledgeResult::Done(message, thread) = settled else { return };
+        let (message, thread, token) = (message.id.to_string(), thread.id.to_string(), held.token_hash.clone());
+        let released = ConversationChange::Released { thread: thread.clone(), token: token.clone() };
         match how {
-            Settling::Extend { ttl_ms } => self.step(Did::Extended { thread, token, until: now.plus(ttl_ms).0 }, now),
-            Settling::Ack => {
-                self.step(released, now);
-                self.step(Did::Acked(message), now);
+            Acknowledgement::Extend { ttl_ms } => self.record_conversation_change(
+                ConversationChange::Extended { thread, token, until: now.plus(ttl_ms).0 },
+                now,
+            ),
+            Acknowledgement::Ack => {
+                self.record_conversation_change(released, now);
+                self.record_conversation_change(ConversationChange::Acked(message), now);
             }
-            Settling::Nack { delay_ms } => {
-                self.step(released, now);
-                self.step(Did::PutOff(message, now.plus(delay_ms).0), now);
+            Acknowledgement::Nack { delay_ms } => {
+                self.record_conversation_change(released, now);
+                self.record_conversation_change(ConversationChange::PutOff(message, now.plus(delay_ms).0), now);
             }
         }
     }
 
-    pub(super) fn filed(&self, filed: &Filed, now: Time) {
-        let Filed::New(message, _) = filed else { return };
-        let did = Did::Came {
+    pub(super) fn record_filed(&self, filed: &FileMessageResult, now: Time) {
+        let FileMessageResult::New(message, _) = filed else { return };
+        let did = ConversationChange::Came {
             message: message.id.to_string(),
             thread: message.thread.to_string(),
             seq: message.seq,
             message_id: message.head.message_id.clone().unwrap_or_default(),
         };
-        self.step(did, now);
+        self.record_conversation_change(did, now);
     }
 
-    pub(super) fn accepted(&self, accept: &Accept, now: Time) {
-        if let Accept::First(email) = accept
+    pub(super) fn record_keyless_accept(&self, accept: &AcceptResult, now: Time) {
+        if let AcceptResult::First(email) = accept
             && email.head.key.is_none()
         {
-            self.step(Did::Keyless { email: email.id.to_string(), guard: guard(email) }, now);
+            self.record_conversation_change(
+                ConversationChange::Keyless { email: email.id.to_string(), guard: holding_guard(email) },
+                now,
+            );
         }
     }
 }

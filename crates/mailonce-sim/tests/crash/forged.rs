@@ -1,58 +1,58 @@
 //! Histories that were tampered with. Each forgery breaks a promise; both judges must say which.
 
-use crate::setting::{judge, tools};
+use crate::setting::{crash_tools, second_checker};
 use mailonce_core::time::Time;
 use mailonce_sim::crash::{
-    board::Board,
-    inbound::MailDeed,
-    judge::{Opinion, Record},
-    round::Round,
-    table::{Class, Store},
+    board::CoverageBoard,
+    inbound::InboundRecord,
+    judge::{RoundRecord, SecondVerdict},
+    round::CrashRound,
+    table::{HopClass, StoreKind},
 };
-use mailonce_sim::proof::history::{Call, End, Verb};
-use mailonce_sim::sink::oracle::receiver::NoticeLine;
+use mailonce_sim::proof::history::{CallKind, CallOutcome, CallRecord};
+use mailonce_sim::sink::oracle::receiver::WebhookLogLine;
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// A round short enough to be played for this alone, with some of everything in it.
 const CYCLES: usize = 9;
-const CLASS: Class = Class::Smtp;
+const CLASS: HopClass = HopClass::Smtp;
 
 /// Rounds that are played until one has what forgeries need: on a busy machine a death may touch every mail.
-const ROUNDS: u64 = 5;
+const MAX_ROUNDS: u64 = 5;
 
 /// What was left by a round that broke nothing and in which something simply went well.
-fn honest(root: &Path, class: Class, went_well: impl Fn(&mut Record) -> bool) -> Record {
-    for seed in 11..11 + ROUNDS {
+fn play_clean_round(root: &Path, class: HopClass, went_well: impl Fn(&mut RoundRecord) -> bool) -> RoundRecord {
+    for seed in 11..11 + MAX_ROUNDS {
         let folder = root.join(seed.to_string());
         std::fs::create_dir(&folder).unwrap();
-        let round = Round { store: Store::Sqlite, class, seed, short: true, cycles: CYCLES };
-        let judgement = round.play(&tools(None), &Board::default(), &folder).unwrap();
+        let round = CrashRound { store: StoreKind::Sqlite, class, seed, short: true, cycles: CYCLES };
+        let judgement = round.run(&crash_tools(None), &CoverageBoard::default(), &folder).unwrap();
         assert!(judgement.violations.is_empty(), "{:?}", judgement.violations);
-        let mut record = Record::read(&folder).unwrap();
+        let mut record = RoundRecord::read(&folder).unwrap();
         if went_well(&mut record) {
             return record;
         }
     }
-    panic!("in {ROUNDS} rounds nothing simply went well");
+    panic!("in {MAX_ROUNDS} rounds nothing simply went well");
 }
 
 /// The emails of the first team.
-fn emails(record: &mut Record) -> &mut Vec<Value> {
+fn emails(record: &mut RoundRecord) -> &mut Vec<Value> {
     record.api["a"]["emails"].as_array_mut().unwrap()
 }
 
 /// The one that is tampered with.
-fn arrived(record: &mut Record) -> usize {
-    plain(record).expect("a mail that simply arrived")
+fn delivered_email(record: &mut RoundRecord) -> usize {
+    find_delivered_email(record).expect("a mail that simply arrived")
 }
 
 /// The same, if there is one.
-fn plain(record: &mut Record) -> Option<usize> {
-    let lines = record.lines.clone();
+fn find_delivered_email(record: &mut RoundRecord) -> Option<usize> {
+    let lines = record.sink_lines.clone();
     let mishaps = record.history(CLASS).faults;
     // A key that was forgotten may be bound again, so a twin of its email breaks nothing.
-    let forgets = record.calls.iter().filter(|call| call.verb == Verb::Forget);
+    let forgets = record.calls.iter().filter(|call| call.verb == CallKind::Forget);
     let forgotten: Vec<String> = forgets.filter_map(|call| call.key.clone()).collect();
     let plain = |email: &Value| {
         let id = email["id"].as_str().unwrap();
@@ -70,23 +70,23 @@ fn id(email: &Value) -> String {
 }
 
 /// One way to tamper with a record.
-type Forgery = (&'static str, fn(&mut Record));
+type Forgery = (&'static str, fn(&mut RoundRecord));
 
 /// Makes the email that simply arrived one that its next hop refused, in every word.
-fn refuse(record: &mut Record) -> usize {
-    let at = arrived(record);
+fn rewrite_as_refused(record: &mut RoundRecord) -> usize {
+    let at = delivered_email(record);
     let id = id(&emails(record)[at]);
     let email = &mut emails(record)[at];
     (email["state"], email["handoffs"][0]["state"]) = ("failed".into(), "failed".into());
     email["handoffs"][0]["attempts"][0]["outcome"] = "refused".into();
-    record.lines.retain(|line| line.email != id);
+    record.sink_lines.retain(|line| line.email != id);
     let told = |event: &&mut Value| event["type"] == "email.sent" && event["about"]["id"] == id.as_str();
     rows(record, "events").iter_mut().find(told).unwrap()["type"] = "email.failed".into();
     at
 }
 
 /// A fact about the first handoff, so many milliseconds after its first attempt.
-fn learn(email: &mut Value, source: &str, says: &str, after_ms: i64) {
+fn add_evidence(email: &mut Value, source: &str, says: &str, after_ms: i64) {
     let began = email["handoffs"][0]["attempts"][0]["at"].as_str().and_then(Time::parse).unwrap();
     let fact = json!({"at": began.plus(after_ms).to_string(), "handoff": 0, "attempt": null, "source": source,
         "says": says, "detail": ""});
@@ -94,41 +94,42 @@ fn learn(email: &mut Value, source: &str, says: &str, after_ms: i64) {
 }
 
 /// The policy sends the email that simply arrived again, so many milliseconds after it came into doubt.
-fn resend_by_policy(record: &mut Record, after_ms: i64, forge: impl FnOnce(&mut Value)) {
-    let at = arrived(record);
+fn resend_by_policy(record: &mut RoundRecord, after_ms: i64, forge: impl FnOnce(&mut Value)) {
+    let at = delivered_email(record);
     let id = id(&emails(record)[at]);
-    record.lines.iter_mut().filter(|line| line.email == id).for_each(|line| line.ambiguous = true);
+    record.sink_lines.iter_mut().filter(|line| line.email == id).for_each(|line| line.ambiguous = true);
     let email = &mut emails(record)[at];
     email["on_unknown"] = "resend".into();
     email["handoffs"][0]["may_duplicate"] = true.into();
     email["handoffs"][0]["attempts"][0]["outcome"] = "unknown".into();
     forge(email);
-    learn(email, "policy", "again", after_ms);
+    add_evidence(email, "policy", "again", after_ms);
 }
 
 const FORGERIES: [Forgery; 20] = [
     ("P1", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         let mut twin = emails(record)[at].clone();
         twin["id"] = "00000000-0000-7000-8000-000000000001".into();
         emails(record).push(twin);
     }),
     ("P1", |record| {
-        let call = record.calls.iter().find(|call| matches!(call.end, End::Ok { first: true, .. })).unwrap().clone();
+        let call =
+            record.calls.iter().find(|call| matches!(call.end, CallOutcome::Ok { first: true, .. })).unwrap().clone();
         record.calls.push(call);
     }),
     ("P2", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         emails(record).remove(at);
     }),
     ("P3", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         let id = id(&emails(record)[at]);
-        let line = record.lines.iter().find(|line| line.email == id).unwrap().clone();
-        record.lines.push(line);
+        let line = record.sink_lines.iter().find(|line| line.email == id).unwrap().clone();
+        record.sink_lines.push(line);
     }),
     ("P4", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         let fact = json!({"at": "2026-11-15T04:00:00Z", "handoff": 0, "attempt": null, "source": "policy",
             "says": "again", "detail": ""});
         let email = &mut emails(record)[at];
@@ -136,95 +137,100 @@ const FORGERIES: [Forgery; 20] = [
         email["evidence"] = json!([fact]);
     }),
     ("P5", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         let id = id(&emails(record)[at]);
         let email = &mut emails(record)[at];
         email["handoffs"][0]["state"] = "unknown".into();
         email["state"] = "unknown".into();
-        record.lines.iter_mut().filter(|line| line.email == id).for_each(|line| line.ambiguous = true);
+        record.sink_lines.iter_mut().filter(|line| line.email == id).for_each(|line| line.ambiguous = true);
     }),
     ("P6", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         let id = id(&emails(record)[at]);
         emails(record)[at]["handoffs"][0]["state"] = "sent".into();
-        record.lines.retain(|line| line.email != id);
+        record.sink_lines.retain(|line| line.email != id);
     }),
     ("P7", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         emails(record)[at]["handoffs"][0]["state"] = "failed".into();
     }),
     ("P8", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         let attempts = emails(record)[at]["handoffs"][0]["attempts"].as_array_mut().unwrap();
         attempts[0]["outcome"] = "unknown".into();
     }),
     ("P9", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         let id = id(&emails(record)[at]);
-        let mut line = record.lines.iter().find(|line| line.email == id).unwrap().clone();
+        let mut line = record.sink_lines.iter().find(|line| line.email == id).unwrap().clone();
         (line.taken, line.body) = (false, "00".into());
-        record.lines.push(line);
+        record.sink_lines.push(line);
     }),
     ("P13", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         emails(record)[at]["handoffs"][0]["state"] = "queued".into();
     }),
     ("P15", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         emails(record)[at]["text"] = "Something that nobody asked for.".into();
     }),
     ("P16", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         let email = emails(record).remove(at);
         record.api["b"]["emails"].as_array_mut().unwrap().push(email);
     }),
     // A cancel that was refused although nothing had left.
     ("P1", |record| {
-        let at = refuse(record);
+        let at = rewrite_as_refused(record);
         let id = id(&emails(record)[at]);
-        let calm = record.mishaps.iter().map(|mishap| mishap.until_us).chain(record.calls.iter().map(|call| call.at));
+        let calm =
+            record.injected_faults.iter().map(|mishap| mishap.until_us).chain(record.calls.iter().map(|call| call.at));
         let at = calm.max().unwrap_or_default() + 60_000_000;
-        let mut call = Call { about: Some(id), ended: Some(at + 1_000), ..Call::new(at, "a", Verb::Cancel) };
-        (call.may_fail, call.end) = (vec!["too_late".into()], End::Fail { status: 409, code: "too_late".into() });
+        let mut call =
+            CallRecord { about: Some(id), ended: Some(at + 1_000), ..CallRecord::new(at, "a", CallKind::Cancel) };
+        (call.may_fail, call.end) =
+            (vec!["too_late".into()], CallOutcome::Fail { status: 409, code: "too_late".into() });
         record.calls.push(call);
     }),
     // A resend by policy that did not wait.
     ("P4", |record| resend_by_policy(record, 60_000, |_| {})),
     // A resend by policy of what a provider had reported.
     ("P4", |record| {
-        resend_by_policy(record, 700_000, |email| learn(email, "provider_event", "delayed", 1_000));
+        resend_by_policy(record, 700_000, |email| add_evidence(email, "provider_event", "delayed", 1_000));
     }),
     // A fact that changed nothing.
     ("P5", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         emails(record)[at]["handoffs"][0]["state"] = "sent".into();
-        learn(&mut emails(record)[at], "provider_event", "bounced", 1_000);
+        add_evidence(&mut emails(record)[at], "provider_event", "bounced", 1_000);
     }),
     // A failure although its arrival is on record.
     ("P7", |record| {
-        let at = refuse(record);
-        learn(&mut emails(record)[at], "provider_event", "delayed", 1_000);
+        let at = rewrite_as_refused(record);
+        add_evidence(&mut emails(record)[at], "provider_event", "delayed", 1_000);
     }),
     // A doubt although a delay is on record.
     ("P8", |record| {
-        let at = arrived(record);
+        let at = delivered_email(record);
         let id = id(&emails(record)[at]);
-        record.lines.iter_mut().filter(|line| line.email == id).for_each(|line| line.ambiguous = true);
+        record.sink_lines.iter_mut().filter(|line| line.email == id).for_each(|line| line.ambiguous = true);
         let email = &mut emails(record)[at];
         (email["state"], email["handoffs"][0]["state"]) = ("unknown".into(), "unknown".into());
-        learn(email, "provider_event", "delayed", 1_000);
+        add_evidence(email, "provider_event", "delayed", 1_000);
         let told = |event: &&mut Value| event["type"] == "email.sent" && event["about"]["id"] == id.as_str();
         rows(record, "events").iter_mut().find(told).unwrap()["type"] = "email.unknown".into();
     }),
     ("P13", |record| {
-        let told = |call: &&mut mailonce_sim::proof::history::Call| matches!(call.verb, Verb::Send | Verb::Batch);
+        let told = |call: &&mut mailonce_sim::proof::history::CallRecord| {
+            matches!(call.verb, CallKind::Send | CallKind::Batch)
+        };
         let key = record.calls.iter_mut().find(told).unwrap().key.clone();
-        record.calls.iter_mut().filter(|call| call.key == key).for_each(|call| call.end = End::Info);
+        record.calls.iter_mut().filter(|call| call.key == key).for_each(|call| call.end = CallOutcome::Info);
     }),
 ];
 
 /// Two webhooks about one subject, each the only one of its event, in the order in which they came.
-fn in_order(record: &Record) -> Option<(usize, usize)> {
+fn two_ordered_webhooks(record: &RoundRecord) -> Option<(usize, usize)> {
     let (came, owed) = (&record.notices, record.api["a"]["owed"].as_u64().unwrap());
     let once = |n: &usize| came.iter().filter(|line| line.event == came[*n].event).count() == 1 && came[*n].seq <= owed;
     let next = |n: usize| (n + 1..came.len()).filter(once).find(|m| came[*m].about == came[n].about);
@@ -232,33 +238,33 @@ fn in_order(record: &Record) -> Option<(usize, usize)> {
 }
 
 /// Ways to tamper with what the endpoint was told. Each breaks P11.
-const NOTICE_FORGERIES: [fn(&mut Record); 6] = [
+const NOTICE_FORGERIES: [fn(&mut RoundRecord); 6] = [
     // An event never arrived.
     |record| {
-        let (n, _) = in_order(record).unwrap();
+        let (n, _) = two_ordered_webhooks(record).unwrap();
         record.notices.remove(n);
     },
     // An event came again under another id.
     |record| {
-        let (n, _) = in_order(record).unwrap();
+        let (n, _) = two_ordered_webhooks(record).unwrap();
         let again = record.notices[n].clone();
-        record.notices.push(NoticeLine { id: "somebody else's".into(), ..again });
+        record.notices.push(WebhookLogLine { id: "somebody else's".into(), ..again });
     },
     // Two events came under one id.
     |record| {
-        let (n, m) = in_order(record).unwrap();
+        let (n, m) = two_ordered_webhooks(record).unwrap();
         record.notices[m].id = record.notices[n].id.clone();
     },
     // Two events about one subject came the other way round.
     |record| {
-        let (n, m) = in_order(record).unwrap();
+        let (n, m) = two_ordered_webhooks(record).unwrap();
         record.notices.swap(n, m);
     },
     // A signature does not hold.
     |record| record.notices[0].signed = false,
     // An event that nobody recorded.
     |record| {
-        let invented = NoticeLine {
+        let invented = WebhookLogLine {
             event: "invented".into(),
             id: "new".into(),
             about: "x".into(),
@@ -270,7 +276,7 @@ const NOTICE_FORGERIES: [fn(&mut Record); 6] = [
 ];
 
 /// Something of the first team that its inboxes show.
-fn rows<'a>(record: &'a mut Record, what: &str) -> &'a mut Vec<Value> {
+fn rows<'a>(record: &'a mut RoundRecord, what: &str) -> &'a mut Vec<Value> {
     record.api["a"][what].as_array_mut().unwrap()
 }
 
@@ -282,7 +288,7 @@ fn twin(row: &Value) -> Value {
 }
 
 /// Ways to tamper with inboxes. Each breaks P12.
-const MAIL_FORGERIES: [fn(&mut Record); 9] = [
+const MAIL_FORGERIES: [fn(&mut RoundRecord); 9] = [
     // A mail that was acknowledged is gone.
     |record| drop(rows(record, "messages").pop().unwrap()),
     // A mail is there twice.
@@ -291,7 +297,7 @@ const MAIL_FORGERIES: [fn(&mut Record); 9] = [
         rows(record, "messages").push(again);
     },
     // A message that nobody brought.
-    |record| record.mail.retain(|deed| matches!(deed, MailDeed::Take(_))),
+    |record| record.mail.retain(|deed| matches!(deed, InboundRecord::Take(_))),
     // A repeat that left no row.
     |record| rows(record, "deliveries").retain(|row| row["state"] != "duplicate"),
     // A delivery that nobody has read.
@@ -303,10 +309,13 @@ const MAIL_FORGERIES: [fn(&mut Record); 9] = [
     },
     // A second consumer.
     |record| {
-        let taken = |deed: &MailDeed| matches!(deed, MailDeed::Take(take) if take.team == "a" && take.got.is_some());
-        let MailDeed::Take(mut take) = record.mail.iter().find(|deed| taken(deed)).unwrap().clone() else { return };
+        let taken =
+            |deed: &InboundRecord| matches!(deed, InboundRecord::Take(take) if take.team == "a" && take.got.is_some());
+        let InboundRecord::Take(mut take) = record.mail.iter().find(|deed| taken(deed)).unwrap().clone() else {
+            return;
+        };
         take.purpose = "somebody else".into();
-        record.mail.push(MailDeed::Take(take));
+        record.mail.push(InboundRecord::Take(take));
     },
     // A consumer that the ledger forgot.
     |record| {
@@ -320,11 +329,11 @@ const MAIL_FORGERIES: [fn(&mut Record); 9] = [
 ];
 
 /// Writes a record where the second judge reads it.
-fn lay_out(record: &Record, root: &Path) {
+fn write_record(record: &RoundRecord, root: &Path) {
     record.write(root).unwrap();
     let lines = |rows: Vec<String>| rows.into_iter().map(|row| row + "\n").collect::<String>();
     let calls = record.calls.iter().map(|call| serde_json::to_string(call).unwrap()).collect();
-    let got = record.lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
+    let got = record.sink_lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
     let mail = record.mail.iter().map(|deed| serde_json::to_string(deed).unwrap()).collect();
     let notices = record.notices.iter().map(|line| serde_json::to_string(line).unwrap()).collect();
     std::fs::write(root.join("notices.jsonl"), lines(notices)).unwrap();
@@ -334,12 +343,13 @@ fn lay_out(record: &Record, root: &Path) {
 }
 
 /// Both judges convict a forgery of this promise, and of the same promises.
-fn convict(forged: &Record, class: Class, root: &Path, promise: &str, n: usize) {
-    lay_out(forged, root);
-    let here = forged.judge(class);
+fn assert_convicted(forged: &RoundRecord, class: HopClass, root: &Path, promise: &str, n: usize) {
+    write_record(forged, root);
+    let here = forged.check(class);
     let api = format!("--api={}", root.join("api.json").display());
-    let Opinion { broken: there, words, .. } = Opinion::ask(&judge(), root, &[api]).unwrap();
-    let own = here.broken();
+    let SecondVerdict { broken: there, output: words, .. } =
+        SecondVerdict::run(&second_checker(), root, &[api]).unwrap();
+    let own = here.broken_invariants();
     assert!(own.contains(promise), "forgery {n} of {promise} was not noticed here: {own:?}");
     assert!(there.contains(promise), "forgery {n} of {promise} was not noticed there: {words}");
     assert_eq!(own, there, "forgery {n} of {promise}: {:?}\n{words}", here.violations);
@@ -348,29 +358,32 @@ fn convict(forged: &Record, class: Class, root: &Path, promise: &str, n: usize) 
 #[test]
 fn both_judges_convict_every_forgery_of_the_same() {
     let root = tempfile::Builder::new().prefix("mailonce-forged").tempdir().unwrap();
-    let honest = honest(root.path(), CLASS, |record| plain(record).is_some() && in_order(record).is_some());
+    let honest = play_clean_round(root.path(), CLASS, |record| {
+        find_delivered_email(record).is_some() && two_ordered_webhooks(record).is_some()
+    });
     for (n, (promise, tamper)) in FORGERIES.iter().enumerate() {
         let mut forged = honest.clone();
         tamper(&mut forged);
-        convict(&forged, CLASS, root.path(), promise, n);
+        assert_convicted(&forged, CLASS, root.path(), promise, n);
     }
     for (n, tamper) in NOTICE_FORGERIES.iter().enumerate() {
         let mut forged = honest.clone();
         tamper(&mut forged);
-        convict(&forged, CLASS, root.path(), "P11", n);
+        assert_convicted(&forged, CLASS, root.path(), "P11", n);
     }
 }
 
 #[test]
 fn both_judges_convict_every_forgery_of_an_inbox() {
     let root = tempfile::Builder::new().prefix("mailonce-forged").tempdir().unwrap();
-    let honest = honest(root.path(), Class::Inbound, |record| {
-        let taken = |deed: &MailDeed| matches!(deed, MailDeed::Take(take) if take.team == "a" && take.got.is_some());
+    let honest = play_clean_round(root.path(), HopClass::Inbound, |record| {
+        let taken =
+            |deed: &InboundRecord| matches!(deed, InboundRecord::Take(take) if take.team == "a" && take.got.is_some());
         record.mail.iter().any(taken) && rows(record, "deliveries").iter().any(|row| row["state"] == "duplicate")
     });
     for (n, tamper) in MAIL_FORGERIES.iter().enumerate() {
         let mut forged = honest.clone();
         tamper(&mut forged);
-        convict(&forged, Class::Inbound, root.path(), "P12", n);
+        assert_convicted(&forged, HopClass::Inbound, root.path(), "P12", n);
     }
 }

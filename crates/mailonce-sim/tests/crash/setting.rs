@@ -1,20 +1,20 @@
 //! The programs that both tests use.
 
-use mailonce_sim::crash::world::Tools;
-use mailonce_sim::rig::children::Children;
-use mailonce_sim::rig::postgres::Postgres;
+use mailonce_sim::crash::world::CrashTools;
+use mailonce_sim::rig::children::ChildProcesses;
+use mailonce_sim::rig::postgres::PostgresServer;
 use mailonce_sim::rig::server::built_binary;
 use std::path::{Path, PathBuf};
 
 /// The second judge.
-pub(crate) fn judge() -> PathBuf {
+pub(crate) fn second_checker() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/prove-history")
 }
 
-pub(crate) fn tools(postgres: Option<Postgres>) -> Tools {
-    let children = Children::default();
-    children.watch_signals(None).unwrap();
+pub(crate) fn crash_tools(postgres: Option<PostgresServer>) -> CrashTools {
+    let children = ChildProcesses::default();
+    children.kill_children_on_signal(None).unwrap();
     let server = built_binary().unwrap_or_else(|why| panic!("{why:#}"));
     let sink = PathBuf::from(env!("CARGO_BIN_EXE_mailonce-sink"));
-    Tools { children, server, sink, judge: Some(judge()), mutant: None, postgres }
+    CrashTools { children, server, sink, second_checker: Some(second_checker()), mutant: None, postgres }
 }

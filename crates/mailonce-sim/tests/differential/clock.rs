@@ -1,7 +1,7 @@
 //! One time for all installations, which the test moves, and each node's clock with an offset from it.
 
 use mailonce_core::{
-    port::{Chance, Clock, store::DatabaseClock},
+    port::{Clock, Entropy, store::DatabaseClock},
     time::Time,
 };
 use mailonce_sim::rig::chance;
@@ -18,17 +18,17 @@ use std::{
 const START_MS: i64 = 1_794_787_200_000;
 
 /// The right time. It runs, and the test moves it forward.
-pub(crate) struct RightTime {
+pub(crate) struct TrueTime {
     began: Instant,
     moved_ms: AtomicI64,
 }
 
-impl RightTime {
+impl TrueTime {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { began: Instant::now(), moved_ms: AtomicI64::new(0) })
     }
 
-    pub(crate) fn pass(&self, ms: i64) {
+    pub(crate) fn advance(&self, ms: i64) {
         self.moved_ms.fetch_add(ms, Ordering::SeqCst);
     }
 
@@ -43,37 +43,37 @@ impl RightTime {
     /// The clock of a database server that is right.
     pub(crate) fn database_clock(self: &Arc<Self>) -> ClockSource {
         let time = Arc::clone(self);
-        Box::new(move || DatabaseClock { now: Time(time.now_ms()), other_host: true })
+        Box::new(move || DatabaseClock { now: Time(time.now_ms()), is_on_other_host: true })
     }
 }
 
 /// A node's clock.
-pub(crate) struct NodeClock {
-    pub(crate) time: Arc<RightTime>,
+pub(crate) struct OffsetClock {
+    pub(crate) time: Arc<TrueTime>,
     pub(crate) offset_ms: i64,
 }
 
-impl Clock for NodeClock {
+impl Clock for OffsetClock {
     fn now(&self) -> Time {
         Time(self.time.now_ms() + self.offset_ms)
     }
 
-    fn even(&self) -> i64 {
+    fn boot_clock_ms(&self) -> i64 {
         self.time.elapsed_ms()
     }
 }
 
 /// Randomness that differs for each node of this process.
-pub(crate) struct SeededEntropy(Mutex<chance::Chance>);
+pub(crate) struct SeededEntropy(Mutex<chance::SeededRng>);
 
 impl SeededEntropy {
     pub(crate) fn new(seed: u64) -> Self {
         static NODES: AtomicU64 = AtomicU64::new(0);
-        Self(Mutex::new(chance::Chance::at(seed, &[NODES.fetch_add(1, Ordering::Relaxed)])))
+        Self(Mutex::new(chance::SeededRng::derive(seed, &[NODES.fetch_add(1, Ordering::Relaxed)])))
     }
 }
 
-impl Chance for SeededEntropy {
+impl Entropy for SeededEntropy {
     fn fill(&self, bytes: &mut [u8]) {
         let mut source = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for chunk in bytes.chunks_mut(8) {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{installation::Installation, node::Answer, plan::Email};
+use crate::{installation::Installation, node::NodeResponse, plan::PlannedEmail};
 
 const REPORTED_WITHIN: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -27,7 +27,7 @@ fn handoffs(email: &Value) -> &[Value] {
 }
 
 /// Whether nothing will happen to an email before time passes.
-pub(crate) fn is_quiet(email: &Value, wanted: &Email, transports: &BTreeSet<&str>, now_ms: i64) -> bool {
+pub(crate) fn is_quiet(email: &Value, wanted: &PlannedEmail, transports: &BTreeSet<&str>, now_ms: i64) -> bool {
     handoffs(email).iter().all(|handoff| {
         let has_transport = transports.contains(text(handoff, "transport"));
         let due_later = due_ms(handoff).is_none_or(|due| due > now_ms);
@@ -106,13 +106,13 @@ impl Installation {
     }
 
     /// A retry shows what `GET` shows, on every node.
-    pub(crate) async fn check_replay(&self, wanted: &Email, email: &Value) -> Result<(), String> {
+    pub(crate) async fn check_replay(&self, wanted: &PlannedEmail, email: &Value) -> Result<(), String> {
         for node in &self.nodes {
             let id = text(email, "id");
             let before = node.get(&format!("/v1/emails/{id}")).await;
             let replay = node.post("/v1/emails", wanted.key.as_deref(), &wanted.body).await;
             let after = node.get(&format!("/v1/emails/{id}")).await;
-            let view = |answer: &Answer| {
+            let view = |answer: &NodeResponse| {
                 [&answer.body["id"], &answer.body["state"], &answer.body["rev"]].map(Value::to_string)
             };
             let changed = view(&before) != view(&after);
@@ -124,7 +124,7 @@ impl Installation {
     }
 
     /// Each recipient got each email once at the most, and none whose time is still to come.
-    pub(crate) fn check_copies(&self, emails: &[Email], which: usize, now_ms: i64) -> Result<(), String> {
+    pub(crate) fn check_copies(&self, emails: &[PlannedEmail], which: usize, now_ms: i64) -> Result<(), String> {
         let mut copies: BTreeMap<(String, String), usize> = BTreeMap::new();
         for copy in self.copies() {
             *copies.entry(copy).or_default() += 1;
@@ -149,7 +149,7 @@ impl Installation {
             let subject = text.lines().find_map(|line| line.strip_prefix("Subject: ")).unwrap_or_default();
             (mail.recipients[0].0.clone(), subject.to_owned())
         });
-        let by_provider = self.provider.taken().into_iter().map(|mail| {
+        let by_provider = self.provider.accepted_mail().into_iter().map(|mail| {
             // The recipient's name has the email's number, which the subject has, too.
             let number = mail.recipients[0].split('-').nth(1).unwrap_or_default().to_owned();
             (mail.recipients[0].clone(), format!("Email {number}"))

@@ -1,6 +1,6 @@
 //! Mail that comes in by SMTP, with an inbox that is deleted between `RCPT` and the final dot.
 
-use mailonce::intake::{FrontDesk, smtp};
+use mailonce::intake::{EngineReceiver, smtp};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -12,40 +12,40 @@ use tokio::{
 
 use crate::{
     installation::Installation,
-    node::{DOMAIN, Node},
-    plan::Incoming,
+    node::{DOMAIN, DifferentialNode},
+    plan::PlannedIncoming,
 };
 
 /// How long workers may take to read a mail.
-const PATIENCE: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What an installation answered, and the deliveries that it lists afterwards: recipient, state and reason.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Reception {
+pub(crate) struct ReceptionResult {
     replies: Vec<String>,
     deliveries: Vec<[String; 3]>,
 }
 
 /// An SMTP conversation with a node.
-struct Conversation {
+struct SmtpConversation {
     client: DuplexStream,
     _stop: watch::Sender<bool>,
 }
 
-impl Conversation {
-    fn with(node: &Node) -> Self {
+impl SmtpConversation {
+    fn with(node: &DifferentialNode) -> Self {
         let (client, server) = duplex(64 * 1024);
         let (stop, stopped) = watch::channel(false);
-        let handler = smtp::Smtp::new(
-            Arc::new(FrontDesk(Arc::clone(&node.engine))),
-            smtp::Settings::new(&format!("mx.{DOMAIN}")),
+        let handler = smtp::SmtpListener::new(
+            Arc::new(EngineReceiver(Arc::clone(&node.engine))),
+            smtp::SmtpSettings::new(&format!("mx.{DOMAIN}")),
         );
-        tokio::spawn(async move { handler.converse(server, [192, 0, 2, 7].into(), stopped).await });
+        tokio::spawn(async move { handler.serve_stream(server, [192, 0, 2, 7].into(), stopped).await });
         Self { client, _stop: stop }
     }
 
     /// Sends a line, if any, and returns the status code of the reply.
-    async fn say(&mut self, line: &str) -> String {
+    async fn command(&mut self, line: &str) -> String {
         self.client.write_all(line.as_bytes()).await.unwrap();
         let mut reply = vec![0; 4096];
         let length = self.client.read(&mut reply).await.unwrap();
@@ -55,26 +55,26 @@ impl Conversation {
 
 impl Installation {
     /// Receives a mail on one node while another one deletes the inbox.
-    pub(crate) async fn receive(&self, incoming: &Incoming) -> Result<Reception, String> {
+    pub(crate) async fn receive(&self, incoming: &PlannedIncoming) -> Result<ReceptionResult, String> {
         let (first, last) = (&self.nodes[0], &self.nodes[self.nodes.len() - 1]);
         let before = deliveries(first).await?.len();
-        let mut conversation = Conversation::with(first);
-        let mut replies = vec![conversation.say("").await];
-        replies.push(conversation.say("EHLO out.test\r\n").await);
-        replies.push(conversation.say("MAIL FROM:<ann@shop.test>\r\n").await);
+        let mut conversation = SmtpConversation::with(first);
+        let mut replies = vec![conversation.command("").await];
+        replies.push(conversation.command("EHLO out.test\r\n").await);
+        replies.push(conversation.command("MAIL FROM:<ann@shop.test>\r\n").await);
         for name in &incoming.recipients {
-            replies.push(conversation.say(&format!("RCPT TO:<{name}@{DOMAIN}>\r\n")).await);
+            replies.push(conversation.command(&format!("RCPT TO:<{name}@{DOMAIN}>\r\n")).await);
         }
         if let Some(name) = &incoming.deleted {
             let deleted = last.delete(&format!("/v1/inboxes/{name}@{DOMAIN}")).await;
             replies.push(deleted.status.to_string());
         }
-        replies.push(conversation.say("DATA\r\n").await);
+        replies.push(conversation.command("DATA\r\n").await);
         let number = incoming.number;
         let text = format!(
             "From: ann@shop.test\r\nMessage-ID: <{number}@shop.test>\r\nSubject: Hi\r\n\r\nMail {number}\r\n.\r\n"
         );
-        let answer = conversation.say(&text).await;
+        let answer = conversation.command(&text).await;
         replies.push(answer.clone());
         let mut after = read_deliveries(first).await?;
         after.truncate(after.len() - before);
@@ -82,13 +82,13 @@ impl Installation {
         if answer == "250" && !incoming.recipients.iter().all(covers) {
             return Err(format!("{incoming:?} was answered 250 and its deliveries are {after:?}"));
         }
-        Ok(Reception { replies, deliveries: after })
+        Ok(ReceptionResult { replies, deliveries: after })
     }
 }
 
 /// All deliveries, once no worker has to read one any more.
-async fn read_deliveries(node: &Node) -> Result<Vec<[String; 3]>, String> {
-    let deadline = Instant::now() + PATIENCE;
+async fn read_deliveries(node: &DifferentialNode) -> Result<Vec<[String; 3]>, String> {
+    let deadline = Instant::now() + READ_TIMEOUT;
     loop {
         let rows = deliveries(node).await?;
         if rows.iter().all(|row| row[1] != "waiting") {
@@ -102,7 +102,7 @@ async fn read_deliveries(node: &Node) -> Result<Vec<[String; 3]>, String> {
 }
 
 /// Recipient, state and reason of every delivery, the latest first.
-async fn deliveries(node: &Node) -> Result<Vec<[String; 3]>, String> {
+async fn deliveries(node: &DifferentialNode) -> Result<Vec<[String; 3]>, String> {
     let (mut rows, mut from) = (Vec::new(), String::new());
     loop {
         let page = node.get(&format!("/v1/deliveries?limit=100{from}")).await;

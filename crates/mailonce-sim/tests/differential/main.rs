@@ -46,8 +46,8 @@ mod scenario;
 #[cfg(test)]
 mod tests {
     use mailonce_sim::rig::{
-        chance::{number, seed},
-        proof::Proof,
+        chance::{env_number, seed_from_env},
+        proof::SummaryWriter,
     };
     use std::path::Path;
 
@@ -58,11 +58,11 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn memory_sqlite_and_postgresql_agree() {
-        let long = number("MAILONCE_DIFFERENTIAL");
+        let long = env_number("MAILONCE_DIFFERENTIAL");
         let (seeds, steps) = long.map_or((1, STEPS.0), |seeds| (seeds, STEPS.1));
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
         let command = format!("MAILONCE_DIFFERENTIAL={seeds} cargo test -p mailonce-sim --test differential");
-        let (proof, first) = (Proof::new(target, "differential", &command), seed());
+        let (proof, first) = (SummaryWriter::new(target, "differential", &command), seed_from_env());
         for seed in first..first + seeds {
             let counts = Box::pin(Scenario::run(seed, steps)).await;
             println!("seed {seed}: {counts:?}, 0 violations");

@@ -9,11 +9,11 @@ use http_body_util::BodyExt as _;
 use mailonce::{api, serve};
 use mailonce_core::{
     port::{store::Store, transport::Transport},
-    team::Scope,
+    team::ApiKeyScope,
 };
 use mailonce_engine::{
     Engine,
-    ways::{Outside, Routing},
+    ways::{EngineDeps, Routing},
 };
 use serde_json::Value;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -23,7 +23,7 @@ use tokio::{
 };
 use tower::ServiceExt as _;
 
-use crate::clock::{NodeClock, SeededEntropy};
+use crate::clock::{OffsetClock, SeededEntropy};
 
 /// The domain of the inboxes.
 pub(crate) const DOMAIN: &str = "agents.test";
@@ -33,12 +33,12 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An answer to a call. Status 0 when there was none in time.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Answer {
+pub(crate) struct NodeResponse {
     pub(crate) status: u16,
     pub(crate) body: Value,
 }
 
-impl Answer {
+impl NodeResponse {
     pub(crate) fn text(&self, name: &str) -> &str {
         self.body[name].as_str().unwrap_or_default()
     }
@@ -48,7 +48,7 @@ impl Answer {
     }
 }
 
-pub(crate) struct Node {
+pub(crate) struct DifferentialNode {
     pub(crate) engine: Arc<Engine>,
     /// The names of its transports.
     pub(crate) transports: BTreeSet<String>,
@@ -57,35 +57,35 @@ pub(crate) struct Node {
     loops: Mutex<JoinSet<()>>,
 }
 
-impl Node {
+impl DifferentialNode {
     pub(crate) async fn start(
         store: Arc<dyn Store>,
-        clock: NodeClock,
+        clock: OffsetClock,
         transports: Vec<Arc<dyn Transport>>,
         seed: u64,
     ) -> Self {
         let names = transports.iter().map(|transport| transport.name().to_owned()).collect();
-        let outside = Outside {
+        let outside = EngineDeps {
             transports,
             routing: Routing { rules: Vec::new(), default: vec!["relay".into()] },
             max_attempts: 100,
             local_domains: vec![DOMAIN.into()],
             bounce_domain: Some(DOMAIN.into()),
-            ..Outside::default()
+            ..EngineDeps::default()
         };
         let engine = Engine::new(store, Arc::new(clock), Arc::new(SeededEntropy::new(seed)), outside).await.unwrap();
         engine.confirm_time();
-        engine.learn_inbox_domains().await.unwrap();
-        engine.recover().await.unwrap();
-        let about = serve::about("differential", Scope::ALL.to_vec());
-        engine.first_api_key("default", about, Some(API_KEY.into())).await.unwrap();
+        engine.load_inbox_domains().await.unwrap();
+        engine.heartbeat_and_recover().await.unwrap();
+        let about = serve::unrestricted_key("differential", ApiKeyScope::ALL.to_vec());
+        engine.ensure_api_key("default", about, Some(API_KEY.into())).await.unwrap();
         let router = api::router(Arc::clone(&engine), false);
         let (stop, stopped) = watch::channel(false);
         let mut loops = JoinSet::new();
-        loops.spawn(Arc::clone(&engine).hand_off(stopped.clone()));
-        loops.spawn(Arc::clone(&engine).keep_up(stopped.clone()));
-        loops.spawn(Arc::clone(&engine).read_mail(stopped.clone()));
-        loops.spawn(Arc::clone(&engine).notify(stopped));
+        loops.spawn(Arc::clone(&engine).run_handoff(stopped.clone()));
+        loops.spawn(Arc::clone(&engine).run_maintenance(stopped.clone()));
+        loops.spawn(Arc::clone(&engine).run_inbound_worker(stopped.clone()));
+        loops.spawn(Arc::clone(&engine).run_notifier(stopped));
         Self { engine, transports: names, router, stop, loops: Mutex::new(loops) }
     }
 
@@ -97,19 +97,19 @@ impl Node {
         Arc::clone(self.engine.store())
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> NodeResponse {
         self.call(Method::GET, path, None, None).await
     }
 
-    pub(crate) async fn post(&self, path: &str, key: Option<&str>, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, key: Option<&str>, body: &Value) -> NodeResponse {
         self.call(Method::POST, path, key, Some(body)).await
     }
 
-    pub(crate) async fn delete(&self, path: &str) -> Answer {
+    pub(crate) async fn delete(&self, path: &str) -> NodeResponse {
         self.call(Method::DELETE, path, None, None).await
     }
 
-    async fn call(&self, method: Method, path: &str, key: Option<&str>, body: Option<&Value>) -> Answer {
+    async fn call(&self, method: Method, path: &str, key: Option<&str>, body: Option<&Value>) -> NodeResponse {
         let mut request = Request::builder().method(method).uri(path);
         request = request.header("authorization", format!("Bearer {API_KEY}"));
         request = request.header("content-type", "application/json");
@@ -120,7 +120,7 @@ impl Node {
         let answer = async {
             let (head, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
             let bytes = body.collect().await.unwrap().to_bytes();
-            Answer { status: head.status.as_u16(), body: serde_json::from_slice(&bytes).unwrap_or_default() }
+            NodeResponse { status: head.status.as_u16(), body: serde_json::from_slice(&bytes).unwrap_or_default() }
         };
         tokio::time::timeout(CALL_TIMEOUT, answer).await.unwrap_or_default()
     }

@@ -2,11 +2,11 @@
 //! people, so that their order within the step does not matter.
 
 use mailonce_core::time::Time;
-use mailonce_sim::rig::chance::Chance;
+use mailonce_sim::rig::chance::SeededRng;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-use crate::installation::Config;
+use crate::installation::InstallationConfig;
 
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
@@ -15,13 +15,13 @@ const PEOPLE: u64 = 6;
 /// Calls of a step at the most.
 const CALLS: u64 = 14;
 /// The first steps of every seed, so that the short form has each kind of step and fault.
-const FIRST_ROLLS: [u64; 9] = [0, 12, 11, 15, 18, 0, 10, 12, 9];
+const FIRST_STEP_ROLLS: [u64; 9] = [0, 12, 11, 15, 18, 0, 10, 12, 9];
 /// How near to the end of a key's life no call is made: whether it is over depends on the moment then.
-const MARGIN_MS: i64 = 2 * MINUTE;
+const KEY_EXPIRY_MARGIN_MS: i64 = 2 * MINUTE;
 
 /// An email as the test asked for it, and what became of it on each installation.
 #[derive(Debug)]
-pub(crate) struct Email {
+pub(crate) struct PlannedEmail {
     pub(crate) number: usize,
     /// Its idempotency key. `None` when its intent makes the key.
     pub(crate) key: Option<String>,
@@ -39,15 +39,15 @@ pub(crate) struct Email {
     pub(crate) settled_ms: Option<i64>,
 }
 
-impl Email {
+impl PlannedEmail {
     /// Whether a retry at this time is surely a replay (`Some(true)`) or surely a new email (`Some(false)`).
     fn is_replay_at(&self, now_ms: i64) -> Option<bool> {
         let Some(ttl_ms) = self.ttl_ms else { return Some(true) };
         let Some(settled_ms) = self.settled_ms else { return Some(true) };
-        if now_ms + MARGIN_MS < self.sent_at_ms + ttl_ms {
+        if now_ms + KEY_EXPIRY_MARGIN_MS < self.sent_at_ms + ttl_ms {
             return Some(true);
         }
-        (now_ms - MARGIN_MS > settled_ms + ttl_ms).then_some(false)
+        (now_ms - KEY_EXPIRY_MARGIN_MS > settled_ms + ttl_ms).then_some(false)
     }
 
     /// Whether a retry at this time is surely a replay.
@@ -67,12 +67,12 @@ impl Email {
 
 /// One call. Emails are named by their number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call {
+pub(crate) enum PlannedCall {
     Send(usize),
     /// The same call again, which must be a replay.
     Retry(usize),
     /// The same call again after the key expired, which must make a new email.
-    SendAnew(usize),
+    SendAfterExpiry(usize),
     /// Another body under the same key.
     Mismatch(usize),
     Cancel(usize),
@@ -80,12 +80,12 @@ pub(crate) enum Call {
     ResolveAsSent(usize),
 }
 
-impl Call {
+impl PlannedCall {
     pub(crate) fn email(self) -> usize {
         match self {
             Self::Send(n)
             | Self::Retry(n)
-            | Self::SendAnew(n)
+            | Self::SendAfterExpiry(n)
             | Self::Mismatch(n)
             | Self::Cancel(n)
             | Self::ResolveAsSent(n) => n,
@@ -95,7 +95,7 @@ impl Call {
 
 /// What happens to PostgreSQL while the calls of a step run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum DatabaseFault {
     None,
     /// The standby goes away, commits stop waiting for it, and it comes back.
     StandbyAway,
@@ -107,7 +107,7 @@ pub(crate) enum Fault {
 
 /// One mail that comes in.
 #[derive(Debug, Clone)]
-pub(crate) struct Incoming {
+pub(crate) struct PlannedIncoming {
     pub(crate) number: usize,
     /// Names of inboxes.
     pub(crate) recipients: Vec<String>,
@@ -116,28 +116,28 @@ pub(crate) struct Incoming {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Step {
-    Calls(Vec<Call>, Fault),
-    Incoming(Incoming),
-    Pass(i64),
-    Restart(Config),
+pub(crate) enum PlannedStep {
+    Calls(Vec<PlannedCall>, DatabaseFault),
+    Incoming(PlannedIncoming),
+    AdvanceTime(i64),
+    Restart(InstallationConfig),
 }
 
 /// Draws steps.
-pub(crate) struct Plan {
-    pub(crate) chance: Chance,
-    pub(crate) emails: Vec<Email>,
+pub(crate) struct DifferentialPlan {
+    pub(crate) chance: SeededRng,
+    pub(crate) emails: Vec<PlannedEmail>,
     /// The inboxes that there are.
     pub(crate) inboxes: Vec<String>,
     inboxes_made: usize,
     incoming: usize,
     steps: usize,
-    pub(crate) config: Config,
+    pub(crate) config: InstallationConfig,
 }
 
-impl Plan {
+impl DifferentialPlan {
     pub(crate) fn new(seed: u64) -> Self {
-        let mut chance = Chance::at(seed, &[4]);
+        let mut chance = SeededRng::derive(seed, &[4]);
         let config = draw_config(&mut chance);
         Self { chance, emails: Vec::new(), inboxes: Vec::new(), inboxes_made: 0, incoming: 0, steps: 0, config }
     }
@@ -150,27 +150,27 @@ impl Plan {
         name
     }
 
-    pub(crate) fn step(&mut self, now_ms: i64) -> Step {
-        let roll = FIRST_ROLLS.get(self.steps).copied().unwrap_or_else(|| self.chance.below(20));
+    pub(crate) fn step(&mut self, now_ms: i64) -> PlannedStep {
+        let roll = FIRST_STEP_ROLLS.get(self.steps).copied().unwrap_or_else(|| self.chance.below(20));
         self.steps += 1;
         match roll {
-            0..=8 => Step::Calls(self.calls(now_ms), Fault::None),
-            9 => Step::Calls(self.calls(now_ms), Fault::StandbyAway),
-            10 => Step::Calls(self.calls(now_ms), Fault::Failover),
-            11 => Step::Calls(self.calls(now_ms), Fault::LossyFailover),
+            0..=8 => PlannedStep::Calls(self.calls(now_ms), DatabaseFault::None),
+            9 => PlannedStep::Calls(self.calls(now_ms), DatabaseFault::StandbyAway),
+            10 => PlannedStep::Calls(self.calls(now_ms), DatabaseFault::Failover),
+            11 => PlannedStep::Calls(self.calls(now_ms), DatabaseFault::LossyFailover),
             12..=14 => self.incoming(),
             15..=17 => {
                 let spans = [11 * MINUTE, 31 * MINUTE, 61 * MINUTE];
-                Step::Pass(spans[self.chance.below(3) as usize])
+                PlannedStep::AdvanceTime(spans[self.chance.below(3) as usize])
             }
             _ => {
                 self.config = draw_config(&mut self.chance);
-                Step::Restart(self.config.clone())
+                PlannedStep::Restart(self.config.clone())
             }
         }
     }
 
-    fn incoming(&mut self) -> Step {
+    fn incoming(&mut self) -> PlannedStep {
         self.incoming += 1;
         let mut recipients = self.inboxes.clone();
         let wanted = self.chance.between(1, 2) as usize;
@@ -178,10 +178,10 @@ impl Plan {
             recipients.remove(self.chance.below(recipients.len() as u64) as usize);
         }
         let deleted = (self.incoming.is_multiple_of(2) || self.chance.below(2) == 0).then(|| recipients[0].clone());
-        Step::Incoming(Incoming { number: self.incoming, recipients, deleted })
+        PlannedStep::Incoming(PlannedIncoming { number: self.incoming, recipients, deleted })
     }
 
-    fn calls(&mut self, now_ms: i64) -> Vec<Call> {
+    fn calls(&mut self, now_ms: i64) -> Vec<PlannedCall> {
         let (mut calls, mut people, mut numbers) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for _ in 0..self.chance.between(4, CALLS) {
             let Some(call) = self.call(now_ms) else { continue };
@@ -189,7 +189,7 @@ impl Plan {
             let free = email.person.is_none_or(|person| people.insert(person));
             if free && numbers.insert(email.number) {
                 calls.push(call);
-            } else if let Call::Send(number) = call {
+            } else if let PlannedCall::Send(number) = call {
                 // It was drawn a moment ago and is the last one.
                 self.emails.truncate(number);
             }
@@ -197,12 +197,12 @@ impl Plan {
         calls
     }
 
-    fn call(&mut self, now_ms: i64) -> Option<Call> {
+    fn call(&mut self, now_ms: i64) -> Option<PlannedCall> {
         let roll = self.chance.below(10);
         if roll < 5 || self.emails.is_empty() {
             let email = self.draw_email(now_ms);
             self.emails.push(email);
-            return Some(Call::Send(self.emails.len() - 1));
+            return Some(PlannedCall::Send(self.emails.len() - 1));
         }
         let n = self.chance.below(self.emails.len() as u64) as usize;
         let email = &self.emails[n];
@@ -213,17 +213,19 @@ impl Plan {
         // The first node gets the new email, and accepts it only for a transport that it has.
         let has_transport = email.transport != "keyed" || self.config.keyed[0];
         match roll {
-            5 | 6 if is_replay == Some(true) => Some(Call::Retry(n)),
-            5 | 6 if is_replay == Some(false) && email.due_ms.is_none() && has_transport => Some(Call::SendAnew(n)),
-            7 if is_replay == Some(true) && email.key.is_some() => Some(Call::Mismatch(n)),
-            8 => Some(Call::Cancel(n)),
-            9 if email.transport == "silent" => Some(Call::ResolveAsSent(n)),
+            5 | 6 if is_replay == Some(true) => Some(PlannedCall::Retry(n)),
+            5 | 6 if is_replay == Some(false) && email.due_ms.is_none() && has_transport => {
+                Some(PlannedCall::SendAfterExpiry(n))
+            }
+            7 if is_replay == Some(true) && email.key.is_some() => Some(PlannedCall::Mismatch(n)),
+            8 => Some(PlannedCall::Cancel(n)),
+            9 if email.transport == "silent" => Some(PlannedCall::ResolveAsSent(n)),
             _ => None,
         }
     }
 
     /// Adds an email that fits.
-    pub(crate) fn add_email(&mut self, now_ms: i64, fits: impl Fn(&Email) -> bool) -> usize {
+    pub(crate) fn add_email(&mut self, now_ms: i64, fits: impl Fn(&PlannedEmail) -> bool) -> usize {
         loop {
             let email = self.draw_email(now_ms);
             if fits(&email) {
@@ -233,7 +235,7 @@ impl Plan {
         }
     }
 
-    fn draw_email(&mut self, now_ms: i64) -> Email {
+    fn draw_email(&mut self, now_ms: i64) -> PlannedEmail {
         let number = self.emails.len();
         let transport = match self.chance.below(8) {
             0 | 1 => "silent",
@@ -271,7 +273,7 @@ impl Plan {
         let key = person.is_none().then(|| format!("key-{number}"));
         let ids = Default::default();
         let (sent_at_ms, settled_ms) = (now_ms, None);
-        Email { number, key, body, person, transport, recipients, due_ms, ttl_ms, sent_at_ms, ids, settled_ms }
+        PlannedEmail { number, key, body, person, transport, recipients, due_ms, ttl_ms, sent_at_ms, ids, settled_ms }
     }
 
     /// Names that tell the relay what to answer.
@@ -286,11 +288,11 @@ impl Plan {
     }
 }
 
-fn draw_config(chance: &mut Chance) -> Config {
+fn draw_config(chance: &mut SeededRng) -> InstallationConfig {
     let keyed = [(false, false), (true, false), (false, true), (true, true)][chance.below(4) as usize];
     let most = [0, 20_000, HOUR, 23 * HOUR, 48 * HOUR][chance.below(5) as usize];
     let offset_ms = if most == 0 { 0 } else { chance.below(2 * most as u64) as i64 - most };
     // A node whose clock is off sends no scheduled email, so another one must have the transport.
     let offset_ms = if keyed == (false, true) { offset_ms.clamp(-20_000, 20_000) } else { offset_ms };
-    Config { keyed: [keyed.0, keyed.1], offset_ms }
+    InstallationConfig { keyed: [keyed.0, keyed.1], offset_ms }
 }

@@ -1,20 +1,20 @@
 //! A reader of events that resumes by its cursor.
 
-use mailonce_sim::failover::clients::judge_readers;
+use mailonce_sim::failover::clients::check_readers;
 
-use crate::node::{Answer, Node};
+use crate::node::{DifferentialNode, NodeResponse};
 
 #[derive(Default)]
-pub(crate) struct Reader {
+pub(crate) struct CursorReader {
     cursor: Option<String>,
     /// What it was shown: one list for each time that it began anew.
-    shown: Vec<Vec<(u64, String)>>,
+    events_read: Vec<Vec<(u64, String)>>,
     pub(crate) resets: usize,
 }
 
-impl Reader {
+impl CursorReader {
     /// Reads to the end, and begins anew when the node says so. Event numbers have no gaps.
-    pub(crate) async fn read_on(&mut self, node: &Node) -> Result<(), String> {
+    pub(crate) async fn read_on(&mut self, node: &DifferentialNode) -> Result<(), String> {
         loop {
             let after = self.cursor.clone().unwrap_or_else(|| "0".into());
             let answer = node.get(&format!("/v1/events?limit=1000&after={after}")).await;
@@ -22,23 +22,23 @@ impl Reader {
                 200 => {}
                 410 if self.cursor.take().is_some() => {
                     self.resets += 1;
-                    self.shown.push(Vec::new());
+                    self.events_read.push(Vec::new());
                     continue;
                 }
                 _ => return Err(format!("events after {after} were answered {answer:?}")),
             }
-            self.note(&answer)?;
+            self.record_events(&answer)?;
             if answer.rows().is_empty() {
                 return Ok(());
             }
         }
     }
 
-    fn note(&mut self, answer: &Answer) -> Result<(), String> {
-        if self.shown.is_empty() {
-            self.shown.push(Vec::new());
+    fn record_events(&mut self, answer: &NodeResponse) -> Result<(), String> {
+        if self.events_read.is_empty() {
+            self.events_read.push(Vec::new());
         }
-        let Some(list) = self.shown.last_mut() else { return Ok(()) };
+        let Some(list) = self.events_read.last_mut() else { return Ok(()) };
         for row in answer.rows() {
             let (seq, id) = (row["seq"].as_u64().unwrap_or_default(), row["id"].as_str().unwrap_or_default());
             let expected = list.last().map_or(1, |(last, _)| last + 1);
@@ -52,11 +52,11 @@ impl Reader {
     }
 
     /// Compares what it was shown with all events that there are in the end.
-    pub(crate) async fn judge(&self, node: &Node) -> Vec<String> {
+    pub(crate) async fn check_against(&self, node: &DifferentialNode) -> Vec<String> {
         let mut fresh = Self::default();
         if let Err(violation) = Box::pin(fresh.read_on(node)).await {
             return vec![violation];
         }
-        judge_readers(&self.shown, &fresh.shown.concat())
+        check_readers(&self.events_read, &fresh.events_read.concat())
     }
 }

@@ -1,6 +1,6 @@
 //! Runs the steps of a plan on all installations and compares them after each.
 
-use mailonce_sim::rig::chance::Chance;
+use mailonce_sim::rig::chance::SeededRng;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -10,26 +10,26 @@ use std::{
 use tokio::task::JoinSet;
 
 use crate::{
-    clock::RightTime,
-    installation::{Config, Installation},
+    clock::TrueTime,
+    installation::{Installation, InstallationConfig},
     invariants::{has_left, is_quiet},
-    node::{Answer, Node},
-    plan::{Call, Fault, Plan, Step},
+    node::{DifferentialNode, NodeResponse},
+    plan::{DatabaseFault, DifferentialPlan, PlannedCall, PlannedStep},
 };
 
 /// How long an installation may take to answer a call in spite of a failover, or to finish what is due.
-const PATIENCE: Duration = Duration::from_secs(90);
+const STEP_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long PostgreSQL counts a node as alive after its last heartbeat, and some more.
-const NODES_LAPSE: Duration = Duration::from_secs(20);
+const HEARTBEAT_LAPSE: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Calls begin within this time while the database has a fault.
-const SPREAD_MS: u64 = 1_500;
+const CALL_SPREAD_MS: u64 = 1_500;
 /// How often a cancel is repeated that came while a worker had the email.
 const CANCEL_TRIES: usize = 40;
 
 /// What a call came to, in words that are the same for all installations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Outcome {
+struct ComparableOutcome {
     /// 200 and 202 are the same while the database has a fault: an answer may be lost and the call repeated.
     status: u16,
     code: String,
@@ -40,15 +40,15 @@ struct Outcome {
 
 /// What an installation shows of an email, in words that are the same for all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct View {
+struct ComparableEmail {
     state: String,
     guard: String,
     handoffs: Vec<String>,
 }
 
 pub(crate) struct Scenario {
-    plan: Plan,
-    time: Arc<RightTime>,
+    plan: DifferentialPlan,
+    time: Arc<TrueTime>,
     installations: [Installation; 3],
     counts: BTreeMap<&'static str, usize>,
     /// When the nodes were configured, and how often time passed after their predecessors' heartbeats had lapsed.
@@ -59,7 +59,7 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// Runs the steps of a seed. Panics with the violation, the step and the seed.
     pub(crate) async fn run(seed: u64, steps: usize) -> BTreeMap<&'static str, usize> {
-        let (mut plan, time) = (Plan::new(seed), RightTime::new());
+        let (mut plan, time) = (DifferentialPlan::new(seed), TrueTime::new());
         let installations = Installation::all(&time, &plan.config, seed).await;
         let inboxes: Vec<String> = (0..3).map(|_| plan.new_inbox()).collect();
         let mut scenario =
@@ -89,36 +89,36 @@ impl Scenario {
         }
     }
 
-    async fn step(&mut self, step: Step) -> Result<(), String> {
+    async fn step(&mut self, step: PlannedStep) -> Result<(), String> {
         self.count("steps", 1);
         match step {
-            Step::Calls(calls, fault) => {
+            PlannedStep::Calls(calls, fault) => {
                 self.count("calls", calls.len());
-                self.count(if fault == Fault::None { "groups" } else { "database faults" }, 1);
-                self.calls(&calls, fault).await?;
+                self.count(if fault == DatabaseFault::None { "groups" } else { "database faults" }, 1);
+                self.run_calls(&calls, fault).await?;
             }
-            Step::Incoming(incoming) => {
+            PlannedStep::Incoming(incoming) => {
                 self.count("incoming mails", 1);
                 let mut receptions = Vec::new();
                 for installation in &self.installations {
                     receptions
                         .push(installation.receive(&incoming).await.map_err(|why| format!("{installation}: {why}"))?);
                 }
-                self.agree(&receptions, "answer a mail differently")?;
+                self.ensure_equal(&receptions, "answer a mail differently")?;
                 if let Some(deleted) = &incoming.deleted {
                     self.plan.inboxes.retain(|name| name != deleted);
                     let name = self.plan.new_inbox();
                     self.create_inbox(&name).await;
                 }
             }
-            Step::Pass(ms) => {
-                self.time.pass(ms);
-                self.passed += usize::from(self.configured.elapsed() > NODES_LAPSE);
+            PlannedStep::AdvanceTime(ms) => {
+                self.time.advance(ms);
+                self.passed += usize::from(self.configured.elapsed() > HEARTBEAT_LAPSE);
                 for node in self.installations.iter().flat_map(|installation| &installation.nodes) {
-                    node.engine.tend_orphans().await;
+                    node.engine.run_orphan_round().await;
                 }
             }
-            Step::Restart(config) => {
+            PlannedStep::Restart(config) => {
                 self.count("restarts", 1);
                 for installation in &mut self.installations {
                     installation.restart(&config).await;
@@ -130,7 +130,7 @@ impl Scenario {
         self.check().await
     }
 
-    fn agree<T: PartialEq + std::fmt::Debug>(&self, of_each: &[T], what: &str) -> Result<(), String> {
+    fn ensure_equal<T: PartialEq + std::fmt::Debug>(&self, of_each: &[T], what: &str) -> Result<(), String> {
         if of_each.windows(2).all(|pair| pair[0] == pair[1]) {
             return Ok(());
         }
@@ -139,55 +139,55 @@ impl Scenario {
     }
 
     /// Makes calls at the same time on each installation, and compares what they came to.
-    async fn calls(&mut self, calls: &[Call], fault: Fault) -> Result<(), String> {
+    async fn run_calls(&mut self, calls: &[PlannedCall], fault: DatabaseFault) -> Result<(), String> {
         let seed = self.plan.chance.next();
-        let mut answers: Vec<Vec<Answer>> = Vec::new();
+        let mut answers: Vec<Vec<NodeResponse>> = Vec::new();
         for installation in &self.installations {
             let outage = installation.begin_fault(fault);
-            answers.push(self.calls_on(installation, calls, fault, seed).await?);
+            answers.push(self.run_calls_on(installation, calls, fault, seed).await?);
             if let Some(outage) = outage {
                 outage.await.map_err(|why| format!("the fault could not be caused: {why}"))?;
             }
         }
         for (n, call) in calls.iter().enumerate() {
-            self.record(*call, answers.iter().map(|of_one| &of_one[n]));
+            self.record_ids(*call, answers.iter().map(|of_one| &of_one[n]));
         }
         for (n, call) in calls.iter().enumerate() {
             let outcome = |which: usize| self.outcome(which, &answers[which][n], fault);
-            let outcomes: Vec<Outcome> = (0..3).map(outcome).collect();
-            self.agree(&outcomes, &format!("answer {call:?} differently"))?;
-            self.expected(*call, &outcomes[0])?;
+            let outcomes: Vec<ComparableOutcome> = (0..3).map(outcome).collect();
+            self.ensure_equal(&outcomes, &format!("answer {call:?} differently"))?;
+            self.check_expected(*call, &outcomes[0])?;
         }
         Ok(())
     }
 
-    async fn calls_on(
+    async fn run_calls_on(
         &self,
         installation: &Installation,
-        calls: &[Call],
-        fault: Fault,
+        calls: &[PlannedCall],
+        fault: DatabaseFault,
         seed: u64,
-    ) -> Result<Vec<Answer>, String> {
-        let (mut running, which) = (JoinSet::new(), self.which(installation));
+    ) -> Result<Vec<NodeResponse>, String> {
+        let (mut running, which) = (JoinSet::new(), self.index_of(installation));
         for (n, call) in calls.iter().copied().enumerate() {
             let email = &self.plan.emails[call.email()];
-            let request = Request {
+            let request = PreparedCall {
                 call,
                 key: email.key.clone(),
                 body: email.body.clone(),
                 id: email.ids[which].last().cloned().unwrap_or_default(),
             };
-            let mut chance = Chance::at(seed, &[n as u64]);
-            let delay = if fault == Fault::None { 0 } else { chance.below(SPREAD_MS) };
+            let mut chance = SeededRng::derive(seed, &[n as u64]);
+            let delay = if fault == DatabaseFault::None { 0 } else { chance.below(CALL_SPREAD_MS) };
             // A node whose clock is off forgets no key, and only a node with the transport accepts mail for it.
             let first = match call {
-                Call::SendAnew(_) => 0,
-                Call::Send(_) if email.transport == "keyed" => {
+                PlannedCall::SendAfterExpiry(_) => 0,
+                PlannedCall::Send(_) if email.transport == "keyed" => {
                     installation.nodes.iter().position(|node| node.transports.contains("keyed")).unwrap_or_default()
                 }
                 _ => chance.below(installation.nodes.len() as u64) as usize,
             };
-            let may_move = !matches!(call, Call::SendAnew(_)) && email.transport != "keyed";
+            let may_move = !matches!(call, PlannedCall::SendAfterExpiry(_)) && email.transport != "keyed";
             let nodes = installation.nodes.clone();
             running.spawn(async move {
                 tokio::time::sleep(Duration::from_millis(delay)).await;
@@ -196,7 +196,7 @@ impl Scenario {
                 (n, request.run(&nodes, first).await)
             });
         }
-        let mut answers = vec![Answer::default(); calls.len()];
+        let mut answers = vec![NodeResponse::default(); calls.len()];
         while let Some(done) = running.join_next().await {
             let (n, answer) = done.map_err(|why| format!("{installation}: a call panicked: {why}"))?;
             answers[n] = answer.map_err(|why| format!("{installation}: {why}"))?;
@@ -204,13 +204,13 @@ impl Scenario {
         Ok(answers)
     }
 
-    fn which(&self, installation: &Installation) -> usize {
+    fn index_of(&self, installation: &Installation) -> usize {
         self.installations.iter().position(|one| std::ptr::eq(one, installation)).unwrap_or_default()
     }
 
     /// Remembers the ids that a call got.
-    fn record<'a>(&mut self, call: Call, answers: impl Iterator<Item = &'a Answer>) {
-        if !matches!(call, Call::Send(_) | Call::SendAnew(_)) {
+    fn record_ids<'a>(&mut self, call: PlannedCall, answers: impl Iterator<Item = &'a NodeResponse>) {
+        if !matches!(call, PlannedCall::Send(_) | PlannedCall::SendAfterExpiry(_)) {
             return;
         }
         for (which, answer) in answers.enumerate() {
@@ -220,26 +220,28 @@ impl Scenario {
                 self.plan.emails[call.email()].ids[which].push(id.to_owned());
             }
         }
-        if let Call::SendAnew(n) = call {
+        if let PlannedCall::SendAfterExpiry(n) = call {
             self.plan.emails[n].settled_ms = None;
             self.plan.emails[n].sent_at_ms = self.time.now_ms();
         }
     }
 
-    fn outcome(&self, which: usize, answer: &Answer, fault: Fault) -> Outcome {
+    fn outcome(&self, which: usize, answer: &NodeResponse, fault: DatabaseFault) -> ComparableOutcome {
         let id = answer.text("id");
         let owner = self.plan.emails.iter().position(|email| email.ids[which].iter().any(|known| known == id));
-        let status = if fault != Fault::None && answer.status == 202 { 200 } else { answer.status };
-        Outcome { status, code: answer.text("code").into(), email: owner, guard: answer.text("guard").into() }
+        let status = if fault != DatabaseFault::None && answer.status == 202 { 200 } else { answer.status };
+        ComparableOutcome { status, code: answer.text("code").into(), email: owner, guard: answer.text("guard").into() }
     }
 
     /// What is known of a call's outcome without asking any installation.
-    fn expected(&self, call: Call, outcome: &Outcome) -> Result<(), String> {
+    fn check_expected(&self, call: PlannedCall, outcome: &ComparableOutcome) -> Result<(), String> {
         let email = &self.plan.emails[call.email()];
         let fits = match call {
-            Call::Retry(n) => outcome.status == 200 && outcome.email == Some(n),
-            Call::SendAnew(n) => matches!(outcome.status, 200 | 202) && outcome.email == Some(n),
-            Call::Mismatch(_) => (outcome.status, outcome.code.as_str()) == (409, "mismatch") || outcome.status == 422,
+            PlannedCall::Retry(n) => outcome.status == 200 && outcome.email == Some(n),
+            PlannedCall::SendAfterExpiry(n) => matches!(outcome.status, 200 | 202) && outcome.email == Some(n),
+            PlannedCall::Mismatch(_) => {
+                (outcome.status, outcome.code.as_str()) == (409, "mismatch") || outcome.status == 422
+            }
             _ => outcome.status < 500 && outcome.status > 0,
         };
         if fits { Ok(()) } else { Err(format!("{call:?} came to {outcome:?}; the email: {email:?}")) }
@@ -249,7 +251,9 @@ impl Scenario {
     async fn check(&mut self) -> Result<(), String> {
         let mut shown: Vec<Vec<Option<Value>>> = Vec::new();
         for which in 0..3 {
-            shown.push(self.quiet(which).await.map_err(|why| format!("{}: {why}", self.installations[which]))?);
+            shown.push(
+                self.wait_until_quiet(which).await.map_err(|why| format!("{}: {why}", self.installations[which]))?,
+            );
         }
         let now_ms = self.time.now_ms();
         for (n, email) in self.plan.emails.iter_mut().enumerate() {
@@ -259,28 +263,31 @@ impl Scenario {
             }
         }
         for n in 0..self.plan.emails.len() {
-            self.reunite(n, &mut shown).await?;
+            self.resolve_unknown(n, &mut shown).await?;
             let email = &self.plan.emails[n];
-            if email.transport == "keyed" && self.keyed_is_open(n, &shown) {
+            if email.transport == "keyed" && self.awaits_keyed_reply(n, &shown) {
                 continue;
             }
-            let views: Vec<Option<View>> = shown.iter().map(|emails| emails[n].as_ref().map(view)).collect();
-            self.agree(&views, &format!("show email {n} differently ({email:?})"))?;
+            let views: Vec<Option<ComparableEmail>> =
+                shown.iter().map(|emails| emails[n].as_ref().map(comparable_email)).collect();
+            self.ensure_equal(&views, &format!("show email {n} differently ({email:?})"))?;
         }
         for (which, shown) in shown.iter().enumerate() {
-            self.check_one(which, shown).await.map_err(|why| format!("{}: {why}", self.installations[which]))?;
+            self.check_installation(which, shown)
+                .await
+                .map_err(|why| format!("{}: {why}", self.installations[which]))?;
         }
         Ok(())
     }
 
     /// Whether the provider's answer to an email is still missing somewhere: which email it is depends on the moment.
-    fn keyed_is_open(&self, n: usize, shown: &[Vec<Option<Value>>]) -> bool {
+    fn awaits_keyed_reply(&self, n: usize, shown: &[Vec<Option<Value>>]) -> bool {
         let is_open = |email: &Value| matches!(email["state"].as_str(), Some("unknown" | "queued" | "sending"));
         shown.iter().any(|emails| emails[n].as_ref().is_some_and(is_open))
     }
 
     /// After a failover PostgreSQL may not know whether the relay took an email that the others sent. A person says so.
-    async fn reunite(&mut self, n: usize, shown: &mut [Vec<Option<Value>>]) -> Result<(), String> {
+    async fn resolve_unknown(&mut self, n: usize, shown: &mut [Vec<Option<Value>>]) -> Result<(), String> {
         let [Some(memory), Some(postgres)] = [&shown[0][n], &shown[2][n]] else { return Ok(()) };
         let is_unknown = |email: &Value| handoff_states(email).iter().any(|state| state.ends_with("unknown"));
         if !is_unknown(postgres) || is_unknown(memory) {
@@ -299,9 +306,9 @@ impl Scenario {
     }
 
     /// Waits until nothing is due on an installation. Returns what it shows of each email.
-    async fn quiet(&self, which: usize) -> Result<Vec<Option<Value>>, String> {
+    async fn wait_until_quiet(&self, which: usize) -> Result<Vec<Option<Value>>, String> {
         let installation = &self.installations[which];
-        let (deadline, transports) = (Instant::now() + PATIENCE, installation.transports());
+        let (deadline, transports) = (Instant::now() + STEP_TIMEOUT, installation.transports());
         let mut shown = Vec::new();
         for email in &self.plan.emails {
             let Some(id) = email.ids[which].last() else {
@@ -323,7 +330,7 @@ impl Scenario {
         Ok(shown)
     }
 
-    async fn check_one(&mut self, which: usize, shown: &[Option<Value>]) -> Result<(), String> {
+    async fn check_installation(&mut self, which: usize, shown: &[Option<Value>]) -> Result<(), String> {
         let now_ms = self.time.now_ms();
         let sample = self.plan.chance.next();
         let installation = &mut self.installations[which];
@@ -353,16 +360,16 @@ impl Scenario {
 
     /// Takes a transport away from every node for which an email waits: it is reported.
     async fn remove_transport(&mut self) -> Result<(), String> {
-        let config = |has: bool| Config { keyed: [has, false], offset_ms: 0 };
+        let config = |has: bool| InstallationConfig { keyed: [has, false], offset_ms: 0 };
         self.plan.config = config(true);
-        Box::pin(self.step(Step::Restart(config(true)))).await?;
+        Box::pin(self.step(PlannedStep::Restart(config(true)))).await?;
         let number =
             self.plan.add_email(self.time.now_ms(), |email| email.transport == "keyed" && email.due_ms.is_some());
-        Box::pin(self.step(Step::Calls(vec![Call::Send(number)], Fault::None))).await?;
-        Box::pin(self.step(Step::Restart(config(false)))).await?;
-        tokio::time::sleep(NODES_LAPSE + POLL_INTERVAL).await;
+        Box::pin(self.step(PlannedStep::Calls(vec![PlannedCall::Send(number)], DatabaseFault::None))).await?;
+        Box::pin(self.step(PlannedStep::Restart(config(false)))).await?;
+        tokio::time::sleep(HEARTBEAT_LAPSE + POLL_INTERVAL).await;
         for _ in 0..2 {
-            Box::pin(self.step(Step::Pass(11 * 60_000))).await?;
+            Box::pin(self.step(PlannedStep::AdvanceTime(11 * 60_000))).await?;
         }
         Ok(())
     }
@@ -370,16 +377,16 @@ impl Scenario {
     /// Gives every node every transport and the right time, and lets everything come to its end.
     async fn finish(&mut self) -> Result<(), String> {
         self.remove_transport().await?;
-        let config = Config { keyed: [true, true], offset_ms: 0 };
+        let config = InstallationConfig { keyed: [true, true], offset_ms: 0 };
         self.plan.config = config.clone();
-        Box::pin(self.step(Step::Restart(config))).await?;
+        Box::pin(self.step(PlannedStep::Restart(config))).await?;
         for _ in 0..3 {
-            Box::pin(self.step(Step::Pass(61 * 60_000))).await?;
+            Box::pin(self.step(PlannedStep::AdvanceTime(61 * 60_000))).await?;
         }
         let mut resets = 0;
         for installation in &self.installations {
             for (reader, node) in installation.readers.iter().zip(&installation.nodes) {
-                let violations = reader.judge(node).await;
+                let violations = reader.check_against(node).await;
                 if !violations.is_empty() {
                     return Err(format!("{installation}: {violations:?}"));
                 }
@@ -404,48 +411,53 @@ fn handoff_states(email: &Value) -> Vec<String> {
     rows.iter().map(state).collect()
 }
 
-fn view(email: &Value) -> View {
+fn comparable_email(email: &Value) -> ComparableEmail {
     let text = |name: &str| email[name].as_str().unwrap_or_default().to_owned();
     let handoffs = handoff_states(email);
     let deferred = handoffs.iter().any(|state| state.contains("deferred-") && state.ends_with("queued"));
     // An email with a deferred recipient is queued or sending, as the moment has it.
     let state = if deferred { "deferred".to_owned() } else { text("state") };
-    View { state, guard: text("guard"), handoffs }
+    ComparableEmail { state, guard: text("guard"), handoffs }
 }
 
 /// A call with everything that it needs.
-struct Request {
-    call: Call,
+struct PreparedCall {
+    call: PlannedCall,
     key: Option<String>,
     body: Value,
     id: String,
 }
 
-impl Request {
-    async fn run(self, nodes: &[Arc<Node>], first: usize) -> Result<Answer, String> {
+impl PreparedCall {
+    async fn run(self, nodes: &[Arc<DifferentialNode>], first: usize) -> Result<NodeResponse, String> {
         match self.call {
-            Call::Send(_) | Call::SendAnew(_) | Call::Retry(_) => {
+            PlannedCall::Send(_) | PlannedCall::SendAfterExpiry(_) | PlannedCall::Retry(_) => {
                 let answer = self.send(nodes, first, &self.body).await;
                 self.check_order(nodes, first, &answer).await?;
                 Ok(answer)
             }
-            Call::Mismatch(_) => {
+            PlannedCall::Mismatch(_) => {
                 let mut body = self.body.clone();
                 body["text"] = json!("Something else.");
                 Ok(self.send(nodes, first, &body).await)
             }
-            Call::Cancel(_) => self.cancel(nodes, first).await,
-            Call::ResolveAsSent(_) => Ok(self.resolve(nodes, first).await),
+            PlannedCall::Cancel(_) => self.cancel(nodes, first).await,
+            PlannedCall::ResolveAsSent(_) => Ok(self.resolve(nodes, first).await),
         }
     }
 
-    async fn send(&self, nodes: &[Arc<Node>], first: usize, body: &Value) -> Answer {
+    async fn send(&self, nodes: &[Arc<DifferentialNode>], first: usize, body: &Value) -> NodeResponse {
         let key = self.key.as_deref();
         call_until_final(nodes, first, |node| Box::pin(async move { node.post("/v1/emails", key, body).await })).await
     }
 
     /// Whatever a call shows, a later call on any node shows the same or something newer.
-    async fn check_order(&self, nodes: &[Arc<Node>], first: usize, answer: &Answer) -> Result<(), String> {
+    async fn check_order(
+        &self,
+        nodes: &[Arc<DifferentialNode>],
+        first: usize,
+        answer: &NodeResponse,
+    ) -> Result<(), String> {
         let (id, mut latest) = (answer.text("id").to_owned(), answer.body["rev"].as_u64().unwrap_or_default());
         if !matches!(answer.status, 200 | 202) {
             return Ok(());
@@ -467,9 +479,9 @@ impl Request {
     }
 
     /// Cancels. A refusal means that something left or is in doubt, unless a worker has the email at the moment.
-    async fn cancel(&self, nodes: &[Arc<Node>], first: usize) -> Result<Answer, String> {
+    async fn cancel(&self, nodes: &[Arc<DifferentialNode>], first: usize) -> Result<NodeResponse, String> {
         let path = &format!("/v1/emails/{}/cancel", self.id);
-        let mut answer = Answer::default();
+        let mut answer = NodeResponse::default();
         for _ in 0..CANCEL_TRIES {
             let body = &json!({});
             answer =
@@ -487,7 +499,7 @@ impl Request {
         Err(format!("the cancel of {} was refused although nothing left: {answer:?}", self.id))
     }
 
-    async fn resolve(&self, nodes: &[Arc<Node>], first: usize) -> Answer {
+    async fn resolve(&self, nodes: &[Arc<DifferentialNode>], first: usize) -> NodeResponse {
         let path = &format!("/v1/emails/{}", self.id);
         let email = call_until_final(nodes, first, |node| Box::pin(async move { node.get(path).await })).await;
         let body = &json!({ "as": "sent", "rev": email.body["rev"] });
@@ -502,15 +514,15 @@ impl Request {
     }
 }
 
-type Answering<'a> = std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+type ResponseFuture<'a> = std::pin::Pin<Box<dyn Future<Output = NodeResponse> + Send + 'a>>;
 
 /// Repeats a call on one node after the other until it is answered with something else than 503.
 async fn call_until_final<'a>(
-    nodes: &'a [Arc<Node>],
+    nodes: &'a [Arc<DifferentialNode>],
     first: usize,
-    call: impl Fn(&'a Node) -> Answering<'a>,
-) -> Answer {
-    let deadline = Instant::now() + PATIENCE;
+    call: impl Fn(&'a DifferentialNode) -> ResponseFuture<'a>,
+) -> NodeResponse {
+    let deadline = Instant::now() + STEP_TIMEOUT;
     let mut n = first;
     loop {
         let answer = call(&nodes[n % nodes.len()]).await;

@@ -9,35 +9,35 @@ use std::{
 };
 
 /// Every scene, under the path of its test.
-const SCENES: [(&str, fn()); 12] = [
-    ("database::crash", crate::database::crashes),
-    ("database::network", crate::database::networks),
-    ("database::silence", crate::database::silences),
-    ("failover::nothing_acknowledged_is_lost_by_a_failover", crate::failover::fails_over),
-    ("standby::a_reader_from_before_a_failover_begins_anew", crate::standby::failed_over),
-    ("standby::a_reader_from_before_a_restore_begins_anew", crate::standby::restored),
-    ("standby::what_no_standby_confirmed_is_answered_by_no_node", crate::standby::unconfirmed),
+const SCENARIOS: [(&str, fn()); 12] = [
+    ("database::crash", crate::database::run_crash),
+    ("database::network", crate::database::run_network),
+    ("database::silence", crate::database::run_silence),
+    ("failover::nothing_acknowledged_is_lost_by_a_failover", crate::failover::run_failovers),
+    ("standby::a_reader_from_before_a_failover_begins_anew", crate::standby::run_failed_over),
+    ("standby::a_reader_from_before_a_restore_begins_anew", crate::standby::run_restored),
+    ("standby::what_no_standby_confirmed_is_answered_by_no_node", crate::standby::run_unconfirmed),
     (
         "partition::what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_heals",
-        crate::partition::heals,
+        crate::partition::run_heal,
     ),
-    ("partition::nobody_sends_again_what_a_silent_worker_had_on_the_wire", crate::partition::takes_over),
-    ("power::what_was_acknowledged_survives_power_cuts", crate::power::cuts),
-    ("power::a_log_that_is_not_synced_is_found_out", crate::power::does_not_sync),
-    ("power::what_is_answered_after_a_failed_sync_survives_a_power_cut", crate::power::failed_sync),
+    ("partition::nobody_sends_again_what_a_silent_worker_had_on_the_wire", crate::partition::run_take_over),
+    ("power::what_was_acknowledged_survives_power_cuts", crate::power::run_power_cuts),
+    ("power::a_log_that_is_not_synced_is_found_out", crate::power::run_without_sync),
+    ("power::what_is_answered_after_a_failed_sync_survives_a_power_cut", crate::power::run_failed_sync),
 ];
 
 /// Whether a test is among those that the command asks for.
-fn is_asked_for(path: &str) -> bool {
+fn is_selected(path: &str) -> bool {
     let filters: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     filters.is_empty() || filters.iter().any(|filter| path.contains(filter.as_str()))
 }
 
 /// Waits until a scene was played, and fails as it did.
-pub(crate) fn play(path: &str) {
+pub(crate) fn run_scenario(path: &str) {
     static PLAYING: OnceLock<Mutex<BTreeMap<&str, JoinHandle<()>>>> = OnceLock::new();
     let playing = PLAYING.get_or_init(|| {
-        let asked = SCENES.into_iter().filter(|(path, _)| is_asked_for(path));
+        let asked = SCENARIOS.into_iter().filter(|(path, _)| is_selected(path));
         Mutex::new(asked.map(|(path, scene)| (path, std::thread::spawn(scene))).collect())
     });
     let own = playing.lock().unwrap_or_else(PoisonError::into_inner).remove(path);

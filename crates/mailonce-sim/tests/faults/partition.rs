@@ -3,34 +3,34 @@
 
 use mailonce_sim::{
     rig::{
-        campaign::say,
-        chance::{asked, seed},
-        children::pause,
-        cluster::Cluster,
-        post::{self, Post, Way, mail},
-        proxy::{Proxy, Weather},
-        server::Server,
+        campaign::print_line,
+        chance::{env_number_or, seed_from_env},
+        children::sleep,
+        cluster::PostgresCluster,
+        post::{self, OutboundTarget, ServerFixture, sample_mail},
+        proxy::{FaultyProxy, NetworkFault},
+        server::ServerProcess,
     },
-    sink::smtp::{self, Act, SmtpSink, Step},
+    sink::smtp::{self, SmtpAction, SmtpSink, SmtpStep},
 };
 use std::{path::Path, time::Duration};
 use tokio::runtime::Runtime;
 
-use crate::beside::play;
-use crate::setting::{binary, children, folder, proof};
+use crate::beside::run_scenario;
+use crate::setting::{binary, child_processes, summary_writer, temp_dir};
 
 /// Mails that are on the wire when the network goes.
 const MAILS: usize = 3;
 /// How long the sink takes to answer a dot: long enough to see that the mails are on the wire.
-const DOT: Duration = Duration::from_secs(6);
+const DOT_REPLY_DELAY: Duration = Duration::from_secs(6);
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const STEP_TIMEOUT: Duration = Duration::from_mins(1);
 /// After this long without a sign of life a process is taken for dead.
-const SILENCE: Duration = Duration::from_secs(15);
+const HEARTBEAT_LAPSE: Duration = Duration::from_secs(15);
 
-struct Scene {
-    cluster: Cluster,
-    proxy: Proxy,
+struct PartitionFixture {
+    cluster: PostgresCluster,
+    proxy: FaultyProxy,
     sink: SmtpSink,
     _runtime: Runtime,
     root: tempfile::TempDir,
@@ -38,50 +38,50 @@ struct Scene {
     seed: u64,
 }
 
-impl Scene {
+impl PartitionFixture {
     fn new() -> Self {
-        let (cluster, seed) = (Cluster::start().unwrap(), seed());
-        let proxy = Proxy::start(cluster.port(), seed).unwrap();
+        let (cluster, seed) = (PostgresCluster::start().unwrap(), seed_from_env());
+        let proxy = FaultyProxy::start(cluster.port(), seed).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let sink = runtime.block_on(SmtpSink::start(smtp::Setting::default())).unwrap();
-        sink.on(Step::Dot, Act::Late(DOT));
-        Self { cluster, proxy, sink, _runtime: runtime, root: folder(), binary: binary(), seed }
+        let sink = runtime.block_on(SmtpSink::start(smtp::SmtpSinkConfig::default())).unwrap();
+        sink.always_at(SmtpStep::Dot, SmtpAction::Late(DOT_REPLY_DELAY));
+        Self { cluster, proxy, sink, _runtime: runtime, root: temp_dir(), binary: binary(), seed }
     }
 
-    fn node(&self, name: &str, store: &str) -> Server {
+    fn node(&self, name: &str, store: &str) -> ServerProcess {
         let (root, binary): (&Path, &Path) = (self.root.path(), &self.binary);
-        let config = Way::Relay(self.sink.at.port()).toml();
-        let place = Post { children: children(), binary, root, store: Some(store), config };
+        let config = OutboundTarget::Relay(self.sink.at.port()).toml();
+        let place = ServerFixture { children: child_processes(), binary, root, store: Some(store), config };
         place.start(name, None, false).unwrap()
     }
 
     /// Sends mails by a worker behind the network, and waits until all of them are on the wire.
-    fn on_the_wire(&self) -> (Server, Vec<String>) {
+    fn send_until_on_wire(&self) -> (ServerProcess, Vec<String>) {
         let worker = self.node("worker", &self.cluster.url_at(self.proxy.at.port()));
-        let mails: Vec<_> = (0..MAILS).map(mail).collect();
+        let mails: Vec<_> = (0..MAILS).map(sample_mail).collect();
         let ids = post::send_batch(worker.at, "batch", &mails).unwrap();
         // Not before the dot: until then the worker may still wait for the answer to its marker.
-        post::until("the dots", PATIENCE, || self.sink.dots() == MAILS).unwrap();
-        assert_eq!(self.sink.count(), 0, "the sink answered before the network went");
+        post::wait_until("the dots", STEP_TIMEOUT, || self.sink.final_dots() == MAILS).unwrap();
+        assert_eq!(self.sink.mail_count(), 0, "the sink answered before the network went");
         (worker, ids)
     }
 
-    fn close(self, name: &str, found: Vec<String>) {
-        say(&format!(
+    fn report_and_assert(self, name: &str, found: Vec<String>) {
+        print_line(&format!(
             "{name}: {} mails at the sink; {} violations (seed {})",
-            self.sink.count(),
+            self.sink.mail_count(),
             found.len(),
             self.seed
         ));
-        let counts = [(name, 1), ("partition_mails", self.sink.count() as u64)];
-        proof().add(self.seed, &counts, &found).unwrap();
+        let counts = [(name, 1), ("partition_mails", self.sink.mail_count() as u64)];
+        summary_writer().add(self.seed, &counts, &found).unwrap();
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
 
     /// Each mail arrived once.
-    fn arrived_once(&self) -> Vec<String> {
+    fn check_arrived_once(&self) -> Vec<String> {
         let mut counts = [0; MAILS];
-        for n in self.sink.mails().iter().filter_map(|mail| post::number(&mail.recipients[0].0)) {
+        for n in self.sink.mails().iter().filter_map(|mail| post::mail_number(&mail.recipients[0].0)) {
             counts[n] += 1;
         }
         let wrong = counts.iter().enumerate().filter(|(_, count)| **count != 1);
@@ -90,77 +90,78 @@ impl Scene {
 }
 
 /// Waits until every email is sent, and says which are not.
-fn sent(at: std::net::SocketAddr, ids: &[String]) -> Vec<String> {
+fn wait_until_sent(at: std::net::SocketAddr, ids: &[String]) -> Vec<String> {
     let wanted = |_, state: &str| state == "sent";
-    post::until_all(at, ids, PATIENCE, wanted).err().map(|why| format!("{why:#}")).into_iter().collect()
+    post::wait_for_states(at, ids, STEP_TIMEOUT, wanted).err().map(|why| format!("{why:#}")).into_iter().collect()
 }
 
 #[test]
 fn what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_heals() {
-    play("partition::what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_heals");
+    run_scenario("partition::what_a_worker_learns_while_it_is_cut_off_is_written_down_when_the_network_heals");
 }
 
-pub(crate) fn heals() {
-    let rounds = asked("MAILONCE_STORMS", 1) as usize;
+pub(crate) fn run_heal() {
+    let rounds = env_number_or("MAILONCE_STORMS", 1) as usize;
     // One beside the other: both mostly wait.
     std::thread::scope(|scope| {
-        for weather in [Weather::Stalled, Weather::Down] {
-            scope.spawn(move || (0..rounds).for_each(|_| heal(weather)));
+        for weather in [NetworkFault::Stalled, NetworkFault::Down] {
+            scope.spawn(move || (0..rounds).for_each(|_| run_heal_with(weather)));
         }
     });
 }
 
 /// The network goes while mails are on the wire, and heals.
-fn heal(weather: Weather) {
-    let scene = Scene::new();
-    let (worker, ids) = scene.on_the_wire();
-    scene.proxy.set(weather);
-    post::until("the sink's answers", PATIENCE, || scene.sink.count() == MAILS).unwrap();
+fn run_heal_with(weather: NetworkFault) {
+    let scene = PartitionFixture::new();
+    let (worker, ids) = scene.send_until_on_wire();
+    scene.proxy.set_fault(weather);
+    post::wait_until("the sink's answers", STEP_TIMEOUT, || scene.sink.mail_count() == MAILS).unwrap();
     // The answers are with the worker by now, and cannot be written down.
-    pause(Duration::from_secs(1));
-    scene.proxy.set(Weather::Fair);
-    let mut found = sent(worker.at, &ids);
-    found.extend(scene.arrived_once());
-    scene.close("partitions_healed", found);
+    sleep(Duration::from_secs(1));
+    scene.proxy.set_fault(NetworkFault::None);
+    let mut found = wait_until_sent(worker.at, &ids);
+    found.extend(scene.check_arrived_once());
+    scene.report_and_assert("partitions_healed", found);
 }
 
 #[test]
 fn nobody_sends_again_what_a_silent_worker_had_on_the_wire() {
-    play("partition::nobody_sends_again_what_a_silent_worker_had_on_the_wire");
+    run_scenario("partition::nobody_sends_again_what_a_silent_worker_had_on_the_wire");
 }
 
-pub(crate) fn takes_over() {
-    for _ in 0..asked("MAILONCE_STORMS", 1) {
-        take_over();
+pub(crate) fn run_take_over() {
+    for _ in 0..env_number_or("MAILONCE_STORMS", 1) {
+        run_take_over_once();
     }
 }
 
 /// One node is cut off with its mails on the wire, another takes it for dead, and the network heals.
-fn take_over() {
-    let scene = Scene::new();
+fn run_take_over_once() {
+    let scene = PartitionFixture::new();
     let other = scene.node("other", &scene.cluster.url());
     // Rest, so that the worker alone has the mails.
     let paused = mailonce_sim::rig::http::post(other.at, "/v1/handoff/pause", None, &serde_json::json!({})).unwrap();
     assert_eq!(paused.status, 200, "{}", paused.body);
-    let (worker, ids) = scene.on_the_wire();
-    scene.proxy.set(Weather::Stalled);
+    let (worker, ids) = scene.send_until_on_wire();
+    scene.proxy.set_fault(NetworkFault::Stalled);
     let went_on = mailonce_sim::rig::http::post(other.at, "/v1/handoff/resume", None, &serde_json::json!({})).unwrap();
     assert_eq!(went_on.status, 200, "{}", went_on.body);
     // The other node takes the worker for dead: the mails are in doubt, and stay where they are.
-    let taken_over = post::until_all(other.at, &ids, SILENCE + PATIENCE, |_, state| state == "unknown");
+    let taken_over =
+        post::wait_for_states(other.at, &ids, HEARTBEAT_LAPSE + STEP_TIMEOUT, |_, state| state == "unknown");
     let mut found: Vec<String> = taken_over.err().map(|why| format!("{why:#}")).into_iter().collect();
-    pause(Duration::from_secs(2));
-    found.extend(scene.arrived_once());
-    scene.proxy.set(Weather::Fair);
+    sleep(Duration::from_secs(2));
+    found.extend(scene.check_arrived_once());
+    scene.proxy.set_fault(NetworkFault::None);
     // Its late answers are facts.
-    found.extend(sent(other.at, &ids));
+    found.extend(wait_until_sent(other.at, &ids));
     for id in &ids {
-        let email = post::email(other.at, id).unwrap();
+        let email = post::get_email(other.at, id).unwrap();
         if !email.to_string().contains("late_reply") {
             found.push(format!("{id} does not say that the answer came late: {email}"));
         }
     }
-    found.extend(scene.arrived_once());
+    found.extend(scene.check_arrived_once());
     drop(worker);
-    scene.close("partitions_taken_over", found);
+    scene.report_and_assert("partitions_taken_over", found);
 }

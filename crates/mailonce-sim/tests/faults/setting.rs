@@ -1,6 +1,6 @@
 //! What these rigs share: the binary, a keeper of children, and the proof.
 
-use mailonce_sim::rig::{children::Children, proof::Proof, server::built_binary};
+use mailonce_sim::rig::{children::ChildProcesses, proof::SummaryWriter, server::built_binary};
 use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -8,11 +8,11 @@ use std::{
 use tempfile::TempDir;
 
 /// The one keeper of this process, which ends all children when the process is told to end.
-pub(crate) fn children() -> &'static Children {
-    static CHILDREN: OnceLock<Children> = OnceLock::new();
+pub(crate) fn child_processes() -> &'static ChildProcesses {
+    static CHILDREN: OnceLock<ChildProcesses> = OnceLock::new();
     CHILDREN.get_or_init(|| {
-        let children = Children::default();
-        children.watch_signals(None).unwrap();
+        let children = ChildProcesses::default();
+        children.kill_children_on_signal(None).unwrap();
         children
     })
 }
@@ -23,15 +23,15 @@ pub(crate) fn binary() -> PathBuf {
 }
 
 /// A directory that goes away.
-pub(crate) fn folder() -> TempDir {
+pub(crate) fn temp_dir() -> TempDir {
     tempfile::Builder::new().prefix("mailonce-rig").tempdir().unwrap()
 }
 
 /// The proof of these rigs.
-pub(crate) fn proof() -> &'static Proof {
-    static PROOF: OnceLock<Proof> = OnceLock::new();
+pub(crate) fn summary_writer() -> &'static SummaryWriter {
+    static PROOF: OnceLock<SummaryWriter> = OnceLock::new();
     PROOF.get_or_init(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        Proof::new(target, "faults", "cargo test -p mailonce-sim --test faults")
+        SummaryWriter::new(target, "faults", "cargo test -p mailonce-sim --test faults")
     })
 }

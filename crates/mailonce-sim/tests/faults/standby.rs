@@ -3,21 +3,21 @@
 
 use anyhow::Result;
 use mailonce_sim::rig::{
-    chance::seed,
-    cluster::Cluster,
-    http::{self, Reply},
-    post::{self, Post, mail},
-    replicas::Replicas,
-    server::Server,
+    chance::seed_from_env,
+    cluster::PostgresCluster,
+    http::{self, HttpReply},
+    post::{self, ServerFixture, sample_mail},
+    replicas::ReplicatedPostgres,
+    server::ServerProcess,
 };
 use serde_json::{Value, json};
 use std::{net::SocketAddr, path::Path, sync::Mutex, time::Duration};
 
-use crate::beside::play;
-use crate::setting::{binary, children, folder, proof};
+use crate::beside::run_scenario;
+use crate::setting::{binary, child_processes, summary_writer, temp_dir};
 
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const STEP_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A role that may use the ledger and does not see how far a standby is.
 const PLAIN_ROLE: &str = "
@@ -25,21 +25,22 @@ const PLAIN_ROLE: &str = "
     GRANT USAGE ON SCHEMA mailonce TO plain;
     GRANT ALL ON ALL TABLES IN SCHEMA mailonce TO plain";
 
-fn node(root: &Path, name: &str, store: &str) -> Server {
+fn start_node(root: &Path, name: &str, store: &str) -> ServerProcess {
     let binary = binary();
-    let place = Post { children: children(), binary: &binary, root, store: Some(store), config: String::new() };
+    let place =
+        ServerFixture { children: child_processes(), binary: &binary, root, store: Some(store), config: String::new() };
     place.start(name, None, false).unwrap()
 }
 
 /// A call, which can be repeated on every node.
 #[derive(Clone)]
-struct Call {
+struct RepeatableRequest {
     path: String,
     /// Without a body it is a GET.
     post: Option<(String, Value)>,
 }
 
-impl Call {
+impl RepeatableRequest {
     fn get(path: &str) -> Self {
         Self { path: path.to_owned(), post: None }
     }
@@ -48,7 +49,7 @@ impl Call {
         Self { path: path.to_owned(), post: Some((key.to_owned(), body)) }
     }
 
-    fn send(&self, at: SocketAddr) -> Reply {
+    fn send(&self, at: SocketAddr) -> HttpReply {
         let reply = match &self.post {
             None => http::get(at, &self.path),
             Some((key, body)) => http::post(at, &self.path, Some(key), body),
@@ -58,7 +59,7 @@ impl Call {
 }
 
 /// Makes calls beside each other, each on each node. Their statuses.
-fn send_all(calls: &[Call], nodes: &[&Server]) -> Vec<(String, u16)> {
+fn send_to_all_nodes(calls: &[RepeatableRequest], nodes: &[&ServerProcess]) -> Vec<(String, u16)> {
     let statuses = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for call in calls {
@@ -92,41 +93,45 @@ fn inbox_with_code(at: SocketAddr) -> Result<(String, String)> {
 
 #[test]
 fn what_no_standby_confirmed_is_answered_by_no_node() {
-    play("standby::what_no_standby_confirmed_is_answered_by_no_node");
+    run_scenario("standby::what_no_standby_confirmed_is_answered_by_no_node");
 }
 
-pub(crate) fn unconfirmed() {
-    let (mut replicas, root) = (Replicas::start().unwrap(), folder());
-    let first = node(root.path(), "one", &replicas.url());
+pub(crate) fn run_unconfirmed() {
+    let (mut replicas, root) = (ReplicatedPostgres::start().unwrap(), temp_dir());
+    let first = start_node(root.path(), "one", &replicas.url());
     replicas.primary().psql(PLAIN_ROLE).unwrap();
-    let nodes = [first, node(root.path(), "two", &replicas.url_as("plain"))];
+    let nodes = [first, start_node(root.path(), "two", &replicas.url_as("plain"))];
     let (one, both) = ([&nodes[0]], [&nodes[0], &nodes[1]]);
     let (_, code) = inbox_with_code(nodes[0].at).unwrap();
     let writes = [
-        Call::post("/v1/emails", "unconfirmed", mail(1)),
-        Call::post("/v1/inboxes", "unconfirmed-inbox", json!({ "username": "unconfirmed" })),
-        Call::post(&format!("/v1/artifacts/{code}/consume"), "unconfirmed-code", json!({ "for": "run-1" })),
+        RepeatableRequest::post("/v1/emails", "unconfirmed", sample_mail(1)),
+        RepeatableRequest::post("/v1/inboxes", "unconfirmed-inbox", json!({ "username": "unconfirmed" })),
+        RepeatableRequest::post(
+            &format!("/v1/artifacts/{code}/consume"),
+            "unconfirmed-code",
+            json!({ "for": "run-1" }),
+        ),
     ];
     let reads = [
-        Call::get("/v1/emails?limit=10"),
-        Call::get("/v1/events?limit=1000"),
-        Call::get("/v1/inboxes?limit=10"),
+        RepeatableRequest::get("/v1/emails?limit=10"),
+        RepeatableRequest::get("/v1/events?limit=1000"),
+        RepeatableRequest::get("/v1/inboxes?limit=10"),
         // Another consumer is told that it came too late.
-        Call::post(&format!("/v1/artifacts/{code}/consume"), "another-key", json!({ "for": "run-2" })),
+        RepeatableRequest::post(&format!("/v1/artifacts/{code}/consume"), "another-key", json!({ "for": "run-2" })),
     ];
-    let everything: Vec<Call> = writes.iter().chain(&reads).cloned().collect();
+    let everything: Vec<RepeatableRequest> = writes.iter().chain(&reads).cloned().collect();
 
-    replicas.lose_standby().unwrap();
+    replicas.stop_standby().unwrap();
     // Somebody ends the wait of the commits: they are done on the primary, and nowhere else.
     let over = Mutex::new(false);
     let first = std::thread::scope(|scope| {
         let calls = scope.spawn(|| {
-            let statuses = send_all(&writes, &one);
+            let statuses = send_to_all_nodes(&writes, &one);
             *over.lock().unwrap() = true;
             statuses
         });
-        post::until("the calls", PATIENCE, || {
-            replicas.cancel_waits().unwrap();
+        post::wait_until("the calls", STEP_TIMEOUT, || {
+            replicas.cancel_sync_waits().unwrap();
             *over.lock().unwrap()
         })
         .unwrap();
@@ -135,18 +140,19 @@ pub(crate) fn unconfirmed() {
     assert!(first.iter().all(|(_, status)| *status == 503), "{first:?}");
     // The mail with the code, and the one in doubt.
     assert_eq!(replicas.primary().psql("SELECT count(*) FROM mailonce.emails").unwrap(), "2", "nothing is in doubt");
-    let mut shown = send_all(&everything, &both);
+    let mut shown = send_to_all_nodes(&everything, &both);
     // A restart ends the waits of all others, and forgets whose commits were in doubt.
     replicas.primary().restart().unwrap();
-    shown.extend(send_all(&everything, &both));
+    shown.extend(send_to_all_nodes(&everything, &both));
     let wrong: Vec<_> = shown.iter().filter(|(_, status)| *status != 503).collect();
-    proof().add(seed(), &[("unconfirmed_answers", shown.len() as u64)], &[]).unwrap();
+    summary_writer().add(seed_from_env(), &[("unconfirmed_answers", shown.len() as u64)], &[]).unwrap();
     assert!(wrong.is_empty(), "answered before a standby confirmed it: {wrong:?}");
 
-    replicas.return_standby().unwrap();
+    replicas.restart_standby().unwrap();
     for node in both {
         for call in &everything {
-            post::until(&call.path, PATIENCE, || matches!(call.send(node.at).status, 200 | 201 | 409)).unwrap();
+            post::wait_until(&call.path, STEP_TIMEOUT, || matches!(call.send(node.at).status, 200 | 201 | 409))
+                .unwrap();
         }
     }
     let replayed = writes[0].send(nodes[1].at);
@@ -154,9 +160,9 @@ pub(crate) fn unconfirmed() {
 }
 
 /// Reads events after a cursor until the node answers.
-fn events(at: SocketAddr, after: &str) -> Reply {
-    let mut last = Reply::default();
-    post::until("an answer", PATIENCE, || {
+fn read_events(at: SocketAddr, after: &str) -> HttpReply {
+    let mut last = HttpReply::default();
+    post::wait_until("an answer", STEP_TIMEOUT, || {
         last = http::get(at, &format!("/v1/events?limit=1000&after={after}")).unwrap();
         last.status != 503
     })
@@ -165,67 +171,67 @@ fn events(at: SocketAddr, after: &str) -> Reply {
 }
 
 /// The ids of events.
-fn ids(reply: &Reply) -> Vec<String> {
+fn event_ids(reply: &HttpReply) -> Vec<String> {
     let rows = reply.body["data"].as_array().unwrap_or_else(|| panic!("{}: {}", reply.status, reply.body));
     rows.iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect()
 }
 
-fn is_reset(reply: &Reply) -> bool {
+fn is_reset(reply: &HttpReply) -> bool {
     reply.status == 410 && reply.body["code"] == "cursor_reset"
 }
 
 #[test]
 fn a_reader_from_before_a_failover_begins_anew() {
-    play("standby::a_reader_from_before_a_failover_begins_anew");
+    run_scenario("standby::a_reader_from_before_a_failover_begins_anew");
 }
 
-pub(crate) fn failed_over() {
-    let (mut replicas, root) = (Replicas::start().unwrap(), folder());
-    let nodes = [node(root.path(), "one", &replicas.url()), node(root.path(), "two", &replicas.url())];
-    let sent = Call::post("/v1/emails", "before", mail(1)).send(nodes[0].at);
+pub(crate) fn run_failed_over() {
+    let (mut replicas, root) = (ReplicatedPostgres::start().unwrap(), temp_dir());
+    let nodes = [start_node(root.path(), "one", &replicas.url()), start_node(root.path(), "two", &replicas.url())];
+    let sent = RepeatableRequest::post("/v1/emails", "before", sample_mail(1)).send(nodes[0].at);
     assert_eq!(sent.status, 202, "{}", sent.body);
-    post::until("the mail", PATIENCE, || ids(&events(nodes[0].at, "0")).len() >= 2).unwrap();
-    let before = events(nodes[0].at, "0");
+    post::wait_until("the mail", STEP_TIMEOUT, || event_ids(&read_events(nodes[0].at, "0")).len() >= 2).unwrap();
+    let before = read_events(nodes[0].at, "0");
     let cursor = before.body["next_cursor"].as_str().unwrap();
     replicas.fail_over().unwrap();
     replicas.rejoin().unwrap();
     for node in &nodes {
-        let after = events(node.at, cursor);
+        let after = read_events(node.at, cursor);
         assert!(is_reset(&after), "{}: {}", after.status, after.body);
-        let again = events(node.at, "0");
-        assert!(ids(&again).starts_with(&ids(&before)), "events were lost: {}", again.body);
-        let replayed = Call::post("/v1/emails", "before", mail(1)).send(node.at);
+        let again = read_events(node.at, "0");
+        assert!(event_ids(&again).starts_with(&event_ids(&before)), "events were lost: {}", again.body);
+        let replayed = RepeatableRequest::post("/v1/emails", "before", sample_mail(1)).send(node.at);
         assert_eq!((replayed.status, &replayed.body["id"]), (200, &sent.body["id"]), "{}", replayed.body);
     }
     // Both nodes agree on the epoch.
-    let cursors = nodes.each_ref().map(|node| events(node.at, "0").body["data"][0]["cursor"].clone());
+    let cursors = nodes.each_ref().map(|node| read_events(node.at, "0").body["data"][0]["cursor"].clone());
     assert_eq!(cursors[0], cursors[1]);
 }
 
 #[test]
 fn a_reader_from_before_a_restore_begins_anew() {
-    play("standby::a_reader_from_before_a_restore_begins_anew");
+    run_scenario("standby::a_reader_from_before_a_restore_begins_anew");
 }
 
-pub(crate) fn restored() {
-    let (first, second, root) = (Cluster::start().unwrap(), Cluster::start().unwrap(), folder());
-    let old = node(root.path(), "old", &first.url());
-    let send = |at, n: usize| Call::post("/v1/emails", &format!("restored-{n}"), mail(n)).send(at);
+pub(crate) fn run_restored() {
+    let (first, second, root) = (PostgresCluster::start().unwrap(), PostgresCluster::start().unwrap(), temp_dir());
+    let old = start_node(root.path(), "old", &first.url());
+    let send = |at, n: usize| RepeatableRequest::post("/v1/emails", &format!("restored-{n}"), sample_mail(n)).send(at);
     assert_eq!(send(old.at, 1).status, 202);
     second.restore_dump_of(&first).unwrap();
     // Told to a reader, and not in the dump.
     assert_eq!(send(old.at, 2).status, 202);
-    let cursor = events(old.at, "0").body["next_cursor"].as_str().unwrap().to_owned();
+    let cursor = read_events(old.at, "0").body["next_cursor"].as_str().unwrap().to_owned();
     drop(old);
-    let new = node(root.path(), "new", &second.url());
+    let new = start_node(root.path(), "new", &second.url());
     for n in 3..10 {
         assert_eq!(send(new.at, n).status, 202);
     }
-    let after = events(new.at, &cursor);
+    let after = read_events(new.at, &cursor);
     assert!(is_reset(&after), "{}: {}", after.status, after.body);
-    let cursor = events(new.at, "0").body["next_cursor"].as_str().unwrap().to_owned();
+    let cursor = read_events(new.at, "0").body["next_cursor"].as_str().unwrap().to_owned();
     drop(new);
     // A restart alone is no reason.
-    let again = node(root.path(), "again", &second.url());
-    assert_eq!(events(again.at, &cursor).status, 200);
+    let again = start_node(root.path(), "again", &second.url());
+    assert_eq!(read_events(again.at, &cursor).status, 200);
 }

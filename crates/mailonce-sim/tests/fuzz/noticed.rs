@@ -1,8 +1,8 @@
 //! Readers that are broken on purpose: each must be noticed, and its input kept so that it breaks again.
 
 use mailonce_sim::fuzz::{
-    Came, Check, Target,
-    drive::{Plan, came, drive},
+    FuzzResult, FuzzTarget, InputOutcome,
+    drive::{FuzzPlan, run_input, run_target},
 };
 use std::{fs, hint::black_box, path::Path, time::Duration};
 
@@ -10,44 +10,51 @@ fn seeds() -> Vec<Vec<u8>> {
     vec![b"hello 42".to_vec(), b"bye 7".to_vec()]
 }
 
-fn plan(inputs: u64, keep: &Path) -> Plan {
+fn plan(inputs: u64, keep: &Path) -> FuzzPlan {
     let (patience, slowest) = (Duration::from_mins(1), Duration::from_millis(100));
-    Plan { seed: 7, inputs, patience, slowest, corpus: None, keep: keep.to_owned() }
+    FuzzPlan {
+        seed: 7,
+        max_inputs: inputs,
+        time_limit: patience,
+        max_cpu_time: slowest,
+        corpus: None,
+        failures_dir: keep.to_owned(),
+    }
 }
 
 #[track_caller]
-fn noticed(run: fn(&[u8]) -> Check, what: &str) {
-    let target = Target { name: "broken", run, seeds, slow: false };
+fn assert_noticed(run: fn(&[u8]) -> FuzzResult, what: &str) {
+    let target = FuzzTarget { name: "broken", run, seeds, slow: false };
     let keep = tempfile::tempdir().expect("a folder");
     let plan = plan(20_000, keep.path());
-    let driven = drive(&target, &plan).expect("a run");
+    let driven = run_target(&target, &plan).expect("a run");
     let failure = driven.failures.first().expect("a failure");
     assert!(failure.what.contains(what), "{failure:?}");
     assert!(failure.replay.contains("--target broken --replay"), "{failure:?}");
     let kept = fs::read(&failure.input).expect("the input");
-    assert!(came(&target, &kept, plan.slowest).0.is_err(), "what was kept does not break");
+    assert!(run_input(&target, &kept, plan.max_cpu_time).0.is_err(), "what was kept does not break");
 }
 
 #[test]
 fn a_panic_is_noticed() {
-    noticed(|bytes| if bytes.contains(&0) { panic!("a zero") } else { Ok(Came::Short) }, "panicked");
+    assert_noticed(|bytes| if bytes.contains(&0) { panic!("a zero") } else { Ok(InputOutcome::Rejected) }, "panicked");
 }
 
 #[test]
 fn a_broken_rule_is_noticed() {
-    noticed(
-        |bytes| if bytes.windows(3).any(|w| w == b"255") { Err("a number".into()) } else { Ok(Came::Short) },
+    assert_noticed(
+        |bytes| if bytes.windows(3).any(|w| w == b"255") { Err("a number".into()) } else { Ok(InputOutcome::Rejected) },
         "a number",
     );
 }
 
 #[test]
 fn a_reader_that_takes_too_long_is_noticed() {
-    noticed(
+    assert_noticed(
         |bytes| {
             let rounds: u64 = if bytes.len() > 2_000 { 50_000_000 } else { 0 };
             let sum = (0..rounds).fold(0_u64, |sum, round| black_box(sum ^ round));
-            if sum == 1 { Err("not reached".into()) } else { Ok(Came::Short) }
+            if sum == 1 { Err("not reached".into()) } else { Ok(InputOutcome::Rejected) }
         },
         "took",
     );
@@ -55,16 +62,16 @@ fn a_reader_that_takes_too_long_is_noticed() {
 
 #[test]
 fn the_same_number_gives_the_same_inputs() {
-    let target = Target { name: "same", run: |_| Ok(Came::Short), seeds, slow: false };
+    let target = FuzzTarget { name: "same", run: |_| Ok(InputOutcome::Rejected), seeds, slow: false };
     let run = || {
         let keep = tempfile::tempdir().expect("a folder");
         let plan = plan(50, keep.path());
-        drive(&target, &plan).expect("a run").inputs
+        run_target(&target, &plan).expect("a run").inputs
     };
     assert_eq!(run(), run());
     let bent = |number| {
-        let mut chance = mailonce_sim::rig::chance::Chance::at(7, &[number]);
-        mailonce_sim::fuzz::mutate::bend(&mut chance, &seeds())
+        let mut chance = mailonce_sim::rig::chance::SeededRng::derive(7, &[number]);
+        mailonce_sim::fuzz::mutate::mutate(&mut chance, &seeds())
     };
     assert_eq!(bent(1), bent(1));
     assert!((0..50).any(|number| bent(number) != bent(number + 50)), "every number gives the same");

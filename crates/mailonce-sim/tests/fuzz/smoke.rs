@@ -2,28 +2,35 @@
 
 use mailonce_sim::{
     fuzz::{
-        self, Came, TARGETS, Target,
-        drive::{Plan, SLOWEST, drive},
+        self, FuzzTarget, InputOutcome, TARGETS,
+        drive::{FuzzPlan, MAX_CPU_TIME, run_target},
         layout,
     },
-    rig::chance::seed,
+    rig::chance::seed_from_env,
 };
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 /// Readers as a test has time for.
-fn plan() -> Plan {
+fn plan() -> FuzzPlan {
     let seconds = std::env::var("MAILONCE_FUZZ_SECONDS").ok().and_then(|text| text.parse::<u64>().ok());
     let patience = seconds.map_or(Duration::from_millis(1_500), Duration::from_secs);
     let inputs = if seconds.is_some() { u64::MAX } else { 1_000 };
     let keep = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/fuzz");
-    Plan { seed: seed(), inputs, patience, slowest: SLOWEST, corpus: None, keep }
+    FuzzPlan {
+        seed: seed_from_env(),
+        max_inputs: inputs,
+        time_limit: patience,
+        max_cpu_time: MAX_CPU_TIME,
+        corpus: None,
+        failures_dir: keep,
+    }
 }
 
 #[track_caller]
-fn hold(chosen: impl Fn(&Target) -> bool) {
+fn assert_targets_hold(chosen: impl Fn(&FuzzTarget) -> bool) {
     for target in TARGETS.iter().filter(|target| chosen(target)) {
         let plan = plan();
-        let driven = drive(target, &plan).expect("a run");
+        let driven = run_target(target, &plan).expect("a run");
         println!("seed {}: {driven:?}", plan.seed);
         assert!(driven.failures.is_empty(), "seed {}: {:#?}", plan.seed, driven.failures);
         assert!(driven.inputs > (target.seeds)().len() as u64, "{} tried nothing", target.name);
@@ -33,26 +40,26 @@ fn hold(chosen: impl Fn(&Target) -> bool) {
 
 #[test]
 fn readers_of_the_core_and_of_what_callers_say_hold() {
-    hold(|target| ["core", "api", "mcp"].iter().any(|room| target.name.starts_with(room)));
+    assert_targets_hold(|target| ["core", "api", "mcp"].iter().any(|room| target.name.starts_with(room)));
 }
 
 #[test]
 fn readers_of_mail_hold() {
-    hold(|target| target.name.starts_with("mail"));
+    assert_targets_hold(|target| target.name.starts_with("mail"));
 }
 
 #[test]
 fn readers_of_hooks_hold() {
-    hold(|target| target.name.starts_with("hook"));
+    assert_targets_hold(|target| target.name.starts_with("hook"));
 }
 
 #[test]
 fn readers_of_next_hops_hold() {
-    hold(|target| target.slow);
+    assert_targets_hold(|target| target.slow);
 }
 
 /// What a stranger may write over and over, to make a reader look at the same bytes again and again.
-const WORDS: &[&str] = &[
+const REPEATED_WORDS: &[&str] = &[
     "\n",
     " \n",
     "a\n",
@@ -109,7 +116,7 @@ const WORDS: &[&str] = &[
     "x-a: b\n",
 ];
 /// Long enough to be told from what grows with the square of it.
-const OVER: usize = 64 * 1024;
+const REPEATED_BYTES: usize = 64 * 1024;
 
 #[test]
 fn the_same_word_over_and_over_is_read_in_time() {
@@ -124,18 +131,18 @@ fn the_same_word_over_and_over_is_read_in_time() {
         "",
     ];
     for (at, head) in heads.iter().enumerate() {
-        for (number, word) in WORDS.iter().enumerate() {
-            let text = format!("{head}{}", word.repeat(OVER / word.len()));
+        for (number, word) in REPEATED_WORDS.iter().enumerate() {
+            let text = format!("{head}{}", word.repeat(REPEATED_BYTES / word.len()));
             fs::write(folder.path().join(format!("{at}-{number}")), text).expect("a file");
         }
     }
     let corpus = Some(folder.path().to_owned());
     // The view is made of what all the others read.
-    for target in
-        ["mail_minimise", "mail_thread", "mail_automatic", "mail_bounce"].map(|name| fuzz::target(name).expect(name))
+    for target in ["mail_minimise", "mail_thread", "mail_automatic", "mail_bounce"]
+        .map(|name| fuzz::find_target(name).expect(name))
     {
-        let plan = Plan { inputs: 0, corpus: corpus.clone(), ..plan() };
-        let driven = drive(target, &plan).expect("a run");
+        let plan = FuzzPlan { max_inputs: 0, corpus: corpus.clone(), ..plan() };
+        let driven = run_target(target, &plan).expect("a run");
         println!("{driven:?}");
         assert!(driven.failures.is_empty(), "{:#?}", driven.failures);
     }
@@ -146,7 +153,7 @@ fn every_reader_has_seeds_that_come_through() {
     for target in TARGETS {
         let came: Vec<_> = (target.seeds)().iter().map(|seed| (target.run)(seed)).collect();
         assert!(came.iter().all(Result::is_ok), "{}: {came:?}", target.name);
-        assert!(came.contains(&Ok(Came::Through)), "{} refuses every seed it has", target.name);
+        assert!(came.contains(&Ok(InputOutcome::Accepted)), "{} refuses every seed it has", target.name);
     }
 }
 
@@ -162,6 +169,6 @@ fn every_target_is_a_target_of_libfuzzer_too() {
     assert_eq!(found, TARGETS.iter().map(|target| format!("{}.rs", target.name)).collect(), "{again}");
     for target in TARGETS {
         let file = dir.join("fuzz_targets").join(format!("{}.rs", target.name));
-        assert!(fs::read_to_string(file).expect("a file") == layout::file(target.name), "{again}");
+        assert!(fs::read_to_string(file).expect("a file") == layout::target_file(target.name), "{again}");
     }
 }

@@ -3,15 +3,15 @@
 
 use mailonce_sim::{
     crash::{
-        door::{self, SECRET},
-        mail::Mail,
+        door::{self, INBOUND_HOOK_SECRET},
+        mail::InjectedMail,
     },
     rig::{
-        children::pause,
-        http::{self, Reply},
+        children::sleep,
+        http::{self, HttpReply},
         post,
-        postgres::{Database, Postgres},
-        server::Server,
+        postgres::{PostgresServer, TemporaryDatabase},
+        server::ServerProcess,
     },
 };
 use serde_json::{Value, json};
@@ -26,40 +26,41 @@ use std::{
 };
 use tempfile::TempDir;
 
-use crate::rig::{Hop, Outside, UNSTUCK, binary, folder, one_by_one};
+use crate::rig::{RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir};
 
 const INBOX: &str = "support@mailonce.test";
-const FIRINGS: usize = 50;
+const HOOK_REPEATS: usize = 50;
 const WORKERS: usize = 8;
 /// How long a mail may take from its hook to its inbox.
-const FILED: Duration = Duration::from_secs(30);
+const FILING_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Some nodes over one ledger, their inbox, and who gets what they send.
-struct Desk {
-    nodes: Vec<Server>,
-    hook: String,
-    outside: Outside,
+struct ReplyFixture {
+    nodes: Vec<ServerProcess>,
+    hook_path: String,
+    sink: SinkFixture,
     // Behind the servers, which it outlives.
-    _database: Option<Database>,
+    _database: Option<TemporaryDatabase>,
     _root: TempDir,
 }
 
-impl Desk {
+impl ReplyFixture {
     fn open(nodes: usize, name: &str) -> Self {
-        let (binary, outside, root) = (binary(), Outside::new(Hop::Relay), folder());
+        let (binary, outside, root) = (binary(), SinkFixture::new(SinkKind::Relay), temp_dir());
         let database = (nodes > 1).then(|| {
-            let postgres = Postgres::from_env().unwrap_or_else(|why| panic!("{why:#}"));
-            postgres.create(&format!("mailonce_{name}_{}", std::process::id())).unwrap()
+            let postgres = PostgresServer::from_env().unwrap_or_else(|why| panic!("{why:#}"));
+            postgres.create_database(&format!("mailonce_{name}_{}", std::process::id())).unwrap()
         });
         let url = database.as_ref().map(|database| database.url.as_str());
-        let place = one_by_one(&outside, &binary, root.path(), url);
-        let nodes: Vec<Server> = (0..nodes).map(|n| place.start(&format!("node{n}"), None, false).unwrap()).collect();
+        let place = sequential_server(&outside, &binary, root.path(), url);
+        let nodes: Vec<ServerProcess> =
+            (0..nodes).map(|n| place.start(&format!("node{n}"), None, false).unwrap()).collect();
         let made = http::post(nodes[0].at, "/v1/inboxes", None, &json!({ "address": INBOX })).unwrap();
         assert_eq!(made.status, 201, "{}", made.body);
-        let source = json!({ "name": "mail", "kind": "standard", "takes": ["inbound"], "secret": SECRET });
+        let source = json!({ "name": "mail", "kind": "standard", "takes": ["inbound"], "secret": INBOUND_HOOK_SECRET });
         let made = http::post(nodes[0].at, "/v1/sources", None, &source).unwrap();
         let hook = made.body["path"].as_str().unwrap_or_else(|| panic!("no source: {}", made.body)).to_owned();
-        Self { nodes, hook, outside, _database: database, _root: root }
+        Self { nodes, hook_path: hook, sink: outside, _database: database, _root: root }
     }
 
     fn node(&self, n: usize) -> SocketAddr {
@@ -67,13 +68,13 @@ impl Desk {
     }
 
     /// A provider brings a mail to a node, which acknowledges it.
-    fn bring(&self, n: usize, mail: &Mail) {
+    fn deliver_by_hook(&self, n: usize, mail: &InjectedMail) {
         let mut stream = http::connect(self.node(n)).unwrap();
-        assert!(door::by_hook(&mut stream, &self.hook, mail).unwrap());
+        assert!(door::deliver_by_hook(&mut stream, &self.hook_path, mail).unwrap());
     }
 
     /// The message that a mail became, as a node shows it.
-    fn message(&self, n: usize, mail: &Mail) -> Value {
+    fn message(&self, n: usize, mail: &InjectedMail) -> Value {
         let mut found = Value::Null;
         let path = format!("/v1/inboxes/{INBOX}/messages?limit=100");
         let filed = || {
@@ -83,25 +84,25 @@ impl Desk {
             found = own.unwrap_or_default();
             !found.is_null()
         };
-        post::until("the message", FILED, filed).unwrap();
+        post::wait_until("the message", FILING_TIMEOUT, filed).unwrap();
         found
     }
 
-    fn reply(&self, n: usize, message: &Value, body: &Value) -> Reply {
+    fn reply(&self, n: usize, message: &Value, body: &Value) -> HttpReply {
         let path = format!("/v1/messages/{}/reply", message["id"].as_str().unwrap());
         http::post(self.node(n), &path, None, body).unwrap()
     }
 
     /// Waits until nothing is under way, and tells how many mails the sink has.
-    fn sent(&self, at_least: usize) -> usize {
-        post::until("the answer", UNSTUCK, || self.outside.relay().count() >= at_least).unwrap();
-        let idle = || self.nodes.iter().all(|node| post::in_flight(node.at) == Some(0));
-        post::until("the end of the work", UNSTUCK, idle).unwrap();
-        self.outside.relay().count()
+    fn wait_for_sent(&self, at_least: usize) -> usize {
+        post::wait_until("the answer", RECOVERY_TIMEOUT, || self.sink.relay().mail_count() >= at_least).unwrap();
+        let idle = || self.nodes.iter().all(|node| post::handoffs_in_flight(node.at) == Some(0));
+        post::wait_until("the end of the work", RECOVERY_TIMEOUT, idle).unwrap();
+        self.sink.relay().mail_count()
     }
 }
 
-fn mail(name: &str, answers: Option<&str>) -> Mail {
+fn incoming_mail(name: &str, answers: Option<&str>) -> InjectedMail {
     let (sender, message_id) = ("ann@customer.example".to_owned(), format!("<{name}@customer.example>"));
     let thread = answers.map(|id| format!("In-Reply-To: {id}\r\nReferences: {id}\r\n")).unwrap_or_default();
     let raw = format!(
@@ -110,22 +111,22 @@ fn mail(name: &str, answers: Option<&str>) -> Mail {
          It should have been here on Friday ({name}).\r\n"
     );
     let (code, inboxes) = (String::new(), vec![INBOX.to_owned()]);
-    Mail { name: name.to_owned(), message_id, sender, inboxes, code, raw, hook: true }
+    InjectedMail { name: name.to_owned(), message_id, sender, inboxes, code, raw, by_hook: true }
 }
 
 /// The same hook from many connections, each handled by one of a few workers that write an answer of their own.
-fn everybody_answers(desk: &Desk) -> Vec<Reply> {
-    let (mail, next, heard) = (mail("m1", None), AtomicUsize::new(0), Mutex::new(Vec::new()));
+fn reply_from_every_worker(desk: &ReplyFixture) -> Vec<HttpReply> {
+    let (mail, next, heard) = (incoming_mail("m1", None), AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
             let (mail, next, heard) = (&mail, &next, &heard);
             scope.spawn(move || {
                 loop {
                     let n = next.fetch_add(1, Ordering::SeqCst);
-                    if n >= FIRINGS {
+                    if n >= HOOK_REPEATS {
                         return;
                     }
-                    desk.bring(n, mail);
+                    desk.deliver_by_hook(n, mail);
                     let message = desk.message(n + worker, mail);
                     let words = json!({ "text": format!("Worker {worker} says in call {n}: it is on its way.") });
                     let reply = desk.reply(n, &message, &words);
@@ -140,28 +141,28 @@ fn everybody_answers(desk: &Desk) -> Vec<Reply> {
 #[test]
 fn one_hook_from_50_connections_at_8_workers_is_one_answer() {
     for nodes in [1, 2] {
-        let desk = Desk::open(nodes, "answers");
-        let heard = everybody_answers(&desk);
+        let desk = ReplyFixture::open(nodes, "answers");
+        let heard = reply_from_every_worker(&desk);
         let mut counts: BTreeMap<(u16, String), usize> = BTreeMap::new();
         for reply in &heard {
             *counts.entry((reply.status, reply.body["guard"].as_str().unwrap_or_default().to_owned())).or_default() +=
                 1;
         }
-        let wanted = [((200, "already_answered".to_owned()), FIRINGS - 1), ((202, String::new()), 1)];
+        let wanted = [((200, "already_answered".to_owned()), HOOK_REPEATS - 1), ((202, String::new()), 1)];
         assert_eq!(counts, BTreeMap::from(wanted), "{nodes} nodes");
         let ids: BTreeSet<String> = heard.iter().map(|reply| reply.body["id"].to_string()).collect();
         assert_eq!(ids.len(), 1, "all are told of the same answer");
         assert!(heard.iter().all(|reply| reply.body["next"].as_str().is_some_and(|next| !next.is_empty())));
-        assert_eq!(desk.sent(1), 1, "{nodes} nodes");
+        assert_eq!(desk.wait_for_sent(1), 1, "{nodes} nodes");
     }
 }
 
 #[test]
 fn an_agent_that_slept_past_its_lease_is_told_of_the_newer_fence() {
     for nodes in [1, 2] {
-        let desk = Desk::open(nodes, "leases");
-        let mail = mail("m1", None);
-        desk.bring(0, &mail);
+        let desk = ReplyFixture::open(nodes, "leases");
+        let mail = incoming_mail("m1", None);
+        desk.deliver_by_hook(0, &mail);
         let message = desk.message(0, &mail);
         let lease = format!("/v1/threads/{}/lease", message["thread_id"].as_str().unwrap());
         let take = |n: usize, holder: &str| {
@@ -169,7 +170,7 @@ fn an_agent_that_slept_past_its_lease_is_told_of_the_newer_fence() {
         };
         let first = take(0, "first").body;
         assert_eq!(take(1, "second").status, 409, "while the first holds it");
-        pause(Duration::from_millis(1_500));
+        sleep(Duration::from_millis(1_500));
         let second = take(1, "second");
         assert_eq!(second.status, 201, "{}", second.body);
         assert!(second.body["fence"].as_u64() > first["fence"].as_u64());
@@ -179,20 +180,20 @@ fn an_agent_that_slept_past_its_lease_is_told_of_the_newer_fence() {
         assert_eq!(answer.status, 202, "{}", answer.body);
         let late = desk.reply(0, &message, &json!({ "text": "I am back.", "lease": first["token"] }));
         assert!(matches!(late.status, 200 | 409), "{}", late.body);
-        assert_eq!(desk.sent(1), 1);
+        assert_eq!(desk.wait_for_sent(1), 1);
     }
 }
 
 #[test]
 fn two_messages_of_one_thread_at_the_same_time_are_both_answered() {
     for nodes in [1, 2] {
-        let desk = Desk::open(nodes, "threads");
-        let mails = [mail("m1", None), mail("m2", Some("<m1@customer.example>"))];
-        mails.iter().for_each(|mail| desk.bring(0, mail));
+        let desk = ReplyFixture::open(nodes, "threads");
+        let mails = [incoming_mail("m1", None), incoming_mail("m2", Some("<m1@customer.example>"))];
+        mails.iter().for_each(|mail| desk.deliver_by_hook(0, mail));
         let messages: Vec<Value> = mails.iter().map(|mail| desk.message(1, mail)).collect();
         assert_eq!(messages[0]["thread_id"], messages[1]["thread_id"]);
         let seen: Vec<&Value> = messages.iter().map(|message| &message["id"]).collect();
-        let replies: Vec<Reply> = std::thread::scope(|scope| {
+        let replies: Vec<HttpReply> = std::thread::scope(|scope| {
             let tasks: Vec<_> = messages
                 .iter()
                 .enumerate()
@@ -205,6 +206,6 @@ fn two_messages_of_one_thread_at_the_same_time_are_both_answered() {
             tasks.into_iter().map(|task| task.join().unwrap()).collect()
         });
         assert!(replies.iter().all(|reply| reply.status == 202), "{replies:?}");
-        assert_eq!(desk.sent(2), 2);
+        assert_eq!(desk.wait_for_sent(2), 2);
     }
 }

@@ -3,7 +3,10 @@
 use async_trait::async_trait;
 use mailonce_core::{
     email::{EmailState, OnUnknown},
-    port::transport::{Asked, Capability, Found, Mail, Parcel, Ready, Reply, Transport, Unfit},
+    port::transport::{
+        FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PreparedHandoff, Transport, TransportCapabilities,
+        TransportReply, UnsupportedMail,
+    },
 };
 use mailonce_sim::sink::smtp;
 use std::sync::{
@@ -12,30 +15,30 @@ use std::sync::{
 };
 
 use crate::{
-    hop::{Next, Oracle},
-    world::{DAY, HOUR, Hands, Kind, MINUTE, Place, World},
+    hop::{HopKind, HopSink},
+    world::{DAY, EngineStore, EngineStoreKind, HOUR, MINUTE, ManualClock, TestEngine},
 };
 
 /// A transport that words a mail differently each time, or never comes back.
-struct Bent {
+struct MisbehavingTransport {
     inner: Arc<dyn Transport>,
-    frozen: AtomicU32,
-    mute: bool,
+    freeze_count: AtomicU32,
+    never_replies: bool,
 }
 
 /// Lets the bytes go and keeps the answer to itself.
-struct Mute(Box<dyn Ready>);
+struct NeverReplies(Box<dyn PreparedHandoff>);
 
 #[async_trait]
-impl Ready for Mute {
-    async fn hand_over(self: Box<Self>) -> Reply {
+impl PreparedHandoff for NeverReplies {
+    async fn hand_over(self: Box<Self>) -> TransportReply {
         self.0.hand_over().await;
         std::future::pending().await
     }
 }
 
 #[async_trait]
-impl Transport for Bent {
+impl Transport for MisbehavingTransport {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -48,42 +51,43 @@ impl Transport for Bent {
         self.inner.account()
     }
 
-    fn capability(&self) -> Capability {
-        let inner = self.inner.capability();
-        Capability { patience_ms: if self.mute { 500 } else { inner.patience_ms }, ..inner }
+    fn capabilities(&self) -> TransportCapabilities {
+        let inner = self.inner.capabilities();
+        TransportCapabilities { timeout_ms: if self.never_replies { 500 } else { inner.timeout_ms }, ..inner }
     }
 
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
         let mut bytes = self.inner.freeze(mail)?;
-        bytes.extend(format!("wording {}\r\n", self.frozen.fetch_add(1, Ordering::SeqCst)).into_bytes());
+        bytes.extend(format!("wording {}\r\n", self.freeze_count.fetch_add(1, Ordering::SeqCst)).into_bytes());
         Ok(bytes)
     }
 
-    async fn approach(&self, parcel: Parcel) -> Result<Box<dyn Ready>, Reply> {
-        let ready = self.inner.approach(parcel).await?;
-        Ok(if self.mute { Box::new(Mute(ready)) } else { ready })
+    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        let ready = self.inner.prepare(parcel).await?;
+        Ok(if self.never_replies { Box::new(NeverReplies(ready)) } else { ready })
     }
 
-    async fn look_up(&self, asked: Asked) -> Found {
+    async fn look_up(&self, asked: LookUpRequest) -> LookUpResult {
         self.inner.look_up(asked).await
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bytes_are_frozen_with_the_first_marker() {
-    for kind in [Kind::Memory, Kind::Sqlite] {
-        let (place, clock) = (Place::new(kind), Hands::new());
-        let hop = Next::Relay.open("out", &clock).await;
-        let Oracle::Smtp(sink) = &hop.sink else { return };
-        sink.once(smtp::Step::Dot, smtp::Act::taken(smtp::Act::Cut));
+    for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
+        let (place, clock) = (EngineStore::new(kind), ManualClock::new());
+        let hop = HopKind::Relay.open("out", &clock).await;
+        let HopSink::Smtp(sink) = &hop.sink else { return };
+        sink.once_at(smtp::SmtpStep::Dot, smtp::SmtpAction::accept_then(smtp::SmtpAction::Close));
         let inner = Arc::clone(&hop.transport);
-        let bent: Arc<dyn Transport> = Arc::new(Bent { inner, frozen: AtomicU32::new(0), mute: false });
-        let world = World::at(&place, vec![bent], &["out"], clock).await;
-        let id = world.send("order-1", None, OnUnknown::Resend).await;
-        world.tried(id, 1).await;
-        world.clock.pass(11 * MINUTE);
-        world.until(id, "the resend", |email| email.state() == EmailState::Sent).await;
-        let taken = hop.taken();
+        let bent: Arc<dyn Transport> =
+            Arc::new(MisbehavingTransport { inner, freeze_count: AtomicU32::new(0), never_replies: false });
+        let world = TestEngine::start(&place, vec![bent], &["out"], clock).await;
+        let id = world.send_sample("order-1", None, OnUnknown::Resend).await;
+        world.wait_for_attempts(id, 1).await;
+        world.clock.advance(11 * MINUTE);
+        world.wait_for_email(id, "the resend", |email| email.state() == EmailState::Sent).await;
+        let taken = hop.accepted_mail();
         assert_eq!(taken.len(), 2);
         assert_eq!(taken[0], taken[1], "{kind}: an attempt sent other bytes");
     }
@@ -91,15 +95,16 @@ async fn bytes_are_frozen_with_the_first_marker() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_that_never_ends_is_unknown() {
-    for kind in [Kind::Memory, Kind::Sqlite] {
-        let (place, clock) = (Place::new(kind), Hands::new());
-        let hop = Next::Relay.open("out", &clock).await;
+    for kind in [EngineStoreKind::Memory, EngineStoreKind::Sqlite] {
+        let (place, clock) = (EngineStore::new(kind), ManualClock::new());
+        let hop = HopKind::Relay.open("out", &clock).await;
         let inner = Arc::clone(&hop.transport);
-        let bent: Arc<dyn Transport> = Arc::new(Bent { inner, frozen: AtomicU32::new(0), mute: true });
-        let world = World::at(&place, vec![bent], &["out"], clock).await;
-        let id = world.send("order-1", None, OnUnknown::Hold).await;
-        world.tried(id, 1).await;
-        world.pass(&[id], &[MINUTE, HOUR, DAY]).await;
-        assert_eq!((hop.taken().len(), world.state(id).await), (1, EmailState::Unknown), "{kind}");
+        let bent: Arc<dyn Transport> =
+            Arc::new(MisbehavingTransport { inner, freeze_count: AtomicU32::new(0), never_replies: true });
+        let world = TestEngine::start(&place, vec![bent], &["out"], clock).await;
+        let id = world.send_sample("order-1", None, OnUnknown::Hold).await;
+        world.wait_for_attempts(id, 1).await;
+        world.advance(&[id], &[MINUTE, HOUR, DAY]).await;
+        assert_eq!((hop.accepted_mail().len(), world.state(id).await), (1, EmailState::Unknown), "{kind}");
     }
 }

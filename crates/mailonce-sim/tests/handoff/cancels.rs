@@ -2,9 +2,9 @@
 //! saw nothing.
 
 use mailonce_sim::rig::{
-    chance::{Chance, seed},
+    chance::{SeededRng, seed_from_env},
     http,
-    post::{self, Post, mail},
+    post::{self, ServerFixture, sample_mail},
 };
 use std::{
     net::SocketAddr,
@@ -13,28 +13,31 @@ use std::{
     time::Duration,
 };
 
-use crate::rig::{Hop, Outside, UNSTUCK, binary, folder, one_by_one};
+use crate::rig::{RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir};
 
 const RACES: usize = 1_000;
 const CALLERS: usize = 8;
 /// The longest head start that dispatch gets, in microseconds.
-const HEAD_START: u64 = 30_000;
+const MAX_HEAD_START_MICROS: u64 = 30_000;
 
 #[test]
 fn what_was_cancelled_was_never_sent() {
-    let (binary, outside, root, seed) = (binary(), Outside::new(Hop::Relay), folder(), seed());
-    let place = Post { config: outside.way().toml(), ..one_by_one(&outside, &binary, root.path(), None) };
+    let (binary, outside, root, seed) = (binary(), SinkFixture::new(SinkKind::Relay), temp_dir(), seed_from_env());
+    let place = ServerFixture {
+        config: outside.outbound_target().toml(),
+        ..sequential_server(&outside, &binary, root.path(), None)
+    };
     let server = place.start("data", None, false).unwrap();
     let next = AtomicUsize::new(0);
     let mut cancelled: Vec<(usize, String, bool)> = thread::scope(|scope| {
-        let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(|| race(server.at, &next, seed))).collect();
+        let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(|| race_cancels(server.at, &next, seed))).collect();
         callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
     });
     cancelled.sort_unstable();
     let ids: Vec<String> = cancelled.iter().map(|(_, id, _)| id.clone()).collect();
     let ends = |n: usize, state: &str| state == if cancelled[n].2 { "cancelled" } else { "sent" };
-    post::until_all(server.at, &ids, UNSTUCK, ends).unwrap();
-    let counts = outside.counts(RACES);
+    post::wait_for_states(server.at, &ids, RECOVERY_TIMEOUT, ends).unwrap();
+    let counts = outside.copies_per_mail(RACES);
     for (n, id, was) in &cancelled {
         let wanted = usize::from(!was);
         assert_eq!(counts[*n], wanted, "{id} was cancelled: {was}; MAILONCE_SEED={seed}");
@@ -45,16 +48,18 @@ fn what_was_cancelled_was_never_sent() {
 }
 
 /// Sends and cancels. The mail's number, its id and whether the API said cancelled.
-fn race(at: SocketAddr, next: &AtomicUsize, seed: u64) -> Vec<(usize, String, bool)> {
+fn race_cancels(at: SocketAddr, next: &AtomicUsize, seed: u64) -> Vec<(usize, String, bool)> {
     let mut raced = Vec::new();
     loop {
         let n = next.fetch_add(1, Ordering::Relaxed);
         if n >= RACES {
             return raced;
         }
-        let reply = http::post(at, "/v1/emails", Some(&format!("race-{n}")), &mail(n)).unwrap();
+        let reply = http::post(at, "/v1/emails", Some(&format!("race-{n}")), &sample_mail(n)).unwrap();
         let id = reply.body["id"].as_str().unwrap().to_owned();
-        mailonce_sim::rig::children::pause(Duration::from_micros(Chance::at(seed, &[n as u64]).below(HEAD_START)));
+        mailonce_sim::rig::children::sleep(Duration::from_micros(
+            SeededRng::derive(seed, &[n as u64]).below(MAX_HEAD_START_MICROS),
+        ));
         let reply = http::post(at, &format!("/v1/emails/{id}/cancel"), None, &serde_json::json!({})).unwrap();
         let was = match (reply.status, reply.body["state"].as_str()) {
             (200, Some("cancelled")) => true,

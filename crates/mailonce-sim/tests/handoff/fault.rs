@@ -2,182 +2,189 @@
 
 use mailonce_core::email::OnUnknown;
 use mailonce_sim::sink::{
-    http::{Act, Trouble, Vendor},
+    http::{ScriptedResponse, Vendor, VendorError},
     smtp,
 };
 use std::time::Duration;
 
-use crate::hop::{Cure, Hop, Next, Oracle};
+use crate::hop::{HopKind, HopSink, TestHop, UnknownRecovery};
 
 /// The pause that a busy next hop asks for, in seconds.
-pub(crate) const PAUSE_S: u32 = 120;
+pub(crate) const RETRY_AFTER_S: u32 = 120;
 
 /// What goes wrong at the first attempt. Afterwards the next hop is honest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum HopFault {
     /// Nothing.
     None,
     AcceptThenDrop,
-    AcceptThenBreak,
+    AcceptThenServerError,
     AcceptThenStall,
     AcceptThenEmpty,
     AcceptThenHuge,
     AcceptLate,
     Drop,
-    Html,
+    CaptivePortal,
     Redirect,
     Concurrent,
     Mismatch,
-    Busy,
+    RateLimited,
     Revoked,
     Refuse,
 }
 
 /// What that means for the mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Truth {
+enum ActualOutcome {
     /// It was taken and nobody said so.
-    Taken,
+    AcceptedSilently,
     /// It is taken after everybody gave up waiting.
-    Late,
+    AcceptedLate,
     /// It was not taken, and nobody said so.
-    Lost,
+    LostSilently,
     /// It was surely not taken, and may come again.
-    Later,
+    Deferred,
     /// It was surely not taken, and must not come again.
-    Never,
+    Refused,
     /// The next hop contradicts itself.
-    Puzzle,
+    Contradictory,
     /// All is well.
-    Well,
+    AcceptedNormally,
 }
 
 /// What must have become of a mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedResult {
     pub(crate) mails: usize,
     pub(crate) state: &'static str,
     pub(crate) may_duplicate: bool,
 }
 
-impl Fault {
+impl HopFault {
     pub(crate) const ALL: [Self; 15] = [
         Self::None,
         Self::AcceptThenDrop,
-        Self::AcceptThenBreak,
+        Self::AcceptThenServerError,
         Self::AcceptThenStall,
         Self::AcceptThenEmpty,
         Self::AcceptThenHuge,
         Self::AcceptLate,
         Self::Drop,
-        Self::Html,
+        Self::CaptivePortal,
         Self::Redirect,
         Self::Concurrent,
         Self::Mismatch,
-        Self::Busy,
+        Self::RateLimited,
         Self::Revoked,
         Self::Refuse,
     ];
 
     /// Whether a next hop can do this.
-    pub(crate) fn fits(self, next: Next) -> bool {
+    pub(crate) fn applies_to(self, next: HopKind) -> bool {
         let conflict = matches!(self, Self::Concurrent | Self::Mismatch);
         match next {
-            Next::Relay => !conflict && self != Self::AcceptThenBreak,
+            HopKind::Relay => !conflict && self != Self::AcceptThenServerError,
             // There 409 was said to mean that the first arrived.
-            Next::Provider(Vendor::Other) => !conflict,
-            Next::Provider(_) => true,
+            HopKind::Provider(Vendor::Other) => !conflict,
+            HopKind::Provider(_) => true,
         }
     }
 
     /// Makes the next hop do it once.
-    pub(crate) fn plant(self, hop: &Hop) {
+    pub(crate) fn inject(self, hop: &TestHop) {
         match &hop.sink {
-            Oracle::Http(sink) => sink.script(&self.act().into_iter().collect::<Vec<_>>()),
-            Oracle::Smtp(sink) => {
-                if let Some((step, act)) = self.smtp() {
-                    sink.once(step, act);
+            HopSink::Http(sink) => sink.queue_responses(&self.http_response().into_iter().collect::<Vec<_>>()),
+            HopSink::Smtp(sink) => {
+                if let Some((step, act)) = self.smtp_action() {
+                    sink.once_at(step, act);
                 }
             }
         }
     }
 
-    fn act(self) -> Option<Act> {
+    fn http_response(self) -> Option<ScriptedResponse> {
         Some(match self {
             Self::None => return None,
-            Self::AcceptThenDrop => Act::TakeThenDrop,
-            Self::AcceptThenBreak => Act::TakeThenBreak,
-            Self::AcceptThenStall => Act::TakeThenStall,
-            Self::AcceptThenEmpty => Act::TakeThenEmpty,
-            Self::AcceptThenHuge => Act::TakeThenHuge,
-            Self::AcceptLate => Act::TakeLate,
-            Self::Drop => Act::Drop,
-            Self::Html => Act::Portal,
-            Self::Redirect => Act::Redirect,
-            Self::Concurrent => Act::Trouble(Trouble::Concurrent),
-            Self::Mismatch => Act::Trouble(Trouble::Mismatch),
-            Self::Busy => Act::Trouble(Trouble::Busy(PAUSE_S)),
-            Self::Revoked => Act::Trouble(Trouble::Revoked),
-            Self::Refuse => Act::Trouble(Trouble::Refused),
+            Self::AcceptThenDrop => ScriptedResponse::AcceptThenDrop,
+            Self::AcceptThenServerError => ScriptedResponse::AcceptThenServerError,
+            Self::AcceptThenStall => ScriptedResponse::AcceptThenStall,
+            Self::AcceptThenEmpty => ScriptedResponse::AcceptThenEmpty,
+            Self::AcceptThenHuge => ScriptedResponse::AcceptThenHuge,
+            Self::AcceptLate => ScriptedResponse::AcceptOnRelease,
+            Self::Drop => ScriptedResponse::Drop,
+            Self::CaptivePortal => ScriptedResponse::CaptivePortal,
+            Self::Redirect => ScriptedResponse::Redirect,
+            Self::Concurrent => ScriptedResponse::Error(VendorError::Concurrent),
+            Self::Mismatch => ScriptedResponse::Error(VendorError::Mismatch),
+            Self::RateLimited => ScriptedResponse::Error(VendorError::RateLimited(RETRY_AFTER_S)),
+            Self::Revoked => ScriptedResponse::Error(VendorError::Revoked),
+            Self::Refuse => ScriptedResponse::Error(VendorError::Refused),
         })
     }
 
-    fn smtp(self) -> Option<(smtp::Step, smtp::Act)> {
-        use smtp::{Act, Step};
-        let said = |text: &str| Act::say(text);
+    fn smtp_action(self) -> Option<(smtp::SmtpStep, smtp::SmtpAction)> {
+        use smtp::{SmtpAction, SmtpStep};
+        let said = |text: &str| SmtpAction::reply_line(text);
         Some(match self {
-            Self::None | Self::AcceptThenBreak | Self::Concurrent | Self::Mismatch => return None,
-            Self::AcceptThenDrop => (Step::Dot, Act::taken(Act::Cut)),
-            Self::AcceptThenStall => (Step::Dot, Act::taken(Act::Stall)),
-            Self::AcceptThenEmpty => (Step::Dot, Act::taken(said(""))),
-            Self::AcceptThenHuge => (Step::Dot, Act::taken(Act::Say(vec![b'2'; 1024 * 1024]))),
+            Self::None | Self::AcceptThenServerError | Self::Concurrent | Self::Mismatch => return None,
+            Self::AcceptThenDrop => (SmtpStep::Dot, SmtpAction::accept_then(SmtpAction::Close)),
+            Self::AcceptThenStall => (SmtpStep::Dot, SmtpAction::accept_then(SmtpAction::Stall)),
+            Self::AcceptThenEmpty => (SmtpStep::Dot, SmtpAction::accept_then(said(""))),
+            Self::AcceptThenHuge => {
+                (SmtpStep::Dot, SmtpAction::accept_then(SmtpAction::Reply(vec![b'2'; 1024 * 1024])))
+            }
             // Longer than it is waited for.
-            Self::AcceptLate => (Step::Dot, Act::Late(Duration::from_millis(2_500))),
-            Self::Drop => (Step::Dot, Act::Cut),
-            Self::Html => (Step::Dot, said("<html><body>Please log in to this network</body></html>")),
-            Self::Redirect => (Step::Dot, said("300 somewhere else")),
-            Self::Busy => (Step::Dot, said("451 4.3.2 busy")),
-            Self::Revoked => (Step::Mail, said("530 5.7.0 log in first")),
-            Self::Refuse => (Step::Dot, said("554 5.7.1 no")),
+            Self::AcceptLate => (SmtpStep::Dot, SmtpAction::Late(Duration::from_millis(2_500))),
+            Self::Drop => (SmtpStep::Dot, SmtpAction::Close),
+            Self::CaptivePortal => (SmtpStep::Dot, said("<html><body>Please log in to this network</body></html>")),
+            Self::Redirect => (SmtpStep::Dot, said("300 somewhere else")),
+            Self::RateLimited => (SmtpStep::Dot, said("451 4.3.2 busy")),
+            Self::Revoked => (SmtpStep::Mail, said("530 5.7.0 log in first")),
+            Self::Refuse => (SmtpStep::Dot, said("554 5.7.1 no")),
         })
     }
 
-    fn truth(self, next: Next) -> Truth {
+    fn actual_outcome(self, next: HopKind) -> ActualOutcome {
         match self {
-            Self::None => Truth::Well,
+            Self::None => ActualOutcome::AcceptedNormally,
             Self::AcceptThenDrop
-            | Self::AcceptThenBreak
+            | Self::AcceptThenServerError
             | Self::AcceptThenStall
             | Self::AcceptThenEmpty
-            | Self::AcceptThenHuge => Truth::Taken,
-            Self::AcceptLate => Truth::Late,
-            Self::Drop | Self::Html | Self::Redirect | Self::Concurrent => Truth::Lost,
+            | Self::AcceptThenHuge => ActualOutcome::AcceptedSilently,
+            Self::AcceptLate => ActualOutcome::AcceptedLate,
+            Self::Drop | Self::CaptivePortal | Self::Redirect | Self::Concurrent => ActualOutcome::LostSilently,
             // Only these two word it.
-            Self::Mismatch if matches!(next, Next::Provider(Vendor::Resend | Vendor::UseSend)) => Truth::Puzzle,
-            Self::Mismatch => Truth::Lost,
-            Self::Busy | Self::Revoked => Truth::Later,
-            Self::Refuse => Truth::Never,
+            Self::Mismatch if matches!(next, HopKind::Provider(Vendor::Resend | Vendor::UseSend)) => {
+                ActualOutcome::Contradictory
+            }
+            Self::Mismatch => ActualOutcome::LostSilently,
+            Self::RateLimited | Self::Revoked => ActualOutcome::Deferred,
+            Self::Refuse => ActualOutcome::Refused,
         }
     }
 
     /// What must become of the mail once time has passed.
-    pub(crate) fn expected(self, next: Next, policy: OnUnknown) -> Expected {
-        let is = |mails, state, may_duplicate| Expected { mails, state, may_duplicate };
+    pub(crate) fn expected(self, next: HopKind, policy: OnUnknown) -> ExpectedResult {
+        let is = |mails, state, may_duplicate| ExpectedResult { mails, state, may_duplicate };
         let resend = policy == OnUnknown::Resend;
-        match (self.truth(next), next.cure()) {
-            (Truth::Well | Truth::Later, _) => is(1, "sent", false),
-            (Truth::Never, _) => is(0, "failed", false),
-            (Truth::Puzzle, _) => is(0, "unknown", false),
-            (Truth::Taken | Truth::Late | Truth::Lost, Cure::Key) => is(1, "sent", false),
-            (Truth::Taken, Cure::LookUp) => is(1, "sent", false),
-            (Truth::Late, Cure::LookUp) if !resend => is(1, "sent", false),
+        match (self.actual_outcome(next), next.recovery()) {
+            (ActualOutcome::AcceptedNormally | ActualOutcome::Deferred, _) => is(1, "sent", false),
+            (ActualOutcome::Refused, _) => is(0, "failed", false),
+            (ActualOutcome::Contradictory, _) => is(0, "unknown", false),
+            (
+                ActualOutcome::AcceptedSilently | ActualOutcome::AcceptedLate | ActualOutcome::LostSilently,
+                UnknownRecovery::Key,
+            ) => is(1, "sent", false),
+            (ActualOutcome::AcceptedSilently, UnknownRecovery::LookUp) => is(1, "sent", false),
+            (ActualOutcome::AcceptedLate, UnknownRecovery::LookUp) if !resend => is(1, "sent", false),
             // It keeps the key, though nobody relies on it.
-            (Truth::Late, _) if next == Next::Provider(Vendor::UseSend) => is(1, "sent", true),
+            (ActualOutcome::AcceptedLate, _) if next == HopKind::Provider(Vendor::UseSend) => is(1, "sent", true),
             // The email itself asked for this.
-            (Truth::Taken | Truth::Late, _) if resend => is(2, "sent", true),
-            (Truth::Lost, _) if resend => is(1, "sent", true),
-            (Truth::Taken | Truth::Late, _) => is(1, "unknown", false),
-            (Truth::Lost, _) => is(0, "unknown", false),
+            (ActualOutcome::AcceptedSilently | ActualOutcome::AcceptedLate, _) if resend => is(2, "sent", true),
+            (ActualOutcome::LostSilently, _) if resend => is(1, "sent", true),
+            (ActualOutcome::AcceptedSilently | ActualOutcome::AcceptedLate, _) => is(1, "unknown", false),
+            (ActualOutcome::LostSilently, _) => is(0, "unknown", false),
         }
     }
 }

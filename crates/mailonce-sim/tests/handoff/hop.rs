@@ -2,33 +2,33 @@
 
 use mailonce_core::port::transport::Transport;
 use mailonce_sim::sink::{
-    http::{ACCESS_KEY_ID, API_KEY, DOMAIN, SECRET_ACCESS_KEY, Sink, Vendor},
+    http::{ACCESS_KEY_ID, API_KEY, DOMAIN, HttpSink, SECRET_ACCESS_KEY, Vendor},
     smtp::{self, SmtpSink},
 };
 use mailonce_transport::{
-    http::{Secret, Setting, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
-    smtp::{Patience, Security, Smtp, SmtpConfig},
+    http::{HttpTransportConfig, Secret, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend},
+    smtp::{RelayConfig, RelayTimeouts, SmtpTransport, TlsMode},
 };
 use std::{sync::Arc, time::Duration};
 
-use crate::world::Hands;
+use crate::world::ManualClock;
 
 /// Which next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum HopKind {
     Relay,
     Provider(Vendor),
 }
 
 /// What can be done about an unknown outcome there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cure {
+pub(crate) enum UnknownRecovery {
     Key,
     LookUp,
     Nothing,
 }
 
-impl Next {
+impl HopKind {
     pub(crate) fn name(self) -> String {
         match self {
             Self::Relay => "smtp".into(),
@@ -37,55 +37,65 @@ impl Next {
         }
     }
 
-    pub(crate) fn cure(self) -> Cure {
+    pub(crate) fn recovery(self) -> UnknownRecovery {
         match self {
-            Self::Provider(Vendor::Resend | Vendor::Brevo | Vendor::Other) => Cure::Key,
-            Self::Provider(Vendor::Postmark | Vendor::Mailgun | Vendor::SendGrid | Vendor::UseSend) => Cure::LookUp,
-            Self::Provider(Vendor::Ses) | Self::Relay => Cure::Nothing,
+            Self::Provider(Vendor::Resend | Vendor::Brevo | Vendor::Other) => UnknownRecovery::Key,
+            Self::Provider(Vendor::Postmark | Vendor::Mailgun | Vendor::SendGrid | Vendor::UseSend) => {
+                UnknownRecovery::LookUp
+            }
+            Self::Provider(Vendor::Ses) | Self::Relay => UnknownRecovery::Nothing,
         }
     }
 
     /// Opens one, with a transport of this name to it.
-    pub(crate) async fn open(self, name: &str, clock: &Arc<Hands>) -> Hop {
+    pub(crate) async fn open(self, name: &str, clock: &Arc<ManualClock>) -> TestHop {
         match self {
             Self::Relay => {
-                let sink = SmtpSink::start(smtp::Setting::default()).await.unwrap();
-                let transport = Arc::new(Smtp::new(relay(name, sink.at.port())).unwrap());
-                Hop { sink: Oracle::Smtp(sink), transport }
+                let sink = SmtpSink::start(smtp::SmtpSinkConfig::default()).await.unwrap();
+                let transport = Arc::new(SmtpTransport::new(relay_config(name, sink.at.port())).unwrap());
+                TestHop { sink: HopSink::Smtp(sink), transport }
             }
             Self::Provider(vendor) => {
-                let sink = Sink::open().await.unwrap();
-                let transport = provider(vendor, setting(name, sink.url()), clock);
-                Hop { sink: Oracle::Http(sink), transport }
+                let sink = HttpSink::start().await.unwrap();
+                let transport = provider_transport(vendor, provider_setting(name, sink.url()), clock);
+                TestHop { sink: HopSink::Http(sink), transport }
             }
         }
     }
 }
 
 /// How long a silent next hop is waited for.
-const SILENCE: Duration = Duration::from_millis(1_200);
+const REPLY_TIMEOUT: Duration = Duration::from_millis(1_200);
 
-pub(crate) fn relay(name: &str, port: u16) -> SmtpConfig {
-    let mut config = SmtpConfig::new(name, "127.0.0.1", port);
-    config.tls = Security::None;
-    config.patience = Patience { answer: SILENCE, ..Patience::default() };
+pub(crate) fn relay_config(name: &str, port: u16) -> RelayConfig {
+    let mut config = RelayConfig::new(name, "127.0.0.1", port);
+    config.tls = TlsMode::None;
+    config.timeouts = RelayTimeouts { final_reply: REPLY_TIMEOUT, ..RelayTimeouts::default() };
     config
 }
 
-pub(crate) fn setting(name: &str, url: &str) -> Setting {
-    Setting { base_url: Some(url.to_owned()), timeout: SILENCE, ..Setting::new(name) }
+pub(crate) fn provider_setting(name: &str, url: &str) -> HttpTransportConfig {
+    HttpTransportConfig { base_url: Some(url.to_owned()), timeout: REPLY_TIMEOUT, ..HttpTransportConfig::new(name) }
 }
 
-pub(crate) fn provider(vendor: Vendor, setting: Setting, clock: &Arc<Hands>) -> Arc<dyn Transport> {
+pub(crate) fn provider_transport(
+    vendor: Vendor,
+    setting: HttpTransportConfig,
+    clock: &Arc<ManualClock>,
+) -> Arc<dyn Transport> {
     let key = Secret::new(API_KEY);
     let made = match vendor {
         Vendor::Resend => resend::transport(setting, key),
-        Vendor::Postmark => postmark::transport(setting, postmark::Config { server_token: key, message_stream: None }),
-        Vendor::Mailgun => mailgun::transport(setting, mailgun::Config { api_key: key, domain: DOMAIN.into() }),
-        Vendor::SendGrid => sendgrid::transport(setting, sendgrid::Config { api_key: key, lookup: true }),
+        Vendor::Postmark => {
+            postmark::transport(setting, postmark::PostmarkConfig { server_token: key, message_stream: None })
+        }
+        Vendor::Mailgun => mailgun::transport(setting, mailgun::MailgunConfig { api_key: key, domain: DOMAIN.into() }),
+        Vendor::SendGrid => {
+            sendgrid::transport(setting, sendgrid::SendGridConfig { api_key: key, can_read_activity: true })
+        }
         Vendor::Ses => ses::transport(
             setting,
-            ses::Config {
+            ses::SesConfig {
                 access_key_id: ACCESS_KEY_ID.into(),
                 secret_access_key: Secret::new(SECRET_ACCESS_KEY),
                 session_token: None,
@@ -98,15 +108,15 @@ pub(crate) fn provider(vendor: Vendor, setting: Setting, clock: &Arc<Hands>) -> 
         Vendor::Brevo => brevo::transport(setting, key),
         Vendor::Other => {
             let url = format!("{}/other/send", setting.base_url.clone().unwrap_or_default());
-            template::transport(setting, template::Config { url, ..custom() })
+            template::transport(setting, template::TemplateConfig { url, ..custom_template() })
         }
     };
     made.unwrap()
 }
 
 /// A provider nobody wrote a transport for. A repeat it answers with 409.
-fn custom() -> template::Config {
-    template::Config {
+fn custom_template() -> template::TemplateConfig {
+    template::TemplateConfig {
         url: String::new(),
         method: "POST".into(),
         headers: vec![("Authorization".into(), Secret::new(format!("Bearer {API_KEY}")))],
@@ -114,42 +124,43 @@ fn custom() -> template::Config {
             "text": "{{text}}"}"#
             .into(),
         key_header: Some("Idempotency-Key".into()),
-        window: Some(Duration::from_hours(24)),
-        accepted: vec![200],
+        key_window: Some(Duration::from_hours(24)),
+        accepted_statuses: vec![200],
         id_pointer: Some("/data/id".into()),
-        repeated: vec![409],
+        duplicate_statuses: vec![409],
     }
 }
 
-pub(crate) enum Oracle {
+pub(crate) enum HopSink {
     Smtp(SmtpSink),
-    Http(Sink),
+    Http(HttpSink),
 }
 
 /// A next hop that counts what it took.
-pub(crate) struct Hop {
-    pub(crate) sink: Oracle,
+pub(crate) struct TestHop {
+    pub(crate) sink: HopSink,
     pub(crate) transport: Arc<dyn Transport>,
 }
 
-impl Hop {
+impl TestHop {
     /// What it took, each mail as something that is equal only for equal bytes under an equal key.
-    pub(crate) fn taken(&self) -> Vec<String> {
+    pub(crate) fn accepted_mail(&self) -> Vec<String> {
         match &self.sink {
-            Oracle::Smtp(sink) => {
+            HopSink::Smtp(sink) => {
                 sink.mails().iter().map(|mail| String::from_utf8_lossy(&mail.bytes).into_owned()).collect()
             }
-            Oracle::Http(sink) => {
-                let mark = |taken: &mailonce_sim::sink::http::Taken| format!("{:?} {}", taken.key, taken.body_hash);
-                sink.taken().iter().map(mark).collect()
+            HopSink::Http(sink) => {
+                let mark =
+                    |taken: &mailonce_sim::sink::http::AcceptedMail| format!("{:?} {}", taken.key, taken.body_hash);
+                sink.accepted_mail().iter().map(mark).collect()
             }
         }
     }
 
-    pub(crate) fn http(&self) -> &Sink {
+    pub(crate) fn http(&self) -> &HttpSink {
         match &self.sink {
-            Oracle::Http(sink) => sink,
-            Oracle::Smtp(_) => panic!("this next hop speaks SMTP"),
+            HopSink::Http(sink) => sink,
+            HopSink::Smtp(_) => panic!("this next hop speaks SMTP"),
         }
     }
 }

@@ -3,44 +3,49 @@
 
 use mailonce_sim::{
     rig::{
-        children::pause,
-        post::{self, mail},
-        postgres::Postgres,
+        children::sleep,
+        post::{self, sample_mail},
+        postgres::PostgresServer,
     },
-    sink::http::Act,
+    sink::http::ScriptedResponse,
 };
 use std::time::{Duration, Instant};
 
-use crate::rig::{Hop, Outside, REACH, UNSTUCK, binary, folder, one_by_one};
+use crate::rig::{FAILPOINT_TIMEOUT, RECOVERY_TIMEOUT, SinkFixture, SinkKind, binary, sequential_server, temp_dir};
 
 const MAILS: usize = 6;
 /// How long a node is silent before another takes over, and some for the start of that.
-const TAKE_OVER: Duration = Duration::from_secs(15 + 5);
+const TAKE_OVER_TIME: Duration = Duration::from_secs(15 + 5);
 /// Longer than a connection may be old when the request is written.
-const LONG_SLEEP: Duration = Duration::from_secs(63);
+const PAUSE_PAST_CONNECTION_AGE: Duration = Duration::from_secs(63);
 
 #[test]
 fn a_node_that_slept_past_the_providers_window_sends_nothing() {
-    let (binary, outside, root) = (binary(), Outside::new(Hop::Keyed), folder());
-    let postgres = Postgres::from_env().unwrap_or_else(|why| panic!("{why:#}"));
-    let database = postgres.create(&format!("mailonce_nodes_{}", std::process::id())).unwrap();
-    outside.keyed().script(&[Act::Honest, Act::TakeThenDrop, Act::Drop]);
-    let place = one_by_one(&outside, &binary, root.path(), Some(&database.url));
-    let mails: Vec<_> = (0..MAILS).map(mail).collect();
+    let (binary, outside, root) = (binary(), SinkFixture::new(SinkKind::Keyed), temp_dir());
+    let postgres = PostgresServer::from_env().unwrap_or_else(|why| panic!("{why:#}"));
+    let database = postgres.create_database(&format!("mailonce_nodes_{}", std::process::id())).unwrap();
+    outside.keyed().queue_responses(&[
+        ScriptedResponse::Normal,
+        ScriptedResponse::AcceptThenDrop,
+        ScriptedResponse::Drop,
+    ]);
+    let place = sequential_server(&outside, &binary, root.path(), Some(&database.url));
+    let mails: Vec<_> = (0..MAILS).map(sample_mail).collect();
     let first = place.start("first", Some("after-marker:stop:2"), false).unwrap();
     let _maybe = post::send_batch(first.at, "batch", &mails);
-    post::until("the point", REACH, || first.is_frozen()).unwrap();
+    post::wait_until("the point", FAILPOINT_TIMEOUT, || first.is_paused()).unwrap();
     let slept = Instant::now();
     let second = place.start("second", None, false).unwrap();
     let ids = post::send_batch(second.at, "batch", &mails).unwrap();
-    post::until_all(second.at, &ids, TAKE_OVER + UNSTUCK, |_, state| state == "sent").unwrap();
-    pause(LONG_SLEEP.saturating_sub(slept.elapsed()));
+    post::wait_for_states(second.at, &ids, TAKE_OVER_TIME + RECOVERY_TIMEOUT, |_, state| state == "sent").unwrap();
+    sleep(PAUSE_PAST_CONNECTION_AGE.saturating_sub(slept.elapsed()));
     outside.keyed().forget_keys();
-    first.thaw().unwrap();
+    first.resume().unwrap();
     // Whatever it wanted to do, it has done before it is idle again.
-    let probe = post::send_batch(first.at, "probe", &[mail(MAILS)]).unwrap();
-    post::until_all(first.at, &probe, UNSTUCK, |_, state| state == "sent").unwrap();
-    post::until("the end of its work", UNSTUCK, || post::in_flight(first.at) == Some(0)).unwrap();
-    assert_eq!(outside.counts(MAILS + 1), [1; MAILS + 1]);
-    assert_eq!(post::states(second.at, &ids).unwrap(), ["sent"; MAILS]);
+    let probe = post::send_batch(first.at, "probe", &[sample_mail(MAILS)]).unwrap();
+    post::wait_for_states(first.at, &probe, RECOVERY_TIMEOUT, |_, state| state == "sent").unwrap();
+    post::wait_until("the end of its work", RECOVERY_TIMEOUT, || post::handoffs_in_flight(first.at) == Some(0))
+        .unwrap();
+    assert_eq!(outside.copies_per_mail(MAILS + 1), [1; MAILS + 1]);
+    assert_eq!(post::email_states(second.at, &ids).unwrap(), ["sent"; MAILS]);
 }

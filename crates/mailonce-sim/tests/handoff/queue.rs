@@ -3,7 +3,7 @@
 //! `MAILONCE_QUEUE=N` asks for a longer queue than the usual one; `scripts/test --full` plays 20,000 mails.
 
 use mailonce_sim::{
-    rig::post::{self, Post, mail},
+    rig::post::{self, ServerFixture, sample_mail},
     sink::smtp,
 };
 use serde_json::{Value, json};
@@ -12,73 +12,79 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::rig::{Hop, Outside, binary, folder, one_by_one};
+use crate::rig::{SinkFixture, SinkKind, binary, sequential_server, temp_dir};
 
 const MAILS: usize = 5_000;
 const BATCH: usize = 1_000;
 /// Mails for the slow domain, at the very front of the queue.
-const SLOW: usize = 100;
+const SLOW_DOMAIN_MAILS: usize = 100;
 /// Hand-overs to one domain at a time.
 const PER_DOMAIN: usize = 4;
 /// Domains of the other mails.
 const DOMAINS: usize = 101;
 /// Connections to the relay, and so hand-overs at a time.
 const CONNECTIONS: usize = 16;
-const SERVING: Duration = Duration::from_secs(3);
+const START_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long one mail may take on the way, at the very worst.
-const EACH: Duration = Duration::from_millis(8);
+const MAX_TIME_PER_MAIL: Duration = Duration::from_millis(8);
 
-fn queue() -> usize {
+fn queue_length() -> usize {
     std::env::var("MAILONCE_QUEUE").ok().and_then(|text| text.trim().parse().ok()).unwrap_or(MAILS)
 }
 
 /// The n-th mail: the first ones to the slow domain, the others to many.
-fn wish(n: usize) -> Value {
-    let mut mail = mail(n);
-    let domain = if n < SLOW { "slow.test".to_owned() } else { format!("d{}.test", n % DOMAINS) };
+fn queued_mail(n: usize) -> Value {
+    let mut mail = sample_mail(n);
+    let domain = if n < SLOW_DOMAIN_MAILS { "slow.test".to_owned() } else { format!("d{}.test", n % DOMAINS) };
     mail["to"] = json!(format!("m{n}@{domain}"));
     mail
 }
 
 #[test]
 fn a_long_queue_is_served_at_once_drained_in_order_and_held_up_by_nobody() {
-    let (binary, outside, root) = (binary(), Outside::new(Hop::Relay), folder());
+    let (binary, outside, root) = (binary(), SinkFixture::new(SinkKind::Relay), temp_dir());
     // Each of them takes its connection for longer than the test lasts.
-    outside.relay().on_line(smtp::Step::Rcpt, "slow.test", smtp::Act::Late(Duration::from_mins(10)));
-    let config =
-        format!("{}connections = {CONNECTIONS}\n\n[defaults]\nper_domain = {PER_DOMAIN}\n", outside.way().toml());
-    let place = Post { config, ..one_by_one(&outside, &binary, root.path(), None) };
-    let mails = fill(&place);
+    outside.relay().always_at_line(smtp::SmtpStep::Rcpt, "slow.test", smtp::SmtpAction::Late(Duration::from_mins(10)));
+    let config = format!(
+        "{}connections = {CONNECTIONS}\n\n[defaults]\nper_domain = {PER_DOMAIN}\n",
+        outside.outbound_target().toml()
+    );
+    let place = ServerFixture { config, ..sequential_server(&outside, &binary, root.path(), None) };
+    let mails = fill_and_kill(&place);
     let began = Instant::now();
     let server = place.start("data", None, false).unwrap();
     let ready = began.elapsed();
-    let fast = mails - SLOW;
-    let patience = Duration::from_secs(20) + EACH * u32::try_from(fast).unwrap();
-    let came = post::until("the last mail", patience, || outside.relay().count() >= fast);
-    let (drained, taken) = (began.elapsed(), outside.taken());
+    let fast = mails - SLOW_DOMAIN_MAILS;
+    let patience = Duration::from_secs(20) + MAX_TIME_PER_MAIL * u32::try_from(fast).unwrap();
+    let came = post::wait_until("the last mail", patience, || outside.relay().mail_count() >= fast);
+    let (drained, taken) = (began.elapsed(), outside.accepted_numbers());
     println!("{mails} queued: serving after {ready:?}, drained after {drained:?} ({} mails)", taken.len());
     came.unwrap();
-    assert!(ready <= SERVING, "serving only after {ready:?}");
-    assert_eq!(taken.iter().copied().collect::<BTreeSet<_>>(), (SLOW..mails).collect(), "each of them, and only those");
+    assert!(ready <= START_TIMEOUT, "serving only after {ready:?}");
+    assert_eq!(
+        taken.iter().copied().collect::<BTreeSet<_>>(),
+        (SLOW_DOMAIN_MAILS..mails).collect(),
+        "each of them, and only those"
+    );
     assert_eq!(taken.len(), fast, "something came twice");
-    in_order(&taken);
+    assert_in_order(&taken);
     drop(server);
 }
 
 /// Fills the queue of a server that does not hand over, and kills it.
-fn fill(place: &Post<'_>) -> usize {
+fn fill_and_kill(place: &ServerFixture<'_>) -> usize {
     let server = place.start("data", None, true).unwrap();
-    let mails = queue();
+    let mails = queue_length();
     for batch in 0..mails.div_ceil(BATCH) {
         let numbers = batch * BATCH..((batch + 1) * BATCH).min(mails);
-        post::send_batch(server.at, &format!("batch-{batch}"), &numbers.map(wish).collect::<Vec<_>>()).unwrap();
+        post::send_batch(server.at, &format!("batch-{batch}"), &numbers.map(queued_mail).collect::<Vec<_>>()).unwrap();
     }
     server.kill().unwrap();
     mails
 }
 
 /// No mail overtakes one that was due before it, save those that are under way together.
-fn in_order(taken: &[usize]) {
+fn assert_in_order(taken: &[usize]) {
     let mut latest = 0;
     for (place, n) in taken.iter().enumerate() {
         latest = latest.max(*n);
@@ -89,6 +95,7 @@ fn in_order(taken: &[usize]) {
             break;
         }
     }
-    let strays = taken.iter().enumerate().filter(|(place, n)| n.abs_diff(place + SLOW) > 2 * CONNECTIONS).count();
+    let strays =
+        taken.iter().enumerate().filter(|(place, n)| n.abs_diff(place + SLOW_DOMAIN_MAILS) > 2 * CONNECTIONS).count();
     assert_eq!(strays, 0, "{strays} mails are far from their turn");
 }

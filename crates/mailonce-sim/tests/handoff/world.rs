@@ -1,23 +1,23 @@
 //! An engine over a store, with a clock that is moved by hand and loops that end with the test.
 
 use mailonce_core::{
-    content::{Content, RawContent},
+    content::{EmailContent, RawContent},
     email::{Channel, Email, EmailState, OnUnknown},
-    handoff::{Attempt, Handoff, State},
+    handoff::{Attempt, Handoff, HandoffState},
     id::EmailId,
     key::Key,
     port::{
-        Chance, Clock,
+        Clock, Entropy,
         store::{EmailDetail, Store},
         transport::Transport,
     },
-    team::{AboutApiKey, Scope},
+    team::{ApiKeyDetails, ApiKeyScope},
     time::Time,
 };
 use mailonce_engine::{
     Caller, Engine,
     send::SendRequest,
-    ways::{Outside, Routing},
+    ways::{EngineDeps, Routing},
 };
 use mailonce_sim::rig::chance;
 use mailonce_store::{memory::Memory, sqlite::Sqlite};
@@ -33,9 +33,9 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 /// How long anything may take that is waited for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(40);
 /// Between two looks at something that is waited for.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 const CREDENTIAL: &str = "rig-key-0123456789abcdef";
 
 pub(crate) const SECOND: i64 = 1_000;
@@ -44,42 +44,42 @@ pub(crate) const HOUR: i64 = 60 * MINUTE;
 pub(crate) const DAY: i64 = 24 * HOUR;
 
 /// A clock that runs, and that can be moved: both counters together, or the wall alone.
-pub(crate) struct Hands {
+pub(crate) struct ManualClock {
     began: Instant,
-    moved: AtomicI64,
-    jumped: AtomicI64,
+    advanced_ms: AtomicI64,
+    wall_offset_ms: AtomicI64,
 }
 
-impl Hands {
+impl ManualClock {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { began: Instant::now(), moved: AtomicI64::new(0), jumped: AtomicI64::new(0) })
+        Arc::new(Self { began: Instant::now(), advanced_ms: AtomicI64::new(0), wall_offset_ms: AtomicI64::new(0) })
     }
 
     /// Time passes.
-    pub(crate) fn pass(&self, ms: i64) {
-        self.moved.fetch_add(ms, Ordering::SeqCst);
+    pub(crate) fn advance(&self, ms: i64) {
+        self.advanced_ms.fetch_add(ms, Ordering::SeqCst);
     }
 
     /// Somebody sets the wall clock.
-    pub(crate) fn jump(&self, ms: i64) {
-        self.jumped.fetch_add(ms, Ordering::SeqCst);
+    pub(crate) fn set_wall_clock(&self, ms: i64) {
+        self.wall_offset_ms.fetch_add(ms, Ordering::SeqCst);
     }
 }
 
-impl Clock for Hands {
+impl Clock for ManualClock {
     fn now(&self) -> Time {
-        Time(1_794_715_200_000 + self.even() + self.jumped.load(Ordering::SeqCst))
+        Time(1_794_715_200_000 + self.boot_clock_ms() + self.wall_offset_ms.load(Ordering::SeqCst))
     }
 
-    fn even(&self) -> i64 {
-        i64::try_from(self.began.elapsed().as_millis()).unwrap_or_default() + self.moved.load(Ordering::SeqCst)
+    fn boot_clock_ms(&self) -> i64 {
+        i64::try_from(self.began.elapsed().as_millis()).unwrap_or_default() + self.advanced_ms.load(Ordering::SeqCst)
     }
 }
 
 /// Randomness that a seed gives again.
-struct Dice(Mutex<chance::Chance>);
+struct EngineEntropy(Mutex<chance::SeededRng>);
 
-impl Chance for Dice {
+impl Entropy for EngineEntropy {
     fn fill(&self, bytes: &mut [u8]) {
         let mut dice = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for piece in bytes.chunks_mut(8) {
@@ -90,29 +90,29 @@ impl Chance for Dice {
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EngineStoreKind {
     Memory,
     Sqlite,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for EngineStoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if *self == Self::Memory { "memory" } else { "sqlite" })
     }
 }
 
 /// A store, and the directory that it may need.
-pub(crate) struct Place {
+pub(crate) struct EngineStore {
     pub(crate) store: Arc<dyn Store>,
     _folder: Option<TempDir>,
 }
 
-impl Place {
-    pub(crate) fn new(kind: Kind) -> Self {
+impl EngineStore {
+    pub(crate) fn new(kind: EngineStoreKind) -> Self {
         let secret = [7; 32];
         match kind {
-            Kind::Memory => Self { store: Arc::new(Memory::new(secret)), _folder: None },
-            Kind::Sqlite => {
+            EngineStoreKind::Memory => Self { store: Arc::new(Memory::new(secret)), _folder: None },
+            EngineStoreKind::Sqlite => {
                 let folder = tempfile::Builder::new().prefix("mailonce-handoff").tempdir().unwrap();
                 let store = Sqlite::open(folder.path(), secret).unwrap();
                 Self { store: Arc::new(store), _folder: Some(folder) }
@@ -125,50 +125,54 @@ impl Place {
 static NODES: AtomicU64 = AtomicU64::new(0);
 
 /// An engine at work.
-pub(crate) struct World {
+pub(crate) struct TestEngine {
     pub(crate) engine: Arc<Engine>,
     pub(crate) caller: Caller,
-    pub(crate) clock: Arc<Hands>,
+    pub(crate) clock: Arc<ManualClock>,
     stop: watch::Sender<bool>,
     loops: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
-impl Drop for World {
+impl Drop for TestEngine {
     fn drop(&mut self) {
         self.stop.send_replace(true);
     }
 }
 
-impl World {
+impl TestEngine {
     /// An engine at a clock. Mail without a named way takes the first of `order`, and the others in turn.
-    pub(crate) async fn at(
-        place: &Place,
+    pub(crate) async fn start(
+        place: &EngineStore,
         transports: Vec<Arc<dyn Transport>>,
         order: &[&str],
-        clock: Arc<Hands>,
+        clock: Arc<ManualClock>,
     ) -> Self {
         let default = order.iter().map(ToString::to_string).collect();
-        let outside = Outside { transports, routing: Routing { rules: Vec::new(), default }, ..Outside::default() };
-        let dice = Dice(Mutex::new(chance::Chance::at(chance::seed(), &[NODES.fetch_add(1, Ordering::Relaxed)])));
+        let outside =
+            EngineDeps { transports, routing: Routing { rules: Vec::new(), default }, ..EngineDeps::default() };
+        let dice = EngineEntropy(Mutex::new(chance::SeededRng::derive(
+            chance::seed_from_env(),
+            &[NODES.fetch_add(1, Ordering::Relaxed)],
+        )));
         let store = Arc::clone(&place.store);
         let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(dice), outside).await.unwrap();
         engine.confirm_time();
-        engine.recover().await.unwrap();
-        let about = AboutApiKey {
+        engine.heartbeat_and_recover().await.unwrap();
+        let about = ApiKeyDetails {
             name: "rig".into(),
             hint: String::new(),
-            scopes: Scope::ALL.to_vec(),
+            scopes: ApiKeyScope::ALL.to_vec(),
             senders: Vec::new(),
             inboxes: Vec::new(),
             rate_per_s: None,
             expires_at: None,
             allow_ips: Vec::new(),
         };
-        engine.first_api_key("rig", about, Some(CREDENTIAL.into())).await.unwrap();
+        engine.ensure_api_key("rig", about, Some(CREDENTIAL.into())).await.unwrap();
         let caller = engine.authenticate(CREDENTIAL, Channel::Http).await.unwrap();
         let (stop, stopped) = watch::channel(false);
-        let loops = Mutex::new(Some(tokio::spawn(Arc::clone(&engine).hand_off(stopped.clone()))));
-        tokio::spawn(Arc::clone(&engine).keep_up(stopped));
+        let loops = Mutex::new(Some(tokio::spawn(Arc::clone(&engine).run_handoff(stopped.clone()))));
+        tokio::spawn(Arc::clone(&engine).run_maintenance(stopped));
         Self { engine, caller, clock, stop, loops }
     }
 
@@ -178,26 +182,32 @@ impl World {
     }
 
     /// Waits until everything under way has ended. False when it does not.
-    pub(crate) async fn over(&self) -> bool {
+    pub(crate) async fn wait_stopped(&self) -> bool {
         let loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner).take();
         match loops {
-            Some(loops) => tokio::time::timeout(PATIENCE, loops).await.is_ok(),
+            Some(loops) => tokio::time::timeout(WAIT_TIMEOUT, loops).await.is_ok(),
             None => true,
         }
     }
 
     /// Sends one mail, its subject its key.
-    pub(crate) async fn send(&self, key: &str, way: Option<&str>, on_unknown: OnUnknown) -> EmailId {
-        let raw = RawContent { to: vec![format!("{key}@example.org")], ..letter(key) };
-        self.wish(key, raw, way, on_unknown).await
+    pub(crate) async fn send_sample(&self, key: &str, way: Option<&str>, on_unknown: OnUnknown) -> EmailId {
+        let raw = RawContent { to: vec![format!("{key}@example.org")], ..sample_content(key) };
+        self.send_content(key, raw, way, on_unknown).await
     }
 
     /// Sends what is given.
-    pub(crate) async fn wish(&self, key: &str, raw: RawContent, way: Option<&str>, on_unknown: OnUnknown) -> EmailId {
+    pub(crate) async fn send_content(
+        &self,
+        key: &str,
+        raw: RawContent,
+        way: Option<&str>,
+        on_unknown: OnUnknown,
+    ) -> EmailId {
         let request = SendRequest {
             on_unknown: Some(on_unknown),
             transport: way.map(str::to_owned),
-            ..SendRequest::plain(Content::check(raw).unwrap(), Some(Key::parse(key).unwrap()))
+            ..SendRequest::new(EmailContent::validate(raw).unwrap(), Some(Key::parse(key).unwrap()))
         };
         self.engine.send(&self.caller, request).await.unwrap_or_else(|problem| panic!("{}", problem.detail)).id
     }
@@ -215,62 +225,64 @@ impl World {
     }
 
     /// The attempts that came to their end.
-    pub(crate) async fn ended(&self, id: EmailId) -> Vec<Attempt> {
+    pub(crate) async fn ended_attempts(&self, id: EmailId) -> Vec<Attempt> {
         self.detail(id).await.attempts.into_iter().filter(|attempt| attempt.ended_at.is_some()).collect()
     }
 
     /// Waits until an email is as wanted.
-    pub(crate) async fn until(&self, id: EmailId, what: &str, holds: impl Fn(&Email) -> bool) -> Email {
-        let deadline = Instant::now() + PATIENCE;
+    pub(crate) async fn wait_for_email(&self, id: EmailId, what: &str, holds: impl Fn(&Email) -> bool) -> Email {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         loop {
             let email = self.email(id).await;
             if holds(&email) {
                 return email;
             }
             assert!(Instant::now() < deadline, "{what} never came: {:?}", email.handoffs);
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Waits until an email was tried so often that so many attempts ended.
-    pub(crate) async fn tried(&self, id: EmailId, times: usize) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.ended(id).await.len() < times {
+    pub(crate) async fn wait_for_attempts(&self, id: EmailId, times: usize) {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
+        while self.ended_attempts(id).await.len() < times {
             assert!(Instant::now() < deadline, "attempt {times} never ended: {:?}", self.detail(id).await);
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Waits until nothing more happens to these emails before time passes.
-    pub(crate) async fn quiet(&self, ids: &[EmailId]) {
-        let deadline = Instant::now() + PATIENCE;
+    pub(crate) async fn wait_until_idle(&self, ids: &[EmailId]) {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         for id in ids {
-            while !self.email(*id).await.handoffs.iter().all(|handoff| rests(handoff, self.engine.now())) {
+            while !self.email(*id).await.handoffs.iter().all(|handoff| is_idle(handoff, self.engine.now())) {
                 assert!(Instant::now() < deadline, "no end of work: {:?}", self.detail(*id).await);
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
     }
 
     /// Lets time pass in steps, and what is due be done after each.
-    pub(crate) async fn pass(&self, ids: &[EmailId], steps: &[i64]) {
+    pub(crate) async fn advance(&self, ids: &[EmailId], steps: &[i64]) {
         for step in steps {
-            self.clock.pass(*step);
-            self.quiet(ids).await;
+            self.clock.advance(*step);
+            self.wait_until_idle(ids).await;
         }
     }
 }
 
 /// Whether nobody works on it, and nobody will before its time.
-fn rests(handoff: &Handoff, now: Time) -> bool {
+fn is_idle(handoff: &Handoff, now: Time) -> bool {
     match handoff.state {
-        State::Leased | State::Sending => false,
-        State::Queued | State::Scheduled | State::Unknown => handoff.due_at.is_none_or(|due| due > now),
+        HandoffState::Leased | HandoffState::Sending => false,
+        HandoffState::Queued | HandoffState::Scheduled | HandoffState::Unknown => {
+            handoff.due_at.is_none_or(|due| due > now)
+        }
         _ => true,
     }
 }
 
-pub(crate) fn letter(subject: &str) -> RawContent {
+pub(crate) fn sample_content(subject: &str) -> RawContent {
     RawContent {
         from: "agent@example.com".into(),
         to: vec!["ada@example.org".into()],

@@ -2,10 +2,10 @@
 //!
 //! `MAILONCE_KILLS=N` asks for more kills, `MAILONCE_SEED=S` for other or the same randomness.
 
-use crate::setting::{Place, binary, children, disk};
-use mailonce_sim::rig::campaign::{Campaign, Report, rounds, say};
-use mailonce_sim::rig::chance::{kills, seed};
-use mailonce_sim::rig::postgres::Postgres;
+use crate::setting::{TestDirectory, binary, child_processes, faulty_disk};
+use mailonce_sim::rig::campaign::{KillCampaign, KillReport, print_line, split_into_rounds};
+use mailonce_sim::rig::chance::{kills_from_env, seed_from_env};
+use mailonce_sim::rig::postgres::PostgresServer;
 use std::fmt::Write as _;
 
 /// Kills of a short campaign, on each engine.
@@ -15,31 +15,37 @@ const SHOWN: usize = 10;
 
 #[test]
 fn sqlite_keeps_what_it_acknowledged() {
-    for (seed, kills) in rounds(seed(), kills(KILLS)) {
-        let place = Place::new();
-        let report = run("kills on sqlite", &place, None, seed, kills);
-        judge(&report, "sqlite", seed, kills, place);
+    for (seed, kills) in split_into_rounds(seed_from_env(), kills_from_env(KILLS)) {
+        let place = TestDirectory::new();
+        let report = run_campaign("kills on sqlite", &place, None, seed, kills);
+        assert_clean(&report, "sqlite", seed, kills, place);
     }
 }
 
 #[test]
 fn postgres_keeps_what_it_acknowledged() {
-    let postgres = Postgres::from_env().unwrap_or_else(|why| panic!("{why:#}"));
-    for (seed, kills) in rounds(seed(), kills(KILLS)) {
-        let place = Place::new();
+    let postgres = PostgresServer::from_env().unwrap_or_else(|why| panic!("{why:#}"));
+    for (seed, kills) in split_into_rounds(seed_from_env(), kills_from_env(KILLS)) {
+        let place = TestDirectory::new();
         let name = format!("mailonce_kills_{}_{seed}", std::process::id());
-        let database = postgres.create(&name).unwrap();
-        let report = run("kills on postgres", &place, Some(&database.url), seed, kills);
-        judge(&report, "postgres", seed, kills, place);
+        let database = postgres.create_database(&name).unwrap();
+        let report = run_campaign("kills on postgres", &place, Some(&database.url), seed, kills);
+        assert_clean(&report, "postgres", seed, kills, place);
     }
 }
 
-fn run(name: &str, place: &Place, store: Option<&str>, seed: u64, kills: u32) -> Result<Report, String> {
-    let (binary, data, disk) = (binary(), place.data(), disk(place));
+fn run_campaign(
+    name: &str,
+    place: &TestDirectory,
+    store: Option<&str>,
+    seed: u64,
+    kills: u32,
+) -> Result<KillReport, String> {
+    let (binary, data, disk) = (binary(), place.data(), faulty_disk(place));
     let embedded = store.is_none();
-    let campaign = Campaign {
+    let campaign = KillCampaign {
         name,
-        children: children(),
+        children: child_processes(),
         binary: &binary,
         data: &data,
         store,
@@ -49,14 +55,14 @@ fn run(name: &str, place: &Place, store: Option<&str>, seed: u64, kills: u32) ->
         kills,
     };
     let report = campaign.run().map_err(|why| format!("{why:#}"));
-    assert!(!embedded || kills < 2 || !disk.fired().is_empty(), "the disk was never slow");
+    assert!(!embedded || kills < 2 || !disk.triggered_faults().is_empty(), "the disk was never slow");
     if let Ok(report) = &report {
-        say(&format!("{name}: {report} (seed {seed})"));
+        print_line(&format!("{name}: {report} (seed {seed})"));
     }
     report
 }
 
-fn judge(report: &Result<Report, String>, engine: &str, seed: u64, kills: u32, place: Place) {
+fn assert_clean(report: &Result<KillReport, String>, engine: &str, seed: u64, kills: u32, place: TestDirectory) {
     let mut wrong = match report {
         Err(why) => why.clone(),
         Ok(report) if !report.violations.is_empty() => {

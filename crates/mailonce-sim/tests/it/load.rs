@@ -1,6 +1,8 @@
 //! The load generator against a server of a few lines.
 
-use mailonce_sim::load::{Answer, Burst, Caller, Sustain, Template, Until, burst, sustain};
+use mailonce_sim::load::{
+    BurstPlan, LoadDuration, LoadResponse, RequestGenerator, RequestTemplate, SteadyLoad, run_burst, run_steady,
+};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,45 +49,45 @@ fn serve_connection(mut stream: TcpStream, answer: &dyn Fn(&str) -> String) -> O
     }
 }
 
-fn answered(status: &str, body: &str) -> String {
+fn http_response(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Sends its number and keeps what came back.
-struct Keeps {
-    template: Template,
+struct RecordingRequests {
+    template: RequestTemplate,
     bodies: Mutex<Vec<(u64, String)>>,
 }
 
-impl Keeps {
+impl RecordingRequests {
     fn new() -> Arc<Self> {
-        let template = Template::post("/", &[], r#"{"n":"{n}"}"#);
+        let template = RequestTemplate::post("/", &[], r#"{"n":"{n}"}"#);
         Arc::new(Self { template, bodies: Mutex::default() })
     }
 }
 
-impl Caller for Keeps {
-    fn write(&self, n: u64, out: &mut Vec<u8>) {
-        self.template.write(n, out);
+impl RequestGenerator for RecordingRequests {
+    fn write_request(&self, n: u64, out: &mut Vec<u8>) {
+        self.template.write_numbered(n, out);
     }
 
-    fn read(&self, n: u64, answer: &Answer<'_>) {
+    fn on_response(&self, n: u64, answer: &LoadResponse<'_>) {
         let body = String::from_utf8(answer.body.to_vec()).unwrap();
         self.bodies.lock().unwrap().push((n, body));
     }
 }
 
-fn count(to: SocketAddr, count: u64) -> Sustain {
-    let until = Until::Count { count, patience: Duration::from_secs(10) };
-    Sustain { to, connections: 7, threads: 2, until }
+fn count_load(to: SocketAddr, count: u64) -> SteadyLoad {
+    let until = LoadDuration::Count { count, timeout: Duration::from_secs(10) };
+    SteadyLoad { to, connections: 7, threads: 2, duration: until }
 }
 
 #[test]
 fn a_count_sends_every_number_once_and_pairs_answers_with_requests() {
-    let to = serve(|body| answered("200 OK", body));
-    let caller = Keeps::new();
-    let tally = sustain(&count(to, 500), &caller).unwrap();
-    assert_eq!((tally.count(200), tally.total(), tally.broken), (500, 500, 0), "{tally}");
+    let to = serve(|body| http_response("200 OK", body));
+    let caller = RecordingRequests::new();
+    let tally = run_steady(&count_load(to, 500), &caller).unwrap();
+    assert_eq!((tally.status_count(200), tally.total(), tally.broken), (500, 500, 0), "{tally}");
     let mut bodies = caller.bodies.lock().unwrap().clone();
     bodies.sort_unstable();
     for (expected, (n, body)) in bodies.iter().enumerate() {
@@ -99,14 +101,14 @@ fn a_window_counts_what_ends_inside_it() {
     let counter = Arc::clone(&seen);
     let to = serve(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
-        answered("202 Accepted", "{}")
+        http_response("202 Accepted", "{}")
     });
     let (warm_up, window) = (Duration::from_millis(100), Duration::from_millis(300));
-    let plan = Sustain { to, connections: 4, threads: 1, until: Until::Window { warm_up, window } };
-    let template = Template::post("/", &[], "{}");
-    let tally = sustain(&plan, &Arc::new(move |n: u64, out: &mut Vec<u8>| template.write(n, out))).unwrap();
+    let plan = SteadyLoad { to, connections: 4, threads: 1, duration: LoadDuration::Window { warm_up, window } };
+    let template = RequestTemplate::post("/", &[], "{}");
+    let tally = run_steady(&plan, &Arc::new(move |n: u64, out: &mut Vec<u8>| template.write_numbered(n, out))).unwrap();
     assert!(tally.total() > 0 && tally.total() < seen.load(Ordering::Relaxed));
-    assert_eq!((tally.count(202), tally.elapsed), (tally.total(), window));
+    assert_eq!((tally.status_count(202), tally.elapsed), (tally.total(), window));
     assert!(tally.latency.quantile(0.5) <= tally.latency.quantile(0.99));
 }
 
@@ -121,16 +123,16 @@ fn closed_connections_are_opened_again_and_chunks_are_read() {
             tail.len()
         )
     });
-    let caller = Keeps::new();
-    let tally = sustain(&count(to, 50), &caller).unwrap();
-    assert_eq!((tally.count(200), tally.broken), (50, 0), "{tally}");
+    let caller = RecordingRequests::new();
+    let tally = run_steady(&count_load(to, 50), &caller).unwrap();
+    assert_eq!((tally.status_count(200), tally.broken), (50, 0), "{tally}");
     assert!(caller.bodies.lock().unwrap().contains(&(49, r#"{"n":"000000000049"}"#.to_owned())));
 }
 
 #[test]
 fn broken_exchanges_are_counted_with_their_reason() {
     let to = serve(|_| "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhel".to_owned());
-    let tally = sustain(&count(to, 10), &Keeps::new()).unwrap();
+    let tally = run_steady(&count_load(to, 10), &RecordingRequests::new()).unwrap();
     assert_eq!((tally.total(), tally.broken), (0, 10));
     assert!(tally.to_string().contains("closed before the answer ended"), "{tally}");
 }
@@ -140,13 +142,13 @@ fn a_burst_sends_one_request_on_each_connection() {
     let firsts = AtomicU64::new(0);
     let to = serve(move |body| {
         let first = firsts.fetch_add(1, Ordering::Relaxed) == 0;
-        answered(if first { "202 Accepted" } else { "200 OK" }, body)
+        http_response(if first { "202 Accepted" } else { "200 OK" }, body)
     });
-    let caller = Keeps::new();
+    let caller = RecordingRequests::new();
     let patience = Duration::from_secs(10);
-    let plan = Burst { to, connections: 300, threads: 2, patience };
-    let tally = burst(&plan, &caller).unwrap();
-    assert_eq!((tally.count(202), tally.count(200), tally.broken), (1, 299, 0), "{tally}");
+    let plan = BurstPlan { to, connections: 300, threads: 2, timeout: patience };
+    let tally = run_burst(&plan, &caller).unwrap();
+    assert_eq!((tally.status_count(202), tally.status_count(200), tally.broken), (1, 299, 0), "{tally}");
     assert_eq!(tally.to_string(), "299×200 1×202");
     assert_eq!(caller.bodies.lock().unwrap().len(), 300);
 }
@@ -155,6 +157,6 @@ fn a_burst_sends_one_request_on_each_connection() {
 fn a_burst_at_nobody_fails() {
     let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let patience = Duration::from_secs(1);
-    let plan = Burst { to: nobody, connections: 3, threads: 2, patience };
-    assert!(burst(&plan, &Keeps::new()).is_err());
+    let plan = BurstPlan { to: nobody, connections: 3, threads: 2, timeout: patience };
+    assert!(run_burst(&plan, &RecordingRequests::new()).is_err());
 }

@@ -1,18 +1,18 @@
 //! What every rig needs: the binary, a keeper of children, directories that go away.
 
-use mailonce_sim::rig::children::Children;
-use mailonce_sim::rig::fault::{Disk, build_shim};
+use mailonce_sim::rig::children::ChildProcesses;
+use mailonce_sim::rig::fault::{FaultyDisk, build_shim};
 use mailonce_sim::rig::server::built_binary;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
 /// The one keeper of this process, which ends all children when the process is told to end.
-pub(crate) fn children() -> &'static Children {
-    static CHILDREN: OnceLock<Children> = OnceLock::new();
+pub(crate) fn child_processes() -> &'static ChildProcesses {
+    static CHILDREN: OnceLock<ChildProcesses> = OnceLock::new();
     CHILDREN.get_or_init(|| {
-        let children = Children::default();
-        children.watch_signals(None).unwrap();
+        let children = ChildProcesses::default();
+        children.kill_children_on_signal(None).unwrap();
         children
     })
 }
@@ -23,18 +23,18 @@ pub(crate) fn binary() -> PathBuf {
 }
 
 /// A healthy disk under a place's data directory, which can be broken.
-pub(crate) fn disk(place: &Place) -> Disk {
+pub(crate) fn faulty_disk(place: &TestDirectory) -> FaultyDisk {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     let shim = SHIM.get_or_init(|| build_shim(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap());
-    Disk::new(shim.clone(), &place.data(), place.root()).unwrap()
+    FaultyDisk::new(shim.clone(), &place.data(), place.root()).unwrap()
 }
 
 /// A directory with an empty data directory in it; logs lie beside that.
-pub(crate) struct Place {
+pub(crate) struct TestDirectory {
     root: TempDir,
 }
 
-impl Place {
+impl TestDirectory {
     pub(crate) fn new() -> Self {
         let root = tempfile::Builder::new().prefix("mailonce-rig").tempdir().unwrap();
         std::fs::create_dir(root.path().join("data")).unwrap();

@@ -9,14 +9,14 @@ mod receiver;
 
 #[cfg(test)]
 use mailonce_sim::rig::{
-    children::Children,
+    children::ChildProcesses,
     http,
-    post::{self, Post, mail},
-    postgres::Postgres,
-    server::{Server, built_binary},
+    post::{self, ServerFixture, sample_mail},
+    postgres::PostgresServer,
+    server::{ServerProcess, built_binary},
 };
 #[cfg(test)]
-use receiver::Receiver;
+use receiver::NoticeReceiver;
 #[cfg(test)]
 use serde_json::{Value, json};
 #[cfg(test)]
@@ -33,16 +33,16 @@ use std::{
 const POINTS: [&str; 4] = ["notice-leased", "notice-posting", "notice-answered", "notice-settled"];
 /// How long nothing may be stuck after its worker died: 15 s until that is noticed, and some for the work.
 #[cfg(test)]
-const UNSTUCK: Duration = Duration::from_secs(45);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(45);
 #[cfg(test)]
-const ROUNDS: usize = 60;
+const MAX_ROUNDS: usize = 60;
 
 #[cfg(test)]
-fn children() -> &'static Children {
-    static CHILDREN: OnceLock<Children> = OnceLock::new();
+fn child_processes() -> &'static ChildProcesses {
+    static CHILDREN: OnceLock<ChildProcesses> = OnceLock::new();
     CHILDREN.get_or_init(|| {
-        let children = Children::default();
-        children.watch_signals(None).unwrap();
+        let children = ChildProcesses::default();
+        children.kill_children_on_signal(None).unwrap();
         children
     })
 }
@@ -53,7 +53,7 @@ fn binary() -> PathBuf {
 }
 
 #[cfg(test)]
-fn endpoint(at: SocketAddr, receiver: &Receiver) {
+fn create_endpoint(at: SocketAddr, receiver: &NoticeReceiver) {
     let wish = json!({ "url": format!("http://{}/in", receiver.at), "after": "0" });
     let reply = http::post(at, "/v1/endpoints", Some("endpoint"), &wish).unwrap();
     assert!(matches!(reply.status, 200 | 201), "{}", reply.body);
@@ -61,7 +61,7 @@ fn endpoint(at: SocketAddr, receiver: &Receiver) {
 
 /// Every event, in order.
 #[cfg(test)]
-fn events(at: SocketAddr) -> Vec<Value> {
+fn read_events(at: SocketAddr) -> Vec<Value> {
     let (mut all, mut after) = (Vec::new(), "0".to_owned());
     loop {
         let page = http::get(at, &format!("/v1/events?limit=1000&after={after}")).unwrap().body;
@@ -73,13 +73,13 @@ fn events(at: SocketAddr) -> Vec<Value> {
 
 /// Waits until every event was told, and looks at how.
 #[cfg(test)]
-fn judge(at: SocketAddr, receiver: &Receiver) {
-    let all = || events(at).iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>();
-    post::until("every event", UNSTUCK, || all().is_subset(&receiver.events())).unwrap();
-    assert_eq!(all(), receiver.events(), "nothing is told that did not happen");
+fn assert_all_delivered(at: SocketAddr, receiver: &NoticeReceiver) {
+    let all = || read_events(at).iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>();
+    post::wait_until("every event", RECOVERY_TIMEOUT, || all().is_subset(&receiver.event_ids())).unwrap();
+    assert_eq!(all(), receiver.event_ids(), "nothing is told that did not happen");
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut last: BTreeMap<String, u64> = BTreeMap::new();
-    for (name, event) in receiver.told() {
+    for (name, event) in receiver.received() {
         let first = names.entry(event["id"].as_str().unwrap().to_owned()).or_default();
         let (about, seq) = (event["about"]["id"].as_str().unwrap().to_owned(), event["seq"].as_u64().unwrap());
         if first.is_empty() {
@@ -94,57 +94,62 @@ fn judge(at: SocketAddr, receiver: &Receiver) {
 
 /// Sends until the server dies.
 #[cfg(test)]
-fn send_until_it_dies(server: &mut Server, name: &str) {
-    for round in 0..ROUNDS {
-        let mails: Vec<Value> = (0..4).map(|n| mail(round * 4 + n)).collect();
+fn send_until_crash(server: &mut ServerProcess, name: &str) {
+    for round in 0..MAX_ROUNDS {
+        let mails: Vec<Value> = (0..4).map(|n| sample_mail(round * 4 + n)).collect();
         let _maybe = post::send_batch(server.at, &format!("{name}-{round}"), &mails);
-        if server.ended(Duration::from_millis(200)).unwrap().is_some() {
+        if server.wait_for_exit(Duration::from_millis(200)).unwrap().is_some() {
             return;
         }
     }
-    panic!("{name} was not reached: {}", server.log());
+    panic!("{name} was not reached: {}", server.read_log());
 }
 
 #[test]
 fn a_server_that_dies_while_it_tells_tells_everything_after_its_start() {
     let binary = binary();
     for point in POINTS {
-        let (receiver, root) = (Receiver::open(), tempfile::tempdir().unwrap());
-        let place =
-            Post { children: children(), binary: &binary, root: root.path(), store: None, config: String::new() };
+        let (receiver, root) = (NoticeReceiver::open(), tempfile::tempdir().unwrap());
+        let place = ServerFixture {
+            children: child_processes(),
+            binary: &binary,
+            root: root.path(),
+            store: None,
+            config: String::new(),
+        };
         let mut server = place.start("data", Some(&format!("{point}:kill:3")), false).unwrap();
-        endpoint(server.at, &receiver);
-        send_until_it_dies(&mut server, point);
+        create_endpoint(server.at, &receiver);
+        send_until_crash(&mut server, point);
         let server = place.start("data", None, false).unwrap();
-        judge(server.at, &receiver);
+        assert_all_delivered(server.at, &receiver);
     }
 }
 
 /// Kills one of two nodes at `point`; the other one tells everything.
 #[cfg(test)]
-fn one_of_two_dies_at(point: &str, binary: &Path, postgres: &Postgres) {
-    let (receiver, root) = (Receiver::open(), tempfile::tempdir().unwrap());
+fn kill_one_of_two_at(point: &str, binary: &Path, postgres: &PostgresServer) {
+    let (receiver, root) = (NoticeReceiver::open(), tempfile::tempdir().unwrap());
     let name = format!("mailonce_notices_{}_{}", std::process::id(), point.replace('-', "_"));
-    let database = postgres.create(&name).unwrap();
+    let database = postgres.create_database(&name).unwrap();
     let store = Some(database.url.as_str());
-    let place = Post { children: children(), binary, root: root.path(), store, config: String::new() };
+    let place = ServerFixture { children: child_processes(), binary, root: root.path(), store, config: String::new() };
     let survivor = place.start("survivor", None, false).unwrap();
     let mut victim = place.start("victim", Some(&format!("{point}:kill:3")), false).unwrap();
-    endpoint(survivor.at, &receiver);
-    send_until_it_dies(&mut victim, point);
-    judge(survivor.at, &receiver);
+    create_endpoint(survivor.at, &receiver);
+    send_until_crash(&mut victim, point);
+    assert_all_delivered(survivor.at, &receiver);
     drop(survivor);
-    database.remove().unwrap();
+    database.drop_database().unwrap();
 }
 
 #[test]
 fn of_two_nodes_one_dies_while_it_tells_and_the_other_tells_everything() {
-    let (binary, postgres) = (binary(), Postgres::from_env().unwrap_or_else(|why| panic!("{why:#}")));
+    let (binary, postgres) = (binary(), PostgresServer::from_env().unwrap_or_else(|why| panic!("{why:#}")));
     // All points at once: each of them waits 15 s until the survivor notices that the other node is gone.
     std::thread::scope(|scope| {
         for point in POINTS {
             let (binary, postgres) = (&binary, &postgres);
-            scope.spawn(move || one_of_two_dies_at(point, binary, postgres));
+            scope.spawn(move || kill_one_of_two_at(point, binary, postgres));
         }
     });
 }

@@ -9,41 +9,41 @@ use std::{
 };
 
 /// The names and bodies of notices, in the order in which they came.
-type Told = Arc<Mutex<Vec<(String, Value)>>>;
+type ReceivedNotices = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// The application. It ends with the process.
-pub(crate) struct Receiver {
+pub(crate) struct NoticeReceiver {
     pub(crate) at: SocketAddr,
-    told: Told,
+    received: ReceivedNotices,
 }
 
-impl Receiver {
+impl NoticeReceiver {
     pub(crate) fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (at, told) = (listener.local_addr().unwrap(), Told::default());
+        let (at, told) = (listener.local_addr().unwrap(), ReceivedNotices::default());
         let remember = Arc::clone(&told);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let told = Arc::clone(&remember);
-                std::thread::spawn(move || take(stream, &told));
+                std::thread::spawn(move || receive_one(stream, &told));
             }
         });
-        Self { at, told }
+        Self { at, received: told }
     }
 
     /// What was told, and under which names.
-    pub(crate) fn told(&self) -> Vec<(String, Value)> {
-        self.told.lock().unwrap().clone()
+    pub(crate) fn received(&self) -> Vec<(String, Value)> {
+        self.received.lock().unwrap().clone()
     }
 
     /// The ids of all events that were told.
-    pub(crate) fn events(&self) -> BTreeSet<String> {
-        self.told().iter().map(|(_, event)| event["id"].as_str().unwrap().to_owned()).collect()
+    pub(crate) fn event_ids(&self) -> BTreeSet<String> {
+        self.received().iter().map(|(_, event)| event["id"].as_str().unwrap().to_owned()).collect()
     }
 }
 
 /// Takes one request. A server that dies in the middle of it has told nothing.
-fn take(mut stream: TcpStream, told: &Told) {
+fn receive_one(mut stream: TcpStream, told: &ReceivedNotices) {
     let (mut read, mut some) = (Vec::new(), [0; 4_096]);
     while let Ok(count @ 1..) = stream.read(&mut some) {
         read.extend_from_slice(&some[..count]);

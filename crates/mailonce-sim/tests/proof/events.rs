@@ -1,7 +1,7 @@
 //! P11: forged, lost, repeated and rewritten events.
 
-use crate::honest::{PLAIN, Scribe, convicted, honest};
-use mailonce_sim::proof::history::{Evidence, Webhook, Webhooks};
+use crate::honest::{HistoryBuilder, PLAIN_EMAIL, broken_rules, valid_history};
+use mailonce_sim::proof::history::{Evidence, ReceivedWebhook, WebhookHistory};
 use mailonce_sim::proof::{Rule, check_reread};
 
 /// The rules that are forged here.
@@ -20,11 +20,11 @@ pub(crate) const FORGED: &[Rule] = &[
 ];
 
 /// An endpoint of our team that was told everything, and then what the forger made of it.
-fn told(forge: impl Fn(&mut Vec<Webhook>)) -> Vec<Rule> {
-    convicted(|scribe| {
+fn rules_for_webhooks(forge: impl Fn(&mut Vec<ReceivedWebhook>)) -> Vec<Rule> {
+    broken_rules(|scribe| {
         let own = scribe.history.events.iter().filter(|event| event.team == "ours");
-        let mut came: Vec<Webhook> = own
-            .map(|event| Webhook {
+        let mut came: Vec<ReceivedWebhook> = own
+            .map(|event| ReceivedWebhook {
                 team: event.team.clone(),
                 id: format!("n{}", event.seq),
                 event: event.id.clone(),
@@ -35,88 +35,91 @@ fn told(forge: impl Fn(&mut Vec<Webhook>)) -> Vec<Rule> {
             .collect();
         let last = came.last().map_or(0, |one| one.seq);
         forge(&mut came);
-        scribe.history.webhooks = Webhooks { owed: [("ours".to_owned(), last)].into(), came };
+        scribe.history.webhooks = WebhookHistory { owed: [("ours".to_owned(), last)].into(), came };
     })
 }
 
 #[test]
 fn webhooks_that_are_lost_renamed_out_of_order_or_forged_are_convicted() {
-    assert_eq!(told(|_| {}), []);
-    assert_eq!(told(|came| came.push(came[0].clone())), [], "once more under the same id is allowed");
-    let late = |came: &mut Vec<Webhook>| came.push(Webhook { event: "later".into(), seq: 999, ..came[0].clone() });
-    assert_eq!(told(late), [], "what is not owed yet is not judged");
-    assert_eq!(told(|came| drop(came.pop())), [Rule::NoticeLost]);
-    let renamed = |came: &mut Vec<Webhook>| came.push(Webhook { id: "other".into(), ..came[0].clone() });
-    assert_eq!(told(renamed), [Rule::NoticeRenamed]);
-    assert_eq!(told(|came| came[1].id = came[0].id.clone()), [Rule::NoticeRenamed]);
-    let swapped = |came: &mut Vec<Webhook>| {
+    assert_eq!(rules_for_webhooks(|_| {}), []);
+    assert_eq!(rules_for_webhooks(|came| came.push(came[0].clone())), [], "once more under the same id is allowed");
+    let late = |came: &mut Vec<ReceivedWebhook>| {
+        came.push(ReceivedWebhook { event: "later".into(), seq: 999, ..came[0].clone() })
+    };
+    assert_eq!(rules_for_webhooks(late), [], "what is not owed yet is not judged");
+    assert_eq!(rules_for_webhooks(|came| drop(came.pop())), [Rule::NoticeLost]);
+    let renamed =
+        |came: &mut Vec<ReceivedWebhook>| came.push(ReceivedWebhook { id: "other".into(), ..came[0].clone() });
+    assert_eq!(rules_for_webhooks(renamed), [Rule::NoticeRenamed]);
+    assert_eq!(rules_for_webhooks(|came| came[1].id = came[0].id.clone()), [Rule::NoticeRenamed]);
+    let swapped = |came: &mut Vec<ReceivedWebhook>| {
         let next = (1..came.len()).find(|n| came[*n].about == came[0].about).unwrap();
         came.swap(0, next);
     };
-    assert_eq!(told(swapped), [Rule::NoticeOrder]);
-    assert_eq!(told(|came| came[0].signed = false), [Rule::NoticeForged]);
-    let invented = |came: &mut Vec<Webhook>| {
+    assert_eq!(rules_for_webhooks(swapped), [Rule::NoticeOrder]);
+    assert_eq!(rules_for_webhooks(|came| came[0].signed = false), [Rule::NoticeForged]);
+    let invented = |came: &mut Vec<ReceivedWebhook>| {
         let (id, event, about) = ("new".into(), "invented".into(), "x".into());
-        came.push(Webhook { id, event, about, ..came[0].clone() });
+        came.push(ReceivedWebhook { id, event, about, ..came[0].clone() });
     };
-    assert_eq!(told(invented), [Rule::NoticeForged]);
+    assert_eq!(rules_for_webhooks(invented), [Rule::NoticeForged]);
 }
 
 #[test]
 fn gaps_and_repeats_in_the_numbers_are_convicted() {
-    let from_two = |scribe: &mut Scribe| scribe.history.events.iter_mut().for_each(|event| event.seq += 1);
-    assert_eq!(convicted(from_two), [Rule::Gap]);
-    let hole = |scribe: &mut Scribe| scribe.history.events.iter_mut().skip(5).for_each(|event| event.seq += 1);
-    assert_eq!(convicted(hole), [Rule::Gap]);
-    let twice = |scribe: &mut Scribe| scribe.history.events[4].seq = 4;
-    assert_eq!(convicted(twice), [Rule::Gap]);
-    let missing = |scribe: &mut Scribe| drop(scribe.history.events.remove(1));
-    assert!(convicted(missing).contains(&Rule::Gap));
+    let from_two = |scribe: &mut HistoryBuilder| scribe.history.events.iter_mut().for_each(|event| event.seq += 1);
+    assert_eq!(broken_rules(from_two), [Rule::Gap]);
+    let hole = |scribe: &mut HistoryBuilder| scribe.history.events.iter_mut().skip(5).for_each(|event| event.seq += 1);
+    assert_eq!(broken_rules(hole), [Rule::Gap]);
+    let twice = |scribe: &mut HistoryBuilder| scribe.history.events[4].seq = 4;
+    assert_eq!(broken_rules(twice), [Rule::Gap]);
+    let missing = |scribe: &mut HistoryBuilder| drop(scribe.history.events.remove(1));
+    assert!(broken_rules(missing).contains(&Rule::Gap));
 }
 
 #[test]
 fn an_acceptance_told_never_or_twice_is_convicted() {
-    let never = convicted(|scribe| scribe.history.events[0].kind = "email.duplicate".into());
+    let never = broken_rules(|scribe| scribe.history.events[0].kind = "email.duplicate".into());
     assert_eq!(never, [Rule::Births, Rule::Told]);
-    let twice = convicted(|scribe| scribe.event("ours", "e0", "email.held", 99));
+    let twice = broken_rules(|scribe| scribe.add_event("ours", "e0", "email.held", 99));
     assert_eq!(twice, [Rule::Births]);
 }
 
 #[test]
 fn a_change_told_twice_or_too_early_is_convicted() {
-    assert_eq!(convicted(|scribe| scribe.event("ours", "e0", "email.sent", 99)), [Rule::Told, Rule::Untold]);
-    let early = convicted(|scribe| {
+    assert_eq!(broken_rules(|scribe| scribe.add_event("ours", "e0", "email.sent", 99)), [Rule::Told, Rule::Untold]);
+    let early = broken_rules(|scribe| {
         scribe.history.events[0].kind = "email.sent".into();
         scribe.history.events[1].kind = "email.accepted".into();
     });
     assert_eq!(early, [Rule::Told]);
-    let same_rev = convicted(|scribe| scribe.history.events[1].rev = 1);
+    let same_rev = broken_rules(|scribe| scribe.history.events[1].rev = 1);
     assert_eq!(same_rev, [Rule::Told]);
-    let same_id = convicted(|scribe| scribe.history.events[1].id = scribe.history.events[0].id.clone());
+    let same_id = broken_rules(|scribe| scribe.history.events[1].id = scribe.history.events[0].id.clone());
     assert_eq!(same_id, [Rule::Told]);
 }
 
 #[test]
 fn a_change_that_is_not_told_is_convicted() {
     for kind in ["email.sent", "email.delivered"] {
-        let forged = convicted(|scribe| {
+        let forged = broken_rules(|scribe| {
             let event = scribe.history.events.iter_mut().find(|event| event.kind == kind).unwrap();
             (event.kind, event.rev) = ("email.duplicate".into(), 0);
         });
         assert_eq!(forged, [Rule::Untold], "{kind}");
     }
-    let from_nothing = convicted(|scribe| scribe.event("ours", "e0", "email.bounced", 99));
+    let from_nothing = broken_rules(|scribe| scribe.add_event("ours", "e0", "email.bounced", 99));
     assert_eq!(from_nothing, [Rule::Untold]);
 }
 
 #[test]
 fn events_of_an_email_that_is_not_there_are_convicted() {
-    assert_eq!(convicted(|scribe| scribe.event("ours", "nobody", "email.sent", 1)), [Rule::Ghost]);
+    assert_eq!(broken_rules(|scribe| scribe.add_event("ours", "nobody", "email.sent", 1)), [Rule::Ghost]);
 }
 
 #[test]
 fn events_that_changed_or_went_are_convicted() {
-    let before = honest().history.events;
+    let before = valid_history().history.events;
     assert_eq!(check_reread(&before, &before), []);
     let mut changed = before.clone();
     changed[4].about = "another".into();
@@ -131,10 +134,15 @@ fn events_that_changed_or_went_are_convicted() {
 #[test]
 fn a_named_fact_on_record_twice_is_convicted() {
     let named = |names: [&str; 2]| {
-        convicted(|scribe| {
+        broken_rules(|scribe| {
             for once in names {
                 let (source, says, once) = ("provider_event".into(), "delivered".into(), once.to_owned());
-                scribe.history.emails[PLAIN].handoffs[0].evidence.push(Evidence { source, says, once, at_ms: None });
+                scribe.history.emails[PLAIN_EMAIL].handoffs[0].evidence.push(Evidence {
+                    source,
+                    says,
+                    once,
+                    at_ms: None,
+                });
             }
         })
     };

@@ -1,45 +1,53 @@
 //! A history in which nothing went wrong that was not told, to be forged.
 
 use mailonce_sim::proof::history::{
-    Arrival, Attempt, Call, Email, End, Event, Evidence, Fault, Handoff, Hop, Move, Verb, Wanted,
+    Attempt, CallKind, CallOutcome, CallRecord, Email, Event, Evidence, ExpectedEmail, FaultRecord, Handoff,
+    HandoffTransition, HopArrival, HopCapability,
 };
-use mailonce_sim::proof::{History, Promise, Rule, Violation, check};
+use mailonce_sim::proof::{History, Invariant, Rule, Violation, check};
 use std::collections::BTreeSet;
 
 /// The email under a key that went out at once.
-pub(crate) const PLAIN: usize = 0;
+pub(crate) const PLAIN_EMAIL: usize = 0;
 /// The email whose answer was lost, and that its own policy sent again.
-pub(crate) const RESENT: usize = 1;
+pub(crate) const RESENT_EMAIL: usize = 1;
 /// The first item of a batch of two; it failed, and the next was cancelled.
-pub(crate) const FAILED: usize = 2;
+pub(crate) const FAILED_EMAIL: usize = 2;
 /// The second item of the batch.
-pub(crate) const CANCELLED: usize = 3;
+pub(crate) const CANCELLED_EMAIL: usize = 3;
 /// An email of the other team, still unknown.
-pub(crate) const DOUBTED: usize = 4;
+pub(crate) const UNKNOWN_EMAIL: usize = 4;
 
 /// Writes the lines of a history in their order.
 #[derive(Default)]
-pub(crate) struct Scribe {
+pub(crate) struct HistoryBuilder {
     pub(crate) history: History,
     at: u64,
 }
 
-impl Scribe {
-    pub(crate) fn tick(&mut self) -> u64 {
+impl HistoryBuilder {
+    pub(crate) fn next_position(&mut self) -> u64 {
         self.at += 1;
         self.at
     }
 
-    pub(crate) fn call(&mut self, team: &str, verb: Verb, key: Option<&str>, wanted: Vec<Wanted>, end: End) {
-        let at = self.tick();
-        let call = Call { key: key.map(str::to_owned), wanted, ..Call::new(at, team, verb) };
-        let call = self.history.invoke(call);
-        let at = self.tick();
-        self.history.end(call, at, end);
+    pub(crate) fn add_call(
+        &mut self,
+        team: &str,
+        verb: CallKind,
+        key: Option<&str>,
+        wanted: Vec<ExpectedEmail>,
+        end: CallOutcome,
+    ) {
+        let at = self.next_position();
+        let call = CallRecord { key: key.map(str::to_owned), wanted, ..CallRecord::new(at, team, verb) };
+        let call = self.history.begin_call(call);
+        let at = self.next_position();
+        self.history.end_call(call, at, end);
     }
 
     /// An email with one handoff, and the states it goes through.
-    pub(crate) fn email(&mut self, team: &str, id: &str, key: &str, way: &str, states: &[&str]) {
+    pub(crate) fn add_email(&mut self, team: &str, id: &str, key: &str, way: &str, states: &[&str]) {
         let to = vec![format!("{id}@example.org")];
         let state = (*states.last().unwrap()).to_owned();
         let mut email = Email {
@@ -58,9 +66,9 @@ impl Scribe {
         for state in states {
             email.rev += 1;
             fence += u64::from(*state == "leased");
-            let at = self.tick();
+            let at = self.next_position();
             let (from_, to) = (from.to_owned(), (*state).to_owned());
-            self.history.moves.push(Move {
+            self.history.moves.push(HandoffTransition {
                 at,
                 email: id.to_owned(),
                 handoff: 0,
@@ -73,15 +81,15 @@ impl Scribe {
                 let number = handoff.attempts.len() as u32 + 1;
                 handoff.attempts.push(Attempt { number, fence: Some(fence), ..Attempt::default() });
             }
-            self.outcome(&mut handoff, from, state);
-            self.tell(team, id, from, state, email.rev);
+            self.add_outcome(&mut handoff, from, state);
+            self.add_state_event(team, id, from, state, email.rev);
             from = state;
         }
         email.handoffs.push(handoff);
         self.history.emails.push(email);
     }
 
-    fn outcome(&mut self, handoff: &mut Handoff, from: &str, state: &str) {
+    fn add_outcome(&mut self, handoff: &mut Handoff, from: &str, state: &str) {
         let outcome = match (from, state) {
             ("sending", "sent") => "accepted",
             ("sending", "failed") => "refused",
@@ -93,27 +101,27 @@ impl Scribe {
         }
     }
 
-    fn tell(&mut self, team: &str, id: &str, from: &str, state: &str, rev: u32) {
+    fn add_state_event(&mut self, team: &str, id: &str, from: &str, state: &str, rev: u32) {
         let kind = match (from, state) {
             ("", _) => "email.accepted",
             ("unknown", "queued") => "email.resolved",
             (_, "sent" | "failed" | "unknown" | "cancelled" | "delivered") => &format!("email.{state}"),
             _ => return,
         };
-        self.event(team, id, kind, rev);
+        self.add_event(team, id, kind, rev);
     }
 
-    pub(crate) fn event(&mut self, team: &str, about: &str, kind: &str, rev: u32) {
+    pub(crate) fn add_event(&mut self, team: &str, about: &str, kind: &str, rev: u32) {
         let seq = self.history.events.iter().filter(|event| event.team == team).count() as u64 + 1;
-        let at = self.tick();
+        let at = self.next_position();
         let (team, about, kind) = (team.to_owned(), about.to_owned(), kind.to_owned());
         let id = format!("{team}-{seq}");
         self.history.events.push(Event { at, team, seq, id, kind, about, rev });
     }
 
-    pub(crate) fn arrive(&mut self, way: &str, email: &str, key: Option<&str>, taken: bool) {
-        let at = self.tick();
-        self.history.arrivals.push(Arrival {
+    pub(crate) fn add_arrival(&mut self, way: &str, email: &str, key: Option<&str>, taken: bool) {
+        let at = self.next_position();
+        self.history.arrivals.push(HopArrival {
             at,
             transport: way.to_owned(),
             email: email.to_owned(),
@@ -128,78 +136,78 @@ impl Scribe {
         });
     }
 
-    fn fault(&mut self, kind: &str, email: &str) {
-        let at = self.tick();
+    fn add_fault(&mut self, kind: &str, email: &str) {
+        let at = self.next_position();
         let (kind, emails) = (kind.to_owned(), vec![email.to_owned()]);
-        self.history.faults.push(Fault { at, kind, ambiguous: true, emails });
+        self.history.faults.push(FaultRecord { at, kind, ambiguous: true, emails });
     }
 }
 
-pub(crate) fn wanted(ids: &[&str]) -> Vec<Wanted> {
-    ids.iter().map(|id| Wanted { to: vec![format!("{id}@example.org")], body: 7 }).collect()
+pub(crate) fn expected_emails(ids: &[&str]) -> Vec<ExpectedEmail> {
+    ids.iter().map(|id| ExpectedEmail { to: vec![format!("{id}@example.org")], body: 7 }).collect()
 }
 
-pub(crate) fn ok(first: bool, ids: &[&str]) -> End {
-    End::Ok { first, ids: ids.iter().map(|id| (*id).to_owned()).collect() }
+pub(crate) fn ok(first: bool, ids: &[&str]) -> CallOutcome {
+    CallOutcome::Ok { first, ids: ids.iter().map(|id| (*id).to_owned()).collect() }
 }
 
-pub(crate) fn fail(status: u16, code: &str) -> End {
-    End::Fail { status, code: code.to_owned() }
+pub(crate) fn fail(status: u16, code: &str) -> CallOutcome {
+    CallOutcome::Fail { status, code: code.to_owned() }
 }
 
 /// Three wishes of one team, one of another; each lost once, answered once and repeated once.
-pub(crate) fn honest() -> Scribe {
-    let mut scribe = Scribe::default();
-    scribe.history.hops.insert("relay".into(), Hop::Blind);
-    scribe.history.hops.insert("keyed".into(), Hop::Keyed(1_000));
+pub(crate) fn valid_history() -> HistoryBuilder {
+    let mut scribe = HistoryBuilder::default();
+    scribe.history.hops.insert("relay".into(), HopCapability::Blind);
+    scribe.history.hops.insert("keyed".into(), HopCapability::Keyed(1_000));
     for (team, verb, key, ids) in [
-        ("ours", Verb::Send, "plain", &["e0"][..]),
-        ("ours", Verb::Send, "resent", &["e1"]),
-        ("ours", Verb::Batch, "batch", &["e2", "e3"]),
-        ("theirs", Verb::Send, "plain", &["e4"]),
+        ("ours", CallKind::Send, "plain", &["e0"][..]),
+        ("ours", CallKind::Send, "resent", &["e1"]),
+        ("ours", CallKind::Batch, "batch", &["e2", "e3"]),
+        ("theirs", CallKind::Send, "plain", &["e4"]),
     ] {
-        for end in [End::Info, ok(true, ids), ok(false, ids)] {
-            scribe.call(team, verb, Some(key), wanted(ids), end);
+        for end in [CallOutcome::Info, ok(true, ids), ok(false, ids)] {
+            scribe.add_call(team, verb, Some(key), expected_emails(ids), end);
         }
     }
-    scribe.arrive("keyed", "e0", Some("k0"), true);
-    scribe.email("ours", "e0", "plain", "keyed", &["queued", "leased", "sending", "sent", "delivered"]);
-    scribe.arrive("keyed", "e0", Some("k0"), false);
-    scribe.arrive("relay", "e1", None, true);
-    scribe.fault("the answer was lost", "e1");
+    scribe.add_arrival("keyed", "e0", Some("k0"), true);
+    scribe.add_email("ours", "e0", "plain", "keyed", &["queued", "leased", "sending", "sent", "delivered"]);
+    scribe.add_arrival("keyed", "e0", Some("k0"), false);
+    scribe.add_arrival("relay", "e1", None, true);
+    scribe.add_fault("the answer was lost", "e1");
     let path = ["queued", "leased", "sending", "unknown", "queued", "leased", "sending", "sent"];
-    scribe.email("ours", "e1", "resent", "relay", &path);
-    scribe.arrive("relay", "e1", None, true);
-    scribe.email("ours", "e2", "batch[0]", "relay", &["queued", "leased", "sending", "failed"]);
-    scribe.email("ours", "e3", "batch[1]", "relay", &["queued", "cancelled"]);
-    scribe.fault("the answer was lost", "e4");
-    scribe.email("theirs", "e4", "plain", "relay", &["queued", "leased", "sending", "unknown"]);
+    scribe.add_email("ours", "e1", "resent", "relay", &path);
+    scribe.add_arrival("relay", "e1", None, true);
+    scribe.add_email("ours", "e2", "batch[0]", "relay", &["queued", "leased", "sending", "failed"]);
+    scribe.add_email("ours", "e3", "batch[1]", "relay", &["queued", "cancelled"]);
+    scribe.add_fault("the answer was lost", "e4");
+    scribe.add_email("theirs", "e4", "plain", "relay", &["queued", "leased", "sending", "unknown"]);
     let history = &mut scribe.history;
-    history.emails[RESENT].resend = true;
-    let handoff = &mut history.emails[RESENT].handoffs[0];
+    history.emails[RESENT_EMAIL].resend = true;
+    let handoff = &mut history.emails[RESENT_EMAIL].handoffs[0];
     handoff.may_duplicate = true;
     handoff.evidence.push(Evidence { source: "policy".into(), says: "again".into(), ..Evidence::default() });
     history.healed = true;
-    crate::inbound::receive(&mut scribe);
+    crate::inbound::add_inbound(&mut scribe);
     scribe
 }
 
 /// Forges the honest history and gives the rules that the judge says were broken.
-pub(crate) fn convicted(forge: impl FnOnce(&mut Scribe)) -> Vec<Rule> {
-    let mut rules: Vec<Rule> = judged(forge).iter().map(|found| found.rule).collect();
+pub(crate) fn broken_rules(forge: impl FnOnce(&mut HistoryBuilder)) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = violations_of(forge).iter().map(|found| found.rule).collect();
     rules.dedup();
     rules
 }
 
-pub(crate) fn judged(forge: impl FnOnce(&mut Scribe)) -> Vec<Violation> {
-    let mut scribe = honest();
+pub(crate) fn violations_of(forge: impl FnOnce(&mut HistoryBuilder)) -> Vec<Violation> {
+    let mut scribe = valid_history();
     forge(&mut scribe);
     check(&scribe.history)
 }
 
 #[test]
 fn an_honest_history_is_acquitted() {
-    assert_eq!(judged(|_| {}), []);
+    assert_eq!(violations_of(|_| {}), []);
 }
 
 #[test]
@@ -210,13 +218,13 @@ fn every_rule_convicts_somebody() {
     let forged: BTreeSet<Rule> = forged.into_iter().collect();
     let missing: Vec<&Rule> = Rule::ALL.iter().filter(|rule| !forged.contains(rule)).collect();
     assert!(missing.is_empty(), "nothing is forged for {missing:?}");
-    let judged: BTreeSet<Promise> = Rule::ALL.iter().map(|rule| rule.promise()).collect();
-    assert_eq!(judged.into_iter().collect::<Vec<_>>(), Promise::JUDGED);
+    let judged: BTreeSet<Invariant> = Rule::ALL.iter().map(|rule| rule.promise()).collect();
+    assert_eq!(judged.into_iter().collect::<Vec<_>>(), Invariant::CHECKED);
 }
 
 #[test]
 fn a_story_tells_only_of_its_email_and_in_order() {
-    let found = judged(|scribe| scribe.arrive("keyed", "e0", Some("k0"), true));
+    let found = violations_of(|scribe| scribe.add_arrival("keyed", "e0", Some("k0"), true));
     let [violation, ..] = found.as_slice() else { panic!("{found:?}") };
     let text = violation.to_string();
     assert!(text.starts_with("P3 TakenTwice: e0: e0@example.org has 2 copies"), "{text}");

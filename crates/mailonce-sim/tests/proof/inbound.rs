@@ -1,8 +1,10 @@
 //! Forged inboxes: P12.
 
-use crate::honest::{Scribe, convicted};
+use crate::honest::{HistoryBuilder, broken_rules};
 use mailonce_sim::proof::Rule;
-use mailonce_sim::proof::history::{Artifact, Brought, Got, Inbound, Kept, Message, Take};
+use mailonce_sim::proof::history::{
+    Artifact, ConsumeTry, ConsumedCode, DeliveryTry, InboundHistory, Message, ShownDelivery,
+};
 
 pub(crate) const FORGED: &[Rule] = &[
     Rule::MailLost,
@@ -20,8 +22,8 @@ pub(crate) const FORGED: &[Rule] = &[
     Rule::MailTold,
 ];
 
-fn brought(n: u64, acknowledged: bool) -> Brought {
-    Brought {
+fn delivery_try(n: u64, acknowledged: bool) -> DeliveryTry {
+    DeliveryTry {
         at: n,
         ended: Some(n),
         way: "smtp".into(),
@@ -30,7 +32,7 @@ fn brought(n: u64, acknowledged: bool) -> Brought {
         sender: format!("s{n}"),
         code: format!("10000{n}"),
         acknowledged,
-        ..Brought::default()
+        ..DeliveryTry::default()
     }
 }
 
@@ -50,9 +52,9 @@ fn artifact(n: u64, consumed_for: Option<&str>) -> Artifact {
     }
 }
 
-fn kept(id: &str, state: &str, message: u64) -> Kept {
+fn shown_delivery(id: &str, state: &str, message: u64) -> ShownDelivery {
     let repeat = state == "duplicate";
-    Kept {
+    ShownDelivery {
         id: id.into(),
         state: state.into(),
         way: "smtp".into(),
@@ -63,26 +65,30 @@ fn kept(id: &str, state: &str, message: u64) -> Kept {
     }
 }
 
-fn take(purpose: &str, got: bool) -> Take {
-    Take {
+fn consume_try(purpose: &str, got: bool) -> ConsumeTry {
+    ConsumeTry {
         team: "ours".into(),
         inbox: "one".into(),
         sender: "s1".into(),
         purpose: purpose.into(),
-        got: got.then(|| Got { artifact: "a1".into(), value: "100001".into() }),
+        got: got.then(|| ConsumedCode { artifact: "a1".into(), value: "100001".into() }),
         refused: if got { String::new() } else { "already_consumed".into() },
-        ..Take::default()
+        ..ConsumeTry::default()
     }
 }
 
 /// Two mails of which one came twice, and a code that two wanted.
-pub(crate) fn receive(scribe: &mut Scribe) {
-    scribe.history.inbound = Inbound {
-        brought: vec![brought(1, false), brought(1, true), brought(1, true), brought(2, true)],
-        takes: vec![take("run-0", true), take("run-1", false), take("run-0", true)],
+pub(crate) fn add_inbound(scribe: &mut HistoryBuilder) {
+    scribe.history.inbound = InboundHistory {
+        brought: vec![delivery_try(1, false), delivery_try(1, true), delivery_try(1, true), delivery_try(2, true)],
+        takes: vec![consume_try("run-0", true), consume_try("run-1", false), consume_try("run-0", true)],
         messages: vec![message(1), message(2)],
         artifacts: vec![artifact(1, Some("run-0")), artifact(2, None)],
-        kept: vec![kept("d1", "done", 1), kept("d2", "duplicate", 1), kept("d3", "done", 2)],
+        kept: vec![
+            shown_delivery("d1", "done", 1),
+            shown_delivery("d2", "duplicate", 1),
+            shown_delivery("d3", "done", 2),
+        ],
     };
     for (about, kind) in [
         ("m1", "message.received"),
@@ -92,85 +98,92 @@ pub(crate) fn receive(scribe: &mut Scribe) {
         ("a2", "artifact.found"),
         ("a1", "artifact.consumed"),
     ] {
-        scribe.event("ours", about, kind, 1);
+        scribe.add_event("ours", about, kind, 1);
     }
 }
 
-fn forged(forge: impl FnOnce(&mut Inbound)) -> Vec<Rule> {
-    convicted(|scribe| forge(&mut scribe.history.inbound))
+fn rules_for_inbound(forge: impl FnOnce(&mut InboundHistory)) -> Vec<Rule> {
+    broken_rules(|scribe| forge(&mut scribe.history.inbound))
 }
 
 #[test]
 fn what_was_acknowledged_and_is_not_there_is_convicted() {
-    assert!(forged(|inbound| drop(inbound.messages.remove(1))).contains(&Rule::MailLost));
+    assert!(rules_for_inbound(|inbound| drop(inbound.messages.remove(1))).contains(&Rule::MailLost));
     // Nobody was told that it is kept.
-    let unheard = forged(|inbound| inbound.brought.push(brought(3, false)));
+    let unheard = rules_for_inbound(|inbound| inbound.brought.push(delivery_try(3, false)));
     assert_eq!(unheard, []);
 }
 
 #[test]
 fn one_mail_that_is_two_messages_is_convicted() {
-    let twice = forged(|inbound| inbound.messages.push(Message { id: "m3".into(), seq: 3, ..message(2) }));
+    let twice = rules_for_inbound(|inbound| inbound.messages.push(Message { id: "m3".into(), seq: 3, ..message(2) }));
     assert_eq!(twice, [Rule::MailTwice, Rule::MailTold]);
 }
 
 #[test]
 fn a_message_that_nobody_brought_is_convicted() {
-    assert!(forged(|inbound| inbound.messages.push(message(3))).contains(&Rule::MailUnasked));
+    assert!(rules_for_inbound(|inbound| inbound.messages.push(message(3))).contains(&Rule::MailUnasked));
 }
 
 #[test]
 fn a_repeat_without_a_row_is_convicted() {
-    assert_eq!(forged(|inbound| drop(inbound.kept.remove(1))), [Rule::Unrecorded, Rule::MailTold]);
+    assert_eq!(rules_for_inbound(|inbound| drop(inbound.kept.remove(1))), [Rule::Unrecorded, Rule::MailTold]);
 }
 
 #[test]
 fn a_delivery_that_was_kept_twice_is_convicted() {
-    let twice = forged(|inbound| inbound.kept.push(Kept { reason: "same_message".into(), ..kept("d4", "done", 2) }));
+    let twice = rules_for_inbound(|inbound| {
+        inbound.kept.push(ShownDelivery { reason: "same_message".into(), ..shown_delivery("d4", "done", 2) })
+    });
     assert_eq!(twice, [Rule::KeptTwice]);
 }
 
 #[test]
 fn a_gap_in_an_inbox_is_convicted() {
-    assert_eq!(forged(|inbound| inbound.messages[1].seq = 3), [Rule::InboxGap]);
+    assert_eq!(rules_for_inbound(|inbound| inbound.messages[1].seq = 3), [Rule::InboxGap]);
 }
 
 #[test]
 fn a_delivery_that_nobody_reads_is_convicted() {
     for state in ["waiting", "dead"] {
-        let unread = forged(|inbound| inbound.kept.push(Kept { message: None, ..kept("d4", state, 0) }));
+        let unread = rules_for_inbound(|inbound| {
+            inbound.kept.push(ShownDelivery { message: None, ..shown_delivery("d4", state, 0) })
+        });
         assert_eq!(unread, [Rule::Unread]);
     }
 }
 
 #[test]
 fn a_code_that_is_lost_doubled_or_another_is_convicted() {
-    assert!(forged(|inbound| drop(inbound.artifacts.remove(1))).contains(&Rule::CodeLost));
-    let doubled = forged(|inbound| inbound.artifacts.push(Artifact { id: "a3".into(), ..artifact(2, None) }));
+    assert!(rules_for_inbound(|inbound| drop(inbound.artifacts.remove(1))).contains(&Rule::CodeLost));
+    let doubled =
+        rules_for_inbound(|inbound| inbound.artifacts.push(Artifact { id: "a3".into(), ..artifact(2, None) }));
     assert_eq!(doubled, [Rule::CodeTwice, Rule::MailTold]);
     // An hour later it is another code.
     let later = Artifact { id: "a3".into(), found_at: 3_600_000, ..artifact(2, None) };
-    assert_eq!(forged(|inbound| inbound.artifacts.push(later)), [Rule::MailTold]);
-    let other = forged(|inbound| inbound.takes[0].got = Some(Got { artifact: "a1".into(), value: "999999".into() }));
+    assert_eq!(rules_for_inbound(|inbound| inbound.artifacts.push(later)), [Rule::MailTold]);
+    let other = rules_for_inbound(|inbound| {
+        inbound.takes[0].got = Some(ConsumedCode { artifact: "a1".into(), value: "999999".into() })
+    });
     assert_eq!(other, [Rule::WrongCode]);
 }
 
 #[test]
 fn a_second_consumer_and_a_forgotten_one_are_convicted() {
-    let second = forged(|inbound| inbound.takes.push(take("run-1", true)));
+    let second = rules_for_inbound(|inbound| inbound.takes.push(consume_try("run-1", true)));
     assert_eq!(second, [Rule::TwoConsumers, Rule::TakeForgotten]);
-    let forgotten = forged(|inbound| inbound.artifacts[0].consumed_for = Some("run-9".into()));
+    let forgotten = rules_for_inbound(|inbound| inbound.artifacts[0].consumed_for = Some("run-9".into()));
     assert_eq!(forgotten, [Rule::TakeForgotten]);
-    let refused = forged(|inbound| inbound.takes[1].refused = "forbidden".into());
+    let refused = rules_for_inbound(|inbound| inbound.takes[1].refused = "forbidden".into());
     assert_eq!(refused, [Rule::TakeForgotten]);
 }
 
 #[test]
 fn what_is_told_twice_never_or_of_nothing_is_convicted() {
     for (about, kind) in [("m1", "message.received"), ("a1", "artifact.consumed"), ("d9", "delivery.duplicate")] {
-        assert_eq!(convicted(|scribe| scribe.event("ours", about, kind, 2)), [Rule::MailTold]);
+        assert_eq!(broken_rules(|scribe| scribe.add_event("ours", about, kind, 2)), [Rule::MailTold]);
     }
-    let never = convicted(|scribe| {
+    let never = broken_rules(|scribe| {
         scribe.history.events.iter_mut().filter(|event| event.kind == "artifact.found").for_each(|event| {
             event.kind = "artifact.applied".into();
         });

@@ -1,8 +1,8 @@
 //! P5, P8 and P13: forged silence, forged doubt, and what was left lying.
 
-use crate::honest::{DOUBTED, convicted, wanted};
+use crate::honest::{UNKNOWN_EMAIL, broken_rules, expected_emails};
 use mailonce_sim::proof::Rule;
-use mailonce_sim::proof::history::{End, Evidence, Verb};
+use mailonce_sim::proof::history::{CallKind, CallOutcome, Evidence};
 
 /// The rules that are forged here.
 pub(crate) const FORGED: &[Rule] = &[Rule::Silent, Rule::Vanished, Rule::NeedlessDoubt, Rule::Stuck, Rule::Unanswered];
@@ -10,7 +10,7 @@ pub(crate) const FORGED: &[Rule] = &[Rule::Silent, Rule::Vanished, Rule::Needles
 #[test]
 fn an_end_without_a_word_is_convicted() {
     for kind in ["email.failed", "email.cancelled", "email.unknown"] {
-        let forged = convicted(|scribe| {
+        let forged = broken_rules(|scribe| {
             for event in scribe.history.events.iter_mut().filter(|event| event.kind == kind) {
                 (event.kind, event.rev) = ("email.duplicate".into(), 0);
             }
@@ -21,19 +21,19 @@ fn an_end_without_a_word_is_convicted() {
 
 #[test]
 fn a_recipient_that_no_handoff_is_for_is_convicted() {
-    let forged = convicted(|scribe| scribe.history.emails[DOUBTED].handoffs[0].to.clear());
+    let forged = broken_rules(|scribe| scribe.history.emails[UNKNOWN_EMAIL].handoffs[0].to.clear());
     assert_eq!(forged, [Rule::Vanished]);
 }
 
 #[test]
 fn a_doubt_without_a_fault_is_convicted() {
-    assert_eq!(convicted(|scribe| scribe.history.faults.clear()), [Rule::NeedlessDoubt]);
-    let of_another = convicted(|scribe| scribe.history.faults[1].emails = vec!["e0".into()]);
+    assert_eq!(broken_rules(|scribe| scribe.history.faults.clear()), [Rule::NeedlessDoubt]);
+    let of_another = broken_rules(|scribe| scribe.history.faults[1].emails = vec!["e0".into()]);
     assert_eq!(of_another, [Rule::NeedlessDoubt]);
-    let harmless = convicted(|scribe| scribe.history.faults[1].ambiguous = false);
+    let harmless = broken_rules(|scribe| scribe.history.faults[1].ambiguous = false);
     assert_eq!(harmless, [Rule::NeedlessDoubt]);
-    assert_eq!(convicted(|scribe| scribe.history.faults[1].emails.clear()), [], "it may have touched any");
-    let too_late = convicted(|scribe| scribe.history.faults[1].at = scribe.tick());
+    assert_eq!(broken_rules(|scribe| scribe.history.faults[1].emails.clear()), [], "it may have touched any");
+    let too_late = broken_rules(|scribe| scribe.history.faults[1].at = scribe.next_position());
     assert_eq!(too_late, [Rule::NeedlessDoubt]);
 }
 
@@ -42,15 +42,15 @@ fn what_is_left_lying_is_convicted_only_after_healing() {
     for (state, wrong) in [("queued", true), ("leased", true), ("sending", true), ("scheduled", true), ("held", false)]
     {
         for healed in [true, false] {
-            let found = convicted(|scribe| {
+            let found = broken_rules(|scribe| {
                 scribe.history.healed = healed;
-                scribe.history.emails[DOUBTED].handoffs[0].state = state.into();
+                scribe.history.emails[UNKNOWN_EMAIL].handoffs[0].state = state.into();
             });
             assert_eq!(found.contains(&Rule::Stuck), wrong && healed, "{state}");
         }
     }
-    let later = convicted(|scribe| {
-        let handoff = &mut scribe.history.emails[DOUBTED].handoffs[0];
+    let later = broken_rules(|scribe| {
+        let handoff = &mut scribe.history.emails[UNKNOWN_EMAIL].handoffs[0];
         (handoff.state, handoff.later) = ("scheduled".into(), true);
     });
     assert_eq!(later, []);
@@ -58,9 +58,9 @@ fn what_is_left_lying_is_convicted_only_after_healing() {
 
 #[test]
 fn a_doubt_that_is_disproven_on_record_is_convicted() {
-    let forged = convicted(|scribe| {
+    let forged = broken_rules(|scribe| {
         let fact = Evidence { source: "look_up".into(), says: "accepted".into(), ..Evidence::default() };
-        scribe.history.emails[DOUBTED].handoffs[0].evidence.push(fact);
+        scribe.history.emails[UNKNOWN_EMAIL].handoffs[0].evidence.push(fact);
     });
     assert_eq!(forged, [Rule::NeedlessDoubt]);
 }
@@ -68,8 +68,8 @@ fn a_doubt_that_is_disproven_on_record_is_convicted() {
 #[test]
 fn a_doubt_about_what_somebody_heard_is_convicted() {
     let forged = |heard: bool| {
-        convicted(|scribe| {
-            scribe.arrive("relay", "e4", None, true);
+        broken_rules(|scribe| {
+            scribe.add_arrival("relay", "e4", None, true);
             scribe.history.arrivals.last_mut().unwrap().heard = heard;
         })
     };
@@ -79,12 +79,14 @@ fn a_doubt_about_what_somebody_heard_is_convicted() {
 
 #[test]
 fn a_doubt_that_the_next_hop_could_settle_is_convicted() {
-    let forged = convicted(|scribe| scribe.history.emails[DOUBTED].handoffs[0].decidable = true);
+    let forged = broken_rules(|scribe| scribe.history.emails[UNKNOWN_EMAIL].handoffs[0].decidable = true);
     assert_eq!(forged, [Rule::Stuck]);
 }
 
 #[test]
 fn a_wish_without_an_answer_is_convicted() {
-    let forged = convicted(|scribe| scribe.call("ours", Verb::Send, Some("new"), wanted(&["e9"]), End::Info));
+    let forged = broken_rules(|scribe| {
+        scribe.add_call("ours", CallKind::Send, Some("new"), expected_emails(&["e9"]), CallOutcome::Info)
+    });
     assert_eq!(forged, [Rule::Unanswered]);
 }

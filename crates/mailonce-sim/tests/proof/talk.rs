@@ -1,7 +1,10 @@
 //! P14: conversations that were forged.
 
-use mailonce_sim::proof::history::{Answer, Brought, Desk, Did, Email, Event, Message, Move, Question, Step};
-use mailonce_sim::proof::{History, Promise, Rule, check};
+use mailonce_sim::proof::history::{
+    ConversationChange, ConversationCommit, DeliveryTry, Email, EscalationRow, Event, HandoffTransition, Message,
+    ReplyLimits, ReplyRecord,
+};
+use mailonce_sim::proof::{History, Invariant, Rule, check};
 use std::collections::BTreeSet;
 
 /// The rules for which something is forged here.
@@ -24,86 +27,90 @@ pub(crate) const FORGED: &[Rule] = &[
     Rule::LookAlike,
 ];
 
-const DESK: &str = "desk@inbox.example";
+const INBOX_ADDRESS: &str = "desk@inbox.example";
 
-fn step(at: u64, did: Did) -> Step {
-    Step { at, now: at as i64, did }
+fn conversation_commit(at: u64, did: ConversationChange) -> ConversationCommit {
+    ConversationCommit { at, now: at as i64, did }
 }
 
-fn answer(email: &str, guard: &str) -> Answer {
+fn reply_record(email: &str, guard: &str) -> ReplyRecord {
     let (message, slot) = ("m1".to_owned(), "reply 0".to_owned());
-    Answer { message, slot, email: email.to_owned(), guard: guard.to_owned(), ..Answer::default() }
+    ReplyRecord { message, slot, email: email.to_owned(), guard: guard.to_owned(), ..ReplyRecord::default() }
 }
 
 /// A letter of a person that was answered, and what was told.
-fn honest() -> History {
+fn valid_conversation() -> History {
     let mut history = History { healed: true, ..History::default() };
-    let desk = Desk { per_window: 2, window_ms: 100, per_day: 9, per_person: 9, ..Desk::default() };
-    history.talk.desks.insert(DESK.into(), desk);
-    history.inbound.brought.push(Brought {
-        inbox: DESK.into(),
+    let desk = ReplyLimits { per_window: 2, window_ms: 100, per_day: 9, per_person: 9, ..ReplyLimits::default() };
+    history.talk.desks.insert(INBOX_ADDRESS.into(), desk);
+    history.inbound.brought.push(DeliveryTry {
+        inbox: INBOX_ADDRESS.into(),
         message_id: "<1@x>".into(),
         sender: "ann@x".into(),
         kind: "person".into(),
-        ..Brought::default()
+        ..DeliveryTry::default()
     });
-    let (id, inbox, message_id) = ("m1".to_owned(), DESK.to_owned(), "<1@x>".to_owned());
+    let (id, inbox, message_id) = ("m1".to_owned(), INBOX_ADDRESS.to_owned(), "<1@x>".to_owned());
     let state = "answered".to_owned();
     history.inbound.messages.push(Message { id, inbox, seq: 1, message_id, state, ..Message::default() });
     let (message, thread, message_id) = ("m1".to_owned(), "t1".to_owned(), "<1@x>".to_owned());
-    history.talk.steps.push(step(1, Did::Came { message, thread, seq: 1, message_id }));
-    history.talk.steps.push(step(3, Did::Answered(answer("e1", ""))));
+    history.talk.steps.push(conversation_commit(1, ConversationChange::Came { message, thread, seq: 1, message_id }));
+    history.talk.steps.push(conversation_commit(3, ConversationChange::Answered(reply_record("e1", ""))));
     let (email, to) = ("e1".to_owned(), "queued".to_owned());
-    history.moves.push(Move { at: 2, email, handoff: 0, from: String::new(), to, fence: 0, rev: 1 });
+    history.moves.push(HandoffTransition { at: 2, email, handoff: 0, from: String::new(), to, fence: 0, rev: 1 });
     let (id, answers, state) = ("e1".to_owned(), "m1".to_owned(), "sent".to_owned());
     history.emails.push(Email { id, answers, state, ..Email::default() });
     history
 }
 
 /// The rules of conversations that a forged history breaks, each once.
-fn broken(forge: impl FnOnce(&mut History)) -> Vec<Rule> {
-    let mut history = honest();
+fn conversation_rules(forge: impl FnOnce(&mut History)) -> Vec<Rule> {
+    let mut history = valid_conversation();
     forge(&mut history);
     let rules: BTreeSet<Rule> = check(&history).into_iter().map(|violation| violation.rule).collect();
-    rules.into_iter().filter(|rule| rule.promise() == Promise::P14).collect()
+    rules.into_iter().filter(|rule| rule.promise() == Invariant::P14).collect()
 }
 
 /// What a history breaks in which this happens before the answer.
-fn before(did: Did) -> Vec<Rule> {
-    broken(|history| history.talk.steps.insert(1, step(2, did)))
+fn rules_with_earlier(did: ConversationChange) -> Vec<Rule> {
+    conversation_rules(|history| history.talk.steps.insert(1, conversation_commit(2, did)))
 }
 
 /// What a history breaks in which this happens after the answer.
-fn after(dids: Vec<Did>) -> Vec<Rule> {
-    broken(|history| history.talk.steps.extend((10..).zip(dids).map(|(at, did)| step(at, did))))
+fn rules_with_later(dids: Vec<ConversationChange>) -> Vec<Rule> {
+    conversation_rules(|history| {
+        history.talk.steps.extend((10..).zip(dids).map(|(at, did)| conversation_commit(at, did)))
+    })
 }
 
-fn leased(token: &str, until: i64, fence: u64, offered: Option<&str>) -> Did {
+fn lease_change(token: &str, until: i64, fence: u64, offered: Option<&str>) -> ConversationChange {
     let (thread, token, offered) = ("t1".to_owned(), token.to_owned(), offered.map(str::to_owned));
-    Did::Leased { thread, token, until, fence, offered }
+    ConversationChange::Leased { thread, token, until, fence, offered }
 }
 
 #[test]
 fn an_honest_conversation_holds() {
-    assert_eq!(broken(|_| {}), []);
+    assert_eq!(conversation_rules(|_| {}), []);
 }
 
 #[test]
 fn an_answer_that_is_not_told_is_noticed() {
     let told = |kind: &str, about: &str| Event { seq: 1, kind: kind.into(), about: about.into(), ..Event::default() };
-    assert_eq!(broken(|history| history.events.push(told("message.answered", "m1"))), []);
-    assert_eq!(broken(|history| history.events.push(told("message.answered", "m2"))), [Rule::AnswerTold]);
-    assert_eq!(broken(|history| history.events.push(told("email.sent", "e1"))), [Rule::AnswerTold]);
+    assert_eq!(conversation_rules(|history| history.events.push(told("message.answered", "m1"))), []);
+    assert_eq!(conversation_rules(|history| history.events.push(told("message.answered", "m2"))), [Rule::AnswerTold]);
+    assert_eq!(conversation_rules(|history| history.events.push(told("email.sent", "e1"))), [Rule::AnswerTold]);
 }
 
 #[test]
 fn a_second_answer_is_noticed_unless_the_first_surely_never_left() {
-    let second = |history: &mut History| history.talk.steps.push(step(9, Did::Answered(answer("e2", ""))));
-    assert_eq!(broken(second), [Rule::AnsweredTwice]);
-    let free = broken(|history| {
+    let second = |history: &mut History| {
+        history.talk.steps.push(conversation_commit(9, ConversationChange::Answered(reply_record("e2", ""))))
+    };
+    assert_eq!(conversation_rules(second), [Rule::AnsweredTwice]);
+    let free = conversation_rules(|history| {
         second(history);
         let (email, from, to) = ("e1".to_owned(), "queued".to_owned(), "cancelled".to_owned());
-        history.moves.push(Move { at: 5, email, handoff: 0, from, to, fence: 0, rev: 2 });
+        history.moves.push(HandoffTransition { at: 5, email, handoff: 0, from, to, fence: 0, rev: 2 });
         history.emails[0].state = "cancelled".into();
     });
     assert_eq!(free, []);
@@ -111,7 +118,7 @@ fn a_second_answer_is_noticed_unless_the_first_surely_never_left() {
 
 #[test]
 fn an_answer_in_a_circle_is_noticed() {
-    let written = |kind: &str| broken(|history| history.inbound.brought[0].kind = kind.to_owned());
+    let written = |kind: &str| conversation_rules(|history| history.inbound.brought[0].kind = kind.to_owned());
     assert_eq!(written("own"), [Rule::OwnAnswered]);
     assert_eq!(written("machine"), [Rule::MachineAnswered]);
     assert_eq!(written("soft"), [Rule::MachineAnswered]);
@@ -119,55 +126,74 @@ fn an_answer_in_a_circle_is_noticed() {
 
 #[test]
 fn an_answer_past_a_lease_a_newer_message_or_a_limit_is_noticed() {
-    assert_eq!(before(leased("a", 9, 1, None)), [Rule::LeaseIgnored]);
-    assert_eq!(before(leased("a", 3, 1, None)), []);
-    let lost = broken(|history| {
-        let shown = Answer { token: Some("lost".into()), ..answer("e1", "") };
-        history.talk.steps[1] = step(3, Did::Answered(shown));
+    assert_eq!(rules_with_earlier(lease_change("a", 9, 1, None)), [Rule::LeaseIgnored]);
+    assert_eq!(rules_with_earlier(lease_change("a", 3, 1, None)), []);
+    let lost = conversation_rules(|history| {
+        let shown = ReplyRecord { token: Some("lost".into()), ..reply_record("e1", "") };
+        history.talk.steps[1] = conversation_commit(3, ConversationChange::Answered(shown));
     });
     assert_eq!(lost, [Rule::LeaseIgnored]);
-    let newer = broken(|history| {
+    let newer = conversation_rules(|history| {
         let mut brought = history.inbound.brought[0].clone();
         brought.message_id = "<2@x>".into();
         history.inbound.brought.push(brought);
         let (message, thread, message_id) = ("m2".to_owned(), "t1".to_owned(), "<2@x>".to_owned());
-        history.talk.steps.insert(1, step(2, Did::Came { message, thread, seq: 2, message_id }));
+        history
+            .talk
+            .steps
+            .insert(1, conversation_commit(2, ConversationChange::Came { message, thread, seq: 2, message_id }));
     });
     assert_eq!(newer, [Rule::NewerIgnored]);
-    let often = |n: u32| Did::Answered(Answer { slot: format!("reply {n}"), ..answer(&format!("e{n}"), "") });
-    assert_eq!(after(vec![often(2)]), []);
-    assert_eq!(after(vec![often(2), often(3)]), [Rule::CapExceeded]);
+    let often = |n: u32| {
+        ConversationChange::Answered(ReplyRecord { slot: format!("reply {n}"), ..reply_record(&format!("e{n}"), "") })
+    };
+    assert_eq!(rules_with_later(vec![often(2)]), []);
+    assert_eq!(rules_with_later(vec![often(2), often(3)]), [Rule::CapExceeded]);
 }
 
 #[test]
 fn a_thread_with_two_holders_is_noticed() {
-    assert_eq!(after(vec![leased("a", 99, 1, None), leased("b", 99, 2, None)]), [Rule::TwoHolders]);
+    assert_eq!(
+        rules_with_later(vec![lease_change("a", 99, 1, None), lease_change("b", 99, 2, None)]),
+        [Rule::TwoHolders]
+    );
     let (thread, token) = ("t1".to_owned(), "b".to_owned());
-    assert_eq!(after(vec![leased("a", 99, 1, None), Did::Released { thread, token }]), [Rule::TwoHolders]);
-    assert_eq!(after(vec![leased("a", 10, 1, None), leased("b", 99, 1, None)]), [Rule::LeaseFence]);
+    assert_eq!(
+        rules_with_later(vec![lease_change("a", 99, 1, None), ConversationChange::Released { thread, token }]),
+        [Rule::TwoHolders]
+    );
+    assert_eq!(
+        rules_with_later(vec![lease_change("a", 10, 1, None), lease_change("b", 99, 1, None)]),
+        [Rule::LeaseFence]
+    );
 }
 
 #[test]
 fn an_offer_out_of_turn_is_noticed() {
-    let offered = |fence: u64| leased(&format!("a{fence}"), 2, fence, Some("m1"));
-    assert_eq!(before(offered(1)), []);
-    assert_eq!(after(vec![offered(1)]), [Rule::OfferedSettled]);
-    let early = broken(|history| {
-        history.talk.steps.insert(1, step(2, Did::PutOff("m1".into(), 9)));
-        history.talk.steps.insert(2, step(2, offered(1)));
+    let offered = |fence: u64| lease_change(&format!("a{fence}"), 2, fence, Some("m1"));
+    assert_eq!(rules_with_earlier(offered(1)), []);
+    assert_eq!(rules_with_later(vec![offered(1)]), [Rule::OfferedSettled]);
+    let early = conversation_rules(|history| {
+        history.talk.steps.insert(1, conversation_commit(2, ConversationChange::PutOff("m1".into(), 9)));
+        history.talk.steps.insert(2, conversation_commit(2, offered(1)));
     });
     assert_eq!(early, [Rule::OfferedEarly]);
-    let often = broken(|history| (1..=6).for_each(|n| history.talk.steps.insert(1, step(2, offered(7 - n)))));
+    let often = conversation_rules(|history| {
+        (1..=6).for_each(|n| history.talk.steps.insert(1, conversation_commit(2, offered(7 - n))))
+    });
     assert_eq!(often, [Rule::OfferedTooOften]);
 }
 
 #[test]
 fn a_mail_without_a_key_that_says_the_same_again_is_noticed() {
     let twice = |guard: &str| {
-        broken(|history| {
+        conversation_rules(|history| {
             for (at, id, guard) in [(4, "k1", ""), (5, "k2", guard)] {
                 let (email, to) = (id.to_owned(), vec!["ann@x".to_owned()]);
-                history.talk.steps.push(step(at, Did::Keyless { email, guard: guard.to_owned() }));
+                history
+                    .talk
+                    .steps
+                    .push(conversation_commit(at, ConversationChange::Keyless { email, guard: guard.to_owned() }));
                 history.emails.push(Email { id: id.to_owned(), to, body: Some(1), ..Email::default() });
             }
         })
@@ -179,15 +205,22 @@ fn a_mail_without_a_key_that_says_the_same_again_is_noticed() {
 #[test]
 fn a_guard_that_speaks_without_a_reason_is_noticed() {
     for guard in ["self", "automatic", "leased", "newer_message"] {
-        let refused = Did::Refused { guard: guard.to_owned(), wish: answer("", "") };
-        assert_eq!(broken(|history| history.talk.steps.push(step(9, refused))), [Rule::NeedlessGuard], "{guard}");
+        let refused = ConversationChange::Refused { guard: guard.to_owned(), wish: reply_record("", "") };
+        assert_eq!(
+            conversation_rules(|history| history.talk.steps.push(conversation_commit(9, refused))),
+            [Rule::NeedlessGuard],
+            "{guard}"
+        );
     }
-    let capped = broken(|history| {
-        history.talk.steps[1] = step(3, Did::Answered(answer("e1", "cap")));
+    let capped = conversation_rules(|history| {
+        history.talk.steps[1] = conversation_commit(3, ConversationChange::Answered(reply_record("e1", "cap")));
     });
     assert_eq!(capped, [Rule::NeedlessGuard]);
-    let again = Did::Again { message: "m1".into(), slot: "reply 7".into(), email: "e1".into() };
-    assert_eq!(broken(|history| history.talk.steps.push(step(9, again))), [Rule::NeedlessGuard]);
+    let again = ConversationChange::Again { message: "m1".into(), slot: "reply 7".into(), email: "e1".into() };
+    assert_eq!(
+        conversation_rules(|history| history.talk.steps.push(conversation_commit(9, again))),
+        [Rule::NeedlessGuard]
+    );
 }
 
 #[test]
@@ -198,12 +231,12 @@ fn a_letter_that_is_left_lying_is_noticed_unless_a_person_was_asked() {
         history.moves.clear();
         history.inbound.messages[0].state = "unanswered".into();
     };
-    assert_eq!(broken(lies), [Rule::Unattended]);
-    let asked = broken(|history| {
+    assert_eq!(conversation_rules(lies), [Rule::Unattended]);
+    let asked = conversation_rules(|history| {
         lies(history);
-        history.talk.questions.push(Question { message: "m1".into(), ..Question::default() });
+        history.talk.questions.push(EscalationRow { message: "m1".into(), ..EscalationRow::default() });
     });
     assert_eq!(asked, []);
-    let vain = broken(|history| history.inbound.messages[0].dead = true);
+    let vain = conversation_rules(|history| history.inbound.messages[0].dead = true);
     assert_eq!(vain, [Rule::Unescalated]);
 }

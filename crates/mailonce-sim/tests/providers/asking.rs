@@ -2,73 +2,77 @@
 
 use mailonce_core::{
     id::EmailId,
-    port::transport::{Asked, Found, Recovery},
+    port::transport::{LookUpRequest, LookUpResult, RecoveryMethod},
 };
-use mailonce_sim::sink::http::{API_KEY, Act, Sink, Vendor};
+use mailonce_sim::sink::http::{API_KEY, HttpSink, ScriptedResponse, Vendor};
 use std::time::Duration;
 use uuid::Uuid;
 
-use crate::world::{asked, attempt, build, setting, transport};
+use crate::world::{build_transport, lookup_query, provider_setting, run_attempt, vendor_transport};
 
-const ASKED: [Vendor; 4] = [Vendor::Postmark, Vendor::Mailgun, Vendor::SendGrid, Vendor::UseSend];
+const LOOKUP_VENDORS: [Vendor; 4] = [Vendor::Postmark, Vendor::Mailgun, Vendor::SendGrid, Vendor::UseSend];
 
 #[tokio::test]
 async fn a_mail_is_found_only_once_it_was_taken() {
-    for vendor in ASKED {
-        let sink = Sink::open().await.unwrap();
-        let transport = transport(vendor, sink.url());
-        assert!(matches!(transport.capability().recovery, Recovery::LookUp { .. }), "{vendor:?}");
-        assert_eq!(transport.look_up(asked()).await, Found::No, "{vendor:?}");
-        sink.script(&[Act::TakeThenDrop]);
-        attempt(&*transport, 1).await;
-        let found = transport.look_up(asked()).await;
-        let Found::Yes { remote_id, .. } = &found else { panic!("{vendor:?}: {found:?}") };
+    for vendor in LOOKUP_VENDORS {
+        let sink = HttpSink::start().await.unwrap();
+        let transport = vendor_transport(vendor, sink.url());
+        assert!(matches!(transport.capabilities().recovery, RecoveryMethod::LookUp { .. }), "{vendor:?}");
+        assert_eq!(transport.look_up(lookup_query()).await, LookUpResult::NotFound, "{vendor:?}");
+        sink.queue_responses(&[ScriptedResponse::AcceptThenDrop]);
+        run_attempt(&*transport, 1).await;
+        let found = transport.look_up(lookup_query()).await;
+        let LookUpResult::Found { remote_id, .. } = &found else { panic!("{vendor:?}: {found:?}") };
         // useSend answers that the key is known, without saying for what.
         assert_eq!(remote_id.is_some(), vendor != Vendor::UseSend, "{vendor:?}");
-        assert_eq!(sink.taken().len(), 1, "{vendor:?}: asking sends nothing");
+        assert_eq!(sink.accepted_mail().len(), 1, "{vendor:?}: asking sends nothing");
     }
 }
 
 #[tokio::test]
 async fn a_mail_that_is_taken_late_is_found_late() {
-    for vendor in ASKED {
-        let sink = Sink::open().await.unwrap();
-        sink.script(&[Act::TakeLate]);
-        let mut setting = setting(sink.url());
+    for vendor in LOOKUP_VENDORS {
+        let sink = HttpSink::start().await.unwrap();
+        sink.queue_responses(&[ScriptedResponse::AcceptOnRelease]);
+        let mut setting = provider_setting(sink.url());
         setting.timeout = Duration::from_secs(1);
-        attempt(&*build(vendor, setting, API_KEY).unwrap(), 1).await;
-        let transport = transport(vendor, sink.url());
-        assert_eq!(transport.look_up(asked()).await, Found::No, "{vendor:?}: a no is only evidence");
-        sink.release().await;
-        assert!(matches!(transport.look_up(asked()).await, Found::Yes { .. }), "{vendor:?}");
+        run_attempt(&*build_transport(vendor, setting, API_KEY).unwrap(), 1).await;
+        let transport = vendor_transport(vendor, sink.url());
+        assert_eq!(
+            transport.look_up(lookup_query()).await,
+            LookUpResult::NotFound,
+            "{vendor:?}: a no is only evidence"
+        );
+        sink.release_late_mail().await;
+        assert!(matches!(transport.look_up(lookup_query()).await, LookUpResult::Found { .. }), "{vendor:?}");
     }
 }
 
 #[tokio::test]
 async fn another_mail_is_not_taken_for_ours() {
-    for vendor in ASKED {
-        let sink = Sink::open().await.unwrap();
-        let transport = transport(vendor, sink.url());
-        attempt(&*transport, 1).await;
-        let other = Asked {
+    for vendor in LOOKUP_VENDORS {
+        let sink = HttpSink::start().await.unwrap();
+        let transport = vendor_transport(vendor, sink.url());
+        run_attempt(&*transport, 1).await;
+        let other = LookUpRequest {
             email: EmailId(Uuid::from_u128(2)),
             message_id: "<k2@mail.example.com>".into(),
             key: Uuid::from_u128(3),
-            ..asked()
+            ..lookup_query()
         };
-        assert_eq!(transport.look_up(other).await, Found::No, "{vendor:?}");
+        assert_eq!(transport.look_up(other).await, LookUpResult::NotFound, "{vendor:?}");
     }
 }
 
 #[tokio::test]
 async fn a_vendor_that_cannot_be_asked_is_silent() {
-    let sink = Sink::open().await.unwrap();
-    attempt(&*transport(Vendor::Postmark, sink.url()), 1).await;
-    for vendor in ASKED {
-        let wrong = build(vendor, setting(sink.url()), "not-the-key-0123456789").unwrap();
-        let found = wrong.look_up(asked()).await;
-        assert!(matches!(found, Found::Silent(_)), "{vendor:?}: {found:?}");
+    let sink = HttpSink::start().await.unwrap();
+    run_attempt(&*vendor_transport(Vendor::Postmark, sink.url()), 1).await;
+    for vendor in LOOKUP_VENDORS {
+        let wrong = build_transport(vendor, provider_setting(sink.url()), "not-the-key-0123456789").unwrap();
+        let found = wrong.look_up(lookup_query()).await;
+        assert!(matches!(found, LookUpResult::Unavailable(_)), "{vendor:?}: {found:?}");
     }
-    let gone = transport(Vendor::Postmark, "http://127.0.0.1:1");
-    assert!(matches!(gone.look_up(asked()).await, Found::Silent(_)));
+    let gone = vendor_transport(Vendor::Postmark, "http://127.0.0.1:1");
+    assert!(matches!(gone.look_up(lookup_query()).await, LookUpResult::Unavailable(_)));
 }

@@ -2,41 +2,44 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
-    content::{Content, RawAttachment, RawContent, Scalar},
-    port::transport::{Mail, Shape, Wire},
+    content::{EmailContent, MetadataValue, RawAttachment, RawContent},
+    port::transport::{HandoffSplit, OutboundMail, PayloadFormat},
 };
 use mailonce_sim::sink::http::{API_KEY, SECRET_ACCESS_KEY, Vendor};
 use serde_json::{Value, json};
 
-use crate::world::{EMAIL, KEY, MESSAGE_ID, MIME, build, content, mail, raw, setting, transport};
+use crate::world::{
+    EMAIL, KEY, MESSAGE_ID, MIME, build_transport, provider_setting, sample_content, sample_email_content, sample_mail,
+    vendor_transport,
+};
 
 const URL: &str = "http://127.0.0.1:1";
 
-fn frozen(vendor: Vendor) -> Value {
-    let content = content();
-    serde_json::from_slice(&transport(vendor, URL).freeze(&mail(&content)).unwrap()).unwrap()
+fn frozen_body(vendor: Vendor) -> Value {
+    let content = sample_email_content();
+    serde_json::from_slice(&vendor_transport(vendor, URL).freeze(&sample_mail(&content)).unwrap()).unwrap()
 }
 
-fn unfit(vendor: Vendor, raw: RawContent) -> String {
-    let content = Content::check(raw).unwrap();
-    transport(vendor, URL).freeze(&mail(&content)).unwrap_err().0
+fn unfit_reason(vendor: Vendor, raw: RawContent) -> String {
+    let content = EmailContent::validate(raw).unwrap();
+    vendor_transport(vendor, URL).freeze(&sample_mail(&content)).unwrap_err().0
 }
 
 #[test]
 fn the_same_mail_gives_the_same_bytes_and_no_secret_is_in_them() {
-    let content = content();
+    let content = sample_email_content();
     for vendor in Vendor::ALL {
-        let transport = transport(vendor, URL);
-        let first = transport.freeze(&mail(&content)).unwrap();
-        assert_eq!(first, transport.freeze(&mail(&content)).unwrap(), "{vendor:?}");
-        let again = build(vendor, setting("http://127.0.0.1:2"), "another-key-0123456789").unwrap();
-        assert_eq!(first, again.freeze(&mail(&content)).unwrap(), "{vendor:?}: a new key changes no bytes");
+        let transport = vendor_transport(vendor, URL);
+        let first = transport.freeze(&sample_mail(&content)).unwrap();
+        assert_eq!(first, transport.freeze(&sample_mail(&content)).unwrap(), "{vendor:?}");
+        let again = build_transport(vendor, provider_setting("http://127.0.0.1:2"), "another-key-0123456789").unwrap();
+        assert_eq!(first, again.freeze(&sample_mail(&content)).unwrap(), "{vendor:?}: a new key changes no bytes");
         let text = String::from_utf8_lossy(&first);
         assert!(!text.contains(API_KEY) && !text.contains(SECRET_ACCESS_KEY), "{vendor:?}");
-        let capability = transport.capability();
-        assert_eq!(capability.shape, Shape::PerEmail, "{vendor:?}");
+        let capability = transport.capabilities();
+        assert_eq!(capability.split, HandoffSplit::PerEmail, "{vendor:?}");
         let mime = matches!(vendor, Vendor::Mailgun | Vendor::Ses);
-        assert_eq!(capability.wire == Wire::Mime, mime, "{vendor:?}");
+        assert_eq!(capability.payload_format == PayloadFormat::Mime, mime, "{vendor:?}");
     }
 }
 
@@ -44,15 +47,18 @@ fn the_same_mail_gives_the_same_bytes_and_no_secret_is_in_them() {
 fn an_account_keeps_its_fingerprint_when_its_key_changes() {
     for vendor in Vendor::ALL {
         let account = |name: &str, url: &str, key: &str| {
-            let mut setting = setting(url);
+            let mut setting = provider_setting(url);
             setting.name = name.into();
-            build(vendor, setting, key).unwrap().account().to_owned()
+            build_transport(vendor, setting, key).unwrap().account().to_owned()
         };
         let usual = account("a", URL, "one-key-0123456789");
         assert_eq!(usual, account("a", URL, "two-key-0123456789"), "{vendor:?}");
         assert_ne!(usual, account("b", URL, "one-key-0123456789"), "{vendor:?}");
         assert_ne!(usual, account("a", "http://127.0.0.1:2", "one-key-0123456789"), "{vendor:?}");
-        assert_eq!(build(vendor, setting(URL), "").is_err(), !matches!(vendor, Vendor::Ses | Vendor::Other));
+        assert_eq!(
+            build_transport(vendor, provider_setting(URL), "").is_err(),
+            !matches!(vendor, Vendor::Ses | Vendor::Other)
+        );
     }
 }
 
@@ -67,7 +73,7 @@ fn resend_reads_it_as_from_its_own_sdk() {
         "attachments": [{"filename": "a.txt", "content": "YWJj", "content_type": "text/plain"}],
         "tags": [{"name": "mailonce", "value": EMAIL.to_string()}, {"name": "run", "value": "42"}],
     });
-    assert_eq!(frozen(Vendor::Resend), body);
+    assert_eq!(frozen_body(Vendor::Resend), body);
 }
 
 #[test]
@@ -80,7 +86,7 @@ fn usesend_reads_it_as_from_its_own_sdk() {
         "headers": {"X-Mailonce-Id": EMAIL.to_string(), "X-Run": "42"},
         "attachments": [{"filename": "a.txt", "content": "YWJj"}],
     });
-    assert_eq!(frozen(Vendor::UseSend), body);
+    assert_eq!(frozen_body(Vendor::UseSend), body);
 }
 
 #[test]
@@ -95,7 +101,7 @@ fn postmark_reads_it_as_documented() {
             {"Name": "X-Run", "Value": "42"}],
         "Attachments": [{"Name": "a.txt", "Content": "YWJj", "ContentType": "text/plain"}],
     });
-    assert_eq!(frozen(Vendor::Postmark), body);
+    assert_eq!(frozen_body(Vendor::Postmark), body);
 }
 
 #[test]
@@ -110,7 +116,7 @@ fn sendgrid_reads_it_as_documented() {
         "headers": {"Message-ID": MESSAGE_ID, "X-Run": "42"},
         "custom_args": {"mailonce": EMAIL.to_string(), "order": "7", "run": "42"},
     });
-    assert_eq!(frozen(Vendor::SendGrid), body);
+    assert_eq!(frozen_body(Vendor::SendGrid), body);
 }
 
 #[test]
@@ -125,12 +131,12 @@ fn brevo_reads_it_as_documented() {
             "X-Mailin-custom": format!("mailonce={EMAIL}"), "X-Run": "42"},
         "attachment": [{"name": "a.txt", "content": "YWJj"}], "tags": ["run:42"],
     });
-    assert_eq!(frozen(Vendor::Brevo), body);
+    assert_eq!(frozen_body(Vendor::Brevo), body);
 }
 
 #[test]
 fn ses_reads_it_as_documented_with_our_bytes_inside() {
-    let body = frozen(Vendor::Ses);
+    let body = frozen_body(Vendor::Ses);
     assert_eq!(body["FromEmailAddress"], "Agent <agent@example.com>");
     let to = json!({"ToAddresses": ["ada@example.org", "bob@example.org"], "CcAddresses": ["carol@example.org"],
         "BccAddresses": ["dan@example.org"]});
@@ -142,13 +148,13 @@ fn ses_reads_it_as_documented_with_our_bytes_inside() {
 
 #[test]
 fn mailgun_gets_our_bytes_whatever_is_in_them() {
-    let content = content();
-    let transport = transport(Vendor::Mailgun, URL);
-    let plain = transport.freeze(&mail(&content)).unwrap();
+    let content = sample_email_content();
+    let transport = vendor_transport(Vendor::Mailgun, URL);
+    let plain = transport.freeze(&sample_mail(&content)).unwrap();
     let first_line = |bytes: &[u8]| bytes.split(|&b| b == b'\r').next().unwrap().to_vec();
     // A mail that quotes the boundary gets another one.
     let hostile = [MIME, b"\r\n", &first_line(&plain), b"--\r\n"].concat();
-    let mut quoting = mail(&content);
+    let mut quoting = sample_mail(&content);
     quoting.mime = Some(&hostile);
     let frozen = transport.freeze(&quoting).unwrap();
     assert_ne!(first_line(&plain), first_line(&frozen));
@@ -157,33 +163,38 @@ fn mailgun_gets_our_bytes_whatever_is_in_them() {
 
 #[test]
 fn what_a_vendor_does_not_take_is_unfit_and_says_why() {
-    let inline = RawAttachment { content_id: Some("logo".into()), ..raw().attachments.remove(0) };
+    let inline = RawAttachment { content_id: Some("logo".into()), ..sample_content().attachments.remove(0) };
     for vendor in [Vendor::Brevo, Vendor::UseSend] {
-        let mail = RawContent { attachments: vec![inline.clone()], ..raw() };
-        assert!(unfit(vendor, mail).contains("content_id"), "{vendor:?}");
+        let mail = RawContent { attachments: vec![inline.clone()], ..sample_content() };
+        assert!(unfit_reason(vendor, mail).contains("content_id"), "{vendor:?}");
     }
-    let spaced = RawContent { tags: vec![("two words".into(), None)], ..raw() };
-    assert!(unfit(Vendor::Resend, spaced.clone()).contains("two words"));
-    assert!(unfit(Vendor::Ses, spaced).contains("two words"));
-    let long = RawContent { metadata: vec![("note".into(), Scalar::Text("x".repeat(81)))], ..raw() };
-    assert!(unfit(Vendor::Postmark, long).contains("note"));
+    let spaced = RawContent { tags: vec![("two words".into(), None)], ..sample_content() };
+    assert!(unfit_reason(Vendor::Resend, spaced.clone()).contains("two words"));
+    assert!(unfit_reason(Vendor::Ses, spaced).contains("two words"));
+    let long = RawContent { metadata: vec![("note".into(), MetadataValue::Text("x".repeat(81)))], ..sample_content() };
+    assert!(unfit_reason(Vendor::Postmark, long).contains("note"));
     let answers = vec!["a@example.com".into(), "b@example.com".into()];
-    assert!(unfit(Vendor::Brevo, RawContent { reply_to: answers, ..raw() }).contains("reply-to"));
-    let big = RawAttachment { content: "AAAA".repeat(4 * 1024 * 1024), ..raw().attachments.remove(0) };
-    assert!(unfit(Vendor::Postmark, RawContent { attachments: vec![big], ..raw() }).contains("attachments"));
-    assert!(unfit(Vendor::SendGrid, RawContent { subject: String::new(), ..raw() }).contains("subject"));
-    let twice = RawContent { metadata: vec![("run".into(), Scalar::Bool(true))], ..raw() };
-    assert!(unfit(Vendor::Mailgun, twice).contains("run"));
-    let content = content();
-    let without_bytes = Mail { mime: None, ..mail(&content) };
-    assert!(transport(Vendor::Mailgun, URL).freeze(&without_bytes).unwrap_err().0.contains("composed"));
+    assert!(unfit_reason(Vendor::Brevo, RawContent { reply_to: answers, ..sample_content() }).contains("reply-to"));
+    let big = RawAttachment { content: "AAAA".repeat(4 * 1024 * 1024), ..sample_content().attachments.remove(0) };
+    assert!(
+        unfit_reason(Vendor::Postmark, RawContent { attachments: vec![big], ..sample_content() })
+            .contains("attachments")
+    );
+    assert!(
+        unfit_reason(Vendor::SendGrid, RawContent { subject: String::new(), ..sample_content() }).contains("subject")
+    );
+    let twice = RawContent { metadata: vec![("run".into(), MetadataValue::Bool(true))], ..sample_content() };
+    assert!(unfit_reason(Vendor::Mailgun, twice).contains("run"));
+    let content = sample_email_content();
+    let without_bytes = OutboundMail { mime: None, ..sample_mail(&content) };
+    assert!(vendor_transport(Vendor::Mailgun, URL).freeze(&without_bytes).unwrap_err().0.contains("composed"));
 }
 
 #[test]
 fn sendgrid_is_told_each_address_once() {
-    let doubled = RawContent { cc: vec!["ADA@example.org".into(), "eve@example.org".into()], ..raw() };
-    let content = Content::check(doubled).unwrap();
-    let bytes = transport(Vendor::SendGrid, URL).freeze(&mail(&content)).unwrap();
+    let doubled = RawContent { cc: vec!["ADA@example.org".into(), "eve@example.org".into()], ..sample_content() };
+    let content = EmailContent::validate(doubled).unwrap();
+    let bytes = vendor_transport(Vendor::SendGrid, URL).freeze(&sample_mail(&content)).unwrap();
     let body: Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(body["personalizations"][0]["cc"], json!([{"email": "eve@example.org"}]));
 }

@@ -1,8 +1,8 @@
 //! What happens before a request goes out, and answers that are none.
 
-use mailonce_core::port::transport::{Meaning, Phase};
-use mailonce_sim::sink::http::{API_KEY, Sink, Vendor};
-use mailonce_transport::dial::Guard;
+use mailonce_core::port::transport::{AttemptPhase, ReplyMeaning};
+use mailonce_sim::sink::http::{API_KEY, HttpSink, Vendor};
+use mailonce_transport::dial::AddressFilter;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -10,42 +10,42 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::world::{attempt, build, parcel, setting, transport};
+use crate::world::{build_transport, provider_setting, run_attempt, sample_envelope, vendor_transport};
 
 #[tokio::test]
 async fn who_cannot_be_reached_is_at_fault() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let reply = attempt(&*transport(Vendor::Resend, &url), 1).await;
-    assert_eq!((reply.meaning, reply.phase), (Meaning::Fault, Phase::Connect), "{}", reply.text);
+    let reply = run_attempt(&*vendor_transport(Vendor::Resend, &url), 1).await;
+    assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Fault, AttemptPhase::Connect), "{}", reply.text);
 }
 
 #[tokio::test]
 async fn an_address_that_the_guard_forbids_is_never_dialled() {
-    let sink = Sink::open().await.unwrap();
-    let mut setting = setting(sink.url());
-    setting.guard = Some(Guard::new(|address| !address.is_loopback()));
-    let reply = attempt(&*build(Vendor::Resend, setting, API_KEY).unwrap(), 1).await;
-    assert_eq!((reply.meaning, reply.phase), (Meaning::Fault, Phase::Connect), "{}", reply.text);
-    assert!(sink.taken().is_empty());
+    let sink = HttpSink::start().await.unwrap();
+    let mut setting = provider_setting(sink.url());
+    setting.address_filter = Some(AddressFilter::new(|address| !address.is_loopback()));
+    let reply = run_attempt(&*build_transport(Vendor::Resend, setting, API_KEY).unwrap(), 1).await;
+    assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Fault, AttemptPhase::Connect), "{}", reply.text);
+    assert!(sink.accepted_mail().is_empty());
 }
 
 #[tokio::test]
 async fn a_connection_that_grew_old_carries_nothing() {
-    let sink = Sink::open().await.unwrap();
-    let mut setting = setting(sink.url());
-    setting.fresh = Duration::ZERO;
-    let reply = attempt(&*build(Vendor::Resend, setting, API_KEY).unwrap(), 1).await;
-    assert_eq!((reply.meaning, reply.phase), (Meaning::Deferred, Phase::Connect), "{}", reply.text);
-    assert!(sink.taken().is_empty());
+    let sink = HttpSink::start().await.unwrap();
+    let mut setting = provider_setting(sink.url());
+    setting.max_connection_age = Duration::ZERO;
+    let reply = run_attempt(&*build_transport(Vendor::Resend, setting, API_KEY).unwrap(), 1).await;
+    assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Deferred, AttemptPhase::Connect), "{}", reply.text);
+    assert!(sink.accepted_mail().is_empty());
 }
 
 #[tokio::test]
 async fn what_is_dropped_before_the_hand_over_was_never_said() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let transport = transport(Vendor::Resend, &format!("http://{}", listener.local_addr().unwrap()));
-    let ready = transport.approach(parcel(&*transport, 1)).await.unwrap();
+    let transport = vendor_transport(Vendor::Resend, &format!("http://{}", listener.local_addr().unwrap()));
+    let ready = transport.prepare(sample_envelope(&*transport, 1)).await.unwrap();
     let (mut socket, _) = listener.accept().await.unwrap();
     drop(ready);
     let mut heard = Vec::new();
@@ -59,7 +59,7 @@ async fn an_answer_that_is_no_http_or_too_long_proves_nothing() {
     let short = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{\"id\":\"1\"}";
     for answer in ["220 mail.example.com ESMTP\r\n", "", endless.as_str(), short] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let transport = transport(Vendor::Resend, &format!("http://{}", listener.local_addr().unwrap()));
+        let transport = vendor_transport(Vendor::Resend, &format!("http://{}", listener.local_addr().unwrap()));
         let answering = async {
             let (mut socket, _) = listener.accept().await.unwrap();
             // Something of the request has to arrive before an answer may come.
@@ -69,8 +69,13 @@ async fn an_answer_that_is_no_http_or_too_long_proves_nothing() {
             drop(socket.write_all(answer.as_bytes()).await);
             drop(socket.shutdown().await);
         };
-        let (reply, ()) = tokio::join!(attempt(&*transport, 1), answering);
-        assert_eq!((reply.meaning, reply.phase), (Meaning::Unknown, Phase::Final), "{answer:.40}: {}", reply.text);
+        let (reply, ()) = tokio::join!(run_attempt(&*transport, 1), answering);
+        assert_eq!(
+            (reply.meaning, reply.phase),
+            (ReplyMeaning::Unknown, AttemptPhase::Final),
+            "{answer:.40}: {}",
+            reply.text
+        );
     }
 }
 
@@ -85,14 +90,14 @@ async fn tls_is_spoken_with_who_is_trusted_and_with_nobody_else() {
         .with_no_client_auth()
         .with_single_cert(vec![root.clone()], key)
         .unwrap();
-    let sink = Sink::open_tls(Arc::new(config)).await.unwrap();
+    let sink = HttpSink::start_tls(Arc::new(config)).await.unwrap();
 
-    let mut trusting = setting(sink.url());
+    let mut trusting = provider_setting(sink.url());
     trusting.extra_roots = vec![root];
-    let reply = attempt(&*build(Vendor::Resend, trusting, API_KEY).unwrap(), 1).await;
-    assert_eq!(reply.meaning, Meaning::Accepted, "{}", reply.text);
+    let reply = run_attempt(&*build_transport(Vendor::Resend, trusting, API_KEY).unwrap(), 1).await;
+    assert_eq!(reply.meaning, ReplyMeaning::Accepted, "{}", reply.text);
 
-    let reply = attempt(&*transport(Vendor::Resend, sink.url()), 2).await;
-    assert_eq!((reply.meaning, reply.phase), (Meaning::Fault, Phase::Tls), "{}", reply.text);
-    assert_eq!(sink.taken().len(), 1);
+    let reply = run_attempt(&*vendor_transport(Vendor::Resend, sink.url()), 2).await;
+    assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Fault, AttemptPhase::Tls), "{}", reply.text);
+    assert_eq!(sink.accepted_mail().len(), 1);
 }

@@ -1,54 +1,62 @@
 //! What each vendor's answers mean, with the number of mails it really took.
 
-use mailonce_core::port::transport::{Meaning, Phase, Recovery};
-use mailonce_sim::sink::http::{API_KEY, Act, SECRET_ACCESS_KEY, Sink, Trouble, Vendor};
+use mailonce_core::port::transport::{AttemptPhase, RecoveryMethod, ReplyMeaning};
+use mailonce_sim::sink::http::{API_KEY, HttpSink, SECRET_ACCESS_KEY, ScriptedResponse, Vendor, VendorError};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-use crate::world::{EMAIL, KEY, MESSAGE_ID, attempt, build, setting, transport};
+use crate::world::{EMAIL, KEY, MESSAGE_ID, build_transport, provider_setting, run_attempt, vendor_transport};
 
 /// What an act means at a vendor, and how many mails it leaves there.
-fn expected(vendor: Vendor, act: Act) -> (Meaning, usize) {
+fn expected_meaning(vendor: Vendor, act: ScriptedResponse) -> (ReplyMeaning, usize) {
     let keyed = matches!(vendor, Vendor::Resend | Vendor::UseSend);
     match act {
-        Act::Honest => (Meaning::Accepted, 1),
-        Act::TakeThenDrop | Act::TakeThenBreak | Act::TakeThenStall | Act::TakeThenEmpty | Act::TakeThenHuge => {
-            (Meaning::Unknown, 1)
+        ScriptedResponse::Normal => (ReplyMeaning::Accepted, 1),
+        ScriptedResponse::AcceptThenDrop
+        | ScriptedResponse::AcceptThenServerError
+        | ScriptedResponse::AcceptThenStall
+        | ScriptedResponse::AcceptThenEmpty
+        | ScriptedResponse::AcceptThenHuge => (ReplyMeaning::Unknown, 1),
+        ScriptedResponse::AcceptOnRelease
+        | ScriptedResponse::AcceptAfter(_)
+        | ScriptedResponse::Drop
+        | ScriptedResponse::CaptivePortal
+        | ScriptedResponse::Redirect => (ReplyMeaning::Unknown, 0),
+        ScriptedResponse::Error(VendorError::ServerError) => (ReplyMeaning::Unknown, 0),
+        ScriptedResponse::Error(VendorError::RateLimited(_)) => (ReplyMeaning::Deferred, 0),
+        ScriptedResponse::Error(VendorError::Revoked | VendorError::EchoesCredential) => (ReplyMeaning::Fault, 0),
+        ScriptedResponse::Error(VendorError::Refused) => (ReplyMeaning::Refused, 0),
+        ScriptedResponse::Error(VendorError::Concurrent) if keyed => (ReplyMeaning::Concurrent, 0),
+        ScriptedResponse::Error(VendorError::Mismatch) if keyed => (ReplyMeaning::Mismatch, 0),
+        ScriptedResponse::Error(VendorError::Concurrent | VendorError::Mismatch) if vendor == Vendor::Other => {
+            (ReplyMeaning::Repeated, 0)
         }
-        Act::TakeLate | Act::TakeAfter(_) | Act::Drop | Act::Portal | Act::Redirect => (Meaning::Unknown, 0),
-        Act::Trouble(Trouble::Broken) => (Meaning::Unknown, 0),
-        Act::Trouble(Trouble::Busy(_)) => (Meaning::Deferred, 0),
-        Act::Trouble(Trouble::Revoked | Trouble::Quoting) => (Meaning::Fault, 0),
-        Act::Trouble(Trouble::Refused) => (Meaning::Refused, 0),
-        Act::Trouble(Trouble::Concurrent) if keyed => (Meaning::Concurrent, 0),
-        Act::Trouble(Trouble::Mismatch) if keyed => (Meaning::Mismatch, 0),
-        Act::Trouble(Trouble::Concurrent | Trouble::Mismatch) if vendor == Vendor::Other => (Meaning::Repeated, 0),
-        Act::Trouble(Trouble::Concurrent | Trouble::Mismatch) => (Meaning::Unknown, 0),
+        ScriptedResponse::Error(VendorError::Concurrent | VendorError::Mismatch) => (ReplyMeaning::Unknown, 0),
         // Only Postmark documents that nothing was taken.
-        Act::Trouble(Trouble::Away) if vendor == Vendor::Postmark => (Meaning::Deferred, 0),
-        Act::Trouble(Trouble::Away) => (Meaning::Unknown, 0),
+        ScriptedResponse::Error(VendorError::Unavailable) if vendor == Vendor::Postmark => (ReplyMeaning::Deferred, 0),
+        ScriptedResponse::Error(VendorError::Unavailable) => (ReplyMeaning::Unknown, 0),
     }
 }
 
-const ACTS: [Act; 18] = [
-    Act::Honest,
-    Act::TakeThenDrop,
-    Act::TakeThenBreak,
-    Act::TakeThenStall,
-    Act::TakeThenEmpty,
-    Act::TakeThenHuge,
-    Act::TakeLate,
-    Act::Drop,
-    Act::Portal,
-    Act::Redirect,
-    Act::Trouble(Trouble::Broken),
-    Act::Trouble(Trouble::Busy(2)),
-    Act::Trouble(Trouble::Revoked),
-    Act::Trouble(Trouble::Refused),
-    Act::Trouble(Trouble::Concurrent),
-    Act::Trouble(Trouble::Mismatch),
-    Act::Trouble(Trouble::Away),
-    Act::Trouble(Trouble::Quoting),
+const ACTS: [ScriptedResponse; 18] = [
+    ScriptedResponse::Normal,
+    ScriptedResponse::AcceptThenDrop,
+    ScriptedResponse::AcceptThenServerError,
+    ScriptedResponse::AcceptThenStall,
+    ScriptedResponse::AcceptThenEmpty,
+    ScriptedResponse::AcceptThenHuge,
+    ScriptedResponse::AcceptOnRelease,
+    ScriptedResponse::Drop,
+    ScriptedResponse::CaptivePortal,
+    ScriptedResponse::Redirect,
+    ScriptedResponse::Error(VendorError::ServerError),
+    ScriptedResponse::Error(VendorError::RateLimited(2)),
+    ScriptedResponse::Error(VendorError::Revoked),
+    ScriptedResponse::Error(VendorError::Refused),
+    ScriptedResponse::Error(VendorError::Concurrent),
+    ScriptedResponse::Error(VendorError::Mismatch),
+    ScriptedResponse::Error(VendorError::Unavailable),
+    ScriptedResponse::Error(VendorError::EchoesCredential),
 ];
 
 #[tokio::test]
@@ -58,38 +66,38 @@ async fn every_act_has_its_meaning_at_every_vendor() {
     for vendor in Vendor::ALL {
         vendors.spawn(async move {
             for act in ACTS {
-                one(vendor, act).await;
+                check_one(vendor, act).await;
             }
         });
     }
     vendors.join_all().await;
 }
 
-async fn one(vendor: Vendor, act: Act) {
-    let sink = Sink::open().await.unwrap();
-    sink.script(&[act]);
-    let mut setting = setting(sink.url());
-    if matches!(act, Act::TakeThenStall | Act::TakeLate) {
+async fn check_one(vendor: Vendor, act: ScriptedResponse) {
+    let sink = HttpSink::start().await.unwrap();
+    sink.queue_responses(&[act]);
+    let mut setting = provider_setting(sink.url());
+    if matches!(act, ScriptedResponse::AcceptThenStall | ScriptedResponse::AcceptOnRelease) {
         setting.timeout = Duration::from_secs(1);
     }
-    let reply = attempt(&*build(vendor, setting, API_KEY).unwrap(), 1).await;
-    let found = (reply.meaning, sink.taken().len());
-    assert_eq!(found, expected(vendor, act), "{vendor:?} {act:?}: {}", reply.text);
-    assert_eq!(reply.phase, Phase::Final, "{vendor:?} {act:?}");
+    let reply = run_attempt(&*build_transport(vendor, setting, API_KEY).unwrap(), 1).await;
+    let found = (reply.meaning, sink.accepted_mail().len());
+    assert_eq!(found, expected_meaning(vendor, act), "{vendor:?} {act:?}: {}", reply.text);
+    assert_eq!(reply.phase, AttemptPhase::Final, "{vendor:?} {act:?}");
     assert!(!reply.text.is_empty(), "{vendor:?} {act:?} says why");
     let shown = [API_KEY, SECRET_ACCESS_KEY].iter().any(|secret| reply.text.contains(secret));
     assert!(!shown, "{vendor:?} {act:?} shows the secret: {}", reply.text);
-    let pause = matches!(act, Act::Trouble(Trouble::Busy(_))).then_some(2_000);
+    let pause = matches!(act, ScriptedResponse::Error(VendorError::RateLimited(_))).then_some(2_000);
     assert_eq!(reply.retry_after_ms, pause, "{vendor:?} {act:?}");
-    assert_eq!(reply.remote_id.is_some(), act == Act::Honest, "{vendor:?} {act:?}");
+    assert_eq!(reply.remote_id.is_some(), act == ScriptedResponse::Normal, "{vendor:?} {act:?}");
 }
 
 #[tokio::test]
 async fn what_is_taken_is_the_mail_with_its_key_and_names() {
     for vendor in Vendor::ALL {
-        let sink = Sink::open().await.unwrap();
-        let reply = attempt(&*transport(vendor, sink.url()), 1).await;
-        let [taken] = &sink.taken()[..] else { panic!("{vendor:?} took no mail: {}", reply.text) };
+        let sink = HttpSink::start().await.unwrap();
+        let reply = run_attempt(&*vendor_transport(vendor, sink.url()), 1).await;
+        let [taken] = &sink.accepted_mail()[..] else { panic!("{vendor:?} took no mail: {}", reply.text) };
         assert_eq!(
             taken.recipients,
             ["ada@example.org", "bob@example.org", "carol@example.org", "dan@example.org"],
@@ -108,42 +116,42 @@ async fn what_is_taken_is_the_mail_with_its_key_and_names() {
 #[tokio::test]
 async fn a_repeat_under_the_same_key_makes_no_second_mail_where_keys_are_kept() {
     for (vendor, meaning) in [
-        (Vendor::Resend, Meaning::Accepted),
-        (Vendor::UseSend, Meaning::Accepted),
-        (Vendor::Brevo, Meaning::Repeated),
-        (Vendor::Other, Meaning::Repeated),
+        (Vendor::Resend, ReplyMeaning::Accepted),
+        (Vendor::UseSend, ReplyMeaning::Accepted),
+        (Vendor::Brevo, ReplyMeaning::Repeated),
+        (Vendor::Other, ReplyMeaning::Repeated),
     ] {
-        let sink = Sink::open().await.unwrap();
-        sink.script(&[Act::TakeThenDrop]);
-        let transport = transport(vendor, sink.url());
-        assert_eq!(attempt(&*transport, 1).await.meaning, Meaning::Unknown, "{vendor:?}");
+        let sink = HttpSink::start().await.unwrap();
+        sink.queue_responses(&[ScriptedResponse::AcceptThenDrop]);
+        let transport = vendor_transport(vendor, sink.url());
+        assert_eq!(run_attempt(&*transport, 1).await.meaning, ReplyMeaning::Unknown, "{vendor:?}");
         for number in 2..4 {
-            assert_eq!(attempt(&*transport, number).await.meaning, meaning, "{vendor:?}");
+            assert_eq!(run_attempt(&*transport, number).await.meaning, meaning, "{vendor:?}");
         }
-        assert_eq!(sink.taken().len(), 1, "{vendor:?}");
+        assert_eq!(sink.accepted_mail().len(), 1, "{vendor:?}");
     }
 }
 
 #[tokio::test]
 async fn a_repeat_makes_a_second_mail_where_no_keys_are_kept_and_so_no_key_is_claimed() {
     for vendor in [Vendor::Postmark, Vendor::Mailgun, Vendor::SendGrid, Vendor::Ses] {
-        let sink = Sink::open().await.unwrap();
-        let transport = transport(vendor, sink.url());
-        attempt(&*transport, 1).await;
-        attempt(&*transport, 2).await;
-        assert_eq!(sink.taken().len(), 2, "{vendor:?}");
-        let recovery = transport.capability().recovery;
-        assert!(!matches!(recovery, Recovery::Key { .. }), "{vendor:?} has no keys but claims them");
+        let sink = HttpSink::start().await.unwrap();
+        let transport = vendor_transport(vendor, sink.url());
+        run_attempt(&*transport, 1).await;
+        run_attempt(&*transport, 2).await;
+        assert_eq!(sink.accepted_mail().len(), 2, "{vendor:?}");
+        let recovery = transport.capabilities().recovery;
+        assert!(!matches!(recovery, RecoveryMethod::IdempotencyKey { .. }), "{vendor:?} has no keys but claims them");
     }
 }
 
 #[tokio::test]
 async fn a_wrong_credential_is_the_transports_fault() {
-    let sink = Sink::open().await.unwrap();
+    let sink = HttpSink::start().await.unwrap();
     for vendor in Vendor::ALL.into_iter().filter(|vendor| !matches!(vendor, Vendor::Ses | Vendor::Other)) {
-        let wrong = build(vendor, setting(sink.url()), "not-the-key-0123456789").unwrap();
-        let reply = attempt(&*wrong, 1).await;
-        assert_eq!(reply.meaning, Meaning::Fault, "{vendor:?}: {}", reply.text);
+        let wrong = build_transport(vendor, provider_setting(sink.url()), "not-the-key-0123456789").unwrap();
+        let reply = run_attempt(&*wrong, 1).await;
+        assert_eq!(reply.meaning, ReplyMeaning::Fault, "{vendor:?}: {}", reply.text);
     }
-    assert!(sink.taken().is_empty());
+    assert!(sink.accepted_mail().is_empty());
 }

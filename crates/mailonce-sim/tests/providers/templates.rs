@@ -1,37 +1,43 @@
 //! The template for any other provider.
 
 use mailonce_core::{
-    content::{Content, RawContent},
-    port::transport::{Meaning, Recovery, Transport, Wire},
+    content::{EmailContent, RawContent},
+    port::transport::{PayloadFormat, RecoveryMethod, ReplyMeaning, Transport},
 };
-use mailonce_sim::sink::http::{Act, Sink};
-use mailonce_transport::http::{BadSetting, Setting, template};
+use mailonce_sim::sink::http::{HttpSink, ScriptedResponse};
+use mailonce_transport::http::{HttpTransportConfig, TransportConfigError, template};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-use crate::world::{EMAIL, KEY, attempt, content, mail, raw, setting, template};
+use crate::world::{
+    EMAIL, KEY, custom_provider_template, provider_setting, run_attempt, sample_content, sample_email_content,
+    sample_mail,
+};
 
-fn build(config: template::Config) -> Result<Arc<dyn Transport>, BadSetting> {
-    template::transport(Setting::new("other"), template::Config { url: "http://127.0.0.1:1/send".into(), ..config })
+fn build_template(config: template::TemplateConfig) -> Result<Arc<dyn Transport>, TransportConfigError> {
+    template::transport(
+        HttpTransportConfig::new("other"),
+        template::TemplateConfig { url: "http://127.0.0.1:1/send".into(), ..config },
+    )
 }
 
-fn with_body(body: &str) -> template::Config {
-    template::Config { body: body.into(), ..template() }
+fn with_body(body: &str) -> template::TemplateConfig {
+    template::TemplateConfig { body: body.into(), ..custom_provider_template() }
 }
 
-fn filled(body: &str, content: &Content) -> Value {
-    serde_json::from_slice(&build(with_body(body)).unwrap().freeze(&mail(content)).unwrap()).unwrap()
+fn filled_body(body: &str, content: &EmailContent) -> Value {
+    serde_json::from_slice(&build_template(with_body(body)).unwrap().freeze(&sample_mail(content)).unwrap()).unwrap()
 }
 
-const WHOLE: &str = r#""r":"{{recipients}}","m":"{{mime_base64}}""#;
+const REQUIRED_FIELDS: &str = r#""r":"{{recipients}}","m":"{{mime_base64}}""#;
 
 #[test]
 fn placeholders_become_values_of_their_own_type() {
     let body = r#"{"to": "{{to}}", "cc": ["{{cc}}"], "all": "To: {{to}} ({{id}})", "key": "{{ key }}", "n": 1,
         "from": {"email": "{{from_address}}", "name": "{{from_name}}"}, "html": "{{html}}", R}"#
-        .replace('R', WHOLE);
-    let content = Content::check(RawContent { html: None, ..raw() }).unwrap();
-    let body = filled(&body, &content);
+        .replace('R', REQUIRED_FIELDS);
+    let content = EmailContent::validate(RawContent { html: None, ..sample_content() }).unwrap();
+    let body = filled_body(&body, &content);
     assert_eq!(body["to"], json!(["\"Lovelace, Ada\" <ada@example.org>", "bob@example.org"]));
     assert_eq!(body["cc"], json!([["carol@example.org"]]));
     assert_eq!(body["all"], format!("To: \"Lovelace, Ada\" <ada@example.org>, bob@example.org ({EMAIL})"));
@@ -43,15 +49,15 @@ fn placeholders_become_values_of_their_own_type() {
 #[test]
 fn a_mail_cannot_write_the_template() {
     let hostile = "\",\"admin\":true,\"x\":\"{{key}}\\";
-    let content = Content::check(RawContent { subject: hostile.into(), ..raw() }).unwrap();
-    let body = filled(&format!(r#"{{"subject":"Re: {{{{subject}}}}",{WHOLE}}}"#), &content);
+    let content = EmailContent::validate(RawContent { subject: hostile.into(), ..sample_content() }).unwrap();
+    let body = filled_body(&format!(r#"{{"subject":"Re: {{{{subject}}}}",{REQUIRED_FIELDS}}}"#), &content);
     assert_eq!(body["subject"], format!("Re: {hostile}"));
     assert_eq!(body.get("admin"), None);
 }
 
 #[test]
 fn what_the_template_has_no_place_for_is_unfit() {
-    let content = content();
+    let content = sample_email_content();
     for (body, missing) in [
         (r#"{"x":"{{subject}}"}"#, "to"),
         (r#"{"x":"{{to}}"}"#, "cc"),
@@ -60,48 +66,54 @@ fn what_the_template_has_no_place_for_is_unfit() {
         (r#"{"x":"{{recipients}} {{reply_to}} {{text}}"}"#, "html"),
         (r#"{"x":"{{recipients}} {{reply_to}} {{html}}"}"#, "attachments"),
     ] {
-        let unfit = build(with_body(body)).unwrap().freeze(&mail(&content)).unwrap_err();
+        let unfit = build_template(with_body(body)).unwrap().freeze(&sample_mail(&content)).unwrap_err();
         assert!(unfit.0.ends_with(missing), "{body}: {unfit}");
     }
 }
 
 #[test]
 fn a_template_that_cannot_work_is_refused_at_once() {
-    let usual = template;
+    let usual = custom_provider_template;
     for (config, why) in [
         (with_body("{"), "no JSON"),
         (with_body(r#"{"x":"{{too}}"}"#), "too"),
-        (template::Config { method: "GET".into(), ..usual() }, "GET"),
-        (template::Config { key_header: None, ..usual() }, "key"),
-        (template::Config { accepted: vec![302], ..usual() }, "accepted"),
-        (template::Config { repeated: vec![200], ..usual() }, "repeated"),
+        (template::TemplateConfig { method: "GET".into(), ..usual() }, "GET"),
+        (template::TemplateConfig { key_header: None, ..usual() }, "key"),
+        (template::TemplateConfig { accepted_statuses: vec![302], ..usual() }, "accepted"),
+        (template::TemplateConfig { duplicate_statuses: vec![200], ..usual() }, "repeated"),
     ] {
-        let error = build(config).err().map(|error| error.0).unwrap_or_default();
+        let error = build_template(config).err().map(|error| error.0).unwrap_or_default();
         assert!(error.contains(why), "{why}: {error:?}");
     }
 }
 
 #[test]
 fn its_nature_follows_from_the_template() {
-    let usual = build(template()).unwrap().capability();
-    assert_eq!((usual.wire, usual.recovery), (Wire::Content, Recovery::Key { window_ms: 86_400_000 }));
-    let bytes = build(template::Config { window: None, ..with_body(&format!("{{{WHOLE}}}")) }).unwrap().capability();
-    assert_eq!((bytes.wire, bytes.recovery), (Wire::Mime, Recovery::None));
+    let usual = build_template(custom_provider_template()).unwrap().capabilities();
+    assert_eq!(
+        (usual.payload_format, usual.recovery),
+        (PayloadFormat::Content, RecoveryMethod::IdempotencyKey { window_ms: 86_400_000 })
+    );
+    let bytes =
+        build_template(template::TemplateConfig { key_window: None, ..with_body(&format!("{{{REQUIRED_FIELDS}}}")) })
+            .unwrap()
+            .capabilities();
+    assert_eq!((bytes.payload_format, bytes.recovery), (PayloadFormat::Mime, RecoveryMethod::None));
 }
 
 #[tokio::test]
 async fn without_an_id_to_look_for_the_status_counts_but_a_page_does_not() {
     for (act, meaning) in [
-        (Act::Honest, Meaning::Accepted),
-        (Act::TakeThenEmpty, Meaning::Accepted),
-        (Act::Portal, Meaning::Unknown),
-        (Act::TakeThenHuge, Meaning::Unknown),
+        (ScriptedResponse::Normal, ReplyMeaning::Accepted),
+        (ScriptedResponse::AcceptThenEmpty, ReplyMeaning::Accepted),
+        (ScriptedResponse::CaptivePortal, ReplyMeaning::Unknown),
+        (ScriptedResponse::AcceptThenHuge, ReplyMeaning::Unknown),
     ] {
-        let sink = Sink::open().await.unwrap();
-        sink.script(&[act]);
+        let sink = HttpSink::start().await.unwrap();
+        sink.queue_responses(&[act]);
         let url = format!("{}/other/send", sink.url());
-        let config = template::Config { url, id_pointer: None, ..template() };
-        let transport = template::transport(setting(sink.url()), config).unwrap();
-        assert_eq!(attempt(&*transport, 1).await.meaning, meaning, "{act:?}");
+        let config = template::TemplateConfig { url, id_pointer: None, ..custom_provider_template() };
+        let transport = template::transport(provider_setting(sink.url()), config).unwrap();
+        assert_eq!(run_attempt(&*transport, 1).await.meaning, meaning, "{act:?}");
     }
 }

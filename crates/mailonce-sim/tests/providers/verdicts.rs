@@ -1,16 +1,16 @@
 //! Answers that an honest sink never gives: the vendors' rarer words, and look-ups that did not heed the question.
 
-use mailonce_core::port::transport::{Found, Meaning, Reply};
+use mailonce_core::port::transport::{LookUpResult, ReplyMeaning, TransportReply};
 use mailonce_sim::sink::http::Vendor;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
 };
 
-use crate::world::{EMAIL, asked, attempt, transport};
+use crate::world::{EMAIL, lookup_query, run_attempt, vendor_transport};
 
 /// Answers one request, whatever it is, with these headers and this body.
-async fn answer(listener: &TcpListener, status: u16, header: &str, body: &str) {
+async fn serve_one_response(listener: &TcpListener, status: u16, header: &str, body: &str) {
     let (mut socket, _) = listener.accept().await.unwrap();
     let (mut heard, mut chunk) = (Vec::new(), [0; 4096]);
     // The head says how long the body is; an answer before its end could reset the connection.
@@ -30,21 +30,21 @@ async fn answer(listener: &TcpListener, status: u16, header: &str, body: &str) {
     socket.write_all(text.as_bytes()).await.unwrap();
 }
 
-async fn sent(vendor: Vendor, status: u16, header: &str, body: &str) -> Reply {
+async fn send_with_response(vendor: Vendor, status: u16, header: &str, body: &str) -> TransportReply {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let transport = transport(vendor, &format!("http://{}", listener.local_addr().unwrap()));
-    tokio::join!(attempt(&*transport, 1), answer(&listener, status, header, body)).0
+    let transport = vendor_transport(vendor, &format!("http://{}", listener.local_addr().unwrap()));
+    tokio::join!(run_attempt(&*transport, 1), serve_one_response(&listener, status, header, body)).0
 }
 
-async fn found(vendor: Vendor, status: u16, body: &str) -> Found {
+async fn look_up_with_response(vendor: Vendor, status: u16, body: &str) -> LookUpResult {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let transport = transport(vendor, &format!("http://{}", listener.local_addr().unwrap()));
-    tokio::join!(transport.look_up(asked()), answer(&listener, status, "", body)).0
+    let transport = vendor_transport(vendor, &format!("http://{}", listener.local_addr().unwrap()));
+    tokio::join!(transport.look_up(lookup_query()), serve_one_response(&listener, status, "", body)).0
 }
 
 #[tokio::test]
 async fn the_vendors_rarer_words_are_heard() {
-    use Meaning::{Accepted, Deferred, Fault, Mismatch, Refused, Unknown};
+    use ReplyMeaning::{Accepted, Deferred, Fault, Mismatch, Refused, Unknown};
     let throttled = "x-amzn-errortype: TooManyRequestsException:http://internal.amazon.com/coral/\r\n";
     let paused = "x-amzn-errortype: SendingPausedException\r\n";
     let named = "x-message-id: abc\r\n";
@@ -72,7 +72,7 @@ async fn the_vendors_rarer_words_are_heard() {
         (Vendor::Mailgun, 200, "", r#"{"message":"Queued."}"#, Unknown),
         (Vendor::Mailgun, 404, "", r#"{"message":"Domain not found: x"}"#, Refused),
     ] {
-        let reply = sent(vendor, status, header, body).await;
+        let reply = send_with_response(vendor, status, header, body).await;
         assert_eq!((reply.meaning, reply.code), (meaning, Some(status)), "{vendor:?} {status} {body}: {}", reply.text);
     }
 }
@@ -80,26 +80,32 @@ async fn the_vendors_rarer_words_are_heard() {
 #[tokio::test]
 async fn a_look_up_that_did_not_heed_the_question_is_no_proof() {
     let other = r#"{"TotalCount":1,"Messages":[{"MessageID":"1","Metadata":{"mailonce":"another"}}]}"#;
-    assert_eq!(found(Vendor::Postmark, 200, other).await, Found::No);
+    assert_eq!(look_up_with_response(Vendor::Postmark, 200, other).await, LookUpResult::NotFound);
     let many = r#"{"TotalCount":900,"Messages":[{"MessageID":"1","Metadata":{}}]}"#;
-    assert!(matches!(found(Vendor::Postmark, 200, many).await, Found::Silent(_)));
+    assert!(matches!(look_up_with_response(Vendor::Postmark, 200, many).await, LookUpResult::Unavailable(_)));
     let ours = format!(r#"{{"TotalCount":900,"Messages":[{{"MessageID":"1","Metadata":{{"mailonce":"{EMAIL}"}}}}]}}"#);
-    assert!(matches!(found(Vendor::Postmark, 200, &ours).await, Found::Yes { .. }));
+    assert!(matches!(look_up_with_response(Vendor::Postmark, 200, &ours).await, LookUpResult::Found { .. }));
 
     let event = |name: &str, id: &str| {
         format!(r#"{{"items":[{{"event":"{name}","message":{{"headers":{{"message-id":"{id}"}}}}}}]}}"#)
     };
-    assert_eq!(found(Vendor::Mailgun, 200, &event("accepted", "another@x")).await, Found::No);
-    assert_eq!(found(Vendor::Mailgun, 200, &event("rejected", "k1@mail.example.com")).await, Found::No);
-    let yes = found(Vendor::Mailgun, 200, &event("failed", "k1@mail.example.com")).await;
-    assert!(matches!(yes, Found::Yes { .. }), "a mail that failed later was taken first: {yes:?}");
+    assert_eq!(
+        look_up_with_response(Vendor::Mailgun, 200, &event("accepted", "another@x")).await,
+        LookUpResult::NotFound
+    );
+    assert_eq!(
+        look_up_with_response(Vendor::Mailgun, 200, &event("rejected", "k1@mail.example.com")).await,
+        LookUpResult::NotFound
+    );
+    let yes = look_up_with_response(Vendor::Mailgun, 200, &event("failed", "k1@mail.example.com")).await;
+    assert!(matches!(yes, LookUpResult::Found { .. }), "a mail that failed later was taken first: {yes:?}");
 
     let stranger = r#"{"messages":[{"msg_id":"1","to_email":"stranger@example.net","status":"delivered"}]}"#;
-    assert!(matches!(found(Vendor::SendGrid, 200, stranger).await, Found::Silent(_)));
+    assert!(matches!(look_up_with_response(Vendor::SendGrid, 200, stranger).await, LookUpResult::Unavailable(_)));
     for vendor in [Vendor::Postmark, Vendor::Mailgun, Vendor::SendGrid, Vendor::UseSend] {
         for (status, body) in [(200, "<html>"), (200, ""), (500, "{}"), (429, "{}")] {
-            let found = found(vendor, status, body).await;
-            assert!(matches!(found, Found::Silent(_)), "{vendor:?} {status} {body}: {found:?}");
+            let found = look_up_with_response(vendor, status, body).await;
+            assert!(matches!(found, LookUpResult::Unavailable(_)), "{vendor:?} {status} {body}: {found:?}");
         }
     }
 }
@@ -110,7 +116,7 @@ async fn usesends_schema_errors_say_nothing_about_the_key() {
     let length = r#"{"error":{"code":"BAD_REQUEST","message":"Invalid Idempotency-Key length"}}"#;
     let busy = r#"{"error":{"code":"NOT_UNIQUE","message":"Request with same Idempotency-Key is in progress."}}"#;
     for (status, body) in [(400, zod), (400, length), (409, busy), (200, r#"{"emailId":"1"}"#)] {
-        let found = found(Vendor::UseSend, status, body).await;
-        assert!(matches!(found, Found::Silent(_)), "{status} {body}: {found:?}");
+        let found = look_up_with_response(Vendor::UseSend, status, body).await;
+        assert!(matches!(found, LookUpResult::Unavailable(_)), "{status} {body}: {found:?}");
     }
 }

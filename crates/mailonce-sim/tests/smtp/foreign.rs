@@ -1,9 +1,9 @@
 //! Against aiosmtpd, a server that nobody here wrote. It is installed from PyPI on first use, under `target`.
 
-use crate::setting::{at, parcel, send_parcel};
-use mailonce_core::port::transport::{Meaning, Phase};
-use mailonce_sim::sink::certificate::Certificate;
-use mailonce_transport::smtp::{Security, Smtp, SmtpConfig};
+use crate::setting::{config_at_port, sample_envelope, send_envelope};
+use mailonce_core::port::transport::{AttemptPhase, ReplyMeaning};
+use mailonce_sim::sink::certificate::SinkCertificate;
+use mailonce_transport::smtp::{RelayConfig, SmtpTransport, TlsMode};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -67,13 +67,13 @@ fn python() -> PathBuf {
     python
 }
 
-struct Foreign {
+struct AiosmtpdServer {
     port: u16,
     out: Lines<BufReader<ChildStdout>>,
     _child: Child,
 }
 
-impl Foreign {
+impl AiosmtpdServer {
     async fn start(arguments: &[&Path]) -> Self {
         let mut child = Command::new(python())
             .args(["-c", SERVER])
@@ -88,7 +88,7 @@ impl Foreign {
     }
 
     /// The next mail it took: sender, recipients, parameters, bytes in hex.
-    async fn mail(&mut self) -> [String; 4] {
+    async fn next_mail(&mut self) -> [String; 4] {
         let line = self.out.next_line().await.unwrap().expect("aiosmtpd ended");
         let words: Vec<_> = line.split('|').map(ToOwned::to_owned).collect();
         words.try_into().unwrap()
@@ -101,46 +101,50 @@ fn hex(bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn a_foreign_server_takes_the_bytes_as_they_are() {
-    let mut server = Foreign::start(&[]).await;
-    let smtp = Smtp::new(at(server.port)).unwrap();
+    let mut server = AiosmtpdServer::start(&[]).await;
+    let smtp = SmtpTransport::new(config_at_port(server.port)).unwrap();
     for mime in [
         &b"Subject: dots\r\n\r\n.\r\n..\r\n.a\r\nb.\r\n"[..],
         b"Subject: end\r\n\r\nhello\r\n.\r\n",
         "Subject: eight\r\n\r\ngrüße\r\n".as_bytes(),
     ] {
-        let reply = send_parcel(&smtp, parcel(mime)).await;
-        assert_eq!((reply.meaning, reply.remote_id.as_deref()), (Meaning::Accepted, Some("AIO1")), "{reply:?}");
-        let [sender, recipients, parameters, bytes] = server.mail().await;
+        let reply = send_envelope(&smtp, sample_envelope(mime)).await;
+        assert_eq!((reply.meaning, reply.remote_id.as_deref()), (ReplyMeaning::Accepted, Some("AIO1")), "{reply:?}");
+        let [sender, recipients, parameters, bytes] = server.next_mail().await;
         assert_eq!((sender.as_str(), recipients.as_str()), ("bounce+1@out.test", "ada@in.test"));
         assert!(parameters.contains(&format!("SIZE={}", mime.len())), "{parameters}");
         assert_eq!(bytes, hex(mime));
     }
-    let reply = send_parcel(&smtp, parcel(b"Subject: x\r\n\r\nrefuse me\r\n")).await;
-    assert_eq!((reply.meaning, reply.phase), (Meaning::Refused, Phase::Final), "{reply:?}");
+    let reply = send_envelope(&smtp, sample_envelope(b"Subject: x\r\n\r\nrefuse me\r\n")).await;
+    assert_eq!((reply.meaning, reply.phase), (ReplyMeaning::Refused, AttemptPhase::Final), "{reply:?}");
 }
 
 #[tokio::test]
 async fn a_foreign_server_takes_mail_by_starttls_and_log_in() {
-    let certificate = Certificate::new().unwrap();
+    let certificate = SinkCertificate::new().unwrap();
     let place = tempfile::tempdir().unwrap();
     let (pem, key) = (place.path().join("cert.pem"), place.path().join("key.pem"));
     std::fs::write(&pem, &certificate.pem).unwrap();
     std::fs::write(&key, &certificate.key_pem).unwrap();
-    let mut server = Foreign::start(&[&pem, &key]).await;
-    let right = SmtpConfig {
-        tls: Security::Starttls,
+    let mut server = AiosmtpdServer::start(&[&pem, &key]).await;
+    let right = RelayConfig {
+        tls: TlsMode::Starttls,
         username: Some("ada".to_owned()),
         password: Some("correct horse".to_owned()),
-        extra_roots: vec![certificate.root()],
-        ..at(server.port)
+        extra_roots: vec![certificate.root_certificate()],
+        ..config_at_port(server.port)
     };
-    let wrong = SmtpConfig { password: Some("battery staple".to_owned()), ..right.clone() };
-    let reply = send_parcel(&Smtp::new(wrong).unwrap(), parcel(b"a: b\r\n")).await;
-    assert_eq!((reply.meaning, reply.phase, reply.code), (Meaning::Fault, Phase::Login, Some(535)), "{reply:?}");
-    let smtp = Smtp::new(right).unwrap();
+    let wrong = RelayConfig { password: Some("battery staple".to_owned()), ..right.clone() };
+    let reply = send_envelope(&SmtpTransport::new(wrong).unwrap(), sample_envelope(b"a: b\r\n")).await;
+    assert_eq!(
+        (reply.meaning, reply.phase, reply.code),
+        (ReplyMeaning::Fault, AttemptPhase::Login, Some(535)),
+        "{reply:?}"
+    );
+    let smtp = SmtpTransport::new(right).unwrap();
     for _ in 0..2 {
-        let reply = send_parcel(&smtp, parcel(b"a: b\r\n\r\nhello\r\n")).await;
-        assert_eq!(reply.meaning, Meaning::Accepted, "{reply:?}");
-        assert_eq!(server.mail().await[3], hex(b"a: b\r\n\r\nhello\r\n"));
+        let reply = send_envelope(&smtp, sample_envelope(b"a: b\r\n\r\nhello\r\n")).await;
+        assert_eq!(reply.meaning, ReplyMeaning::Accepted, "{reply:?}");
+        assert_eq!(server.next_mail().await[3], hex(b"a: b\r\n\r\nhello\r\n"));
     }
 }

@@ -1,14 +1,14 @@
 //! The same world again.
 
-use mailonce_sim::world::{command, replay, run};
+use mailonce_sim::world::{replay_command, run, run_twice};
 use std::collections::BTreeSet;
 
 #[test]
 fn a_seed_gives_the_same_world_again_and_another_another() {
     let mut traces = BTreeSet::new();
     for seed in 500..560 {
-        let outcome = replay(seed, None).unwrap_or_else(|why| panic!("{why}"));
-        assert!(outcome.lines.len() > 50, "seed {seed} has {} lines", outcome.lines.len());
+        let outcome = run_twice(seed, None).unwrap_or_else(|why| panic!("{why}"));
+        assert!(outcome.log.len() > 50, "seed {seed} has {} lines", outcome.log.len());
         assert_eq!(outcome.trace, run(seed, None, false).trace, "telling changes the world");
         traces.insert(outcome.trace);
     }
@@ -18,7 +18,7 @@ fn a_seed_gives_the_same_world_again_and_another_another() {
 #[test]
 fn a_failure_prints_the_command_that_runs_it() {
     assert_eq!(
-        command(7, Some("key-ignored")),
+        replay_command(7, Some("key-ignored")),
         "cargo run -q -p mailonce-sim --bin mailonce-worlds -- --replay 7 --mutant key-ignored"
     );
     let said = std::process::Command::new(env!("CARGO_BIN_EXE_mailonce-worlds"))

@@ -1,41 +1,41 @@
 //! Leases whose answers were lost. The process that asked lives on and does not know what it holds.
 
 use mailonce_sim::proof::Rule;
-use mailonce_sim::world::mutants::{convict, named};
-use mailonce_sim::world::{Class, FaultKind, Plan, run_plan};
+use mailonce_sim::world::mutants::{detect, find_mutant};
+use mailonce_sim::world::{FaultKind, HopProfile, WorldPlan, run_plan};
 use std::collections::BTreeSet;
 
 /// Worlds in which nothing goes wrong but answers of the ledger.
-fn worlds(nodes: usize, hop: Class) -> impl Iterator<Item = Plan> {
-    (0..60).map(move |seed| Plan {
+fn worlds(nodes: usize, hop: HopProfile) -> impl Iterator<Item = WorldPlan> {
+    (0..60).map(move |seed| WorldPlan {
         nodes,
         hops: vec![hop],
-        wishes: 2,
+        sends: 2,
         faults: BTreeSet::from([FaultKind::LostCommit]),
-        rate: 60,
-        slow: false,
-        ..Plan::of(seed)
+        fault_percent: 60,
+        has_long_pauses: false,
+        ..WorldPlan::from_seed(seed)
     })
 }
 
-fn broken(nodes: usize, hop: Class, mutant: Option<&'static str>) -> Vec<String> {
+fn broken_rules(nodes: usize, hop: HopProfile, mutant: Option<&'static str>) -> Vec<String> {
     let outcomes = worlds(nodes, hop).map(|plan| run_plan(plan, mutant, false));
     outcomes.flat_map(|outcome| outcome.violations).map(|violation| violation.to_string()).collect()
 }
 
 #[test]
 fn a_lease_whose_answer_was_lost_is_taken_over() {
-    for hop in [Class::Relay, Class::Keyed(24 * 3_600_000)] {
-        assert_eq!(broken(1, hop, None), Vec::<String>::new());
-        let kept = broken(1, hop, Some("lost-lease-kept"));
+    for hop in [HopProfile::Relay, HopProfile::Keyed(24 * 3_600_000)] {
+        assert_eq!(broken_rules(1, hop, None), Vec::<String>::new());
+        let kept = broken_rules(1, hop, Some("lost-lease-kept"));
         assert!(kept.iter().any(|found| found.contains("Stuck")), "{kept:?}");
     }
 }
 
 #[test]
 fn a_new_name_is_heard_of_before_anything_is_leased_under_it() {
-    assert_eq!(broken(2, Class::Relay, None), Vec::<String>::new());
+    assert_eq!(broken_rules(2, HopProfile::Relay, None), Vec::<String>::new());
     // Another node must look in the very moment between the lease and the answer, so it takes some worlds.
-    let verdict = convict(named("unheard-name").unwrap(), 1, 2_000);
+    let verdict = detect(find_mutant("unheard-name").unwrap(), 1, 2_000);
     assert!(verdict.rules.contains(&Rule::NeedlessDoubt), "{verdict}");
 }

@@ -1,48 +1,48 @@
 //! Every wrong turn is convicted.
 
 use mailonce_core::{
-    content::{Content, RawContent},
+    content::{EmailContent, RawContent},
     digest::Digest,
-    dispatch::Act,
+    dispatch::HandoffAction,
     email::{Channel, Email, EmailHead, OnUnknown},
-    handoff::{Evidence, Handoff, Says, Source, State},
+    handoff::{Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState},
     id::{EmailId, TeamId},
     mutant,
     port::store::Envelope,
     time::Time,
     ttl,
 };
-use mailonce_sim::rig::chance::number;
-use mailonce_sim::world::mutants::{ALL, convict_all};
+use mailonce_sim::rig::chance::env_number;
+use mailonce_sim::world::mutants::{MUTANTS, detect_all};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// Worlds that one mutant may survive.
-const MOST: u64 = 3_000;
+const MAX_WORLDS: u64 = 3_000;
 /// Wrong turns at the least.
-const LEAST: usize = 60;
+const MIN_MUTANTS: usize = 60;
 /// The first seed, the same every time unless another is asked for: a conviction must not be a matter of luck.
 const SEED: u64 = 1;
 
 #[test]
 fn every_mutant_is_convicted() {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let seed = number("MAILONCE_SEED").unwrap_or(SEED);
-    let verdicts = convict_all(seed, MOST, jobs, |verdict| println!("{verdict}"));
+    let seed = env_number("MAILONCE_SEED").unwrap_or(SEED);
+    let verdicts = detect_all(seed, MAX_WORLDS, jobs, |verdict| println!("{verdict}"));
     let survived: Vec<&str> =
         verdicts.iter().filter(|verdict| verdict.worlds.is_none()).map(|verdict| verdict.mutant.name).collect();
-    assert_eq!(survived, [""; 0], "these survived {MOST} worlds from seed {seed}");
-    assert!(verdicts.len() >= LEAST, "{} mutants", verdicts.len());
+    assert_eq!(survived, [""; 0], "these survived {MAX_WORLDS} worlds from seed {seed}");
+    assert!(verdicts.len() >= MIN_MUTANTS, "{} mutants", verdicts.len());
 }
 
 /// The names of wrong turns in the files of a folder.
-fn names(folder: &Path, found: &mut BTreeSet<String>) {
+fn collect_mutant_names(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            names(&path, found);
+            collect_mutant_names(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = std::fs::read_to_string(&path).unwrap();
             for opening in ["mutant!(\"", "is_on(\""] {
@@ -56,24 +56,24 @@ fn names(folder: &Path, found: &mut BTreeSet<String>) {
 fn every_mutant_in_the_code_is_listed_and_every_listed_one_is_in_the_code() {
     let (crates, mut found) = (Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap(), BTreeSet::new());
     for room in ["mailonce-core", "mailonce-store", "mailonce-engine", "mailonce-sim"] {
-        names(&crates.join(room).join("src"), &mut found);
+        collect_mutant_names(&crates.join(room).join("src"), &mut found);
     }
     found.remove("name");
-    let listed: BTreeSet<String> = ALL.iter().map(|mutant| mutant.name.to_owned()).collect();
+    let listed: BTreeSet<String> = MUTANTS.iter().map(|mutant| mutant.name.to_owned()).collect();
     assert_eq!(found, listed);
 }
 
 /// An email of which two attempts may have arrived.
-fn twice_in_doubt() -> Email {
-    let content = Content::check(RawContent {
+fn email_with_two_unknowns() -> Email {
+    let content = EmailContent::validate(RawContent {
         from: "agent@example.com".into(),
         to: vec!["ada@example.org".into()],
         text: Some("t".into()),
         ..RawContent::default()
     });
     let envelope = Envelope { transport: "relay".into(), recipients: vec!["ada@example.org".into()] };
-    let mut handoff = Handoff::new(0, envelope, State::Unknown, None);
-    (handoff.attempts, handoff.work.doubts) = (2, vec![1, 2]);
+    let mut handoff = Handoff::new(0, envelope, HandoffState::Unknown, None);
+    (handoff.attempts, handoff.progress.doubts) = (2, vec![1, 2]);
     Email {
         id: EmailId(Uuid::from_u128(1)),
         team: TeamId(Uuid::from_u128(2)),
@@ -99,8 +99,8 @@ fn twice_in_doubt() -> Email {
             call: None,
             held_by: None,
         }),
-        digest: Digest::of(&content.unwrap()),
-        bind: 0,
+        digest: Digest::of_content(&content.unwrap()),
+        bind_number: 0,
         ttl: ttl::DEFAULT,
         settled_at: None,
         guard: None,
@@ -111,23 +111,27 @@ fn twice_in_doubt() -> Email {
 }
 
 /// Where the email stands after the answer of a worker that was thought gone: its own attempt did not arrive.
-fn after_a_late_refusal() -> State {
-    let mut email = twice_in_doubt();
+fn state_after_late_refusal() -> HandoffState {
+    let mut email = email_with_two_unknowns();
     let fact = Evidence {
         handoff: 0,
         attempt: Some(2),
         at: Time(1),
-        source: Source::LateReply,
-        says: Says::NotAccepted,
+        source: EvidenceSource::LateReply,
+        says: EvidenceFinding::NotAccepted,
         detail: String::new(),
         once: None,
     };
-    email.act(&Act::Fact(fact), Time(1));
+    email.apply_action(&HandoffAction::AddEvidence(fact), Time(1));
     email.handoffs[0].state
 }
 
 #[test]
 fn one_disproven_attempt_leaves_the_others_in_doubt() {
-    assert_eq!(after_a_late_refusal(), State::Unknown);
-    assert_eq!(mutant::with(Some("one-refusal-clears-all"), after_a_late_refusal), State::Queued, "nobody noticed");
+    assert_eq!(state_after_late_refusal(), HandoffState::Unknown);
+    assert_eq!(
+        mutant::with(Some("one-refusal-clears-all"), state_after_late_refusal),
+        HandoffState::Queued,
+        "nobody noticed"
+    );
 }

@@ -1,42 +1,43 @@
 //! Promises about what a next hop answers, in time and late.
 
 use mailonce_core::{
-    dispatch::{Act, Hold, Verdict},
+    dispatch::{HandoffAction, HandoffActionStatus, LeaseRef},
     email::EmailState,
-    handoff::{Attempt, AttemptAbout, Outcome, Says, Source, State},
+    handoff::{Attempt, AttemptDetails, EvidenceFinding, EvidenceSource, HandoffState, Outcome},
     port::{
         store::TransportAccount,
-        transport::{Meaning, Phase, Reply},
+        transport::{AttemptPhase, ReplyMeaning, TransportReply},
     },
 };
 
 use super::{
-    HOUR, Ledger, MINUTE, SANDBOX, SECOND, T0, detail, events, keyed, kinds, the,
+    HOUR, MINUTE, SANDBOX, SECOND, T0, TestStore, all_events, event_kinds, keyed_email, load_detail, load_email,
     work::{
-        Job, NODE, SECOND_NODE, act, answer, fact, handoff, leased, lost, mark, marked, marker, repeated, reply,
-        settle, take,
+        LeasedJob, NODE, SECOND_NODE, accept_and_lease, accept_and_lose, accept_and_mark, apply_action,
+        lease_only_handoff, load_handoff, marker_action, new_evidence, new_reply, record_answer, repeat_attempt,
+        settle_action, write_marker,
     },
 };
 
-pub(super) async fn an_accepted_answer_sends(store: Ledger) {
-    let job = marked(&store, &keyed("k")).await;
+pub(super) async fn an_accepted_answer_sends(store: TestStore) {
+    let job = accept_and_mark(&store, &keyed_email("k")).await;
     let now = T0.plus(7);
 
-    let said = reply(Meaning::Accepted).named(Some("<1@relay>".into()));
-    let (verdict, email) = act(&store, job.id, settle(&job, said, T0), now).await;
+    let said = new_reply(ReplyMeaning::Accepted).with_remote_id(Some("<1@relay>".into()));
+    let (verdict, email) = apply_action(&store, job.id, settle_action(&job, said, T0), now).await;
 
-    assert_eq!((verdict, email.state(), email.settled_at), (Verdict::Done, EmailState::Sent, Some(now)));
-    assert_eq!(the(&store, job.id).await, email);
-    assert_eq!(kinds(&store).await, ["email.accepted", "email.sent"]);
-    let last = events(&store, super::TEAM).await.pop().unwrap().event;
+    assert_eq!((verdict, email.state(), email.settled_at), (HandoffActionStatus::Done, EmailState::Sent, Some(now)));
+    assert_eq!(load_email(&store, job.id).await, email);
+    assert_eq!(event_kinds(&store).await, ["email.accepted", "email.sent"]);
+    let last = all_events(&store, super::TEAM).await.pop().unwrap().event;
     assert_eq!(
         (last.rev, last.at, &last.data["handoff"], &last.data["reply"]["code"]),
         (email.rev, now, &0.into(), &299.into())
     );
 }
 
-pub(super) async fn attempts_are_read_back_whole_and_in_order(store: Ledger) {
-    let job = marked(&store, &keyed("k")).await;
+pub(super) async fn attempts_are_read_back_whole_and_in_order(store: TestStore) {
+    let job = accept_and_mark(&store, &keyed_email("k")).await;
     let begun = Attempt {
         handoff: 0,
         number: 1,
@@ -44,21 +45,27 @@ pub(super) async fn attempts_are_read_back_whole_and_in_order(store: Ledger) {
         ended_at: None,
         outcome: None,
         reply: String::new(),
-        about: AttemptAbout { transport: SANDBOX.into(), account: "A".into(), fence: 1, ..AttemptAbout::default() },
+        details: AttemptDetails {
+            transport: SANDBOX.into(),
+            account: "A".into(),
+            fence: 1,
+            ..AttemptDetails::default()
+        },
     };
-    assert_eq!(detail(&store, job.id).await.attempts, std::slice::from_ref(&begun));
+    assert_eq!(load_detail(&store, job.id).await.attempts, std::slice::from_ref(&begun));
 
-    let _deferred = answer(&store, &job, Meaning::Deferred, T0.plus(4)).await;
-    let next = mark(&store, take(&store, T0.plus(MINUTE)).await, T0.plus(MINUTE)).await;
-    let said = Reply::new(Meaning::Accepted, Phase::Final, None, "grüß \"dich\"").named(Some("r-1".into()));
-    let _sent = act(&store, next.id, settle(&next, said, T0.plus(MINUTE)), T0.plus(MINUTE + 2)).await;
+    let _deferred = record_answer(&store, &job, ReplyMeaning::Deferred, T0.plus(4)).await;
+    let next = write_marker(&store, lease_only_handoff(&store, T0.plus(MINUTE)).await, T0.plus(MINUTE)).await;
+    let said = TransportReply::new(ReplyMeaning::Accepted, AttemptPhase::Final, None, "grüß \"dich\"")
+        .with_remote_id(Some("r-1".into()));
+    let _sent = apply_action(&store, next.id, settle_action(&next, said, T0.plus(MINUTE)), T0.plus(MINUTE + 2)).await;
 
     let first = Attempt {
         at: T0.plus(4),
         ended_at: Some(T0.plus(4)),
         outcome: Some(Outcome::Deferred),
         reply: "the next hop says deferred".into(),
-        about: AttemptAbout { phase: Some(Phase::Final), code: Some(299), ..begun.about.clone() },
+        details: AttemptDetails { phase: Some(AttemptPhase::Final), code: Some(299), ..begun.details.clone() },
         ..begun.clone()
     };
     let second = Attempt {
@@ -67,224 +74,244 @@ pub(super) async fn attempts_are_read_back_whole_and_in_order(store: Ledger) {
         ended_at: Some(T0.plus(MINUTE + 2)),
         outcome: Some(Outcome::Accepted),
         reply: "grüß \"dich\"".into(),
-        about: AttemptAbout {
+        details: AttemptDetails {
             fence: 2,
-            phase: Some(Phase::Final),
+            phase: Some(AttemptPhase::Final),
             remote_id: Some("r-1".into()),
-            ..begun.about.clone()
+            ..begun.details.clone()
         },
         ..begun
     };
-    assert_eq!(detail(&store, job.id).await.attempts, [first, second]);
+    assert_eq!(load_detail(&store, job.id).await.attempts, [first, second]);
 }
 
-pub(super) async fn a_deferred_answer_waits_for_the_backoff_or_as_asked(store: Ledger) {
-    let job = marked(&store, &keyed("k")).await;
-    let (_, email) = answer(&store, &job, Meaning::Deferred, T0).await;
+pub(super) async fn a_deferred_answer_waits_for_the_backoff_or_as_asked(store: TestStore) {
+    let job = accept_and_mark(&store, &keyed_email("k")).await;
+    let (_, email) = record_answer(&store, &job, ReplyMeaning::Deferred, T0).await;
     let after = &email.handoffs[0];
-    assert_eq!((after.state, after.due_at, after.attempts), (State::Queued, Some(T0.plus(SECOND)), 1));
-    assert_eq!(store.next_due(SANDBOX).await.unwrap(), Some(T0.plus(SECOND)));
+    assert_eq!((after.state, after.due_at, after.attempts), (HandoffState::Queued, Some(T0.plus(SECOND)), 1));
+    assert_eq!(store.next_handoff_due(SANDBOX).await.unwrap(), Some(T0.plus(SECOND)));
 
-    let job = mark(&store, take(&store, T0.plus(SECOND)).await, T0.plus(SECOND)).await;
-    let said = reply(Meaning::Deferred).after(Some(30 * SECOND));
-    let (_, email) = act(&store, job.id, settle(&job, said, T0), T0.plus(SECOND)).await;
+    let job = write_marker(&store, lease_only_handoff(&store, T0.plus(SECOND)).await, T0.plus(SECOND)).await;
+    let said = new_reply(ReplyMeaning::Deferred).with_retry_after(Some(30 * SECOND));
+    let (_, email) = apply_action(&store, job.id, settle_action(&job, said, T0), T0.plus(SECOND)).await;
     assert_eq!(email.handoffs[0].due_at, Some(T0.plus(31 * SECOND)));
-    assert_eq!(kinds(&store).await, ["email.accepted", "email.deferred", "email.deferred"]);
+    assert_eq!(event_kinds(&store).await, ["email.accepted", "email.deferred", "email.deferred"]);
 }
 
-pub(super) async fn a_refusal_fails(store: Ledger) {
-    let job = marked(&store, &keyed("k")).await;
-    let (_, email) = answer(&store, &job, Meaning::Refused, T0.plus(2)).await;
+pub(super) async fn a_refusal_fails(store: TestStore) {
+    let job = accept_and_mark(&store, &keyed_email("k")).await;
+    let (_, email) = record_answer(&store, &job, ReplyMeaning::Refused, T0.plus(2)).await;
 
     assert_eq!((email.state(), email.settled_at), (EmailState::Failed, Some(T0.plus(2))));
-    assert_eq!(email.handoffs[0].work.reason.as_deref(), Some("the next hop says refused"));
-    assert_eq!(kinds(&store).await, ["email.accepted", "email.failed"]);
+    assert_eq!(email.handoffs[0].progress.reason.as_deref(), Some("the next hop says refused"));
+    assert_eq!(event_kinds(&store).await, ["email.accepted", "email.failed"]);
 }
 
-pub(super) async fn a_fault_is_put_off_and_does_not_count(store: Ledger) {
-    let mut job = marked(&store, &keyed("k")).await;
+pub(super) async fn a_fault_is_put_off_and_does_not_count(store: TestStore) {
+    let mut job = accept_and_mark(&store, &keyed_email("k")).await;
     for round in 1..=20 {
         let now = T0.plus(round * MINUTE);
-        let (_, email) = answer(&store, &job, Meaning::Fault, now).await;
+        let (_, email) = record_answer(&store, &job, ReplyMeaning::Fault, now).await;
         let after = &email.handoffs[0];
-        assert_eq!((after.state, after.work.faults), (State::Queued, round as u32));
-        job = mark(&store, take(&store, now.plus(MINUTE)).await, now.plus(MINUTE)).await;
+        assert_eq!((after.state, after.progress.faults), (HandoffState::Queued, round as u32));
+        job = write_marker(&store, lease_only_handoff(&store, now.plus(MINUTE)).await, now.plus(MINUTE)).await;
     }
 }
 
-pub(super) async fn tries_end_by_their_number(store: Ledger) {
-    let mut job = marked(&store, &keyed("k")).await;
+pub(super) async fn tries_end_by_their_number(store: TestStore) {
+    let mut job = accept_and_mark(&store, &keyed_email("k")).await;
     for round in 1..12 {
         let now = T0.plus(round * MINUTE);
-        assert_eq!(answer(&store, &job, Meaning::Deferred, now).await.1.state(), EmailState::Queued);
-        job = mark(&store, take(&store, now.plus(MINUTE)).await, now.plus(MINUTE)).await;
+        assert_eq!(record_answer(&store, &job, ReplyMeaning::Deferred, now).await.1.state(), EmailState::Queued);
+        job = write_marker(&store, lease_only_handoff(&store, now.plus(MINUTE)).await, now.plus(MINUTE)).await;
     }
-    let (_, email) = answer(&store, &job, Meaning::Deferred, T0.plus(HOUR)).await;
+    let (_, email) = record_answer(&store, &job, ReplyMeaning::Deferred, T0.plus(HOUR)).await;
     assert_eq!((email.state(), email.handoffs[0].attempts), (EmailState::Failed, 12));
 }
 
-pub(super) async fn an_answer_that_decides_nothing_is_unknown(store: Ledger) {
-    for meaning in [Meaning::Unknown, Meaning::Concurrent, Meaning::Mismatch] {
-        let job = marked(&store, &keyed(meaning.word())).await;
-        let (verdict, email) = answer(&store, &job, meaning, T0).await;
+pub(super) async fn an_answer_that_decides_nothing_is_unknown(store: TestStore) {
+    for meaning in [ReplyMeaning::Unknown, ReplyMeaning::Concurrent, ReplyMeaning::Mismatch] {
+        let job = accept_and_mark(&store, &keyed_email(meaning.as_str())).await;
+        let (verdict, email) = record_answer(&store, &job, meaning, T0).await;
 
-        let (state, work) = (email.handoffs[0].state, &email.handoffs[0].work);
-        assert_eq!((verdict, state, &work.doubts[..]), (Verdict::Done, State::Unknown, &[1][..]));
+        let (state, work) = (email.handoffs[0].state, &email.handoffs[0].progress);
+        assert_eq!((verdict, state, &work.doubts[..]), (HandoffActionStatus::Done, HandoffState::Unknown, &[1][..]));
         assert_eq!((work.doubt_since, work.account.as_deref()), (Some(T0), Some("A")));
-        assert_eq!((work.puzzling, email.settled_at), (meaning == Meaning::Mismatch, None));
+        assert_eq!((work.puzzling, email.settled_at), (meaning == ReplyMeaning::Mismatch, None));
         assert_eq!(email.handoffs[0].due_at, Some(T0.plus(SECOND)));
-        assert_eq!(kinds(&store).await.last(), Some(&"email.unknown"));
+        assert_eq!(event_kinds(&store).await.last(), Some(&"email.unknown"));
     }
 }
 
-pub(super) async fn an_answer_before_the_marker_leaves_an_attempt(store: Ledger) {
-    for (meaning, state) in
-        [(Meaning::Deferred, State::Queued), (Meaning::Fault, State::Queued), (Meaning::Refused, State::Failed)]
-    {
-        let job = leased(&store, &keyed(meaning.word())).await;
-        let said = Reply::new(meaning, Phase::Rcpt, Some(450), "before the marker");
-        let (verdict, email) = act(&store, job.id, settle(&job, said, T0.plus(-3)), T0).await;
+pub(super) async fn an_answer_before_the_marker_leaves_an_attempt(store: TestStore) {
+    for (meaning, state) in [
+        (ReplyMeaning::Deferred, HandoffState::Queued),
+        (ReplyMeaning::Fault, HandoffState::Queued),
+        (ReplyMeaning::Refused, HandoffState::Failed),
+    ] {
+        let job = accept_and_lease(&store, &keyed_email(meaning.as_str())).await;
+        let said = TransportReply::new(meaning, AttemptPhase::Rcpt, Some(450), "before the marker");
+        let (verdict, email) = apply_action(&store, job.id, settle_action(&job, said, T0.plus(-3)), T0).await;
 
-        assert_eq!((verdict, email.handoffs[0].state, email.handoffs[0].attempts), (Verdict::Done, state, 1));
-        let attempts = detail(&store, job.id).await.attempts;
-        assert_eq!((attempts.len(), attempts[0].at, attempts[0].outcome), (1, T0.plus(-3), Some(Outcome::of(meaning))));
-        assert_eq!(attempts[0].about.phase, Some(Phase::Rcpt));
+        assert_eq!(
+            (verdict, email.handoffs[0].state, email.handoffs[0].attempts),
+            (HandoffActionStatus::Done, state, 1)
+        );
+        let attempts = load_detail(&store, job.id).await.attempts;
+        assert_eq!(
+            (attempts.len(), attempts[0].at, attempts[0].outcome),
+            (1, T0.plus(-3), Some(Outcome::from_meaning(meaning)))
+        );
+        assert_eq!(attempts[0].details.phase, Some(AttemptPhase::Rcpt));
         assert!(!email.handoffs[0].is_in_doubt());
-        if state == State::Queued {
-            let _gone = super::cancelled(&store, job.id, T0).await;
+        if state == HandoffState::Queued {
+            let _gone = super::cancel_email(&store, job.id, T0).await;
         }
     }
 }
 
-pub(super) async fn a_marker_that_its_worker_never_heard_of_is_answered(store: Ledger) {
-    let job = marked(&store, &keyed("k")).await;
-    let unheard = Job { attempt: None, ..job };
-    let (verdict, email) = answer(&store, &unheard, Meaning::Fault, T0).await;
+pub(super) async fn a_marker_that_its_worker_never_heard_of_is_answered(store: TestStore) {
+    let job = accept_and_mark(&store, &keyed_email("k")).await;
+    let unheard = LeasedJob { attempt: None, ..job };
+    let (verdict, email) = record_answer(&store, &unheard, ReplyMeaning::Fault, T0).await;
 
-    assert_eq!((verdict, email.state(), email.handoffs[0].attempts), (Verdict::Done, EmailState::Queued, 1));
-    assert_eq!(detail(&store, unheard.id).await.attempts.len(), 1);
+    assert_eq!(
+        (verdict, email.state(), email.handoffs[0].attempts),
+        (HandoffActionStatus::Done, EmailState::Queued, 1)
+    );
+    assert_eq!(load_detail(&store, unheard.id).await.attempts.len(), 1);
 }
 
-pub(super) async fn a_late_accept_corrects(store: Ledger) {
-    let job = marked(&store, &keyed("k")).await;
-    let _recovered = store.recover(SECOND_NODE, 10, T0).await.unwrap();
-    let (_, email) = act(&store, job.id, Act::ResendByPolicy { number: 0 }, T0).await;
+pub(super) async fn a_late_accept_corrects(store: TestStore) {
+    let job = accept_and_mark(&store, &keyed_email("k")).await;
+    let _recovered = store.recover_dead_nodes(SECOND_NODE, 10, T0).await.unwrap();
+    let (_, email) = apply_action(&store, job.id, HandoffAction::ResendByPolicy { number: 0 }, T0).await;
     assert_eq!(email.state(), EmailState::Queued);
 
-    let (verdict, email) = answer(&store, &job, Meaning::Accepted, T0.plus(9)).await;
+    let (verdict, email) = record_answer(&store, &job, ReplyMeaning::Accepted, T0.plus(9)).await;
 
-    assert_eq!((verdict, email.state(), email.settled_at), (Verdict::Stale, EmailState::Sent, Some(T0.plus(9))));
-    assert_eq!(email, the(&store, job.id).await);
+    assert_eq!(
+        (verdict, email.state(), email.settled_at),
+        (HandoffActionStatus::Stale, EmailState::Sent, Some(T0.plus(9)))
+    );
+    assert_eq!(email, load_email(&store, job.id).await);
     assert!(!email.handoffs[0].is_in_doubt());
-    let found = detail(&store, job.id).await;
+    let found = load_detail(&store, job.id).await;
     let late = found.evidence.last().unwrap();
-    assert_eq!((late.source, late.says, late.attempt), (Source::LateReply, Says::Accepted, Some(1)));
+    assert_eq!((late.source, late.says, late.attempt), (EvidenceSource::LateReply, EvidenceFinding::Accepted, Some(1)));
     assert_eq!(found.attempts[0].outcome, Some(Outcome::Accepted));
-    assert_eq!(events(&store, super::TEAM).await.pop().unwrap().event.data["corrected"], true);
-    assert_eq!(super::work::lease(&store, 10, T0.plus(HOUR)).await, []);
+    assert_eq!(all_events(&store, super::TEAM).await.pop().unwrap().event.data["corrected"], true);
+    assert_eq!(super::work::lease_handoffs(&store, 10, T0.plus(HOUR)).await, []);
 }
 
-pub(super) async fn a_late_refusal_frees_only_what_is_not_in_doubt_otherwise(store: Ledger) {
-    let first = lost(&store, &keyed("k")).await;
-    let second = repeated(&store, &first, T0).await;
-    let _unknown = answer(&store, &second, Meaning::Unknown, T0).await;
+pub(super) async fn a_late_refusal_frees_only_what_is_not_in_doubt_otherwise(store: TestStore) {
+    let first = accept_and_lose(&store, &keyed_email("k")).await;
+    let second = repeat_attempt(&store, &first, T0).await;
+    let _unknown = record_answer(&store, &second, ReplyMeaning::Unknown, T0).await;
 
-    let (verdict, email) = answer(&store, &first, Meaning::Refused, T0).await;
-    assert_eq!((verdict, email.state()), (Verdict::Stale, EmailState::Unknown));
-    assert_eq!(handoff(&store, &first).await.work.doubts, [2]);
+    let (verdict, email) = record_answer(&store, &first, ReplyMeaning::Refused, T0).await;
+    assert_eq!((verdict, email.state()), (HandoffActionStatus::Stale, EmailState::Unknown));
+    assert_eq!(load_handoff(&store, &first).await.progress.doubts, [2]);
 
-    let (verdict, email) = answer(&store, &second, Meaning::Deferred, T0.plus(3)).await;
-    assert_eq!((verdict, email.state()), (Verdict::Stale, EmailState::Queued));
-    let after = handoff(&store, &first).await;
-    assert_eq!((after.is_in_doubt(), after.work.may_duplicate, after.due_at), (false, false, Some(T0.plus(3))));
-    assert_eq!(kinds(&store).await.last(), Some(&"email.resolved"));
-    assert_eq!(detail(&store, first.id).await.evidence.len(), 3);
+    let (verdict, email) = record_answer(&store, &second, ReplyMeaning::Deferred, T0.plus(3)).await;
+    assert_eq!((verdict, email.state()), (HandoffActionStatus::Stale, EmailState::Queued));
+    let after = load_handoff(&store, &first).await;
+    assert_eq!((after.is_in_doubt(), after.progress.may_duplicate, after.due_at), (false, false, Some(T0.plus(3))));
+    assert_eq!(event_kinds(&store).await.last(), Some(&"email.resolved"));
+    assert_eq!(load_detail(&store, first.id).await.evidence.len(), 3);
 }
 
-pub(super) async fn a_stale_worker_starts_nothing_and_puts_nothing_off(store: Ledger) {
-    let old = leased(&store, &keyed("k")).await;
-    let _recovered = store.recover(SECOND_NODE, 10, T0).await.unwrap();
-    let new = take(&store, T0).await;
-    let before = the(&store, old.id).await;
+pub(super) async fn a_stale_worker_starts_nothing_and_puts_nothing_off(store: TestStore) {
+    let old = accept_and_lease(&store, &keyed_email("k")).await;
+    let _recovered = store.recover_dead_nodes(SECOND_NODE, 10, T0).await.unwrap();
+    let new = lease_only_handoff(&store, T0).await;
+    let before = load_email(&store, old.id).await;
 
-    let park = Act::Park { hold: old.hold.clone(), due: T0.plus(HOUR), why: "late".into() };
-    for late in [marker(&old, b"late"), park, settle(&old, reply(Meaning::Refused), T0)] {
-        assert_eq!(act(&store, old.id, late, T0).await, (Verdict::Stale, before.clone()));
+    let park = HandoffAction::ReturnLease { lease: old.hold.clone(), due_at: T0.plus(HOUR), reason: "late".into() };
+    for late in [marker_action(&old, b"late"), park, settle_action(&old, new_reply(ReplyMeaning::Refused), T0)] {
+        assert_eq!(apply_action(&store, old.id, late, T0).await, (HandoffActionStatus::Stale, before.clone()));
     }
-    assert_eq!(detail(&store, old.id).await.email, before);
-    let _marked = mark(&store, new, T0).await;
+    assert_eq!(load_detail(&store, old.id).await.email, before);
+    let _marked = write_marker(&store, new, T0).await;
 }
 
-pub(super) async fn a_repeat_is_held_at_once_and_only_at_its_account(store: Ledger) {
-    let job = lost(&store, &keyed("k")).await;
-    let repeat = |account: &str| Act::Repeat { number: 0, holder: NODE, account: account.into() };
-    assert_eq!(act(&store, job.id, repeat("B"), T0).await.0, Verdict::Stale);
+pub(super) async fn a_repeat_is_held_at_once_and_only_at_its_account(store: TestStore) {
+    let job = accept_and_lose(&store, &keyed_email("k")).await;
+    let repeat = |account: &str| HandoffAction::RetryInWindow { number: 0, holder: NODE, account: account.into() };
+    assert_eq!(apply_action(&store, job.id, repeat("B"), T0).await.0, HandoffActionStatus::Stale);
 
-    let (verdict, email) = act(&store, job.id, repeat("A"), T0).await;
+    let (verdict, email) = apply_action(&store, job.id, repeat("A"), T0).await;
     let after = &email.handoffs[0];
-    assert_eq!((verdict, after.state, after.fence, after.holder), (Verdict::Done, State::Leased, 2, Some(NODE)));
-    assert_eq!((&after.work.doubts[..], after.work.asked, after.work.may_duplicate), (&[1][..], 1, false));
-    assert_eq!(act(&store, job.id, repeat("A"), T0).await.0, Verdict::Stale);
+    assert_eq!(
+        (verdict, after.state, after.fence, after.holder),
+        (HandoffActionStatus::Done, HandoffState::Leased, 2, Some(NODE))
+    );
+    assert_eq!((&after.progress.doubts[..], after.progress.asked, after.progress.may_duplicate), (&[1][..], 1, false));
+    assert_eq!(apply_action(&store, job.id, repeat("A"), T0).await.0, HandoffActionStatus::Stale);
 
-    let elsewhere = Job { hold: Hold { fence: 2, account: "B".into(), ..job.hold.clone() }, ..job.clone() };
-    let (verdict, email) = act(&store, job.id, marker(&elsewhere, b"other"), T0).await;
-    assert_eq!((verdict, email.state(), email.handoffs[0].attempts), (Verdict::Stale, EmailState::Unknown, 1));
-    assert_eq!(the(&store, job.id).await, email);
+    let elsewhere = LeasedJob { hold: LeaseRef { fence: 2, account: "B".into(), ..job.hold.clone() }, ..job.clone() };
+    let (verdict, email) = apply_action(&store, job.id, marker_action(&elsewhere, b"other"), T0).await;
+    assert_eq!(
+        (verdict, email.state(), email.handoffs[0].attempts),
+        (HandoffActionStatus::Stale, EmailState::Unknown, 1)
+    );
+    assert_eq!(load_email(&store, job.id).await, email);
 }
 
-pub(super) async fn a_refused_repeat_leaves_the_first_in_doubt(store: Ledger) {
+pub(super) async fn a_refused_repeat_leaves_the_first_in_doubt(store: TestStore) {
     for (meaning, state) in [
-        (Meaning::Refused, EmailState::Unknown),
-        (Meaning::Deferred, EmailState::Unknown),
-        (Meaning::Repeated, EmailState::Sent),
+        (ReplyMeaning::Refused, EmailState::Unknown),
+        (ReplyMeaning::Deferred, EmailState::Unknown),
+        (ReplyMeaning::Repeated, EmailState::Sent),
     ] {
-        let first = lost(&store, &keyed(meaning.word())).await;
-        let second = repeated(&store, &first, T0).await;
-        let (_, email) = answer(&store, &second, meaning, T0).await;
+        let first = accept_and_lose(&store, &keyed_email(meaning.as_str())).await;
+        let second = repeat_attempt(&store, &first, T0).await;
+        let (_, email) = record_answer(&store, &second, meaning, T0).await;
         let doubts: &[u32] = if state == EmailState::Unknown { &[1] } else { &[] };
-        assert_eq!((email.state(), &email.handoffs[0].work.doubts[..]), (state, doubts), "{}", meaning.word());
+        assert_eq!((email.state(), &email.handoffs[0].progress.doubts[..]), (state, doubts), "{}", meaning.as_str());
     }
 }
 
-pub(super) async fn the_policy_resends_once_and_says_so(store: Ledger) {
-    let job = lost(&store, &keyed("k")).await;
-    let policy = || Act::ResendByPolicy { number: 0 };
-    let (verdict, email) = act(&store, job.id, policy(), T0).await;
+pub(super) async fn the_policy_resends_once_and_says_so(store: TestStore) {
+    let job = accept_and_lose(&store, &keyed_email("k")).await;
+    let policy = || HandoffAction::ResendByPolicy { number: 0 };
+    let (verdict, email) = apply_action(&store, job.id, policy(), T0).await;
     let after = &email.handoffs[0];
-    assert_eq!((verdict, after.state, after.due_at), (Verdict::Done, State::Queued, Some(T0)));
-    assert!(after.work.resent && after.work.may_duplicate && after.is_in_doubt());
+    assert_eq!((verdict, after.state, after.due_at), (HandoffActionStatus::Done, HandoffState::Queued, Some(T0)));
+    assert!(after.progress.resent && after.progress.may_duplicate && after.is_in_doubt());
 
     // Deferred, it goes on being tried; lost again, it does not.
-    let again = mark(&store, take(&store, T0).await, T0).await;
-    assert!(detail(&store, job.id).await.attempts[1].about.may_duplicate);
-    assert_eq!(answer(&store, &again, Meaning::Deferred, T0).await.1.state(), EmailState::Queued);
-    let again = mark(&store, take(&store, T0.plus(MINUTE)).await, T0).await;
-    assert_eq!(answer(&store, &again, Meaning::Unknown, T0).await.1.state(), EmailState::Unknown);
-    assert_eq!(act(&store, job.id, policy(), T0).await.0, Verdict::Stale);
-    assert_eq!(handoff(&store, &job).await.work.doubts, [1, 3]);
+    let again = write_marker(&store, lease_only_handoff(&store, T0).await, T0).await;
+    assert!(load_detail(&store, job.id).await.attempts[1].details.may_duplicate);
+    assert_eq!(record_answer(&store, &again, ReplyMeaning::Deferred, T0).await.1.state(), EmailState::Queued);
+    let again = write_marker(&store, lease_only_handoff(&store, T0.plus(MINUTE)).await, T0).await;
+    assert_eq!(record_answer(&store, &again, ReplyMeaning::Unknown, T0).await.1.state(), EmailState::Unknown);
+    assert_eq!(apply_action(&store, job.id, policy(), T0).await.0, HandoffActionStatus::Stale);
+    assert_eq!(load_handoff(&store, &job).await.progress.doubts, [1, 3]);
 }
 
-pub(super) fn mine() -> Vec<TransportAccount> {
+pub(super) fn own_accounts() -> Vec<TransportAccount> {
     vec![TransportAccount { name: SANDBOX.into(), account: "A".into() }]
 }
 
-pub(super) async fn unknown_handoffs_are_looked_at_when_due(store: Ledger) {
-    let early = lost(&store, &keyed("early")).await;
-    let late = lost(&store, &keyed("late")).await;
-    let wait = |next, evidence| Act::Wait { number: 0, evidence, next };
-    let noted = fact(Says::NotFound, None, T0);
-    let before = the(&store, late.id).await;
-    let (verdict, email) = act(&store, late.id, wait(Some(T0.plus(900)), Some(noted.clone())), T0).await;
-    assert_eq!((verdict, email.rev, email.handoffs[0].work.asked), (Verdict::Done, before.rev, 1));
+pub(super) async fn unknown_handoffs_are_looked_at_when_due(store: TestStore) {
+    let early = accept_and_lose(&store, &keyed_email("early")).await;
+    let late = accept_and_lose(&store, &keyed_email("late")).await;
+    let wait = |next, evidence| HandoffAction::CheckLater { number: 0, evidence, next_check_at: next };
+    let noted = new_evidence(EvidenceFinding::NotFound, None, T0);
+    let before = load_email(&store, late.id).await;
+    let (verdict, email) = apply_action(&store, late.id, wait(Some(T0.plus(900)), Some(noted.clone())), T0).await;
+    assert_eq!((verdict, email.rev, email.handoffs[0].progress.asked), (HandoffActionStatus::Done, before.rev, 1));
 
-    let due = store.doubts(&mine(), 10, T0.plus(SECOND)).await.unwrap();
+    let due = store.due_unknown_handoffs(&own_accounts(), 10, T0.plus(SECOND)).await.unwrap();
     let ids: Vec<_> = due.iter().map(|(email, number)| (email.id, *number)).collect();
     assert_eq!(ids, [(late.id, 0), (early.id, 0)]);
-    assert_eq!(due[0].0, the(&store, late.id).await);
-    assert_eq!(store.doubts(&mine(), 1, T0.plus(SECOND)).await.unwrap().len(), 1);
-    assert_eq!(store.doubts(&mine(), 10, T0.plus(899)).await.unwrap(), []);
+    assert_eq!(due[0].0, load_email(&store, late.id).await);
+    assert_eq!(store.due_unknown_handoffs(&own_accounts(), 1, T0.plus(SECOND)).await.unwrap().len(), 1);
+    assert_eq!(store.due_unknown_handoffs(&own_accounts(), 10, T0.plus(899)).await.unwrap(), []);
 
-    assert_eq!(act(&store, early.id, wait(None, None), T0).await.0, Verdict::Done);
-    assert_eq!(store.doubts(&mine(), 10, T0.plus(HOUR)).await.unwrap().len(), 1);
-    assert_eq!(detail(&store, late.id).await.evidence, [noted]);
+    assert_eq!(apply_action(&store, early.id, wait(None, None), T0).await.0, HandoffActionStatus::Done);
+    assert_eq!(store.due_unknown_handoffs(&own_accounts(), 10, T0.plus(HOUR)).await.unwrap().len(), 1);
+    assert_eq!(load_detail(&store, late.id).await.evidence, [noted]);
 }

@@ -2,21 +2,24 @@
 
 use mailonce_core::{
     email::EmailState,
-    handoff::{Attempt, AttemptAbout, Outcome, State},
+    handoff::{Attempt, AttemptDetails, HandoffState, Outcome},
 };
 
-use super::{HOUR, Ledger, SANDBOX, T0, TEAM, accepted, capture, detail, events, keyed, keyless, kinds, the};
+use super::{
+    HOUR, SANDBOX, T0, TEAM, TestStore, accept_first, all_events, capture_due, event_kinds, keyed_email, keyless_email,
+    load_detail, load_email,
+};
 
-pub(super) async fn a_capture_sends_and_leaves_an_attempt(store: Ledger) {
-    let id = accepted(&store, &keyed("k"), T0).await.id;
+pub(super) async fn a_capture_sends_and_leaves_an_attempt(store: TestStore) {
+    let id = accept_first(&store, &keyed_email("k"), T0).await.id;
     let now = T0.plus(3);
 
-    assert_eq!(capture(&store, 10, now).await, 1);
+    assert_eq!(capture_due(&store, 10, now).await, 1);
 
-    let found = detail(&store, id).await;
+    let found = load_detail(&store, id).await;
     let handoff = &found.email.handoffs[0];
     assert_eq!((found.email.state(), found.email.rev), (EmailState::Sent, 2));
-    assert_eq!((handoff.state, handoff.attempts, handoff.fence, handoff.due_at), (State::Sent, 1, 1, None));
+    assert_eq!((handoff.state, handoff.attempts, handoff.fence, handoff.due_at), (HandoffState::Sent, 1, 1, None));
     let reply = found.attempts[0].reply.clone();
     let attempt = Attempt {
         handoff: 0,
@@ -25,57 +28,61 @@ pub(super) async fn a_capture_sends_and_leaves_an_attempt(store: Ledger) {
         ended_at: Some(now),
         outcome: Some(Outcome::Accepted),
         reply,
-        about: AttemptAbout::default(),
+        details: AttemptDetails::default(),
     };
     assert_eq!(found.attempts, [attempt]);
-    let last = events(&store, TEAM).await.pop().unwrap();
-    assert_eq!((last.event.kind.word(), last.event.about, last.event.rev, last.event.at), ("email.sent", id.0, 2, now));
+    let last = all_events(&store, TEAM).await.pop().unwrap();
+    assert_eq!(
+        (last.event.kind.as_str(), last.event.subject_id, last.event.rev, last.event.at),
+        ("email.sent", id.0, 2, now)
+    );
 }
 
-pub(super) async fn nothing_is_captured_twice(store: Ledger) {
-    let _email = accepted(&store, &keyed("k"), T0).await;
+pub(super) async fn nothing_is_captured_twice(store: TestStore) {
+    let _email = accept_first(&store, &keyed_email("k"), T0).await;
 
-    assert_eq!(capture(&store, 10, T0).await, 1);
-    assert_eq!(capture(&store, 10, T0.plus(HOUR)).await, 0);
-    assert_eq!(kinds(&store).await, ["email.accepted", "email.sent"]);
+    assert_eq!(capture_due(&store, 10, T0).await, 1);
+    assert_eq!(capture_due(&store, 10, T0.plus(HOUR)).await, 0);
+    assert_eq!(event_kinds(&store).await, ["email.accepted", "email.sent"]);
 }
 
-pub(super) async fn only_envelopes_of_the_transport_are_captured(store: Ledger) {
-    let mine = accepted(&store, &keyed("mine"), T0).await;
-    let other = accepted(&store, &keyed("other").by("relay"), T0).await;
+pub(super) async fn only_envelopes_of_the_transport_are_captured(store: TestStore) {
+    let mine = accept_first(&store, &keyed_email("mine"), T0).await;
+    let other = accept_first(&store, &keyed_email("other").via_transport("relay"), T0).await;
 
-    assert_eq!(capture(&store, 10, T0).await, 1);
+    assert_eq!(capture_due(&store, 10, T0).await, 1);
 
-    assert_eq!(the(&store, mine.id).await.state(), EmailState::Sent);
-    assert_eq!(the(&store, other.id).await, other);
-    assert_eq!(store.next_due("relay").await.unwrap(), Some(T0));
-    assert_eq!(store.next_due("nowhere").await.unwrap(), None);
+    assert_eq!(load_email(&store, mine.id).await.state(), EmailState::Sent);
+    assert_eq!(load_email(&store, other.id).await, other);
+    assert_eq!(store.next_handoff_due("relay").await.unwrap(), Some(T0));
+    assert_eq!(store.next_handoff_due("nowhere").await.unwrap(), None);
 }
 
-pub(super) async fn the_longest_due_are_captured_first_and_at_most_so_many(store: Ledger) {
+pub(super) async fn the_longest_due_are_captured_first_and_at_most_so_many(store: TestStore) {
     let mut ids = Vec::new();
     for (key, due) in [("late", 30), ("early", 10), ("middle", 20), ("not yet", 2_000)] {
-        ids.push(accepted(&store, &keyed(key).due(T0.plus(due)), T0).await.id);
+        ids.push(accept_first(&store, &keyed_email(key).due(T0.plus(due)), T0).await.id);
     }
     let now = T0.plus(1_000);
 
-    let taken = [capture(&store, 2, now).await, capture(&store, 2, now).await, capture(&store, 2, now).await];
+    let taken =
+        [capture_due(&store, 2, now).await, capture_due(&store, 2, now).await, capture_due(&store, 2, now).await];
 
     assert_eq!(taken, [2, 1, 0]);
-    let told = events(&store, TEAM).await;
-    let order: Vec<_> = told.iter().skip(4).map(|event| event.event.about).collect();
+    let told = all_events(&store, TEAM).await;
+    let order: Vec<_> = told.iter().skip(4).map(|event| event.event.subject_id).collect();
     assert_eq!(order, [ids[1].0, ids[2].0, ids[0].0]);
-    assert_eq!(the(&store, ids[3]).await.state(), EmailState::Scheduled);
+    assert_eq!(load_email(&store, ids[3]).await.state(), EmailState::Scheduled);
 }
 
-pub(super) async fn envelopes_of_one_email_are_captured_one_by_one(store: Ledger) {
-    let draft = keyed("k").to(&["a@example.com", "b@example.com", "c@example.com"]).apart();
-    let id = accepted(&store, &draft, T0).await.id;
+pub(super) async fn envelopes_of_one_email_are_captured_one_by_one(store: TestStore) {
+    let draft = keyed_email("k").to(&["a@example.com", "b@example.com", "c@example.com"]).separate_envelopes();
+    let id = accept_first(&store, &draft, T0).await.id;
 
-    assert_eq!(capture(&store, 2, T0.plus(1)).await, 2);
-    let between = the(&store, id).await;
-    assert_eq!(capture(&store, 2, T0.plus(2)).await, 1);
-    let after = detail(&store, id).await;
+    assert_eq!(capture_due(&store, 2, T0.plus(1)).await, 2);
+    let between = load_email(&store, id).await;
+    assert_eq!(capture_due(&store, 2, T0.plus(2)).await, 1);
+    let after = load_detail(&store, id).await;
 
     assert_eq!((between.state(), between.rev, between.settled_at), (EmailState::Queued, 3, None));
     assert_eq!((after.email.state(), after.email.rev), (EmailState::Sent, 4));
@@ -84,25 +91,25 @@ pub(super) async fn envelopes_of_one_email_are_captured_one_by_one(store: Ledger
     assert_eq!(attempts, [(0, 1, T0.plus(1)), (1, 1, T0.plus(1)), (2, 1, T0.plus(2))]);
 }
 
-pub(super) async fn the_next_due_time_is_the_earliest(store: Ledger) {
-    assert_eq!(store.next_due(SANDBOX).await.unwrap(), None);
-    let _late = accepted(&store, &keyed("late").due(T0.plus(2 * HOUR)), T0).await;
-    let _early = accepted(&store, &keyed("early").due(T0.plus(HOUR)), T0).await;
-    assert_eq!(store.next_due(SANDBOX).await.unwrap(), Some(T0.plus(HOUR)));
-    let _now = accepted(&store, &keyless(), T0).await;
-    assert_eq!(store.next_due(SANDBOX).await.unwrap(), Some(T0));
+pub(super) async fn the_next_due_time_is_the_earliest(store: TestStore) {
+    assert_eq!(store.next_handoff_due(SANDBOX).await.unwrap(), None);
+    let _late = accept_first(&store, &keyed_email("late").due(T0.plus(2 * HOUR)), T0).await;
+    let _early = accept_first(&store, &keyed_email("early").due(T0.plus(HOUR)), T0).await;
+    assert_eq!(store.next_handoff_due(SANDBOX).await.unwrap(), Some(T0.plus(HOUR)));
+    let _now = accept_first(&store, &keyless_email(), T0).await;
+    assert_eq!(store.next_handoff_due(SANDBOX).await.unwrap(), Some(T0));
 
-    assert_eq!(capture(&store, 10, T0.plus(HOUR)).await, 2);
+    assert_eq!(capture_due(&store, 10, T0.plus(HOUR)).await, 2);
 
-    assert_eq!(store.next_due(SANDBOX).await.unwrap(), Some(T0.plus(2 * HOUR)));
+    assert_eq!(store.next_handoff_due(SANDBOX).await.unwrap(), Some(T0.plus(2 * HOUR)));
 }
 
-pub(super) async fn envelopes_of_every_team_are_captured(store: Ledger) {
-    let _mine = accepted(&store, &keyed("k"), T0).await;
-    let _theirs = accepted(&store, &keyed("k").team(super::OTHER), T0).await;
+pub(super) async fn envelopes_of_every_team_are_captured(store: TestStore) {
+    let _mine = accept_first(&store, &keyed_email("k"), T0).await;
+    let _theirs = accept_first(&store, &keyed_email("k").team(super::OTHER_TEAM), T0).await;
 
-    assert_eq!(capture(&store, 10, T0).await, 2);
+    assert_eq!(capture_due(&store, 10, T0).await, 2);
 
-    assert_eq!(kinds(&store).await, ["email.accepted", "email.sent"]);
-    assert_eq!(events(&store, super::OTHER).await.len(), 2);
+    assert_eq!(event_kinds(&store).await, ["email.accepted", "email.sent"]);
+    assert_eq!(all_events(&store, super::OTHER_TEAM).await.len(), 2);
 }

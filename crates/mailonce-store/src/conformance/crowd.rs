@@ -3,7 +3,7 @@
 use mailonce_core::{
     endpoint::Endpoint,
     id::EmailId,
-    notice::{Answer, NoticeState},
+    notice::{NoticeState, WebhookVerdict},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,34 +11,36 @@ use std::{
 };
 
 use super::{
-    Ledger, T0, TEAM, accepted, all_at_once, cancelled,
-    deed::node,
-    herald::{all, happen, lease, lease_as, listening, settle, spread},
-    keyless,
+    T0, TEAM, TestStore, accept_first, all_at_once, cancel_email,
+    deed::node_id,
+    herald::{
+        accept_emails, all_notices, endpoint_from_start, fan_out_all, lease_notices, lease_notices_as, record_outcome,
+    },
+    keyless_email,
 };
 
-pub(super) async fn of_16_spreads_each_event_is_owed_once(store: Ledger) {
-    let endpoints = [listening(&store, &["*"]).await, listening(&store, &["*"]).await];
-    happen(&store, 40, T0).await;
-    let work: Vec<Ledger> = (0..16).map(|_| store.clone()).collect();
-    let spreads = all_at_once(work.into_iter().map(|store| async move { store.spread(30, T0).await.unwrap() })).await;
-    let owed: usize = spreads.iter().map(|spread| spread.owed).sum();
-    assert_eq!(owed + spread(&store, T0).await, 80);
+pub(super) async fn of_16_spreads_each_event_is_owed_once(store: TestStore) {
+    let endpoints = [endpoint_from_start(&store, &["*"]).await, endpoint_from_start(&store, &["*"]).await];
+    accept_emails(&store, 40, T0).await;
+    let work: Vec<TestStore> = (0..16).map(|_| store.clone()).collect();
+    let spreads = all_at_once(work.into_iter().map(|store| async move { store.fan_out(30, T0).await.unwrap() })).await;
+    let owed: usize = spreads.iter().map(|spread| spread.notices_created).sum();
+    assert_eq!(owed + fan_out_all(&store, T0).await, 80);
     for endpoint in &endpoints {
-        let seqs: Vec<u64> = all(&store, endpoint).await.iter().map(|notice| notice.seq).collect();
+        let seqs: Vec<u64> = all_notices(&store, endpoint).await.iter().map(|notice| notice.seq).collect();
         assert_eq!(seqs, (1..=40).collect::<Vec<u64>>());
     }
 }
 
-pub(super) async fn many_processes_lease_each_notice_once(store: Ledger) {
-    let made = listening(&store, &["*"]).await;
-    happen(&store, 40, T0).await;
-    spread(&store, T0).await;
-    let work: Vec<(Ledger, Endpoint, u8)> = (0..8).map(|n| (store.clone(), made.clone(), n)).collect();
+pub(super) async fn many_processes_lease_each_notice_once(store: TestStore) {
+    let made = endpoint_from_start(&store, &["*"]).await;
+    accept_emails(&store, 40, T0).await;
+    fan_out_all(&store, T0).await;
+    let work: Vec<(TestStore, Endpoint, u8)> = (0..8).map(|n| (store.clone(), made.clone(), n)).collect();
     let leased = all_at_once(work.into_iter().map(|(store, made, n)| async move {
         let mut all = Vec::new();
         for _ in 0..10 {
-            all.extend(lease_as(&store, &made, node(n), 3, T0).await);
+            all.extend(lease_notices_as(&store, &made, node_id(n), 3, T0).await);
         }
         all
     }))
@@ -48,28 +50,29 @@ pub(super) async fn many_processes_lease_each_notice_once(store: Ledger) {
     assert_eq!(seqs, (1..=40).collect::<Vec<u64>>());
 }
 
-pub(super) async fn of_16_equal_settles_one_counts(store: Ledger) {
-    let made = listening(&store, &["*"]).await;
-    let email = accepted(&store, &keyless(), T0).await;
-    cancelled(&store, email.id, T0).await;
-    spread(&store, T0).await;
-    let owed = lease(&store, &made, 9, T0).await.remove(0).notice;
+pub(super) async fn of_16_equal_settles_one_counts(store: TestStore) {
+    let made = endpoint_from_start(&store, &["*"]).await;
+    let email = accept_first(&store, &keyless_email(), T0).await;
+    cancel_email(&store, email.id, T0).await;
+    fan_out_all(&store, T0).await;
+    let owed = lease_notices(&store, &made, 9, T0).await.remove(0).notice;
     let work: Vec<_> = (0..16).map(|_| (store.clone(), owed.clone())).collect();
-    let settled = all_at_once(
-        work.into_iter().map(|(store, notice)| async move { settle(&store, &notice, Answer::Again(None), T0).await }),
-    )
-    .await;
+    let settled =
+        all_at_once(work.into_iter().map(|(store, notice)| async move {
+            record_outcome(&store, &notice, WebhookVerdict::Retry(None), T0).await
+        }))
+        .await;
     assert!(settled.iter().all(|notice| (notice.failures, notice.rev) == (1, 2)), "{settled:?}");
-    let line: Vec<_> = all(&store, &made).await.iter().map(|notice| notice.next_at).collect();
+    let line: Vec<_> = all_notices(&store, &made).await.iter().map(|notice| notice.due_at).collect();
     assert_eq!(line, [Some(T0.plus(5_000)), None]);
 }
 
 /// Writers, spreaders and tellers at once, and some failures: in the end everything was told, each subject in its order.
-pub(super) async fn nobody_stays_in_line_behind_nothing(store: Ledger) {
-    let made = listening(&store, &["*"]).await;
+pub(super) async fn nobody_stays_in_line_behind_nothing(store: TestStore) {
+    let made = endpoint_from_start(&store, &["*"]).await;
     let mut emails = Vec::new();
     for _ in 0..12 {
-        emails.push(accepted(&store, &keyless(), T0).await.id);
+        emails.push(accept_first(&store, &keyless_email(), T0).await.id);
     }
     let told: Arc<Mutex<BTreeMap<EmailId, Vec<u64>>>> = Arc::default();
     let workers = (0..12_u8).map(|n| {
@@ -77,19 +80,19 @@ pub(super) async fn nobody_stays_in_line_behind_nothing(store: Ledger) {
         async move {
             for round in 0..25_usize {
                 match n % 3 {
-                    0 => note(&store, emails[(round + usize::from(n)) % emails.len()]).await,
-                    1 => drop(store.spread(7, T0).await.unwrap()),
-                    _ => tell_some(&store, &made, n, &told).await,
+                    0 => emit_duplicate_event(&store, emails[(round + usize::from(n)) % emails.len()]).await,
+                    1 => drop(store.fan_out(7, T0).await.unwrap()),
+                    _ => deliver_some(&store, &made, n, &told).await,
                 }
             }
         }
     });
     all_at_once(workers).await;
-    spread(&store, T0).await;
+    fan_out_all(&store, T0).await;
     for _ in 0..400 {
-        tell_some(&store, &made, 99, &told).await;
+        deliver_some(&store, &made, 99, &told).await;
     }
-    let notices = all(&store, &made).await;
+    let notices = all_notices(&store, &made).await;
     assert_eq!(notices.len(), 12 + 4 * 25);
     assert!(notices.iter().all(|notice| notice.state == NoticeState::Delivered), "{notices:?}");
     for (about, seqs) in told.lock().unwrap().iter() {
@@ -98,20 +101,23 @@ pub(super) async fn nobody_stays_in_line_behind_nothing(store: Ledger) {
     }
 }
 
-async fn note(store: &Ledger, email: EmailId) {
-    let call = mailonce_core::port::store::Suppressed { team: TEAM, email, count: 1, latest: Vec::new() };
-    store.note_suppressed(vec![call], T0).await.unwrap();
+async fn emit_duplicate_event(store: &TestStore, email: EmailId) {
+    let call = mailonce_core::port::store::SuppressedCalls { team: TEAM, email, count: 1, latest: Vec::new() };
+    store.record_suppressed_calls(vec![call], T0).await.unwrap();
 }
 
 /// Takes what is due and tells it. What it hears first of a subject is noted before the next of it can be leased.
-async fn tell_some(store: &Ledger, made: &Endpoint, n: u8, told: &Mutex<BTreeMap<EmailId, Vec<u64>>>) {
+async fn deliver_some(store: &TestStore, made: &Endpoint, n: u8, told: &Mutex<BTreeMap<EmailId, Vec<u64>>>) {
     // Failures are put off; here time goes on with each attempt of a notice.
-    for owed in lease_as(store, made, node(n), 4, T0.plus(3_600_000)).await {
-        let answer =
-            if owed.notice.attempts == 1 && owed.notice.seq % 3 == 0 { Answer::Again(None) } else { Answer::Delivered };
-        if answer == Answer::Delivered {
-            told.lock().unwrap().entry(EmailId(owed.notice.about)).or_default().push(owed.notice.seq);
+    for owed in lease_notices_as(store, made, node_id(n), 4, T0.plus(3_600_000)).await {
+        let answer = if owed.notice.attempts == 1 && owed.notice.seq % 3 == 0 {
+            WebhookVerdict::Retry(None)
+        } else {
+            WebhookVerdict::Delivered
+        };
+        if answer == WebhookVerdict::Delivered {
+            told.lock().unwrap().entry(EmailId(owed.notice.subject_id)).or_default().push(owed.notice.seq);
         }
-        settle(store, &owed.notice, answer, T0).await;
+        record_outcome(store, &owed.notice, answer, T0).await;
     }
 }

@@ -1,7 +1,10 @@
 //! Promises about deliveries: what arrives, who reads it, and what is left of it.
 
 use mailonce_core::{
-    delivery::{Arrival, Delivery, DeliveryQuery, DeliveryState, NewDelivery, Received, Settle, Suppression, Target},
+    delivery::{
+        Delivery, DeliveryOutcome, DeliveryQuery, DeliveryState, DeliverySuppression, DeliveryTarget, InboundMail,
+        NewDelivery, ReceiveResult,
+    },
     id::{DeliveryId, EmailId, ordered_bits},
     inbox::Inbox,
     limits,
@@ -11,10 +14,11 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    Ledger, MINUTE, OTHER, SECOND, T0, TEAM, events, kinds, next_id,
+    MINUTE, OTHER_TEAM, SECOND, T0, TEAM, TestStore, all_events, event_kinds, next_id,
     post::{
-        RAW, arrival, delivery, due, fetched, filed, inbox, kept, keyed_parcel, letter, made, open, parcel, read,
-        receive, refused_parcel, settle,
+        RAW, created_inbox, fetched_mail, file_new, keyed_delivery, lease_deliveries, lease_due_ids, load_delivery,
+        new_delivery, new_inbox, new_message, open_inbox, receive_all, receive_one, refused_delivery, settle_delivery,
+        unread_arrival,
     },
     work::NODE,
 };
@@ -23,163 +27,169 @@ fn later(ms: i64) -> Time {
     T0.plus(ms)
 }
 
-pub(super) async fn a_delivery_is_read_back_whole(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let bounce = Target::Return { email: EmailId(next_id(T0)), handoff: 3, attempt: 7 };
-    for wanted in [parcel(&inbox, T0), NewDelivery { target: bounce, ..parcel(&inbox, T0) }] {
-        let id = kept(&store, wanted.clone(), T0).await;
-        assert_eq!(delivery(&store, id).await, Delivery::new(wanted, false, T0));
+pub(super) async fn a_delivery_is_read_back_whole(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let bounce = DeliveryTarget::Return { email: EmailId(next_id(T0)), handoff: 3, attempt: 7 };
+    for wanted in [new_delivery(&inbox, T0), NewDelivery { target: bounce, ..new_delivery(&inbox, T0) }] {
+        let id = receive_one(&store, wanted.clone(), T0).await;
+        assert_eq!(load_delivery(&store, id).await, Delivery::new(wanted, false, T0));
     }
     assert_eq!(store.delivery(TEAM, DeliveryId(next_id(T0))).await.unwrap(), None);
-    assert!(kinds(&store).await.is_empty(), "what is kept is not told yet");
+    assert!(event_kinds(&store).await.is_empty(), "what is kept is not told yet");
 }
 
-pub(super) async fn the_same_delivery_is_kept_once_and_each_repeat_is_told(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let of = kept(&store, keyed_parcel(&inbox, 1, T0), T0).await;
+pub(super) async fn the_same_delivery_is_kept_once_and_each_repeat_is_told(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let of = receive_one(&store, keyed_delivery(&inbox, 1, T0), T0).await;
     for _ in 0..2 {
-        let repeat = keyed_parcel(&inbox, 1, later(SECOND));
+        let repeat = keyed_delivery(&inbox, 1, later(SECOND));
         let id = repeat.id;
-        assert_eq!(receive(&store, vec![repeat.clone()], later(SECOND)).await, [Received::Duplicate { id, of }]);
-        assert_eq!(delivery(&store, id).await, Delivery::duplicate(repeat, of, None, later(SECOND)));
+        assert_eq!(
+            receive_all(&store, vec![repeat.clone()], later(SECOND)).await,
+            [ReceiveResult::Duplicate { id, original: of }]
+        );
+        assert_eq!(load_delivery(&store, id).await, Delivery::duplicate(repeat, of, None, later(SECOND)));
     }
-    assert_eq!(kinds(&store).await, ["delivery.duplicate", "delivery.duplicate"]);
-    assert_eq!(due(&store, 10, later(SECOND)).await, [of]);
+    assert_eq!(event_kinds(&store).await, ["delivery.duplicate", "delivery.duplicate"]);
+    assert_eq!(lease_due_ids(&store, 10, later(SECOND)).await, [of]);
 }
 
-pub(super) async fn a_repeat_names_the_message_of_the_first(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let id = kept(&store, keyed_parcel(&inbox, 1, T0), T0).await;
-    let _filed = store.file(TEAM, id, letter(Some(1), 1), T0).await.unwrap();
-    let repeat = keyed_parcel(&inbox, 1, T0);
+pub(super) async fn a_repeat_names_the_message_of_the_first(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let id = receive_one(&store, keyed_delivery(&inbox, 1, T0), T0).await;
+    let _filed = store.file_message(TEAM, id, new_message(Some(1), 1), T0).await.unwrap();
+    let repeat = keyed_delivery(&inbox, 1, T0);
     let again = repeat.id;
-    receive(&store, vec![repeat], T0).await;
-    let (first, second) = (delivery(&store, id).await, delivery(&store, again).await);
+    receive_all(&store, vec![repeat], T0).await;
+    let (first, second) = (load_delivery(&store, id).await, load_delivery(&store, again).await);
     assert!(first.message.is_some());
     assert_eq!(second.message, first.message);
 }
 
-pub(super) async fn a_delivery_is_known_until_its_time_in_its_team(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let theirs = made(&store, &Inbox { team: OTHER, ..super::post::inbox("b@d.test") }).await;
-    let short = |now| NewDelivery { known_until: later(10), ..keyed_parcel(&inbox, 1, now) };
-    let first = kept(&store, short(T0), T0).await;
-    kept(&store, keyed_parcel(&theirs, 1, T0), T0).await;
-    let repeat = receive(&store, vec![short(later(9))], later(9)).await;
-    assert!(matches!(repeat[..], [Received::Duplicate { of, .. }] if of == first), "{repeat:?}");
-    let second = kept(&store, keyed_parcel(&inbox, 1, later(10)), later(10)).await;
+pub(super) async fn a_delivery_is_known_until_its_time_in_its_team(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let theirs = created_inbox(&store, &Inbox { team: OTHER_TEAM, ..super::post::new_inbox("b@d.test") }).await;
+    let short = |now| NewDelivery { dedup_until: later(10), ..keyed_delivery(&inbox, 1, now) };
+    let first = receive_one(&store, short(T0), T0).await;
+    receive_one(&store, keyed_delivery(&theirs, 1, T0), T0).await;
+    let repeat = receive_all(&store, vec![short(later(9))], later(9)).await;
+    assert!(matches!(repeat[..], [ReceiveResult::Duplicate { original, .. }] if original == first), "{repeat:?}");
+    let second = receive_one(&store, keyed_delivery(&inbox, 1, later(10)), later(10)).await;
     // A sweep forgets what is known no longer, and nothing else.
-    kept(&store, NewDelivery { known_until: later(11), ..keyed_parcel(&inbox, 2, T0) }, T0).await;
+    receive_one(&store, NewDelivery { dedup_until: later(11), ..keyed_delivery(&inbox, 2, T0) }, T0).await;
     store.sweep(100, later(11)).await.unwrap();
-    kept(&store, keyed_parcel(&inbox, 2, later(11)), later(11)).await;
-    let repeat = receive(&store, vec![short(later(12))], later(12)).await;
-    assert!(matches!(repeat[..], [Received::Duplicate { of, .. }] if of == second), "{repeat:?}");
+    receive_one(&store, keyed_delivery(&inbox, 2, later(11)), later(11)).await;
+    let repeat = receive_all(&store, vec![short(later(12))], later(12)).await;
+    assert!(matches!(repeat[..], [ReceiveResult::Duplicate { original, .. }] if original == second), "{repeat:?}");
 }
 
-pub(super) async fn equal_parcels_of_one_arrival_are_one_delivery(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let parcels: Vec<_> = (0..3).map(|_| keyed_parcel(&inbox, 1, T0)).collect();
+pub(super) async fn equal_parcels_of_one_arrival_are_one_delivery(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let parcels: Vec<_> = (0..3).map(|_| keyed_delivery(&inbox, 1, T0)).collect();
     let ids: Vec<_> = parcels.iter().map(|parcel| parcel.id).collect();
-    let repeat = |n: usize| Received::Duplicate { id: ids[n], of: ids[0] };
-    assert_eq!(receive(&store, parcels, T0).await, [Received::Kept(ids[0]), repeat(1), repeat(2)]);
-    assert_eq!(due(&store, 10, T0).await, ids[..1]);
+    let repeat = |n: usize| ReceiveResult::Duplicate { id: ids[n], original: ids[0] };
+    assert_eq!(receive_all(&store, parcels, T0).await, [ReceiveResult::Stored(ids[0]), repeat(1), repeat(2)]);
+    assert_eq!(lease_due_ids(&store, 10, T0).await, ids[..1]);
 }
 
-pub(super) async fn an_arrival_for_many_is_read_by_each(store: Ledger) {
-    let ours = open(&store, "a@d.test").await;
-    let theirs = made(&store, &Inbox { team: OTHER, ..inbox("b@d.test") }).await;
-    let refused = refused_parcel(TEAM, Suppression::UnknownInbox, T0);
-    let parcels = vec![refused, parcel(&ours, T0), parcel(&theirs, T0)];
+pub(super) async fn an_arrival_for_many_is_read_by_each(store: TestStore) {
+    let ours = open_inbox(&store, "a@d.test").await;
+    let theirs = created_inbox(&store, &Inbox { team: OTHER_TEAM, ..new_inbox("b@d.test") }).await;
+    let refused = refused_delivery(TEAM, DeliverySuppression::UnknownInbox, T0);
+    let parcels = vec![refused, new_delivery(&ours, T0), new_delivery(&theirs, T0)];
     let ids: Vec<_> = parcels.iter().map(|parcel| parcel.id).collect();
-    let answers = receive(&store, parcels, T0).await;
-    assert_eq!(answers, [Received::Refused(ids[0]), Received::Kept(ids[1]), Received::Kept(ids[2])]);
-    let readings = read(&store, NODE, 10, T0).await;
+    let answers = receive_all(&store, parcels, T0).await;
+    assert_eq!(answers, [ReceiveResult::Refused(ids[0]), ReceiveResult::Stored(ids[1]), ReceiveResult::Stored(ids[2])]);
+    let readings = lease_deliveries(&store, NODE, 10, T0).await;
     let found: Vec<_> = readings.iter().map(|reading| (reading.delivery.id, reading.delivery.team)).collect();
-    assert_eq!(found, [(ids[1], TEAM), (ids[2], OTHER)]);
+    assert_eq!(found, [(ids[1], TEAM), (ids[2], OTHER_TEAM)]);
     assert!(readings.iter().all(|reading| reading.raw == RAW));
 }
 
-pub(super) async fn a_large_arrival_is_kept_whole(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
+pub(super) async fn a_large_arrival_is_kept_whole(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
     let raw: Vec<u8> = (0..300_000_u32).map(|n| (n % 251) as u8).collect();
-    let arrival = Arrival { raw: raw.clone().into(), ..arrival(vec![parcel(&inbox, T0)]) };
-    let [Received::Kept(id)] = store.receive(arrival, T0).await.unwrap()[..] else { panic!("not kept") };
-    assert_eq!(read(&store, NODE, 1, T0).await[0].raw, raw);
-    let empty = Arrival { raw: Arc::from([]), ..super::post::arrival(vec![parcel(&inbox, T0)]) };
+    let arrival = InboundMail { raw: raw.clone().into(), ..unread_arrival(vec![new_delivery(&inbox, T0)]) };
+    let [ReceiveResult::Stored(id)] = store.receive(arrival, T0).await.unwrap()[..] else { panic!("not kept") };
+    assert_eq!(lease_deliveries(&store, NODE, 1, T0).await[0].raw, raw);
+    let empty = InboundMail { raw: Arc::from([]), ..super::post::unread_arrival(vec![new_delivery(&inbox, T0)]) };
     let _kept = store.receive(empty, T0).await.unwrap();
-    assert!(read(&store, NODE, 1, T0).await[0].raw.is_empty());
-    settle(&store, id, Settle::Done, T0).await;
+    assert!(lease_deliveries(&store, NODE, 1, T0).await[0].raw.is_empty());
+    settle_delivery(&store, id, DeliveryOutcome::Done, T0).await;
 }
 
-pub(super) async fn a_refused_parcel_leaves_a_row_and_an_event_and_binds_no_key(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    for why in [Suppression::ExpiredInbox, Suppression::Blocked] {
-        let refused = NewDelivery { refused: Some(why), ..keyed_parcel(&inbox, 1, T0) };
+pub(super) async fn a_refused_parcel_leaves_a_row_and_an_event_and_binds_no_key(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    for why in [DeliverySuppression::ExpiredInbox, DeliverySuppression::Blocked] {
+        let refused = NewDelivery { suppression: Some(why), ..keyed_delivery(&inbox, 1, T0) };
         let id = refused.id;
-        assert_eq!(receive(&store, vec![refused.clone()], T0).await, [Received::Refused(id)]);
-        assert_eq!(delivery(&store, id).await, Delivery::new(refused, false, T0));
+        assert_eq!(receive_all(&store, vec![refused.clone()], T0).await, [ReceiveResult::Refused(id)]);
+        assert_eq!(load_delivery(&store, id).await, Delivery::new(refused, false, T0));
     }
-    assert_eq!(kinds(&store).await, ["delivery.refused", "delivery.refused"]);
-    assert!(due(&store, 10, later(MINUTE)).await.is_empty());
-    kept(&store, keyed_parcel(&inbox, 1, T0), T0).await;
+    assert_eq!(event_kinds(&store).await, ["delivery.refused", "delivery.refused"]);
+    assert!(lease_due_ids(&store, 10, later(MINUTE)).await.is_empty());
+    receive_one(&store, keyed_delivery(&inbox, 1, T0), T0).await;
 }
 
-pub(super) async fn mail_for_an_inbox_that_is_gone_is_refused_in_its_commit(store: Ledger) {
-    let (gone, there) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
-    let before = kept(&store, keyed_parcel(&gone, 1, T0), T0).await;
+pub(super) async fn mail_for_an_inbox_that_is_gone_is_refused_in_its_commit(store: TestStore) {
+    let (gone, there) = (open_inbox(&store, "a@d.test").await, open_inbox(&store, "b@d.test").await);
+    let before = receive_one(&store, keyed_delivery(&gone, 1, T0), T0).await;
     // Looked up before the removal, committed after it.
-    let parcels = vec![keyed_parcel(&gone, 2, T0), keyed_parcel(&there, 3, T0), keyed_parcel(&gone, 1, T0)];
+    let parcels = vec![keyed_delivery(&gone, 2, T0), keyed_delivery(&there, 3, T0), keyed_delivery(&gone, 1, T0)];
     let ids: Vec<_> = parcels.iter().map(|parcel| parcel.id).collect();
     store.remove_inbox(TEAM, gone.id, T0).await.unwrap().unwrap();
-    let answers = receive(&store, parcels.clone(), T0).await;
-    assert_eq!(answers, [Received::Refused(ids[0]), Received::Kept(ids[1]), Received::Refused(ids[2])]);
+    let answers = receive_all(&store, parcels.clone(), T0).await;
+    assert_eq!(
+        answers,
+        [ReceiveResult::Refused(ids[0]), ReceiveResult::Stored(ids[1]), ReceiveResult::Refused(ids[2])]
+    );
     let mut refused = parcels[0].clone();
-    refused.refuse_inbox_gone();
-    assert_eq!(delivery(&store, ids[0]).await, Delivery::new(refused, false, T0));
-    assert_eq!(kinds(&store).await, ["delivery.refused", "delivery.refused"]);
+    refused.refuse_missing_inbox();
+    assert_eq!(load_delivery(&store, ids[0]).await, Delivery::new(refused, false, T0));
+    assert_eq!(event_kinds(&store).await, ["delivery.refused", "delivery.refused"]);
     // The same call again gets the same answer and writes nothing, and what was kept before the removal stays so.
-    assert_eq!(receive(&store, parcels, T0).await, answers);
-    assert_eq!(kinds(&store).await.len(), 2);
-    assert_eq!(due(&store, 10, T0).await, [before, ids[1]]);
+    assert_eq!(receive_all(&store, parcels, T0).await, answers);
+    assert_eq!(event_kinds(&store).await.len(), 2);
+    assert_eq!(lease_due_ids(&store, 10, T0).await, [before, ids[1]]);
     // The row outlives the sweep of what the removed inbox left, and binds no key.
     store.sweep(100, T0).await.unwrap();
-    assert_eq!(delivery(&store, ids[0]).await.suppressed, Some(Suppression::UnknownInbox));
-    kept(&store, keyed_parcel(&there, 2, T0), T0).await;
+    assert_eq!(load_delivery(&store, ids[0]).await.suppressed, Some(DeliverySuppression::UnknownInbox));
+    receive_one(&store, keyed_delivery(&there, 2, T0), T0).await;
 }
 
-pub(super) async fn an_arrival_received_twice_is_the_same_arrival(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    kept(&store, keyed_parcel(&inbox, 1, T0), T0).await;
-    let refused = NewDelivery { refused: Some(Suppression::Blocked), ..parcel(&inbox, T0) };
-    let parcels = vec![keyed_parcel(&inbox, 2, T0), keyed_parcel(&inbox, 1, T0), refused];
-    let first = receive(&store, parcels.clone(), T0).await;
-    let (told, rows) = (events(&store, TEAM).await, listed(&store, DeliveryQuery::default()).await);
-    assert_eq!(receive(&store, parcels, T0).await, first);
-    assert_eq!(events(&store, TEAM).await, told);
+pub(super) async fn an_arrival_received_twice_is_the_same_arrival(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    receive_one(&store, keyed_delivery(&inbox, 1, T0), T0).await;
+    let refused = NewDelivery { suppression: Some(DeliverySuppression::Blocked), ..new_delivery(&inbox, T0) };
+    let parcels = vec![keyed_delivery(&inbox, 2, T0), keyed_delivery(&inbox, 1, T0), refused];
+    let first = receive_all(&store, parcels.clone(), T0).await;
+    let (told, rows) = (all_events(&store, TEAM).await, listed(&store, DeliveryQuery::default()).await);
+    assert_eq!(receive_all(&store, parcels, T0).await, first);
+    assert_eq!(all_events(&store, TEAM).await, told);
     assert_eq!(listed(&store, DeliveryQuery::default()).await, rows);
 }
 
-async fn listed(store: &Ledger, query: DeliveryQuery) -> Vec<DeliveryId> {
+async fn listed(store: &TestStore, query: DeliveryQuery) -> Vec<DeliveryId> {
     let limit = if query.limit == 0 { 100 } else { query.limit };
     let rows = store.deliveries(TEAM, DeliveryQuery { limit, ..query }).await.unwrap();
     rows.iter().map(|delivery| delivery.id).collect()
 }
 
-pub(super) async fn deliveries_are_listed_newest_first_and_found(store: Ledger) {
-    let (inbox, second) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
-    let one = kept(&store, parcel(&inbox, T0), T0).await;
+pub(super) async fn deliveries_are_listed_newest_first_and_found(store: TestStore) {
+    let (inbox, second) = (open_inbox(&store, "a@d.test").await, open_inbox(&store, "b@d.test").await);
+    let one = receive_one(&store, new_delivery(&inbox, T0), T0).await;
     let sourceless = |mut parcel: NewDelivery| {
-        parcel.about.source = None;
+        parcel.details.source = None;
         parcel
     };
-    let two = kept(&store, sourceless(parcel(&second, T0)), T0).await;
-    let three = kept(&store, parcel(&inbox, T0), T0).await;
-    let refused = NewDelivery { refused: Some(Suppression::Blocked), ..parcel(&inbox, T0) };
+    let two = receive_one(&store, sourceless(new_delivery(&second, T0)), T0).await;
+    let three = receive_one(&store, new_delivery(&inbox, T0), T0).await;
+    let refused = NewDelivery { suppression: Some(DeliverySuppression::Blocked), ..new_delivery(&inbox, T0) };
     let four = refused.id;
-    receive(&store, vec![refused], T0).await;
-    let message = letter(Some(1), 1);
+    receive_all(&store, vec![refused], T0).await;
+    let message = new_message(Some(1), 1);
     let named = Some(message.id);
-    let _filed = store.file(TEAM, two, message, T0).await.unwrap();
+    let _filed = store.file_message(TEAM, two, message, T0).await.unwrap();
 
     let all = DeliveryQuery::default;
     assert_eq!(listed(&store, all()).await, [four, three, two, one]);
@@ -193,51 +203,51 @@ pub(super) async fn deliveries_are_listed_newest_first_and_found(store: Ledger) 
     assert_eq!(listed(&store, DeliveryQuery { source, ..all() }).await, [four, three, one]);
 }
 
-pub(super) async fn deliveries_of_another_team_are_not_there(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let id = kept(&store, parcel(&inbox, T0), T0).await;
-    assert_eq!(store.delivery(OTHER, id).await.unwrap(), None);
-    assert_eq!(store.settle_delivery(OTHER, id, Settle::Done, T0).await.unwrap(), None);
-    assert_eq!(store.replay_delivery(OTHER, id, T0).await.unwrap(), None);
-    assert_eq!(store.bring(OTHER, id, fetched(T0)).await.unwrap(), None);
+pub(super) async fn deliveries_of_another_team_are_not_there(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let id = receive_one(&store, new_delivery(&inbox, T0), T0).await;
+    assert_eq!(store.delivery(OTHER_TEAM, id).await.unwrap(), None);
+    assert_eq!(store.record_delivery_outcome(OTHER_TEAM, id, DeliveryOutcome::Done, T0).await.unwrap(), None);
+    assert_eq!(store.replay_delivery(OTHER_TEAM, id, T0).await.unwrap(), None);
+    assert_eq!(store.attach_fetched_content(OTHER_TEAM, id, fetched_mail(T0)).await.unwrap(), None);
     let all = DeliveryQuery { limit: 10, ..DeliveryQuery::default() };
-    assert!(store.deliveries(OTHER, all).await.unwrap().is_empty());
-    assert_eq!(delivery(&store, id).await.state, DeliveryState::Waiting);
+    assert!(store.deliveries(OTHER_TEAM, all).await.unwrap().is_empty());
+    assert_eq!(load_delivery(&store, id).await.state, DeliveryState::Waiting);
 }
 
-pub(super) async fn old_rows_of_suppressed_deliveries_are_swept(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let (message, _) = filed(&store, &inbox, letter(Some(1), 1), T0).await;
-    let dead = kept(&store, parcel(&inbox, T0), T0).await;
-    settle(&store, dead, Settle::Dead("broken".into()), T0).await;
+pub(super) async fn old_rows_of_suppressed_deliveries_are_swept(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let (message, _) = file_new(&store, &inbox, new_message(Some(1), 1), T0).await;
+    let dead = receive_one(&store, new_delivery(&inbox, T0), T0).await;
+    settle_delivery(&store, dead, DeliveryOutcome::Dead("broken".into()), T0).await;
     for n in 0..3 {
-        let known = kept(&store, parcel(&inbox, T0), later(n)).await;
-        let _known = store.file(TEAM, known, letter(Some(1), 1), later(n)).await.unwrap();
-        receive(&store, vec![refused_parcel(TEAM, Suppression::UnknownInbox, T0)], later(n)).await;
+        let known = receive_one(&store, new_delivery(&inbox, T0), later(n)).await;
+        let _known = store.file_message(TEAM, known, new_message(Some(1), 1), later(n)).await.unwrap();
+        receive_all(&store, vec![refused_delivery(TEAM, DeliverySuppression::UnknownInbox, T0)], later(n)).await;
     }
     assert_eq!(listed(&store, DeliveryQuery::default()).await.len(), 8);
     let sweep = async |max, at| store.sweep(max, at).await.unwrap().deliveries;
-    assert_eq!(sweep(100, later(limits::DUPLICATE_KEPT_MS - 1)).await, 0);
-    assert_eq!(sweep(100, later(limits::DUPLICATE_KEPT_MS)).await, 2);
-    assert_eq!(sweep(3, later(limits::DUPLICATE_KEPT_MS + 2)).await, 3);
-    assert_eq!(sweep(3, later(limits::DUPLICATE_KEPT_MS + 2)).await, 1);
+    assert_eq!(sweep(100, later(limits::SUPPRESSED_DELIVERY_RETENTION_MS - 1)).await, 0);
+    assert_eq!(sweep(100, later(limits::SUPPRESSED_DELIVERY_RETENTION_MS)).await, 2);
+    assert_eq!(sweep(3, later(limits::SUPPRESSED_DELIVERY_RETENTION_MS + 2)).await, 3);
+    assert_eq!(sweep(3, later(limits::SUPPRESSED_DELIVERY_RETENTION_MS + 2)).await, 1);
     assert_eq!(listed(&store, DeliveryQuery::default()).await, [dead, message.delivery]);
-    assert_eq!(store.raw(TEAM, message.id).await.unwrap().as_deref(), Some(RAW));
+    assert_eq!(store.raw_message(TEAM, message.id).await.unwrap().as_deref(), Some(RAW));
 }
 
-pub(super) async fn a_sweep_takes_what_a_removed_inbox_left_in_pieces(store: Ledger) {
-    let (inbox, second) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
+pub(super) async fn a_sweep_takes_what_a_removed_inbox_left_in_pieces(store: TestStore) {
+    let (inbox, second) = (open_inbox(&store, "a@d.test").await, open_inbox(&store, "b@d.test").await);
     for n in 0..4 {
-        filed(&store, &inbox, letter(Some(n), n), T0).await;
+        file_new(&store, &inbox, new_message(Some(n), n), T0).await;
     }
-    let dead = kept(&store, parcel(&inbox, T0), T0).await;
-    settle(&store, dead, Settle::Dead("broken".into()), T0).await;
+    let dead = receive_one(&store, new_delivery(&inbox, T0), T0).await;
+    settle_delivery(&store, dead, DeliveryOutcome::Dead("broken".into()), T0).await;
     // One arrival for two inboxes: its bytes are still wanted by the other.
-    let parcels = vec![parcel(&inbox, T0), parcel(&second, T0)];
+    let parcels = vec![new_delivery(&inbox, T0), new_delivery(&second, T0)];
     let (here, there) = (parcels[0].id, parcels[1].id);
-    receive(&store, parcels, T0).await;
-    let _filed = store.file(TEAM, here, letter(Some(9), 9), T0).await.unwrap();
-    let waiting = kept(&store, parcel(&inbox, T0), T0).await;
+    receive_all(&store, parcels, T0).await;
+    let _filed = store.file_message(TEAM, here, new_message(Some(9), 9), T0).await.unwrap();
+    let waiting = receive_one(&store, new_delivery(&inbox, T0), T0).await;
     store.remove_inbox(TEAM, inbox.id, T0).await.unwrap().unwrap();
 
     let mut swept = Vec::new();
@@ -246,29 +256,32 @@ pub(super) async fn a_sweep_takes_what_a_removed_inbox_left_in_pieces(store: Led
     }
     assert_eq!(swept, [2, 2, 2, 0]);
     assert_eq!(listed(&store, DeliveryQuery::default()).await, [waiting, there], "what waits is not lost quietly");
-    assert_eq!(store.file(TEAM, waiting, letter(None, 1), T0).await.unwrap(), mailonce_core::message::Filed::Settled);
+    assert_eq!(
+        store.file_message(TEAM, waiting, new_message(None, 1), T0).await.unwrap(),
+        mailonce_core::message::FileMessageResult::AlreadyFinished
+    );
     assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 1);
     // Even one that was refused for the inbox while it went, and comes when nothing of it was left.
-    let late = NewDelivery { refused: Some(Suppression::Blocked), ..parcel(&inbox, T0) };
-    receive(&store, vec![late], T0).await;
+    let late = NewDelivery { suppression: Some(DeliverySuppression::Blocked), ..new_delivery(&inbox, T0) };
+    receive_all(&store, vec![late], T0).await;
     assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 1);
-    let readings = read(&store, NODE, 10, T0).await;
+    let readings = lease_deliveries(&store, NODE, 10, T0).await;
     assert_eq!((readings.len(), readings[0].delivery.id, readings[0].raw.as_slice()), (1, there, RAW));
 }
 
-pub(super) async fn the_highest_id_of_what_comes_in_is_remembered(store: Ledger) {
-    let highest = async || store.install().await.unwrap().last_id;
-    let inbox = open(&store, "a@d.test").await;
+pub(super) async fn the_highest_id_of_what_comes_in_is_remembered(store: TestStore) {
+    let highest = async || store.installation().await.unwrap().last_id;
+    let inbox = open_inbox(&store, "a@d.test").await;
     assert_eq!(highest().await, ordered_bits(inbox.id.0));
-    let refused = refused_parcel(TEAM, Suppression::UnknownInbox, T0);
+    let refused = refused_delivery(TEAM, DeliverySuppression::UnknownInbox, T0);
     let id = refused.id;
-    receive(&store, vec![refused], T0).await;
+    receive_all(&store, vec![refused], T0).await;
     assert_eq!(highest().await, ordered_bits(id.0));
-    let (message, _) = filed(&store, &inbox, letter(Some(1), 1), T0).await;
+    let (message, _) = file_new(&store, &inbox, new_message(Some(1), 1), T0).await;
     assert!(highest().await >= ordered_bits(message.id.0).max(ordered_bits(message.thread.0)));
-    let late = later(limits::DUPLICATE_KEPT_MS);
-    let last = kept(&store, parcel(&inbox, T0), T0).await;
-    settle(&store, last, Settle::Refused(Suppression::Blocked), T0).await;
+    let late = later(limits::SUPPRESSED_DELIVERY_RETENTION_MS);
+    let last = receive_one(&store, new_delivery(&inbox, T0), T0).await;
+    settle_delivery(&store, last, DeliveryOutcome::Refused(DeliverySuppression::Blocked), T0).await;
     assert_eq!(store.sweep(100, late).await.unwrap().deliveries, 2);
     assert!(highest().await >= ordered_bits(last.0), "not even after its last trace is gone");
 }

@@ -1,16 +1,16 @@
 //! Drafts: wishes in few words, and ids that are the same in every run.
 
 use mailonce_core::{
-    call::CallMark,
-    content::{Content, RawContent},
+    call::CallTrace,
+    content::{EmailContent, RawContent},
     control::budget::Charge,
-    conversation::likeness::Likeness,
+    conversation::likeness::ContentFingerprint,
     digest::Digest,
     email::{Channel, Email, EmailHead, Guard, OnUnknown},
-    id::{EmailId, IdMaker, TeamId},
+    id::{EmailId, IdGenerator, TeamId},
     intent::Intent,
-    key::{Key, KeyHash, KeyName},
-    port::store::{Care, Envelope, Wish},
+    key::{EmailKey, Key, KeyHash},
+    port::store::{Envelope, GuardInput, NewEmail},
     time::Time,
     ttl::{self, Ttl},
 };
@@ -24,14 +24,14 @@ pub(super) const SANDBOX: &str = "sandbox";
 
 tokio::task_local! {
     /// One maker per promise. A spawned task has none: wishes are made before tasks start, in a fixed order.
-    pub(super) static IDS: RefCell<IdMaker>;
+    pub(super) static IDS: RefCell<IdGenerator>;
 }
 
 /// The next id of this promise.
 pub(super) fn next_id(now: Time) -> Uuid {
     IDS.with(|maker| {
         let mut maker = maker.borrow_mut();
-        let ordered = maker.next(now, 0).as_u128();
+        let ordered = maker.next_id(now, 0).as_u128();
         // Unordered bits that differ from id to id, so that an engine that loses them is noticed.
         let chance = (ordered >> 64) as u64;
         Uuid::from_u128(ordered | u128::from(chance.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 2))
@@ -39,15 +39,15 @@ pub(super) fn next_id(now: Time) -> Uuid {
 }
 
 /// The hash of a key that a caller gives.
-pub(super) fn given(team: TeamId, key: &str) -> KeyHash {
-    KeyName::Given(Key::parse(key).unwrap()).hash(team)
+pub(super) fn given_key_hash(team: TeamId, key: &str) -> KeyHash {
+    EmailKey::Given(Key::parse(key).unwrap()).hash(team)
 }
 
 /// A wish before it has an id and a time.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
+pub(super) struct EmailFixture {
     team: TeamId,
-    name: Option<KeyName>,
+    name: Option<EmailKey>,
     intent: Option<Intent>,
     to: Vec<String>,
     cc: Vec<String>,
@@ -55,19 +55,19 @@ pub(super) struct Draft {
     due: Option<Time>,
     ttl: Ttl,
     transport: String,
-    apart: bool,
+    separate_envelopes: bool,
     version: u32,
     resend_of: Option<EmailId>,
     compared: bool,
     hold: Option<Guard>,
     flag: Option<Guard>,
-    call: Option<CallMark>,
+    call: Option<CallTrace>,
     charges: Vec<Charge>,
 }
 
 /// A draft without a key.
-pub(super) fn keyless() -> Draft {
-    Draft {
+pub(super) fn keyless_email() -> EmailFixture {
+    EmailFixture {
         team: TEAM,
         name: None,
         intent: None,
@@ -77,7 +77,7 @@ pub(super) fn keyless() -> Draft {
         due: None,
         ttl: ttl::DEFAULT,
         transport: SANDBOX.into(),
-        apart: false,
+        separate_envelopes: false,
         version: 1,
         resend_of: None,
         compared: false,
@@ -89,21 +89,21 @@ pub(super) fn keyless() -> Draft {
 }
 
 /// A draft under a key that a caller gives.
-pub(super) fn keyed(key: &str) -> Draft {
-    Draft { name: Some(KeyName::Given(Key::parse(key).unwrap())), ..keyless() }
+pub(super) fn keyed_email(key: &str) -> EmailFixture {
+    EmailFixture { name: Some(EmailKey::Given(Key::parse(key).unwrap())), ..keyless_email() }
 }
 
 /// A draft under the key of an intent for these recipients.
-pub(super) fn about(entity: &str, to: &[&str]) -> Draft {
+pub(super) fn intent_email(entity: &str, to: &[&str]) -> EmailFixture {
     let intent = Intent { kind: "order.confirmation".into(), entity: entity.into(), version: 1, period: None };
-    Draft { intent: Some(intent), ..keyless() }.to(to)
+    EmailFixture { intent: Some(intent), ..keyless_email() }.to(to)
 }
 
 /// The draft of the next version of an email.
-pub(super) fn next_version(of: &Email) -> Draft {
+pub(super) fn next_version(of: &Email) -> EmailFixture {
     let intent = of.head.intent.clone().map(|intent| Intent { version: intent.version + 1, ..intent });
-    let name = if intent.is_none() { Some(KeyName::Version { of: of.id }) } else { None };
-    Draft {
+    let name = if intent.is_none() { Some(EmailKey::Version { of: of.id }) } else { None };
+    EmailFixture {
         team: of.team,
         name,
         intent,
@@ -111,19 +111,19 @@ pub(super) fn next_version(of: &Email) -> Draft {
         cc: of.head.cc.clone(),
         version: of.head.version + 1,
         resend_of: Some(of.id),
-        ..keyless()
+        ..keyless_email()
     }
 }
 
-impl Draft {
+impl EmailFixture {
     /// Of another team.
     pub(super) fn team(self, team: TeamId) -> Self {
         Self { team, ..self }
     }
 
     /// Under the key of a batch's item.
-    pub(super) fn item(self, batch: &str, index: u32) -> Self {
-        Self { name: Some(KeyName::Item { batch: Key::parse(batch).unwrap(), index }), ..self }
+    pub(super) fn batch_item(self, batch: &str, index: u32) -> Self {
+        Self { name: Some(EmailKey::Item { batch: Key::parse(batch).unwrap(), index }), ..self }
     }
 
     /// To these recipients.
@@ -158,13 +158,13 @@ impl Draft {
     }
 
     /// By another way out.
-    pub(super) fn by(self, transport: &str) -> Self {
+    pub(super) fn via_transport(self, transport: &str) -> Self {
         Self { transport: transport.into(), ..self }
     }
 
     /// With one envelope for each recipient.
-    pub(super) fn apart(self) -> Self {
-        Self { apart: true, ..self }
+    pub(super) fn separate_envelopes(self) -> Self {
+        Self { separate_envelopes: true, ..self }
     }
 
     /// Compared with what was said of late between the same people.
@@ -183,49 +183,56 @@ impl Draft {
     }
 
     /// Asked for by a call that its caller calls this.
-    pub(super) fn called(self, id: &str) -> Self {
-        Self { call: CallMark::of(Some(id.into()), None), ..self }
+    pub(super) fn with_call_id(self, id: &str) -> Self {
+        Self { call: CallTrace::from_parts(Some(id.into()), None), ..self }
     }
 
     /// Counted in a budget.
-    pub(super) fn charged(mut self, charge: Charge) -> Self {
+    pub(super) fn with_charge(mut self, charge: Charge) -> Self {
         self.charges.push(charge);
         self
     }
 
     /// The hash of its key. Only for a draft that has one.
     pub(super) fn hash(&self) -> KeyHash {
-        self.name(&self.content()).unwrap().hash(self.team)
+        self.key_name(&self.content()).unwrap().hash(self.team)
     }
 
     /// A wish with the next id.
-    pub(super) fn wish(&self, now: Time) -> Wish {
+    pub(super) fn to_new_email(&self, now: Time) -> NewEmail {
         let content = self.content();
         let head = self.head(&content, now);
-        Wish {
+        NewEmail {
             id: EmailId(next_id(now)),
             team: self.team,
-            digest: Digest::of(&content),
+            digest: Digest::of_content(&content),
             key: head.key.as_ref().map(|name| name.hash(self.team)),
-            slots: head.slots(self.team),
+            shadow_keys: head.shadow_keys(self.team),
             head,
             first_wins: self.intent.is_some(),
             ttl: self.ttl,
             envelopes: self.envelopes(&content),
-            due: self.due,
+            due_at: self.due,
             body: serde_json::to_vec(&content).unwrap().into(),
-            care: self.care(&content),
+            guard_input: self.guard_input(&content),
         }
     }
 
-    fn care(&self, content: &Content) -> Care {
-        let likeness = || Likeness::of(self.team, &content.from.address, &self.to, &content.subject, &self.text);
+    fn guard_input(&self, content: &EmailContent) -> GuardInput {
+        let likeness =
+            || ContentFingerprint::from_email(self.team, &content.from.address, &self.to, &content.subject, &self.text);
         let charges = self.charges.clone();
-        Care { hold: self.hold, flag: self.flag, likeness: self.compared.then(likeness), takes_back: false, charges }
+        GuardInput {
+            held_by: self.hold,
+            flagged_by: self.flag,
+            fingerprint: self.compared.then(likeness),
+            cancels_previous: false,
+            charges,
+        }
     }
 
-    fn content(&self) -> Content {
-        Content::check(RawContent {
+    fn content(&self) -> EmailContent {
+        EmailContent::validate(RawContent {
             from: "agent@example.com".into(),
             to: self.to.clone(),
             cc: self.cc.clone(),
@@ -237,19 +244,20 @@ impl Draft {
         .unwrap()
     }
 
-    fn name(&self, content: &Content) -> Option<KeyName> {
-        let derived = || self.intent.as_ref().map(|intent| Key::parse(&intent.key(&content.bare_to())).unwrap());
-        self.name.clone().or_else(|| derived().map(KeyName::Given))
+    fn key_name(&self, content: &EmailContent) -> Option<EmailKey> {
+        let derived =
+            || self.intent.as_ref().map(|intent| Key::parse(&intent.derive_key(&content.to_addresses())).unwrap());
+        self.name.clone().or_else(|| derived().map(EmailKey::Given))
     }
 
-    fn head(&self, content: &Content, now: Time) -> EmailHead {
+    fn head(&self, content: &EmailContent, now: Time) -> EmailHead {
         EmailHead {
             from: content.from.address.clone(),
-            to: content.bare_to().iter().map(|address| address.as_str().to_owned()).collect(),
+            to: content.to_addresses().iter().map(|address| address.as_str().to_owned()).collect(),
             cc: self.cc.clone(),
             bcc: Vec::new(),
             subject: content.subject.clone(),
-            key: self.name(content),
+            key: self.key_name(content),
             intent: self.intent.clone(),
             created_at: now,
             on_unknown: OnUnknown::Hold,
@@ -266,9 +274,13 @@ impl Draft {
         }
     }
 
-    fn envelopes(&self, content: &Content) -> Vec<Envelope> {
+    fn envelopes(&self, content: &EmailContent) -> Vec<Envelope> {
         let all: Vec<String> = content.recipients().into_iter().map(str::to_owned).collect();
         let envelope = |recipients: Vec<String>| Envelope { transport: self.transport.clone(), recipients };
-        if self.apart { all.into_iter().map(|one| envelope(vec![one])).collect() } else { vec![envelope(all)] }
+        if self.separate_envelopes {
+            all.into_iter().map(|one| envelope(vec![one])).collect()
+        } else {
+            vec![envelope(all)]
+        }
     }
 }

@@ -5,8 +5,8 @@ use mailonce_core::{
     event::Event,
     id::EmailId,
     port::{
-        store::{EmailWatcher, NewDue, Store, Suppressed, Watcher},
-        transport::Meaning,
+        store::{EmailSubscriber, RescheduleRequest, SharedEmailSubscriber, Store, SuppressedCalls},
+        transport::ReplyMeaning,
     },
     ttl::Ttl,
 };
@@ -17,27 +17,29 @@ use std::{
 use tokio::runtime::Handle;
 
 use super::{
-    DAY, HOUR, Ledger, OTHER, T0, TEAM, accepted, all_at_once, cancelled, capture, events, given, keep, keyed, keyless,
-    kinds, next_version, open, replayed, sent, the,
-    work::{SECOND_NODE, act, answer, leased, mark, marker},
+    DAY, HOUR, OTHER_TEAM, T0, TEAM, TestStore, accept_and_send, accept_first, accept_replay, all_at_once, all_events,
+    cancel_email, capture_due, check_promise, event_kinds, given_key_hash, keyed_email, keyless_email, load_email,
+    next_version, open,
+    work::{SECOND_NODE, accept_and_lease, apply_action, marker_action, record_answer, write_marker},
 };
 
 fn seqs(events: &[Event]) -> Vec<u64> {
     events.iter().map(|event| event.seq).collect()
 }
 
-pub(super) async fn every_change_is_told_once(store: Ledger) {
-    let email = accepted(&store, &keyed("k").due(T0.plus(HOUR)), T0).await;
-    let _moved = store.reschedule(TEAM, email.id, NewDue::uncounted(T0.plus(2)), T0.plus(1)).await.unwrap();
-    capture(&store, 1, T0.plus(2)).await;
-    let _extended = store.extend_key(TEAM, given(TEAM, "k"), Ttl(DAY), T0.plus(3)).await.unwrap();
-    let now = the(&store, email.id).await;
-    let _resent = store.resend(next_version(&now).wish(T0.plus(4)), None, T0.plus(4)).await.unwrap();
-    let _forgotten = store.forget_key(TEAM, given(TEAM, "k"), T0.plus(5)).await.unwrap();
+pub(super) async fn every_change_is_told_once(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k").due(T0.plus(HOUR)), T0).await;
+    let _moved =
+        store.reschedule(TEAM, email.id, RescheduleRequest::without_charges(T0.plus(2)), T0.plus(1)).await.unwrap();
+    capture_due(&store, 1, T0.plus(2)).await;
+    let _extended = store.extend_key(TEAM, given_key_hash(TEAM, "k"), Ttl(DAY), T0.plus(3)).await.unwrap();
+    let now = load_email(&store, email.id).await;
+    let _resent = store.resend(next_version(&now).to_new_email(T0.plus(4)), None, T0.plus(4)).await.unwrap();
+    let _forgotten = store.forget_key(TEAM, given_key_hash(TEAM, "k"), T0.plus(5)).await.unwrap();
 
-    let told = events(&store, TEAM).await;
-    let about_it: Vec<_> = told.iter().map(|e| &e.event).filter(|e| e.about == email.id.0).collect();
-    let told_of_it: Vec<_> = about_it.iter().map(|e| (e.kind.word(), e.rev, e.at.since(T0))).collect();
+    let told = all_events(&store, TEAM).await;
+    let about_it: Vec<_> = told.iter().map(|e| &e.event).filter(|e| e.subject_id == email.id.0).collect();
+    let told_of_it: Vec<_> = about_it.iter().map(|e| (e.kind.as_str(), e.rev, e.at.since(T0))).collect();
 
     let wanted = [
         ("email.accepted", 1, 0),
@@ -48,44 +50,44 @@ pub(super) async fn every_change_is_told_once(store: Ledger) {
         ("key.forgotten", 6, 5),
     ];
     assert_eq!(told_of_it, wanted);
-    assert_eq!(the(&store, email.id).await.rev, 6);
+    assert_eq!(load_email(&store, email.id).await.rev, 6);
     assert_eq!(told.len(), 7);
 }
 
-pub(super) async fn an_event_says_what_the_email_was(store: Ledger) {
-    let email = accepted(&store, &keyed("k"), T0).await;
-    let _cancelled = cancelled(&store, email.id, T0).await;
+pub(super) async fn an_event_says_what_the_email_was(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k"), T0).await;
+    let _cancelled = cancel_email(&store, email.id, T0).await;
 
-    let told = events(&store, TEAM).await;
+    let told = all_events(&store, TEAM).await;
 
     assert_eq!(told[0].event.data, serde_json::json!({"key": "k", "state": "queued"}));
     assert_eq!(told[1].event.data, serde_json::json!({"key": "k", "state": "cancelled"}));
 }
 
-pub(super) async fn what_changes_nothing_is_not_told(store: Ledger) {
-    let email = sent(&store, &keyed("k"), T0).await;
+pub(super) async fn what_changes_nothing_is_not_told(store: TestStore) {
+    let email = accept_and_send(&store, &keyed_email("k"), T0).await;
 
-    let _replay = replayed(&store, &keyed("k"), T0).await;
+    let _replay = accept_replay(&store, &keyed_email("k"), T0).await;
     let _too_late = store.cancel(TEAM, email.id, None, T0).await.unwrap();
-    let _not_scheduled = store.reschedule(TEAM, email.id, NewDue::uncounted(T0), T0).await.unwrap();
-    capture(&store, 10, T0).await;
+    let _not_scheduled = store.reschedule(TEAM, email.id, RescheduleRequest::without_charges(T0), T0).await.unwrap();
+    capture_due(&store, 10, T0).await;
     let _swept = store.sweep(10, T0).await.unwrap();
 
-    assert_eq!(kinds(&store).await, ["email.accepted", "email.sent"]);
+    assert_eq!(event_kinds(&store).await, ["email.accepted", "email.sent"]);
 }
 
-pub(super) async fn events_are_numbered_from_1_in_each_team(store: Ledger) {
-    for (i, team) in [TEAM, OTHER, TEAM, TEAM, OTHER].into_iter().enumerate() {
-        let _email = accepted(&store, &keyed(&format!("k{i}")).team(team), T0).await;
+pub(super) async fn events_are_numbered_from_1_in_each_team(store: TestStore) {
+    for (i, team) in [TEAM, OTHER_TEAM, TEAM, TEAM, OTHER_TEAM].into_iter().enumerate() {
+        let _email = accept_first(&store, &keyed_email(&format!("k{i}")).team(team), T0).await;
     }
 
-    assert_eq!(seqs(&events(&store, TEAM).await), [1, 2, 3]);
-    assert_eq!(seqs(&events(&store, OTHER).await), [1, 2]);
+    assert_eq!(seqs(&all_events(&store, TEAM).await), [1, 2, 3]);
+    assert_eq!(seqs(&all_events(&store, OTHER_TEAM).await), [1, 2]);
 }
 
-pub(super) async fn events_are_read_in_pages(store: Ledger) {
+pub(super) async fn events_are_read_in_pages(store: TestStore) {
     for _ in 0..7 {
-        let _email = accepted(&store, &keyless(), T0).await;
+        let _email = accept_first(&store, &keyless_email(), T0).await;
     }
     for (after, limit, wanted) in
         [(0, 3, vec![1, 2, 3]), (3, 3, vec![4, 5, 6]), (6, 3, vec![7]), (7, 3, vec![]), (99, 3, vec![]), (2, 0, vec![])]
@@ -95,48 +97,49 @@ pub(super) async fn events_are_read_in_pages(store: Ledger) {
     }
 }
 
-pub(super) async fn events_of_many_writers_have_no_gaps(store: Ledger) {
+pub(super) async fn events_of_many_writers_have_no_gaps(store: TestStore) {
     let (writers, each) = (50, 4);
-    let work: Vec<Vec<_>> = (0..writers).map(|_| (0..each).map(|_| keyless().wish(T0)).collect()).collect();
+    let work: Vec<Vec<_>> =
+        (0..writers).map(|_| (0..each).map(|_| keyless_email().to_new_email(T0)).collect()).collect();
     let writers_work = work.into_iter().map(|wishes| {
         let store = store.clone();
         async move {
             for wish in wishes {
-                let id = super::first(store.accept(wish, T0).await.unwrap()).id;
-                let _cancelled = cancelled(&store, id, T0).await;
+                let id = super::expect_first(store.accept(wish, T0).await.unwrap()).id;
+                let _cancelled = cancel_email(&store, id, T0).await;
             }
         }
     });
 
     all_at_once(writers_work).await;
 
-    let told = events(&store, TEAM).await;
+    let told = all_events(&store, TEAM).await;
     assert_eq!(seqs(&told), (1..=writers * each * 2).collect::<Vec<u64>>());
     let mut last_rev = std::collections::BTreeMap::new();
     for event in &told {
-        let before = last_rev.insert(event.event.about, event.event.rev).unwrap_or(0);
+        let before = last_rev.insert(event.event.subject_id, event.event.rev).unwrap_or(0);
         assert_eq!(event.event.rev, before + 1, "each email's events come in the order of its changes");
     }
 }
 
-pub(super) async fn a_reader_that_follows_misses_nothing(store: Ledger) {
-    let wishes: Vec<_> = (0..150).map(|_| keyless().wish(T0)).collect();
+pub(super) async fn a_reader_that_follows_misses_nothing(store: TestStore) {
+    let wishes: Vec<_> = (0..150).map(|_| keyless_email().to_new_email(T0)).collect();
     let count = wishes.len();
-    let follower = tokio::spawn(follow(store.clone(), count));
+    let follower = tokio::spawn(follow_events(store.clone(), count));
     let writers = wishes.into_iter().map(|wish| {
         let store = store.clone();
-        async move { super::first(store.accept(wish, T0).await.unwrap()) }
+        async move { super::expect_first(store.accept(wish, T0).await.unwrap()) }
     });
 
     all_at_once(writers).await;
 
     let seen = follower.await.unwrap();
     assert_eq!(seqs(&seen), (1..=count as u64).collect::<Vec<_>>());
-    assert_eq!(seen, events(&store, TEAM).await);
+    assert_eq!(seen, all_events(&store, TEAM).await);
 }
 
 /// Reads from the last number seen, until `count` events came.
-async fn follow(store: Ledger, count: usize) -> Vec<Event> {
+async fn follow_events(store: TestStore, count: usize) -> Vec<Event> {
     let mut seen: Vec<Event> = Vec::new();
     while seen.len() < count {
         let after = seen.last().map_or(0, |event| event.seq);
@@ -147,92 +150,92 @@ async fn follow(store: Ledger, count: usize) -> Vec<Event> {
 }
 
 /// What a watcher was told, in order. `None` when the engine tells nobody.
-fn watched(store: &Ledger) -> Option<Arc<Mutex<Vec<Email>>>> {
+fn subscribe_emails(store: &TestStore) -> Option<Arc<Mutex<Vec<Email>>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let ear = told.clone();
-    let watches = store.watch(Arc::new(move |email: &Email| {
+    let watches = store.subscribe_to_emails(Arc::new(move |email: &Email| {
         ear.lock().unwrap_or_else(PoisonError::into_inner).push(email.clone());
     }));
     watches.then_some(told)
 }
 
-async fn told_as_it_is(store: &Ledger, told: &Mutex<Vec<Email>>, id: EmailId, step: &str) {
-    let current = the(store, id).await;
+async fn assert_notified_current(store: &TestStore, told: &Mutex<Vec<Email>>, id: EmailId, step: &str) {
+    let current = load_email(store, id).await;
     let told = told.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect::<Vec<_>>();
     let last = told.iter().rev().find(|email| email.id == id);
     assert_eq!(last, Some(&current), "after {step}");
 }
 
-pub(super) async fn a_watcher_is_told_of_each_change_before_its_caller(store: Ledger) {
-    let Some(told) = watched(&store) else { return };
-    let email = accepted(&store, &keyed("k").due(T0.plus(HOUR)), T0).await;
+pub(super) async fn a_watcher_is_told_of_each_change_before_its_caller(store: TestStore) {
+    let Some(told) = subscribe_emails(&store) else { return };
+    let email = accept_first(&store, &keyed_email("k").due(T0.plus(HOUR)), T0).await;
     let id = email.id;
-    told_as_it_is(&store, &told, id, "accept").await;
-    let _moved = store.reschedule(TEAM, id, NewDue::uncounted(T0.plus(1)), T0).await.unwrap();
-    told_as_it_is(&store, &told, id, "reschedule").await;
-    capture(&store, 1, T0.plus(1)).await;
-    told_as_it_is(&store, &told, id, "capture").await;
-    let note = Suppressed { team: TEAM, email: id, count: 2, latest: vec![] };
-    store.note_suppressed(vec![note], T0.plus(2)).await.unwrap();
-    told_as_it_is(&store, &told, id, "note").await;
-    let _extended = store.extend_key(TEAM, given(TEAM, "k"), Ttl(DAY), T0.plus(2)).await.unwrap();
-    told_as_it_is(&store, &told, id, "extend").await;
-    let _next = store.resend(next_version(&email).wish(T0.plus(2)), None, T0.plus(2)).await.unwrap();
-    told_as_it_is(&store, &told, id, "resend").await;
-    let _forgotten = store.forget_key(TEAM, given(TEAM, "k"), T0.plus(3)).await.unwrap();
-    told_as_it_is(&store, &told, id, "forget").await;
+    assert_notified_current(&store, &told, id, "accept").await;
+    let _moved = store.reschedule(TEAM, id, RescheduleRequest::without_charges(T0.plus(1)), T0).await.unwrap();
+    assert_notified_current(&store, &told, id, "reschedule").await;
+    capture_due(&store, 1, T0.plus(1)).await;
+    assert_notified_current(&store, &told, id, "capture").await;
+    let note = SuppressedCalls { team: TEAM, email: id, count: 2, latest: vec![] };
+    store.record_suppressed_calls(vec![note], T0.plus(2)).await.unwrap();
+    assert_notified_current(&store, &told, id, "note").await;
+    let _extended = store.extend_key(TEAM, given_key_hash(TEAM, "k"), Ttl(DAY), T0.plus(2)).await.unwrap();
+    assert_notified_current(&store, &told, id, "extend").await;
+    let _next = store.resend(next_version(&email).to_new_email(T0.plus(2)), None, T0.plus(2)).await.unwrap();
+    assert_notified_current(&store, &told, id, "resend").await;
+    let _forgotten = store.forget_key(TEAM, given_key_hash(TEAM, "k"), T0.plus(3)).await.unwrap();
+    assert_notified_current(&store, &told, id, "forget").await;
 
-    let mut other = accepted(&store, &keyless(), T0.plus(4)).await;
-    told_as_it_is(&store, &told, other.id, "accept without a key").await;
-    other = cancelled(&store, other.id, T0.plus(4)).await;
-    told_as_it_is(&store, &told, other.id, "cancel").await;
-    let batch = super::loose(&[keyed("b").wish(T0), keyless().wish(T0)]);
-    for answer in super::items(&store, batch, T0).await {
-        let item = super::first(answer);
+    let mut other = accept_first(&store, &keyless_email(), T0.plus(4)).await;
+    assert_notified_current(&store, &told, other.id, "accept without a key").await;
+    other = cancel_email(&store, other.id, T0.plus(4)).await;
+    assert_notified_current(&store, &told, other.id, "cancel").await;
+    let batch = super::keyless_batch(&[keyed_email("b").to_new_email(T0), keyless_email().to_new_email(T0)]);
+    for answer in super::accept_batch_items(&store, batch, T0).await {
+        let item = super::expect_first(answer);
         assert!(told.lock().unwrap_or_else(PoisonError::into_inner).contains(&item), "after a batch");
     }
 }
 
-pub(super) async fn a_watcher_is_told_of_the_hand_off(store: Ledger) {
-    let Some(told) = watched(&store) else { return };
-    let job = leased(&store, &keyed("k")).await;
-    told_as_it_is(&store, &told, job.id, "lease").await;
-    let job = mark(&store, job, T0).await;
-    told_as_it_is(&store, &told, job.id, "mark").await;
-    let _recovered = store.recover(SECOND_NODE, 10, T0).await.unwrap();
-    told_as_it_is(&store, &told, job.id, "recover").await;
-    let _late = answer(&store, &job, Meaning::Accepted, T0).await;
-    told_as_it_is(&store, &told, job.id, "late answer").await;
+pub(super) async fn a_watcher_is_told_of_the_hand_off(store: TestStore) {
+    let Some(told) = subscribe_emails(&store) else { return };
+    let job = accept_and_lease(&store, &keyed_email("k")).await;
+    assert_notified_current(&store, &told, job.id, "lease").await;
+    let job = write_marker(&store, job, T0).await;
+    assert_notified_current(&store, &told, job.id, "mark").await;
+    let _recovered = store.recover_dead_nodes(SECOND_NODE, 10, T0).await.unwrap();
+    assert_notified_current(&store, &told, job.id, "recover").await;
+    let _late = record_answer(&store, &job, ReplyMeaning::Accepted, T0).await;
+    assert_notified_current(&store, &told, job.id, "late answer").await;
 
     told.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    let _stale = act(&store, job.id, marker(&job, b"late"), T0).await;
+    let _stale = apply_action(&store, job.id, marker_action(&job, b"late"), T0).await;
     assert_eq!(*told.lock().unwrap_or_else(PoisonError::into_inner), []);
 }
 
-pub(super) async fn a_watcher_is_not_told_of_replays(store: Ledger) {
-    let _email = accepted(&store, &keyed("k"), T0).await;
-    let Some(told) = watched(&store) else { return };
+pub(super) async fn a_watcher_is_not_told_of_replays(store: TestStore) {
+    let _email = accept_first(&store, &keyed_email("k"), T0).await;
+    let Some(told) = subscribe_emails(&store) else { return };
 
-    let _replay = replayed(&store, &keyed("k"), T0).await;
+    let _replay = accept_replay(&store, &keyed_email("k"), T0).await;
 
     assert_eq!(*told.lock().unwrap_or_else(PoisonError::into_inner), []);
 }
 
-pub(super) async fn a_watcher_hears_of_each_email_in_the_order_of_its_changes(store: Ledger) {
-    let Some(told) = watched(&store) else { return };
+pub(super) async fn a_watcher_hears_of_each_email_in_the_order_of_its_changes(store: TestStore) {
+    let Some(told) = subscribe_emails(&store) else { return };
     for round in 0..10 {
-        let wishes: Vec<_> = (0..40).map(|n| keyed(&format!("k{round}-{n}")).wish(T0)).collect();
+        let wishes: Vec<_> = (0..40).map(|n| keyed_email(&format!("k{round}-{n}")).to_new_email(T0)).collect();
         let work = wishes.into_iter().map(Some).chain([None, None]).map(|wish| (store.clone(), wish));
         // Captures run in the same commit as accepts, and behind them.
         all_at_once(work.map(|(store, wish)| async move {
             match wish {
                 Some(wish) => drop(store.accept(wish, T0).await.unwrap()),
-                None => drop(capture(&store, 40, T0).await),
+                None => drop(capture_due(&store, 40, T0).await),
             }
         }))
         .await;
     }
-    while capture(&store, 100, T0).await > 0 {}
+    while capture_due(&store, 100, T0).await > 0 {}
 
     let mut revs: HashMap<EmailId, Vec<u32>> = HashMap::new();
     for email in told.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -249,27 +252,27 @@ struct ReadsAtAnnouncement {
     seen: Mutex<Vec<(u32, u32)>>,
 }
 
-impl EmailWatcher for ReadsAtAnnouncement {
-    fn changing(&self, email: &Email) {
+impl EmailSubscriber for ReadsAtAnnouncement {
+    fn before_commit(&self, email: &Email) {
         let Some(store) = self.store.upgrade() else { return };
         let read = self.runtime.block_on(store.email(email.team, email.id)).unwrap().unwrap();
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).push((read.rev, email.rev));
     }
 
-    fn changed(&self, _email: &Email) {}
+    fn after_commit(&self, _email: &Email) {}
 }
 
 /// SQLite only: the model tells its watchers while nobody can read, and PostgreSQL has none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_is_announced_before_readers_can_see_it() {
-    let promise = async |store: Ledger| {
+    let promise = async |store: TestStore| {
         let (seen, runtime) = (Mutex::default(), Handle::current());
         let watcher = Arc::new(ReadsAtAnnouncement { store: Arc::downgrade(&store), runtime, seen });
-        store.watch(Arc::clone(&watcher) as Watcher);
-        let email = sent(&store, &keyed("k"), T0).await;
-        let _extended = store.extend_key(TEAM, given(TEAM, "k"), Ttl(DAY), T0).await.unwrap();
+        store.subscribe_to_emails(Arc::clone(&watcher) as SharedEmailSubscriber);
+        let email = accept_and_send(&store, &keyed_email("k"), T0).await;
+        let _extended = store.extend_key(TEAM, given_key_hash(TEAM, "k"), Ttl(DAY), T0).await.unwrap();
         assert_eq!(email.rev, 2);
         assert_eq!(*watcher.seen.lock().unwrap_or_else(PoisonError::into_inner), [(1, 2), (2, 3)]);
     };
-    keep(open::sqlite(), promise).await;
+    check_promise(open::sqlite(), promise).await;
 }

@@ -1,220 +1,247 @@
 //! The play's part for mail that comes in: full calls, their answers, and what both ledgers show.
 
 use mailonce_core::{
-    artifact::{Applied, Artifact, Taken, Taking},
+    artifact::{Artifact, ConsumeRequest, ConsumeResult, MarkAppliedResult},
     delivery::{
-        AboutDelivery, Arrival, Brought, Delivery, DeliveryQuery, DeliveryState, Form, NewDelivery, Reading, Received,
-        Settle, Target,
+        Delivery, DeliveryDetails, DeliveryFormat, DeliveryOutcome, DeliveryQuery, DeliveryState, DeliveryTarget,
+        FetchedContent, InboundMail, LeasedDelivery, NewDelivery, ReceiveResult,
     },
     id::{ArtifactId, DeliveryId, EmailId, InboxId, NodeId, TeamId, WatchId},
-    inbox::{AboutInbox, Inbox, InboxChange, InboxEdit, InboxMade, places},
-    message::{Filed, Message, MessagePage, MessagePlace, MessageQuery, MessageState, NewMessage},
-    port::store::{Once, Operation},
+    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings, candidate_addresses},
+    message::{FileMessageResult, Message, MessagePage, MessagePosition, MessageQuery, MessageState, NewMessage},
+    port::store::{IdempotentResult, KeyedOperation},
     time::Time,
-    watch::{Spent, Watch},
+    watch::{SpendResendResult, Watch},
 };
 use uuid::Uuid;
 
 use super::{
-    HOUR, Ledger,
-    deed::node,
-    errand::{self, Errand, Post, Script, address},
+    HOUR, TestStore,
+    deed::node_id,
+    errand::{self, DeliverySpec, InboundCommand, MessageSpec, test_address},
     next_id,
     post::{
-        all_messages, answering, arrival, automatic, fetched, from, holding, keyed_parcel, letter, own, passed, taking,
+        all_messages, consume_request, fetched_mail, from_own_address, from_sender, in_reply_to, keyed_delivery,
+        new_message, unread_arrival, with_artifacts, with_passed_auth, written_by_machine,
     },
-    turn::Call,
+    turn::OperationSpec,
 };
 
 /// A call in full, the same for both ledgers.
 #[derive(Clone, Debug)]
-pub(super) enum Mail {
-    Make(Inbox, Option<Operation>),
-    Change(InboxEdit, Option<Operation>),
+pub(super) enum InboundCall {
+    Make(Inbox, Option<KeyedOperation>),
+    Change(InboxEdit, Option<KeyedOperation>),
     Remove(TeamId, InboxId),
     Find(Vec<String>),
-    Receive(Arrival),
+    Receive(InboundMail),
     Read(NodeId, usize),
     File(TeamId, DeliveryId, Box<NewMessage>),
-    Settle(TeamId, DeliveryId, Settle),
+    Settle(TeamId, DeliveryId, DeliveryOutcome),
     Replay(TeamId, DeliveryId),
-    Bring(TeamId, DeliveryId, Brought),
-    Consume(TeamId, ArtifactId, Taking, Option<Operation>),
+    Bring(TeamId, DeliveryId, FetchedContent),
+    Consume(TeamId, ArtifactId, ConsumeRequest, Option<KeyedOperation>),
     Apply(TeamId, ArtifactId, String),
-    Watch(Watch, Option<Operation>),
-    Spend(TeamId, WatchId, Option<Operation>),
+    Watch(Watch, Option<KeyedOperation>),
+    Spend(TeamId, WatchId, Option<KeyedOperation>),
     Nothing,
 }
 
 /// What a ledger said.
 #[derive(Debug, PartialEq)]
-pub(super) enum Said {
-    Make(Once<InboxMade>),
-    Change(Once<InboxChange>),
+pub(super) enum InboundAnswer {
+    Make(IdempotentResult<CreateInboxResult>),
+    Change(IdempotentResult<InboxChangeResult>),
     Inbox(Option<Inbox>),
-    Receive(Vec<Received>),
-    Read(Vec<Reading>),
-    File(Filed),
+    Receive(Vec<ReceiveResult>),
+    Read(Vec<LeasedDelivery>),
+    File(FileMessageResult),
     Delivery(Option<Delivery>),
-    Consume(Once<Taken>),
-    Apply(Applied),
-    Watch(Once<Option<Watch>>),
-    Spend(Once<Spent>),
+    Consume(IdempotentResult<ConsumeResult>),
+    Apply(MarkAppliedResult),
+    Watch(IdempotentResult<Option<Watch>>),
+    Spend(IdempotentResult<SpendResendResult>),
     Nothing,
 }
 
-pub(super) async fn ask(store: &Ledger, mail: Mail, now: Time) -> Said {
+pub(super) async fn call_store(store: &TestStore, mail: InboundCall, now: Time) -> InboundAnswer {
     match mail {
-        Mail::Make(inbox, call) => Said::Make(store.create_inbox(inbox, call).await.unwrap()),
-        Mail::Change(edit, call) => Said::Change(store.change_inbox(edit, call, now).await.unwrap()),
-        Mail::Remove(team, id) => Said::Inbox(store.remove_inbox(team, id, now).await.unwrap()),
-        Mail::Find(places) => Said::Inbox(store.inbox_at(&places).await.unwrap()),
-        Mail::Receive(arrival) => Said::Receive(store.receive(arrival, now).await.unwrap()),
-        Mail::Read(node, max) => Said::Read(store.read(node, max, now).await.unwrap()),
-        Mail::File(team, id, letter) => Said::File(store.file(team, id, *letter, now).await.unwrap()),
-        Mail::Settle(team, id, settle) => Said::Delivery(store.settle_delivery(team, id, settle, now).await.unwrap()),
-        Mail::Replay(team, id) => Said::Delivery(store.replay_delivery(team, id, now).await.unwrap()),
-        Mail::Bring(team, id, brought) => Said::Delivery(store.bring(team, id, brought).await.unwrap()),
-        Mail::Consume(team, id, taking, call) => {
-            Said::Consume(store.consume(team, id, taking, call, now).await.unwrap())
+        InboundCall::Make(inbox, call) => InboundAnswer::Make(store.create_inbox(inbox, call).await.unwrap()),
+        InboundCall::Change(edit, call) => InboundAnswer::Change(store.change_inbox(edit, call, now).await.unwrap()),
+        InboundCall::Remove(team, id) => InboundAnswer::Inbox(store.remove_inbox(team, id, now).await.unwrap()),
+        InboundCall::Find(places) => InboundAnswer::Inbox(store.inbox_by_address(&places).await.unwrap()),
+        InboundCall::Receive(arrival) => InboundAnswer::Receive(store.receive(arrival, now).await.unwrap()),
+        InboundCall::Read(node, max) => InboundAnswer::Read(store.lease_deliveries(node, max, now).await.unwrap()),
+        InboundCall::File(team, id, letter) => {
+            InboundAnswer::File(store.file_message(team, id, *letter, now).await.unwrap())
         }
-        Mail::Apply(team, id, purpose) => Said::Apply(store.apply(team, id, &purpose, now).await.unwrap()),
-        Mail::Watch(watch, call) => Said::Watch(store.create_watch(watch, call).await.unwrap()),
-        Mail::Spend(team, id, call) => Said::Spend(store.spend(team, id, call, now).await.unwrap()),
-        Mail::Nothing => Said::Nothing,
+        InboundCall::Settle(team, id, settle) => {
+            InboundAnswer::Delivery(store.record_delivery_outcome(team, id, settle, now).await.unwrap())
+        }
+        InboundCall::Replay(team, id) => InboundAnswer::Delivery(store.replay_delivery(team, id, now).await.unwrap()),
+        InboundCall::Bring(team, id, brought) => {
+            InboundAnswer::Delivery(store.attach_fetched_content(team, id, brought).await.unwrap())
+        }
+        InboundCall::Consume(team, id, taking, call) => {
+            InboundAnswer::Consume(store.consume_artifact(team, id, taking, call, now).await.unwrap())
+        }
+        InboundCall::Apply(team, id, purpose) => {
+            InboundAnswer::Apply(store.mark_artifact_applied(team, id, &purpose, now).await.unwrap())
+        }
+        InboundCall::Watch(watch, call) => InboundAnswer::Watch(store.create_watch(watch, call).await.unwrap()),
+        InboundCall::Spend(team, id, call) => {
+            InboundAnswer::Spend(store.spend_resend(team, id, call, now).await.unwrap())
+        }
+        InboundCall::Nothing => InboundAnswer::Nothing,
     }
 }
 
 /// What has come into being so far, in order.
 #[derive(Default)]
-pub(super) struct Mailroom {
+pub(super) struct InboundState {
     inboxes: Vec<Inbox>,
     deliveries: Vec<(TeamId, DeliveryId)>,
     artifacts: Vec<ArtifactId>,
     watches: Vec<WatchId>,
-    last: Option<Arrival>,
+    last: Option<InboundMail>,
 }
 
 /// By its place, from the latest.
-fn named<T: Clone>(all: &[T], place: u8) -> Option<T> {
+fn by_recency<T: Clone>(all: &[T], place: u8) -> Option<T> {
     all.iter().rev().nth(usize::from(place) % all.len().max(1)).cloned()
 }
 
-impl Mailroom {
+impl InboundState {
     /// Notes what came of a call.
-    pub(super) fn learn(&mut self, mail: &Mail, said: &Said) {
+    pub(super) fn record(&mut self, mail: &InboundCall, said: &InboundAnswer) {
         match said {
-            Said::Make(Once::Done(InboxMade::Made(inbox))) => self.inboxes.push(inbox.clone()),
-            Said::Change(Once::Done(InboxChange::Changed(inbox))) => {
+            InboundAnswer::Make(IdempotentResult::Done(CreateInboxResult::Created(inbox))) => {
+                self.inboxes.push(inbox.clone())
+            }
+            InboundAnswer::Change(IdempotentResult::Done(InboxChangeResult::Changed(inbox))) => {
                 self.inboxes.iter_mut().filter(|known| known.id == inbox.id).for_each(|known| *known = inbox.clone());
             }
-            Said::File(Filed::New(_, artifacts)) => self.artifacts.extend(artifacts.iter().map(|artifact| artifact.id)),
-            Said::Watch(Once::Done(Some(watch))) => self.watches.push(watch.id),
+            InboundAnswer::File(FileMessageResult::New(_, artifacts)) => {
+                self.artifacts.extend(artifacts.iter().map(|artifact| artifact.id))
+            }
+            InboundAnswer::Watch(IdempotentResult::Done(Some(watch))) => self.watches.push(watch.id),
             _ => {}
         }
-        if let Mail::Receive(arrival) = mail {
-            self.deliveries.extend(arrival.parcels.iter().map(|parcel| (parcel.team, parcel.id)));
+        if let InboundCall::Receive(arrival) = mail {
+            self.deliveries.extend(arrival.deliveries.iter().map(|parcel| (parcel.team, parcel.id)));
             self.last = Some(arrival.clone());
         }
     }
 
     /// The call that an errand stands for.
-    pub(super) fn mail(&self, team: TeamId, errand: &Errand, operation: impl Fn(Call) -> Operation, now: Time) -> Mail {
-        let call = |call: &Option<Call>| call.map(&operation);
-        self.try_mail(team, errand, call, now).unwrap_or(Mail::Nothing)
-    }
-
-    fn try_mail(
+    pub(super) fn call_for(
         &self,
         team: TeamId,
-        errand: &Errand,
-        operation: impl Fn(&Option<Call>) -> Option<Operation>,
+        errand: &InboundCommand,
+        operation: impl Fn(OperationSpec) -> KeyedOperation,
         now: Time,
-    ) -> Option<Mail> {
+    ) -> InboundCall {
+        let call = |call: &Option<OperationSpec>| call.map(&operation);
+        self.try_call_for(team, errand, call, now).unwrap_or(InboundCall::Nothing)
+    }
+
+    fn try_call_for(
+        &self,
+        team: TeamId,
+        errand: &InboundCommand,
+        operation: impl Fn(&Option<OperationSpec>) -> Option<KeyedOperation>,
+        now: Time,
+    ) -> Option<InboundCall> {
         Some(match errand {
-            Errand::Make { address: n, client, catch_all, call } => {
+            InboundCommand::Make { address: n, client, catch_all, call } => {
                 let client_id = client.map(|n| format!("c{n}"));
-                Mail::Make(Inbox { client_id, ..inbox(team, *n, *catch_all, now) }, operation(call))
+                InboundCall::Make(Inbox { client_id, ..random_inbox(team, *n, *catch_all, now) }, operation(call))
             }
-            Errand::Change { inbox, address: n, catch_all, seen, call } => {
-                let known = named(&self.inboxes, *inbox)?;
-                let address = n.map_or(known.address.clone(), address);
-                let about = AboutInbox { catch_all: *catch_all, ..known.about };
+            InboundCommand::Change { inbox, address: n, catch_all, seen, call } => {
+                let known = by_recency(&self.inboxes, *inbox)?;
+                let address = n.map_or(known.address.clone(), test_address);
+                let about = InboxSettings { catch_all: *catch_all, ..known.settings };
                 let rev = if *seen { known.rev } else { known.rev + 1 };
-                Mail::Change(InboxEdit { team, id: known.id, rev, address, about }, operation(call))
+                InboundCall::Change(InboxEdit { team, id: known.id, rev, address, settings: about }, operation(call))
             }
-            Errand::Remove(place) => Mail::Remove(team, named(&self.inboxes, *place)?.id),
-            Errand::Find(n, tagged) => {
-                let address = address(*n);
-                Mail::Find(places(&if *tagged { address.replacen('@', "+x@", 1) } else { address }))
+            InboundCommand::Remove(place) => InboundCall::Remove(team, by_recency(&self.inboxes, *place)?.id),
+            InboundCommand::Find(n, tagged) => {
+                let address = test_address(*n);
+                InboundCall::Find(candidate_addresses(&if *tagged { address.replacen('@', "+x@", 1) } else { address }))
             }
-            Errand::Receive { again: true, .. } => Mail::Receive(self.last.clone()?),
-            Errand::Receive { parcels, reader, .. } => {
-                let parcels = parcels.iter().map(|post| self.parcel(team, *post, now)).collect();
-                Mail::Receive(Arrival { reader: reader.map(node), ..arrival(parcels) })
+            InboundCommand::Receive { again: true, .. } => InboundCall::Receive(self.last.clone()?),
+            InboundCommand::Receive { parcels, reader, .. } => {
+                let parcels = parcels.iter().map(|post| self.new_delivery(team, *post, now)).collect();
+                InboundCall::Receive(InboundMail { leased_to: reader.map(node_id), ..unread_arrival(parcels) })
             }
-            Errand::Read { node: n, max } => Mail::Read(node(*n), *max),
-            Errand::File(place, script) => {
-                let (team, id) = named(&self.deliveries, *place)?;
-                Mail::File(team, id, Box::new(script.letter()))
+            InboundCommand::Read { node: n, max } => InboundCall::Read(node_id(*n), *max),
+            InboundCommand::File(place, script) => {
+                let (team, id) = by_recency(&self.deliveries, *place)?;
+                InboundCall::File(team, id, Box::new(script.new_message()))
             }
-            Errand::Settle(place, n) => {
-                let (team, id) = named(&self.deliveries, *place)?;
-                Mail::Settle(team, id, errand::settle(*n, now))
+            InboundCommand::Settle(place, n) => {
+                let (team, id) = by_recency(&self.deliveries, *place)?;
+                InboundCall::Settle(team, id, errand::random_settle(*n, now))
             }
-            Errand::Replay(place) => Mail::Replay(team, named(&self.deliveries, *place)?.1),
-            Errand::Bring(place) => {
-                let (team, id) = named(&self.deliveries, *place)?;
-                Mail::Bring(team, id, fetched(now))
+            InboundCommand::Replay(place) => InboundCall::Replay(team, by_recency(&self.deliveries, *place)?.1),
+            InboundCommand::AttachFetched(place) => {
+                let (team, id) = by_recency(&self.deliveries, *place)?;
+                InboundCall::Bring(team, id, fetched_mail(now))
             }
-            Errand::Consume { artifact, purpose, call } => {
-                let id = named(&self.artifacts, *artifact)?;
-                Mail::Consume(team, id, taking(&format!("run-{purpose}")), operation(call))
+            InboundCommand::Consume { artifact, purpose, call } => {
+                let id = by_recency(&self.artifacts, *artifact)?;
+                InboundCall::Consume(team, id, consume_request(&format!("run-{purpose}")), operation(call))
             }
-            Errand::Apply(place, purpose) => {
-                Mail::Apply(team, named(&self.artifacts, *place)?, format!("run-{purpose}"))
+            InboundCommand::Apply(place, purpose) => {
+                InboundCall::Apply(team, by_recency(&self.artifacts, *place)?, format!("run-{purpose}"))
             }
-            Errand::Watch { inbox, budget, call } => {
-                Mail::Watch(watch(team, named(&self.inboxes, *inbox)?.id, *budget, now), operation(call))
+            InboundCommand::Watch { inbox, budget, call } => InboundCall::Watch(
+                new_watch(team, by_recency(&self.inboxes, *inbox)?.id, *budget, now),
+                operation(call),
+            ),
+            InboundCommand::Spend(place, call) => {
+                InboundCall::Spend(team, by_recency(&self.watches, *place)?, operation(call))
             }
-            Errand::Spend(place, call) => Mail::Spend(team, named(&self.watches, *place)?, operation(call)),
         })
     }
 
     /// A parcel for an inbox, there or removed, or for nobody.
-    fn parcel(&self, team: TeamId, post: Post, now: Time) -> NewDelivery {
-        let known = named(&self.inboxes, post.inbox);
-        let target = known.as_ref().map_or(Target::Nobody, |inbox| Target::Inbox(inbox.id));
-        let home = known.unwrap_or_else(|| inbox(team, 0, false, now));
+    fn new_delivery(&self, team: TeamId, post: DeliverySpec, now: Time) -> NewDelivery {
+        let known = by_recency(&self.inboxes, post.inbox);
+        let target = known.as_ref().map_or(DeliveryTarget::Nobody, |inbox| DeliveryTarget::Inbox(inbox.id));
+        let home = known.unwrap_or_else(|| random_inbox(team, 0, false, now));
         let (known_until, refused) = (now.plus(post.known_ms), post.refused);
-        let parcel = keyed_parcel(&home, post.key, now);
-        let about = AboutDelivery { form: if post.notice { Form::Notice } else { Form::Mime }, ..parcel.about };
-        NewDelivery { target, known_until, refused, about, ..parcel }
+        let parcel = keyed_delivery(&home, post.key, now);
+        let about = DeliveryDetails {
+            form: if post.notice { DeliveryFormat::Notice } else { DeliveryFormat::Mime },
+            ..parcel.details
+        };
+        NewDelivery { target, dedup_until: known_until, suppression: refused, details: about, ..parcel }
     }
 
     /// Everything there is to see of mail that came in.
-    pub(super) async fn view(&self, store: &Ledger, team: TeamId) -> Vec<Sight> {
-        let mut seen = vec![Sight::Inboxes(store.inboxes(team, None, 100).await.unwrap())];
+    pub(super) async fn view_all(&self, store: &TestStore, team: TeamId) -> Vec<InboundView> {
+        let mut seen = vec![InboundView::Inboxes(store.inboxes(team, None, 100).await.unwrap())];
         for state in [None, Some(DeliveryState::Waiting), Some(DeliveryState::Duplicate)] {
             let query = DeliveryQuery { state, limit: 1_000, ..DeliveryQuery::default() };
-            seen.push(Sight::Deliveries(store.deliveries(team, query).await.unwrap()));
+            seen.push(InboundView::Deliveries(store.deliveries(team, query).await.unwrap()));
         }
         for inbox in &self.inboxes {
-            seen.push(Sight::Inbox(store.inbox(team, inbox.id).await.unwrap()));
+            seen.push(InboundView::Inbox(store.inbox(team, inbox.id).await.unwrap()));
             let inbox = Inbox { team, ..inbox.clone() };
-            let query = MessageQuery { place: MessagePlace::After(0), limit: 7, ..MessageQuery::default() };
+            let query = MessageQuery { position: MessagePosition::After(0), limit: 7, ..MessageQuery::default() };
             let messages = all_messages(store, &inbox, query).await;
             for message in &messages {
-                seen.push(Sight::Raw(store.raw(team, message.id).await.unwrap()));
-                seen.push(Sight::Message(store.message(team, message.id).await.unwrap()));
+                seen.push(InboundView::Raw(store.raw_message(team, message.id).await.unwrap()));
+                seen.push(InboundView::Message(store.message(team, message.id).await.unwrap()));
             }
-            seen.push(Sight::Messages(messages));
-            let latest = MessageQuery { limit: 2, authenticated: true, ..MessageQuery::default() };
-            seen.push(Sight::Page(store.messages(team, inbox.id, latest).await.unwrap()));
-            seen.push(Sight::Artifacts(store.artifacts(team, inbox.id, None, 0, 100).await.unwrap()));
+            seen.push(InboundView::Messages(messages));
+            let latest = MessageQuery { limit: 2, only_authenticated: true, ..MessageQuery::default() };
+            seen.push(InboundView::Page(store.messages(team, inbox.id, latest).await.unwrap()));
+            seen.push(InboundView::Artifacts(store.artifacts(team, inbox.id, None, 0, 100).await.unwrap()));
         }
         for id in &self.watches {
-            seen.push(Sight::Watch(store.watch_of(team, *id).await.unwrap()));
+            seen.push(InboundView::Watch(store.watch_of(team, *id).await.unwrap()));
         }
         seen
     }
@@ -222,7 +249,7 @@ impl Mailroom {
 
 /// One thing that was looked at.
 #[derive(Debug, PartialEq)]
-pub(super) enum Sight {
+pub(super) enum InboundView {
     Inboxes(Vec<Inbox>),
     Inbox(Option<Inbox>),
     Deliveries(Vec<Delivery>),
@@ -234,40 +261,41 @@ pub(super) enum Sight {
     Watch(Option<Watch>),
 }
 
-fn inbox(team: TeamId, n: u8, catch_all: bool, now: Time) -> Inbox {
-    let about = AboutInbox { catch_all, ..AboutInbox::default() };
-    let wanted = super::post::inbox(&address(n));
-    Inbox { id: InboxId(next_id(now)), team, created_at: now, about, ..wanted }
+fn random_inbox(team: TeamId, n: u8, catch_all: bool, now: Time) -> Inbox {
+    let about = InboxSettings { catch_all, ..InboxSettings::default() };
+    let wanted = super::post::new_inbox(&test_address(n));
+    Inbox { id: InboxId(next_id(now)), team, created_at: now, settings: about, ..wanted }
 }
 
-fn watch(team: TeamId, inbox: InboxId, budget: u8, now: Time) -> Watch {
+fn new_watch(team: TeamId, inbox: InboxId, budget: u8, now: Time) -> Watch {
     Watch {
         id: WatchId(next_id(now)),
         team,
         inbox,
         rev: 1,
         started_at: now,
-        after: 0,
+        after_seq: 0,
         deadline: now.plus(HOUR),
-        budget: budget.into(),
-        spent: 0,
+        resend_budget: budget.into(),
+        resends_used: 0,
         require_auth: false,
     }
 }
 
-impl Script {
-    fn letter(&self) -> NewMessage {
-        let letter = holding(answering(letter(self.name, self.content), &self.ancestors), &self.values);
-        let letter = if self.from { from(letter, "other@sender.test") } else { letter };
-        let mut letter = match self.by {
-            0 => own(letter),
-            1 | 2 => automatic(letter, self.by == 1),
+impl MessageSpec {
+    fn new_message(&self) -> NewMessage {
+        let letter =
+            with_artifacts(in_reply_to(new_message(self.message_id, self.content), &self.ancestors), &self.values);
+        let letter = if self.has_other_sender { from_sender(letter, "other@sender.test") } else { letter };
+        let mut letter = match self.author {
+            0 => from_own_address(letter),
+            1 | 2 => written_by_machine(letter, self.author == 1),
             _ => letter,
         };
         if self.skipped {
             letter.state = MessageState::Skipped;
         }
-        letter.email = self.email.map(|n| EmailId(Uuid::from_u128(u128::from(n) + 1)));
-        if self.passed { passed(letter) } else { letter }
+        letter.answers_email = self.email.map(|n| EmailId(Uuid::from_u128(u128::from(n) + 1)));
+        if self.is_authenticated { with_passed_auth(letter) } else { letter }
     }
 }

@@ -2,28 +2,31 @@
 
 use mailonce_core::{
     artifact::ArtifactKind,
-    delivery::{DeliveryState, Suppression},
+    delivery::{DeliveryState, DeliverySuppression},
     id::{DeliveryId, MessageId, ThreadId},
     inbox::Inbox,
-    message::{Filed, Message, MessageFlag, MessagePage, MessagePlace, MessageQuery, MessageState},
-    port::arrivals::Hint,
+    message::{FileMessageResult, Message, MessageFlag, MessagePage, MessagePosition, MessageQuery, MessageState},
+    port::arrivals::InboundWakeUp,
 };
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    Ledger, OTHER, SECOND, T0, TEAM, events, kinds, next_id,
+    OTHER_TEAM, SECOND, T0, TEAM, TestStore, all_events, event_kinds, next_id,
     post::{
-        RAW, all_messages, answering, delivery, file, filed, from, holding, kept, known, letter, made, open, parcel,
-        passed, receive, settle,
+        RAW, all_messages, created_inbox, file_delivery, file_known, file_new, from_sender, in_reply_to, load_delivery,
+        new_delivery, new_message, open_inbox, receive_all, receive_one, settle_delivery, with_artifacts,
+        with_passed_auth,
     },
     work::NODE,
 };
 
-pub(super) async fn a_delivery_becomes_a_message(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let (id, later) = (kept(&store, parcel(&inbox, T0), T0).await, T0.plus(SECOND));
-    let wanted = letter(Some(1), 1);
-    let Filed::New(message, artifacts) = file(&store, id, wanted.clone(), later).await else { panic!("not new") };
+pub(super) async fn a_delivery_becomes_a_message(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let (id, later) = (receive_one(&store, new_delivery(&inbox, T0), T0).await, T0.plus(SECOND));
+    let wanted = new_message(Some(1), 1);
+    let FileMessageResult::New(message, artifacts) = file_delivery(&store, id, wanted.clone(), later).await else {
+        panic!("not new")
+    };
     let expected = Message {
         id: wanted.id,
         team: TEAM,
@@ -35,171 +38,180 @@ pub(super) async fn a_delivery_becomes_a_message(store: Ledger) {
         received_at: T0,
         state: MessageState::Unanswered,
         head: Arc::new(wanted.head),
-        marks: wanted.marks,
+        annotations: wanted.annotations,
     };
     assert_eq!((*message, artifacts), (expected.clone(), Vec::new()));
     assert_eq!(store.message(TEAM, wanted.id).await.unwrap(), Some(expected.clone()));
-    assert_eq!(store.raw(TEAM, wanted.id).await.unwrap().as_deref(), Some(RAW));
-    let done = delivery(&store, id).await;
-    assert_eq!((done.state, done.message, done.due, done.rev), (DeliveryState::Done, Some(wanted.id), None, 2));
-    let told = events(&store, TEAM).await;
-    assert_eq!((told.len(), told[0].seq, &told[0].event), (1, 1, &expected.received(later)));
-    assert_eq!(store.inbox(TEAM, inbox.id).await.unwrap(), Some(Inbox { seq: 1, ..inbox }));
+    assert_eq!(store.raw_message(TEAM, wanted.id).await.unwrap().as_deref(), Some(RAW));
+    let done = load_delivery(&store, id).await;
+    assert_eq!((done.state, done.message, done.due_at, done.rev), (DeliveryState::Done, Some(wanted.id), None, 2));
+    let told = all_events(&store, TEAM).await;
+    assert_eq!((told.len(), told[0].seq, &told[0].event), (1, 1, &expected.received_event(later)));
+    assert_eq!(store.inbox(TEAM, inbox.id).await.unwrap(), Some(Inbox { latest_seq: 1, ..inbox }));
     assert_eq!(store.message(TEAM, MessageId(next_id(T0))).await.unwrap(), None);
-    assert_eq!(store.raw(TEAM, MessageId(next_id(T0))).await.unwrap(), None);
+    assert_eq!(store.raw_message(TEAM, MessageId(next_id(T0))).await.unwrap(), None);
 }
 
-pub(super) async fn messages_are_numbered_in_each_inbox(store: Ledger) {
-    let (one, two) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
+pub(super) async fn messages_are_numbered_in_each_inbox(store: TestStore) {
+    let (one, two) = (open_inbox(&store, "a@d.test").await, open_inbox(&store, "b@d.test").await);
     for n in 1..=3 {
-        assert_eq!(filed(&store, &one, letter(Some(n), n), T0).await.0.seq, u64::from(n));
-        known(&store, &one, letter(Some(n), n), T0).await;
-        assert_eq!(filed(&store, &two, letter(Some(n), n), T0).await.0.seq, u64::from(n));
+        assert_eq!(file_new(&store, &one, new_message(Some(n), n), T0).await.0.seq, u64::from(n));
+        file_known(&store, &one, new_message(Some(n), n), T0).await;
+        assert_eq!(file_new(&store, &two, new_message(Some(n), n), T0).await.0.seq, u64::from(n));
     }
-    assert_eq!(store.inbox(TEAM, one.id).await.unwrap().unwrap().seq, 3);
-    assert_eq!(store.inbox_at(&["b@d.test".into()]).await.unwrap().unwrap().seq, 3);
-    assert_eq!(store.inboxes(TEAM, None, 1).await.unwrap()[0].seq, 3);
+    assert_eq!(store.inbox(TEAM, one.id).await.unwrap().unwrap().latest_seq, 3);
+    assert_eq!(store.inbox_by_address(&["b@d.test".into()]).await.unwrap().unwrap().latest_seq, 3);
+    assert_eq!(store.inboxes(TEAM, None, 1).await.unwrap()[0].latest_seq, 3);
 }
 
-pub(super) async fn the_same_message_is_filed_once_and_each_repeat_is_told(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let (first, _) = filed(&store, &inbox, letter(Some(1), 1), T0).await;
-    let (id, answer) = known(&store, &inbox, letter(Some(1), 1), T0).await;
-    assert_eq!(answer, (first.id, Suppression::SameMessage));
-    let ended = delivery(&store, id).await;
-    assert_eq!((ended.state, ended.message, ended.due), (DeliveryState::Duplicate, Some(first.id), None));
-    assert_eq!((ended.suppressed, ended.of, ended.rev), (Some(Suppression::SameMessage), None, 2));
-    let told = events(&store, TEAM).await;
-    assert_eq!(kinds(&store).await, ["message.received", "delivery.duplicate"]);
-    assert_eq!(Some(told[1].event.clone()), ended.told(T0));
-    assert_eq!(store.raw(TEAM, first.id).await.unwrap().as_deref(), Some(RAW));
+pub(super) async fn the_same_message_is_filed_once_and_each_repeat_is_told(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let (first, _) = file_new(&store, &inbox, new_message(Some(1), 1), T0).await;
+    let (id, answer) = file_known(&store, &inbox, new_message(Some(1), 1), T0).await;
+    assert_eq!(answer, (first.id, DeliverySuppression::SameMessage));
+    let ended = load_delivery(&store, id).await;
+    assert_eq!((ended.state, ended.message, ended.due_at), (DeliveryState::Duplicate, Some(first.id), None));
+    assert_eq!((ended.suppressed, ended.duplicate_of, ended.rev), (Some(DeliverySuppression::SameMessage), None, 2));
+    let told = all_events(&store, TEAM).await;
+    assert_eq!(event_kinds(&store).await, ["message.received", "delivery.duplicate"]);
+    assert_eq!(Some(told[1].event.clone()), ended.to_event(T0));
+    assert_eq!(store.raw_message(TEAM, first.id).await.unwrap().as_deref(), Some(RAW));
 }
 
-pub(super) async fn the_same_content_without_a_name_is_filed_once(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    filed(&store, &inbox, letter(Some(1), 1), T0).await;
-    let (first, _) = filed(&store, &inbox, letter(None, 1), T0).await;
-    let (_, answer) = known(&store, &inbox, letter(None, 1), T0).await;
-    assert_eq!(answer, (first.id, Suppression::SameContent));
-    let (second, _) = filed(&store, &inbox, letter(None, 2), T0).await;
+pub(super) async fn the_same_content_without_a_name_is_filed_once(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    file_new(&store, &inbox, new_message(Some(1), 1), T0).await;
+    let (first, _) = file_new(&store, &inbox, new_message(None, 1), T0).await;
+    let (_, answer) = file_known(&store, &inbox, new_message(None, 1), T0).await;
+    assert_eq!(answer, (first.id, DeliverySuppression::SameContent));
+    let (second, _) = file_new(&store, &inbox, new_message(None, 2), T0).await;
     assert!(second.head.flags.is_empty());
-    let (_, answer) = known(&store, &inbox, letter(None, 2), T0).await;
-    assert_eq!(answer, (second.id, Suppression::SameContent));
+    let (_, answer) = file_known(&store, &inbox, new_message(None, 2), T0).await;
+    assert_eq!(answer, (second.id, DeliverySuppression::SameContent));
 }
 
-pub(super) async fn other_content_under_the_same_name_is_another_message(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
+pub(super) async fn other_content_under_the_same_name_is_another_message(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
     let mut ids = Vec::new();
     for content in 1..=3 {
-        let (message, _) = filed(&store, &inbox, letter(Some(1), content), T0).await;
+        let (message, _) = file_new(&store, &inbox, new_message(Some(1), content), T0).await;
         let reused = content > 1;
         assert_eq!(message.head.flags.contains(&MessageFlag::MessageIdReused), reused);
         assert_eq!(store.message(TEAM, message.id).await.unwrap(), Some(message.clone()));
         ids.push(message.id);
     }
     for (content, id) in (1..).zip(ids) {
-        let (_, answer) = known(&store, &inbox, letter(Some(1), content), T0).await;
-        assert_eq!(answer, (id, Suppression::SameMessage));
+        let (_, answer) = file_known(&store, &inbox, new_message(Some(1), content), T0).await;
+        assert_eq!(answer, (id, DeliverySuppression::SameMessage));
     }
 }
 
-pub(super) async fn a_name_that_was_only_answered_is_not_reused(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    filed(&store, &inbox, answering(letter(Some(2), 2), &[1]), T0).await;
-    let (message, _) = filed(&store, &inbox, letter(Some(1), 1), T0).await;
+pub(super) async fn a_name_that_was_only_answered_is_not_reused(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    file_new(&store, &inbox, in_reply_to(new_message(Some(2), 2), &[1]), T0).await;
+    let (message, _) = file_new(&store, &inbox, new_message(Some(1), 1), T0).await;
     assert!(message.head.flags.is_empty());
 }
 
-pub(super) async fn the_same_mail_in_two_inboxes_is_two_messages(store: Ledger) {
-    let (one, two) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
-    let (first, _) = filed(&store, &one, letter(Some(1), 1), T0).await;
-    let (second, _) = filed(&store, &two, letter(Some(1), 1), T0).await;
+pub(super) async fn the_same_mail_in_two_inboxes_is_two_messages(store: TestStore) {
+    let (one, two) = (open_inbox(&store, "a@d.test").await, open_inbox(&store, "b@d.test").await);
+    let (first, _) = file_new(&store, &one, new_message(Some(1), 1), T0).await;
+    let (second, _) = file_new(&store, &two, new_message(Some(1), 1), T0).await;
     assert_ne!((first.id, first.thread), (second.id, second.thread));
-    let (nameless, _) = filed(&store, &one, letter(None, 5), T0).await;
-    assert_ne!(filed(&store, &two, letter(None, 5), T0).await.0.id, nameless.id);
+    let (nameless, _) = file_new(&store, &one, new_message(None, 5), T0).await;
+    assert_ne!(file_new(&store, &two, new_message(None, 5), T0).await.0.id, nameless.id);
 }
 
-pub(super) async fn a_delivery_is_filed_only_while_it_waits_and_by_its_team(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let id = kept(&store, parcel(&inbox, T0), T0).await;
-    assert_eq!(store.file(OTHER, id, letter(Some(1), 1), T0).await.unwrap(), Filed::Missing);
-    assert_eq!(file(&store, DeliveryId(next_id(T0)), letter(Some(1), 1), T0).await, Filed::Missing);
-    assert!(matches!(file(&store, id, letter(Some(1), 1), T0).await, Filed::New(_, _)));
-    assert_eq!(file(&store, id, letter(Some(2), 2), T0).await, Filed::Settled);
-    let dead = kept(&store, parcel(&inbox, T0), T0).await;
-    settle(&store, dead, mailonce_core::delivery::Settle::Dead("broken".into()), T0).await;
-    assert_eq!(file(&store, dead, letter(Some(3), 3), T0).await, Filed::Settled);
-    assert_eq!(store.inbox(TEAM, inbox.id).await.unwrap().unwrap().seq, 1);
+pub(super) async fn a_delivery_is_filed_only_while_it_waits_and_by_its_team(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let id = receive_one(&store, new_delivery(&inbox, T0), T0).await;
+    assert_eq!(
+        store.file_message(OTHER_TEAM, id, new_message(Some(1), 1), T0).await.unwrap(),
+        FileMessageResult::Missing
+    );
+    assert_eq!(
+        file_delivery(&store, DeliveryId(next_id(T0)), new_message(Some(1), 1), T0).await,
+        FileMessageResult::Missing
+    );
+    assert!(matches!(file_delivery(&store, id, new_message(Some(1), 1), T0).await, FileMessageResult::New(_, _)));
+    assert_eq!(file_delivery(&store, id, new_message(Some(2), 2), T0).await, FileMessageResult::AlreadyFinished);
+    let dead = receive_one(&store, new_delivery(&inbox, T0), T0).await;
+    settle_delivery(&store, dead, mailonce_core::delivery::DeliveryOutcome::Dead("broken".into()), T0).await;
+    assert_eq!(file_delivery(&store, dead, new_message(Some(3), 3), T0).await, FileMessageResult::AlreadyFinished);
+    assert_eq!(store.inbox(TEAM, inbox.id).await.unwrap().unwrap().latest_seq, 1);
 }
 
-pub(super) async fn what_waits_for_a_removed_inbox_is_refused(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let id = kept(&store, parcel(&inbox, T0), T0).await;
+pub(super) async fn what_waits_for_a_removed_inbox_is_refused(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let id = receive_one(&store, new_delivery(&inbox, T0), T0).await;
     store.remove_inbox(TEAM, inbox.id, T0).await.unwrap().unwrap();
-    assert_eq!(file(&store, id, letter(Some(1), 1), T0).await, Filed::Settled);
-    let refused = delivery(&store, id).await;
-    assert_eq!((refused.state, refused.suppressed), (DeliveryState::Refused, Some(Suppression::UnknownInbox)));
-    assert_eq!(kinds(&store).await, ["delivery.refused"]);
-    assert_eq!(file(&store, id, letter(Some(1), 1), T0).await, Filed::Settled);
-    assert_eq!(kinds(&store).await.len(), 1);
+    assert_eq!(file_delivery(&store, id, new_message(Some(1), 1), T0).await, FileMessageResult::AlreadyFinished);
+    let refused = load_delivery(&store, id).await;
+    assert_eq!((refused.state, refused.suppressed), (DeliveryState::Refused, Some(DeliverySuppression::UnknownInbox)));
+    assert_eq!(event_kinds(&store).await, ["delivery.refused"]);
+    assert_eq!(file_delivery(&store, id, new_message(Some(1), 1), T0).await, FileMessageResult::AlreadyFinished);
+    assert_eq!(event_kinds(&store).await.len(), 1);
 }
 
-pub(super) async fn the_bytes_of_an_arrival_stay_while_one_needs_them(store: Ledger) {
-    let (one, two) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
-    let (first, _) = filed(&store, &one, letter(Some(1), 1), T0).await;
+pub(super) async fn the_bytes_of_an_arrival_stay_while_one_needs_them(store: TestStore) {
+    let (one, two) = (open_inbox(&store, "a@d.test").await, open_inbox(&store, "b@d.test").await);
+    let (first, _) = file_new(&store, &one, new_message(Some(1), 1), T0).await;
     for order in [[0, 1], [1, 0]] {
         // The first inbox has the message already; the other wants the bytes.
-        let parcels = vec![parcel(&one, T0), parcel(&two, T0)];
+        let parcels = vec![new_delivery(&one, T0), new_delivery(&two, T0)];
         let ids = [parcels[0].id, parcels[1].id];
-        receive(&store, parcels, T0).await;
+        receive_all(&store, parcels, T0).await;
         let mut filed = Vec::new();
         for place in order {
             let content = if place == 0 { 1 } else { 10 + order[0] };
-            filed.push(file(&store, ids[usize::from(place)], letter(Some(content), content), T0).await);
+            filed.push(file_delivery(&store, ids[usize::from(place)], new_message(Some(content), content), T0).await);
         }
-        let [Filed::New(message, _)] = &filed.iter().filter(|f| matches!(f, Filed::New(_, _))).collect::<Vec<_>>()[..]
+        let [FileMessageResult::New(message, _)] =
+            &filed.iter().filter(|f| matches!(f, FileMessageResult::New(_, _))).collect::<Vec<_>>()[..]
         else {
             panic!("{filed:?}")
         };
-        assert_eq!(store.raw(TEAM, message.id).await.unwrap().as_deref(), Some(RAW));
+        assert_eq!(store.raw_message(TEAM, message.id).await.unwrap().as_deref(), Some(RAW));
     }
-    assert_eq!(store.raw(TEAM, first.id).await.unwrap().as_deref(), Some(RAW));
+    assert_eq!(store.raw_message(TEAM, first.id).await.unwrap().as_deref(), Some(RAW));
 }
 
-pub(super) async fn messages_are_listed_both_ways_in_pages(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
+pub(super) async fn messages_are_listed_both_ways_in_pages(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
     let mut all = Vec::new();
     for n in 0..7 {
-        all.push(filed(&store, &inbox, letter(Some(n), n), T0).await.0);
+        all.push(file_new(&store, &inbox, new_message(Some(n), n), T0).await.0);
     }
     for limit in [1, 3, 7, 8] {
-        let oldest = MessageQuery { place: MessagePlace::After(0), limit, ..MessageQuery::default() };
+        let oldest = MessageQuery { position: MessagePosition::After(0), limit, ..MessageQuery::default() };
         assert_eq!(all_messages(&store, &inbox, oldest.clone()).await, all, "in pages of {limit}");
         let newest = MessageQuery { limit, ..MessageQuery::default() };
         let mut found = all_messages(&store, &inbox, newest).await;
         found.reverse();
         assert_eq!(found, all, "in pages of {limit}");
     }
-    let query = |place, limit| MessageQuery { place, limit, ..MessageQuery::default() };
-    let page = store.messages(TEAM, inbox.id, query(MessagePlace::After(2), 2)).await.unwrap();
+    let query = |place, limit| MessageQuery { position: place, limit, ..MessageQuery::default() };
+    let page = store.messages(TEAM, inbox.id, query(MessagePosition::After(2), 2)).await.unwrap();
     assert_eq!(page, MessagePage { rows: all[2..4].to_vec(), next: Some(4) });
-    let page = store.messages(TEAM, inbox.id, query(MessagePlace::After(5), 2)).await.unwrap();
+    let page = store.messages(TEAM, inbox.id, query(MessagePosition::After(5), 2)).await.unwrap();
     assert_eq!(page, MessagePage { rows: all[5..].to_vec(), next: None });
-    let page = store.messages(TEAM, inbox.id, query(MessagePlace::After(7), 2)).await.unwrap();
+    let page = store.messages(TEAM, inbox.id, query(MessagePosition::After(7), 2)).await.unwrap();
     assert_eq!(page, MessagePage::default());
     // What is looked at and does not match is looked at once.
-    let rare = MessageQuery { subject: Some("täg 6".into()), ..query(MessagePlace::After(0), 1) };
+    let rare = MessageQuery { subject: Some("täg 6".into()), ..query(MessagePosition::After(0), 1) };
     let page = store.messages(TEAM, inbox.id, rare).await.unwrap();
     assert_eq!(page, MessagePage { rows: all[6..].to_vec(), next: None });
 }
 
-pub(super) async fn messages_are_found_by_what_they_are(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let (one, _) = filed(&store, &inbox, holding(letter(Some(1), 1), &[(ArtifactKind::Code, 1)]), T0).await;
-    let (two, _) = filed(&store, &inbox, passed(from(letter(Some(2), 2), "b@shop.test")), T0).await;
-    let mut skipped = answering(letter(Some(3), 3), &[1]);
-    (skipped.state, skipped.marks.labels) = (MessageState::Skipped, vec!["list".into()]);
-    let (three, _) = filed(&store, &inbox, skipped, T0).await;
+pub(super) async fn messages_are_found_by_what_they_are(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let (one, _) =
+        file_new(&store, &inbox, with_artifacts(new_message(Some(1), 1), &[(ArtifactKind::Code, 1)]), T0).await;
+    let (two, _) =
+        file_new(&store, &inbox, with_passed_auth(from_sender(new_message(Some(2), 2), "b@shop.test")), T0).await;
+    let mut skipped = in_reply_to(new_message(Some(3), 3), &[1]);
+    (skipped.state, skipped.annotations.labels) = (MessageState::Skipped, vec!["list".into()]);
+    let (three, _) = file_new(&store, &inbox, skipped, T0).await;
     let all = || MessageQuery { limit: 10, ..MessageQuery::default() };
     let found = |query: MessageQuery| {
         let (store, inbox) = (store.clone(), inbox.clone());
@@ -216,32 +228,33 @@ pub(super) async fn messages_are_found_by_what_they_are(store: Ledger) {
     assert_eq!(found(MessageQuery { message_id: Some("<nobody@x.test>".into()), ..all() }).await, [0; 0]);
     assert_eq!(found(MessageQuery { has: Some(ArtifactKind::Code), ..all() }).await, [one.seq]);
     assert_eq!(found(MessageQuery { label: Some("list".into()), ..all() }).await, [three.seq]);
-    assert_eq!(found(MessageQuery { authenticated: true, ..all() }).await, [two.seq]);
+    assert_eq!(found(MessageQuery { only_authenticated: true, ..all() }).await, [two.seq]);
 }
 
-pub(super) async fn messages_of_another_team_are_not_there(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let theirs = made(&store, &Inbox { team: OTHER, ..super::post::inbox("b@d.test") }).await;
-    let (message, _) = filed(&store, &inbox, letter(Some(1), 1), T0).await;
-    filed(&store, &theirs, letter(Some(1), 1), T0).await;
-    assert_eq!(store.message(OTHER, message.id).await.unwrap(), None);
-    assert_eq!(store.raw(OTHER, message.id).await.unwrap(), None);
+pub(super) async fn messages_of_another_team_are_not_there(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let theirs = created_inbox(&store, &Inbox { team: OTHER_TEAM, ..super::post::new_inbox("b@d.test") }).await;
+    let (message, _) = file_new(&store, &inbox, new_message(Some(1), 1), T0).await;
+    file_new(&store, &theirs, new_message(Some(1), 1), T0).await;
+    assert_eq!(store.message(OTHER_TEAM, message.id).await.unwrap(), None);
+    assert_eq!(store.raw_message(OTHER_TEAM, message.id).await.unwrap(), None);
     let all = || MessageQuery { limit: 10, ..MessageQuery::default() };
-    assert_eq!(store.messages(OTHER, inbox.id, all()).await.unwrap(), MessagePage::default());
-    assert_eq!(store.messages(OTHER, theirs.id, all()).await.unwrap().rows.len(), 1);
-    assert_eq!(events(&store, OTHER).await[0].seq, 1);
+    assert_eq!(store.messages(OTHER_TEAM, inbox.id, all()).await.unwrap(), MessagePage::default());
+    assert_eq!(store.messages(OTHER_TEAM, theirs.id, all()).await.unwrap().rows.len(), 1);
+    assert_eq!(all_events(&store, OTHER_TEAM).await[0].seq, 1);
 }
 
-pub(super) async fn nothing_of_a_removed_inbox_is_seen_any_more(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let (message, artifacts) = filed(&store, &inbox, holding(letter(Some(1), 1), &[(ArtifactKind::Code, 1)]), T0).await;
+pub(super) async fn nothing_of_a_removed_inbox_is_seen_any_more(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let (message, artifacts) =
+        file_new(&store, &inbox, with_artifacts(new_message(Some(1), 1), &[(ArtifactKind::Code, 1)]), T0).await;
     store.remove_inbox(TEAM, inbox.id, T0).await.unwrap().unwrap();
     for sweep in [false, true] {
         if sweep {
             assert_eq!(store.sweep(100, T0).await.unwrap().deliveries, 1);
         }
         assert_eq!(store.message(TEAM, message.id).await.unwrap(), None);
-        assert_eq!(store.raw(TEAM, message.id).await.unwrap(), None);
+        assert_eq!(store.raw_message(TEAM, message.id).await.unwrap(), None);
         let all = MessageQuery { limit: 10, ..MessageQuery::default() };
         assert_eq!(store.messages(TEAM, inbox.id, all).await.unwrap(), MessagePage::default());
         assert_eq!(store.artifact(TEAM, artifacts[0].id).await.unwrap(), None);
@@ -250,34 +263,34 @@ pub(super) async fn nothing_of_a_removed_inbox_is_seen_any_more(store: Ledger) {
     assert_eq!(store.delivery(TEAM, message.delivery).await.unwrap(), None);
 }
 
-pub(super) async fn hearers_are_told_what_others_may_wait_for(store: Ledger) {
+pub(super) async fn hearers_are_told_what_others_may_wait_for(store: TestStore) {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    store.hear(Box::new(move |hint| tell.send(hint).unwrap_or(())));
+    store.subscribe_to_inbound(Box::new(move |hint| tell.send(hint).unwrap_or(())));
     // Hints of an engine with many nodes take a moment.
     let mut hear = async || tokio::time::timeout(Duration::from_secs(10), told.recv()).await.unwrap().unwrap();
-    let inbox = open(&store, "a@d.test").await;
-    let id = kept(&store, parcel(&inbox, T0), T0).await;
-    assert_eq!(hear().await, Hint::Waiting);
-    settle(&store, id, mailonce_core::delivery::Settle::Dead("broken".into()), T0).await;
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let id = receive_one(&store, new_delivery(&inbox, T0), T0).await;
+    assert_eq!(hear().await, InboundWakeUp::DeliveryWaiting);
+    settle_delivery(&store, id, mailonce_core::delivery::DeliveryOutcome::Dead("broken".into()), T0).await;
     store.replay_delivery(TEAM, id, T0).await.unwrap().unwrap();
-    assert_eq!(hear().await, Hint::Waiting);
-    assert!(matches!(file(&store, id, letter(Some(1), 1), T0).await, Filed::New(_, _)));
-    assert_eq!(hear().await, Hint::Filed(inbox.id));
-    let arrival = super::post::arrival(vec![parcel(&inbox, T0)]);
-    let arrival = mailonce_core::delivery::Arrival { reader: Some(NODE), ..arrival };
+    assert_eq!(hear().await, InboundWakeUp::DeliveryWaiting);
+    assert!(matches!(file_delivery(&store, id, new_message(Some(1), 1), T0).await, FileMessageResult::New(_, _)));
+    assert_eq!(hear().await, InboundWakeUp::MessageFiled(inbox.id));
+    let arrival = super::post::unread_arrival(vec![new_delivery(&inbox, T0)]);
+    let arrival = mailonce_core::delivery::InboundMail { leased_to: Some(NODE), ..arrival };
     // Neither what is read at once nor what was known is worth a hint: the next two are those of the next letter.
     let _kept = store.receive(arrival, T0).await.unwrap();
-    known(&store, &inbox, letter(Some(1), 1), T0).await;
-    assert_eq!(hear().await, Hint::Waiting);
-    filed(&store, &inbox, letter(Some(2), 2), T0).await;
-    assert_eq!((hear().await, hear().await), (Hint::Waiting, Hint::Filed(inbox.id)));
+    file_known(&store, &inbox, new_message(Some(1), 1), T0).await;
+    assert_eq!(hear().await, InboundWakeUp::DeliveryWaiting);
+    file_new(&store, &inbox, new_message(Some(2), 2), T0).await;
+    assert_eq!((hear().await, hear().await), (InboundWakeUp::DeliveryWaiting, InboundWakeUp::MessageFiled(inbox.id)));
 }
 
-pub(super) async fn names_and_contents_do_not_meet(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let (named, _) = filed(&store, &inbox, letter(Some(7), 1), T0).await;
-    let (nameless, _) = filed(&store, &inbox, letter(None, 7), T0).await;
+pub(super) async fn names_and_contents_do_not_meet(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let (named, _) = file_new(&store, &inbox, new_message(Some(7), 1), T0).await;
+    let (nameless, _) = file_new(&store, &inbox, new_message(None, 7), T0).await;
     assert_ne!(named.id, nameless.id);
-    let (_, answer) = known(&store, &inbox, letter(None, 7), T0).await;
-    assert_eq!(answer, (nameless.id, Suppression::SameContent));
+    let (_, answer) = file_known(&store, &inbox, new_message(None, 7), T0).await;
+    assert_eq!(answer, (nameless.id, DeliverySuppression::SameContent));
 }

@@ -55,18 +55,21 @@ mod threads;
 mod turn;
 mod work;
 
-use draft::{Draft, IDS, SANDBOX, about, given, keyed, keyless, next_id, next_version};
+use draft::{
+    EmailFixture, IDS, SANDBOX, given_key_hash, intent_email, keyed_email, keyless_email, next_id, next_version,
+};
 use mailonce_core::{
-    id::{ApiKeyId, IdMaker, TeamId},
-    port::store::{Founded, Once, Store},
-    team::{AboutApiKey, ApiKey, Team},
+    id::{ApiKeyId, IdGenerator, TeamId},
+    port::store::{CreateTeamResult, IdempotentResult, Store},
+    team::{ApiKey, ApiKeyDetails, Team},
     time::Time,
 };
-use open::Opened;
+use open::OpenStore;
 use std::{cell::RefCell, sync::Arc};
 use steps::{
-    accept, accepted, all_at_once, bound_email, cancelled, capture, detail, events, first, items, kinds, listed, loose,
-    operation, pages, replayed, sent, the,
+    accept_and_send, accept_batch_items, accept_email, accept_first, accept_replay, all_at_once, all_events,
+    cancel_email, capture_due, event_kinds, expect_bound_email, expect_first, keyless_batch, list_all, list_all_pages,
+    load_detail, load_email, new_operation,
 };
 use uuid::Uuid;
 
@@ -616,7 +619,7 @@ macro_rules! engine {
 
             $($(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $promise() {
-                keep($open.await, super::$file::$promise).await;
+                check_promise($open.await, super::$file::$promise).await;
             })*)*
 
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -632,7 +635,7 @@ engine!(sqlite, async { open::sqlite() });
 engine!(postgres, open::postgres());
 
 /// The ledger under test.
-type Ledger = Arc<dyn Store>;
+type TestStore = Arc<dyn Store>;
 
 const T0: Time = Time(1_731_628_800_000);
 const SECOND: i64 = 1_000;
@@ -641,20 +644,20 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
 const TEAM: TeamId = TeamId(Uuid::from_u128(0x0193_2cfd_6c00_7000_8000_0000_0000_0001));
-const OTHER: TeamId = TeamId(Uuid::from_u128(0x0193_2cfd_6c00_7000_8000_0000_0000_0002));
+const OTHER_TEAM: TeamId = TeamId(Uuid::from_u128(0x0193_2cfd_6c00_7000_8000_0000_0000_0002));
 
 /// Holds an engine to a promise.
-async fn keep<P: Future<Output = ()>>(opened: Opened, promise: impl FnOnce(Ledger) -> P) {
+async fn check_promise<P: Future<Output = ()>>(opened: OpenStore, promise: impl FnOnce(TestStore) -> P) {
     make_teams(&opened.store).await;
-    Box::pin(IDS.scope(RefCell::new(IdMaker::default()), promise(opened.store.clone()))).await;
+    Box::pin(IDS.scope(RefCell::new(IdGenerator::default()), promise(opened.store.clone()))).await;
     opened.store.close().await;
 }
 
 /// Makes the two teams that promises are about.
-async fn make_teams(store: &Ledger) {
-    for (id, name) in [(TEAM, "team"), (OTHER, "other")] {
+async fn make_teams(store: &TestStore) {
+    for (id, name) in [(TEAM, "team"), (OTHER_TEAM, "other")] {
         let team = Team { id, name: name.into(), created_at: T0, require_keys: false };
-        let about = AboutApiKey {
+        let about = ApiKeyDetails {
             name: name.into(),
             hint: "mo_".into(),
             scopes: Vec::new(),
@@ -666,7 +669,11 @@ async fn make_teams(store: &Ledger) {
         };
         let (key, mut hash) = (ApiKeyId(id.0), [0; 32]);
         hash[..16].copy_from_slice(id.0.as_bytes());
-        let key = ApiKey { id: key, team: id, hash, about, created_at: T0, revoked_at: None, last_used_at: None };
-        assert_eq!(store.create_team(team, key, None).await.unwrap(), Once::Done(Founded::Made));
+        let key =
+            ApiKey { id: key, team: id, hash, details: about, created_at: T0, revoked_at: None, last_used_at: None };
+        assert_eq!(
+            store.create_team(team, key, None).await.unwrap(),
+            IdempotentResult::Done(CreateTeamResult::Created)
+        );
     }
 }

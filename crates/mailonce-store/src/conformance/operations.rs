@@ -1,183 +1,203 @@
 //! Promises about repeatable calls that are not sends.
 
 use mailonce_core::{
-    email::{EmailState, Refusal},
+    email::{EmailChangeRefusal, EmailState},
     id::EmailId,
     limits,
-    port::store::{Accept, Bound, Change, KeyChange, Once, Operation, Resend},
+    port::store::{
+        AcceptResult, EmailChangeResult, EmailResendResult, IdempotentResult, KeyBinding, KeyChangeResult,
+        KeyedOperation,
+    },
     ttl::Ttl,
 };
 
 use super::{
-    DAY, HOUR, Ledger, OTHER, T0, TEAM, accept, accepted, events, given, keyed, next_id, next_version, operation, sent,
-    the,
+    DAY, HOUR, OTHER_TEAM, T0, TEAM, TestStore, accept_and_send, accept_email, accept_first, all_events,
+    given_key_hash, keyed_email, load_email, new_operation, next_id, next_version,
 };
 
 /// A cancel under an operation, at T0.
-async fn cancel(store: &Ledger, id: EmailId, operation: Operation) -> Once<Change> {
+async fn cancel(store: &TestStore, id: EmailId, operation: KeyedOperation) -> IdempotentResult<EmailChangeResult> {
     store.cancel(TEAM, id, Some(operation), T0).await.unwrap()
 }
 
-pub(super) async fn a_repeated_operation_gives_the_stored_answer(store: Ledger) {
-    let email = accepted(&store, &keyed("k"), T0).await;
-    let first = cancel(&store, email.id, operation("op", 1, T0)).await;
+pub(super) async fn a_repeated_operation_gives_the_stored_answer(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k"), T0).await;
+    let first = cancel(&store, email.id, new_operation("op", 1, T0)).await;
 
-    let mut again = operation("op", 1, T0);
-    again.answer = b"never stored".to_vec();
+    let mut again = new_operation("op", 1, T0);
+    again.response = b"never stored".to_vec();
 
-    assert!(matches!(first, Once::Done(Change::Email(after)) if after.state() == EmailState::Cancelled));
-    assert_eq!(cancel(&store, email.id, again).await, Once::Repeated(b"answer 1".to_vec()));
-    assert_eq!(events(&store, TEAM).await.len(), 2);
+    assert!(
+        matches!(first, IdempotentResult::Done(EmailChangeResult::Changed(after)) if after.state() == EmailState::Cancelled)
+    );
+    assert_eq!(cancel(&store, email.id, again).await, IdempotentResult::Replayed(b"answer 1".to_vec()));
+    assert_eq!(all_events(&store, TEAM).await.len(), 2);
 }
 
-pub(super) async fn another_operation_under_the_same_key_does_nothing(store: Ledger) {
-    let one = accepted(&store, &keyed("k1"), T0).await;
-    let two = accepted(&store, &keyed("k2"), T0).await;
-    let _done = cancel(&store, one.id, operation("op", 1, T0)).await;
+pub(super) async fn another_operation_under_the_same_key_does_nothing(store: TestStore) {
+    let one = accept_first(&store, &keyed_email("k1"), T0).await;
+    let two = accept_first(&store, &keyed_email("k2"), T0).await;
+    let _done = cancel(&store, one.id, new_operation("op", 1, T0)).await;
 
-    let answer = cancel(&store, two.id, operation("op", 2, T0)).await;
+    let answer = cancel(&store, two.id, new_operation("op", 2, T0)).await;
 
-    assert_eq!(answer, Once::Mismatch(Bound::Operation { digest: [1; 32] }));
-    assert_eq!(the(&store, two.id).await, two);
+    assert_eq!(answer, IdempotentResult::KeyMismatch(KeyBinding::Operation { digest: [1; 32] }));
+    assert_eq!(load_email(&store, two.id).await, two);
 }
 
-pub(super) async fn an_operation_under_an_emails_key_does_nothing(store: Ledger) {
-    let email = accepted(&store, &keyed("k"), T0).await;
+pub(super) async fn an_operation_under_an_emails_key_does_nothing(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k"), T0).await;
 
-    let answer = cancel(&store, email.id, operation("k", 1, T0)).await;
+    let answer = cancel(&store, email.id, new_operation("k", 1, T0)).await;
 
-    assert_eq!(answer, Once::Mismatch(Bound::Email(email.clone())));
-    assert_eq!(the(&store, email.id).await, email);
+    assert_eq!(answer, IdempotentResult::KeyMismatch(KeyBinding::Email(email.clone())));
+    assert_eq!(load_email(&store, email.id).await, email);
 }
 
-pub(super) async fn a_wish_under_an_operations_key_finds_the_operation(store: Ledger) {
-    let email = accepted(&store, &keyed("k"), T0).await;
-    let _done = cancel(&store, email.id, operation("op", 1, T0)).await;
+pub(super) async fn a_wish_under_an_operations_key_finds_the_operation(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k"), T0).await;
+    let _done = cancel(&store, email.id, new_operation("op", 1, T0)).await;
 
-    let bound = Bound::Operation { digest: [1; 32] };
+    let bound = KeyBinding::Operation { digest: [1; 32] };
 
-    assert_eq!(accept(&store, &keyed("op"), T0).await, Accept::Bound(bound.clone()));
-    assert_eq!(store.bound(TEAM, given(TEAM, "op"), T0).await.unwrap(), Some(bound.clone()));
-    let view = store.key(TEAM, given(TEAM, "op"), T0).await.unwrap().unwrap();
-    assert_eq!((view.bind, view.bound, view.forgotten_at), (1, Some(bound), None));
+    assert_eq!(accept_email(&store, &keyed_email("op"), T0).await, AcceptResult::KeyBound(bound.clone()));
+    assert_eq!(store.key_binding(TEAM, given_key_hash(TEAM, "op"), T0).await.unwrap(), Some(bound.clone()));
+    let view = store.key(TEAM, given_key_hash(TEAM, "op"), T0).await.unwrap().unwrap();
+    assert_eq!((view.bind_number, view.binding, view.forgotten_at), (1, Some(bound), None));
     assert_eq!(view.expires_at, Some(T0.plus(DAY)));
-    assert_eq!(events(&store, TEAM).await.len(), 2);
+    assert_eq!(all_events(&store, TEAM).await.len(), 2);
 }
 
-pub(super) async fn an_operation_is_forgotten_at_its_time(store: Ledger) {
+pub(super) async fn an_operation_is_forgotten_at_its_time(store: TestStore) {
     for (i, sweep) in [false, true].into_iter().enumerate() {
         let key = format!("op{i}");
-        let email = accepted(&store, &keyed(&format!("k{i}")), T0).await;
-        let _done = cancel(&store, email.id, operation(&key, 1, T0)).await;
+        let email = accept_first(&store, &keyed_email(&format!("k{i}")), T0).await;
+        let _done = cancel(&store, email.id, new_operation(&key, 1, T0)).await;
         let end = T0.plus(DAY);
         if sweep {
             let _swept = store.sweep(100, end).await.unwrap();
         }
-        let just_before = store.bound(TEAM, given(TEAM, &key), end.plus(-1)).await.unwrap();
+        let just_before = store.key_binding(TEAM, given_key_hash(TEAM, &key), end.plus(-1)).await.unwrap();
         assert_eq!(just_before.is_some(), !sweep);
-        assert_eq!(store.bound(TEAM, given(TEAM, &key), end).await.unwrap(), None);
-        let view = store.key(TEAM, given(TEAM, &key), end).await.unwrap().unwrap();
-        assert_eq!((view.bind, view.bound, view.forgotten_at), (1, None, Some(end)), "swept: {sweep}");
+        assert_eq!(store.key_binding(TEAM, given_key_hash(TEAM, &key), end).await.unwrap(), None);
+        let view = store.key(TEAM, given_key_hash(TEAM, &key), end).await.unwrap().unwrap();
+        assert_eq!((view.bind_number, view.binding, view.forgotten_at), (1, None, Some(end)), "swept: {sweep}");
         assert_eq!(view.expires_at, None, "swept: {sweep}");
-        let wish = accepted(&store, &keyed(&key), end).await;
-        assert_eq!(wish.bind, 2, "swept: {sweep}");
+        let wish = accept_first(&store, &keyed_email(&key), end).await;
+        assert_eq!(wish.bind_number, 2, "swept: {sweep}");
     }
 }
 
-pub(super) async fn an_operation_alone_is_bound_once_until_its_time(store: Ledger) {
-    let bind = async |digest, at| store.bind_operation(operation("op", digest, T0), at).await.unwrap();
-    assert_eq!(bind(1, T0).await, Once::Done(()));
+pub(super) async fn an_operation_alone_is_bound_once_until_its_time(store: TestStore) {
+    let bind = async |digest, at| store.bind_operation(new_operation("op", digest, T0), at).await.unwrap();
+    assert_eq!(bind(1, T0).await, IdempotentResult::Done(()));
 
     let last = T0.plus(DAY - 1);
-    assert_eq!(bind(1, last).await, Once::Repeated(b"answer 1".to_vec()));
-    assert_eq!(bind(2, last).await, Once::Mismatch(Bound::Operation { digest: [1; 32] }));
-    assert_eq!(store.bound(TEAM, given(TEAM, "op"), last).await.unwrap(), Some(Bound::Operation { digest: [1; 32] }));
-    assert!(events(&store, TEAM).await.is_empty(), "nothing else happened");
-    let theirs = Operation { team: OTHER, key: given(OTHER, "op"), ..operation("op", 2, T0) };
-    assert_eq!(store.bind_operation(theirs, T0).await.unwrap(), Once::Done(()), "another team's key is another key");
+    assert_eq!(bind(1, last).await, IdempotentResult::Replayed(b"answer 1".to_vec()));
+    assert_eq!(bind(2, last).await, IdempotentResult::KeyMismatch(KeyBinding::Operation { digest: [1; 32] }));
+    assert_eq!(
+        store.key_binding(TEAM, given_key_hash(TEAM, "op"), last).await.unwrap(),
+        Some(KeyBinding::Operation { digest: [1; 32] })
+    );
+    assert!(all_events(&store, TEAM).await.is_empty(), "nothing else happened");
+    let theirs =
+        KeyedOperation { team: OTHER_TEAM, key: given_key_hash(OTHER_TEAM, "op"), ..new_operation("op", 2, T0) };
+    assert_eq!(
+        store.bind_operation(theirs, T0).await.unwrap(),
+        IdempotentResult::Done(()),
+        "another team's key is another key"
+    );
 
-    assert_eq!(store.bind_operation(operation("op", 2, T0.plus(DAY)), T0.plus(DAY)).await.unwrap(), Once::Done(()));
-    let email = accepted(&store, &keyed("k"), T0).await;
-    let taken = store.bind_operation(operation("k", 1, T0), T0).await.unwrap();
-    assert_eq!(taken, Once::Mismatch(Bound::Email(email)));
+    assert_eq!(
+        store.bind_operation(new_operation("op", 2, T0.plus(DAY)), T0.plus(DAY)).await.unwrap(),
+        IdempotentResult::Done(())
+    );
+    let email = accept_first(&store, &keyed_email("k"), T0).await;
+    let taken = store.bind_operation(new_operation("k", 1, T0), T0).await.unwrap();
+    assert_eq!(taken, IdempotentResult::KeyMismatch(KeyBinding::Email(email)));
 }
 
-pub(super) async fn the_tombstone_of_an_operation_goes_in_the_end(store: Ledger) {
-    let email = accepted(&store, &keyed("k"), T0).await;
-    let _done = cancel(&store, email.id, operation("op", 1, T0)).await;
+pub(super) async fn the_tombstone_of_an_operation_goes_in_the_end(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k"), T0).await;
+    let _done = cancel(&store, email.id, new_operation("op", 1, T0)).await;
     let end = T0.plus(DAY + limits::TOMBSTONE_MS);
     let _swept = store.sweep(100, end.plus(-1)).await.unwrap();
-    assert!(store.key(TEAM, given(TEAM, "op"), end.plus(-1)).await.unwrap().is_some());
+    assert!(store.key(TEAM, given_key_hash(TEAM, "op"), end.plus(-1)).await.unwrap().is_some());
 
     let _swept = store.sweep(100, end).await.unwrap();
 
-    assert_eq!(store.key(TEAM, given(TEAM, "op"), end).await.unwrap(), None);
-    assert_eq!(accepted(&store, &keyed("op"), end).await.bind, 1);
+    assert_eq!(store.key(TEAM, given_key_hash(TEAM, "op"), end).await.unwrap(), None);
+    assert_eq!(accept_first(&store, &keyed_email("op"), end).await.bind_number, 1);
 }
 
-pub(super) async fn a_forgotten_operation_is_done_again(store: Ledger) {
-    let email = accepted(&store, &keyed("k"), T0).await;
-    let _done = cancel(&store, email.id, operation("op", 1, T0)).await;
+pub(super) async fn a_forgotten_operation_is_done_again(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k"), T0).await;
+    let _done = cancel(&store, email.id, new_operation("op", 1, T0)).await;
     let later = T0.plus(DAY);
 
-    let again = store.cancel(TEAM, email.id, Some(operation("op", 2, later)), later).await.unwrap();
+    let again = store.cancel(TEAM, email.id, Some(new_operation("op", 2, later)), later).await.unwrap();
 
-    assert!(matches!(again, Once::Done(Change::Email(_))), "{again:?}");
-    let view = store.key(TEAM, given(TEAM, "op"), later).await.unwrap().unwrap();
-    assert_eq!((view.bind, view.bound), (2, Some(Bound::Operation { digest: [2; 32] })));
+    assert!(matches!(again, IdempotentResult::Done(EmailChangeResult::Changed(_))), "{again:?}");
+    let view = store.key(TEAM, given_key_hash(TEAM, "op"), later).await.unwrap().unwrap();
+    assert_eq!((view.bind_number, view.binding), (2, Some(KeyBinding::Operation { digest: [2; 32] })));
 }
 
-pub(super) async fn the_key_of_an_operation_is_no_emails_key(store: Ledger) {
-    let email = accepted(&store, &keyed("k"), T0).await;
-    let _done = cancel(&store, email.id, operation("op", 1, T0)).await;
-    let key = given(TEAM, "op");
+pub(super) async fn the_key_of_an_operation_is_no_emails_key(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k"), T0).await;
+    let _done = cancel(&store, email.id, new_operation("op", 1, T0)).await;
+    let key = given_key_hash(TEAM, "op");
 
-    assert_eq!(store.extend_key(TEAM, key, Ttl(DAY), T0).await.unwrap(), KeyChange::Missing);
-    assert_eq!(store.forget_key(TEAM, key, T0).await.unwrap(), KeyChange::Missing);
+    assert_eq!(store.extend_key(TEAM, key, Ttl(DAY), T0).await.unwrap(), KeyChangeResult::Missing);
+    assert_eq!(store.forget_key(TEAM, key, T0).await.unwrap(), KeyChangeResult::Missing);
 }
 
-pub(super) async fn operations_of_two_teams_never_meet(store: Ledger) {
-    let mine = accepted(&store, &keyed("k"), T0).await;
-    let theirs = accepted(&store, &keyed("k").team(OTHER), T0).await;
-    let their_operation = Operation { team: OTHER, key: given(OTHER, "op"), ..operation("op", 2, T0) };
-    let _done = cancel(&store, mine.id, operation("op", 1, T0)).await;
+pub(super) async fn operations_of_two_teams_never_meet(store: TestStore) {
+    let mine = accept_first(&store, &keyed_email("k"), T0).await;
+    let theirs = accept_first(&store, &keyed_email("k").team(OTHER_TEAM), T0).await;
+    let their_operation =
+        KeyedOperation { team: OTHER_TEAM, key: given_key_hash(OTHER_TEAM, "op"), ..new_operation("op", 2, T0) };
+    let _done = cancel(&store, mine.id, new_operation("op", 1, T0)).await;
 
-    let answer = store.cancel(OTHER, theirs.id, Some(their_operation), T0).await.unwrap();
+    let answer = store.cancel(OTHER_TEAM, theirs.id, Some(their_operation), T0).await.unwrap();
 
-    assert!(matches!(answer, Once::Done(Change::Email(_))), "{answer:?}");
+    assert!(matches!(answer, IdempotentResult::Done(EmailChangeResult::Changed(_))), "{answer:?}");
 }
 
-pub(super) async fn an_operation_on_nobody_binds_nothing(store: Ledger) {
+pub(super) async fn an_operation_on_nobody_binds_nothing(store: TestStore) {
     let nobody = EmailId(next_id(T0));
-    let mut of_nobody = keyed("k").wish(T0);
+    let mut of_nobody = keyed_email("k").to_new_email(T0);
     of_nobody.head.resend_of = Some(nobody);
 
-    assert_eq!(cancel(&store, nobody, operation("op", 1, T0)).await, Once::Done(Change::Missing));
-    let resend = store.resend(of_nobody, Some(operation("op", 1, T0)), T0).await.unwrap();
-    assert_eq!(resend, Once::Done(Resend::Missing));
-    assert_eq!(store.bound(TEAM, given(TEAM, "op"), T0).await.unwrap(), None);
+    assert_eq!(
+        cancel(&store, nobody, new_operation("op", 1, T0)).await,
+        IdempotentResult::Done(EmailChangeResult::Missing)
+    );
+    let resend = store.resend(of_nobody, Some(new_operation("op", 1, T0)), T0).await.unwrap();
+    assert_eq!(resend, IdempotentResult::Done(EmailResendResult::Missing));
+    assert_eq!(store.key_binding(TEAM, given_key_hash(TEAM, "op"), T0).await.unwrap(), None);
 }
 
-pub(super) async fn a_resend_under_an_operation_is_done_once(store: Ledger) {
-    let email = sent(&store, &keyed("k"), T0).await;
-    let wish = || next_version(&email).wish(T0);
+pub(super) async fn a_resend_under_an_operation_is_done_once(store: TestStore) {
+    let email = accept_and_send(&store, &keyed_email("k"), T0).await;
+    let wish = || next_version(&email).to_new_email(T0);
 
-    let first = store.resend(wish(), Some(operation("op", 1, T0)), T0).await.unwrap();
-    let again = store.resend(wish(), Some(operation("op", 1, T0)), T0.plus(HOUR)).await.unwrap();
-    let other_key = store.resend(wish(), Some(operation("op2", 1, T0)), T0.plus(HOUR)).await.unwrap();
-    let other_call = store.resend(wish(), Some(operation("op", 2, T0)), T0.plus(HOUR)).await.unwrap();
+    let first = store.resend(wish(), Some(new_operation("op", 1, T0)), T0).await.unwrap();
+    let again = store.resend(wish(), Some(new_operation("op", 1, T0)), T0.plus(HOUR)).await.unwrap();
+    let other_key = store.resend(wish(), Some(new_operation("op2", 1, T0)), T0.plus(HOUR)).await.unwrap();
+    let other_call = store.resend(wish(), Some(new_operation("op", 2, T0)), T0.plus(HOUR)).await.unwrap();
 
-    let Once::Done(Resend::First(next)) = first else { panic!("{first:?}") };
-    assert_eq!(again, Once::Repeated(b"answer 1".to_vec()));
-    assert_eq!(other_key, Once::Done(Resend::Repeated(next)));
-    assert_eq!(other_call, Once::Mismatch(Bound::Operation { digest: [1; 32] }));
+    let IdempotentResult::Done(EmailResendResult::First(next)) = first else { panic!("{first:?}") };
+    assert_eq!(again, IdempotentResult::Replayed(b"answer 1".to_vec()));
+    assert_eq!(other_key, IdempotentResult::Done(EmailResendResult::Replayed(next)));
+    assert_eq!(other_call, IdempotentResult::KeyMismatch(KeyBinding::Operation { digest: [1; 32] }));
 }
 
-pub(super) async fn a_refusal_under_an_operation_changes_no_email(store: Ledger) {
-    let email = sent(&store, &keyed("k"), T0).await;
+pub(super) async fn a_refusal_under_an_operation_changes_no_email(store: TestStore) {
+    let email = accept_and_send(&store, &keyed_email("k"), T0).await;
 
-    let answer = cancel(&store, email.id, operation("op", 1, T0)).await;
+    let answer = cancel(&store, email.id, new_operation("op", 1, T0)).await;
 
-    assert_eq!(answer, Once::Done(Change::Refused(Refusal::TooLate, email.clone())));
-    assert_eq!(the(&store, email.id).await, email);
+    assert_eq!(answer, IdempotentResult::Done(EmailChangeResult::Refused(EmailChangeRefusal::TooLate, email.clone())));
+    assert_eq!(load_email(&store, email.id).await, email);
 }

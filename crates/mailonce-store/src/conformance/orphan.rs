@@ -1,85 +1,94 @@
 //! Promises about transports that a process does not have, or that nobody has any more.
 
 use mailonce_core::{
-    dispatch::{Act, Verdict},
+    dispatch::{HandoffAction, HandoffActionStatus},
     email::{Email, EmailState},
-    event::Kind,
-    handoff::State,
+    event::EventKind,
+    handoff::HandoffState,
     id::{EmailId, TeamId},
     port::{
-        store::{Envelope, Orphans, TransportAccount},
-        transport::Meaning,
+        store::{Envelope, OrphanBacklog, TransportAccount},
+        transport::ReplyMeaning,
     },
     time::Time,
 };
 
 use super::{
-    HOUR, Ledger, MINUTE, OTHER, SANDBOX, SECOND, T0, TEAM, accepted, events, keyed, kinds, the,
-    work::{SECOND_NODE, act, answer, leased, lost, mark, take},
+    HOUR, MINUTE, OTHER_TEAM, SANDBOX, SECOND, T0, TEAM, TestStore, accept_first, all_events, event_kinds, keyed_email,
+    load_email,
+    work::{
+        SECOND_NODE, accept_and_lease, accept_and_lose, apply_action, lease_only_handoff, record_answer, write_marker,
+    },
 };
 
-fn has(name: &str, account: &str) -> TransportAccount {
+fn transport_account(name: &str, account: &str) -> TransportAccount {
     TransportAccount { name: name.into(), account: account.into() }
 }
 
-fn orphans(transport: &str, waiting: u64, unknown: u64) -> Orphans {
-    Orphans { team: TEAM, transport: transport.into(), waiting, unknown }
+fn orphans_of(transport: &str, waiting: u64, unknown: u64) -> OrphanBacklog {
+    OrphanBacklog { team: TEAM, transport: transport.into(), waiting, unknown }
 }
 
-pub(super) async fn only_who_has_a_transport_looks_at_its_unknown_handoffs(store: Ledger) {
-    let job = lost(&store, &keyed("k")).await;
+pub(super) async fn only_who_has_a_transport_looks_at_its_unknown_handoffs(store: TestStore) {
+    let job = accept_and_lose(&store, &keyed_email("k")).await;
     let due = T0.plus(SECOND);
-    let before = the(&store, job.id).await;
+    let before = load_email(&store, job.id).await;
 
-    assert_eq!(store.doubts(&[], 10, due).await.unwrap(), []);
-    assert_eq!(store.doubts(&[has("relay", "A")], 10, due).await.unwrap(), []);
-    let found = store.doubts(&[has("relay", "A"), has(SANDBOX, "A")], 10, due).await.unwrap();
+    assert_eq!(store.due_unknown_handoffs(&[], 10, due).await.unwrap(), []);
+    assert_eq!(store.due_unknown_handoffs(&[transport_account("relay", "A")], 10, due).await.unwrap(), []);
+    let found = store
+        .due_unknown_handoffs(&[transport_account("relay", "A"), transport_account(SANDBOX, "A")], 10, due)
+        .await
+        .unwrap();
     assert_eq!(found, [(before, 0)]);
 }
 
-pub(super) async fn an_attempt_in_doubt_at_another_account_is_left_to_who_has_it(store: Ledger) {
-    let _job = lost(&store, &keyed("k")).await;
+pub(super) async fn an_attempt_in_doubt_at_another_account_is_left_to_who_has_it(store: TestStore) {
+    let _job = accept_and_lose(&store, &keyed_email("k")).await;
     let due = T0.plus(SECOND);
     // Nobody has the account any more, so whoever has the transport says what becomes of it.
-    assert_eq!(store.doubts(&[has(SANDBOX, "B")], 10, due).await.unwrap().len(), 1);
+    assert_eq!(store.due_unknown_handoffs(&[transport_account(SANDBOX, "B")], 10, due).await.unwrap().len(), 1);
 
-    store.publish_transports(SECOND_NODE, &[has(SANDBOX, "A")], due).await.unwrap();
-    assert_eq!(store.doubts(&[has(SANDBOX, "B")], 10, due).await.unwrap(), []);
-    assert_eq!(store.doubts(&[has(SANDBOX, "A")], 10, due).await.unwrap().len(), 1);
+    store.publish_transports(SECOND_NODE, &[transport_account(SANDBOX, "A")], due).await.unwrap();
+    assert_eq!(store.due_unknown_handoffs(&[transport_account(SANDBOX, "B")], 10, due).await.unwrap(), []);
+    assert_eq!(store.due_unknown_handoffs(&[transport_account(SANDBOX, "A")], 10, due).await.unwrap().len(), 1);
 }
 
-pub(super) async fn what_waits_for_a_transport_that_nobody_has_is_found(store: Ledger) {
-    let _unknown = lost(&store, &keyed("unknown")).await;
+pub(super) async fn what_waits_for_a_transport_that_nobody_has_is_found(store: TestStore) {
+    let _unknown = accept_and_lose(&store, &keyed_email("unknown")).await;
     for key in ["one", "two"] {
-        accepted(&store, &keyed(key).by("relay"), T0).await;
+        accept_first(&store, &keyed_email(key).via_transport("relay"), T0).await;
     }
-    accepted(&store, &keyed("later").by("relay").due(T0.plus(HOUR)), T0).await;
-    accepted(&store, &keyed("theirs").team(OTHER).by("relay"), T0).await;
+    accept_first(&store, &keyed_email("later").via_transport("relay").due(T0.plus(HOUR)), T0).await;
+    accept_first(&store, &keyed_email("theirs").team(OTHER_TEAM).via_transport("relay"), T0).await;
 
-    let mut all = vec![orphans("relay", 3, 0), orphans(SANDBOX, 0, 1)];
-    all.push(Orphans { team: OTHER, ..orphans("relay", 1, 0) });
+    let mut all = vec![orphans_of("relay", 3, 0), orphans_of(SANDBOX, 0, 1)];
+    all.push(OrphanBacklog { team: OTHER_TEAM, ..orphans_of("relay", 1, 0) });
     all.sort_by(|a, b| (a.team, &a.transport).cmp(&(b.team, &b.transport)));
-    assert_eq!(store.orphans(&[], T0).await.unwrap(), all);
-    assert_eq!(store.orphans(&["relay".into()], T0).await.unwrap(), [orphans(SANDBOX, 0, 1)]);
-    store.publish_transports(SECOND_NODE, &[has(SANDBOX, "A"), has("other", "A")], T0).await.unwrap();
-    assert_eq!(store.orphans(&["relay".into()], T0).await.unwrap(), []);
+    assert_eq!(store.orphan_backlogs(&[], T0).await.unwrap(), all);
+    assert_eq!(store.orphan_backlogs(&["relay".into()], T0).await.unwrap(), [orphans_of(SANDBOX, 0, 1)]);
+    store
+        .publish_transports(SECOND_NODE, &[transport_account(SANDBOX, "A"), transport_account("other", "A")], T0)
+        .await
+        .unwrap();
+    assert_eq!(store.orphan_backlogs(&["relay".into()], T0).await.unwrap(), []);
 }
 
-pub(super) async fn emails_that_are_open_at_a_transport_are_paged(store: Ledger) {
-    let sent = leased(&store, &keyed("sent")).await;
-    let _sent = answer(&store, &mark(&store, sent, T0).await, Meaning::Accepted, T0).await;
-    let unknown = lost(&store, &keyed("unknown")).await.id;
-    let held = leased(&store, &keyed("leased")).await.id;
-    let both = keyed("both").to(&["a@example.com", "b@example.com"]).apart();
-    let queued = accepted(&store, &both, T0).await.id;
-    let theirs = accepted(&store, &keyed("theirs").team(OTHER), T0).await.id;
-    accepted(&store, &keyed("elsewhere").by("relay"), T0).await;
-    let mut all = vec![(TEAM, unknown), (TEAM, held), (TEAM, queued), (OTHER, theirs)];
+pub(super) async fn emails_that_are_open_at_a_transport_are_paged(store: TestStore) {
+    let sent = accept_and_lease(&store, &keyed_email("sent")).await;
+    let _sent = record_answer(&store, &write_marker(&store, sent, T0).await, ReplyMeaning::Accepted, T0).await;
+    let unknown = accept_and_lose(&store, &keyed_email("unknown")).await.id;
+    let held = accept_and_lease(&store, &keyed_email("leased")).await.id;
+    let both = keyed_email("both").to(&["a@example.com", "b@example.com"]).separate_envelopes();
+    let queued = accept_first(&store, &both, T0).await.id;
+    let theirs = accept_first(&store, &keyed_email("theirs").team(OTHER_TEAM), T0).await.id;
+    accept_first(&store, &keyed_email("elsewhere").via_transport("relay"), T0).await;
+    let mut all = vec![(TEAM, unknown), (TEAM, held), (TEAM, queued), (OTHER_TEAM, theirs)];
     all.sort_unstable();
 
     let (mut after, mut found) = (None, Vec::<(TeamId, EmailId)>::new());
     loop {
-        let page = store.open_at(SANDBOX, after, 3).await.unwrap();
+        let page = store.emails_open_at_transport(SANDBOX, after, 3).await.unwrap();
         found.extend(page.iter().copied());
         after = page.last().copied();
         if page.len() < 3 {
@@ -87,95 +96,111 @@ pub(super) async fn emails_that_are_open_at_a_transport_are_paged(store: Ledger)
         }
     }
     assert_eq!(found, all);
-    assert_eq!(store.open_at("nowhere", None, 3).await.unwrap(), []);
+    assert_eq!(store.emails_open_at_transport("nowhere", None, 3).await.unwrap(), []);
 }
 
-fn orphan(since: Time) -> Act {
-    Act::Orphan { number: 0, transport: "relay".into(), since }
+fn orphan_action(since: Time) -> HandoffAction {
+    HandoffAction::ReportOrphan { number: 0, transport: "relay".into(), since }
 }
 
-pub(super) async fn an_orphan_is_reported_once_for_each_time_its_transport_is_missing(store: Ledger) {
-    let id = accepted(&store, &keyed("k").by("relay"), T0).await.id;
-    for (since, verdict) in [(1, Verdict::Done), (1, Verdict::Unchanged), (2, Verdict::Done), (2, Verdict::Unchanged)] {
-        let (said, email) = act(&store, id, orphan(T0.plus(since)), T0.plus(9)).await;
-        assert_eq!((said, &email), (verdict, &the(&store, id).await), "{since}");
-        assert_eq!(email.handoffs[0].work.orphaned, Some(T0.plus(since)));
+pub(super) async fn an_orphan_is_reported_once_for_each_time_its_transport_is_missing(store: TestStore) {
+    let id = accept_first(&store, &keyed_email("k").via_transport("relay"), T0).await.id;
+    for (since, verdict) in [
+        (1, HandoffActionStatus::Done),
+        (1, HandoffActionStatus::Unchanged),
+        (2, HandoffActionStatus::Done),
+        (2, HandoffActionStatus::Unchanged),
+    ] {
+        let (said, email) = apply_action(&store, id, orphan_action(T0.plus(since)), T0.plus(9)).await;
+        assert_eq!((said, &email), (verdict, &load_email(&store, id).await), "{since}");
+        assert_eq!(email.handoffs[0].progress.orphaned, Some(T0.plus(since)));
     }
-    assert_eq!(kinds(&store).await, ["email.accepted", "handoff.orphaned", "handoff.orphaned"]);
-    let told = events(&store, TEAM).await.pop().unwrap().event;
+    assert_eq!(event_kinds(&store).await, ["email.accepted", "handoff.orphaned", "handoff.orphaned"]);
+    let told = all_events(&store, TEAM).await.pop().unwrap().event;
     assert_eq!((&told.data["transport"], &told.data["handoff_state"]), (&"relay".into(), &"queued".into()));
 
-    let elsewhere = Act::Orphan { number: 0, transport: SANDBOX.into(), since: T0 };
-    assert_eq!(act(&store, id, elsewhere, T0).await.0, Verdict::Stale);
+    let elsewhere = HandoffAction::ReportOrphan { number: 0, transport: SANDBOX.into(), since: T0 };
+    assert_eq!(apply_action(&store, id, elsewhere, T0).await.0, HandoffActionStatus::Stale);
 }
 
-pub(super) async fn an_orphan_is_given_up_in_the_end(store: Ledger) {
-    let id = accepted(&store, &keyed("k").by("relay"), T0).await.id;
-    let give_up = || Act::GiveUpOrphan { number: 0, transport: "relay".into(), max_age_ms: HOUR };
-    assert_eq!(act(&store, id, give_up(), T0.plus(2 * HOUR)).await.0, Verdict::Stale, "nobody was told yet");
-    let _told = act(&store, id, orphan(T0.plus(MINUTE)), T0.plus(MINUTE)).await;
-    assert_eq!(act(&store, id, give_up(), T0.plus(HOUR)).await.0, Verdict::Stale);
+pub(super) async fn an_orphan_is_given_up_in_the_end(store: TestStore) {
+    let id = accept_first(&store, &keyed_email("k").via_transport("relay"), T0).await.id;
+    let give_up = || HandoffAction::GiveUpOrphan { number: 0, transport: "relay".into(), max_age_ms: HOUR };
+    assert_eq!(
+        apply_action(&store, id, give_up(), T0.plus(2 * HOUR)).await.0,
+        HandoffActionStatus::Stale,
+        "nobody was told yet"
+    );
+    let _told = apply_action(&store, id, orphan_action(T0.plus(MINUTE)), T0.plus(MINUTE)).await;
+    assert_eq!(apply_action(&store, id, give_up(), T0.plus(HOUR)).await.0, HandoffActionStatus::Stale);
 
-    let (verdict, email) = act(&store, id, give_up(), T0.plus(HOUR + MINUTE)).await;
+    let (verdict, email) = apply_action(&store, id, give_up(), T0.plus(HOUR + MINUTE)).await;
 
-    assert_eq!((verdict, email.state()), (Verdict::Done, EmailState::Failed));
-    assert_eq!((email.settled_at, &email), (Some(T0.plus(HOUR + MINUTE)), &the(&store, id).await));
-    assert!(email.handoffs[0].work.reason.as_deref().unwrap().contains("`relay`"));
-    assert_eq!(kinds(&store).await.last(), Some(&Kind::EmailFailed.word()));
-    assert_eq!(store.orphans(&[], T0).await.unwrap(), []);
+    assert_eq!((verdict, email.state()), (HandoffActionStatus::Done, EmailState::Failed));
+    assert_eq!((email.settled_at, &email), (Some(T0.plus(HOUR + MINUTE)), &load_email(&store, id).await));
+    assert!(email.handoffs[0].progress.reason.as_deref().unwrap().contains("`relay`"));
+    assert_eq!(event_kinds(&store).await.last(), Some(&EventKind::EmailFailed.as_str()));
+    assert_eq!(store.orphan_backlogs(&[], T0).await.unwrap(), []);
 }
 
-fn to(transport: &str, people: &[&[&str]]) -> Act {
+fn relocate_action(transport: &str, people: &[&[&str]]) -> HandoffAction {
     let envelope = |people: &&[&str]| Envelope {
         transport: transport.into(),
         recipients: people.iter().map(ToString::to_string).collect(),
     };
-    Act::Relocate { from: SANDBOX.into(), envelopes: people.iter().map(envelope).collect() }
+    HandoffAction::RerouteByOperator { from: SANDBOX.into(), envelopes: people.iter().map(envelope).collect() }
 }
 
-fn places(email: &Email) -> Vec<(&str, State)> {
+fn transports_and_states(email: &Email) -> Vec<(&str, HandoffState)> {
     email.handoffs.iter().map(|handoff| (handoff.transport.as_str(), handoff.state)).collect()
 }
 
-pub(super) async fn an_operator_moves_what_waits_and_never_what_is_in_doubt(store: Ledger) {
-    let draft = keyed("k").to(&["a@example.com", "b@example.com"]).apart();
-    let id = accepted(&store, &draft, T0).await.id;
-    let first = super::work::job(&super::work::lease(&store, 1, T0).await[0]);
-    let away = || to("relay", &[&["a@example.com"], &["b@example.com"]]);
+pub(super) async fn an_operator_moves_what_waits_and_never_what_is_in_doubt(store: TestStore) {
+    let draft = keyed_email("k").to(&["a@example.com", "b@example.com"]).separate_envelopes();
+    let id = accept_first(&store, &draft, T0).await.id;
+    let first = super::work::job_of(&super::work::lease_handoffs(&store, 1, T0).await[0]);
+    let away = || relocate_action("relay", &[&["a@example.com"], &["b@example.com"]]);
 
     // One is leased: only the other moves.
-    let (verdict, email) = act(&store, id, away(), T0).await;
-    assert_eq!((verdict, &email), (Verdict::Done, &the(&store, id).await));
-    assert_eq!(places(&email), [(SANDBOX, State::Leased), ("relay", State::Queued)]);
-    assert_eq!(kinds(&store).await.last(), Some(&"handoff.rerouted"));
+    let (verdict, email) = apply_action(&store, id, away(), T0).await;
+    assert_eq!((verdict, &email), (HandoffActionStatus::Done, &load_email(&store, id).await));
+    assert_eq!(transports_and_states(&email), [(SANDBOX, HandoffState::Leased), ("relay", HandoffState::Queued)]);
+    assert_eq!(event_kinds(&store).await.last(), Some(&"handoff.rerouted"));
 
     // On the wire, unknown, or queued again although it may have arrived: it stays.
-    let first = mark(&store, first, T0).await;
-    assert_eq!(act(&store, id, away(), T0).await.0, Verdict::Stale);
-    let _unknown = answer(&store, &first, Meaning::Unknown, T0).await;
-    assert_eq!(act(&store, id, away(), T0).await.0, Verdict::Stale);
-    let (_, email) = act(&store, id, Act::ResendByPolicy { number: 0 }, T0).await;
-    assert_eq!(email.handoffs[0].state, State::Queued);
-    let (verdict, email) = act(&store, id, away(), T0).await;
-    assert_eq!((verdict, places(&email)), (Verdict::Stale, vec![(SANDBOX, State::Queued), ("relay", State::Queued)]));
+    let first = write_marker(&store, first, T0).await;
+    assert_eq!(apply_action(&store, id, away(), T0).await.0, HandoffActionStatus::Stale);
+    let _unknown = record_answer(&store, &first, ReplyMeaning::Unknown, T0).await;
+    assert_eq!(apply_action(&store, id, away(), T0).await.0, HandoffActionStatus::Stale);
+    let (_, email) = apply_action(&store, id, HandoffAction::ResendByPolicy { number: 0 }, T0).await;
+    assert_eq!(email.handoffs[0].state, HandoffState::Queued);
+    let (verdict, email) = apply_action(&store, id, away(), T0).await;
+    assert_eq!(
+        (verdict, transports_and_states(&email)),
+        (HandoffActionStatus::Stale, vec![(SANDBOX, HandoffState::Queued), ("relay", HandoffState::Queued)])
+    );
 }
 
-pub(super) async fn an_email_that_is_moved_is_divided_as_its_new_transport_asks(store: Ledger) {
+pub(super) async fn an_email_that_is_moved_is_divided_as_its_new_transport_asks(store: TestStore) {
     let people = ["a@example.com", "b@example.com"];
-    let id = accepted(&store, &keyed("apart").to(&people).apart().due(T0.plus(HOUR)), T0).await.id;
+    let id =
+        accept_first(&store, &keyed_email("apart").to(&people).separate_envelopes().due(T0.plus(HOUR)), T0).await.id;
 
-    let (verdict, email) = act(&store, id, to("api", &[&people]), T0).await;
+    let (verdict, email) = apply_action(&store, id, relocate_action("api", &[&people]), T0).await;
 
-    assert_eq!((verdict, &email), (Verdict::Done, &the(&store, id).await));
-    let off = (SANDBOX, State::Cancelled);
-    assert_eq!(places(&email), [off, off, ("api", State::Scheduled)]);
+    assert_eq!((verdict, &email), (HandoffActionStatus::Done, &load_email(&store, id).await));
+    let off = (SANDBOX, HandoffState::Cancelled);
+    assert_eq!(transports_and_states(&email), [off, off, ("api", HandoffState::Scheduled)]);
     assert_eq!(email.handoffs[2].due_at, Some(T0.plus(HOUR)));
 
     // Of an email that left in part the rest cannot go where all recipients are one envelope.
-    let id = accepted(&store, &keyed("part").to(&people).apart(), T0).await.id;
-    let job = super::work::job(&super::work::lease(&store, 1, T0).await[0]);
-    let _sent = answer(&store, &mark(&store, job, T0).await, Meaning::Accepted, T0).await;
-    let before = the(&store, id).await;
-    assert_eq!(act(&store, id, to("api", &[&people]), T0).await, (Verdict::Stale, before));
-    assert_eq!(take(&store, T0).await.hold.number, 1);
+    let id = accept_first(&store, &keyed_email("part").to(&people).separate_envelopes(), T0).await.id;
+    let job = super::work::job_of(&super::work::lease_handoffs(&store, 1, T0).await[0]);
+    let _sent = record_answer(&store, &write_marker(&store, job, T0).await, ReplyMeaning::Accepted, T0).await;
+    let before = load_email(&store, id).await;
+    assert_eq!(
+        apply_action(&store, id, relocate_action("api", &[&people]), T0).await,
+        (HandoffActionStatus::Stale, before)
+    );
+    assert_eq!(lease_only_handoff(&store, T0).await.hold.number, 1);
 }

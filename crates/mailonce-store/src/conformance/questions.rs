@@ -1,68 +1,81 @@
 //! Promises about what waits for a person: held emails that are let go, what is stuck, and questions that are told.
 
 use mailonce_core::{
-    conversation::escalation::{Decided, Decision, Escalation, EscalationState, Matter, Reason},
-    dispatch::{Act, Verdict},
+    conversation::escalation::{
+        Decision, DecisionRecord, Escalation, EscalationReason, EscalationState, EscalationSubject,
+    },
+    dispatch::{HandoffAction, HandoffActionStatus},
     email::{EmailState, Guard},
     id::{ApiKeyId, TeamId},
     port::{
-        store::{Acted, Once},
-        transport::Meaning,
+        store::{HandoffActionResult, IdempotentResult},
+        transport::ReplyMeaning,
     },
-    record::{Created, Record, RecordChange, RecordKind},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
 };
 use uuid::Uuid;
 
 use super::{
-    HOUR, Ledger, OTHER, T0, TEAM, accepted, cancelled, capture, events, keyed, keyless, kinds, next_id, operation,
-    the, work,
+    HOUR, OTHER_TEAM, T0, TEAM, TestStore, accept_first, all_events, cancel_email, capture_due, event_kinds,
+    keyed_email, keyless_email, load_email, new_operation, next_id, work,
 };
 
-pub(super) async fn a_held_email_is_let_go_once(store: Ledger) {
-    let held = accepted(&store, &keyed("k").held(Guard::Approval), T0).await;
-    let (verdict, email) = work::act(&store, held.id, Act::Release, T0).await;
-    assert_eq!((verdict, email.state(), email.rev), (Verdict::Done, EmailState::Queued, held.rev + 1));
-    assert_eq!((email.guard, the(&store, held.id).await), (Some(Guard::Approval), email.clone()));
-    assert_eq!(work::act(&store, held.id, Act::Release, T0).await, (Verdict::Unchanged, email));
-    assert_eq!(kinds(&store).await, ["email.held", "email.released"]);
-    assert_eq!(capture(&store, 10, T0).await, 1);
+pub(super) async fn a_held_email_is_let_go_once(store: TestStore) {
+    let held = accept_first(&store, &keyed_email("k").held(Guard::Approval), T0).await;
+    let (verdict, email) = work::apply_action(&store, held.id, HandoffAction::Release, T0).await;
+    assert_eq!((verdict, email.state(), email.rev), (HandoffActionStatus::Done, EmailState::Queued, held.rev + 1));
+    assert_eq!((email.guard, load_email(&store, held.id).await), (Some(Guard::Approval), email.clone()));
+    assert_eq!(
+        work::apply_action(&store, held.id, HandoffAction::Release, T0).await,
+        (HandoffActionStatus::Unchanged, email)
+    );
+    assert_eq!(event_kinds(&store).await, ["email.held", "email.released"]);
+    assert_eq!(capture_due(&store, 10, T0).await, 1);
 }
 
-pub(super) async fn only_what_is_held_is_let_go(store: Ledger) {
-    let queued = accepted(&store, &keyed("k"), T0).await;
-    let gone = accepted(&store, &keyless().held(Guard::Cap), T0).await;
-    let gone = cancelled(&store, gone.id, T0).await;
+pub(super) async fn only_what_is_held_is_let_go(store: TestStore) {
+    let queued = accept_first(&store, &keyed_email("k"), T0).await;
+    let gone = accept_first(&store, &keyless_email().held(Guard::Cap), T0).await;
+    let gone = cancel_email(&store, gone.id, T0).await;
     for email in [queued, gone] {
-        assert_eq!(work::act(&store, email.id, Act::Release, T0).await, (Verdict::Unchanged, email));
+        assert_eq!(
+            work::apply_action(&store, email.id, HandoffAction::Release, T0).await,
+            (HandoffActionStatus::Unchanged, email)
+        );
     }
-    let theirs = accepted(&store, &keyless().team(OTHER).held(Guard::Cap), T0).await;
-    let missing = store.act(TEAM, theirs.id, Act::Release, None, T0).await.unwrap();
-    assert_eq!(missing, Once::Done(Acted::Missing));
+    let theirs = accept_first(&store, &keyless_email().team(OTHER_TEAM).held(Guard::Cap), T0).await;
+    let missing = store.apply_action(TEAM, theirs.id, HandoffAction::Release, None, T0).await.unwrap();
+    assert_eq!(missing, IdempotentResult::Done(HandoffActionResult::Missing));
 }
 
-pub(super) async fn what_was_wished_for_later_is_let_go_for_later(store: Ledger) {
+pub(super) async fn what_was_wished_for_later_is_let_go_for_later(store: TestStore) {
     let due = T0.plus(HOUR);
-    let held = accepted(&store, &keyed("k").held(Guard::Approval).due(due), T0).await;
-    let _released = work::act(&store, held.id, Act::Release, T0).await;
-    assert_eq!(capture(&store, 10, due.plus(-1)).await, 0);
-    assert_eq!(capture(&store, 10, due).await, 1);
+    let held = accept_first(&store, &keyed_email("k").held(Guard::Approval).due(due), T0).await;
+    let _released = work::apply_action(&store, held.id, HandoffAction::Release, T0).await;
+    assert_eq!(capture_due(&store, 10, due.plus(-1)).await, 0);
+    assert_eq!(capture_due(&store, 10, due).await, 1);
 }
 
-pub(super) async fn stuck_emails_of_all_teams_are_listed_in_order(store: Ledger) {
-    let theirs = accepted(&store, &keyless().team(OTHER).held(Guard::Cap), T0).await;
-    let _queued = accepted(&store, &keyless().by("relay"), T0).await;
-    let lost = work::lost(&store, &keyed("k")).await;
+pub(super) async fn stuck_emails_of_all_teams_are_listed_in_order(store: TestStore) {
+    let theirs = accept_first(&store, &keyless_email().team(OTHER_TEAM).held(Guard::Cap), T0).await;
+    let _queued = accept_first(&store, &keyless_email().via_transport("relay"), T0).await;
+    let lost = work::accept_and_lose(&store, &keyed_email("k")).await;
     let mut held = Vec::new();
     for _ in 0..3 {
-        held.push(accepted(&store, &keyless().held(Guard::Approval), T0).await.id);
+        held.push(accept_first(&store, &keyless_email().held(Guard::Approval), T0).await.id);
     }
-    let apart = accepted(&store, &keyless().to(&["a@e.test", "b@e.test"]).apart().held(Guard::Cap), T0).await;
-    let _gone = cancelled(&store, held.remove(1), T0).await;
-    let wanted: Vec<_> =
-        [lost.id, held[0], held[1], apart.id].map(|id| (TEAM, id)).into_iter().chain([(OTHER, theirs.id)]).collect();
+    let apart =
+        accept_first(&store, &keyless_email().to(&["a@e.test", "b@e.test"]).separate_envelopes().held(Guard::Cap), T0)
+            .await;
+    let _gone = cancel_email(&store, held.remove(1), T0).await;
+    let wanted: Vec<_> = [lost.id, held[0], held[1], apart.id]
+        .map(|id| (TEAM, id))
+        .into_iter()
+        .chain([(OTHER_TEAM, theirs.id)])
+        .collect();
 
     let mut found = Vec::new();
-    while let page = store.stuck(found.last().copied(), 2).await.unwrap()
+    while let page = store.held_or_unknown_emails(found.last().copied(), 2).await.unwrap()
         && !page.is_empty()
     {
         assert!(page.len() <= 2 && found.len() < 5, "pages go on: {found:?}");
@@ -72,67 +85,80 @@ pub(super) async fn stuck_emails_of_all_teams_are_listed_in_order(store: Ledger)
         }
     }
     assert_eq!(found, wanted);
-    assert_eq!(store.stuck(None, 100).await.unwrap().len(), 5);
+    assert_eq!(store.held_or_unknown_emails(None, 100).await.unwrap().len(), 5);
 
-    let _answered = work::answer(&store, &lost, Meaning::Accepted, T0).await;
-    let _released = work::act(&store, apart.id, Act::Release, T0).await;
-    assert_eq!(store.stuck(None, 100).await.unwrap().len(), 3);
+    let _answered = work::record_answer(&store, &lost, ReplyMeaning::Accepted, T0).await;
+    let _released = work::apply_action(&store, apart.id, HandoffAction::Release, T0).await;
+    assert_eq!(store.held_or_unknown_emails(None, 100).await.unwrap().len(), 3);
 }
 
-fn question() -> Escalation {
-    let about = Matter { question: Some("May I?".into()), ..Matter::default() };
-    Escalation::open(Reason::Asked, about, None)
+fn new_escalation() -> Escalation {
+    let about = EscalationSubject { question: Some("May I?".into()), ..EscalationSubject::default() };
+    Escalation::open(EscalationReason::Asked, about, None)
 }
 
-fn record(team: TeamId, question: &Escalation) -> Record {
+fn escalation_record(team: TeamId, question: &Escalation) -> Record {
     let about = serde_json::to_string(question).unwrap();
-    let (kind, name) = (RecordKind::Escalation, question.name());
-    Record { team, kind, id: next_id(T0), name, rev: 1, created_at: T0, about }
+    let (kind, name) = (RecordKind::Escalation, question.dedup_name());
+    Record { team, kind, id: next_id(T0), name, rev: 1, created_at: T0, json: about }
 }
 
-async fn change(store: &Ledger, record: &Record, says: &Escalation) -> RecordChange {
+async fn change_escalation(store: &TestStore, record: &Record, says: &Escalation) -> RecordChangeResult {
     let edit = record.edit(serde_json::to_string(says).unwrap());
-    match store.change_record(edit, Some(operation(&format!("op{}", record.rev), 1, T0)), T0.plus(HOUR)).await.unwrap()
+    match store
+        .change_record(edit, Some(new_operation(&format!("op{}", record.rev), 1, T0)), T0.plus(HOUR))
+        .await
+        .unwrap()
     {
-        Once::Done(change) => change,
+        IdempotentResult::Done(change) => change,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) async fn a_question_is_told_when_it_opens_and_when_it_ends(store: Ledger) {
-    let mut question = question();
-    let record = record(TEAM, &question);
+pub(super) async fn a_question_is_told_when_it_opens_and_when_it_ends(store: TestStore) {
+    let mut question = new_escalation();
+    let record = escalation_record(TEAM, &question);
     for _ in 0..2 {
         let made = store.create_record(record.clone(), None).await.unwrap();
-        assert_eq!(made, Once::Done(Created::Made(record.clone())));
+        assert_eq!(made, IdempotentResult::Done(CreateRecordResult::Created(record.clone())));
     }
-    let again = self::record(TEAM, &question);
-    assert!(matches!(store.create_record(again, None).await.unwrap(), Once::Done(Created::Taken(_))));
-    assert_eq!(kinds(&store).await, ["escalation.opened"]);
+    let again = self::escalation_record(TEAM, &question);
+    assert!(matches!(
+        store.create_record(again, None).await.unwrap(),
+        IdempotentResult::Done(CreateRecordResult::NameTaken(_))
+    ));
+    assert_eq!(event_kinds(&store).await, ["escalation.opened"]);
 
     let by = Some(ApiKeyId(Uuid::from_u128(9)));
-    assert!(question.decide(Decided { decision: Decision::Reject, at: T0, by, reason: None, edit: None, shown: None }));
-    let RecordChange::Changed(resolved) = change(&store, &record, &question).await else { panic!() };
-    assert_eq!(kinds(&store).await, ["escalation.opened", "escalation.resolved"]);
-    let told = events(&store, TEAM).await.pop().unwrap().event;
-    assert_eq!((told.about, told.rev, told.at), (record.id, 2, T0.plus(HOUR)));
+    assert!(question.decide(DecisionRecord {
+        decision: Decision::Reject,
+        at: T0,
+        by,
+        reason: None,
+        edit: None,
+        shown: None
+    }));
+    let RecordChangeResult::Changed(resolved) = change_escalation(&store, &record, &question).await else { panic!() };
+    assert_eq!(event_kinds(&store).await, ["escalation.opened", "escalation.resolved"]);
+    let told = all_events(&store, TEAM).await.pop().unwrap().event;
+    assert_eq!((told.subject_id, told.rev, told.at), (record.id, 2, T0.plus(HOUR)));
     assert_eq!((&told.data["state"], &told.data["as"]), (&"resolved".into(), &"reject".into()));
 
     question.done_at = Some(T0);
-    let stale = store.change_record(record.edit(record.about.clone()), None, T0);
-    assert_eq!(stale.await.unwrap(), Once::Done(RecordChange::Stale(resolved.clone())));
-    assert!(matches!(change(&store, &resolved, &question).await, RecordChange::Changed(_)));
-    assert_eq!(events(&store, TEAM).await.len(), 2, "that it was done is not told again");
+    let stale = store.change_record(record.edit(record.json.clone()), None, T0);
+    assert_eq!(stale.await.unwrap(), IdempotentResult::Done(RecordChangeResult::Stale(resolved.clone())));
+    assert!(matches!(change_escalation(&store, &resolved, &question).await, RecordChangeResult::Changed(_)));
+    assert_eq!(all_events(&store, TEAM).await.len(), 2, "that it was done is not told again");
 }
 
-pub(super) async fn only_questions_are_told(store: Ledger) {
-    let mut question = question();
-    let other = Record { kind: RecordKind::Domain, ..record(TEAM, &question) };
+pub(super) async fn only_questions_are_told(store: TestStore) {
+    let mut question = new_escalation();
+    let other = Record { kind: RecordKind::Domain, ..escalation_record(TEAM, &question) };
     let _made = store.create_record(other.clone(), None).await.unwrap();
     question.state = EscalationState::Moot;
-    assert!(matches!(change(&store, &other, &question).await, RecordChange::Changed(_)));
-    assert!(events(&store, TEAM).await.is_empty());
-    let theirs = record(OTHER, &question);
+    assert!(matches!(change_escalation(&store, &other, &question).await, RecordChangeResult::Changed(_)));
+    assert!(all_events(&store, TEAM).await.is_empty());
+    let theirs = escalation_record(OTHER_TEAM, &question);
     let _made = store.create_record(theirs, None).await.unwrap();
-    assert_eq!((events(&store, TEAM).await.len(), events(&store, OTHER).await.len()), (0, 1));
+    assert_eq!((all_events(&store, TEAM).await.len(), all_events(&store, OTHER_TEAM).await.len()), (0, 1));
 }

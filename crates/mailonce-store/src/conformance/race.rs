@@ -2,32 +2,33 @@
 
 use mailonce_core::{
     email::{Email, EmailState},
-    port::store::{Accept, Bound, Change, Once, Resend, Suppressed},
+    port::store::{AcceptResult, EmailChangeResult, EmailResendResult, IdempotentResult, KeyBinding, SuppressedCalls},
 };
 use std::collections::BTreeSet;
 
 use super::{
-    DAY, Draft, Ledger, SANDBOX, SECOND, T0, TEAM, about, accepted, all_at_once, capture, detail, events, first, items,
-    keyed, keyless, kinds, listed, loose, next_version, operation, sent, the,
+    DAY, EmailFixture, SANDBOX, SECOND, T0, TEAM, TestStore, accept_and_send, accept_batch_items, accept_first,
+    all_at_once, all_events, capture_due, event_kinds, expect_first, intent_email, keyed_email, keyless_batch,
+    keyless_email, list_all, load_detail, load_email, new_operation, next_version,
 };
 
 const A: &str = "a@example.com";
 const B: &str = "b@example.com";
 
 /// Accepts all drafts at once.
-async fn accept_all(store: &Ledger, drafts: &[Draft], at: i64) -> Vec<Accept> {
+async fn accept_concurrently(store: &TestStore, drafts: &[EmailFixture], at: i64) -> Vec<AcceptResult> {
     let now = T0.plus(at);
-    let work = drafts.iter().map(|draft| (store.clone(), draft.wish(now)));
+    let work = drafts.iter().map(|draft| (store.clone(), draft.to_new_email(now)));
     all_at_once(work.map(|(store, wish)| async move { store.accept(wish, now).await.unwrap() })).await
 }
 
 /// The one email that all answers name, and how many made it.
-fn agreed(answers: Vec<Accept>) -> (Email, usize) {
-    let firsts = answers.iter().filter(|answer| matches!(answer, Accept::First(_))).count();
+fn expect_one_email(answers: Vec<AcceptResult>) -> (Email, usize) {
+    let firsts = answers.iter().filter(|answer| matches!(answer, AcceptResult::First(_))).count();
     let mut emails: Vec<Email> = answers
         .into_iter()
         .map(|answer| match answer {
-            Accept::First(email) | Accept::Bound(Bound::Email(email)) => email,
+            AcceptResult::First(email) | AcceptResult::KeyBound(KeyBinding::Email(email)) => email,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -36,135 +37,139 @@ fn agreed(answers: Vec<Accept>) -> (Email, usize) {
     (emails.remove(0), firsts)
 }
 
-pub(super) async fn of_64_equal_wishes_one_is_the_first(store: Ledger) {
-    let (email, firsts) = agreed(accept_all(&store, &vec![keyed("k"); 64], 0).await);
+pub(super) async fn of_64_equal_wishes_one_is_the_first(store: TestStore) {
+    let (email, firsts) = expect_one_email(accept_concurrently(&store, &vec![keyed_email("k"); 64], 0).await);
 
-    assert_eq!((firsts, email.bind), (1, 1));
-    assert_eq!(listed(&store, TEAM).await, [email]);
-    assert_eq!(events(&store, TEAM).await.len(), 1);
+    assert_eq!((firsts, email.bind_number), (1, 1));
+    assert_eq!(list_all(&store, TEAM).await, [email]);
+    assert_eq!(all_events(&store, TEAM).await.len(), 1);
 }
 
-pub(super) async fn of_1000_equal_wishes_one_is_the_first(store: Ledger) {
-    let (_email, firsts) = agreed(accept_all(&store, &vec![keyed("k"); 1000], 0).await);
+pub(super) async fn of_1000_equal_wishes_one_is_the_first(store: TestStore) {
+    let (_email, firsts) = expect_one_email(accept_concurrently(&store, &vec![keyed_email("k"); 1000], 0).await);
 
     assert_eq!(firsts, 1);
-    assert_eq!(events(&store, TEAM).await.len(), 1);
+    assert_eq!(all_events(&store, TEAM).await.len(), 1);
 }
 
-pub(super) async fn of_64_different_wishes_under_one_key_one_is_the_first(store: Ledger) {
-    let drafts: Vec<_> = (0..64).map(|i| keyed("k").text(&format!("wording {i}"))).collect();
+pub(super) async fn of_64_different_wishes_under_one_key_one_is_the_first(store: TestStore) {
+    let drafts: Vec<_> = (0..64).map(|i| keyed_email("k").text(&format!("wording {i}"))).collect();
 
-    let (email, firsts) = agreed(accept_all(&store, &drafts, 0).await);
+    let (email, firsts) = expect_one_email(accept_concurrently(&store, &drafts, 0).await);
 
     assert_eq!(firsts, 1);
-    let digests: Vec<_> = drafts.iter().map(|draft| draft.wish(T0).digest).collect();
+    let digests: Vec<_> = drafts.iter().map(|draft| draft.to_new_email(T0).digest).collect();
     assert!(digests.contains(&email.digest));
 }
 
-pub(super) async fn of_200_keys_each_is_a_first(store: Ledger) {
-    let drafts: Vec<_> = (0..200).map(|i| keyed(&format!("k{i}"))).collect();
+pub(super) async fn of_200_keys_each_is_a_first(store: TestStore) {
+    let drafts: Vec<_> = (0..200).map(|i| keyed_email(&format!("k{i}"))).collect();
 
-    let ids: BTreeSet<_> = accept_all(&store, &drafts, 0).await.into_iter().map(|answer| first(answer).id).collect();
+    let ids: BTreeSet<_> =
+        accept_concurrently(&store, &drafts, 0).await.into_iter().map(|answer| expect_first(answer).id).collect();
 
-    assert_eq!((ids.len(), events(&store, TEAM).await.len()), (200, 200));
+    assert_eq!((ids.len(), all_events(&store, TEAM).await.len()), (200, 200));
 }
 
-pub(super) async fn of_64_wishes_under_a_forgotten_key_one_is_the_first(store: Ledger) {
-    let old = sent(&store, &keyed("k").ttl(SECOND), T0).await;
+pub(super) async fn of_64_wishes_under_a_forgotten_key_one_is_the_first(store: TestStore) {
+    let old = accept_and_send(&store, &keyed_email("k").ttl(SECOND), T0).await;
 
-    let (email, firsts) = agreed(accept_all(&store, &vec![keyed("k"); 64], SECOND).await);
+    let (email, firsts) = expect_one_email(accept_concurrently(&store, &vec![keyed_email("k"); 64], SECOND).await);
 
-    assert_eq!((firsts, email.bind), (1, 2));
+    assert_eq!((firsts, email.bind_number), (1, 2));
     assert_ne!(email.id, old.id);
 }
 
-pub(super) async fn of_one_and_several_at_once_only_one_goes(store: Ledger) {
+pub(super) async fn of_one_and_several_at_once_only_one_goes(store: TestStore) {
     for round in 0..50 {
         let entity = format!("o{round}");
-        let (one, several) = (about(&entity, &[A]), about(&entity, &[A, B]));
+        let (one, several) = (intent_email(&entity, &[A]), intent_email(&entity, &[A, B]));
         let pair = if round % 2 == 0 { [one, several] } else { [several, one] };
 
-        let emails: Vec<_> = accept_all(&store, &pair, 0).await.into_iter().map(first).collect();
+        let emails: Vec<_> = accept_concurrently(&store, &pair, 0).await.into_iter().map(expect_first).collect();
 
         let held = emails.iter().filter(|email| email.state() == EmailState::Held).count();
         assert_eq!(held, 1, "round {round}: {emails:?}");
     }
 }
 
-pub(super) async fn of_many_groups_around_one_person_only_one_goes(store: Ledger) {
+pub(super) async fn of_many_groups_around_one_person_only_one_goes(store: TestStore) {
     for round in 0..10 {
         let names: Vec<String> = (0..12).map(|i| format!("p{i}@example.com")).collect();
-        let drafts: Vec<_> = names.iter().map(|name| about(&format!("o{round}"), &[name.as_str(), A])).collect();
+        let drafts: Vec<_> = names.iter().map(|name| intent_email(&format!("o{round}"), &[name.as_str(), A])).collect();
 
-        let emails: Vec<_> = accept_all(&store, &drafts, 0).await.into_iter().map(first).collect();
+        let emails: Vec<_> = accept_concurrently(&store, &drafts, 0).await.into_iter().map(expect_first).collect();
 
         let going = emails.iter().filter(|email| email.state() == EmailState::Queued).count();
         assert_eq!(going, 1, "round {round}");
     }
 }
 
-pub(super) async fn batches_that_cross_do_not_block_each_other(store: Ledger) {
-    let keys: Vec<_> = (0..40).map(|i| keyed(&format!("k{i}"))).collect();
+pub(super) async fn batches_that_cross_do_not_block_each_other(store: TestStore) {
+    let keys: Vec<_> = (0..40).map(|i| keyed_email(&format!("k{i}"))).collect();
     let backwards: Vec<_> = keys.iter().rev().cloned().collect();
     let batches = (0..16).map(|i| if i % 2 == 0 { &keys } else { &backwards });
-    let wishes: Vec<_> = batches.map(|drafts| drafts.iter().map(|draft| draft.wish(T0)).collect::<Vec<_>>()).collect();
-    let work = wishes.into_iter().map(|wishes| (store.clone(), loose(&wishes)));
+    let wishes: Vec<_> =
+        batches.map(|drafts| drafts.iter().map(|draft| draft.to_new_email(T0)).collect::<Vec<_>>()).collect();
+    let work = wishes.into_iter().map(|wishes| (store.clone(), keyless_batch(&wishes)));
 
-    let answers = all_at_once(work.map(|(store, batch)| async move { items(&store, batch, T0).await })).await;
+    let answers =
+        all_at_once(work.map(|(store, batch)| async move { accept_batch_items(&store, batch, T0).await })).await;
 
-    let firsts = answers.iter().flatten().filter(|answer| matches!(answer, Accept::First(_))).count();
+    let firsts = answers.iter().flatten().filter(|answer| matches!(answer, AcceptResult::First(_))).count();
     assert_eq!(firsts, 40);
-    assert_eq!((listed(&store, TEAM).await.len(), events(&store, TEAM).await.len()), (40, 40));
+    assert_eq!((list_all(&store, TEAM).await.len(), all_events(&store, TEAM).await.len()), (40, 40));
 }
 
-pub(super) async fn a_batch_and_its_twin_make_its_items_once(store: Ledger) {
-    let drafts: Vec<_> = (0..30).map(|i| keyless().item("b", i)).collect();
-    let wishes: Vec<Vec<_>> = (0..8).map(|_| drafts.iter().map(|draft| draft.wish(T0)).collect()).collect();
+pub(super) async fn a_batch_and_its_twin_make_its_items_once(store: TestStore) {
+    let drafts: Vec<_> = (0..30).map(|i| keyless_email().batch_item("b", i)).collect();
+    let wishes: Vec<Vec<_>> = (0..8).map(|_| drafts.iter().map(|draft| draft.to_new_email(T0)).collect()).collect();
     let work = wishes.into_iter().map(|wishes| {
-        let mut batch = loose(&wishes);
-        batch.operation = Some(operation("b", 1, T0));
+        let mut batch = keyless_batch(&wishes);
+        batch.operation = Some(new_operation("b", 1, T0));
         (store.clone(), batch)
     });
 
-    let answers = all_at_once(work.map(|(store, batch)| async move { items(&store, batch, T0).await })).await;
+    let answers =
+        all_at_once(work.map(|(store, batch)| async move { accept_batch_items(&store, batch, T0).await })).await;
 
     for place in 0..30 {
-        let (_email, firsts) = agreed(answers.iter().map(|items| items[place].clone()).collect());
+        let (_email, firsts) = expect_one_email(answers.iter().map(|items| items[place].clone()).collect());
         assert_eq!(firsts, 1, "item {place}");
     }
 }
 
-pub(super) async fn of_32_cancels_one_is_told(store: Ledger) {
-    let id = accepted(&store, &keyed("k"), T0).await.id;
+pub(super) async fn of_32_cancels_one_is_told(store: TestStore) {
+    let id = accept_first(&store, &keyed_email("k"), T0).await.id;
     let work = (0..32).map(|_| store.clone());
 
     let answers = all_at_once(work.map(|store| async move { store.cancel(TEAM, id, None, T0).await.unwrap() })).await;
 
-    let after = the(&store, id).await;
-    assert!(answers.iter().all(|answer| *answer == Once::Done(Change::Email(after.clone()))));
-    assert_eq!(kinds(&store).await, ["email.accepted", "email.cancelled"]);
+    let after = load_email(&store, id).await;
+    assert!(answers.iter().all(|answer| *answer == IdempotentResult::Done(EmailChangeResult::Changed(after.clone()))));
+    assert_eq!(event_kinds(&store).await, ["email.accepted", "email.cancelled"]);
 }
 
-pub(super) async fn a_cancel_and_a_capture_never_both_win(store: Ledger) {
+pub(super) async fn a_cancel_and_a_capture_never_both_win(store: TestStore) {
     for round in 0..30 {
-        let id = accepted(&store, &keyed(&format!("k{round}")), T0).await.id;
+        let id = accept_first(&store, &keyed_email(&format!("k{round}")), T0).await.id;
         let (canceller, capturer) = (store.clone(), store.clone());
         let cancel = tokio::spawn(async move { canceller.cancel(TEAM, id, None, T0).await.unwrap() });
-        let taken = tokio::spawn(async move { capture(&capturer, 10, T0).await });
+        let taken = tokio::spawn(async move { capture_due(&capturer, 10, T0).await });
 
         let (cancel, taken) = (cancel.await.unwrap(), taken.await.unwrap());
 
-        let won = matches!(cancel, Once::Done(Change::Email(_)));
-        let state = the(&store, id).await.state();
+        let won = matches!(cancel, IdempotentResult::Done(EmailChangeResult::Changed(_)));
+        let state = load_email(&store, id).await.state();
         let wanted = if won { EmailState::Cancelled } else { EmailState::Sent };
         assert_eq!((state, taken), (wanted, usize::from(!won)), "round {round}");
     }
 }
 
-pub(super) async fn many_workers_capture_each_envelope_once(store: Ledger) {
+pub(super) async fn many_workers_capture_each_envelope_once(store: TestStore) {
     let mut ids = Vec::new();
     for i in 0..60 {
-        ids.push(accepted(&store, &keyed(&format!("k{i}")), T0).await.id);
+        ids.push(accept_first(&store, &keyed_email(&format!("k{i}")), T0).await.id);
     }
     let work = (0..12).map(|_| store.clone());
 
@@ -179,76 +184,78 @@ pub(super) async fn many_workers_capture_each_envelope_once(store: Ledger) {
 
     assert_eq!(taken.iter().sum::<usize>(), 60);
     for id in ids {
-        let found = detail(&store, id).await;
+        let found = load_detail(&store, id).await;
         assert_eq!((found.email.state(), found.attempts.len()), (EmailState::Sent, 1));
     }
-    assert_eq!(events(&store, TEAM).await.len(), 120);
+    assert_eq!(all_events(&store, TEAM).await.len(), 120);
 }
 
-pub(super) async fn of_32_resends_one_makes_a_version(store: Ledger) {
-    let email = sent(&store, &keyed("k"), T0).await;
-    let work: Vec<_> = (0..32).map(|_| (store.clone(), next_version(&email).wish(T0))).collect();
+pub(super) async fn of_32_resends_one_makes_a_version(store: TestStore) {
+    let email = accept_and_send(&store, &keyed_email("k"), T0).await;
+    let work: Vec<_> = (0..32).map(|_| (store.clone(), next_version(&email).to_new_email(T0))).collect();
     let resends = work.into_iter().map(|(store, wish)| async move { store.resend(wish, None, T0).await.unwrap() });
 
     let answers = all_at_once(resends).await;
 
-    let firsts = answers.iter().filter(|answer| matches!(answer, Once::Done(Resend::First(_)))).count();
+    let firsts =
+        answers.iter().filter(|answer| matches!(answer, IdempotentResult::Done(EmailResendResult::First(_)))).count();
     let versions: BTreeSet<_> = answers
         .iter()
         .map(|answer| match answer {
-            Once::Done(Resend::First(next) | Resend::Repeated(next)) => next.id,
+            IdempotentResult::Done(EmailResendResult::First(next) | EmailResendResult::Replayed(next)) => next.id,
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!((firsts, versions.len()), (1, 1));
-    assert_eq!(the(&store, email.id).await.resent_as, versions.first().copied());
-    assert_eq!(listed(&store, TEAM).await.len(), 2);
+    assert_eq!(load_email(&store, email.id).await.resent_as, versions.first().copied());
+    assert_eq!(list_all(&store, TEAM).await.len(), 2);
 }
 
-pub(super) async fn of_32_operations_under_one_key_one_is_done(store: Ledger) {
+pub(super) async fn of_32_operations_under_one_key_one_is_done(store: TestStore) {
     let mut work = Vec::new();
     for i in 0..32 {
-        let id = accepted(&store, &keyed(&format!("k{i}")), T0).await.id;
-        work.push((store.clone(), id, operation("op", 1, T0)));
+        let id = accept_first(&store, &keyed_email(&format!("k{i}")), T0).await.id;
+        work.push((store.clone(), id, new_operation("op", 1, T0)));
     }
     let cancels =
         work.into_iter().map(|(store, id, op)| async move { store.cancel(TEAM, id, Some(op), T0).await.unwrap() });
 
     let answers = all_at_once(cancels).await;
 
-    assert_eq!(answers.iter().filter(|answer| matches!(answer, Once::Done(_))).count(), 1);
-    assert_eq!(answers.iter().filter(|answer| matches!(answer, Once::Repeated(_))).count(), 31);
-    assert_eq!(kinds(&store).await.iter().filter(|kind| **kind == "email.cancelled").count(), 1);
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, IdempotentResult::Done(_))).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, IdempotentResult::Replayed(_))).count(), 31);
+    assert_eq!(event_kinds(&store).await.iter().filter(|kind| **kind == "email.cancelled").count(), 1);
 }
 
-pub(super) async fn notes_of_many_nodes_add_up(store: Ledger) {
-    let email = accepted(&store, &keyed("k"), T0).await;
-    let note = Suppressed { team: TEAM, email: email.id, count: 3, latest: vec![] };
+pub(super) async fn notes_of_many_nodes_add_up(store: TestStore) {
+    let email = accept_first(&store, &keyed_email("k"), T0).await;
+    let note = SuppressedCalls { team: TEAM, email: email.id, count: 3, latest: vec![] };
     let work = (0..40).map(|_| (store.clone(), note.clone()));
 
-    all_at_once(work.map(|(store, note)| async move { store.note_suppressed(vec![note], T0).await.unwrap() })).await;
+    all_at_once(work.map(|(store, note)| async move { store.record_suppressed_calls(vec![note], T0).await.unwrap() }))
+        .await;
 
-    assert_eq!(the(&store, email.id).await.suppressed, 120);
-    assert_eq!(events(&store, TEAM).await.len(), 41);
+    assert_eq!(load_email(&store, email.id).await.suppressed, 120);
+    assert_eq!(all_events(&store, TEAM).await.len(), 41);
 }
 
-pub(super) async fn a_sweep_beside_new_wishes_loses_nothing(store: Ledger) {
+pub(super) async fn a_sweep_beside_new_wishes_loses_nothing(store: TestStore) {
     for i in 0..20 {
-        let _old = sent(&store, &keyed(&format!("k{i}")).ttl(SECOND), T0).await;
+        let _old = accept_and_send(&store, &keyed_email(&format!("k{i}")).ttl(SECOND), T0).await;
     }
     let now = T0.plus(40 * DAY);
-    let wishes: Vec<_> = (0..20).map(|i| (store.clone(), keyed(&format!("k{i}")).wish(now))).collect();
+    let wishes: Vec<_> = (0..20).map(|i| (store.clone(), keyed_email(&format!("k{i}")).to_new_email(now))).collect();
     let sweeps: Vec<_> = (0..10).map(|_| store.clone()).collect();
     let sweeps = sweeps.into_iter().map(move |store| async move { store.sweep(5, now).await.unwrap() });
     let sweeper = tokio::spawn(all_at_once(sweeps));
     let accepts = wishes.into_iter().map(|(store, wish)| async move { store.accept(wish, now).await.unwrap() });
 
-    let new: Vec<_> = all_at_once(accepts).await.into_iter().map(first).collect();
+    let new: Vec<_> = all_at_once(accepts).await.into_iter().map(expect_first).collect();
     let _swept = sweeper.await.unwrap();
 
     let _rest = store.sweep(100, now).await.unwrap();
     for (i, email) in new.into_iter().enumerate() {
-        assert_eq!(email.bind, 2, "k{i}");
-        assert_eq!(super::replayed(&store, &keyed(&format!("k{i}")), now).await, email);
+        assert_eq!(email.bind_number, 2, "k{i}");
+        assert_eq!(super::accept_replay(&store, &keyed_email(&format!("k{i}")), now).await, email);
     }
 }

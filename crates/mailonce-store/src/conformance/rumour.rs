@@ -2,42 +2,47 @@
 //! ledgers show.
 
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointChange, EndpointEdit, EndpointGauge, EndpointState, Start},
+    endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart, EndpointState},
     id::{EndpointId, NodeId, NoticeId, TeamId},
-    notice::{Answer, Notice, NoticeQuery, NoticeSettle, NoticeState, Owed, Recovering, Recovery, Since, Spread},
-    port::store::{Once, Operation},
+    notice::{
+        FanOutCounts, LeasedNotice, Notice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult,
+        NoticeState, ReplayFrom, WebhookVerdict,
+    },
+    port::store::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 
 use super::{
-    Ledger, MINUTE,
-    deed::node,
-    herald::{draft, ended, wanting},
-    turn::{Call, Chance, Name},
+    MINUTE, TestStore,
+    deed::node_id,
+    herald::{attempt_outcome, endpoint_about, new_endpoint},
+    turn::{KeyChoice, OperationSpec, SplitMix64},
 };
 
 const FILTERS: [&[&str]; 4] = [&["*"], &["email.*"], &["email.sent", "message.*"], &["endpoint.*", "email.accepted"]];
 
 /// What is done. Things are named by their place, counted from the latest.
 #[derive(Clone, Debug)]
-pub(super) enum Rumour {
-    Make { filter: u8, start: Option<u8>, call: Option<Call> },
-    Change { endpoint: u8, filter: u8, state: EndpointState, seen: bool, call: Option<Call> },
+pub(super) enum WebhookCommand {
+    Make { filter: u8, start: Option<u8>, call: Option<OperationSpec> },
+    Change { endpoint: u8, filter: u8, state: EndpointState, seen: bool, call: Option<OperationSpec> },
     Remove(u8),
-    Spread(usize),
+    FanOut(usize),
     Lease { endpoint: u8, node: u8, max: usize },
     Settle(u8, u8),
-    Replay(u8, Option<Call>),
-    Recover { endpoint: u8, since: u8, time: bool, everything: bool, call: Option<Call> },
+    Replay(u8, Option<OperationSpec>),
+    Recover { endpoint: u8, since: u8, time: bool, everything: bool, call: Option<OperationSpec> },
 }
 
-impl Rumour {
-    pub(super) fn random(chance: &mut Chance) -> Self {
-        let call = |chance: &mut Chance| chance.maybe(4, |chance| Call(Name::of_call(chance), chance.below(2)));
+impl WebhookCommand {
+    pub(super) fn random(chance: &mut SplitMix64) -> Self {
+        let call = |chance: &mut SplitMix64| {
+            chance.maybe_one_in(4, |chance| OperationSpec(KeyChoice::for_operation(chance), chance.below(2)))
+        };
         match chance.below(40) {
             0..=2 => Self::Make {
                 filter: chance.below(4),
-                start: chance.maybe(2, |chance| chance.below(20)),
+                start: chance.maybe_one_in(2, |chance| chance.below(20)),
                 call: call(chance),
             },
             3..=5 => Self::Change {
@@ -48,7 +53,7 @@ impl Rumour {
                 call: call(chance),
             },
             6 => Self::Remove(chance.below(6)),
-            7..=14 => Self::Spread(chance.pick(&[1, 3, 10, 1_000])),
+            7..=14 => Self::FanOut(chance.pick(&[1, 3, 10, 1_000])),
             15..=22 => Self::Lease { endpoint: chance.below(4), node: chance.below(3), max: chance.pick(&[1, 2, 100]) },
             23..=34 => Self::Settle(chance.below(8), chance.below(12)),
             35..=36 => Self::Replay(chance.below(8), call(chance)),
@@ -65,144 +70,169 @@ impl Rumour {
 
 /// A call in full, the same for both ledgers.
 #[derive(Clone, Debug)]
-pub(super) enum Tale {
-    Make(Box<Endpoint>, Start, Option<Operation>),
-    Change(Box<EndpointEdit>, Option<Operation>),
+pub(super) enum WebhookCall {
+    Make(Box<Endpoint>, EndpointStart, Option<KeyedOperation>),
+    Change(Box<EndpointEdit>, Option<KeyedOperation>),
     Remove(TeamId, EndpointId),
-    Spread(usize),
+    FanOut(usize),
     Lease(TeamId, EndpointId, NodeId, usize),
-    Settle(NoticeSettle),
-    Replay(TeamId, NoticeId, Option<Operation>),
-    Recover(TeamId, EndpointId, Recovery, Option<Operation>),
+    Settle(NoticeOutcome),
+    Replay(TeamId, NoticeId, Option<KeyedOperation>),
+    Recover(TeamId, EndpointId, NoticeRecovery, Option<KeyedOperation>),
     Nothing,
 }
 
 /// What a ledger said.
 #[derive(Debug, PartialEq)]
-pub(super) enum Word {
-    Make(Once<Endpoint>),
-    Change(Once<EndpointChange>),
+pub(super) enum WebhookAnswer {
+    Make(IdempotentResult<Endpoint>),
+    Change(IdempotentResult<EndpointChangeResult>),
     Remove(Option<Endpoint>),
-    Spread(Spread),
-    Lease(Vec<Owed>),
+    FanOut(FanOutCounts),
+    Lease(Vec<LeasedNotice>),
     Notice(Option<Notice>),
-    Replay(Once<Option<Notice>>),
-    Recover(Once<Option<Recovering>>),
+    Replay(IdempotentResult<Option<Notice>>),
+    Recover(IdempotentResult<Option<NoticeRecoveryResult>>),
     Nothing,
 }
 
-pub(super) async fn ask(store: &Ledger, tale: Tale, now: Time) -> Word {
+pub(super) async fn call_store(store: &TestStore, tale: WebhookCall, now: Time) -> WebhookAnswer {
     match tale {
-        Tale::Make(endpoint, start, call) => Word::Make(store.create_endpoint(*endpoint, start, call).await.unwrap()),
-        Tale::Change(edit, call) => Word::Change(store.change_endpoint(*edit, call, now).await.unwrap()),
-        Tale::Remove(team, id) => Word::Remove(store.remove_endpoint(team, id).await.unwrap()),
-        Tale::Spread(max) => Word::Spread(store.spread(max, now).await.unwrap()),
-        Tale::Lease(team, id, node, max) => Word::Lease(store.lease_notices(team, id, node, max, now).await.unwrap()),
-        Tale::Settle(settle) => Word::Notice(store.settle_notice(settle, now).await.unwrap()),
-        Tale::Replay(team, id, call) => Word::Replay(store.replay_notice(team, id, call, now).await.unwrap()),
-        Tale::Recover(team, id, recovery, call) => {
-            Word::Recover(store.recover_notices(team, id, recovery, call, now).await.unwrap())
+        WebhookCall::Make(endpoint, start, call) => {
+            WebhookAnswer::Make(store.create_endpoint(*endpoint, start, call).await.unwrap())
         }
-        Tale::Nothing => Word::Nothing,
+        WebhookCall::Change(edit, call) => {
+            WebhookAnswer::Change(store.change_endpoint(*edit, call, now).await.unwrap())
+        }
+        WebhookCall::Remove(team, id) => WebhookAnswer::Remove(store.remove_endpoint(team, id).await.unwrap()),
+        WebhookCall::FanOut(max) => WebhookAnswer::FanOut(store.fan_out(max, now).await.unwrap()),
+        WebhookCall::Lease(team, id, node, max) => {
+            WebhookAnswer::Lease(store.lease_notices(team, id, node, max, now).await.unwrap())
+        }
+        WebhookCall::Settle(settle) => WebhookAnswer::Notice(store.record_notice_outcome(settle, now).await.unwrap()),
+        WebhookCall::Replay(team, id, call) => {
+            WebhookAnswer::Replay(store.replay_notice(team, id, call, now).await.unwrap())
+        }
+        WebhookCall::Recover(team, id, recovery, call) => {
+            WebhookAnswer::Recover(store.recover_notices(team, id, recovery, call, now).await.unwrap())
+        }
+        WebhookCall::Nothing => WebhookAnswer::Nothing,
     }
 }
 
 /// What has come into being so far, in order.
 #[derive(Default)]
-pub(super) struct Gossip {
+pub(super) struct WebhookState {
     endpoints: Vec<Endpoint>,
-    owed: Vec<Notice>,
+    leased_notices: Vec<Notice>,
 }
 
 /// By its place, from the latest.
-fn named<T: Clone>(all: &[T], place: u8) -> Option<T> {
+fn by_recency<T: Clone>(all: &[T], place: u8) -> Option<T> {
     all.iter().rev().nth(usize::from(place) % all.len().max(1)).cloned()
 }
 
-fn answer(n: u8) -> Answer {
+fn random_answer(n: u8) -> WebhookVerdict {
     match n {
-        0 => Answer::Gone,
-        1 => Answer::Dropped,
-        2..=3 => Answer::Again(None),
-        4 => Answer::Again(Some(10 * MINUTE)),
-        _ => Answer::Delivered,
+        0 => WebhookVerdict::Gone,
+        1 => WebhookVerdict::Dropped,
+        2..=3 => WebhookVerdict::Retry(None),
+        4 => WebhookVerdict::Retry(Some(10 * MINUTE)),
+        _ => WebhookVerdict::Delivered,
     }
 }
 
-impl Gossip {
+impl WebhookState {
     /// Notes what came of a call.
-    pub(super) fn learn(&mut self, word: &Word) {
+    pub(super) fn record(&mut self, word: &WebhookAnswer) {
         match word {
-            Word::Make(Once::Done(endpoint)) => self.endpoints.push(endpoint.clone()),
-            Word::Change(Once::Done(EndpointChange::Changed(endpoint) | EndpointChange::Stale(endpoint))) => {
+            WebhookAnswer::Make(IdempotentResult::Done(endpoint)) => self.endpoints.push(endpoint.clone()),
+            WebhookAnswer::Change(IdempotentResult::Done(
+                EndpointChangeResult::Changed(endpoint) | EndpointChangeResult::Stale(endpoint),
+            )) => {
                 self.endpoints.iter_mut().filter(|known| known.id == endpoint.id).for_each(|known| {
                     known.clone_from(endpoint);
                 });
             }
-            Word::Lease(owed) => self.owed.extend(owed.iter().map(|owed| owed.notice.clone())),
+            WebhookAnswer::Lease(owed) => self.leased_notices.extend(owed.iter().map(|owed| owed.notice.clone())),
             _ => {}
         }
     }
 
     /// The call that a rumour stands for.
-    pub(super) fn tale(&self, team: TeamId, rumour: &Rumour, operation: impl Fn(Call) -> Operation, now: Time) -> Tale {
-        self.try_tale(team, rumour, |call| call.map(&operation), now).unwrap_or(Tale::Nothing)
-    }
-
-    fn try_tale(
+    pub(super) fn call_for(
         &self,
         team: TeamId,
-        rumour: &Rumour,
-        operation: impl Fn(Option<Call>) -> Option<Operation>,
+        rumour: &WebhookCommand,
+        operation: impl Fn(OperationSpec) -> KeyedOperation,
         now: Time,
-    ) -> Option<Tale> {
+    ) -> WebhookCall {
+        self.try_call_for(team, rumour, |call| call.map(&operation), now).unwrap_or(WebhookCall::Nothing)
+    }
+
+    fn try_call_for(
+        &self,
+        team: TeamId,
+        rumour: &WebhookCommand,
+        operation: impl Fn(Option<OperationSpec>) -> Option<KeyedOperation>,
+        now: Time,
+    ) -> Option<WebhookCall> {
         Some(match rumour {
-            Rumour::Make { filter, start, call } => {
-                let mut endpoint = draft(team, FILTERS[usize::from(*filter)]);
-                (endpoint.created_at, endpoint.since) = (now, now);
-                let start = start.map_or(Start::End, |seq| Start::After(seq.into()));
-                Tale::Make(Box::new(endpoint), start, operation(*call))
+            WebhookCommand::Make { filter, start, call } => {
+                let mut endpoint = new_endpoint(team, FILTERS[usize::from(*filter)]);
+                (endpoint.created_at, endpoint.state_since) = (now, now);
+                let start = start.map_or(EndpointStart::NextEvent, |seq| EndpointStart::After(seq.into()));
+                WebhookCall::Make(Box::new(endpoint), start, operation(*call))
             }
-            Rumour::Change { endpoint, filter, state, seen, call } => {
-                let known = named(&self.endpoints, *endpoint)?;
+            WebhookCommand::Change { endpoint, filter, state, seen, call } => {
+                let known = by_recency(&self.endpoints, *endpoint)?;
                 let rev = if *seen { known.rev } else { known.rev + 1 };
-                let about = wanting(FILTERS[usize::from(*filter)]);
-                let edit = EndpointEdit { team, id: known.id, rev, about, state: *state };
-                Tale::Change(Box::new(edit), operation(*call))
+                let about = endpoint_about(FILTERS[usize::from(*filter)]);
+                let edit = EndpointEdit { team, id: known.id, rev, config: about, state: *state };
+                WebhookCall::Change(Box::new(edit), operation(*call))
             }
-            Rumour::Remove(place) => Tale::Remove(team, named(&self.endpoints, *place)?.id),
-            Rumour::Spread(max) => Tale::Spread(*max),
-            Rumour::Lease { endpoint, node: n, max } => {
-                let known = named(&self.endpoints, *endpoint)?;
-                Tale::Lease(known.team, known.id, node(*n), *max)
+            WebhookCommand::Remove(place) => WebhookCall::Remove(team, by_recency(&self.endpoints, *place)?.id),
+            WebhookCommand::FanOut(max) => WebhookCall::FanOut(*max),
+            WebhookCommand::Lease { endpoint, node: n, max } => {
+                let known = by_recency(&self.endpoints, *endpoint)?;
+                WebhookCall::Lease(known.team, known.id, node_id(*n), *max)
             }
-            Rumour::Settle(place, n) => Tale::Settle(ended(&named(&self.owed, *place)?, answer(*n), now)),
-            Rumour::Replay(place, call) => Tale::Replay(team, named(&self.owed, *place)?.id, operation(*call)),
-            Rumour::Recover { endpoint, since, time, everything, call } => {
-                let id = named(&self.endpoints, *endpoint)?.id;
+            WebhookCommand::Settle(place, n) => {
+                WebhookCall::Settle(attempt_outcome(&by_recency(&self.leased_notices, *place)?, random_answer(*n), now))
+            }
+            WebhookCommand::Replay(place, call) => {
+                WebhookCall::Replay(team, by_recency(&self.leased_notices, *place)?.id, operation(*call))
+            }
+            WebhookCommand::Recover { endpoint, since, time, everything, call } => {
+                let id = by_recency(&self.endpoints, *endpoint)?.id;
                 let ago = now.plus(-i64::from(*since) * 10 * MINUTE);
-                let since = if *time { Since::Time(ago) } else { Since::Event((*since).into()) };
-                Tale::Recover(team, id, Recovery { since, everything: *everything }, operation(*call))
+                let since = if *time { ReplayFrom::Time(ago) } else { ReplayFrom::Event((*since).into()) };
+                WebhookCall::Recover(
+                    team,
+                    id,
+                    NoticeRecovery { from: since, include_delivered: *everything },
+                    operation(*call),
+                )
             }
         })
     }
 
     /// Everything there is to see of telling others.
-    pub(super) async fn view(&self, store: &Ledger, team: TeamId, now: Time) -> Vec<Sight> {
+    pub(super) async fn view_all(&self, store: &TestStore, team: TeamId, now: Time) -> Vec<WebhookView> {
         let mut seen = vec![
-            Sight::Endpoints(store.endpoints(team, None, 100).await.unwrap()),
-            Sight::Endpoints(store.endpoints_due(100, now).await.unwrap()),
-            Sight::Gauges(store.endpoint_gauges().await.unwrap()),
-            Sight::Due(store.next_notice_due().await.unwrap()),
+            WebhookView::Endpoints(store.endpoints(team, None, 100).await.unwrap()),
+            WebhookView::Endpoints(store.endpoints_with_due_notices(100, now).await.unwrap()),
+            WebhookView::Gauges(store.endpoint_gauges().await.unwrap()),
+            WebhookView::Due(store.next_notice_due().await.unwrap()),
         ];
         for endpoint in &self.endpoints {
             for state in [None, Some(NoticeState::Pending), Some(NoticeState::Dead)] {
                 let query = NoticeQuery { state, limit: 1_000, ..NoticeQuery::default() };
                 let notices = store.notices(team, endpoint.id, query).await.unwrap();
                 if let Some(notice) = notices.first() {
-                    seen.push(Sight::Notice(store.notice(team, notice.id).await.unwrap()));
+                    seen.push(WebhookView::Notice(store.notice(team, notice.id).await.unwrap()));
                 }
-                seen.push(Sight::Notices(notices));
+                seen.push(WebhookView::Notices(notices));
             }
         }
         seen
@@ -211,7 +241,7 @@ impl Gossip {
 
 /// One thing that was looked at.
 #[derive(Debug, PartialEq)]
-pub(super) enum Sight {
+pub(super) enum WebhookView {
     Endpoints(Vec<Endpoint>),
     Gauges(Vec<EndpointGauge>),
     Due(Option<Time>),

@@ -1,108 +1,117 @@
 //! Promises about mail, workers and agents that come at the same moment.
 
 use mailonce_core::{
-    artifact::{ArtifactKind, Taken},
-    delivery::{DeliveryState, Received},
+    artifact::{ArtifactKind, ConsumeResult},
+    delivery::{DeliveryState, ReceiveResult},
     id::{DeliveryId, NodeId, WatchId},
-    inbox::{Inbox, InboxMade},
-    message::{Filed, MessagePlace, MessageQuery},
-    port::store::Once,
-    watch::{Spent, Watch},
+    inbox::{CreateInboxResult, Inbox},
+    message::{FileMessageResult, MessagePosition, MessageQuery},
+    port::store::IdempotentResult,
+    watch::{SpendResendResult, Watch},
 };
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::{
-    Ledger, MINUTE, OTHER, T0, TEAM, all_at_once, events, kinds, next_id,
+    MINUTE, OTHER_TEAM, T0, TEAM, TestStore, all_at_once, all_events, event_kinds, next_id,
     post::{
-        all_messages, answering, delivery, file, filed, holding, inbox, kept, keyed_parcel, letter, make, open, parcel,
-        receive, taking,
+        all_messages, consume_request, create_inbox, file_delivery, file_new, in_reply_to, keyed_delivery,
+        load_delivery, new_delivery, new_inbox, new_message, open_inbox, receive_all, receive_one, with_artifacts,
     },
 };
 
-pub(super) async fn of_16_workers_one_files_a_delivery(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let id = kept(&store, parcel(&inbox, T0), T0).await;
-    let work: Vec<_> = (0..16).map(|_| (store.clone(), letter(Some(1), 1))).collect();
+pub(super) async fn of_16_workers_one_files_a_delivery(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let id = receive_one(&store, new_delivery(&inbox, T0), T0).await;
+    let work: Vec<_> = (0..16).map(|_| (store.clone(), new_message(Some(1), 1))).collect();
     let answers =
-        all_at_once(work.into_iter().map(|(store, letter)| async move { file(&store, id, letter, T0).await })).await;
-    let new = answers.iter().filter(|answer| matches!(answer, Filed::New(_, _))).count();
-    let settled = answers.iter().filter(|answer| **answer == Filed::Settled).count();
+        all_at_once(work.into_iter().map(|(store, letter)| async move { file_delivery(&store, id, letter, T0).await }))
+            .await;
+    let new = answers.iter().filter(|answer| matches!(answer, FileMessageResult::New(_, _))).count();
+    let settled = answers.iter().filter(|answer| **answer == FileMessageResult::AlreadyFinished).count();
     assert_eq!((new, settled), (1, 15));
-    assert_eq!(kinds(&store).await, ["message.received"]);
-    assert_eq!(store.inbox(TEAM, inbox.id).await.unwrap().unwrap().seq, 1);
+    assert_eq!(event_kinds(&store).await, ["message.received"]);
+    assert_eq!(store.inbox(TEAM, inbox.id).await.unwrap().unwrap().latest_seq, 1);
 }
 
-pub(super) async fn of_32_equal_deliveries_one_is_kept(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let work: Vec<_> = (0..32).map(|_| (store.clone(), keyed_parcel(&inbox, 1, T0))).collect();
+pub(super) async fn of_32_equal_deliveries_one_is_kept(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let work: Vec<_> = (0..32).map(|_| (store.clone(), keyed_delivery(&inbox, 1, T0))).collect();
     let answers = all_at_once(
-        work.into_iter().map(|(store, parcel)| async move { receive(&store, vec![parcel], T0).await.remove(0) }),
+        work.into_iter().map(|(store, parcel)| async move { receive_all(&store, vec![parcel], T0).await.remove(0) }),
     )
     .await;
-    let kept: Vec<DeliveryId> =
-        answers.iter().filter_map(|answer| if let Received::Kept(id) = answer { Some(*id) } else { None }).collect();
+    let kept: Vec<DeliveryId> = answers
+        .iter()
+        .filter_map(|answer| if let ReceiveResult::Stored(id) = answer { Some(*id) } else { None })
+        .collect();
     assert_eq!(kept.len(), 1);
-    let repeats = answers.iter().filter(|answer| matches!(answer, Received::Duplicate { of, .. } if *of == kept[0]));
+    let repeats = answers
+        .iter()
+        .filter(|answer| matches!(answer, ReceiveResult::Duplicate { original, .. } if *original == kept[0]));
     assert_eq!(repeats.count(), 31);
-    assert_eq!(events(&store, TEAM).await.len(), 31);
+    assert_eq!(all_events(&store, TEAM).await.len(), 31);
 }
 
-pub(super) async fn of_16_deliveries_of_one_message_one_is_filed(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
+pub(super) async fn of_16_deliveries_of_one_message_one_is_filed(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
     for (round, name) in [Some(1), None].into_iter().enumerate() {
         let mut work = Vec::new();
         for _ in 0..16 {
-            work.push((store.clone(), kept(&store, parcel(&inbox, T0), T0).await, letter(name, 7)));
+            work.push((store.clone(), receive_one(&store, new_delivery(&inbox, T0), T0).await, new_message(name, 7)));
         }
         let ids: Vec<_> = work.iter().map(|(_, id, _)| *id).collect();
-        let answers =
-            all_at_once(work.into_iter().map(|(store, id, letter)| async move { file(&store, id, letter, T0).await }))
-                .await;
-        let new = answers.iter().filter(|answer| matches!(answer, Filed::New(_, _))).count();
-        let known = answers.iter().filter(|answer| matches!(answer, Filed::Known(_, _))).count();
+        let answers = all_at_once(
+            work.into_iter().map(|(store, id, letter)| async move { file_delivery(&store, id, letter, T0).await }),
+        )
+        .await;
+        let new = answers.iter().filter(|answer| matches!(answer, FileMessageResult::New(_, _))).count();
+        let known = answers.iter().filter(|answer| matches!(answer, FileMessageResult::Duplicate(_, _))).count();
         assert_eq!((new, known), (1, 15));
-        assert_eq!(store.inbox(TEAM, inbox.id).await.unwrap().unwrap().seq, round as u64 + 1);
+        assert_eq!(store.inbox(TEAM, inbox.id).await.unwrap().unwrap().latest_seq, round as u64 + 1);
         let mut done = 0;
         for id in ids {
-            done += usize::from(delivery(&store, id).await.state == DeliveryState::Done);
+            done += usize::from(load_delivery(&store, id).await.state == DeliveryState::Done);
         }
         assert_eq!(done, 1);
     }
 }
 
-pub(super) async fn numbers_of_many_filers_have_no_gaps(store: Ledger) {
-    let (one, two) = (open(&store, "a@d.test").await, open(&store, "b@d.test").await);
+pub(super) async fn numbers_of_many_filers_have_no_gaps(store: TestStore) {
+    let (one, two) = (open_inbox(&store, "a@d.test").await, open_inbox(&store, "b@d.test").await);
     let mut work = Vec::new();
     for n in 0..24 {
         let inbox = if n % 3 == 0 { &two } else { &one };
         // All of one thread, whichever comes first.
-        let letter = answering(letter(Some(n), n), &[200]);
-        work.push((store.clone(), kept(&store, parcel(inbox, T0), T0).await, letter));
+        let letter = in_reply_to(new_message(Some(n), n), &[200]);
+        work.push((store.clone(), receive_one(&store, new_delivery(inbox, T0), T0).await, letter));
     }
-    all_at_once(work.into_iter().map(|(store, id, letter)| async move { file(&store, id, letter, T0).await })).await;
+    all_at_once(work.into_iter().map(|(store, id, letter)| async move { file_delivery(&store, id, letter, T0).await }))
+        .await;
     for (inbox, count) in [(&one, 16), (&two, 8)] {
-        let query = MessageQuery { place: MessagePlace::After(0), limit: 100, ..MessageQuery::default() };
+        let query = MessageQuery { position: MessagePosition::After(0), limit: 100, ..MessageQuery::default() };
         let found = all_messages(&store, inbox, query).await;
         let numbers: Vec<u64> = found.iter().map(|message| message.seq).collect();
         assert_eq!(numbers, (1..=count).collect::<Vec<u64>>());
         assert!(found.iter().all(|message| message.thread == found[0].thread));
     }
-    let told: Vec<u64> = events(&store, TEAM).await.iter().map(|event| event.seq).collect();
+    let told: Vec<u64> = all_events(&store, TEAM).await.iter().map(|event| event.seq).collect();
     assert_eq!(told, (1..=24).collect::<Vec<u64>>());
 }
 
-pub(super) async fn many_readers_read_each_delivery_once(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
+pub(super) async fn many_readers_read_each_delivery_once(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
     let mut ids = BTreeSet::new();
     for _ in 0..40 {
-        ids.insert(kept(&store, parcel(&inbox, T0), T0).await);
+        ids.insert(receive_one(&store, new_delivery(&inbox, T0), T0).await);
     }
     let nodes: Vec<_> = (0..8).map(|n| (store.clone(), NodeId(Uuid::from_u128(100 + n)))).collect();
     let read = all_at_once(nodes.into_iter().map(|(store, node)| async move {
         let mut mine = Vec::new();
         for _ in 0..8 {
-            mine.extend(store.read(node, 5, T0).await.unwrap().into_iter().map(|reading| reading.delivery.id));
+            mine.extend(
+                store.lease_deliveries(node, 5, T0).await.unwrap().into_iter().map(|reading| reading.delivery.id),
+            );
         }
         mine
     }))
@@ -112,67 +121,78 @@ pub(super) async fn many_readers_read_each_delivery_once(store: Ledger) {
     assert_eq!(all.into_iter().collect::<BTreeSet<_>>(), ids);
 }
 
-pub(super) async fn of_100_consumers_one_takes_an_artifact(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
-    let code = holding(letter(Some(1), 1), &[(ArtifactKind::Code, 1)]);
-    let id = filed(&store, &inbox, code, T0).await.1[0].id;
-    let work: Vec<_> = (0..100).map(|n| (store.clone(), taking(&format!("run-{n}")))).collect();
+pub(super) async fn of_100_consumers_one_takes_an_artifact(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
+    let code = with_artifacts(new_message(Some(1), 1), &[(ArtifactKind::Code, 1)]);
+    let id = file_new(&store, &inbox, code, T0).await.1[0].id;
+    let work: Vec<_> = (0..100).map(|n| (store.clone(), consume_request(&format!("run-{n}")))).collect();
     let answers = all_at_once(
-        work.into_iter().map(|(store, taking)| async move { store.consume(TEAM, id, taking, None, T0).await.unwrap() }),
+        work.into_iter()
+            .map(|(store, taking)| async move { store.consume_artifact(TEAM, id, taking, None, T0).await.unwrap() }),
     )
     .await;
-    let first = answers.iter().filter(|answer| matches!(answer, Once::Done(Taken::First(_)))).count();
-    let gone = answers.iter().filter(|answer| matches!(answer, Once::Done(Taken::Gone(_)))).count();
+    let first =
+        answers.iter().filter(|answer| matches!(answer, IdempotentResult::Done(ConsumeResult::First(_)))).count();
+    let gone = answers
+        .iter()
+        .filter(|answer| matches!(answer, IdempotentResult::Done(ConsumeResult::ConsumedByOther(_))))
+        .count();
     assert_eq!((first, gone), (1, 99));
-    assert_eq!(kinds(&store).await.iter().filter(|kind| **kind == "artifact.consumed").count(), 1);
+    assert_eq!(event_kinds(&store).await.iter().filter(|kind| **kind == "artifact.consumed").count(), 1);
 }
 
-pub(super) async fn of_32_spenders_only_as_many_as_the_budget_spend(store: Ledger) {
-    let inbox = open(&store, "a@d.test").await;
+pub(super) async fn of_32_spenders_only_as_many_as_the_budget_spend(store: TestStore) {
+    let inbox = open_inbox(&store, "a@d.test").await;
     let watch = Watch {
         id: WatchId(next_id(T0)),
         team: TEAM,
         inbox: inbox.id,
         rev: 1,
         started_at: T0,
-        after: 0,
+        after_seq: 0,
         deadline: T0.plus(MINUTE),
-        budget: 3,
-        spent: 0,
+        resend_budget: 3,
+        resends_used: 0,
         require_auth: false,
     };
     let begun = store.create_watch(watch.clone(), None).await.unwrap();
-    assert!(matches!(begun, Once::Done(Some(_))));
+    assert!(matches!(begun, IdempotentResult::Done(Some(_))));
     let work: Vec<_> = (0..32).map(|_| store.clone()).collect();
-    let answers =
-        all_at_once(work.into_iter().map(|store| async move { store.spend(TEAM, watch.id, None, T0).await.unwrap() }))
-            .await;
-    let spent = answers.iter().filter(|answer| matches!(answer, Once::Done(Spent::Done(_)))).count();
+    let answers = all_at_once(
+        work.into_iter().map(|store| async move { store.spend_resend(TEAM, watch.id, None, T0).await.unwrap() }),
+    )
+    .await;
+    let spent =
+        answers.iter().filter(|answer| matches!(answer, IdempotentResult::Done(SpendResendResult::Spent(_)))).count();
     assert_eq!(spent, 3);
 }
 
-pub(super) async fn of_32_inboxes_of_one_client_id_one_is_made(store: Ledger) {
-    let wish = |n| Inbox { client_id: Some("c".into()), ..inbox(&format!("{n}@d.test")) };
+pub(super) async fn of_32_inboxes_of_one_client_id_one_is_made(store: TestStore) {
+    let wish = |n| Inbox { client_id: Some("c".into()), ..new_inbox(&format!("{n}@d.test")) };
     let work: Vec<_> = (0..32).map(|n| (store.clone(), wish(n))).collect();
-    let answers = all_at_once(work.into_iter().map(|(store, wish)| async move { make(&store, &wish).await })).await;
+    let answers =
+        all_at_once(work.into_iter().map(|(store, wish)| async move { create_inbox(&store, &wish).await })).await;
     let made: Vec<&Inbox> = answers
         .iter()
-        .filter_map(|answer| if let InboxMade::Made(made) = answer { Some(made) } else { None })
+        .filter_map(|answer| if let CreateInboxResult::Created(made) = answer { Some(made) } else { None })
         .collect();
     assert_eq!(made.len(), 1);
-    let before = answers.iter().filter(|answer| matches!(answer, InboxMade::Before(before) if before == made[0]));
+    let before =
+        answers.iter().filter(|answer| matches!(answer, CreateInboxResult::AlreadyExists(before) if before == made[0]));
     assert_eq!(before.count(), 31);
     assert_eq!(store.inboxes(TEAM, None, 100).await.unwrap().len(), 1);
 }
 
-pub(super) async fn of_two_teams_one_gets_an_address(store: Ledger) {
+pub(super) async fn of_two_teams_one_gets_an_address(store: TestStore) {
     for round in 0..8 {
         let address = format!("{round}@d.test");
-        let wish = |n: usize| Inbox { team: if n.is_multiple_of(2) { TEAM } else { OTHER }, ..inbox(&address) };
+        let wish =
+            |n: usize| Inbox { team: if n.is_multiple_of(2) { TEAM } else { OTHER_TEAM }, ..new_inbox(&address) };
         let work: Vec<_> = (0..8).map(|n| (store.clone(), wish(n))).collect();
-        let answers = all_at_once(work.into_iter().map(|(store, wish)| async move { make(&store, &wish).await })).await;
-        let made = answers.iter().filter(|answer| matches!(answer, InboxMade::Made(_))).count();
-        let taken = answers.iter().filter(|answer| **answer == InboxMade::Taken).count();
+        let answers =
+            all_at_once(work.into_iter().map(|(store, wish)| async move { create_inbox(&store, &wish).await })).await;
+        let made = answers.iter().filter(|answer| matches!(answer, CreateInboxResult::Created(_))).count();
+        let taken = answers.iter().filter(|answer| **answer == CreateInboxResult::AddressTaken).count();
         assert_eq!((made, taken), (1, 7));
     }
 }

@@ -5,92 +5,101 @@ use mailonce_core::{
     event::Event,
     id::{EmailId, TeamId},
     limits,
-    port::store::{Accept, AcceptBatch, BatchWish, Bound, Change, EmailDetail, EmailQuery, Once, Operation, Wish},
+    port::store::{
+        AcceptResult, BatchAcceptResult, EmailChangeResult, EmailDetail, EmailQuery, IdempotentResult, KeyBinding,
+        KeyedOperation, NewBatch, NewEmail,
+    },
     time::Time,
 };
 use std::sync::Arc;
 
 use super::{
-    Ledger, TEAM,
-    draft::{Draft, SANDBOX, given},
+    TEAM, TestStore,
+    draft::{EmailFixture, SANDBOX, given_key_hash},
 };
 
-pub(super) async fn accept(store: &Ledger, draft: &Draft, now: Time) -> Accept {
-    store.accept(draft.wish(now), now).await.unwrap()
+pub(super) async fn accept_email(store: &TestStore, draft: &EmailFixture, now: Time) -> AcceptResult {
+    store.accept(draft.to_new_email(now), now).await.unwrap()
 }
 
 /// The email that a draft becomes. It must be the first of its key.
-pub(super) async fn accepted(store: &Ledger, draft: &Draft, now: Time) -> Email {
-    first(accept(store, draft, now).await)
+pub(super) async fn accept_first(store: &TestStore, draft: &EmailFixture, now: Time) -> Email {
+    expect_first(accept_email(store, draft, now).await)
 }
 
 /// The email that a draft finds. It must not be the first of its key.
-pub(super) async fn replayed(store: &Ledger, draft: &Draft, now: Time) -> Email {
-    bound_email(accept(store, draft, now).await)
+pub(super) async fn accept_replay(store: &TestStore, draft: &EmailFixture, now: Time) -> Email {
+    expect_bound_email(accept_email(store, draft, now).await)
 }
 
 /// A draft that was accepted and handed over, and nothing else with it.
-pub(super) async fn sent(store: &Ledger, draft: &Draft, now: Time) -> Email {
-    let email = accepted(store, draft, now).await;
+pub(super) async fn accept_and_send(store: &TestStore, draft: &EmailFixture, now: Time) -> Email {
+    let email = accept_first(store, draft, now).await;
     let transport = &email.handoffs[0].transport;
     assert_eq!(store.capture(transport, 1_000, Some(now), now).await.unwrap(), email.handoffs.len());
-    the(store, email.id).await
+    load_email(store, email.id).await
 }
 
-pub(super) async fn cancelled(store: &Ledger, id: EmailId, now: Time) -> Email {
+pub(super) async fn cancel_email(store: &TestStore, id: EmailId, now: Time) -> Email {
     match store.cancel(TEAM, id, None, now).await.unwrap() {
-        Once::Done(Change::Email(email)) => email,
+        IdempotentResult::Done(EmailChangeResult::Changed(email)) => email,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) async fn capture(store: &Ledger, max: usize, now: Time) -> usize {
+pub(super) async fn capture_due(store: &TestStore, max: usize, now: Time) -> usize {
     store.capture(SANDBOX, max, Some(now), now).await.unwrap()
 }
 
 /// A batch without a key.
-pub(super) fn loose(items: &[Wish]) -> BatchWish {
-    BatchWish { team: TEAM, operation: None, items: items.to_vec(), strict: false }
+pub(super) fn keyless_batch(items: &[NewEmail]) -> NewBatch {
+    NewBatch { team: TEAM, operation: None, items: items.to_vec(), strict: false }
 }
 
-pub(super) async fn items(store: &Ledger, batch: BatchWish, now: Time) -> Vec<Accept> {
+pub(super) async fn accept_batch_items(store: &TestStore, batch: NewBatch, now: Time) -> Vec<AcceptResult> {
     match store.accept_batch(batch, now).await.unwrap() {
-        AcceptBatch::Items(items) => items,
+        BatchAcceptResult::Items(items) => items,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn first(answer: Accept) -> Email {
+pub(super) fn expect_first(answer: AcceptResult) -> Email {
     match answer {
-        Accept::First(email) => email,
+        AcceptResult::First(email) => email,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn bound_email(answer: Accept) -> Email {
+pub(super) fn expect_bound_email(answer: AcceptResult) -> Email {
     match answer {
-        Accept::Bound(Bound::Email(email)) => email,
+        AcceptResult::KeyBound(KeyBinding::Email(email)) => email,
         other => panic!("{other:?}"),
     }
 }
 
 /// A call of our team that asks for `digest`, remembered for a day.
-pub(super) fn operation(key: &str, digest: u8, now: Time) -> Operation {
-    let (key, answer) = (given(TEAM, key), format!("answer {digest}").into_bytes());
-    Operation { team: TEAM, key, digest: [digest; 32], answer, expires_at: now.plus(limits::OPERATION_MS) }
+pub(super) fn new_operation(key: &str, digest: u8, now: Time) -> KeyedOperation {
+    let (key, answer) = (given_key_hash(TEAM, key), format!("answer {digest}").into_bytes());
+    KeyedOperation {
+        team: TEAM,
+        key,
+        digest: [digest; 32],
+        response: answer,
+        expires_at: now.plus(limits::OPERATION_RETENTION_MS),
+    }
 }
 
 /// Our team's email as it is now.
-pub(super) async fn the(store: &Ledger, id: EmailId) -> Email {
+pub(super) async fn load_email(store: &TestStore, id: EmailId) -> Email {
     store.email(TEAM, id).await.unwrap().unwrap()
 }
 
-pub(super) async fn detail(store: &Ledger, id: EmailId) -> EmailDetail {
+pub(super) async fn load_detail(store: &TestStore, id: EmailId) -> EmailDetail {
     store.email_detail(TEAM, id).await.unwrap().unwrap()
 }
 
 /// Everything a query finds, page by page.
-pub(super) async fn pages(store: &Ledger, team: TeamId, query: EmailQuery) -> Vec<Email> {
+pub(super) async fn list_all_pages(store: &TestStore, team: TeamId, query: EmailQuery) -> Vec<Email> {
     let (mut found, mut before) = (Vec::new(), query.before);
     loop {
         let page = store.emails(team, EmailQuery { before, ..query.clone() }).await.unwrap();
@@ -104,17 +113,17 @@ pub(super) async fn pages(store: &Ledger, team: TeamId, query: EmailQuery) -> Ve
     }
 }
 
-pub(super) async fn listed(store: &Ledger, team: TeamId) -> Vec<Email> {
-    pages(store, team, EmailQuery { limit: 100, ..EmailQuery::default() }).await
+pub(super) async fn list_all(store: &TestStore, team: TeamId) -> Vec<Email> {
+    list_all_pages(store, team, EmailQuery { limit: 100, ..EmailQuery::default() }).await
 }
 
-pub(super) async fn events(store: &Ledger, team: TeamId) -> Vec<Event> {
+pub(super) async fn all_events(store: &TestStore, team: TeamId) -> Vec<Event> {
     store.events(team, 0, 10_000).await.unwrap()
 }
 
 /// The words of our team's events, in order.
-pub(super) async fn kinds(store: &Ledger) -> Vec<&'static str> {
-    events(store, TEAM).await.iter().map(|event| event.event.kind.word()).collect()
+pub(super) async fn event_kinds(store: &TestStore) -> Vec<&'static str> {
+    all_events(store, TEAM).await.iter().map(|event| event.event.kind.as_str()).collect()
 }
 
 /// Starts all work at the same moment and gathers what came of it, in order.

@@ -2,15 +2,18 @@
 
 use mailonce_core::{
     id::{ApiKeyId, TeamId},
-    port::store::{Bound, Change, EmailQuery, Founded, KeyChange, NewDue, Once, Operation, Resend, Suppressed},
-    team::{AboutApiKey, ApiKey, Scope, Team},
+    port::store::{
+        CreateTeamResult, EmailChangeResult, EmailQuery, EmailResendResult, IdempotentResult, KeyBinding,
+        KeyChangeResult, KeyedOperation, RescheduleRequest, SuppressedCalls,
+    },
+    team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
     time::Time,
     ttl::Ttl,
 };
 
 use super::{
-    DAY, HOUR, Ledger, OTHER, T0, TEAM, about, accepted, detail, events, given, keyed, listed, next_id, next_version,
-    operation, sent, the,
+    DAY, HOUR, OTHER_TEAM, T0, TEAM, TestStore, accept_and_send, accept_first, all_events, given_key_hash,
+    intent_email, keyed_email, list_all, load_detail, load_email, new_operation, next_id, next_version,
 };
 
 /// A team that no runner made.
@@ -18,15 +21,15 @@ fn new_team(name: &str) -> Team {
     Team { id: TeamId(next_id(T0)), name: name.into(), created_at: T0, require_keys: false }
 }
 
-fn credential(team: TeamId, hash: u8) -> ApiKey {
+fn new_api_key(team: TeamId, hash: u8) -> ApiKey {
     ApiKey {
         id: ApiKeyId(next_id(T0)),
         team,
         hash: [hash; 32],
-        about: AboutApiKey {
+        details: ApiKeyDetails {
             name: format!("credential {hash}"),
             hint: "mo_abcd".into(),
-            scopes: vec![Scope::Send, Scope::Read],
+            scopes: vec![ApiKeyScope::Send, ApiKeyScope::Read],
             senders: vec!["@example.com".into()],
             inboxes: Vec::new(),
             rate_per_s: Some(5),
@@ -39,129 +42,147 @@ fn credential(team: TeamId, hash: u8) -> ApiKey {
     }
 }
 
-async fn created(store: &Ledger, key: &ApiKey) {
-    assert_eq!(store.create_api_key(key.clone(), None).await.unwrap(), Once::Done(()));
+async fn create_api_key(store: &TestStore, key: &ApiKey) {
+    assert_eq!(store.create_api_key(key.clone(), None).await.unwrap(), IdempotentResult::Done(()));
 }
 
-pub(super) async fn the_same_key_of_two_teams_names_two_wishes(store: Ledger) {
-    let mine = accepted(&store, &keyed("k"), T0).await;
-    let theirs = accepted(&store, &keyed("k").team(OTHER), T0).await;
+pub(super) async fn the_same_key_of_two_teams_names_two_wishes(store: TestStore) {
+    let mine = accept_first(&store, &keyed_email("k"), T0).await;
+    let theirs = accept_first(&store, &keyed_email("k").team(OTHER_TEAM), T0).await;
 
     assert_ne!(mine.id, theirs.id);
-    assert_eq!((mine.bind, theirs.bind), (1, 1));
+    assert_eq!((mine.bind_number, theirs.bind_number), (1, 1));
 }
 
-pub(super) async fn nothing_of_another_team_is_seen(store: Ledger) {
-    let mine = sent(&store, &keyed("k"), T0).await;
-    let key = given(TEAM, "k");
+pub(super) async fn nothing_of_another_team_is_seen(store: TestStore) {
+    let mine = accept_and_send(&store, &keyed_email("k"), T0).await;
+    let key = given_key_hash(TEAM, "k");
 
-    assert_eq!(store.email(OTHER, mine.id).await.unwrap(), None);
-    assert_eq!(store.email_detail(OTHER, mine.id).await.unwrap(), None);
-    assert_eq!(listed(&store, OTHER).await, []);
+    assert_eq!(store.email(OTHER_TEAM, mine.id).await.unwrap(), None);
+    assert_eq!(store.email_detail(OTHER_TEAM, mine.id).await.unwrap(), None);
+    assert_eq!(list_all(&store, OTHER_TEAM).await, []);
     let by_key = EmailQuery { key: Some(key), limit: 10, ..EmailQuery::default() };
-    assert_eq!(store.emails(OTHER, by_key).await.unwrap().rows, []);
-    assert_eq!(events(&store, OTHER).await, []);
-    for name in [key, given(OTHER, "k")] {
-        assert_eq!(store.bound(OTHER, name, T0).await.unwrap(), None);
-        assert_eq!(store.key(OTHER, name, T0).await.unwrap(), None);
+    assert_eq!(store.emails(OTHER_TEAM, by_key).await.unwrap().rows, []);
+    assert_eq!(all_events(&store, OTHER_TEAM).await, []);
+    for name in [key, given_key_hash(OTHER_TEAM, "k")] {
+        assert_eq!(store.key_binding(OTHER_TEAM, name, T0).await.unwrap(), None);
+        assert_eq!(store.key(OTHER_TEAM, name, T0).await.unwrap(), None);
     }
 }
 
-pub(super) async fn nothing_of_another_team_is_changed(store: Ledger) {
-    let ended = sent(&store, &keyed("k"), T0).await;
-    let open = accepted(&store, &keyed("open").due(T0.plus(DAY)), T0).await;
-    let before = (events(&store, TEAM).await, detail(&store, ended.id).await);
-    let theirs = next_version(&ended).team(OTHER).wish(T0);
-    let note = Suppressed { team: OTHER, email: ended.id, count: 1, latest: vec![] };
+pub(super) async fn nothing_of_another_team_is_changed(store: TestStore) {
+    let ended = accept_and_send(&store, &keyed_email("k"), T0).await;
+    let open = accept_first(&store, &keyed_email("open").due(T0.plus(DAY)), T0).await;
+    let before = (all_events(&store, TEAM).await, load_detail(&store, ended.id).await);
+    let theirs = next_version(&ended).team(OTHER_TEAM).to_new_email(T0);
+    let note = SuppressedCalls { team: OTHER_TEAM, email: ended.id, count: 1, latest: vec![] };
 
-    assert_eq!(store.cancel(OTHER, open.id, None, T0).await.unwrap(), Once::Done(Change::Missing));
-    assert_eq!(store.reschedule(OTHER, open.id, NewDue::uncounted(T0.plus(HOUR)), T0).await.unwrap(), Change::Missing);
-    assert_eq!(store.resend(theirs, None, T0).await.unwrap(), Once::Done(Resend::Missing));
-    assert_eq!(store.extend_key(OTHER, given(TEAM, "k"), Ttl(1), T0).await.unwrap(), KeyChange::Missing);
-    assert_eq!(store.forget_key(OTHER, given(TEAM, "k"), T0).await.unwrap(), KeyChange::Missing);
-    store.note_suppressed(vec![note], T0).await.unwrap();
+    assert_eq!(
+        store.cancel(OTHER_TEAM, open.id, None, T0).await.unwrap(),
+        IdempotentResult::Done(EmailChangeResult::Missing)
+    );
+    assert_eq!(
+        store.reschedule(OTHER_TEAM, open.id, RescheduleRequest::without_charges(T0.plus(HOUR)), T0).await.unwrap(),
+        EmailChangeResult::Missing
+    );
+    assert_eq!(store.resend(theirs, None, T0).await.unwrap(), IdempotentResult::Done(EmailResendResult::Missing));
+    assert_eq!(
+        store.extend_key(OTHER_TEAM, given_key_hash(TEAM, "k"), Ttl(1), T0).await.unwrap(),
+        KeyChangeResult::Missing
+    );
+    assert_eq!(store.forget_key(OTHER_TEAM, given_key_hash(TEAM, "k"), T0).await.unwrap(), KeyChangeResult::Missing);
+    store.record_suppressed_calls(vec![note], T0).await.unwrap();
 
-    assert_eq!((events(&store, TEAM).await, detail(&store, ended.id).await), before);
-    assert_eq!(the(&store, open.id).await, open);
-    assert_eq!((events(&store, OTHER).await, listed(&store, OTHER).await), (vec![], vec![]));
+    assert_eq!((all_events(&store, TEAM).await, load_detail(&store, ended.id).await), before);
+    assert_eq!(load_email(&store, open.id).await, open);
+    assert_eq!((all_events(&store, OTHER_TEAM).await, list_all(&store, OTHER_TEAM).await), (vec![], vec![]));
 }
 
-pub(super) async fn recipients_are_free_in_another_team(store: Ledger) {
-    let _mine = accepted(&store, &about("o", &["a@example.com", "b@example.com"]), T0).await;
-    let theirs = accepted(&store, &about("o", &["a@example.com"]).team(OTHER), T0).await;
+pub(super) async fn recipients_are_free_in_another_team(store: TestStore) {
+    let _mine = accept_first(&store, &intent_email("o", &["a@example.com", "b@example.com"]), T0).await;
+    let theirs = accept_first(&store, &intent_email("o", &["a@example.com"]).team(OTHER_TEAM), T0).await;
     assert_eq!(theirs.guard, None);
 }
 
-pub(super) async fn a_team_is_made_with_its_first_credential(store: Ledger) {
+pub(super) async fn a_team_is_made_with_its_first_credential(store: TestStore) {
     let team = new_team("Café ☕");
-    let key = credential(team.id, 9);
+    let key = new_api_key(team.id, 9);
 
-    assert_eq!(store.create_team(team.clone(), key.clone(), None).await.unwrap(), Once::Done(Founded::Made));
+    assert_eq!(
+        store.create_team(team.clone(), key.clone(), None).await.unwrap(),
+        IdempotentResult::Done(CreateTeamResult::Created)
+    );
 
     assert!(store.teams().await.unwrap().contains(&team));
     assert_eq!(store.api_keys(team.id).await.unwrap(), std::slice::from_ref(&key));
     assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), Some((key, team)));
 }
 
-pub(super) async fn a_team_made_twice_stays_as_it_was(store: Ledger) {
+pub(super) async fn a_team_made_twice_stays_as_it_was(store: TestStore) {
     let team = new_team("one");
-    let key = credential(team.id, 9);
+    let key = new_api_key(team.id, 9);
     let _made = store.create_team(team.clone(), key.clone(), None).await.unwrap();
 
     let renamed = Team { name: "two".into(), ..team.clone() };
-    assert_eq!(store.create_team(renamed, key.clone(), None).await.unwrap(), Once::Done(Founded::Made));
+    assert_eq!(
+        store.create_team(renamed, key.clone(), None).await.unwrap(),
+        IdempotentResult::Done(CreateTeamResult::Created)
+    );
 
     assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), Some((key, team)));
 }
 
-pub(super) async fn a_repeated_making_of_a_team_makes_no_other(store: Ledger) {
+pub(super) async fn a_repeated_making_of_a_team_makes_no_other(store: TestStore) {
     let (one, two) = (new_team("one"), new_team("two"));
-    let (first_key, second_key) = (credential(one.id, 8), credential(two.id, 9));
+    let (first_key, second_key) = (new_api_key(one.id, 8), new_api_key(two.id, 9));
     let before = store.teams().await.unwrap().len();
-    let done = store.create_team(one, first_key, Some(operation("op", 1, T0))).await.unwrap();
+    let done = store.create_team(one, first_key, Some(new_operation("op", 1, T0))).await.unwrap();
 
-    let again = store.create_team(two.clone(), second_key.clone(), Some(operation("op", 1, T0))).await.unwrap();
-    let other = store.create_team(two, second_key, Some(operation("op", 2, T0))).await.unwrap();
+    let again = store.create_team(two.clone(), second_key.clone(), Some(new_operation("op", 1, T0))).await.unwrap();
+    let other = store.create_team(two, second_key, Some(new_operation("op", 2, T0))).await.unwrap();
 
-    assert_eq!((done, again), (Once::Done(Founded::Made), Once::Repeated(b"answer 1".to_vec())));
-    assert_eq!(other, Once::Mismatch(Bound::Operation { digest: [1; 32] }));
+    assert_eq!(
+        (done, again),
+        (IdempotentResult::Done(CreateTeamResult::Created), IdempotentResult::Replayed(b"answer 1".to_vec()))
+    );
+    assert_eq!(other, IdempotentResult::KeyMismatch(KeyBinding::Operation { digest: [1; 32] }));
     assert_eq!(store.teams().await.unwrap().len(), before + 1);
     assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), None);
 }
 
-pub(super) async fn a_name_belongs_to_one_team(store: Ledger) {
+pub(super) async fn a_name_belongs_to_one_team(store: TestStore) {
     let (one, two) = (new_team("one"), new_team("one"));
-    let (first_key, second_key) = (credential(one.id, 8), credential(two.id, 9));
+    let (first_key, second_key) = (new_api_key(one.id, 8), new_api_key(two.id, 9));
     let _made = store.create_team(one.clone(), first_key, None).await.unwrap();
 
-    let taken = store.create_team(two.clone(), second_key.clone(), Some(operation("op", 1, T0))).await.unwrap();
+    let taken = store.create_team(two.clone(), second_key.clone(), Some(new_operation("op", 1, T0))).await.unwrap();
 
-    assert_eq!(taken, Once::Done(Founded::Taken));
+    assert_eq!(taken, IdempotentResult::Done(CreateTeamResult::NameTaken));
     let named: Vec<Team> = store.teams().await.unwrap().into_iter().filter(|team| team.name == "one").collect();
     assert_eq!(named, [one]);
     assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), None);
     let other = Team { name: "two".into(), ..two };
-    let free = store.create_team(other, second_key, Some(operation("op", 2, T0))).await.unwrap();
-    assert_eq!(free, Once::Done(Founded::Made));
+    let free = store.create_team(other, second_key, Some(new_operation("op", 2, T0))).await.unwrap();
+    assert_eq!(free, IdempotentResult::Done(CreateTeamResult::Created));
 }
 
-pub(super) async fn of_16_teams_of_one_name_one_is_made(store: Ledger) {
+pub(super) async fn of_16_teams_of_one_name_one_is_made(store: TestStore) {
     let makings = (0..16).map(|n| {
         let (store, team) = (store.clone(), new_team("one"));
-        let key = credential(team.id, 100 + n);
+        let key = new_api_key(team.id, 100 + n);
         tokio::spawn(async move { store.create_team(team, key, None).await.unwrap() })
     });
     let makings: Vec<_> = makings.collect();
     let mut made = 0;
     for making in makings {
-        made += usize::from(making.await.unwrap() == Once::Done(Founded::Made));
+        made += usize::from(making.await.unwrap() == IdempotentResult::Done(CreateTeamResult::Created));
     }
 
     assert_eq!(made, 1);
     assert_eq!(store.teams().await.unwrap().iter().filter(|team| team.name == "one").count(), 1);
 }
 
-pub(super) async fn a_team_can_require_keys(store: Ledger) {
+pub(super) async fn a_team_can_require_keys(store: TestStore) {
     let team = store.set_require_keys(TEAM, true).await.unwrap().unwrap();
     assert!(team.require_keys);
     assert!(store.teams().await.unwrap().contains(&team));
@@ -169,59 +190,59 @@ pub(super) async fn a_team_can_require_keys(store: Ledger) {
     assert_eq!(store.set_require_keys(TeamId(next_id(T0)), true).await.unwrap(), None);
 }
 
-pub(super) async fn credentials_are_listed_newest_first(store: Ledger) {
+pub(super) async fn credentials_are_listed_newest_first(store: TestStore) {
     let team = new_team("third");
-    let keys = [credential(team.id, 3), credential(team.id, 4), credential(team.id, 5)];
+    let keys = [new_api_key(team.id, 3), new_api_key(team.id, 4), new_api_key(team.id, 5)];
     let _made = store.create_team(team.clone(), keys[0].clone(), None).await.unwrap();
-    created(&store, &keys[1]).await;
-    created(&store, &keys[2]).await;
+    create_api_key(&store, &keys[1]).await;
+    create_api_key(&store, &keys[2]).await;
 
     let listed = store.api_keys(team.id).await.unwrap();
 
     assert_eq!(listed, [keys[2].clone(), keys[1].clone(), keys[0].clone()]);
 }
 
-pub(super) async fn a_repeated_making_of_a_credential_makes_no_other(store: Ledger) {
-    let (one, two) = (credential(TEAM, 8), credential(TEAM, 9));
-    let under = |digest| -> Option<Operation> { Some(operation("op", digest, T0)) };
+pub(super) async fn a_repeated_making_of_a_credential_makes_no_other(store: TestStore) {
+    let (one, two) = (new_api_key(TEAM, 8), new_api_key(TEAM, 9));
+    let under = |digest| -> Option<KeyedOperation> { Some(new_operation("op", digest, T0)) };
 
-    assert_eq!(store.create_api_key(one, under(1)).await.unwrap(), Once::Done(()));
+    assert_eq!(store.create_api_key(one, under(1)).await.unwrap(), IdempotentResult::Done(()));
     let again = store.create_api_key(two.clone(), under(1)).await.unwrap();
     let other = store.create_api_key(two, under(2)).await.unwrap();
 
-    assert_eq!(again, Once::Repeated(b"answer 1".to_vec()));
-    assert_eq!(other, Once::Mismatch(Bound::Operation { digest: [1; 32] }));
+    assert_eq!(again, IdempotentResult::Replayed(b"answer 1".to_vec()));
+    assert_eq!(other, IdempotentResult::KeyMismatch(KeyBinding::Operation { digest: [1; 32] }));
     assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap(), None);
 }
 
-pub(super) async fn an_unknown_hash_opens_nothing(store: Ledger) {
+pub(super) async fn an_unknown_hash_opens_nothing(store: TestStore) {
     assert_eq!(store.api_key_by_hash([0xee; 32]).await.unwrap(), None);
 }
 
-pub(super) async fn a_credential_is_taken_back_once(store: Ledger) {
-    let key = credential(TEAM, 9);
-    created(&store, &key).await;
+pub(super) async fn a_credential_is_taken_back_once(store: TestStore) {
+    let key = new_api_key(TEAM, 9);
+    create_api_key(&store, &key).await;
 
     let taken = store.revoke_api_key(TEAM, key.id, T0.plus(5)).await.unwrap().unwrap();
     let again = store.revoke_api_key(TEAM, key.id, T0.plus(9)).await.unwrap().unwrap();
 
     assert_eq!((taken.revoked_at, &again), (Some(T0.plus(5)), &taken));
     assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap().unwrap().0, taken);
-    assert!(!taken.is_live(T0.plus(5)));
+    assert!(!taken.is_active(T0.plus(5)));
 }
 
-pub(super) async fn another_team_takes_no_credential_back(store: Ledger) {
-    let key = credential(TEAM, 9);
-    created(&store, &key).await;
+pub(super) async fn another_team_takes_no_credential_back(store: TestStore) {
+    let key = new_api_key(TEAM, 9);
+    create_api_key(&store, &key).await;
 
-    assert_eq!(store.revoke_api_key(OTHER, key.id, T0).await.unwrap(), None);
+    assert_eq!(store.revoke_api_key(OTHER_TEAM, key.id, T0).await.unwrap(), None);
     assert_eq!(store.revoke_api_key(TEAM, ApiKeyId(next_id(T0)), T0).await.unwrap(), None);
     assert_eq!(store.api_key_by_hash([9; 32]).await.unwrap().unwrap().0, key);
 }
 
-pub(super) async fn the_last_use_of_a_credential_never_falls(store: Ledger) {
-    let key = credential(TEAM, 9);
-    created(&store, &key).await;
+pub(super) async fn the_last_use_of_a_credential_never_falls(store: TestStore) {
+    let key = new_api_key(TEAM, 9);
+    create_api_key(&store, &key).await;
     let nobody = ApiKeyId(next_id(T0));
 
     store.touch_api_keys(vec![(key.id, T0.plus(7)), (nobody, T0)]).await.unwrap();
@@ -231,16 +252,16 @@ pub(super) async fn the_last_use_of_a_credential_never_falls(store: Ledger) {
     assert_eq!(found, ApiKey { last_used_at: Some(T0.plus(7)), ..key });
 }
 
-pub(super) async fn an_installation_stays_what_it_is(store: Ledger) {
-    let one = store.install().await.unwrap();
-    let _email = accepted(&store, &keyed("k"), T0).await;
-    let two = store.install().await.unwrap();
+pub(super) async fn an_installation_stays_what_it_is(store: TestStore) {
+    let one = store.installation().await.unwrap();
+    let _email = accept_first(&store, &keyed_email("k"), T0).await;
+    let two = store.installation().await.unwrap();
 
     assert_eq!((one.secret.0, one.epoch), (two.secret.0, two.epoch));
     assert_ne!(one.secret.0, [0; 32]);
     assert!(two.last_id > one.last_id);
 }
 
-pub(super) async fn a_fresh_store_is_healthy(store: Ledger) {
+pub(super) async fn a_fresh_store_is_healthy(store: TestStore) {
     assert!(!store.health().await.unwrap().engine.is_empty());
 }

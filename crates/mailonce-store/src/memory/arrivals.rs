@@ -2,134 +2,149 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
-    delivery::{Arrival, Brought, Delivery, DeliveryQuery, Reading, Received, Settle},
+    artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+    delivery::{Delivery, DeliveryOutcome, DeliveryQuery, FetchedContent, InboundMail, LeasedDelivery, ReceiveResult},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
-    inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
-    message::{Filed, Message, MessagePage, MessageQuery, NewMessage},
+    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
+    message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
     port::{
-        arrivals::{Arrivals, Hearer, Hint},
-        store::{Once, Operation, Result},
+        arrivals::{InboundStore, InboundWakeUp, InboundWakeUpHandler},
+        store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
-    watch::{Spent, Watch},
+    watch::{SpendResendResult, Watch},
 };
 use std::sync::PoisonError;
 
 use super::Memory;
 
 impl Memory {
-    fn hint(&self, hint: Hint) {
-        for hearer in self.hearers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+    fn notify_wake_up(&self, hint: InboundWakeUp) {
+        for hearer in self.inbound_subscribers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             hearer(hint);
         }
     }
 }
 
 #[async_trait]
-impl Arrivals for Memory {
-    async fn create_inbox(&self, inbox: Inbox, operation: Option<Operation>) -> Result<Once<InboxMade>> {
-        Ok(self.world().create_inbox(inbox, operation.as_ref()))
+impl InboundStore for Memory {
+    async fn create_inbox(
+        &self,
+        inbox: Inbox,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateInboxResult>> {
+        Ok(self.lock_tables().create_inbox(inbox, operation.as_ref()))
     }
 
     async fn inbox(&self, team: TeamId, id: InboxId) -> Result<Option<Inbox>> {
-        Ok(self.world().inbound.inbox(team, id).cloned())
+        Ok(self.lock_tables().inbound.inbox(team, id).cloned())
     }
 
-    async fn inbox_at(&self, places: &[String]) -> Result<Option<Inbox>> {
-        Ok(self.world().inbox_at(places))
+    async fn inbox_by_address(&self, places: &[String]) -> Result<Option<Inbox>> {
+        Ok(self.lock_tables().inbox_by_address(places))
     }
 
-    async fn team_at(&self, places: &[String]) -> Result<Option<TeamId>> {
-        Ok(self.world().team_at(places))
+    async fn team_by_address(&self, places: &[String]) -> Result<Option<TeamId>> {
+        Ok(self.lock_tables().team_by_address(places))
     }
 
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>> {
-        Ok(self.world().inboxes(team, before, limit))
+        Ok(self.lock_tables().inboxes(team, before, limit))
     }
 
     async fn change_inbox(
         &self,
         edit: InboxEdit,
-        operation: Option<Operation>,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<InboxChange>> {
-        Ok(self.world().change_inbox(edit, operation.as_ref(), now))
+    ) -> Result<IdempotentResult<InboxChangeResult>> {
+        Ok(self.lock_tables().change_inbox(edit, operation.as_ref(), now))
     }
 
     async fn remove_inbox(&self, team: TeamId, id: InboxId, _now: Time) -> Result<Option<Inbox>> {
-        Ok(self.world().remove_inbox(team, id))
+        Ok(self.lock_tables().remove_inbox(team, id))
     }
 
-    async fn receive(&self, arrival: Arrival, now: Time) -> Result<Vec<Received>> {
-        let unread = arrival.reader.is_none();
-        let received = self.world().receive(arrival, now);
-        if unread && received.iter().any(|received| matches!(received, Received::Kept(_))) {
-            self.hint(Hint::Waiting);
+    async fn receive(&self, arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {
+        let unread = arrival.leased_to.is_none();
+        let received = self.lock_tables().receive(arrival, now);
+        if unread && received.iter().any(|received| matches!(received, ReceiveResult::Stored(_))) {
+            self.notify_wake_up(InboundWakeUp::DeliveryWaiting);
         }
         Ok(received)
     }
 
-    async fn read(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<Reading>> {
-        Ok(self.world().read(node, max, now))
+    async fn lease_deliveries(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<LeasedDelivery>> {
+        Ok(self.lock_tables().lease_deliveries(node, max, now))
     }
 
-    async fn bring(&self, team: TeamId, id: DeliveryId, brought: Brought) -> Result<Option<Delivery>> {
-        Ok(self.world().bring(team, id, brought))
+    async fn attach_fetched_content(
+        &self,
+        team: TeamId,
+        id: DeliveryId,
+        brought: FetchedContent,
+    ) -> Result<Option<Delivery>> {
+        Ok(self.lock_tables().attach_fetched_content(team, id, brought))
     }
 
-    async fn file(&self, team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Result<Filed> {
-        let filed = self.world().file(team, delivery, message, now);
-        if let Filed::New(message, _) = &filed {
-            self.hint(Hint::Filed(message.inbox));
+    async fn file_message(
+        &self,
+        team: TeamId,
+        delivery: DeliveryId,
+        message: NewMessage,
+        now: Time,
+    ) -> Result<FileMessageResult> {
+        let filed = self.lock_tables().file_message(team, delivery, message, now);
+        if let FileMessageResult::New(message, _) = &filed {
+            self.notify_wake_up(InboundWakeUp::MessageFiled(message.inbox));
         }
         Ok(filed)
     }
 
-    async fn settle_delivery(
+    async fn record_delivery_outcome(
         &self,
         team: TeamId,
         id: DeliveryId,
-        settle: Settle,
+        settle: DeliveryOutcome,
         now: Time,
     ) -> Result<Option<Delivery>> {
-        Ok(self.world().settle_delivery(team, id, settle, now))
+        Ok(self.lock_tables().record_delivery_outcome(team, id, settle, now))
     }
 
     async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>> {
-        let replayed = self.world().replay_delivery(team, id, now);
+        let replayed = self.lock_tables().replay_delivery(team, id, now);
         if replayed.as_ref().is_some_and(|(_, changed)| *changed) {
-            self.hint(Hint::Waiting);
+            self.notify_wake_up(InboundWakeUp::DeliveryWaiting);
         }
         Ok(replayed.map(|(delivery, _)| delivery))
     }
 
-    async fn team_of(&self, email: EmailId) -> Result<Option<TeamId>> {
-        Ok(self.world().emails.get(&email).map(|email| email.team))
+    async fn team_of_email(&self, email: EmailId) -> Result<Option<TeamId>> {
+        Ok(self.lock_tables().emails.get(&email).map(|email| email.team))
     }
 
     async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>> {
-        Ok(self.world().inbound.delivery(team, id).cloned())
+        Ok(self.lock_tables().inbound.delivery(team, id).cloned())
     }
 
     async fn deliveries(&self, team: TeamId, query: DeliveryQuery) -> Result<Vec<Delivery>> {
-        Ok(self.world().deliveries(team, &query))
+        Ok(self.lock_tables().deliveries(team, &query))
     }
 
     async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>> {
-        Ok(self.world().message(team, id))
+        Ok(self.lock_tables().message(team, id))
     }
 
-    async fn raw(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {
-        Ok(self.world().raw(team, id))
+    async fn raw_message(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {
+        Ok(self.lock_tables().raw_message(team, id))
     }
 
     async fn messages(&self, team: TeamId, inbox: InboxId, query: MessageQuery) -> Result<MessagePage> {
-        Ok(self.world().messages(team, inbox, &query))
+        Ok(self.lock_tables().messages(team, inbox, &query))
     }
 
     async fn artifact(&self, team: TeamId, id: ArtifactId) -> Result<Option<Artifact>> {
-        Ok(self.world().artifact(team, id))
+        Ok(self.lock_tables().artifact(team, id))
     }
 
     async fn artifacts(
@@ -140,38 +155,54 @@ impl Arrivals for Memory {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Artifact>> {
-        Ok(self.world().artifacts(team, inbox, kind, after, limit))
+        Ok(self.lock_tables().artifacts(team, inbox, kind, after, limit))
     }
 
-    async fn consume(
+    async fn consume_artifact(
         &self,
         team: TeamId,
         id: ArtifactId,
-        taking: Taking,
-        operation: Option<Operation>,
+        taking: ConsumeRequest,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Taken>> {
-        Ok(self.world().consume(team, id, taking, operation.as_ref(), now))
+    ) -> Result<IdempotentResult<ConsumeResult>> {
+        Ok(self.lock_tables().consume_artifact(team, id, taking, operation.as_ref(), now))
     }
 
-    async fn apply(&self, team: TeamId, id: ArtifactId, purpose: &str, now: Time) -> Result<Applied> {
-        Ok(self.world().apply(team, id, purpose, now))
+    async fn mark_artifact_applied(
+        &self,
+        team: TeamId,
+        id: ArtifactId,
+        purpose: &str,
+        now: Time,
+    ) -> Result<MarkAppliedResult> {
+        Ok(self.lock_tables().mark_artifact_applied(team, id, purpose, now))
     }
 
-    async fn create_watch(&self, watch: Watch, operation: Option<Operation>) -> Result<Once<Option<Watch>>> {
-        Ok(self.world().create_watch(watch, operation.as_ref()))
+    async fn create_watch(
+        &self,
+        watch: Watch,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<Option<Watch>>> {
+        Ok(self.lock_tables().create_watch(watch, operation.as_ref()))
     }
 
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {
-        Ok(self.world().watch_of(team, id))
+        Ok(self.lock_tables().watch_of(team, id))
     }
 
-    async fn spend(&self, team: TeamId, id: WatchId, operation: Option<Operation>, now: Time) -> Result<Once<Spent>> {
-        Ok(self.world().spend(team, id, operation.as_ref(), now))
+    async fn spend_resend(
+        &self,
+        team: TeamId,
+        id: WatchId,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<SpendResendResult>> {
+        Ok(self.lock_tables().spend_resend(team, id, operation.as_ref(), now))
     }
 
-    fn hear(&self, hearer: Hearer) -> bool {
-        self.hearers.lock().unwrap_or_else(PoisonError::into_inner).push(hearer);
+    fn subscribe_to_inbound(&self, hearer: InboundWakeUpHandler) -> bool {
+        self.inbound_subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(hearer);
         true
     }
 }

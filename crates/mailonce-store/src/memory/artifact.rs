@@ -1,19 +1,19 @@
 //! Artifacts and watches: what agents take from messages, and their runs.
 
 use mailonce_core::{
-    artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
-    event::Kind,
+    artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+    event::EventKind,
     id::{ArtifactId, InboxId, TeamId, WatchId},
     mutant,
-    port::store::{Once, Operation},
+    port::store::{IdempotentResult, KeyedOperation},
     time::Time,
-    watch::{Spent, Watch},
+    watch::{SpendResendResult, Watch},
 };
 use std::cmp::Reverse;
 
-use super::World;
+use super::Tables;
 
-impl World {
+impl Tables {
     pub(super) fn artifact(&self, team: TeamId, id: ArtifactId) -> Option<Artifact> {
         self.inbound.artifacts.get(&id).map(|(_, artifact)| artifact).filter(|artifact| artifact.team == team).cloned()
     }
@@ -39,76 +39,92 @@ impl World {
         found
     }
 
-    pub(super) fn consume(
+    pub(super) fn consume_artifact(
         &mut self,
         team: TeamId,
         id: ArtifactId,
-        taking: Taking,
-        operation: Option<&Operation>,
+        taking: ConsumeRequest,
+        operation: Option<&KeyedOperation>,
         now: Time,
-    ) -> Once<Taken> {
-        if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, now)) {
+    ) -> IdempotentResult<ConsumeResult> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
             return answer;
         }
-        let Some(artifact) = self.artifact(team, id) else { return Once::Done(Taken::Missing) };
-        let taken = artifact.taken(taking, now);
-        if let (Taken::First(artifact), false) = (&taken, mutant!("take-unsaved")) {
-            self.save_artifact(artifact, Kind::ArtifactConsumed, now);
+        let Some(artifact) = self.artifact(team, id) else { return IdempotentResult::Done(ConsumeResult::Missing) };
+        let taken = artifact.into_consume_result(taking, now);
+        if let (ConsumeResult::First(artifact), false) = (&taken, mutant!("take-unsaved")) {
+            self.save_artifact(artifact, EventKind::ArtifactConsumed, now);
         }
-        if let (Some(operation), Taken::First(_) | Taken::Again(_)) = (operation, &taken) {
+        if let (Some(operation), ConsumeResult::First(_) | ConsumeResult::Replayed(_)) = (operation, &taken) {
             self.bind_operation(operation);
         }
-        Once::Done(taken)
+        IdempotentResult::Done(taken)
     }
 
-    pub(super) fn apply(&mut self, team: TeamId, id: ArtifactId, purpose: &str, now: Time) -> Applied {
-        let Some(artifact) = self.artifact(team, id) else { return Applied::Missing };
-        let (applied, changed) = artifact.apply(purpose, now);
-        if let (Applied::Done(artifact), true) = (&applied, changed) {
-            self.save_artifact(artifact, Kind::ArtifactApplied, now);
+    pub(super) fn mark_artifact_applied(
+        &mut self,
+        team: TeamId,
+        id: ArtifactId,
+        purpose: &str,
+        now: Time,
+    ) -> MarkAppliedResult {
+        let Some(artifact) = self.artifact(team, id) else { return MarkAppliedResult::Missing };
+        let (applied, changed) = artifact.mark_applied(purpose, now);
+        if let (MarkAppliedResult::Done(artifact), true) = (&applied, changed) {
+            self.save_artifact(artifact, EventKind::ArtifactApplied, now);
         }
         applied
     }
 
-    fn save_artifact(&mut self, artifact: &Artifact, kind: Kind, now: Time) {
-        self.events.entry(artifact.team).or_default().push(artifact.told(kind, now));
+    fn save_artifact(&mut self, artifact: &Artifact, kind: EventKind, now: Time) {
+        self.events.entry(artifact.team).or_default().push(artifact.to_event(kind, now));
         self.inbound.artifacts.entry(artifact.id).and_modify(|(_, known)| *known = artifact.clone());
     }
 
-    pub(super) fn create_watch(&mut self, mut watch: Watch, operation: Option<&Operation>) -> Once<Option<Watch>> {
-        if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, watch.started_at)) {
+    pub(super) fn create_watch(
+        &mut self,
+        mut watch: Watch,
+        operation: Option<&KeyedOperation>,
+    ) -> IdempotentResult<Option<Watch>> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, watch.started_at)) {
             return answer;
         }
         if let Some(before) = self.watch_of(watch.team, watch.id) {
             // The very same one: this call was made before.
-            return Once::Done(Some(before));
+            return IdempotentResult::Done(Some(before));
         }
-        let Some(inbox) = self.inbound.inbox(watch.team, watch.inbox) else { return Once::Done(None) };
-        watch.after = inbox.seq;
-        self.note_id(watch.id.0);
+        let Some(inbox) = self.inbound.inbox(watch.team, watch.inbox) else { return IdempotentResult::Done(None) };
+        watch.after_seq = inbox.latest_seq;
+        self.reserve_id(watch.id.0);
         self.inbound.watches.insert(watch.id, watch.clone());
         if let Some(operation) = operation {
             self.bind_operation(operation);
         }
-        Once::Done(Some(watch))
+        IdempotentResult::Done(Some(watch))
     }
 
     pub(super) fn watch_of(&self, team: TeamId, id: WatchId) -> Option<Watch> {
         self.inbound.watches.get(&id).filter(|watch| watch.team == team).cloned()
     }
 
-    pub(super) fn spend(&mut self, team: TeamId, id: WatchId, operation: Option<&Operation>, now: Time) -> Once<Spent> {
-        if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, now)) {
+    pub(super) fn spend_resend(
+        &mut self,
+        team: TeamId,
+        id: WatchId,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> IdempotentResult<SpendResendResult> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
             return answer;
         }
-        let Some(watch) = self.watch_of(team, id) else { return Once::Done(Spent::Missing) };
-        let spent = watch.spend(now);
-        if let Spent::Done(watch) = &spent {
+        let Some(watch) = self.watch_of(team, id) else { return IdempotentResult::Done(SpendResendResult::Missing) };
+        let spent = watch.spend_resend(now);
+        if let SpendResendResult::Spent(watch) = &spent {
             self.inbound.watches.insert(watch.id, watch.clone());
             if let Some(operation) = operation {
                 self.bind_operation(operation);
             }
         }
-        Once::Done(spent)
+        IdempotentResult::Done(spent)
     }
 }

@@ -2,65 +2,92 @@
 
 use mailonce_core::{
     artifact::{Artifact, NewArtifact},
-    delivery::{DeliveryState, Settle, Suppression},
-    filing::Ground,
+    delivery::{DeliveryOutcome, DeliveryState, DeliverySuppression},
+    filing::FilingContext,
     id::{DeliveryId, InboxId, MessageId, TeamId},
     limits,
-    message::{Filed, Known, Message, MessagePage, MessagePlace, MessageQuery, NewMessage, Novelty},
+    message::{
+        DuplicateCheck, FileMessageResult, KnownMessage, Message, MessagePage, MessagePosition, MessageQuery,
+        NewMessage,
+    },
     mutant,
     time::Time,
 };
 
-use super::World;
+use super::Tables;
 
-impl World {
-    pub(super) fn file(&mut self, team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Filed {
-        let Some(mut delivery) = self.inbound.delivery(team, delivery).cloned() else { return Filed::Missing };
+impl Tables {
+    pub(super) fn file_message(
+        &mut self,
+        team: TeamId,
+        delivery: DeliveryId,
+        message: NewMessage,
+        now: Time,
+    ) -> FileMessageResult {
+        let Some(mut delivery) = self.inbound.delivery(team, delivery).cloned() else {
+            return FileMessageResult::Missing;
+        };
         if delivery.state != DeliveryState::Waiting && !mutant!("filed-though-settled") {
-            return Filed::Settled;
+            return FileMessageResult::AlreadyFinished;
         }
         let inbox = delivery.target.inbox().and_then(|inbox| self.inbound.inbox(team, inbox));
-        let Some((inbox, seq)) = inbox.map(|inbox| (inbox.id, inbox.seq)) else {
-            delivery.settle(Settle::Refused(Suppression::UnknownInbox));
-            self.end(&delivery, now);
-            return Filed::Settled;
+        let Some((inbox, seq)) = inbox.map(|inbox| (inbox.id, inbox.latest_seq)) else {
+            delivery.record_outcome(DeliveryOutcome::Refused(DeliverySuppression::UnknownInbox));
+            self.finish_delivery(&delivery, now);
+            return FileMessageResult::AlreadyFinished;
         };
-        let novelty = message.novelty(&self.known(inbox, &message));
-        if let (Novelty::Known(id, why), false) = (novelty, mutant!("message-unrecognised")) {
-            delivery.known(id, why);
-            self.end(&delivery, now);
-            return Filed::Known(id, why);
+        let novelty = message.check_duplicate(&self.known_messages(inbox, &message));
+        if let (DuplicateCheck::Duplicate(id, why), false) = (novelty, mutant!("message-unrecognised")) {
+            delivery.mark_known_message(id, why);
+            self.finish_delivery(&delivery, now);
+            return FileMessageResult::Duplicate(id, why);
         }
-        let thread = message.names.iter().find_map(|name| self.inbound.threads.get(&(inbox, *name)).copied());
-        let row = thread.and_then(|id| self.talk.threads.get(&id).cloned());
+        let thread = message
+            .thread_hashes
+            .iter()
+            .find_map(|name| self.inbound.threads_by_message_id.get(&(inbox, *name)).copied());
+        let row = thread.and_then(|id| self.conversations.threads.get(&id).cloned());
         let known = message.artifacts.iter().map(|new| self.same_artifact(inbox, new, message.sender())).collect();
-        let (name, content, names) = (message.name, message.content, message.names.clone());
-        let ground = Ground { inbox, seq, thread, row, reused: novelty == Novelty::Reused, known };
+        let (name, content, names) = (message.message_id_hash, message.content_hash, message.thread_hashes.clone());
+        let ground = FilingContext {
+            inbox,
+            latest_seq: seq,
+            thread,
+            existing_thread: row,
+            is_message_id_reused: novelty == DuplicateCheck::MessageIdReused,
+            known_artifacts: known,
+        };
         let filing = message.file(&mut delivery, ground, now);
         let Message { id, thread, .. } = filing.message;
-        self.talk.threads.insert(thread, filing.thread.clone());
-        self.talk.emails.entry(thread).or_default().extend(filing.email);
+        self.conversations.threads.insert(thread, filing.thread.clone());
+        self.conversations.emails.entry(thread).or_default().extend(filing.email);
         for name in names {
-            self.inbound.threads.entry((inbox, name)).or_insert(thread);
+            self.inbound.threads_by_message_id.entry((inbox, name)).or_insert(thread);
         }
-        self.inbound.known.entry((inbox, name)).or_default().push(Known { id, content });
+        self.inbound
+            .messages_by_message_id
+            .entry((inbox, name))
+            .or_default()
+            .push(KnownMessage { id, content_hash: content });
         for filed in &filing.artifacts {
-            self.note_id(filed.artifact.id.0);
+            self.reserve_id(filed.artifact.id.0);
             self.inbound.artifacts.insert(filed.artifact.id, (filed.hash, filed.artifact.clone()));
         }
-        self.note_id(id.0);
-        self.note_id(thread.0);
-        self.inbound.inboxes.entry(inbox).and_modify(|row| row.seq = filing.message.seq);
+        self.reserve_id(id.0);
+        self.reserve_id(thread.0);
+        self.inbound.inboxes.entry(inbox).and_modify(|row| row.latest_seq = filing.message.seq);
         self.inbound.messages.insert(id, filing.message.clone());
         self.events.entry(team).or_default().extend(filing.events.iter().cloned());
-        self.inbound.save(&delivery);
-        filing.answer()
+        self.inbound.save_delivery(&delivery);
+        filing.into_result()
     }
 
     /// What the inbox has under the message's name, or without one under its content.
-    fn known(&self, inbox: InboxId, message: &NewMessage) -> Vec<Known> {
-        let known = self.inbound.known.get(&(inbox, message.name)).map_or(&[][..], Vec::as_slice);
-        let alike = |known: &&Known| message.name.is_some() || known.content == message.content;
+    fn known_messages(&self, inbox: InboxId, message: &NewMessage) -> Vec<KnownMessage> {
+        let known =
+            self.inbound.messages_by_message_id.get(&(inbox, message.message_id_hash)).map_or(&[][..], Vec::as_slice);
+        let alike =
+            |known: &&KnownMessage| message.message_id_hash.is_some() || known.content_hash == message.content_hash;
         known.iter().filter(alike).copied().collect()
     }
 
@@ -77,7 +104,7 @@ impl World {
         self.inbound.messages.get(&id).filter(|message| message.team == team).cloned()
     }
 
-    pub(super) fn raw(&self, team: TeamId, id: MessageId) -> Option<Vec<u8>> {
+    pub(super) fn raw_message(&self, team: TeamId, id: MessageId) -> Option<Vec<u8>> {
         let delivery = self.message(team, id)?.delivery;
         let raw = self.inbound.deliveries.get(&delivery)?.raw?;
         self.inbound.raws.get(&raw).map(|raw| raw.to_vec())
@@ -87,9 +114,9 @@ impl World {
         let ours = |message: &&Message| message.team == team && message.inbox == inbox;
         let mut all: Vec<&Message> = self.inbound.messages.values().filter(ours).collect();
         all.sort_by_key(|message| message.seq);
-        match query.place {
-            MessagePlace::After(seq) => all.retain(|message| message.seq > seq),
-            MessagePlace::Before(seq) => {
+        match query.position {
+            MessagePosition::After(seq) => all.retain(|message| message.seq > seq),
+            MessagePosition::Before(seq) => {
                 all.retain(|message| message.seq < seq);
                 all.reverse();
             }

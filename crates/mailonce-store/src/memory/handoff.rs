@@ -1,28 +1,33 @@
 //! Handing off: leases, acts and what processes that ended left behind.
 
 use mailonce_core::{
-    dispatch::{Act, Verdict},
+    dispatch::{HandoffAction, HandoffActionStatus},
     email::Email,
-    handoff::{Attempt, State},
+    handoff::{Attempt, HandoffState},
     id::{EmailId, NodeId, TeamId},
     limits, mutant,
-    port::store::{Acted, Backlog, LeaseWish, Leased, Once, Operation, Orphans, Recovered, TransportAccount},
+    port::store::{
+        Backlog, HandoffActionResult, IdempotentResult, KeyedOperation, LeaseRequest, LeasedHandoff, OrphanBacklog,
+        RecoveryCounts, TransportAccount,
+    },
     time::Time,
 };
 use std::collections::BTreeMap;
 
-use super::World;
+use super::Tables;
 
-impl World {
-    pub(super) fn lease(&mut self, wish: &LeaseWish, now: Time) -> Vec<Leased> {
+impl Tables {
+    pub(super) fn lease_handoffs(&mut self, wish: &LeaseRequest, now: Time) -> Vec<LeasedHandoff> {
         let busy = |recipients: &[String]| {
-            recipients.iter().any(|to| to.rsplit_once('@').is_some_and(|(_, at)| wish.but.iter().any(|but| but == at)))
+            recipients
+                .iter()
+                .any(|to| to.rsplit_once('@').is_some_and(|(_, at)| wish.excluded_domains.iter().any(|but| but == at)))
         };
         let mut leased = Vec::new();
-        for (_, id, number) in self.due(&wish.transport, usize::MAX, wish.scheduled_by, now) {
+        for (_, id, number) in self.due_handoffs(&wish.transport, usize::MAX, wish.schedule_cutoff, now) {
             let Some(mut email) = self.emails.get(&id).cloned() else { continue };
             let Some(handoff) = email.handoffs.get(usize::from(number)) else { continue };
-            if leased.len() == wish.max || busy(&handoff.recipients) || !email.lease(number, wish.node, now) {
+            if leased.len() == wish.max || busy(&handoff.recipients) || !email.lease_handoff(number, wish.node, now) {
                 continue;
             }
             if !mutant!("lease-unsaved") {
@@ -34,64 +39,69 @@ impl World {
     }
 
     /// A handoff with what a worker needs to hand it over.
-    pub(super) fn with_bytes(&self, email: Email, number: u16) -> Leased {
+    pub(super) fn with_bytes(&self, email: Email, number: u16) -> LeasedHandoff {
         let transport = email.handoffs.get(usize::from(number)).map(|handoff| handoff.transport.clone());
         let wire = transport.and_then(|transport| self.wires.get(&(email.id, transport)).cloned());
-        Leased { body: self.bodies.get(&email.id).cloned(), wire, email, number }
+        LeasedHandoff { body: self.bodies.get(&email.id).cloned(), frozen_bytes: wire, email, handoff: number }
     }
 
-    pub(super) fn act(
+    pub(super) fn apply_action(
         &mut self,
         team: TeamId,
         id: EmailId,
-        act: &Act,
-        operation: Option<&Operation>,
+        act: &HandoffAction,
+        operation: Option<&KeyedOperation>,
         now: Time,
-    ) -> Once<Acted> {
-        if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, now)) {
+    ) -> IdempotentResult<HandoffActionResult> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
             return answer;
         }
-        let acted = self.act_once(team, id, act, now);
-        if let (Some(operation), Acted::Email(Verdict::Done, _)) = (operation, &acted) {
+        let acted = self.apply_action_once(team, id, act, now);
+        if let (Some(operation), HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = (operation, &acted) {
             self.bind_operation(operation);
         }
-        Once::Done(acted)
+        IdempotentResult::Done(acted)
     }
 
-    fn act_once(&mut self, team: TeamId, id: EmailId, act: &Act, now: Time) -> Acted {
+    fn apply_action_once(&mut self, team: TeamId, id: EmailId, act: &HandoffAction, now: Time) -> HandoffActionResult {
         let anybody = self.emails.get(&id).filter(|_| mutant!("act-of-any-team")).cloned();
-        let Some(mut email) = anybody.or_else(|| self.of_team(team, id)) else { return Acted::Missing };
+        let Some(mut email) = anybody.or_else(|| self.email_of_team(team, id)) else {
+            return HandoffActionResult::Missing;
+        };
         let known = self.evidence.get(&id).into_iter().flatten().filter_map(|fact| fact.once.as_deref());
-        if !mutant!("facts-count-twice") && act.once().is_some_and(|once| known.into_iter().any(|known| known == once))
+        if !mutant!("facts-count-twice")
+            && act.dedup_key().is_some_and(|once| known.into_iter().any(|known| known == once))
         {
-            return Acted::Email(Verdict::Unchanged, email);
+            return HandoffActionResult::Applied(HandoffActionStatus::Unchanged, email);
         }
         let before = email.clone();
-        let mut effects = email.act(act, now);
+        let mut effects = email.apply_action(act, now);
         if mutant!("event-lost") {
             effects.events.clear();
         }
         if mutant!("event-twice") {
             effects.events.extend(effects.events.clone());
         }
-        if let (Act::Mark { hold, wire: Some(wire) }, Verdict::Done) = (act, effects.verdict) {
+        if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
+            (act, effects.status)
+        {
             self.wires.entry((id, hold.transport.clone())).or_insert_with(|| wire.to_vec());
         }
         for attempt in effects.attempts {
-            self.note_attempt(id, attempt);
+            self.save_attempt(id, attempt);
         }
         self.evidence.entry(id).or_default().extend(effects.evidence);
         self.events.entry(team).or_default().extend(effects.events);
         if effects.changed {
-            self.plan_sweep(&email, Time(i64::MIN));
+            self.schedule_sweep(&email, Time(i64::MIN));
             self.emails.insert(id, email.clone());
-            self.turn_over(&before, &email, now);
+            self.update_message_progress(&before, &email, now);
         }
-        Acted::Email(effects.verdict, email)
+        HandoffActionResult::Applied(effects.status, email)
     }
 
     /// Writes an attempt as it is now.
-    pub(super) fn note_attempt(&mut self, id: EmailId, attempt: Attempt) {
+    pub(super) fn save_attempt(&mut self, id: EmailId, attempt: Attempt) {
         let all = self.attempts.entry(id).or_default();
         if mutant!("attempts-not-updated") {
             all.push(attempt.clone());
@@ -103,13 +113,13 @@ impl World {
         all.sort_by_key(|attempt| (attempt.handoff, attempt.number));
     }
 
-    pub(super) fn doubts(&self, mine: &[TransportAccount], max: usize, now: Time) -> Vec<(Email, u16)> {
+    pub(super) fn due_unknown_handoffs(&self, mine: &[TransportAccount], max: usize, now: Time) -> Vec<(Email, u16)> {
         let mut due: Vec<(Time, EmailId, u16)> = self
             .emails
             .values()
             .flat_map(|email| email.handoffs.iter().map(move |handoff| (email.id, handoff)))
-            .filter(|(_, handoff)| handoff.state == State::Unknown)
-            .filter(|(_, handoff)| self.published.may_decide_about(mine, handoff, now))
+            .filter(|(_, handoff)| handoff.state == HandoffState::Unknown)
+            .filter(|(_, handoff)| self.transport_registry.may_resolve_handoff(mine, handoff, now))
             .filter_map(|(id, handoff)| Some((handoff.due_at.filter(|at| *at <= now)?, id, handoff.number)))
             .collect();
         due.sort_unstable();
@@ -117,19 +127,19 @@ impl World {
         due.into_iter().filter_map(|(_, id, number)| Some((self.emails.get(&id)?.clone(), number))).collect()
     }
 
-    pub(super) fn orphans(&self, known: &[String], now: Time) -> Vec<Orphans> {
+    pub(super) fn orphan_backlogs(&self, known: &[String], now: Time) -> Vec<OrphanBacklog> {
         let mut found: BTreeMap<(TeamId, &str), (u64, u64)> = BTreeMap::new();
         for (email, handoff) in self.emails.values().flat_map(|email| email.handoffs.iter().map(move |h| (email, h))) {
             let name = handoff.transport.as_str();
-            let counted = handoff.is_waiting() || handoff.state == State::Unknown;
-            if !counted || known.iter().any(|known| known == name) || self.published.is_live(name, now) {
+            let counted = handoff.is_waiting() || handoff.state == HandoffState::Unknown;
+            if !counted || known.iter().any(|known| known == name) || self.transport_registry.is_live(name, now) {
                 continue;
             }
             let (waiting, unknown) = found.entry((email.team, name)).or_default();
             *waiting += u64::from(handoff.is_waiting());
             *unknown += u64::from(!handoff.is_waiting());
         }
-        let orphans = |((team, name), (waiting, unknown)): ((TeamId, &str), (u64, u64))| Orphans {
+        let orphans = |((team, name), (waiting, unknown)): ((TeamId, &str), (u64, u64))| OrphanBacklog {
             team,
             transport: name.to_owned(),
             waiting,
@@ -138,7 +148,7 @@ impl World {
         found.into_iter().map(orphans).collect()
     }
 
-    pub(super) fn open_at(
+    pub(super) fn emails_open_at_transport(
         &self,
         transport: &str,
         after: Option<(TeamId, EmailId)>,
@@ -150,10 +160,10 @@ impl World {
         places.into_iter().filter(|place| after.is_none_or(|after| *place > after)).take(limit).collect()
     }
 
-    pub(super) fn recover(&mut self, node: NodeId, max: usize, now: Time) -> (Recovered, Vec<Email>) {
+    pub(super) fn recover_dead_nodes(&mut self, node: NodeId, max: usize, now: Time) -> (RecoveryCounts, Vec<Email>) {
         let nodes = self.nodes.clone();
         let alive = |holder: NodeId| {
-            let heard = |seen: &Time| now.since(*seen) < limits::ALIVE_MS && !mutant!("heartbeat-ignored");
+            let heard = |seen: &Time| now.since(*seen) < limits::HEARTBEAT_TIMEOUT_MS && !mutant!("heartbeat-ignored");
             holder == node || nodes.get(&holder).is_some_and(heard)
         };
         let left = |email: &Email| {
@@ -162,21 +172,23 @@ impl World {
         };
         let left: Vec<(TeamId, EmailId, u16, NodeId)> = self.emails.values().flat_map(left).take(max).collect();
         let left = if mutant!("nothing-recovered") { Vec::new() } else { left };
-        let (mut recovered, mut changed) = (Recovered::default(), Vec::new());
-        recovered.deliveries = self.give_back(alive, max, now);
-        recovered.notices = self.outbound.give_back(alive, max, now);
+        let (mut recovered, mut changed) = (RecoveryCounts::default(), Vec::new());
+        recovered.deliveries = self.reclaim_deliveries(alive, max, now);
+        recovered.notices = self.webhooks.reclaim_notices(alive, max, now);
         for (team, id, number, holder) in left {
-            if let Acted::Email(Verdict::Done, email) = self.act_once(team, id, &Act::Crash { number, holder }, now) {
-                recovered.count(&email, number);
+            if let HandoffActionResult::Applied(HandoffActionStatus::Done, email) =
+                self.apply_action_once(team, id, &HandoffAction::Crash { number, holder }, now)
+            {
+                recovered.count_handoff(&email, number);
                 changed.push(email);
             }
         }
         (recovered, changed)
     }
 
-    pub(super) fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Option<(EmailId, u16)> {
-        let named = |attempt: &&Attempt| attempt.about.remote_id.as_deref() == Some(remote_id);
-        let ours = self.attempts.iter().filter(|(id, _)| self.of_team(team, **id).is_some());
+    pub(super) fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> Option<(EmailId, u16)> {
+        let named = |attempt: &&Attempt| attempt.details.remote_id.as_deref() == Some(remote_id);
+        let ours = self.attempts.iter().filter(|(id, _)| self.email_of_team(team, **id).is_some());
         ours.into_iter().find_map(|(id, all)| Some((*id, all.iter().find(named)?.handoff)))
     }
 
@@ -185,11 +197,11 @@ impl World {
         let mut backlog = Backlog::default();
         for handoff in self.emails.values().flat_map(|email| &email.handoffs) {
             match handoff.state {
-                State::Queued | State::Scheduled => {
+                HandoffState::Queued | HandoffState::Scheduled => {
                     *waiting.entry(handoff.transport.clone()).or_default() += 1;
-                    backlog.oldest = [backlog.oldest, handoff.due_at].into_iter().flatten().min();
+                    backlog.oldest_due_at = [backlog.oldest_due_at, handoff.due_at].into_iter().flatten().min();
                 }
-                State::Unknown => backlog.unknown += 1,
+                HandoffState::Unknown => backlog.unknown += 1,
                 _ => {}
             }
         }

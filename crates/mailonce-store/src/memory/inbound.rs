@@ -5,47 +5,47 @@ use mailonce_core::{
     delivery::Delivery,
     id::{ArtifactId, DeliveryId, InboxId, MessageId, NodeId, TeamId, ThreadId, WatchId, ordered_bits},
     inbox::Inbox,
-    message::{Known, Message},
+    message::{KnownMessage, Message},
     time::Time,
     watch::Watch,
 };
 use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
 
-use super::World;
+use super::Tables;
 
 /// A hash of a key, a name, or a content.
 pub(super) type Hash = [u8; 32];
 
 /// Everything about mail that comes in.
 #[derive(Default)]
-pub(super) struct Inbound {
+pub(super) struct InboundTables {
     pub(super) inboxes: BTreeMap<InboxId, Inbox>,
     /// Inboxes that are no more.
-    pub(super) removed: BTreeMap<InboxId, TeamId>,
+    pub(super) removed_inboxes: BTreeMap<InboxId, TeamId>,
     /// Every address that was ever taken, by whom, and whether it still reaches its inbox.
-    pub(super) names: BTreeMap<String, (InboxId, bool)>,
-    pub(super) deliveries: BTreeMap<DeliveryId, Kept>,
+    pub(super) addresses: BTreeMap<String, (InboxId, bool)>,
+    pub(super) deliveries: BTreeMap<DeliveryId, DeliveryRow>,
     /// Keys of deliveries, and until when each is known.
-    pub(super) keys: BTreeMap<(TeamId, Hash), (DeliveryId, Time)>,
+    pub(super) delivery_keys: BTreeMap<(TeamId, Hash), (DeliveryId, Time)>,
     /// Bytes under the first delivery of their arrival.
     pub(super) raws: BTreeMap<DeliveryId, Arc<[u8]>>,
     pub(super) messages: BTreeMap<MessageId, Message>,
     /// Messages by their names; the nameless under `None`.
-    pub(super) known: BTreeMap<(InboxId, Option<Hash>), Vec<Known>>,
-    pub(super) threads: BTreeMap<(InboxId, Hash), ThreadId>,
+    pub(super) messages_by_message_id: BTreeMap<(InboxId, Option<Hash>), Vec<KnownMessage>>,
+    pub(super) threads_by_message_id: BTreeMap<(InboxId, Hash), ThreadId>,
     pub(super) artifacts: BTreeMap<ArtifactId, (Hash, Artifact)>,
     pub(super) watches: BTreeMap<WatchId, Watch>,
 }
 
 /// A delivery, who reads it, and where its bytes are.
-pub(super) struct Kept {
+pub(super) struct DeliveryRow {
     pub(super) delivery: Delivery,
     pub(super) holder: Option<NodeId>,
     pub(super) raw: Option<DeliveryId>,
 }
 
-impl Inbound {
+impl InboundTables {
     /// The inbox, if it is this team's.
     pub(super) fn inbox(&self, team: TeamId, id: InboxId) -> Option<&Inbox> {
         self.inboxes.get(&id).filter(|inbox| inbox.team == team)
@@ -57,17 +57,17 @@ impl Inbound {
     }
 
     /// Writes what became of a delivery. Nobody reads it any more; bytes that nobody needs go.
-    pub(super) fn save(&mut self, delivery: &Delivery) {
+    pub(super) fn save_delivery(&mut self, delivery: &Delivery) {
         let Some(kept) = self.deliveries.get_mut(&delivery.id) else { return };
         kept.delivery = delivery.clone();
         kept.holder = None;
         let raw = kept.raw;
-        self.drop_bytes(raw);
+        self.drop_unused_raw(raw);
     }
 
     /// Lets go of bytes that no delivery of their arrival needs.
-    pub(super) fn drop_bytes(&mut self, raw: Option<DeliveryId>) {
-        let needs = |kept: &Kept| kept.raw == raw && kept.delivery.needs_bytes();
+    pub(super) fn drop_unused_raw(&mut self, raw: Option<DeliveryId>) {
+        let needs = |kept: &DeliveryRow| kept.raw == raw && kept.delivery.needs_raw_bytes();
         if let Some(id) = raw
             && !self.deliveries.values().any(needs)
         {
@@ -76,9 +76,9 @@ impl Inbound {
     }
 }
 
-impl World {
+impl Tables {
     /// No id may be handed out again.
-    pub(super) fn note_id(&mut self, id: Uuid) {
-        self.last_id = self.last_id.max(ordered_bits(id));
+    pub(super) fn reserve_id(&mut self, id: Uuid) {
+        self.highest_id = self.highest_id.max(ordered_bits(id));
     }
 }

@@ -2,58 +2,62 @@
 
 use mailonce_core::{
     id::{InboxId, TeamId},
-    inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
-    port::store::{Once, Operation},
+    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
+    port::store::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 
-use super::World;
+use super::Tables;
 
-impl World {
-    pub(super) fn create_inbox(&mut self, inbox: Inbox, operation: Option<&Operation>) -> Once<InboxMade> {
-        if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, inbox.created_at)) {
+impl Tables {
+    pub(super) fn create_inbox(
+        &mut self,
+        inbox: Inbox,
+        operation: Option<&KeyedOperation>,
+    ) -> IdempotentResult<CreateInboxResult> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, inbox.created_at)) {
             return answer;
         }
         if let Some(made) = self.inbound.inbox(inbox.team, inbox.id) {
             // The very same one: this call was made before.
-            return Once::Done(InboxMade::Made(made.clone()));
+            return IdempotentResult::Done(CreateInboxResult::Created(made.clone()));
         }
         let wanted = |known: &&Inbox| known.team == inbox.team && known.client_id == inbox.client_id;
         if inbox.client_id.is_some()
             && let Some(before) = self.inbound.inboxes.values().find(wanted)
         {
-            return Once::Done(InboxMade::Before(before.clone()));
+            return IdempotentResult::Done(CreateInboxResult::AlreadyExists(before.clone()));
         }
-        let names = inbox.names();
-        if names.iter().any(|name| !self.is_free(name, inbox.id)) {
-            return Once::Done(InboxMade::Taken);
+        let names = inbox.lookup_addresses();
+        if names.iter().any(|name| !self.is_address_free(name, inbox.id)) {
+            return IdempotentResult::Done(CreateInboxResult::AddressTaken);
         }
-        self.take_names(names, inbox.id);
-        self.note_id(inbox.id.0);
+        self.claim_addresses(names, inbox.id);
+        self.reserve_id(inbox.id.0);
         self.inbound.inboxes.insert(inbox.id, inbox.clone());
         if let Some(operation) = operation {
             self.bind_operation(operation);
         }
-        Once::Done(InboxMade::Made(inbox))
+        IdempotentResult::Done(CreateInboxResult::Created(inbox))
     }
 
-    fn is_free(&self, name: &str, id: InboxId) -> bool {
-        self.inbound.names.get(name).is_none_or(|(owner, _)| *owner == id)
+    fn is_address_free(&self, name: &str, id: InboxId) -> bool {
+        self.inbound.addresses.get(name).is_none_or(|(owner, _)| *owner == id)
     }
 
-    fn take_names(&mut self, names: Vec<String>, id: InboxId) {
-        self.inbound.names.extend(names.into_iter().map(|name| (name, (id, true))));
+    fn claim_addresses(&mut self, names: Vec<String>, id: InboxId) {
+        self.inbound.addresses.extend(names.into_iter().map(|name| (name, (id, true))));
     }
 
-    pub(super) fn inbox_at(&self, places: &[String]) -> Option<Inbox> {
-        let (id, reaches) = places.iter().find_map(|place| self.inbound.names.get(place))?;
+    pub(super) fn inbox_by_address(&self, places: &[String]) -> Option<Inbox> {
+        let (id, reaches) = places.iter().find_map(|place| self.inbound.addresses.get(place))?;
         self.inbound.inboxes.get(id).filter(|_| *reaches).cloned()
     }
 
-    pub(super) fn team_at(&self, places: &[String]) -> Option<TeamId> {
-        let (id, _) = places.iter().find_map(|place| self.inbound.names.get(place))?;
+    pub(super) fn team_by_address(&self, places: &[String]) -> Option<TeamId> {
+        let (id, _) = places.iter().find_map(|place| self.inbound.addresses.get(place))?;
         let there = self.inbound.inboxes.get(id).map(|inbox| inbox.team);
-        there.or_else(|| self.inbound.removed.get(id).copied())
+        there.or_else(|| self.inbound.removed_inboxes.get(id).copied())
     }
 
     pub(super) fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Vec<Inbox> {
@@ -64,33 +68,35 @@ impl World {
     pub(super) fn change_inbox(
         &mut self,
         edit: InboxEdit,
-        operation: Option<&Operation>,
+        operation: Option<&KeyedOperation>,
         now: Time,
-    ) -> Once<InboxChange> {
-        if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, now)) {
+    ) -> IdempotentResult<InboxChangeResult> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
             return answer;
         }
-        let Some(inbox) = self.inbound.inbox(edit.team, edit.id) else { return Once::Done(InboxChange::Missing) };
+        let Some(inbox) = self.inbound.inbox(edit.team, edit.id) else {
+            return IdempotentResult::Done(InboxChangeResult::Missing);
+        };
         if inbox.rev != edit.rev {
-            return Once::Done(InboxChange::Stale(inbox.clone()));
+            return IdempotentResult::Done(InboxChangeResult::Stale(inbox.clone()));
         }
-        let edited = edit.of(inbox);
+        let edited = edit.plan_for(inbox);
         let id = edited.inbox.id;
-        if edited.takes.iter().any(|name| !self.is_free(name, id)) {
-            return Once::Done(InboxChange::Taken);
+        if edited.claimed_addresses.iter().any(|name| !self.is_address_free(name, id)) {
+            return IdempotentResult::Done(InboxChangeResult::AddressTaken);
         }
-        if let Some(name) = edited.frees {
-            self.inbound.names.remove(&name);
+        if let Some(name) = edited.freed_catch_all {
+            self.inbound.addresses.remove(&name);
         }
-        if let Some(name) = edited.retires {
-            self.inbound.names.insert(name, (id, false));
+        if let Some(name) = edited.retired_address {
+            self.inbound.addresses.insert(name, (id, false));
         }
-        self.take_names(edited.takes, id);
+        self.claim_addresses(edited.claimed_addresses, id);
         self.inbound.inboxes.insert(id, edited.inbox.clone());
         if let Some(operation) = operation {
             self.bind_operation(operation);
         }
-        Once::Done(InboxChange::Changed(edited.inbox))
+        IdempotentResult::Done(InboxChangeResult::Changed(edited.inbox))
     }
 
     /// Removes an inbox with everything in it; its deliveries go with the next sweeps.
@@ -100,11 +106,11 @@ impl World {
         inbound.messages.retain(|_, message| message.inbox != id);
         inbound.artifacts.retain(|_, (_, artifact)| artifact.inbox != id);
         inbound.watches.retain(|_, watch| watch.inbox != id);
-        inbound.known.retain(|(inbox, _), _| *inbox != id);
-        inbound.threads.retain(|(inbox, _), _| *inbox != id);
-        inbound.removed.insert(id, team);
+        inbound.messages_by_message_id.retain(|(inbox, _), _| *inbox != id);
+        inbound.threads_by_message_id.retain(|(inbox, _), _| *inbox != id);
+        inbound.removed_inboxes.insert(id, team);
         let removed = inbound.inboxes.remove(&id);
-        self.forget_threads(id);
+        self.remove_threads_of_inbox(id);
         removed
     }
 }

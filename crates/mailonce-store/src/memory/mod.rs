@@ -19,24 +19,26 @@ mod record;
 
 use async_trait::async_trait;
 use mailonce_core::{
-    control::budget::Counter,
-    dispatch::Act,
+    control::budget::BudgetCounter,
+    dispatch::HandoffAction,
     email::Email,
-    event::{Event, Kind, NewEvent},
+    event::{Event, EventKind, NewEvent},
     handoff::{Attempt, Evidence},
     id::{ApiKeyId, EmailId, NodeId, TeamId, ordered_bits},
     key::{InstallSecret, KeyHash},
     limits, mutant,
     port::{
-        arrivals::Hearer,
+        arrivals::InboundWakeUpHandler,
         store::{
-            Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
-            Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased, NewDue, Once,
-            Operation, Orphans, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, SuppressedCall, Swept,
-            TransportAccount, Watcher, Wish,
+            AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, EmailChangeResult, EmailDetail,
+            EmailQuery, EmailResendResult, Gauges, HandoffActionResult, Health, Heartbeat, IdempotentResult,
+            InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest, LeasedHandoff,
+            NewBatch, NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result, ResultPage,
+            SharedEmailSubscriber, SharedLedgerClock, Store, StoreError, SuppressedCall, SuppressedCalls, SweepCounts,
+            TransportAccount,
         },
     },
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
@@ -47,33 +49,33 @@ use std::{
 };
 use uuid::Uuid;
 
-use crate::published::Published;
+use crate::published::TransportRegistry;
 
 /// What one key's row says.
 #[derive(Clone, Debug, Default)]
 struct KeyRow {
     /// How often it was bound.
-    bind: u32,
-    target: Option<Target>,
+    bind_number: u32,
+    target: Option<KeyTarget>,
     /// The email of several recipients that stands for this one.
     slot: Option<EmailId>,
     forgotten_at: Option<Time>,
     /// When the tombstone of an operation goes.
-    gone_at: Option<Time>,
+    tombstone_until: Option<Time>,
 }
 
 /// What a key is bound to.
 #[derive(Clone, Debug)]
-enum Target {
+enum KeyTarget {
     Email(EmailId),
     Operation { digest: [u8; 32], answer: Vec<u8>, expires_at: Time },
 }
 
 /// Everything.
 #[derive(Default)]
-struct World {
+struct Tables {
     /// Says which keys count as forgotten.
-    time: Arc<CommitTime>,
+    time: Arc<CommitClock>,
     teams: BTreeMap<TeamId, Team>,
     api_keys: BTreeMap<ApiKeyId, ApiKey>,
     keys: BTreeMap<(TeamId, KeyHash), KeyRow>,
@@ -84,46 +86,46 @@ struct World {
     records: BTreeMap<Uuid, Record>,
     wires: BTreeMap<(EmailId, String), Vec<u8>>,
     nodes: BTreeMap<NodeId, Time>,
-    published: Published,
+    transport_registry: TransportRegistry,
     suppressed: BTreeMap<EmailId, Vec<SuppressedCall>>,
     sweep_at: BTreeMap<EmailId, Time>,
     events: BTreeMap<TeamId, Vec<NewEvent>>,
-    last_id: i64,
-    inbound: inbound::Inbound,
-    talk: conversation::Talk,
-    budgets: control::budget::Counts,
-    charges: control::budget::Charges,
-    outbound: outbound::Outbound,
+    highest_id: i64,
+    inbound: inbound::InboundTables,
+    conversations: conversation::ConversationTables,
+    budgets: control::budget::UsedCounters,
+    charges: control::budget::RecordedCharges,
+    webhooks: outbound::WebhookTables,
 }
 
-impl World {
+impl Tables {
     /// Writes what an email became, and tells of it.
-    fn save(&mut self, email: &Email, event: NewEvent) {
+    fn save_email(&mut self, email: &Email, event: NewEvent) {
         let team = self.teams.keys().next().copied().filter(|_| mutant!("event-to-another-team"));
-        if !(mutant!("acceptance-untold") && event.kind == Kind::EmailAccepted) {
+        if !(mutant!("acceptance-untold") && event.kind == EventKind::EmailAccepted) {
             self.events.entry(team.unwrap_or(email.team)).or_default().push(event);
         }
         // Not from now on: what is due already and was not swept yet must stay due.
-        self.plan_sweep(email, Time(i64::MIN));
+        self.schedule_sweep(email, Time(i64::MIN));
         self.emails.insert(email.id, email.clone());
     }
 
-    fn plan_sweep(&mut self, email: &Email, now: Time) {
-        match email.next_sweep(now) {
+    fn schedule_sweep(&mut self, email: &Email, now: Time) {
+        match email.next_sweep_at(now) {
             Some(at) => self.sweep_at.insert(email.id, at),
             None => self.sweep_at.remove(&email.id),
         };
     }
 
     /// The email, if it is this team's.
-    fn of_team(&self, team: TeamId, id: EmailId) -> Option<Email> {
+    fn email_of_team(&self, team: TeamId, id: EmailId) -> Option<Email> {
         let theirs = |email: &&Email| email.team == team || mutant!("team-ignored");
         self.emails.get(&id).filter(theirs).cloned()
     }
 
     /// Lets go of an email's key and slots.
-    fn forget(&mut self, email: &Email, at: Time) -> bool {
-        for slot in email.head.all_slots(email.team) {
+    fn release_key_and_slots(&mut self, email: &Email, at: Time) -> bool {
+        for slot in email.head.all_shadow_keys(email.team) {
             self.edit_key(email.team, slot, |row| {
                 if row.slot == Some(email.id) {
                     row.slot = None;
@@ -132,7 +134,7 @@ impl World {
         }
         let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return false };
         self.edit_key(email.team, key, |row| {
-            let bound = matches!(row.target, Some(Target::Email(id)) if id == email.id);
+            let bound = matches!(row.target, Some(KeyTarget::Email(id)) if id == email.id);
             if bound {
                 row.target = None;
                 row.forgotten_at = Some(at);
@@ -146,56 +148,56 @@ impl World {
     fn edit_key<T>(&mut self, team: TeamId, key: KeyHash, edit: impl FnOnce(&mut KeyRow) -> T) -> Option<T> {
         let row = self.keys.get_mut(&(team, key))?;
         let answer = edit(row);
-        if row.bind == 0 && row.slot.is_none() {
+        if row.bind_number == 0 && row.slot.is_none() {
             self.keys.remove(&(team, key));
         }
         Some(answer)
     }
 
-    fn sweep_one(&mut self, id: EmailId, now: Time, swept: &mut Swept) {
+    fn sweep_email(&mut self, id: EmailId, now: Time, swept: &mut SweepCounts) {
         let Some(email) = self.emails.get(&id).cloned() else { return };
         if (email.is_forgotten(now) || mutant!("live-key-swept"))
-            && self.forget(&email, email.expires_at().unwrap_or(now))
+            && self.release_key_and_slots(&email, email.expires_at().unwrap_or(now))
         {
             swept.keys += 1;
         }
-        if email.body_until().is_some_and(|at| at <= now) && self.bodies.remove(&id).is_some() {
+        if email.body_expires_at().is_some_and(|at| at <= now) && self.bodies.remove(&id).is_some() {
             self.wires.retain(|(wired, _), _| *wired != id);
             swept.bodies += 1;
         }
-        if email.traces_until().is_some_and(|at| at <= now) {
+        if email.tombstone_expires_at().is_some_and(|at| at <= now) {
             self.remove_traces(&email, swept);
             self.sweep_at.remove(&id);
         } else {
-            self.plan_sweep(&email, now);
+            self.schedule_sweep(&email, now);
         }
     }
 
     /// An operation is forgotten at its time; its tombstone goes later.
     fn sweep_operations(&mut self, now: Time) {
         for row in self.keys.values_mut() {
-            if let Some(Target::Operation { expires_at, .. }) = row.target
+            if let Some(KeyTarget::Operation { expires_at, .. }) = row.target
                 && expires_at <= now
             {
                 row.target = None;
                 row.forgotten_at = Some(expires_at);
-                row.gone_at = Some(expires_at.plus(limits::TOMBSTONE_MS));
+                row.tombstone_until = Some(expires_at.plus(limits::TOMBSTONE_MS));
             }
         }
         self.keys.retain(|_, row| {
-            if row.gone_at.is_some_and(|at| at <= now) {
-                (row.bind, row.forgotten_at, row.gone_at) = (0, None, None);
+            if row.tombstone_until.is_some_and(|at| at <= now) {
+                (row.bind_number, row.forgotten_at, row.tombstone_until) = (0, None, None);
             }
-            row.bind > 0 || row.slot.is_some()
+            row.bind_number > 0 || row.slot.is_some()
         });
     }
 
-    fn remove_traces(&mut self, email: &Email, swept: &mut Swept) {
+    fn remove_traces(&mut self, email: &Email, swept: &mut SweepCounts) {
         if let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) {
             let row = self.keys.get(&(email.team, key));
-            if row.is_some_and(|row| row.target.is_none() && row.bind == email.bind) {
+            if row.is_some_and(|row| row.target.is_none() && row.bind_number == email.bind_number) {
                 self.edit_key(email.team, key, |row| {
-                    row.bind = 0;
+                    row.bind_number = 0;
                     row.forgotten_at = None;
                 });
                 swept.tombstones += 1;
@@ -211,385 +213,421 @@ impl World {
 
 /// The model.
 pub struct Memory {
-    world: Mutex<World>,
+    tables: Mutex<Tables>,
     secret: InstallSecret,
-    watchers: Mutex<Vec<Watcher>>,
-    hearers: Mutex<Vec<Hearer>>,
-    time: Arc<CommitTime>,
+    email_subscribers: Mutex<Vec<SharedEmailSubscriber>>,
+    inbound_subscribers: Mutex<Vec<InboundWakeUpHandler>>,
+    time: Arc<CommitClock>,
 }
 
 impl Memory {
     /// An empty ledger with this install secret.
     pub fn new(secret: [u8; 32]) -> Self {
-        let time = Arc::<CommitTime>::default();
+        let time = Arc::<CommitClock>::default();
         Self {
-            world: Mutex::new(World { time: Arc::clone(&time), ..World::default() }),
+            tables: Mutex::new(Tables { time: Arc::clone(&time), ..Tables::default() }),
             secret: InstallSecret(secret),
-            watchers: Mutex::default(),
-            hearers: Mutex::default(),
+            email_subscribers: Mutex::default(),
+            inbound_subscribers: Mutex::default(),
             time,
         }
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn lock_tables(&self) -> MutexGuard<'_, Tables> {
         // A panic in a verb would be a bug; the maps are still whole enough to look at.
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, email: &Email) {
-        for watcher in self.watchers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            watcher.changed(email);
+    fn notify_email_changed(&self, email: &Email) {
+        for watcher in self.email_subscribers.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            watcher.after_commit(email);
         }
     }
 
     /// Changes one email by a rule of the core.
-    fn change(
+    fn change_email(
         &self,
-        world: &mut World,
+        world: &mut Tables,
         team: TeamId,
         id: EmailId,
-        rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, mailonce_core::email::Refusal>,
-    ) -> Change {
-        let Some(before) = world.of_team(team, id) else { return Change::Missing };
+        rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, mailonce_core::email::EmailChangeRefusal>,
+    ) -> EmailChangeResult {
+        let Some(before) = world.email_of_team(team, id) else { return EmailChangeResult::Missing };
         let mut email = before.clone();
         match rule(&mut email) {
             Ok(event) => {
                 if let Some(event) = event.filter(|_| !mutant!("cancel-unsaved")) {
                     let at = event.at;
-                    world.save(&email, event);
-                    world.turn_over(&before, &email, at);
-                    self.tell(&email);
+                    world.save_email(&email, event);
+                    world.update_message_progress(&before, &email, at);
+                    self.notify_email_changed(&email);
                 }
-                Change::Email(email)
+                EmailChangeResult::Changed(email)
             }
-            Err(refusal) => Change::Refused(refusal, email),
+            Err(refusal) => EmailChangeResult::Refused(refusal, email),
         }
     }
 }
 
 #[async_trait]
 impl Store for Memory {
-    async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
-        let mut world = self.world();
+    async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
+        let mut world = self.lock_tables();
         let answer = world.accept(wish, now);
         // Told under the lock, so that watchers hear of changes in their order.
-        if let Accept::First(email) = &answer {
-            self.tell(email);
+        if let AcceptResult::First(email) = &answer {
+            self.notify_email_changed(email);
         }
         Ok(answer)
     }
 
-    async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
-        let mut world = self.world();
+    async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
+        let mut world = self.lock_tables();
         for (index, wish) in batch.items.iter().enumerate().filter(|_| batch.strict) {
-            let bound = wish.key.and_then(|key| world.bound(wish.team, key, now));
-            if let Some(bound) = bound.filter(|bound| wish.contradicts(bound)) {
-                return Ok(AcceptBatch::Contradiction(index, bound));
+            let bound = wish.key.and_then(|key| world.key_binding(wish.team, key, now));
+            if let Some(bound) = bound.filter(|bound| wish.mismatches(bound)) {
+                return Ok(BatchAcceptResult::ItemKeyMismatch(index, bound));
             }
         }
-        let repeat = batch.operation.as_ref().and_then(|operation| world.repeat_of::<()>(operation, now));
-        if let Some(Once::Mismatch(bound)) = repeat {
-            return Ok(AcceptBatch::Mismatch(bound));
+        let repeat = batch.operation.as_ref().and_then(|operation| world.find_replay::<()>(operation, now));
+        if let Some(IdempotentResult::KeyMismatch(bound)) = repeat {
+            return Ok(BatchAcceptResult::BatchKeyMismatch(bound));
         }
         if batch.strict
             && let Some((index, exceeded)) = world.batch_over_budget(&batch, now)
         {
-            return Ok(AcceptBatch::OverBudget(index, exceeded));
+            return Ok(BatchAcceptResult::OverBudget(index, exceeded));
         }
         if let Some(operation) = batch.operation.as_ref().filter(|_| repeat.is_none()) {
             world.bind_operation(operation);
         }
         let whole = batch.items.len() - usize::from(mutant!("batch-cut-short"));
-        let items: Vec<Accept> = batch.items.into_iter().take(whole).map(|wish| world.accept(wish, now)).collect();
+        let items: Vec<AcceptResult> =
+            batch.items.into_iter().take(whole).map(|wish| world.accept(wish, now)).collect();
         for item in &items {
-            if let Accept::First(email) = item {
-                self.tell(email);
+            if let AcceptResult::First(email) = item {
+                self.notify_email_changed(email);
             }
         }
-        Ok(AcceptBatch::Items(items))
+        Ok(BatchAcceptResult::Items(items))
     }
 
-    async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
-        Ok(self.world().bound(team, key, now))
+    async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>> {
+        Ok(self.lock_tables().key_binding(team, key, now))
     }
 
-    async fn bind_operation(&self, operation: Operation, now: Time) -> Result<Once<()>> {
-        let mut world = self.world();
-        if let Some(answer) = world.repeat_of(&operation, now) {
+    async fn bind_operation(&self, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>> {
+        let mut world = self.lock_tables();
+        if let Some(answer) = world.find_replay(&operation, now) {
             return Ok(answer);
         }
         world.bind_operation(&operation);
-        Ok(Once::Done(()))
+        Ok(IdempotentResult::Done(()))
     }
 
-    async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
-        let mut world = self.world();
-        if let Some(answer) = operation.as_ref().and_then(|operation| world.repeat_of(operation, now)) {
+    async fn cancel(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<EmailChangeResult>> {
+        let mut world = self.lock_tables();
+        if let Some(answer) = operation.as_ref().and_then(|operation| world.find_replay(operation, now)) {
             return Ok(answer);
         }
-        let now = self.time.of(now);
-        let change = self.change(&mut world, team, id, |email| email.cancel(now));
+        let now = self.time.commit_time(now);
+        let change = self.change_email(&mut world, team, id, |email| email.cancel(now));
         // Only what was done is remembered: a refusal may turn into a success later.
-        if let (Some(operation), Change::Email(_)) = (&operation, &change) {
+        if let (Some(operation), EmailChangeResult::Changed(_)) = (&operation, &change) {
             world.bind_operation(operation);
         }
-        Ok(Once::Done(change))
+        Ok(IdempotentResult::Done(change))
     }
 
-    async fn reschedule(&self, team: TeamId, id: EmailId, new: NewDue, now: Time) -> Result<Change> {
-        let mut world = self.world();
+    async fn reschedule(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        new: RescheduleRequest,
+        now: Time,
+    ) -> Result<EmailChangeResult> {
+        let mut world = self.lock_tables();
         // An email that cannot be moved says so, whatever its budgets say.
-        if let Some(email) = world.of_team(team, id)
-            && email.clone().reschedule(new.due, now).is_ok()
+        if let Some(email) = world.email_of_team(team, id)
+            && email.clone().reschedule(new.due_at, now).is_ok()
             && let Some(exceeded) = world.move_charges(&email, &new.charges, now)
         {
-            return Ok(Change::OverBudget(exceeded));
+            return Ok(EmailChangeResult::OverBudget(exceeded));
         }
-        Ok(self.change(&mut world, team, id, |email| email.reschedule(new.due, now).map(Some)))
+        Ok(self.change_email(&mut world, team, id, |email| email.reschedule(new.due_at, now).map(Some)))
     }
 
-    async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {
-        let mut world = self.world();
+    async fn resend(
+        &self,
+        wish: NewEmail,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<EmailResendResult>> {
+        let mut world = self.lock_tables();
         let previous = wish.head.resend_of;
         let answer = world.resend(wish, operation.as_ref(), now);
-        if let Once::Done(Resend::First(email)) = &answer {
-            self.tell(email);
+        if let IdempotentResult::Done(EmailResendResult::First(email)) = &answer {
+            self.notify_email_changed(email);
         }
         if let Some(previous) = previous.and_then(|id| world.emails.get(&id)) {
-            self.tell(previous);
+            self.notify_email_changed(previous);
         }
         Ok(answer)
     }
 
     async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
-        let mut world = self.world();
-        let due = world.due(transport, max, scheduled_by, now);
-        let now = self.time.of(now);
+        let mut world = self.lock_tables();
+        let due = world.due_handoffs(transport, max, scheduled_by, now);
+        let now = self.time.commit_time(now);
         for (_, id, number) in &due {
             let Some(mut email) = world.emails.get(id).cloned() else { continue };
             if let Some((attempt, event)) = email.capture(*number, now) {
-                world.note_attempt(*id, attempt);
-                world.save(&email, event);
-                self.tell(&email);
+                world.save_attempt(*id, attempt);
+                world.save_email(&email, event);
+                self.notify_email_changed(&email);
             }
         }
         Ok(due.len())
     }
 
-    async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
-        Ok(self.world().due(transport, 1, Some(Time(i64::MAX)), Time(i64::MAX)).first().map(|(at, _, _)| *at))
+    async fn next_handoff_due(&self, transport: &str) -> Result<Option<Time>> {
+        Ok(self
+            .lock_tables()
+            .due_handoffs(transport, 1, Some(Time(i64::MAX)), Time(i64::MAX))
+            .first()
+            .map(|(at, _, _)| *at))
     }
 
-    async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
+    async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
         // Told under the lock, so that watchers hear of changes in their order.
-        let mut world = self.world();
-        let leased = world.lease(&wish, now);
-        leased.iter().for_each(|leased| self.tell(&leased.email));
+        let mut world = self.lock_tables();
+        let leased = world.lease_handoffs(&wish, now);
+        leased.iter().for_each(|leased| self.notify_email_changed(&leased.email));
         Ok(leased)
     }
 
-    async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<Leased>> {
-        let world = self.world();
-        Ok(world.of_team(team, id).map(|email| world.with_bytes(email, number)))
+    async fn leased_handoff(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<LeasedHandoff>> {
+        let world = self.lock_tables();
+        Ok(world.email_of_team(team, id).map(|email| world.with_bytes(email, number)))
     }
 
-    async fn act(
+    async fn apply_action(
         &self,
         team: TeamId,
         id: EmailId,
-        act: Act,
-        operation: Option<Operation>,
+        act: HandoffAction,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Acted>> {
-        let mut world = self.world();
-        let before = world.of_team(team, id);
-        let acted = world.act(team, id, &act, operation.as_ref(), self.time.of(now));
-        if let Some(email) = world.of_team(team, id).filter(|email| before.as_ref() != Some(email)) {
-            self.tell(&email);
+    ) -> Result<IdempotentResult<HandoffActionResult>> {
+        let mut world = self.lock_tables();
+        let before = world.email_of_team(team, id);
+        let acted = world.apply_action(team, id, &act, operation.as_ref(), self.time.commit_time(now));
+        if let Some(email) = world.email_of_team(team, id).filter(|email| before.as_ref() != Some(email)) {
+            self.notify_email_changed(&email);
         }
         Ok(acted)
     }
 
-    async fn doubts(&self, mine: &[TransportAccount], max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
-        Ok(self.world().doubts(mine, max, now))
+    async fn due_unknown_handoffs(
+        &self,
+        mine: &[TransportAccount],
+        max: usize,
+        now: Time,
+    ) -> Result<Vec<(Email, u16)>> {
+        Ok(self.lock_tables().due_unknown_handoffs(mine, max, now))
     }
 
     async fn publish_transports(&self, node: NodeId, mine: &[TransportAccount], now: Time) -> Result<()> {
-        self.world().published.publish(node, mine, now);
+        self.lock_tables().transport_registry.publish(node, mine, now);
         Ok(())
     }
 
-    async fn orphans(&self, known: &[String], now: Time) -> Result<Vec<Orphans>> {
-        Ok(self.world().orphans(known, now))
+    async fn orphan_backlogs(&self, known: &[String], now: Time) -> Result<Vec<OrphanBacklog>> {
+        Ok(self.lock_tables().orphan_backlogs(known, now))
     }
 
-    async fn open_at(
+    async fn emails_open_at_transport(
         &self,
         transport: &str,
         after: Option<(TeamId, EmailId)>,
         limit: usize,
     ) -> Result<Vec<(TeamId, EmailId)>> {
-        Ok(self.world().open_at(transport, after, limit))
+        Ok(self.lock_tables().emails_open_at_transport(transport, after, limit))
     }
 
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
-        let mut world = self.world();
+        let mut world = self.lock_tables();
         world.nodes.insert(node, now);
-        Ok(Heartbeat { latest: world.nodes.values().max().copied().unwrap_or(now), database: None })
+        Ok(Heartbeat { latest_time: world.nodes.values().max().copied().unwrap_or(now), database_clock: None })
     }
 
-    async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {
-        let mut world = self.world();
-        let (recovered, changed) = world.recover(node, max, now);
-        changed.iter().for_each(|email| self.tell(email));
+    async fn recover_dead_nodes(&self, node: NodeId, max: usize, now: Time) -> Result<RecoveryCounts> {
+        let mut world = self.lock_tables();
+        let (recovered, changed) = world.recover_dead_nodes(node, max, now);
+        changed.iter().for_each(|email| self.notify_email_changed(email));
         Ok(recovered)
     }
 
-    async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
-        Ok(self.world().by_remote_id(team, remote_id))
+    async fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
+        Ok(self.lock_tables().handoff_by_remote_id(team, remote_id))
     }
 
     async fn backlog(&self) -> Result<Backlog> {
-        Ok(self.world().backlog())
+        Ok(self.lock_tables().backlog())
     }
 
-    async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {
-        let mut world = self.world();
+    async fn record_suppressed_calls(&self, calls: Vec<SuppressedCalls>, now: Time) -> Result<()> {
+        let mut world = self.lock_tables();
         for note in calls {
             let Some(email) = world.emails.get_mut(&note.email).filter(|email| email.team == note.team) else {
                 continue;
             };
             email.suppressed += note.count;
-            let mut event = email.event(Kind::EmailDuplicate, now);
+            let mut event = email.event(EventKind::EmailDuplicate, now);
             event.data["calls"] = note.count.into();
-            self.tell(email);
+            self.notify_email_changed(email);
             world.events.entry(note.team).or_default().push(event);
             let kept = world.suppressed.entry(note.email).or_default();
             kept.extend(note.latest);
-            let surplus = kept.len().saturating_sub(limits::SUPPRESSED_KEPT);
+            let surplus = kept.len().saturating_sub(limits::SUPPRESSED_CALLS_KEPT);
             kept.drain(..surplus);
         }
         Ok(())
     }
 
     async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
-        Ok(self.world().of_team(team, id))
+        Ok(self.lock_tables().email_of_team(team, id))
     }
 
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
-        let world = self.world();
+        let world = self.lock_tables();
         let detail = |email| EmailDetail {
             email,
             body: world.bodies.get(&id).cloned(),
             attempts: world.attempts.get(&id).cloned().unwrap_or_default(),
             evidence: world.evidence.get(&id).cloned().unwrap_or_default(),
-            suppressed: world.suppressed_of(id),
+            suppressed_calls: world.suppressed_calls(id),
         };
-        Ok(world.of_team(team, id).map(detail))
+        Ok(world.email_of_team(team, id).map(detail))
     }
 
-    async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
-        Ok(self.world().list(team, &query))
+    async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<ResultPage<Email>> {
+        Ok(self.lock_tables().list_emails(team, &query))
     }
 
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
-        Ok(self.world().count(team, from, to))
+        Ok(self.lock_tables().count_emails(team, from, to))
     }
 
-    async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
-        Ok(self.world().stuck(after, limit))
+    async fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+        Ok(self.lock_tables().held_or_unknown_emails(after, limit))
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
-        let world = self.world();
+        let world = self.lock_tables();
         let all = world.events.get(&team).map_or(&[][..], Vec::as_slice);
         let rows = all.iter().enumerate().skip(after as usize).take(limit);
         Ok(rows.map(|(i, event)| Event { seq: i as u64 + 1, event: event.clone() }).collect())
     }
 
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
-        Ok(self.world().key_view(team, key, now))
+        Ok(self.lock_tables().key_view(team, key, now))
     }
 
-    async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
-        let mut world = self.world();
-        let Some(Bound::Email(mut email)) = world.bound(team, key, now) else { return Ok(KeyChange::Missing) };
-        let event = email.extend(ttl, now);
-        world.save(&email, event);
-        self.tell(&email);
-        Ok(KeyChange::Done(email))
+    async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChangeResult> {
+        let mut world = self.lock_tables();
+        let Some(KeyBinding::Email(mut email)) = world.key_binding(team, key, now) else {
+            return Ok(KeyChangeResult::Missing);
+        };
+        let event = email.extend_key(ttl, now);
+        world.save_email(&email, event);
+        self.notify_email_changed(&email);
+        Ok(KeyChangeResult::Done(email))
     }
 
-    async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
-        let mut world = self.world();
-        let Some(Bound::Email(mut email)) = world.bound(team, key, now) else { return Ok(KeyChange::Missing) };
+    async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChangeResult> {
+        let mut world = self.lock_tables();
+        let Some(KeyBinding::Email(mut email)) = world.key_binding(team, key, now) else {
+            return Ok(KeyChangeResult::Missing);
+        };
         if !email.state().is_terminal() && !mutant!("live-key-forgotten") {
-            return Ok(KeyChange::NotTerminal(email));
+            return Ok(KeyChangeResult::NotTerminal(email));
         }
-        let event = email.forget(now);
-        world.save(&email, event);
-        self.tell(&email);
-        Ok(KeyChange::Done(email))
+        let event = email.forget_key(now);
+        world.save_email(&email, event);
+        self.notify_email_changed(&email);
+        Ok(KeyChangeResult::Done(email))
     }
 
-    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<Founded>> {
-        let mut world = self.world();
-        if let Some(answer) = operation.as_ref().and_then(|operation| world.repeat_of(operation, key.created_at)) {
+    async fn create_team(
+        &self,
+        team: Team,
+        key: ApiKey,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateTeamResult>> {
+        let mut world = self.lock_tables();
+        if let Some(answer) = operation.as_ref().and_then(|operation| world.find_replay(operation, key.created_at)) {
             return Ok(answer);
         }
         if world.teams.values().any(|other| other.name == team.name && other.id != team.id) {
-            return Ok(Once::Done(Founded::Taken));
+            return Ok(IdempotentResult::Done(CreateTeamResult::NameTaken));
         }
         if let Some(operation) = &operation {
             world.bind_operation(operation);
         }
         world.teams.entry(team.id).or_insert(team);
         world.api_keys.entry(key.id).or_insert(key);
-        Ok(Once::Done(Founded::Made))
+        Ok(IdempotentResult::Done(CreateTeamResult::Created))
     }
 
     async fn teams(&self) -> Result<Vec<Team>> {
-        Ok(self.world().teams.values().cloned().collect())
+        Ok(self.lock_tables().teams.values().cloned().collect())
     }
 
     async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
-        let mut world = self.world();
+        let mut world = self.lock_tables();
         let Some(team) = world.teams.get_mut(&team) else { return Ok(None) };
         team.require_keys = require;
         Ok(Some(team.clone()))
     }
 
-    async fn create_api_key(&self, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
-        let mut world = self.world();
+    async fn create_api_key(&self, key: ApiKey, operation: Option<KeyedOperation>) -> Result<IdempotentResult<()>> {
+        let mut world = self.lock_tables();
         if let Some(operation) = &operation {
-            if let Some(answer) = world.repeat_of(operation, key.created_at) {
+            if let Some(answer) = world.find_replay(operation, key.created_at) {
                 return Ok(answer);
             }
             world.bind_operation(operation);
         }
         world.api_keys.entry(key.id).or_insert(key);
-        Ok(Once::Done(()))
+        Ok(IdempotentResult::Done(()))
     }
 
     async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
-        Ok(self.world().api_keys.values().rev().filter(|key| key.team == team).cloned().collect())
+        Ok(self.lock_tables().api_keys.values().rev().filter(|key| key.team == team).cloned().collect())
     }
 
     async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
-        let world = self.world();
+        let world = self.lock_tables();
         let key = world.api_keys.values().find(|key| key.hash == hash);
         Ok(key.and_then(|key| Some((key.clone(), world.teams.get(&key.team)?.clone()))))
     }
 
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
-        let mut world = self.world();
+        let mut world = self.lock_tables();
         let Some(key) = world.api_keys.get_mut(&id).filter(|key| key.team == team) else { return Ok(None) };
         key.revoked_at.get_or_insert(now);
         Ok(Some(key.clone()))
     }
 
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
-        let mut world = self.world();
+        let mut world = self.lock_tables();
         for (id, at) in used {
             if let Some(key) = world.api_keys.get_mut(&id) {
                 key.last_used_at = key.last_used_at.max(Some(at));
@@ -598,53 +636,63 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn create_record(&self, record: Record, operation: Option<Operation>) -> Result<Once<Created>> {
-        Ok(self.world().create_record(record, operation.as_ref()))
+    async fn create_record(
+        &self,
+        record: Record,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateRecordResult>> {
+        Ok(self.lock_tables().create_record(record, operation.as_ref()))
     }
 
     async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        Ok(self.world().record(team, kind, id))
+        Ok(self.lock_tables().record(team, kind, id))
     }
 
-    async fn record_named(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
-        Ok(self.world().record_named(team, kind, name))
+    async fn record_by_name(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
+        Ok(self.lock_tables().record_by_name(team, kind, name))
     }
 
-    async fn record_anywhere(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        Ok(self.world().records.get(&id).filter(|record| record.kind == kind).cloned())
+    async fn record_of_any_team(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        Ok(self.lock_tables().records.get(&id).filter(|record| record.kind == kind).cloned())
     }
 
     async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
-        Ok(self.world().records(team, kind, before, limit))
+        Ok(self.lock_tables().records(team, kind, before, limit))
     }
 
     async fn change_record(
         &self,
         edit: RecordEdit,
-        operation: Option<Operation>,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<RecordChange>> {
-        Ok(self.world().change_record(edit, operation.as_ref(), now))
+    ) -> Result<IdempotentResult<RecordChangeResult>> {
+        Ok(self.lock_tables().change_record(edit, operation.as_ref(), now))
     }
 
     async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        Ok(self.world().remove_record(team, kind, id))
+        Ok(self.lock_tables().remove_record(team, kind, id))
     }
 
-    async fn budget_usage(&self, team: TeamId, counters: Vec<Counter>) -> Result<Vec<u64>> {
-        let world = self.world();
+    async fn budget_usage(&self, team: TeamId, counters: Vec<BudgetCounter>) -> Result<Vec<u64>> {
+        let world = self.lock_tables();
         Ok(counters.into_iter().map(|counter| world.budget_used(team, counter)).collect())
     }
 
-    async fn install(&self) -> Result<Install> {
-        let world = self.world();
+    async fn installation(&self) -> Result<InstallationInfo> {
+        let world = self.lock_tables();
         let seen_at = world.nodes.values().max().copied();
-        Ok(Install { secret: self.secret.clone(), epoch: 1, last_id: world.last_id, seen_at, database: None })
+        Ok(InstallationInfo {
+            secret: self.secret.clone(),
+            epoch: 1,
+            last_id: world.highest_id,
+            last_heartbeat_at: seen_at,
+            database_clock: None,
+        })
     }
 
-    async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {
-        let mut world = self.world();
-        let mut swept = Swept::default();
+    async fn sweep(&self, max: usize, now: Time) -> Result<SweepCounts> {
+        let mut world = self.lock_tables();
+        let mut swept = SweepCounts::default();
         world.sweep_budgets(now);
         let mut due: Vec<EmailId> =
             world.sweep_at.iter().filter(|(_, at)| **at <= now).map(|(id, _)| *id).take(max).collect();
@@ -652,11 +700,11 @@ impl Store for Memory {
             due = world.emails.keys().copied().collect();
         }
         for id in due {
-            world.sweep_one(id, now, &mut swept);
+            world.sweep_email(id, now, &mut swept);
         }
         world.sweep_operations(now);
         swept.deliveries = world.sweep_deliveries(max, now);
-        swept.notices = world.outbound.sweep(max, now);
+        swept.notices = world.webhooks.sweep_notices(max, now);
         Ok(swept)
     }
 
@@ -664,21 +712,21 @@ impl Store for Memory {
         Ok(Health { engine: "memory", degraded: true, notes: vec!["nothing is durable".into()] })
     }
 
-    fn stopped(&self) -> Option<StoreError> {
+    fn fatal_error(&self) -> Option<StoreError> {
         None
     }
 
     fn gauges(&self) -> Gauges {
-        Gauges { keys: self.world().keys.len() as u64, ..Gauges::default() }
+        Gauges { keys: self.lock_tables().keys.len() as u64, ..Gauges::default() }
     }
 
-    fn watch(&self, watcher: Watcher) -> bool {
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
+    fn subscribe_to_emails(&self, watcher: SharedEmailSubscriber) -> bool {
+        self.email_subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(watcher);
         true
     }
 
-    fn keep_time(&self, keeper: Keeper) {
-        self.time.keep(keeper);
+    fn set_commit_clock(&self, keeper: SharedLedgerClock) {
+        self.time.set_clock(keeper);
     }
 
     async fn close(&self) {}

@@ -2,41 +2,49 @@
 
 use mailonce_core::{
     id::TeamId,
-    port::store::{Once, Operation},
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
+    port::store::{IdempotentResult, KeyedOperation},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
 };
 use uuid::Uuid;
 
-use super::World;
+use super::Tables;
 
-impl World {
-    pub(super) fn create_record(&mut self, record: Record, operation: Option<&Operation>) -> Once<Created> {
-        if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, record.created_at)) {
+impl Tables {
+    pub(super) fn create_record(
+        &mut self,
+        record: Record,
+        operation: Option<&KeyedOperation>,
+    ) -> IdempotentResult<CreateRecordResult> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, record.created_at)) {
             return answer;
         }
-        if let Some(taken) = self.record_named(record.team, record.kind, &record.name) {
+        if let Some(taken) = self.record_by_name(record.team, record.kind, &record.name) {
             // The very same one: this call was made before.
             let again = taken.id == record.id;
-            return Once::Done(if again { Created::Made(taken) } else { Created::Taken(taken) });
+            return IdempotentResult::Done(if again {
+                CreateRecordResult::Created(taken)
+            } else {
+                CreateRecordResult::NameTaken(taken)
+            });
         }
         if let Some(operation) = operation {
             self.bind_operation(operation);
         }
-        self.tell_record(&record, None, record.created_at);
+        self.emit_record_event(&record, None, record.created_at);
         self.records.insert(record.id, record.clone());
-        Once::Done(Created::Made(record))
+        IdempotentResult::Done(CreateRecordResult::Created(record))
     }
 
-    fn tell_record(&mut self, record: &Record, before: Option<&Record>, now: Time) {
-        self.events.entry(record.team).or_default().extend(record.told(before, now));
+    fn emit_record_event(&mut self, record: &Record, before: Option<&Record>, now: Time) {
+        self.events.entry(record.team).or_default().extend(record.to_event(before, now));
     }
 
     pub(super) fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record> {
         self.records.get(&id).filter(|record| record.team == team && record.kind == kind).cloned()
     }
 
-    pub(super) fn record_named(&self, team: TeamId, kind: RecordKind, name: &str) -> Option<Record> {
+    pub(super) fn record_by_name(&self, team: TeamId, kind: RecordKind, name: &str) -> Option<Record> {
         let named = |record: &&Record| record.team == team && record.kind == kind && record.name == name;
         self.records.values().find(named).cloned()
     }
@@ -45,33 +53,33 @@ impl World {
         let listed = |record: &&Record| {
             record.team == team && record.kind == kind && before.is_none_or(|before| record.id < before)
         };
-        RecordPage::of(self.records.values().rev().filter(listed).take(limit + 1).cloned().collect(), limit)
+        RecordPage::from_rows(self.records.values().rev().filter(listed).take(limit + 1).cloned().collect(), limit)
     }
 
     pub(super) fn change_record(
         &mut self,
         edit: RecordEdit,
-        operation: Option<&Operation>,
+        operation: Option<&KeyedOperation>,
         now: Time,
-    ) -> Once<RecordChange> {
-        if let Some(answer) = operation.and_then(|operation| self.repeat_of(operation, now)) {
+    ) -> IdempotentResult<RecordChangeResult> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
             return answer;
         }
         let Some(mut record) = self.record(edit.team, edit.kind, edit.id) else {
-            return Once::Done(RecordChange::Missing);
+            return IdempotentResult::Done(RecordChangeResult::Missing);
         };
         if record.rev != edit.rev {
-            return Once::Done(RecordChange::Stale(record));
+            return IdempotentResult::Done(RecordChangeResult::Stale(record));
         }
         if let Some(operation) = operation {
             self.bind_operation(operation);
         }
         let before = record.clone();
         record.rev += 1;
-        record.about = edit.about;
-        self.tell_record(&record, Some(&before), now);
+        record.json = edit.json;
+        self.emit_record_event(&record, Some(&before), now);
         self.records.insert(record.id, record.clone());
-        Once::Done(RecordChange::Changed(record))
+        IdempotentResult::Done(RecordChangeResult::Changed(record))
     }
 
     pub(super) fn remove_record(&mut self, team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record> {

@@ -7,7 +7,9 @@
 use deadpool_postgres::Client;
 use mailonce_core::{
     id::EmailId,
-    port::store::{Accept, AcceptBatch, BatchWish, Bound, Once, Result, StoreError, Wish},
+    port::store::{
+        AcceptResult, BatchAcceptResult, IdempotentResult, KeyBinding, NewBatch, NewEmail, Result, StoreError,
+    },
     time::Time,
 };
 use std::{
@@ -16,24 +18,24 @@ use std::{
 };
 
 use super::{
-    Ledger,
-    careful::{load, lock_scopes},
+    SharedState,
+    careful::{load_unit_of_work, lock_scopes},
     control::budget,
     conversation::likeness,
-    draft::insert,
+    draft::insert_emails,
     durability,
-    ground::{Ground, bound_to, scopes_of_wish},
-    lanes::{Became, Round, Waiting},
+    ground::{UnitOfWork, binding_of_target, new_email_scopes},
+    lanes::{AcceptRound, KeyOutcomes, QueuedAccept},
     row::{
-        KEY_COLUMNS, KeyRow, Scope, email_columns, email_joins, hash_column, key_columns, read_emails, read_key,
+        KEY_COLUMNS, KeyRow, KeyScope, email_columns, email_joins, hash_column, key_columns, read_emails, read_key,
         scope_columns,
     },
-    trouble::{Tried, Trouble, insist},
-    write::ask,
+    trouble::{TxError, TxResult, call_until_final},
+    write::query_rows,
 };
 
 /// Keys and the emails they are bound to, of one moment.
-const BOUND: &str = concat!(
+const SELECT_BINDINGS: &str = concat!(
     "SELECT ",
     key_columns!(),
     ", ",
@@ -45,13 +47,13 @@ const BOUND: &str = concat!(
 );
 
 /// Keys as they were read, each with its email.
-pub(super) type Found = BTreeMap<Scope, (KeyRow, Option<mailonce_core::email::Email>)>;
+pub(super) type LoadedKeys = BTreeMap<KeyScope, (KeyRow, Option<mailonce_core::email::Email>)>;
 
 /// Reads keys and their emails without a lock.
-pub(super) async fn find(client: &Client, scopes: &BTreeSet<Scope>) -> Tried<Found> {
+pub(super) async fn load_keys(client: &Client, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
     let (teams, hashes) = scope_columns(scopes);
-    let rows = ask(client, BOUND, &[&teams, &hashes]).await?;
-    let mut found = Found::new();
+    let rows = query_rows(client, SELECT_BINDINGS, &[&teams, &hashes]).await?;
+    let mut found = LoadedKeys::new();
     for same in rows.chunk_by(same_key) {
         if let Some(first) = same.first() {
             let (scope, key) = read_key(first)?;
@@ -69,27 +71,27 @@ fn same_key(a: &tokio_postgres::Row, b: &tokio_postgres::Row) -> bool {
 }
 
 /// What a key that was read is bound to at `now`.
-pub(super) fn bound_in(found: &Found, scope: Scope, now: Time) -> Option<Bound> {
+pub(super) fn binding_in(found: &LoadedKeys, scope: KeyScope, now: Time) -> Option<KeyBinding> {
     let (key, email) = found.get(&scope)?;
-    bound_to(key.target.as_ref(), |_| email.as_ref(), now)
+    binding_of_target(key.target.as_ref(), |_| email.as_ref(), now)
 }
 
-impl Ledger {
+impl SharedState {
     /// Gets in line and waits for the answer.
-    pub(super) async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
-        let (waiting, answered) = Waiting::new(wish, now)?;
-        self.lanes.join(waiting);
-        let answer = answered.await.unwrap_or_else(|_gone| Err(StoreError::Unknown("the lane ended".into())))?;
-        if matches!(answer, Accept::First(_)) {
-            durability::note_proven();
+    pub(super) async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
+        let (waiting, answered) = QueuedAccept::new(wish, now)?;
+        self.accept_batcher.enqueue(waiting);
+        let answer = answered.await.unwrap_or_else(|_gone| Err(StoreError::CommitUnknown("the lane ended".into())))?;
+        if matches!(answer, AcceptResult::First(_)) {
+            durability::mark_proven();
         }
         Ok(answer)
     }
 
     /// Answers every wish of a round.
-    pub(super) async fn answer(&self, round: Round) {
-        let Round { plain, followers, mut careful, .. } = round;
-        let (became, lost) = self.answer_plain(plain, !followers.is_empty()).await;
+    pub(super) async fn process_round(&self, round: AcceptRound) {
+        let AcceptRound { simple: plain, followers, needs_locks: mut careful, .. } = round;
+        let (became, lost) = self.accept_simple(plain, !followers.is_empty()).await;
         let mut open = lost;
         for follower in followers {
             match follower.key().and_then(|key| became.get(&key)) {
@@ -97,21 +99,21 @@ impl Ledger {
                 None => open.push(follower),
             }
         }
-        careful.extend(self.answer_bound(open).await);
-        self.answer_careful(careful).await;
+        careful.extend(self.answer_replays(open).await);
+        self.accept_with_locks(careful).await;
     }
 
     /// Gives back what the keys became, if there are followers, and the wishes whose key was not free.
-    async fn answer_plain(&self, plain: Vec<Waiting>, followed: bool) -> (Became, Vec<Waiting>) {
+    async fn accept_simple(&self, plain: Vec<QueuedAccept>, followed: bool) -> (KeyOutcomes, Vec<QueuedAccept>) {
         let (mut became, mut lost) = (HashMap::new(), Vec::new());
         if plain.is_empty() {
             return (became, lost);
         }
-        let won = match insist!(self.bind_plain(&plain)) {
+        let won = match call_until_final!(self.insert_simple(&plain)) {
             Ok(won) => won,
             // One wish that the database cannot take must not spoil the others: each is decided alone.
-            Err(Trouble::Refused(_)) if plain.len() > 1 => {
-                self.answer_alone(plain, &mut became).await;
+            Err(TxError::Rejected(_)) if plain.len() > 1 => {
+                self.accept_individually(plain, &mut became).await;
                 return (became, lost);
             }
             Err(trouble) => {
@@ -130,19 +132,23 @@ impl Ledger {
                 continue;
             }
             if followed {
-                became.extend(waiting.key().map(|key| (key, Ok(Accept::Bound(Bound::Email(email.clone()))))));
+                became.extend(
+                    waiting.key().map(|key| (key, Ok(AcceptResult::KeyBound(KeyBinding::Email(email.clone()))))),
+                );
             }
             waiting.answer_first();
         }
         (became, lost)
     }
 
-    async fn answer_alone(&self, plain: Vec<Waiting>, became: &mut Became) {
+    async fn accept_individually(&self, plain: Vec<QueuedAccept>, became: &mut KeyOutcomes) {
         for waiting in plain {
-            let answers = insist!(self.decide(vec![(waiting.wish(), waiting.now)]));
-            let answer = answers.map_err(StoreError::from).and_then(|mut answers| answers.pop().ok_or_else(no_answer));
+            let answers = call_until_final!(self.accept_locked(vec![(waiting.to_new_email(), waiting.now)]));
+            let answer = answers
+                .map_err(StoreError::from)
+                .and_then(|mut answers| answers.pop().ok_or_else(missing_answer_error));
             let told = answer.clone().map(|accept| match accept {
-                Accept::First(email) => Accept::Bound(Bound::Email(email)),
+                AcceptResult::First(email) => AcceptResult::KeyBound(KeyBinding::Email(email)),
                 other => other,
             });
             became.extend(waiting.key().map(|key| (key, told)));
@@ -151,13 +157,13 @@ impl Ledger {
     }
 
     /// One statement, its own commit. The emails whose key was free.
-    async fn bind_plain(&self, plain: &[Waiting]) -> Tried<HashSet<EmailId>> {
-        let client = self.link.lane().await?;
-        let (warnings, begun) = (self.link.warnings(), Instant::now());
+    async fn insert_simple(&self, plain: &[QueuedAccept]) -> TxResult<HashSet<EmailId>> {
+        let client = self.connections.accept_client().await?;
+        let (warnings, begun) = (self.connections.commit_warnings(), Instant::now());
         let drafts = plain.iter().map(|waiting| (&waiting.draft, waiting.key_hash.map(hash_column)));
         mailonce_core::failpoint!("postgres-before-round");
-        let won = match insert(&client, drafts).await {
-            Err(trouble @ Trouble::Store(_)) => {
+        let won = match insert_emails(&client, drafts).await {
+            Err(trouble @ TxError::Store(_)) => {
                 // The next round must not inherit a dying session.
                 drop(Client::take(client));
                 return Err(trouble);
@@ -165,17 +171,17 @@ impl Ledger {
             other => other?,
         };
         mailonce_core::failpoint!("postgres-after-round");
-        self.committed(plain.len(), warnings, begun)?;
+        self.record_commit(plain.len(), warnings, begun)?;
         Ok(won.into_iter().collect())
     }
 
     /// Answers those whose key is bound and remembered. Gives back the others: their key is forgotten, or a slot.
-    async fn answer_bound(&self, open: Vec<Waiting>) -> Vec<Waiting> {
+    async fn answer_replays(&self, open: Vec<QueuedAccept>) -> Vec<QueuedAccept> {
         if open.is_empty() {
             return open;
         }
-        let scopes: BTreeSet<Scope> = open.iter().filter_map(Waiting::key).collect();
-        let found = match self.find_on_lane(&scopes).await {
+        let scopes: BTreeSet<KeyScope> = open.iter().filter_map(QueuedAccept::key).collect();
+        let found = match self.load_keys_for_accept(&scopes).await {
             Ok(found) => found,
             Err(trouble) => {
                 let error = StoreError::from(trouble);
@@ -187,31 +193,32 @@ impl Ledger {
         };
         let mut careful = Vec::new();
         for waiting in open {
-            match waiting.key().and_then(|key| bound_in(&found, key, self.time.forget_by(waiting.now))) {
-                Some(bound) => waiting.answer(Ok(Accept::Bound(bound))),
+            match waiting.key().and_then(|key| binding_in(&found, key, self.time.expiry_cutoff(waiting.now))) {
+                Some(bound) => waiting.answer(Ok(AcceptResult::KeyBound(bound))),
                 None => careful.push(waiting),
             }
         }
         careful
     }
 
-    async fn find_on_lane(&self, scopes: &BTreeSet<Scope>) -> Tried<Found> {
-        find(&self.link.lane().await?, scopes).await
+    async fn load_keys_for_accept(&self, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
+        load_keys(&self.connections.accept_client().await?, scopes).await
     }
 
-    async fn answer_careful(&self, careful: Vec<Waiting>) {
+    async fn accept_with_locks(&self, careful: Vec<QueuedAccept>) {
         if careful.is_empty() {
             return;
         }
-        let wishes: Vec<(Wish, Time)> = careful.iter().map(|waiting| (waiting.wish(), waiting.now)).collect();
-        match insist!(self.decide(wishes.clone())) {
+        let wishes: Vec<(NewEmail, Time)> =
+            careful.iter().map(|waiting| (waiting.to_new_email(), waiting.now)).collect();
+        match call_until_final!(self.accept_locked(wishes.clone())) {
             Ok(answers) => {
                 for (waiting, answer) in careful.into_iter().zip(answers) {
                     waiting.answer(Ok(answer));
                 }
             }
-            Err(Trouble::Refused(_)) if careful.len() > 1 => {
-                self.answer_alone(careful, &mut HashMap::new()).await;
+            Err(TxError::Rejected(_)) if careful.len() > 1 => {
+                self.accept_individually(careful, &mut HashMap::new()).await;
             }
             Err(trouble) => {
                 let error = StoreError::from(trouble);
@@ -223,62 +230,62 @@ impl Ledger {
     }
 
     /// Decides wishes one after the other, with all of their scopes locked, in one transaction.
-    async fn decide(&self, wishes: Vec<(Wish, Time)>) -> Tried<Vec<Accept>> {
-        let scopes: BTreeSet<Scope> = wishes.iter().flat_map(|(wish, _)| scopes_of_wish(wish)).collect();
+    async fn accept_locked(&self, wishes: Vec<(NewEmail, Time)>) -> TxResult<Vec<AcceptResult>> {
+        let scopes: BTreeSet<KeyScope> = wishes.iter().flat_map(|(wish, _)| new_email_scopes(wish)).collect();
         let verbs = wishes.len();
-        let mut client = self.link.lane().await?;
+        let mut client = self.connections.accept_client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
-        likeness::hold(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        likeness::lock_recent_content(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
         budget::lock(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
         let answers = wishes.into_iter().map(|(wish, now)| ground.accept(wish, now)).collect();
-        self.settle(tx, &ground, verbs).await?;
+        self.write_and_commit(tx, &ground, verbs).await?;
         Ok(answers)
     }
 
     /// Accepts every item of a batch, or none.
-    pub(super) async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
-        Ok(insist!(self.try_accept_batch(&batch, now))?)
+    pub(super) async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
+        Ok(call_until_final!(self.try_accept_batch(&batch, now))?)
     }
 
-    async fn try_accept_batch(&self, batch: &BatchWish, now: Time) -> Tried<AcceptBatch> {
-        let mut scopes: BTreeSet<Scope> = batch.items.iter().flat_map(scopes_of_wish).collect();
+    async fn try_accept_batch(&self, batch: &NewBatch, now: Time) -> TxResult<BatchAcceptResult> {
+        let mut scopes: BTreeSet<KeyScope> = batch.items.iter().flat_map(new_email_scopes).collect();
         scopes.extend(batch.operation.iter().map(|operation| (operation.team, operation.key)));
-        let mut client = self.link.client().await?;
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
-        likeness::hold(&tx, &mut ground, batch.items.iter()).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        likeness::lock_recent_content(&tx, &mut ground, batch.items.iter()).await?;
         budget::lock(&tx, &mut ground, batch.items.iter()).await?;
-        let answer = decide_batch(&mut ground, batch, now);
-        self.settle(tx, &ground, 1).await?;
+        let answer = accept_batch_locked(&mut ground, batch, now);
+        self.write_and_commit(tx, &ground, 1).await?;
         Ok(answer)
     }
 }
 
-fn decide_batch(ground: &mut Ground, batch: &BatchWish, now: Time) -> AcceptBatch {
+fn accept_batch_locked(ground: &mut UnitOfWork, batch: &NewBatch, now: Time) -> BatchAcceptResult {
     for (index, wish) in batch.items.iter().enumerate().filter(|_| batch.strict) {
-        let bound = wish.key.and_then(|key| ground.bound(wish.team, key, now));
-        if let Some(bound) = bound.filter(|bound| wish.contradicts(bound)) {
-            return AcceptBatch::Contradiction(index, bound);
+        let bound = wish.key.and_then(|key| ground.key_binding(wish.team, key, now));
+        if let Some(bound) = bound.filter(|bound| wish.mismatches(bound)) {
+            return BatchAcceptResult::ItemKeyMismatch(index, bound);
         }
     }
-    let repeat = batch.operation.as_ref().and_then(|operation| ground.repeat_of::<()>(operation, now));
-    if let Some(Once::Mismatch(bound)) = repeat {
-        return AcceptBatch::Mismatch(bound);
+    let repeat = batch.operation.as_ref().and_then(|operation| ground.find_replay::<()>(operation, now));
+    if let Some(IdempotentResult::KeyMismatch(bound)) = repeat {
+        return BatchAcceptResult::BatchKeyMismatch(bound);
     }
     if batch.strict
         && let Some((index, exceeded)) = ground.batch_over_budget(batch, now)
     {
-        return AcceptBatch::OverBudget(index, exceeded);
+        return BatchAcceptResult::OverBudget(index, exceeded);
     }
     if let Some(operation) = batch.operation.as_ref().filter(|_| repeat.is_none()) {
         ground.bind_operation(operation);
     }
-    AcceptBatch::Items(batch.items.iter().map(|wish| ground.accept(wish.clone(), now)).collect())
+    BatchAcceptResult::Items(batch.items.iter().map(|wish| ground.accept(wish.clone(), now)).collect())
 }
 
-fn no_answer() -> StoreError {
+fn missing_answer_error() -> StoreError {
     StoreError::Corrupt("a wish was decided without an answer".into())
 }

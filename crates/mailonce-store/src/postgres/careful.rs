@@ -6,7 +6,7 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     id::{EmailId, TeamId},
-    port::store::{CommitTime, StoreError},
+    port::store::{CommitClock, StoreError},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,11 +16,11 @@ use std::{
 use tokio_postgres::Row;
 
 use super::{
-    Ledger, durability,
-    ground::{Ground, Scoped},
-    row::{KeyRow, Scope, Target, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns},
-    trouble::{Tried, Trouble},
-    write::{ask, email_columns_of, run, write},
+    SharedState, durability,
+    ground::{EmailRef, UnitOfWork},
+    row::{KeyRow, KeyScope, KeyTarget, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns},
+    trouble::{TxError, TxResult},
+    write::{email_ref_columns, execute, query_rows, write_unit_of_work},
 };
 
 /// Makes the rows that are missing and locks the ones that exist, in one pass and in order. `WHERE false` writes
@@ -36,7 +36,7 @@ const LOCK_KEYS: &str = "
       JOIN keys k ON k.team = w.team AND k.hash = w.hash
      ORDER BY k.team, k.hash FOR UPDATE OF k";
 
-const KEYS: &str = concat!(
+const SELECT_KEYS: &str = concat!(
     "SELECT ",
     key_columns!(),
     " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, hash) JOIN keys k ON k.team = w.team AND k.hash = w.hash"
@@ -47,12 +47,12 @@ const LOCK_EMAILS: &str = "
       JOIN emails e ON e.team = w.team AND e.id = w.id
      ORDER BY e.team, e.id FOR UPDATE OF e";
 
-const LOCK_FREE: &str = "
+const LOCK_AVAILABLE_EMAILS: &str = "
     SELECT e.team, e.id FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
       JOIN emails e ON e.team = w.team AND e.id = w.id
      ORDER BY e.team, e.id FOR UPDATE OF e SKIP LOCKED";
 
-const EMAILS: &str = concat!(
+const SELECT_EMAILS: &str = concat!(
     "SELECT ",
     email_columns!(),
     " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id) JOIN emails e ON e.team = w.team AND e.id = w.id ",
@@ -61,125 +61,134 @@ const EMAILS: &str = concat!(
 );
 
 /// Locks every scope, whether its row exists or not.
-pub(super) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<Scope>) -> Tried<()> {
+pub(super) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
     if !scopes.is_empty() {
         let (teams, hashes) = scope_columns(scopes);
-        run(tx, LOCK_SCOPES, &[&teams, &hashes]).await?;
+        execute(tx, LOCK_SCOPES, &[&teams, &hashes]).await?;
     }
     Ok(())
 }
 
 /// Locks those of the scopes that have a row.
-pub(super) async fn lock_keys(tx: &Transaction<'_>, scopes: &BTreeSet<Scope>) -> Tried<()> {
+pub(super) async fn lock_existing_keys(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
     if !scopes.is_empty() {
         let (teams, hashes) = scope_columns(scopes);
-        ask(tx, LOCK_KEYS, &[&teams, &hashes]).await?;
+        query_rows(tx, LOCK_KEYS, &[&teams, &hashes]).await?;
     }
     Ok(())
 }
 
 /// Locks those of the emails that nobody else holds, and waits for none.
-pub(super) async fn lock_free(tx: &Transaction<'_>, emails: &BTreeSet<Scoped>) -> Tried<BTreeSet<Scoped>> {
-    let (teams, ids) = email_columns_of(emails.iter().copied());
-    let rows = ask(tx, LOCK_FREE, &[&teams, &ids]).await?;
+pub(super) async fn lock_available_emails(
+    tx: &Transaction<'_>,
+    emails: &BTreeSet<EmailRef>,
+) -> TxResult<BTreeSet<EmailRef>> {
+    let (teams, ids) = email_ref_columns(emails.iter().copied());
+    let rows = query_rows(tx, LOCK_AVAILABLE_EMAILS, &[&teams, &ids]).await?;
     rows.iter().map(|row| Ok((TeamId(row.try_get(0)?), EmailId(row.try_get(1)?)))).collect()
 }
 
 /// Locks emails.
-pub(super) async fn lock_emails(tx: &Transaction<'_>, emails: &BTreeSet<Scoped>) -> Tried<()> {
+pub(super) async fn lock_emails(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef>) -> TxResult<()> {
     if !emails.is_empty() {
-        let (teams, ids) = email_columns_of(emails.iter().copied());
-        ask(tx, LOCK_EMAILS, &[&teams, &ids]).await?;
+        let (teams, ids) = email_ref_columns(emails.iter().copied());
+        query_rows(tx, LOCK_EMAILS, &[&teams, &ids]).await?;
     }
     Ok(())
 }
 
 /// Reads emails as they are at this moment.
-pub(super) async fn read_many(tx: &Transaction<'_>, emails: &BTreeSet<Scoped>) -> Tried<Vec<Row>> {
+pub(super) async fn read_email_rows(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef>) -> TxResult<Vec<Row>> {
     if emails.is_empty() {
         return Ok(Vec::new());
     }
-    let (teams, ids) = email_columns_of(emails.iter().copied());
-    ask(tx, EMAILS, &[&teams, &ids]).await
+    let (teams, ids) = email_ref_columns(emails.iter().copied());
+    query_rows(tx, SELECT_EMAILS, &[&teams, &ids]).await
 }
 
 /// Loads locked scopes, the emails behind them, and `others`. `time` says which of the keys count as forgotten.
-pub(super) async fn load(
+pub(super) async fn load_unit_of_work(
     tx: &Transaction<'_>,
-    time: &Arc<CommitTime>,
-    scopes: &BTreeSet<Scope>,
-    others: &[Scoped],
-) -> Tried<Ground> {
-    let mut read: BTreeMap<Scope, KeyRow> = BTreeMap::new();
+    time: &Arc<CommitClock>,
+    scopes: &BTreeSet<KeyScope>,
+    others: &[EmailRef],
+) -> TxResult<UnitOfWork> {
+    let mut read: BTreeMap<KeyScope, KeyRow> = BTreeMap::new();
     if !scopes.is_empty() {
         let (teams, hashes) = scope_columns(scopes);
-        for row in ask(tx, KEYS, &[&teams, &hashes]).await? {
+        for row in query_rows(tx, SELECT_KEYS, &[&teams, &hashes]).await? {
             let (scope, key) = read_key(&row)?;
             read.insert(scope, key);
         }
     }
-    let mut wanted: BTreeSet<Scoped> = others.iter().copied().collect();
+    let mut wanted: BTreeSet<EmailRef> = others.iter().copied().collect();
     for ((team, _), key) in &read {
-        wanted.extend(targets(key).map(|id| (*team, id)));
+        wanted.extend(target_emails(key).map(|id| (*team, id)));
     }
-    let emails = read_emails(&read_many(tx, &wanted).await?, 0)?;
-    let mut ground = Ground { keys: read.clone(), read, time: Arc::clone(time), ..Ground::default() };
+    let emails = read_emails(&read_email_rows(tx, &wanted).await?, 0)?;
+    let mut ground =
+        UnitOfWork { keys: read.clone(), loaded_keys: read, time: Arc::clone(time), ..UnitOfWork::default() };
     ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
     Ok(ground)
 }
 
 /// Loads more emails onto a ground.
-pub(super) async fn load_more(
+pub(super) async fn load_more_emails(
     tx: &Transaction<'_>,
-    ground: &mut Ground,
-    wanted: impl Iterator<Item = Scoped> + Send,
-) -> Tried<()> {
+    ground: &mut UnitOfWork,
+    wanted: impl Iterator<Item = EmailRef> + Send,
+) -> TxResult<()> {
     let wanted = wanted.filter(|(_, id)| !ground.emails.contains_key(id)).collect();
-    let emails = read_emails(&read_many(tx, &wanted).await?, 0)?;
+    let emails = read_emails(&read_email_rows(tx, &wanted).await?, 0)?;
     ground.emails.extend(emails.into_iter().map(|email| (email.id, email)));
     Ok(())
 }
 
 /// The emails a key's row names.
-fn targets(key: &KeyRow) -> impl Iterator<Item = EmailId> {
+fn target_emails(key: &KeyRow) -> impl Iterator<Item = EmailId> {
     let bound = match key.target {
-        Some(Target::Email(id)) => Some(id),
+        Some(KeyTarget::Email(id)) => Some(id),
         _ => None,
     };
     bound.into_iter().chain(key.slot)
 }
 
-impl Ledger {
+impl SharedState {
     /// Writes what was decided and commits. A transaction that decided nothing is undone instead: the rows it made
     /// to lock them go, and what it answers was committed before. Every verb ends here or waits for its own end: a
     /// transaction that is merely dropped holds its locks a little longer than its caller waits.
-    pub(super) async fn settle(&self, tx: Transaction<'_>, ground: &Ground, verbs: usize) -> Tried<()> {
-        if ground.is_untouched() {
+    pub(super) async fn write_and_commit(
+        &self,
+        tx: Transaction<'_>,
+        ground: &UnitOfWork,
+        verbs: usize,
+    ) -> TxResult<()> {
+        if ground.is_unchanged() {
             return Ok(tx.rollback().await?);
         }
         mailonce_core::failpoint!("postgres-locked");
-        write(&tx, ground).await?;
+        write_unit_of_work(&tx, ground).await?;
         self.commit(tx, verbs).await
     }
 
     /// Commits. Nothing is answered before this said that it is durable.
-    pub(super) async fn commit(&self, tx: Transaction<'_>, verbs: usize) -> Tried<()> {
-        let (warnings, begun) = (self.link.warnings(), Instant::now());
+    pub(super) async fn commit(&self, tx: Transaction<'_>, verbs: usize) -> TxResult<()> {
+        let (warnings, begun) = (self.connections.commit_warnings(), Instant::now());
         mailonce_core::failpoint!("postgres-before-commit");
-        tx.commit().await.map_err(|error| Trouble::at_commit(&error))?;
+        tx.commit().await.map_err(|error| TxError::at_commit(&error))?;
         mailonce_core::failpoint!("postgres-after-commit");
-        self.committed(verbs, warnings, begun)
+        self.record_commit(verbs, warnings, begun)
     }
 
     /// Counts a commit and looks whether the server warned meanwhile.
-    pub(super) fn committed(&self, verbs: usize, warnings: u64, begun: Instant) -> Tried<()> {
-        self.meter.committed(verbs, begun.elapsed());
-        self.nudge.notify_one();
-        if self.link.warnings() == warnings {
-            durability::note_proven();
+    pub(super) fn record_commit(&self, verbs: usize, warnings: u64, begun: Instant) -> TxResult<()> {
+        self.meter.record_commit(verbs, begun.elapsed());
+        self.sequencer_wakeup.notify_one();
+        if self.connections.commit_warnings() == warnings {
+            durability::mark_proven();
             return Ok(());
         }
         let why = "the server warned during the commit; it may not be on every replica".into();
-        Err(Trouble::Store(StoreError::Unknown(why)))
+        Err(TxError::Store(StoreError::CommitUnknown(why)))
     }
 }

@@ -2,11 +2,14 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    email::{Email, Refusal},
+    email::{Email, EmailChangeRefusal},
     event::NewEvent,
     id::{EmailId, TeamId},
     key::KeyHash,
-    port::store::{Bound, Change, KeyChange, NewDue, Once, Operation, Resend, Wish},
+    port::store::{
+        EmailChangeResult, EmailResendResult, IdempotentResult, KeyBinding, KeyChangeResult, KeyedOperation, NewEmail,
+        RescheduleRequest,
+    },
     time::Time,
     ttl::Ttl,
 };
@@ -14,15 +17,15 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::{
-    Ledger,
-    accept::bound_in,
-    careful::{load, load_more, lock_emails, lock_scopes, read_many},
+    SharedState,
+    accept::binding_in,
+    careful::{load_more_emails, load_unit_of_work, lock_emails, lock_scopes, read_email_rows},
     control::budget,
-    conversation::{likeness, still_answers, turn_over},
-    ground::{Ground, Scoped, scopes_of, scopes_of_wish},
-    row::{Scope, read_emails},
-    trouble::{Tried, Trouble},
-    write::ask,
+    conversation::{is_current_reply, likeness, update_message_progress},
+    ground::{EmailRef, UnitOfWork, email_scopes, new_email_scopes},
+    row::{KeyScope, read_emails},
+    trouble::{TxError, TxResult},
+    write::query_rows,
 };
 
 /// Due envelopes in their order, as many as no other worker holds. The email's row is the lock; its handoffs are read
@@ -41,22 +44,26 @@ const NEXT_DUE: &str = "
      ORDER BY due_at LIMIT 1";
 
 /// What a rule of the core says to an email.
-type Ruled = Result<Option<NewEvent>, Refusal>;
+type RuleResult = Result<Option<NewEvent>, EmailChangeRefusal>;
 
-impl Ledger {
+impl SharedState {
     /// Binds the key of an operation that changes nothing else, once.
-    pub(super) async fn bind_once(&self, operation: &Operation, now: Time) -> Tried<Once<()>> {
-        let scopes: BTreeSet<Scope> = BTreeSet::from([(operation.team, operation.key)]);
-        let mut client = self.link.client().await?;
+    pub(super) async fn bind_operation_once(
+        &self,
+        operation: &KeyedOperation,
+        now: Time,
+    ) -> TxResult<IdempotentResult<()>> {
+        let scopes: BTreeSet<KeyScope> = BTreeSet::from([(operation.team, operation.key)]);
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
-        let answer = ground.repeat_of(operation, now);
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        let answer = ground.find_replay(operation, now);
         if answer.is_none() {
             ground.bind_operation(operation);
         }
-        self.settle(tx, &ground, 1).await?;
-        Ok(answer.unwrap_or(Once::Done(())))
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(answer.unwrap_or(IdempotentResult::Done(())))
     }
 
     /// Takes an email back.
@@ -64,76 +71,87 @@ impl Ledger {
         &self,
         team: TeamId,
         id: EmailId,
-        operation: Option<&Operation>,
+        operation: Option<&KeyedOperation>,
         now: Time,
-    ) -> Tried<Once<Change>> {
-        self.change(team, id, operation, now, |email| email.cancel(self.time.of(now))).await
+    ) -> TxResult<IdempotentResult<EmailChangeResult>> {
+        self.change_email(team, id, operation, now, |email| email.cancel(self.time.commit_time(now))).await
     }
 
     /// Moves a scheduled email to another time, and its charges with it.
-    pub(super) async fn reschedule(&self, team: TeamId, id: EmailId, new: &NewDue, now: Time) -> Tried<Change> {
-        let mut client = self.link.client().await?;
+    pub(super) async fn reschedule(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        new: &RescheduleRequest,
+        now: Time,
+    ) -> TxResult<EmailChangeResult> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
-        let mut ground = load(&tx, &self.time, &BTreeSet::new(), &[(team, id)]).await?;
-        let answer = match ground.of_team(team, id) {
-            Some(email) => rescheduled(&tx, &mut ground, email, new, now).await?,
-            None => Change::Missing,
+        let mut ground = load_unit_of_work(&tx, &self.time, &BTreeSet::new(), &[(team, id)]).await?;
+        let answer = match ground.email_of_team(team, id) {
+            Some(email) => apply_reschedule(&tx, &mut ground, email, new, now).await?,
+            None => EmailChangeResult::Missing,
         };
-        self.settle(tx, &ground, 1).await?;
+        self.write_and_commit(tx, &ground, 1).await?;
         Ok(answer)
     }
 
     /// Changes one email by a rule of the core, under the key of an operation when there is one.
-    async fn change(
+    async fn change_email(
         &self,
         team: TeamId,
         id: EmailId,
-        operation: Option<&Operation>,
+        operation: Option<&KeyedOperation>,
         now: Time,
-        rule: impl FnOnce(&mut Email) -> Ruled + Send,
-    ) -> Tried<Once<Change>> {
-        let scopes: BTreeSet<Scope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
-        let mut client = self.link.client().await?;
+        rule: impl FnOnce(&mut Email) -> RuleResult + Send,
+    ) -> TxResult<IdempotentResult<EmailChangeResult>> {
+        let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
-        let mut ground = load(&tx, &self.time, &scopes, &[(team, id)]).await?;
-        let before = ground.of_team(team, id);
-        let answer = changed(&mut ground, (team, id), operation, now, rule);
-        if let (Some(before), Once::Done(Change::Email(email))) = (&before, &answer) {
-            turn_over(&tx, &mut ground, (before, email), self.time.of(now)).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[(team, id)]).await?;
+        let before = ground.email_of_team(team, id);
+        let answer = apply_change(&mut ground, (team, id), operation, now, rule);
+        if let (Some(before), IdempotentResult::Done(EmailChangeResult::Changed(email))) = (&before, &answer) {
+            update_message_progress(&tx, &mut ground, (before, email), self.time.commit_time(now)).await?;
         }
-        self.settle(tx, &ground, 1).await?;
+        self.write_and_commit(tx, &ground, 1).await?;
         Ok(answer)
     }
 
     /// Makes the next version of an email, once.
-    pub(super) async fn resend(&self, wish: &Wish, operation: Option<&Operation>, now: Time) -> Tried<Once<Resend>> {
+    pub(super) async fn resend(
+        &self,
+        wish: &NewEmail,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> TxResult<IdempotentResult<EmailResendResult>> {
         let Some(previous) = wish.head.resend_of else {
-            return Ok(Once::Done(Resend::Missing));
+            return Ok(IdempotentResult::Done(EmailResendResult::Missing));
         };
-        let mut scopes: BTreeSet<Scope> = scopes_of_wish(wish).collect();
+        let mut scopes: BTreeSet<KeyScope> = new_email_scopes(wish).collect();
         scopes.extend(operation.iter().map(|operation| (operation.team, operation.key)));
-        let mut client = self.link.client().await?;
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(wish.team, previous)])).await?;
-        let mut ground = load(&tx, &self.time, &scopes, &[(wish.team, previous)]).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[(wish.team, previous)]).await?;
         let next = ground.emails.get(&previous).and_then(|email| email.resent_as);
-        load_more(&tx, &mut ground, next.map(|id| (wish.team, id)).into_iter()).await?;
-        likeness::hold(&tx, &mut ground, std::iter::once(wish)).await?;
-        let before = ground.of_team(wish.team, previous);
+        load_more_emails(&tx, &mut ground, next.map(|id| (wish.team, id)).into_iter()).await?;
+        likeness::lock_recent_content(&tx, &mut ground, std::iter::once(wish)).await?;
+        let before = ground.email_of_team(wish.team, previous);
         let replaced = match &before {
-            Some(email) => !still_answers(&tx, &mut ground, email).await?,
+            Some(email) => !is_current_reply(&tx, &mut ground, email).await?,
             None => false,
         };
         budget::lock(&tx, &mut ground, std::iter::once(wish)).await?;
         let answer = ground.resend(wish.clone(), operation, replaced, now);
-        if let (Some(before), Once::Done(Resend::First(email))) = (&before, &answer) {
-            turn_over(&tx, &mut ground, (before, email), now).await?;
+        if let (Some(before), IdempotentResult::Done(EmailResendResult::First(email))) = (&before, &answer) {
+            update_message_progress(&tx, &mut ground, (before, email), now).await?;
         }
-        self.settle(tx, &ground, 1).await?;
+        self.write_and_commit(tx, &ground, 1).await?;
         Ok(answer)
     }
 
@@ -144,23 +162,23 @@ impl Ledger {
         max: usize,
         scheduled_by: Option<Time>,
         now: Time,
-    ) -> Tried<usize> {
-        let mut client = self.link.client().await?;
+    ) -> TxResult<usize> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        let mut due: Vec<(Scoped, u16)> = Vec::new();
+        let mut due: Vec<(EmailRef, u16)> = Vec::new();
         let scheduled_by = scheduled_by.map(|at| at.0);
-        for row in ask(&tx, DUE, &[&transport, &now.0, &(max as i64), &scheduled_by]).await? {
+        for row in query_rows(&tx, DUE, &[&transport, &now.0, &(max as i64), &scheduled_by]).await? {
             let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
             due.push((scoped, row.try_get::<_, i32>(2)? as u16));
         }
-        let held: BTreeSet<Scoped> = due.iter().map(|(scoped, _)| *scoped).collect();
-        let mut ground = Ground::default();
-        let emails = read_emails(&read_many(&tx, &held).await?, 0)?;
+        let held: BTreeSet<EmailRef> = due.iter().map(|(scoped, _)| *scoped).collect();
+        let mut ground = UnitOfWork::default();
+        let emails = read_emails(&read_email_rows(&tx, &held).await?, 0)?;
         ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
         let mut captured = 0;
-        let at = self.time.of(now);
+        let at = self.time.commit_time(now);
         for ((team, id), number) in due {
-            let Some(mut email) = ground.of_team(team, id) else {
+            let Some(mut email) = ground.email_of_team(team, id) else {
                 continue;
             };
             if let Some((attempt, event)) = email.capture(number, at) {
@@ -169,24 +187,30 @@ impl Ledger {
                 captured += 1;
             }
         }
-        self.settle(tx, &ground, 1).await?;
+        self.write_and_commit(tx, &ground, 1).await?;
         Ok(captured)
     }
 
     /// When the next envelope for a transport is due.
-    pub(super) async fn next_due(&self, transport: &str) -> Tried<Option<Time>> {
-        let rows = ask(&self.link.client().await?, NEXT_DUE, &[&transport]).await?;
+    pub(super) async fn next_handoff_due(&self, transport: &str) -> TxResult<Option<Time>> {
+        let rows = query_rows(&self.connections.client().await?, NEXT_DUE, &[&transport]).await?;
         Ok(rows.first().map(|row| row.try_get(0)).transpose()?.map(Time))
     }
 
     /// Gives a key another memory.
-    pub(super) async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Tried<KeyChange> {
-        self.change_key(team, key, now, |email| Some(email.extend(ttl, now))).await
+    pub(super) async fn extend_key(
+        &self,
+        team: TeamId,
+        key: KeyHash,
+        ttl: Ttl,
+        now: Time,
+    ) -> TxResult<KeyChangeResult> {
+        self.change_key(team, key, now, |email| Some(email.extend_key(ttl, now))).await
     }
 
     /// Forgets a key now, if its email is terminal.
-    pub(super) async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Tried<KeyChange> {
-        self.change_key(team, key, now, |email| email.state().is_terminal().then(|| email.forget(now))).await
+    pub(super) async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> TxResult<KeyChangeResult> {
+        self.change_key(team, key, now, |email| email.state().is_terminal().then(|| email.forget_key(now))).await
     }
 
     /// Changes how long a key is remembered. Every scope of its email is locked, because who else is decided by them
@@ -197,57 +221,57 @@ impl Ledger {
         key: KeyHash,
         now: Time,
         rule: impl FnOnce(&mut Email) -> Option<NewEvent> + Send,
-    ) -> Tried<KeyChange> {
-        let found = self.find_one(team, key).await?;
-        let Some(Bound::Email(seen)) = bound_in(&found, (team, key), self.time.forget_by(now)) else {
-            return Ok(KeyChange::Missing);
+    ) -> TxResult<KeyChangeResult> {
+        let found = self.load_key(team, key).await?;
+        let Some(KeyBinding::Email(seen)) = binding_in(&found, (team, key), self.time.expiry_cutoff(now)) else {
+            return Ok(KeyChangeResult::Missing);
         };
-        let mut scopes = scopes_of(&seen);
+        let mut scopes = email_scopes(&seen);
         scopes.insert((team, key));
-        let mut client = self.link.client().await?;
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         lock_emails(&tx, &BTreeSet::from([(team, seen.id)])).await?;
-        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
-        let answer = key_changed(&mut ground, (team, key), seen.id, now, rule);
-        self.settle(tx, &ground, 1).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        let answer = apply_key_change(&mut ground, (team, key), seen.id, now, rule);
+        self.write_and_commit(tx, &ground, 1).await?;
         answer
     }
 }
 
 /// What becomes of an email that is to move. The budgets have a say only when it can be moved at all.
-async fn rescheduled(
+async fn apply_reschedule(
     tx: &Transaction<'_>,
-    ground: &mut Ground,
+    ground: &mut UnitOfWork,
     before: Email,
-    new: &NewDue,
+    new: &RescheduleRequest,
     now: Time,
-) -> Tried<Change> {
+) -> TxResult<EmailChangeResult> {
     let mut email = before.clone();
-    let event = match email.reschedule(new.due, now) {
+    let event = match email.reschedule(new.due_at, now) {
         Ok(event) => event,
-        Err(refusal) => return Ok(Change::Refused(refusal, email)),
+        Err(refusal) => return Ok(EmailChangeResult::Refused(refusal, email)),
     };
     if let Some(exceeded) = budget::move_charges(tx, ground, &before, &new.charges, now).await? {
-        return Ok(Change::OverBudget(exceeded));
+        return Ok(EmailChangeResult::OverBudget(exceeded));
     }
     ground.save(&email, event);
-    Ok(Change::Email(email))
+    Ok(EmailChangeResult::Changed(email))
 }
 
 /// What becomes of an email under a rule, and of the key of the operation that asked for it.
-fn changed(
-    ground: &mut Ground,
-    (team, id): Scoped,
-    operation: Option<&Operation>,
+fn apply_change(
+    ground: &mut UnitOfWork,
+    (team, id): EmailRef,
+    operation: Option<&KeyedOperation>,
     now: Time,
-    rule: impl FnOnce(&mut Email) -> Ruled,
-) -> Once<Change> {
-    if let Some(answer) = operation.and_then(|operation| ground.repeat_of(operation, now)) {
+    rule: impl FnOnce(&mut Email) -> RuleResult,
+) -> IdempotentResult<EmailChangeResult> {
+    if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
         return answer;
     }
-    let Some(mut email) = ground.of_team(team, id) else {
-        return Once::Done(Change::Missing);
+    let Some(mut email) = ground.email_of_team(team, id) else {
+        return IdempotentResult::Done(EmailChangeResult::Missing);
     };
     match rule(&mut email) {
         Ok(event) => {
@@ -258,29 +282,29 @@ fn changed(
             if let Some(operation) = operation {
                 ground.bind_operation(operation);
             }
-            Once::Done(Change::Email(email))
+            IdempotentResult::Done(EmailChangeResult::Changed(email))
         }
-        Err(refusal) => Once::Done(Change::Refused(refusal, email)),
+        Err(refusal) => IdempotentResult::Done(EmailChangeResult::Refused(refusal, email)),
     }
 }
 
 /// What becomes of a key's memory under a rule. Only the email that was `seen` is locked.
-fn key_changed(
-    ground: &mut Ground,
-    (team, key): Scope,
+fn apply_key_change(
+    ground: &mut UnitOfWork,
+    (team, key): KeyScope,
     seen: EmailId,
     now: Time,
     rule: impl FnOnce(&mut Email) -> Option<NewEvent>,
-) -> Tried<KeyChange> {
-    let Some(Bound::Email(mut email)) = ground.bound(team, key, now) else {
-        return Ok(KeyChange::Missing);
+) -> TxResult<KeyChangeResult> {
+    let Some(KeyBinding::Email(mut email)) = ground.key_binding(team, key, now) else {
+        return Ok(KeyChangeResult::Missing);
     };
     if email.id != seen {
-        return Err(Trouble::Again("the key was bound to another email meanwhile".into()));
+        return Err(TxError::Conflict("the key was bound to another email meanwhile".into()));
     }
     let Some(event) = rule(&mut email) else {
-        return Ok(KeyChange::NotTerminal(email));
+        return Ok(KeyChangeResult::NotTerminal(email));
     };
     ground.save(&email, event);
-    Ok(KeyChange::Done(email))
+    Ok(KeyChangeResult::Done(email))
 }

@@ -26,11 +26,11 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{durability, server::Server, trouble::Tried};
+use super::{durability, server::ServerState, trouble::TxResult};
 
 /// What every session is told first. Every lookup is a walk down an index, one per row wanted, whatever the statistics
 /// of a young ledger make the planner believe.
-const SESSION: &str = "
+const SESSION_SETUP: &str = "
     SELECT set_config('synchronous_commit', 'on', false)
      WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
     SET search_path = mailonce;
@@ -49,16 +49,16 @@ const SESSION: &str = "
 /// Who in the server speaks up when a commit cannot be relied on: the wait for a synchronous replica that was cut, and
 /// warnings raised by hand. Its other warnings, of collations for example, say nothing about a commit. These names are
 /// the same in every language.
-const DOUBTERS: [&str; 2] = ["SyncRepWaitForLSN", "exec_stmt_raise"];
+const COMMIT_WARNING_ROUTINES: [&str; 2] = ["SyncRepWaitForLSN", "exec_stmt_raise"];
 
 /// Where the database is.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct ConnectConfig {
     config: Config,
     tls: Option<MakeRustlsConnect>,
 }
 
-impl Place {
+impl ConnectConfig {
     /// Reads a URL. TLS when it says `sslmode=require` or `prefer` (or libpq's stricter words, which mean the same
     /// here: certificates are always checked), against `sslrootcert` or else the public roots.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
@@ -69,14 +69,14 @@ impl Place {
                 ("sslmode", "disable" | "allow") => {}
                 ("sslmode", "prefer") => mode = SslMode::Prefer,
                 ("sslmode", "require" | "verify-ca" | "verify-full") => mode = SslMode::Require,
-                ("sslmode", other) => return Err(unreachable_for(format!("sslmode={other} is not known"))),
+                ("sslmode", other) => return Err(unreachable_error(format!("sslmode={other} is not known"))),
                 ("sslrootcert", path) => roots = Some(path.to_owned()),
                 _ => rest.push(pair),
             }
         }
         let plain = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
         let mut config: Config =
-            plain.parse().map_err(|error| unreachable_for(format!("the URL of the store: {error}")))?;
+            plain.parse().map_err(|error| unreachable_error(format!("the URL of the store: {error}")))?;
         config
             .ssl_mode(mode)
             .application_name("mailonce")
@@ -86,14 +86,18 @@ impl Place {
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(3))
             .keepalives_retries(3);
-        let tls = if mode == SslMode::Disable { None } else { Some(tls(roots.as_deref())?) };
+        let tls = if mode == SslMode::Disable { None } else { Some(tls_connector(roots.as_deref())?) };
         Ok(Self { config, tls })
     }
 
     /// A pool of sessions. Warnings that concern commits are counted in `warnings`. Each session is asked which server
     /// it is on, and is not used again once the node knows a newer one.
-    fn pool(&self, size: usize, warnings: &Arc<AtomicU64>, server: &Arc<Server>) -> Result<Pool, StoreError> {
-        let opener = Opener { tls: self.tls.clone(), warnings: warnings.clone(), heard: Arc::new(|_letter| {}) };
+    fn pool(&self, size: usize, warnings: &Arc<AtomicU64>, server: &Arc<ServerState>) -> Result<Pool, StoreError> {
+        let opener = SessionOpener {
+            tls: self.tls.clone(),
+            warnings: warnings.clone(),
+            on_notification: Arc::new(|_letter| {}),
+        };
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(self.config.clone(), opener, recycling);
         let (asked, outdated) = (Arc::clone(server), Arc::clone(server));
@@ -108,13 +112,13 @@ impl Place {
             .wait_timeout(Some(Duration::from_secs(10)))
             .create_timeout(Some(Duration::from_secs(10)))
             .build()
-            .map_err(|error| unreachable_for(error.to_string()))
+            .map_err(|error| unreachable_error(error.to_string()))
     }
 }
 
-type Identified<'a> = Pin<Box<dyn Future<Output = Result<(), HookError>> + Send + 'a>>;
+type HookFuture<'a> = Pin<Box<dyn Future<Output = Result<(), HookError>> + Send + 'a>>;
 
-fn identify<'a>(server: &Arc<Server>, client: &'a ClientWrapper) -> Identified<'a> {
+fn identify<'a>(server: &Arc<ServerState>, client: &'a ClientWrapper) -> HookFuture<'a> {
     let server = Arc::clone(server);
     Box::pin(async move {
         let identified = server.identify(client).await;
@@ -122,16 +126,16 @@ fn identify<'a>(server: &Arc<Server>, client: &'a ClientWrapper) -> Identified<'
     })
 }
 
-fn unreachable_for(why: String) -> StoreError {
+fn unreachable_error(why: String) -> StoreError {
     StoreError::Unreachable(why)
 }
 
-fn tls(roots: Option<&str>) -> Result<MakeRustlsConnect, StoreError> {
+fn tls_connector(roots: Option<&str>) -> Result<MakeRustlsConnect, StoreError> {
     let mut store = RootCertStore::empty();
     match roots {
         None => store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(path) => {
-            let unreadable = |why: String| unreachable_for(format!("sslrootcert {path}: {why}"));
+            let unreadable = |why: String| unreachable_error(format!("sslrootcert {path}: {why}"));
             let certificates = CertificateDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?;
             for certificate in certificates {
                 let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
@@ -141,35 +145,35 @@ fn tls(roots: Option<&str>) -> Result<MakeRustlsConnect, StoreError> {
     }
     let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| unreachable_for(error.to_string()))?
+        .map_err(|error| unreachable_error(error.to_string()))?
         .with_root_certificates(store)
         .with_no_client_auth();
     Ok(MakeRustlsConnect::new(config))
 }
 
-type Opened = Result<(tokio_postgres::Client, JoinHandle<()>), tokio_postgres::Error>;
+type OpenResult = Result<(tokio_postgres::Client, JoinHandle<()>), tokio_postgres::Error>;
 
 /// Called with what other sessions tell a session that listens.
-pub(super) type Heard = Arc<dyn Fn(&str) + Send + Sync>;
+pub(super) type NotificationHandler = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Opens sessions and listens to what the server says beside its answers.
-struct Opener {
+struct SessionOpener {
     tls: Option<MakeRustlsConnect>,
     warnings: Arc<AtomicU64>,
-    heard: Heard,
+    on_notification: NotificationHandler,
 }
 
-impl Connect for Opener {
-    fn connect(&self, config: &Config) -> Pin<Box<dyn Future<Output = Opened> + Send + '_>> {
-        let (config, warnings, heard) = (config.clone(), self.warnings.clone(), self.heard.clone());
+impl Connect for SessionOpener {
+    fn connect(&self, config: &Config) -> Pin<Box<dyn Future<Output = OpenResult> + Send + '_>> {
+        let (config, warnings, heard) = (config.clone(), self.warnings.clone(), self.on_notification.clone());
         match self.tls.clone() {
-            Some(tls) => Box::pin(open(config, tls, warnings, heard)),
-            None => Box::pin(open(config, NoTls, warnings, heard)),
+            Some(tls) => Box::pin(open_session(config, tls, warnings, heard)),
+            None => Box::pin(open_session(config, NoTls, warnings, heard)),
         }
     }
 }
 
-async fn open<T>(config: Config, tls: T, warnings: Arc<AtomicU64>, heard: Heard) -> Opened
+async fn open_session<T>(config: Config, tls: T, warnings: Arc<AtomicU64>, heard: NotificationHandler) -> OpenResult
 where
     T: MakeTlsConnect<Socket> + Send,
     T::Stream: Send + 'static,
@@ -182,7 +186,7 @@ where
             match message {
                 Ok(AsyncMessage::Notice(notice)) => {
                     let warns = notice.parsed_severity() == Some(Severity::Warning);
-                    if warns && notice.routine().is_some_and(|routine| DOUBTERS.contains(&routine)) {
+                    if warns && notice.routine().is_some_and(|routine| COMMIT_WARNING_ROUTINES.contains(&routine)) {
                         warnings.fetch_add(1, Ordering::SeqCst);
                     }
                     if warns {
@@ -192,69 +196,83 @@ where
                 Ok(AsyncMessage::Notification(letter)) => heard(letter.payload()),
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!("a connection to the database ended: {}", super::trouble::told(&error));
+                    tracing::warn!("a connection to the database ended: {}", super::trouble::server_message(&error));
                     return;
                 }
             }
         }
     });
-    client.batch_execute(SESSION).await?;
+    client.batch_execute(SESSION_SETUP).await?;
     Ok((client, driver))
 }
 
 /// The sessions of one store.
-pub(super) struct Link {
-    place: Place,
-    accepts: Pool,
-    verbs: Pool,
+pub(super) struct SessionPools {
+    config: ConnectConfig,
+    accept_pool: Pool,
+    verb_pool: Pool,
     /// How often the server cast doubt on a commit: one that looks like a success is none that can be promised.
-    warnings: Arc<AtomicU64>,
+    commit_warnings: Arc<AtomicU64>,
     /// The server that the sessions are on.
-    pub(super) server: Arc<Server>,
+    pub(super) server: Arc<ServerState>,
 }
 
-impl Link {
+impl SessionPools {
     /// Pools for the lanes of accepts and for everything else, so that neither waits for the other.
-    pub(super) fn new(place: &Place, lanes: usize, others: usize) -> Result<Self, StoreError> {
+    pub(super) fn new(place: &ConnectConfig, lanes: usize, others: usize) -> Result<Self, StoreError> {
         let (warnings, server) = (Arc::default(), Arc::default());
         let accepts = place.pool(lanes, &warnings, &server)?;
         let verbs = place.pool(others, &warnings, &server)?;
-        Ok(Self { place: place.clone(), accepts, verbs, warnings, server })
+        Ok(Self { config: place.clone(), accept_pool: accepts, verb_pool: verbs, commit_warnings: warnings, server })
     }
 
     /// A session of its own that counts the warnings about its own commits.
-    pub(super) async fn separate(&self, warnings: &Arc<AtomicU64>) -> Tried<(tokio_postgres::Client, JoinHandle<()>)> {
-        let opener = Opener { tls: self.place.tls.clone(), warnings: warnings.clone(), heard: Arc::new(|_letter| {}) };
-        Ok(opener.connect(&self.place.config).await?)
+    pub(super) async fn open_separate_session(
+        &self,
+        warnings: &Arc<AtomicU64>,
+    ) -> TxResult<(tokio_postgres::Client, JoinHandle<()>)> {
+        let opener = SessionOpener {
+            tls: self.config.tls.clone(),
+            warnings: warnings.clone(),
+            on_notification: Arc::new(|_letter| {}),
+        };
+        Ok(opener.connect(&self.config.config).await?)
     }
 
     /// A session of its own that tells what it hears, for as long as its driver runs.
-    pub(super) async fn listener(&self, heard: Heard) -> Tried<(tokio_postgres::Client, JoinHandle<()>)> {
-        let opener = Opener { tls: self.place.tls.clone(), warnings: self.warnings.clone(), heard };
-        Ok(opener.connect(&self.place.config).await?)
+    pub(super) async fn open_listener(
+        &self,
+        heard: NotificationHandler,
+    ) -> TxResult<(tokio_postgres::Client, JoinHandle<()>)> {
+        let opener = SessionOpener {
+            tls: self.config.tls.clone(),
+            warnings: self.commit_warnings.clone(),
+            on_notification: heard,
+        };
+        Ok(opener.connect(&self.config.config).await?)
     }
 
     /// A session for accepts.
-    pub(super) async fn lane(&self) -> Tried<Client> {
-        durability::note_read();
-        Ok(self.accepts.get().await?)
+    pub(super) async fn accept_client(&self) -> TxResult<Client> {
+        durability::mark_unproven();
+        Ok(self.accept_pool.get().await?)
     }
 
     /// A session for any other verb.
-    pub(super) async fn client(&self) -> Tried<Client> {
-        durability::note_read();
-        Ok(self.verbs.get().await?)
+    pub(super) async fn client(&self) -> TxResult<Client> {
+        durability::mark_unproven();
+        Ok(self.verb_pool.get().await?)
     }
 
     /// How often the server cast doubt on a commit so far.
-    pub(super) fn warnings(&self) -> u64 {
-        self.warnings.load(Ordering::SeqCst)
+    pub(super) fn commit_warnings(&self) -> u64 {
+        self.commit_warnings.load(Ordering::SeqCst)
     }
 
     /// Gives every session back.
     pub(super) fn close(&self) {
-        self.accepts.close();
-        self.verbs.close();
+        self.accept_pool.close();
+        self.verb_pool.close();
     }
 }
 
@@ -271,11 +289,11 @@ mod tests {
             ("postgres://u@h/d?sslmode=require&connect_timeout=3", true),
             ("postgres://u@h/d?connect_timeout=3&sslmode=verify-full", true),
         ] {
-            assert_eq!(Place::parse(url).unwrap().tls.is_some(), tls, "{url}");
+            assert_eq!(ConnectConfig::parse(url).unwrap().tls.is_some(), tls, "{url}");
         }
         for bad in ["postgres://u@h/d?sslmode=maybe", "postgres://u@h/d?sslmode=require&sslrootcert=/no/such/file", "x"]
         {
-            assert!(matches!(Place::parse(bad), Err(StoreError::Unreachable(_))), "{bad}");
+            assert!(matches!(ConnectConfig::parse(bad), Err(StoreError::Unreachable(_))), "{bad}");
         }
     }
 }

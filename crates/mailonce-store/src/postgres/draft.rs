@@ -3,7 +3,7 @@
 use deadpool_postgres::GenericClient;
 use mailonce_core::{
     email::{Email, Guard},
-    event::{Kind, NewEvent},
+    event::{EventKind, NewEvent},
     id::EmailId,
     time::Time,
 };
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{
     row::write_json,
-    trouble::{Tried, Trouble},
+    trouble::{TxError, TxResult},
 };
 
 /// Binds keys in sorted order and writes what the winners became. A row without a hash binds nothing and always wins:
@@ -21,7 +21,7 @@ use super::{
 ///
 /// `(… IN …) IS TRUE` keeps the winners a hash that is asked; as a bare condition they become a join by nested loops.
 /// Large columns are read where they are written and are not carried along.
-const NEW: &str = "
+const INSERT_EMAILS: &str = "
     WITH w AS MATERIALIZED (
         SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::text[], $6::bigint[], $7::text[])
             WITH ORDINALITY AS w (team, id, hash, bind, kind, at, data, place)
@@ -52,38 +52,39 @@ const NEW: &str = "
     SELECT email FROM bound";
 
 /// A new email as its columns. Made in the caller's task, so that a lane only copies.
-pub(super) struct Draft {
+pub(super) struct EmailInsert {
     pub email: Email,
     body: Arc<[u8]>,
     head: String,
     digest: Vec<u8>,
     /// The event that tells of it.
-    kind: Kind,
+    kind: EventKind,
     at: Time,
     data: String,
     recipients: Vec<String>,
 }
 
-impl Draft {
+impl EmailInsert {
     /// Writes down what a wish became.
-    pub(super) fn new(email: Email, body: Arc<[u8]>, event: &NewEvent) -> Tried<Self> {
-        Self::told_by(email, body, (event.kind, event.at, write_json(&event.data)?))
+    pub(super) fn new(email: Email, body: Arc<[u8]>, event: &NewEvent) -> TxResult<Self> {
+        Self::with_event(email, body, (event.kind, event.at, write_json(&event.data)?))
     }
 
     /// The same, told of as it was accepted.
-    pub(super) fn of_accepted(email: Email, body: Arc<[u8]>) -> Tried<Self> {
+    pub(super) fn of_accepted(email: Email, body: Arc<[u8]>) -> TxResult<Self> {
         let event = (email.accepted_kind(), email.head.created_at, write_json(&email.accepted_data())?);
-        Self::told_by(email, body, event)
+        Self::with_event(email, body, event)
     }
 
-    fn told_by(email: Email, body: Arc<[u8]>, (kind, at, data): (Kind, Time, String)) -> Tried<Self> {
-        let recipients = email.handoffs.iter().map(|handoff| write_json(&handoff.recipients)).collect::<Tried<_>>()?;
+    fn with_event(email: Email, body: Arc<[u8]>, (kind, at, data): (EventKind, Time, String)) -> TxResult<Self> {
+        let recipients =
+            email.handoffs.iter().map(|handoff| write_json(&handoff.recipients)).collect::<TxResult<_>>()?;
         let (head, digest) = (write_json(&email.head)?, email.digest.to_bytes());
         Ok(Self { email, body, head, digest, kind, at, data, recipients })
     }
 
     /// What it is made of.
-    pub(super) fn parts(&self) -> (&Email, &Arc<[u8]>) {
+    pub(super) fn email_and_body(&self) -> (&Email, &Arc<[u8]>) {
         (&self.email, &self.body)
     }
 
@@ -95,7 +96,7 @@ impl Draft {
 
 /// Drafts as the columns of [`NEW`].
 #[derive(Default)]
-struct Sheet<'a> {
+struct EmailInsertColumns<'a> {
     team: Vec<Uuid>,
     id: Vec<Uuid>,
     hash: Vec<Option<Uuid>>,
@@ -115,19 +116,19 @@ struct Sheet<'a> {
     recipients: Vec<&'a str>,
 }
 
-impl<'a> Sheet<'a> {
-    fn add(&mut self, draft: &'a Draft, hash: Option<Uuid>) {
+impl<'a> EmailInsertColumns<'a> {
+    fn add(&mut self, draft: &'a EmailInsert, hash: Option<Uuid>) {
         let email = &draft.email;
         self.team.push(email.team.0);
         self.id.push(email.id.0);
         self.hash.push(hash);
         self.head.push(&draft.head);
         self.digest.push(&draft.digest);
-        self.bind.push(email.bind as i32);
+        self.bind.push(email.bind_number as i32);
         self.ttl.push(email.ttl.0);
-        self.guard.push(email.guard.map(Guard::word));
+        self.guard.push(email.guard.map(Guard::as_str));
         self.body.push(&draft.body);
-        self.kind.push(draft.kind.word());
+        self.kind.push(draft.kind.as_str());
         self.at.push(draft.at.0);
         self.data.push(&draft.data);
         for (handoff, recipients) in email.handoffs.iter().zip(&draft.recipients) {
@@ -135,7 +136,7 @@ impl<'a> Sheet<'a> {
             self.handoff.1.push(email.id.0);
             self.handoff.2.push(i32::from(handoff.number));
             self.due_at.push(handoff.due_at.map(|at| at.0));
-            self.state.push(handoff.state.word());
+            self.state.push(handoff.state.as_str());
             self.transport.push(&handoff.transport);
             self.recipients.push(recipients);
         }
@@ -169,15 +170,15 @@ impl<'a> Sheet<'a> {
 
 /// Inserts drafts. Those with a hash only if their key is free; gives back the ids of these that were first.
 /// Outside of a transaction the statement is its own commit, and its errors are those of a commit.
-pub(super) async fn insert(
+pub(super) async fn insert_emails(
     client: &(impl GenericClient + ?Sized),
-    drafts: impl Iterator<Item = (&Draft, Option<Uuid>)>,
-) -> Tried<Vec<EmailId>> {
-    let mut sheet = Sheet::default();
+    drafts: impl Iterator<Item = (&EmailInsert, Option<Uuid>)>,
+) -> TxResult<Vec<EmailId>> {
+    let mut sheet = EmailInsertColumns::default();
     for (draft, hash) in drafts {
         sheet.add(draft, hash);
     }
-    let statement = client.prepare_cached(NEW).await?;
-    let rows = client.query(&statement, &sheet.params()).await.map_err(|error| Trouble::at_commit(&error))?;
+    let statement = client.prepare_cached(INSERT_EMAILS).await?;
+    let rows = client.query(&statement, &sheet.params()).await.map_err(|error| TxError::at_commit(&error))?;
     rows.iter().map(|row| Ok(EmailId(row.try_get(0)?))).collect()
 }

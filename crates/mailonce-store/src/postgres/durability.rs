@@ -26,8 +26,8 @@ use tokio::{
 use tokio_postgres::{Client, Row, Statement, types::PgLsn};
 
 use super::{
-    Ledger,
-    trouble::{Tried, Trouble},
+    SharedState,
+    trouble::{TxError, TxResult},
 };
 
 /// How long an answer waits for its proof. Then the caller gets 503 and tries again.
@@ -35,8 +35,8 @@ const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long one question may take: a server that does not answer is asked on another session.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two questions while a standby catches up, at first and at most.
-const CATCH_UP: Duration = Duration::from_millis(1);
-const CATCH_UP_MAX: Duration = Duration::from_millis(20);
+const CATCH_UP_MIN_PAUSE: Duration = Duration::from_millis(1);
+const CATCH_UP_MAX_PAUSE: Duration = Duration::from_millis(20);
 /// The pause after a question that failed.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,7 +47,7 @@ const POSITIONS: &str = "
            current_setting('synchronous_standby_names'), pg_has_role('pg_read_all_stats', 'USAGE'),
            ARRAY(SELECT flush_lsn FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum') AND flush_lsn IS NOT NULL)";
 /// A commit that writes nothing but its own record: confirmed, it proves all that is before it.
-const COMMIT_NOTHING: &str = "SELECT FROM pg_logical_emit_message(true, 'mailonce', '')";
+const EMPTY_COMMIT: &str = "SELECT FROM pg_logical_emit_message(true, 'mailonce', '')";
 const COMMIT_TIMEOUT: &str = "SET statement_timeout = '4s'";
 
 tokio::task_local! {
@@ -56,13 +56,13 @@ tokio::task_local! {
 }
 
 /// Notes that the running verb takes a session: what it reads there is not proven yet.
-pub(super) fn note_read() {
+pub(super) fn mark_unproven() {
     // Outside of a verb that shows something nobody wants to know.
     PROVEN.try_with(|proven| proven.set(false)).ok();
 }
 
 /// Notes that the running verb's commit was confirmed, or that of the group it was part of.
-pub(super) fn note_proven() {
+pub(super) fn mark_proven() {
     PROVEN.try_with(|proven| proven.set(true)).ok();
 }
 
@@ -84,7 +84,7 @@ pub(super) struct DurabilityBarrier {
 
 impl DurabilityBarrier {
     /// Waits until everything that is visible now is on the synchronous standbys.
-    async fn pass(&self) -> Result<()> {
+    async fn wait(&self) -> Result<()> {
         let (proven, proof) = oneshot::channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(proven);
         self.arrived.notify_one();
@@ -98,26 +98,26 @@ impl DurabilityBarrier {
         }
     }
 
-    fn take(&self) -> Vec<oneshot::Sender<()>> {
+    fn take_waiting(&self) -> Vec<oneshot::Sender<()>> {
         mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Ledger {
+impl SharedState {
     /// Runs a verb whose answer shows rows, and gives the answer back once those are proven durable.
-    pub(super) async fn shown<T, E>(&self, verb: impl Future<Output = std::result::Result<T, E>>) -> Result<T>
+    pub(super) async fn when_durable<T, E>(&self, verb: impl Future<Output = std::result::Result<T, E>>) -> Result<T>
     where
         StoreError: From<E>,
     {
-        let changes = self.link.server.changes();
+        let changes = self.connections.server.change_count();
         let (answer, proven) = observe(verb).await;
         let answer = answer?;
-        if proven || !self.link.server.has_standby() {
+        if proven || !self.connections.server.has_standby() {
             return Ok(answer);
         }
-        self.barrier.pass().await?;
+        self.barrier.wait().await?;
         // The proof is about the server that the node knows now.
-        if self.link.server.changes() != changes {
+        if self.connections.server.change_count() != changes {
             return Err(StoreError::Unreachable("the database failed over during the call".into()));
         }
         Ok(answer)
@@ -131,27 +131,27 @@ struct Waiter {
 }
 
 /// Answers those who wait for a proof until the store closes.
-pub(super) async fn prove(ledger: Arc<Ledger>, mut closing: watch::Receiver<bool>) {
-    let mut prover = Prover::default();
-    let (mut waiters, mut pause): (Vec<Waiter>, _) = (Vec::new(), CATCH_UP);
+pub(super) async fn run_prover(ledger: Arc<SharedState>, mut closing: watch::Receiver<bool>) {
+    let mut prover = DurabilityProver::default();
+    let (mut waiters, mut pause): (Vec<Waiter>, _) = (Vec::new(), CATCH_UP_MIN_PAUSE);
     loop {
         if waiters.is_empty() {
-            pause = CATCH_UP;
+            pause = CATCH_UP_MIN_PAUSE;
             tokio::select! {
                 () = ledger.barrier.arrived.notified() => {}
                 _ = closing.wait_for(|closing| *closing) => break,
             }
         } else {
             tokio::time::sleep(pause).await;
-            pause = (2 * pause).min(CATCH_UP_MAX);
+            pause = (2 * pause).min(CATCH_UP_MAX_PAUSE);
         }
-        waiters.extend(ledger.barrier.take().into_iter().map(|proven| Waiter { position: None, proven }));
+        waiters.extend(ledger.barrier.take_waiting().into_iter().map(|proven| Waiter { position: None, proven }));
         waiters.retain(|waiter| !waiter.proven.is_closed());
         if waiters.is_empty() {
             continue;
         }
         match prover.check(&ledger).await {
-            Ok(Some(reached)) => waiters = release(waiters, reached),
+            Ok(Some(reached)) => waiters = release_confirmed(waiters, reached),
             // The server that answered is not the one that the others are on, or its standby does not answer.
             Ok(None) => prover.session = None,
             Err(trouble) => {
@@ -161,18 +161,18 @@ pub(super) async fn prove(ledger: Arc<Ledger>, mut closing: watch::Receiver<bool
             }
         }
     }
-    drop(ledger.barrier.take());
+    drop(ledger.barrier.take_waiting());
 }
 
 /// How far the log is flushed, and up to where the standbys confirmed it.
 #[derive(Clone, Copy, Debug)]
-struct Reached {
+struct WalPositions {
     flushed: u64,
     confirmed: Option<u64>,
 }
 
 /// Answers those whose position is confirmed, and gives back the others.
-fn release(waiters: Vec<Waiter>, reached: Reached) -> Vec<Waiter> {
+fn release_confirmed(waiters: Vec<Waiter>, reached: WalPositions) -> Vec<Waiter> {
     let mut left = Vec::new();
     for mut waiter in waiters {
         let position = *waiter.position.get_or_insert(reached.flushed);
@@ -188,37 +188,37 @@ fn release(waiters: Vec<Waiter>, reached: Reached) -> Vec<Waiter> {
 
 /// Asks on a session of its own, so that it never waits behind those that it answers.
 #[derive(Default)]
-struct Prover {
-    session: Option<Session>,
+struct DurabilityProver {
+    session: Option<ProverSession>,
     warnings: Arc<AtomicU64>,
 }
 
-struct Session {
+struct ProverSession {
     client: Client,
     positions: Statement,
     _driver: JoinHandle<()>,
 }
 
-impl Prover {
+impl DurabilityProver {
     /// How far the log is. `None` when that is no proof.
-    async fn check(&mut self, ledger: &Ledger) -> Tried<Option<Reached>> {
-        let checked = tokio::time::timeout(CHECK_TIMEOUT, self.ask(ledger)).await;
+    async fn check(&mut self, ledger: &SharedState) -> TxResult<Option<WalPositions>> {
+        let checked = tokio::time::timeout(CHECK_TIMEOUT, self.query_positions(ledger)).await;
         checked.unwrap_or_else(|_late| {
             let why = "the database did not answer in time".to_owned();
-            Err(Trouble::Store(StoreError::Unreachable(why)))
+            Err(TxError::Store(StoreError::Unreachable(why)))
         })
     }
 
-    async fn ask(&mut self, ledger: &Ledger) -> Tried<Option<Reached>> {
+    async fn query_positions(&mut self, ledger: &SharedState) -> TxResult<Option<WalPositions>> {
         if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
-            let (client, driver) = ledger.link.separate(&self.warnings).await?;
+            let (client, driver) = ledger.connections.open_separate_session(&self.warnings).await?;
             client.batch_execute(COMMIT_TIMEOUT).await?;
             let positions = client.prepare(POSITIONS).await?;
-            self.session = Some(Session { client, positions, _driver: driver });
+            self.session = Some(ProverSession { client, positions, _driver: driver });
         }
-        let Some(Session { client, positions, .. }) = &self.session else { return Ok(None) };
+        let Some(ProverSession { client, positions, .. }) = &self.session else { return Ok(None) };
         let row = client.query_one(positions, &[]).await?;
-        if !ledger.link.server.is_current(row.try_get(0)?) {
+        if !ledger.connections.server.is_current(row.try_get(0)?) {
             return Ok(None);
         }
         let (flushed, rule) = (row.try_get::<_, PgLsn>(1)?.into(), StandbyRule::parse(row.try_get(2)?));
@@ -228,15 +228,15 @@ impl Prover {
             Some(rule) if row.try_get(3)? => rule.confirmed(read_positions(&row)?),
             Some(_) => {
                 let warnings = self.warnings.load(Ordering::SeqCst);
-                client.query(COMMIT_NOTHING, &[]).await?;
+                client.query(EMPTY_COMMIT, &[]).await?;
                 (self.warnings.load(Ordering::SeqCst) == warnings).then_some(flushed)
             }
         };
-        Ok(Some(Reached { flushed, confirmed }))
+        Ok(Some(WalPositions { flushed, confirmed }))
     }
 }
 
-fn read_positions(row: &Row) -> Tried<Vec<u64>> {
+fn read_positions(row: &Row) -> TxResult<Vec<u64>> {
     Ok(row.try_get::<_, Vec<PgLsn>>(4)?.into_iter().map(u64::from).collect())
 }
 
@@ -309,10 +309,13 @@ mod tests {
     #[test]
     fn a_position_is_fixed_by_the_first_question() {
         let (proven, mut proof) = oneshot::channel();
-        let left = release(vec![Waiter { position: None, proven }], Reached { flushed: 10, confirmed: Some(9) });
+        let left = release_confirmed(
+            vec![Waiter { position: None, proven }],
+            WalPositions { flushed: 10, confirmed: Some(9) },
+        );
         assert!(proof.try_recv().is_err());
         // The log grows on, which does not concern this one.
-        assert!(release(left, Reached { flushed: 50, confirmed: Some(10) }).is_empty());
+        assert!(release_confirmed(left, WalPositions { flushed: 50, confirmed: Some(10) }).is_empty());
         assert!(proof.try_recv().is_ok());
     }
 }

@@ -13,70 +13,70 @@ use std::{
 use tokio::sync::{Notify, oneshot};
 
 use super::{
-    Ledger, durability,
-    trouble::{Tried, Trouble, insist},
+    SharedState, durability,
+    trouble::{TxError, TxResult, call_until_final},
 };
 
 /// Calls one transaction takes at most.
-const TOGETHER: usize = 64;
+const MAX_BATCH_CALLS: usize = 64;
 /// Bytes one transaction takes at most, unless a single call is larger.
-const TOGETHER_BYTES: usize = 8 * 1024 * 1024;
+const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// A call that may travel with others.
-pub(super) trait Traveller: Sized + Send + Sync + 'static {
+pub(super) trait BatchedCall: Sized + Send + Sync + 'static {
     type Answer: Send;
 
     /// About how many bytes it is on the wire.
     fn size(&self) -> usize;
     /// Where calls of its kind stand in line.
-    fn gate(ledger: &Ledger) -> &Gate<Self>;
+    fn batcher(ledger: &SharedState) -> &CallBatcher<Self>;
     /// Answers all of them, in their order, in one transaction.
-    fn travel(ledger: &Ledger, together: &[Self]) -> impl Future<Output = Tried<Vec<Self::Answer>>> + Send;
+    fn run_batch(ledger: &SharedState, together: &[Self]) -> impl Future<Output = TxResult<Vec<Self::Answer>>> + Send;
 }
 
 /// An answer, and whether the commit of its group was confirmed after it was decided.
-type Answered<T> = (Result<<T as Traveller>::Answer>, bool);
+type GroupedAnswer<T> = (Result<<T as BatchedCall>::Answer>, bool);
 
-struct Line<T: Traveller> {
-    waiting: VecDeque<(T, oneshot::Sender<Answered<T>>)>,
-    closed: bool,
+struct CallQueue<T: BatchedCall> {
+    calls: VecDeque<(T, oneshot::Sender<GroupedAnswer<T>>)>,
+    is_closed: bool,
 }
 
 /// A line in front of lanes.
-pub(super) struct Gate<T: Traveller> {
-    line: Mutex<Line<T>>,
+pub(super) struct CallBatcher<T: BatchedCall> {
+    queue: Mutex<CallQueue<T>>,
     arrived: Notify,
 }
 
-impl<T: Traveller> Default for Gate<T> {
+impl<T: BatchedCall> Default for CallBatcher<T> {
     fn default() -> Self {
-        Self { line: Mutex::new(Line { waiting: VecDeque::new(), closed: false }), arrived: Notify::new() }
+        Self { queue: Mutex::new(CallQueue { calls: VecDeque::new(), is_closed: false }), arrived: Notify::new() }
     }
 }
 
-impl<T: Traveller> Gate<T> {
-    fn line(&self) -> MutexGuard<'_, Line<T>> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+impl<T: BatchedCall> CallBatcher<T> {
+    fn lock_queue(&self) -> MutexGuard<'_, CallQueue<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stands in line and gives back the answer.
-    pub(super) async fn pass(&self, call: T) -> Result<T::Answer> {
-        let answered = self.join(call)?;
+    pub(super) async fn submit(&self, call: T) -> Result<T::Answer> {
+        let answered = self.enqueue(call)?;
         let (answer, proven) =
-            answered.await.unwrap_or_else(|_gone| (Err(StoreError::Unknown("the lane ended".into())), false));
+            answered.await.unwrap_or_else(|_gone| (Err(StoreError::CommitUnknown("the lane ended".into())), false));
         if proven {
-            durability::note_proven();
+            durability::mark_proven();
         }
         answer
     }
 
-    fn join(&self, call: T) -> Result<oneshot::Receiver<Answered<T>>> {
+    fn enqueue(&self, call: T) -> Result<oneshot::Receiver<GroupedAnswer<T>>> {
         let (answer, answered) = oneshot::channel();
-        let mut line = self.line();
-        if line.closed {
+        let mut line = self.lock_queue();
+        if line.is_closed {
             return Err(StoreError::Unreachable("the store is closed".into()));
         }
-        line.waiting.push_back((call, answer));
+        line.calls.push_back((call, answer));
         drop(line);
         self.arrived.notify_one();
         Ok(answered)
@@ -84,28 +84,28 @@ impl<T: Traveller> Gate<T> {
 
     /// Takes no more calls. Those in line are still answered.
     pub(super) fn close(&self) {
-        self.line().closed = true;
+        self.lock_queue().is_closed = true;
         self.arrived.notify_waiters();
         self.arrived.notify_one();
     }
 
     /// Who goes next. `None` when the line is closed and empty.
-    fn take(&self) -> Option<(Vec<T>, Vec<oneshot::Sender<Answered<T>>>)> {
-        let mut line = self.line();
-        if line.closed && line.waiting.is_empty() {
+    fn next_batch(&self) -> Option<(Vec<T>, Vec<oneshot::Sender<GroupedAnswer<T>>>)> {
+        let mut line = self.lock_queue();
+        if line.is_closed && line.calls.is_empty() {
             return None;
         }
         let (mut calls, mut answers, mut bytes) = (Vec::new(), Vec::new(), 0);
-        while let Some((call, answer)) = line.waiting.pop_front() {
+        while let Some((call, answer)) = line.calls.pop_front() {
             bytes += call.size();
-            if calls.len() == TOGETHER || (bytes > TOGETHER_BYTES && !calls.is_empty()) {
-                line.waiting.push_front((call, answer));
+            if calls.len() == MAX_BATCH_CALLS || (bytes > MAX_BATCH_BYTES && !calls.is_empty()) {
+                line.calls.push_front((call, answer));
                 break;
             }
             calls.push(call);
             answers.push(answer);
         }
-        let more = !line.waiting.is_empty();
+        let more = !line.calls.is_empty();
         drop(line);
         if more {
             self.arrived.notify_one();
@@ -115,11 +115,11 @@ impl<T: Traveller> Gate<T> {
 }
 
 /// One lane, until its line is closed.
-pub(super) async fn lane<T: Traveller>(ledger: Arc<Ledger>) {
-    let gate = T::gate(&ledger);
+pub(super) async fn run_batch_worker<T: BatchedCall>(ledger: Arc<SharedState>) {
+    let gate = T::batcher(&ledger);
     loop {
         let arrived = gate.arrived.notified();
-        let Some((calls, answers)) = gate.take() else {
+        let Some((calls, answers)) = gate.next_batch() else {
             return gate.arrived.notify_one();
         };
         if calls.is_empty() {
@@ -128,7 +128,7 @@ pub(super) async fn lane<T: Traveller>(ledger: Arc<Ledger>) {
             tokio::task::yield_now().await;
             continue;
         }
-        let (all, proven) = durability::observe(answer_all(&ledger, calls)).await;
+        let (all, proven) = durability::observe(run_or_split_batch(&ledger, calls)).await;
         for (answer, answered) in all.into_iter().zip(answers) {
             // A caller that went away does not mind.
             answered.send((answer, proven)).ok();
@@ -136,16 +136,16 @@ pub(super) async fn lane<T: Traveller>(ledger: Arc<Ledger>) {
     }
 }
 
-async fn answer_all<T: Traveller>(ledger: &Ledger, mut calls: Vec<T>) -> Vec<Result<T::Answer>> {
+async fn run_or_split_batch<T: BatchedCall>(ledger: &SharedState, mut calls: Vec<T>) -> Vec<Result<T::Answer>> {
     let count = calls.len();
-    match insist!(T::travel(ledger, &calls)) {
+    match call_until_final!(T::run_batch(ledger, &calls)) {
         Ok(answers) => answers.into_iter().map(Ok).collect(),
         // One call that the database cannot take must not spoil the others: each is answered alone.
-        Err(Trouble::Refused(_)) if count > 1 => {
+        Err(TxError::Rejected(_)) if count > 1 => {
             let mut all = Vec::with_capacity(count);
             for call in mem::take(&mut calls) {
-                let mut answers = Box::pin(answer_all(ledger, vec![call])).await;
-                all.push(answers.pop().unwrap_or_else(|| Err(StoreError::Unknown("the lane ended".into()))));
+                let mut answers = Box::pin(run_or_split_batch(ledger, vec![call])).await;
+                all.push(answers.pop().unwrap_or_else(|| Err(StoreError::CommitUnknown("the lane ended".into()))));
             }
             all
         }

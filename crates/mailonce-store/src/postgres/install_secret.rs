@@ -12,21 +12,21 @@ use tokio_postgres::GenericClient;
 
 use super::{
     Postgres,
-    connect::{Link, Place},
-    schema::{self, LOCK},
-    trouble::{Tried, Trouble},
+    connect::{ConnectConfig, SessionPools},
+    schema::{self, LOCK_MIGRATIONS},
+    trouble::{TxError, TxResult},
 };
 
 /// The first version with a table for the secret.
-const SINCE_VERSION: u32 = 9;
-const READ: &str = "SELECT plain, wrapped FROM install_secret";
-const WRITE: &str = "
+const FIRST_VERSION_WITH_TABLE: u32 = 9;
+const READ_SECRET: &str = "SELECT plain, wrapped FROM install_secret";
+const SAVE_SECRET: &str = "
     INSERT INTO install_secret (plain, wrapped) VALUES ($1, $2)
     ON CONFLICT (one) DO UPDATE SET plain = excluded.plain, wrapped = excluded.wrapped";
 /// A new file without dead rows takes the place of the old one. The table has one row, which only starts read.
-const FORGET_SECRET: &str = "VACUUM FULL install_secret";
+const REWRITE_SECRET_TABLE: &str = "VACUUM FULL install_secret";
 /// The same for the table where earlier versions kept the secret.
-const FORGET_COLUMN: &str = "VACUUM FULL install";
+const REWRITE_INSTALL_TABLE: &str = "VACUUM FULL install";
 /// Every heartbeat reads that table, and would queue behind us while somebody else keeps it, as a dump does.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '2s'";
 
@@ -34,34 +34,38 @@ impl Postgres {
     /// The install secret as the ledger keeps it, without changing anything. `None` when mailonce was never there, or
     /// no start has brought the tables to the version of this binary.
     pub async fn stored_secret(url: &str) -> Result<Option<StoredSecret>> {
-        let link = Link::new(&Place::parse(url)?, 1, 1)?;
+        let link = SessionPools::new(&ConnectConfig::parse(url)?, 1, 1)?;
         let client = link.client().await?;
-        let found = schema::version(&client).await?;
-        Ok(if found.is_some_and(|version| version >= SINCE_VERSION) { read(&**client).await? } else { None })
+        let found = schema::schema_version(&client).await?;
+        Ok(if found.is_some_and(|version| version >= FIRST_VERSION_WITH_TABLE) {
+            read_secret(&**client).await?
+        } else {
+            None
+        })
     }
 
     /// Lets a keeper replace the install secret, also while servers use the ledger: they go on with the secret that they
     /// hold in memory. Returns whether the old form left the tables.
     pub async fn replace_secret(url: &str, keeper: &dyn SecretKeeper) -> Result<bool> {
-        let link = Link::new(&Place::parse(url)?, 1, 1)?;
+        let link = SessionPools::new(&ConnectConfig::parse(url)?, 1, 1)?;
         let mut client = link.client().await?;
-        match schema::version(&client).await? {
-            Some(schema::CURRENT) => {}
+        match schema::schema_version(&client).await? {
+            Some(schema::SCHEMA_VERSION) => {}
             found => {
                 let found = found.map_or_else(|| "none".to_owned(), |version| version.to_string());
                 let why = format!("its tables are of version {found}; start this mailonce on it once first");
                 return Err(StoreError::Unreachable(why));
             }
         }
-        let (_, is_replaced) = replace(&mut client, keeper).await?;
-        Ok(!is_replaced || forget_old(&client, &[FORGET_SECRET]).await)
+        let (_, is_replaced) = open_or_replace(&mut client, keeper).await?;
+        Ok(!is_replaced || purge_dead_rows(&client, &[REWRITE_SECRET_TABLE]).await)
     }
 }
 
 /// Opens the secret when a node starts.
-pub(super) async fn open(client: &mut Client, keeper: &dyn SecretKeeper) -> Tried<InstallSecret> {
-    let (secret, is_replaced) = replace(client, keeper).await?;
-    if is_replaced && !forget_old(client, &[FORGET_SECRET, FORGET_COLUMN]).await {
+pub(super) async fn open_secret(client: &mut Client, keeper: &dyn SecretKeeper) -> TxResult<InstallSecret> {
+    let (secret, is_replaced) = open_or_replace(client, keeper).await?;
+    if is_replaced && !purge_dead_rows(client, &[REWRITE_SECRET_TABLE, REWRITE_INSTALL_TABLE]).await {
         tracing::warn!("the old form of the install secret stays in dead rows until the next VACUUM FULL");
     }
     Ok(secret)
@@ -69,24 +73,24 @@ pub(super) async fn open(client: &mut Client, keeper: &dyn SecretKeeper) -> Trie
 
 /// Opens the secret, and replaces it in the same transaction when the keeper says so. Nodes that start together come one
 /// after the other, so the second finds what the first wrote. Says whether an old form was replaced.
-async fn replace(client: &mut Client, keeper: &dyn SecretKeeper) -> Tried<(InstallSecret, bool)> {
+async fn open_or_replace(client: &mut Client, keeper: &dyn SecretKeeper) -> TxResult<(InstallSecret, bool)> {
     let tx = client.transaction().await?;
-    tx.batch_execute(LOCK).await?;
-    let stored = read(&*tx).await?;
+    tx.batch_execute(LOCK_MIGRATIONS).await?;
+    let stored = read_secret(&*tx).await?;
     let opened = keeper.open(stored.as_ref())?;
     if let Some(replacement) = &opened.replacement {
         let (plain, wrapped) = match replacement {
             StoredSecret::Plain(secret) => (Some(secret.0.as_slice()), None),
             StoredSecret::Wrapped(wrapped) => (None, Some(wrapped.as_str())),
         };
-        tx.execute(WRITE, &[&plain, &wrapped]).await?;
+        tx.execute(SAVE_SECRET, &[&plain, &wrapped]).await?;
     }
-    tx.commit().await.map_err(|error| Trouble::at_commit(&error))?;
+    tx.commit().await.map_err(|error| TxError::at_commit(&error))?;
     Ok((opened.secret, stored.is_some() && opened.replacement.is_some()))
 }
 
 /// Removes dead rows from the files of the tables. The write-ahead log, replicas and backups are out of our reach.
-async fn forget_old(client: &Client, statements: &[&str]) -> bool {
+async fn purge_dead_rows(client: &Client, statements: &[&str]) -> bool {
     let forget = async {
         client.batch_execute(LOCK_TIMEOUT).await?;
         for sql in statements {
@@ -101,9 +105,9 @@ async fn forget_old(client: &Client, statements: &[&str]) -> bool {
     done.inspect_err(|error| tracing::warn!(%error, "removing the old form of the install secret")).is_ok()
 }
 
-async fn read(client: &impl GenericClient) -> Tried<Option<StoredSecret>> {
-    let Some(row) = client.query_opt(READ, &[]).await? else { return Ok(None) };
-    let unreadable = || Trouble::unreadable("the install secret");
+async fn read_secret(client: &impl GenericClient) -> TxResult<Option<StoredSecret>> {
+    let Some(row) = client.query_opt(READ_SECRET, &[]).await? else { return Ok(None) };
+    let unreadable = || TxError::corrupt("the install secret");
     if let Some(plain) = row.try_get::<_, Option<&[u8]>>(0)? {
         let plain = plain.try_into().map_err(|_short| unreadable())?;
         return Ok(Some(StoredSecret::Plain(InstallSecret(plain))));

@@ -8,7 +8,7 @@ use mailonce_core::{
     email::EmailHead,
     handoff::Handoff,
     key::KeyHash,
-    port::store::{Accept, Care, Envelope, Result, StoreError, Wish},
+    port::store::{AcceptResult, Envelope, GuardInput, NewEmail, Result, StoreError},
     time::Time,
 };
 use std::{
@@ -18,125 +18,139 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 
-use super::{Ledger, draft::Draft, ground::scopes_of_wish, row::Scope, trouble::Tried};
+use super::{SharedState, draft::EmailInsert, ground::new_email_scopes, row::KeyScope, trouble::TxResult};
 
 /// Wishes one round takes at most, followers apart.
-const ROUND: usize = 256;
+const MAX_ROUND_EMAILS: usize = 256;
 /// Bytes one round takes at most, unless a single wish is larger.
-const ROUND_BYTES: usize = 8 * 1024 * 1024;
+const MAX_ROUND_BYTES: usize = 8 * 1024 * 1024;
 
 /// A wish in line.
-pub(super) struct Waiting {
+pub(super) struct QueuedAccept {
     pub key_hash: Option<KeyHash>,
-    slots: Vec<KeyHash>,
+    shadow_keys: Vec<KeyHash>,
     first_wins: bool,
     due: Option<Time>,
-    care: Care,
+    guard_input: GuardInput,
     /// Every row it may touch: its key, its slots and those of the versions before it.
-    scopes: Vec<Scope>,
+    scopes: Vec<KeyScope>,
     pub now: Time,
     /// What it becomes if its key was never seen.
-    pub draft: Draft,
-    answer: oneshot::Sender<Result<Accept>>,
-    contended: bool,
+    pub draft: EmailInsert,
+    answer: oneshot::Sender<Result<AcceptResult>>,
+    was_contended: bool,
 }
 
-impl Waiting {
+impl QueuedAccept {
     /// A wish, and where its answer will be.
-    pub(super) fn new(wish: Wish, now: Time) -> Tried<(Self, oneshot::Receiver<Result<Accept>>)> {
-        let (key_hash, slots, first_wins) = (wish.key, wish.slots.clone(), wish.first_wins);
-        let (due, care) = (wish.due, wish.care.clone());
-        let scopes = scopes_of_wish(&wish).collect();
-        let (email, body) = wish.become_email(u32::from(key_hash.is_some()), None, now);
-        let draft = Draft::of_accepted(email, body)?;
+    pub(super) fn new(wish: NewEmail, now: Time) -> TxResult<(Self, oneshot::Receiver<Result<AcceptResult>>)> {
+        let (key_hash, slots, first_wins) = (wish.key, wish.shadow_keys.clone(), wish.first_wins);
+        let (due, care) = (wish.due_at, wish.guard_input.clone());
+        let scopes = new_email_scopes(&wish).collect();
+        let (email, body) = wish.into_email(u32::from(key_hash.is_some()), None, now);
+        let draft = EmailInsert::of_accepted(email, body)?;
         let (answer, answered) = oneshot::channel();
-        Ok((Self { key_hash, slots, first_wins, due, care, scopes, now, draft, answer, contended: false }, answered))
+        Ok((
+            Self {
+                key_hash,
+                shadow_keys: slots,
+                first_wins,
+                due,
+                guard_input: care,
+                scopes,
+                now,
+                draft,
+                answer,
+                was_contended: false,
+            },
+            answered,
+        ))
     }
 
     /// The wish again, for the few that are not decided by one free row.
-    pub(super) fn wish(&self) -> Wish {
-        let (email, body) = self.draft.parts();
+    pub(super) fn to_new_email(&self) -> NewEmail {
+        let (email, body) = self.draft.email_and_body();
         let envelope = |handoff: &Handoff| Envelope {
             transport: handoff.transport.clone(),
             recipients: handoff.recipients.clone(),
         };
-        Wish {
+        NewEmail {
             id: email.id,
             team: email.team,
             head: EmailHead::clone(&email.head),
             digest: email.digest.clone(),
             key: self.key_hash,
-            slots: self.slots.clone(),
+            shadow_keys: self.shadow_keys.clone(),
             first_wins: self.first_wins,
             ttl: email.ttl,
             envelopes: email.handoffs.iter().map(envelope).collect(),
-            due: self.due,
+            due_at: self.due,
             body: Arc::clone(body),
-            care: self.care.clone(),
+            guard_input: self.guard_input.clone(),
         }
     }
 
     /// Whether inserting the row of its key decides it: it takes no slot, neither of its own version nor of an earlier one,
     /// is compared with no other email and counts in no budget.
-    fn is_plain(&self) -> bool {
-        self.slots.is_empty()
-            && !self.draft.email.head.takes_earlier_slots()
-            && self.care.likeness.is_none()
-            && self.care.charges.is_empty()
+    fn is_simple(&self) -> bool {
+        self.shadow_keys.is_empty()
+            && !self.draft.email.head.may_take_earlier_shadow_keys()
+            && self.guard_input.fingerprint.is_none()
+            && self.guard_input.charges.is_empty()
     }
 
     /// The key it is bound under, as a scope.
-    pub(super) fn key(&self) -> Option<Scope> {
+    pub(super) fn key(&self) -> Option<KeyScope> {
         self.key_hash.map(|key| (self.draft.email.team, key))
     }
 
     /// Answers. A caller that went away does not mind.
-    pub(super) fn answer(self, answer: Result<Accept>) {
+    pub(super) fn answer(self, answer: Result<AcceptResult>) {
         self.answer.send(answer).ok();
     }
 
     /// Answers that it is the first of its key.
     pub(super) fn answer_first(self) {
-        self.answer.send(Ok(Accept::First(self.draft.email))).ok();
+        self.answer.send(Ok(AcceptResult::First(self.draft.email))).ok();
     }
 }
 
 /// What one lane answers in one go.
 #[derive(Default)]
-pub(super) struct Round {
+pub(super) struct AcceptRound {
     /// Each may be decided by one free row.
-    pub plain: Vec<Waiting>,
+    pub simple: Vec<QueuedAccept>,
     /// Same key as one of the plain ones, and later.
-    pub followers: Vec<Waiting>,
+    pub followers: Vec<QueuedAccept>,
     /// These need every one of their scopes locked.
-    pub careful: Vec<Waiting>,
+    pub needs_locks: Vec<QueuedAccept>,
     /// What the other lanes must not touch meanwhile.
-    scopes: Vec<Scope>,
+    scopes: Vec<KeyScope>,
 }
 
 #[derive(Default)]
-struct Line {
-    waiting: VecDeque<Waiting>,
-    busy: HashSet<Scope>,
-    closed: bool,
+struct AcceptQueue {
+    waiting: VecDeque<QueuedAccept>,
+    busy_scopes: HashSet<KeyScope>,
+    is_closed: bool,
 }
 
 /// The line in front of the lanes.
 #[derive(Default)]
-pub(super) struct Lanes {
-    line: Mutex<Line>,
+pub(super) struct AcceptBatcher {
+    queue: Mutex<AcceptQueue>,
     arrived: Notify,
 }
 
-impl Lanes {
-    fn line(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+impl AcceptBatcher {
+    fn lock_queue(&self) -> MutexGuard<'_, AcceptQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a wish in line.
-    pub(super) fn join(&self, waiting: Waiting) {
-        let mut line = self.line();
-        if line.closed {
+    pub(super) fn enqueue(&self, waiting: QueuedAccept) {
+        let mut line = self.lock_queue();
+        if line.is_closed {
             drop(line);
             return waiting.answer(Err(StoreError::Unreachable("the store is closed".into())));
         }
@@ -147,18 +161,18 @@ impl Lanes {
 
     /// Takes no more wishes. Those in line are still answered.
     pub(super) fn close(&self) {
-        self.line().closed = true;
+        self.lock_queue().is_closed = true;
         self.arrived.notify_waiters();
         self.arrived.notify_one();
     }
 
     /// The next round, and how many of it had to wait for another. `None` when the line is closed and empty.
-    fn take(&self) -> Option<(Round, usize)> {
-        let mut line = self.line();
-        if line.closed && line.waiting.is_empty() {
+    fn next_round(&self) -> Option<(AcceptRound, usize)> {
+        let mut line = self.lock_queue();
+        if line.is_closed && line.waiting.is_empty() {
             return None;
         }
-        let taken = line.take();
+        let taken = line.take_round();
         let more = !line.waiting.is_empty() && !taken.0.is_empty();
         drop(line);
         if more {
@@ -167,55 +181,55 @@ impl Lanes {
         Some(taken)
     }
 
-    fn release(&self, scopes: &[Scope]) {
-        let mut line = self.line();
+    fn release_scopes(&self, scopes: &[KeyScope]) {
+        let mut line = self.lock_queue();
         for scope in scopes {
-            line.busy.remove(scope);
+            line.busy_scopes.remove(scope);
         }
     }
 }
 
-impl Round {
+impl AcceptRound {
     fn is_empty(&self) -> bool {
-        self.plain.is_empty() && self.careful.is_empty()
+        self.simple.is_empty() && self.needs_locks.is_empty()
     }
 
     fn len(&self) -> usize {
-        self.plain.len() + self.careful.len()
+        self.simple.len() + self.needs_locks.len()
     }
 }
 
-impl Line {
-    fn take(&mut self) -> (Round, usize) {
-        let (mut round, mut bytes, mut contended) = (Round::default(), 0, 0);
-        let mut leading: HashSet<Scope> = HashSet::new();
-        let mut passed: HashSet<Scope> = HashSet::new();
+impl AcceptQueue {
+    fn take_round(&mut self) -> (AcceptRound, usize) {
+        let (mut round, mut bytes, mut contended) = (AcceptRound::default(), 0, 0);
+        let mut leading: HashSet<KeyScope> = HashSet::new();
+        let mut passed: HashSet<KeyScope> = HashSet::new();
         let mut left = Vec::new();
         while let Some(mut next) = self.waiting.pop_front() {
-            if next.is_plain() && next.key().is_some_and(|key| leading.contains(&key)) {
-                contended += usize::from(!mem::replace(&mut next.contended, true));
+            if next.is_simple() && next.key().is_some_and(|key| leading.contains(&key)) {
+                contended += usize::from(!mem::replace(&mut next.was_contended, true));
                 round.followers.push(next);
                 continue;
             }
-            if round.len() == ROUND || (bytes + next.draft.size() > ROUND_BYTES && !round.is_empty()) {
+            if round.len() == MAX_ROUND_EMAILS || (bytes + next.draft.size() > MAX_ROUND_BYTES && !round.is_empty()) {
                 self.waiting.push_front(next);
                 break;
             }
             // Who shares a scope with a wish that is left behind stays behind it, or that one might starve.
-            if next.scopes.iter().any(|scope| self.busy.contains(scope) || passed.contains(scope)) {
-                contended += usize::from(!mem::replace(&mut next.contended, true));
+            if next.scopes.iter().any(|scope| self.busy_scopes.contains(scope) || passed.contains(scope)) {
+                contended += usize::from(!mem::replace(&mut next.was_contended, true));
                 passed.extend(next.scopes.iter().copied());
                 left.push(next);
                 continue;
             }
             bytes += next.draft.size();
-            self.busy.extend(next.scopes.iter().copied());
+            self.busy_scopes.extend(next.scopes.iter().copied());
             round.scopes.extend(next.scopes.iter().copied());
-            if next.is_plain() {
+            if next.is_simple() {
                 leading.extend(next.scopes.iter().copied());
-                round.plain.push(next);
+                round.simple.push(next);
             } else {
-                round.careful.push(next);
+                round.needs_locks.push(next);
             }
         }
         for next in left.into_iter().rev() {
@@ -226,36 +240,36 @@ impl Line {
 }
 
 /// Lets the scopes of a round go, whatever became of it.
-struct Hold<'a> {
-    lanes: &'a Lanes,
-    scopes: Vec<Scope>,
+struct BusyScopesGuard<'a> {
+    batcher: &'a AcceptBatcher,
+    scopes: Vec<KeyScope>,
 }
 
-impl Drop for Hold<'_> {
+impl Drop for BusyScopesGuard<'_> {
     fn drop(&mut self) {
-        self.lanes.release(&self.scopes);
+        self.batcher.release_scopes(&self.scopes);
     }
 }
 
 /// One lane, until the line is closed.
-pub(super) async fn lane(ledger: Arc<Ledger>) {
+pub(super) async fn run_accept_worker(ledger: Arc<SharedState>) {
     loop {
-        let arrived = ledger.lanes.arrived.notified();
-        let Some((mut round, contended)) = ledger.lanes.take() else {
-            return ledger.lanes.arrived.notify_one();
+        let arrived = ledger.accept_batcher.arrived.notified();
+        let Some((mut round, contended)) = ledger.accept_batcher.next_round() else {
+            return ledger.accept_batcher.arrived.notify_one();
         };
-        ledger.meter.contended(contended);
+        ledger.meter.record_contended(contended);
         if round.is_empty() {
             arrived.await;
             // Callers that were answered together come back together: let them all get in line.
             tokio::task::yield_now().await;
             continue;
         }
-        let hold = Hold { lanes: &ledger.lanes, scopes: mem::take(&mut round.scopes) };
-        ledger.answer(round).await;
+        let hold = BusyScopesGuard { batcher: &ledger.accept_batcher, scopes: mem::take(&mut round.scopes) };
+        ledger.process_round(round).await;
         drop(hold);
     }
 }
 
 /// What the plain wishes of a round became, by key: for the followers.
-pub(super) type Became = HashMap<Scope, Result<Accept>>;
+pub(super) type KeyOutcomes = HashMap<KeyScope, Result<AcceptResult>>;

@@ -2,11 +2,11 @@
 
 use mailonce_core::{
     email::Email,
-    handoff::{Attempt, AttemptAbout, Outcome},
+    handoff::{Attempt, AttemptDetails, Outcome},
     id::{EmailId, TeamId},
     key::KeyHash,
     limits,
-    port::store::{Bound, EmailDetail, EmailQuery, KeyView, Page, Result, StoreError, SuppressedCall},
+    port::store::{EmailDetail, EmailQuery, KeyBinding, KeyView, Result, ResultPage, StoreError, SuppressedCall},
     time::Time,
 };
 use std::{collections::BTreeSet, sync::Arc};
@@ -15,33 +15,33 @@ use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::{
-    Ledger,
-    accept::{Found, bound_in, find},
-    row::{Scope, Target, email_columns, email_joins, read_calls, read_emails, read_json},
-    trouble::{Tried, Trouble},
-    write::ask,
+    SharedState,
+    accept::{LoadedKeys, binding_in, load_keys},
+    row::{KeyScope, KeyTarget, email_columns, email_joins, read_emails, read_json, read_suppressed_calls},
+    trouble::{TxError, TxResult},
+    write::query_rows,
 };
 
 /// Keys one look takes at most.
-const TOGETHER: usize = 256;
+const MAX_LOOKUP_KEYS: usize = 256;
 /// Emails a listing reads at a time.
-const CHUNK: usize = 1000;
+const EMAILS_PER_READ: usize = 1000;
 
-const EMAIL: &str = concat!(
+const EMAIL_BY_ID: &str = concat!(
     "SELECT ",
     email_columns!(),
     " FROM emails e ",
     email_joins!(),
     " WHERE e.team = $1 AND e.id = $2 ORDER BY h.number"
 );
-pub(super) const BODY: &str = "SELECT body FROM emails WHERE team = $1 AND id = $2 AND body IS NOT NULL";
-const ATTEMPTS: &str = "
+pub(super) const SELECT_BODY: &str = "SELECT body FROM emails WHERE team = $1 AND id = $2 AND body IS NOT NULL";
+const SELECT_ATTEMPTS: &str = "
     SELECT handoff, number, at, outcome, reply, ended_at, about FROM attempts WHERE team = $1 AND email = $2
      ORDER BY handoff, number";
-const EVIDENCE: &str = "SELECT fact FROM evidence WHERE team = $1 AND email = $2 ORDER BY n";
-const SUPPRESSED: &str = "SELECT latest FROM suppressed WHERE team = $1 AND email = $2";
+const SELECT_EVIDENCE: &str = "SELECT fact FROM evidence WHERE team = $1 AND email = $2 ORDER BY n";
+const SELECT_SUPPRESSED: &str = "SELECT latest FROM suppressed WHERE team = $1 AND email = $2";
 /// The email `$2` itself is not among them.
-const OLDER: &str = concat!(
+const OLDER_EMAILS: &str = concat!(
     "SELECT ",
     email_columns!(),
     " FROM (SELECT * FROM emails WHERE team = $1 AND id < $2 ORDER BY id DESC LIMIT $3) e ",
@@ -49,9 +49,9 @@ const OLDER: &str = concat!(
     " ORDER BY e.id DESC, h.number"
 );
 
-const COUNT: &str = "SELECT count(*) FROM emails WHERE team = $1 AND id >= $2 AND id < $3";
+const COUNT_EMAILS: &str = "SELECT count(*) FROM emails WHERE team = $1 AND id >= $2 AND id < $3";
 
-const STUCK: &str = concat!(
+const HELD_OR_UNKNOWN_EMAILS: &str = concat!(
     "SELECT ",
     email_columns!(),
     " FROM (SELECT DISTINCT team, email FROM handoffs
@@ -62,69 +62,76 @@ const STUCK: &str = concat!(
 );
 
 /// A key that somebody asks for.
-pub(super) struct Look {
-    scope: Scope,
+pub(super) struct KeyLookupRequest {
+    scope: KeyScope,
     now: Time,
-    answer: oneshot::Sender<Result<Option<Bound>>>,
+    answer: oneshot::Sender<Result<Option<KeyBinding>>>,
 }
 
 /// Looks keys up until the store closes.
-pub(super) async fn looks(
-    ledger: Arc<Ledger>,
-    mut asked: mpsc::UnboundedReceiver<Look>,
+pub(super) async fn run_key_lookups(
+    ledger: Arc<SharedState>,
+    mut asked: mpsc::UnboundedReceiver<KeyLookupRequest>,
     mut closing: watch::Receiver<bool>,
 ) {
     let mut together = Vec::new();
     loop {
         tokio::select! {
-            count = asked.recv_many(&mut together, TOGETHER) => if count == 0 { return },
+            count = asked.recv_many(&mut together, MAX_LOOKUP_KEYS) => if count == 0 { return },
             _ = closing.wait_for(|closing| *closing) => return,
         }
-        let scopes: BTreeSet<Scope> = together.iter().map(|look| look.scope).collect();
-        let found = ledger.find(&scopes).await.map_err(StoreError::from);
+        let scopes: BTreeSet<KeyScope> = together.iter().map(|look| look.scope).collect();
+        let found = ledger.load_keys(&scopes).await.map_err(StoreError::from);
         for look in together.drain(..) {
             let answer = found
                 .as_ref()
-                .map(|found| bound_in(found, look.scope, ledger.time.forget_by(look.now)))
+                .map(|found| binding_in(found, look.scope, ledger.time.expiry_cutoff(look.now)))
                 .map_err(StoreError::clone);
             look.answer.send(answer).ok();
         }
     }
 }
 
-impl Ledger {
-    async fn find(&self, scopes: &BTreeSet<Scope>) -> Tried<Found> {
-        find(&self.link.client().await?, scopes).await
+impl SharedState {
+    async fn load_keys(&self, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
+        load_keys(&self.connections.client().await?, scopes).await
     }
 
     /// What one key is bound to, without a lock.
-    pub(super) async fn find_one(&self, team: TeamId, key: KeyHash) -> Tried<Found> {
-        self.find(&BTreeSet::from([(team, key)])).await
+    pub(super) async fn load_key(&self, team: TeamId, key: KeyHash) -> TxResult<LoadedKeys> {
+        self.load_keys(&BTreeSet::from([(team, key)])).await
     }
 
     /// What a key is bound to and remembered for.
-    pub(super) async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
+    pub(super) async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>> {
         let (answer, answered) = oneshot::channel();
-        self.looks.send(Look { scope: (team, key), now, answer }).ok();
+        self.key_lookups.send(KeyLookupRequest { scope: (team, key), now, answer }).ok();
         answered.await.unwrap_or_else(|_gone| Err(StoreError::Unreachable("the store is closed".into())))
     }
 
     /// One email.
-    pub(super) async fn email(&self, team: TeamId, id: EmailId) -> Tried<Option<Email>> {
-        let client = self.link.client().await?;
-        Ok(read_emails(&ask(&client, EMAIL, &[&team.0, &id.0]).await?, 0)?.pop())
+    pub(super) async fn email(&self, team: TeamId, id: EmailId) -> TxResult<Option<Email>> {
+        let client = self.connections.client().await?;
+        Ok(read_emails(&query_rows(&client, EMAIL_BY_ID, &[&team.0, &id.0]).await?, 0)?.pop())
     }
 
     /// Emails that are held or unknown, whosever they are, in the order of team and id.
-    pub(super) async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Tried<Vec<Email>> {
+    pub(super) async fn held_or_unknown_emails(
+        &self,
+        after: Option<(TeamId, EmailId)>,
+        limit: usize,
+    ) -> TxResult<Vec<Email>> {
         let (team, id) = after.map_or((Uuid::nil(), Uuid::nil()), |(team, id)| (team.0, id.0));
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        read_emails(&ask(&self.link.client().await?, STUCK, &[&team, &id, &most]).await?, 0)
+        read_emails(
+            &query_rows(&self.connections.client().await?, HELD_OR_UNKNOWN_EMAILS, &[&team, &id, &most]).await?,
+            0,
+        )
     }
 
     /// Everything about one email.
-    pub(super) async fn email_detail(&self, team: TeamId, id: EmailId) -> Tried<Option<EmailDetail>> {
-        let mut client = self.link.client().await?;
+    pub(super) async fn email_detail(&self, team: TeamId, id: EmailId) -> TxResult<Option<EmailDetail>> {
+        let mut client = self.connections.client().await?;
         // One snapshot for all of it, so that an attempt is never shown without its outcome.
         let tx = client
             .build_transaction()
@@ -132,39 +139,40 @@ impl Ledger {
             .read_only(true)
             .start()
             .await?;
-        let Some(email) = read_emails(&ask(&tx, EMAIL, &[&team.0, &id.0]).await?, 0)?.pop() else {
+        let Some(email) = read_emails(&query_rows(&tx, EMAIL_BY_ID, &[&team.0, &id.0]).await?, 0)?.pop() else {
             return Ok(None);
         };
         let params: [&(dyn ToSql + Sync); 2] = [&team.0, &id.0];
         let (bodies, attempts, evidence, suppressed) = tokio::try_join!(
-            ask(&tx, BODY, &params),
-            ask(&tx, ATTEMPTS, &params),
-            ask(&tx, EVIDENCE, &params),
-            ask(&tx, SUPPRESSED, &params)
+            query_rows(&tx, SELECT_BODY, &params),
+            query_rows(&tx, SELECT_ATTEMPTS, &params),
+            query_rows(&tx, SELECT_EVIDENCE, &params),
+            query_rows(&tx, SELECT_SUPPRESSED, &params)
         )?;
         Ok(Some(EmailDetail {
             email,
             body: bodies.first().map(|row| row.try_get(0)).transpose()?,
-            attempts: attempts.iter().map(read_attempt).collect::<Tried<_>>()?,
-            evidence: evidence.iter().map(|row| read_json(row.try_get(0)?, "a fact")).collect::<Tried<_>>()?,
-            suppressed: newest_first(suppressed.first())?,
+            attempts: attempts.iter().map(read_attempt).collect::<TxResult<_>>()?,
+            evidence: evidence.iter().map(|row| read_json(row.try_get(0)?, "a fact")).collect::<TxResult<_>>()?,
+            suppressed_calls: read_calls_newest_first(suppressed.first())?,
         }))
     }
 
     /// Emails, newest first.
-    pub(super) async fn emails(&self, team: TeamId, query: &EmailQuery) -> Tried<Page<Email>> {
+    pub(super) async fn emails(&self, team: TeamId, query: &EmailQuery) -> TxResult<ResultPage<Email>> {
         if let Some(key) = query.key {
             return self.emails_by_key(team, key, query).await;
         }
-        let client = self.link.client().await?;
-        let mut page = Page { rows: Vec::new(), next: None };
+        let client = self.connections.client().await?;
+        let mut page = ResultPage { rows: Vec::new(), next: None };
         let (mut before, mut looked) = (query.before, 0);
         loop {
             // One more than fits tells whether there is more; later pieces are larger, because little matches.
-            let chunk = if looked == 0 { query.limit.saturating_add(1).min(CHUNK) } else { CHUNK };
+            let chunk = if looked == 0 { query.limit.saturating_add(1).min(EMAILS_PER_READ) } else { EMAILS_PER_READ };
             // Without a place to go on from, from the very end.
             let after = before.map_or(Uuid::max(), |id| id.0);
-            let emails = read_emails(&ask(&client, OLDER, &[&team.0, &after, &(chunk as i64)]).await?, 0)?;
+            let emails =
+                read_emails(&query_rows(&client, OLDER_EMAILS, &[&team.0, &after, &(chunk as i64)]).await?, 0)?;
             let ended = emails.len() < chunk;
             for email in emails {
                 if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
@@ -185,59 +193,65 @@ impl Ledger {
     }
 
     /// How many emails of a team have ids in a range.
-    pub(super) async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Tried<u64> {
-        let client = self.link.client().await?;
-        let rows = ask(&client, COUNT, &[&team.0, &from.0, &to.0]).await?;
+    pub(super) async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> TxResult<u64> {
+        let client = self.connections.client().await?;
+        let rows = query_rows(&client, COUNT_EMAILS, &[&team.0, &from.0, &to.0]).await?;
         let count: i64 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
         Ok(count as u64)
     }
 
     /// A key names one email at most: the one it is bound to now, or was last, until it is swept.
-    async fn emails_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> Tried<Page<Email>> {
-        let email = self.find_one(team, key).await?.remove(&(team, key)).and_then(|(_, email)| email);
+    async fn emails_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> TxResult<ResultPage<Email>> {
+        let email = self.load_key(team, key).await?.remove(&(team, key)).and_then(|(_, email)| email);
         let wanted = |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
-        Ok(Page { rows: email.filter(wanted).into_iter().collect(), next: None })
+        Ok(ResultPage { rows: email.filter(wanted).into_iter().collect(), next: None })
     }
 
     /// What a key is, forgotten or not.
-    pub(super) async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Tried<Option<KeyView>> {
-        let mut found = self.find_one(team, key).await?;
-        let bound = bound_in(&found, (team, key), self.time.forget_by(now));
-        let Some((row, email)) = found.remove(&(team, key)).filter(|(row, _)| row.bind > 0) else {
+    pub(super) async fn key_view(&self, team: TeamId, key: KeyHash, now: Time) -> TxResult<Option<KeyView>> {
+        let mut found = self.load_key(team, key).await?;
+        let bound = binding_in(&found, (team, key), self.time.expiry_cutoff(now));
+        let Some((row, email)) = found.remove(&(team, key)).filter(|(row, _)| row.bind_number > 0) else {
             return Ok(None);
         };
         let forgotten_at = match (&bound, &row.target) {
             (Some(_), _) => None,
-            (None, Some(Target::Email(_))) => email.as_ref().and_then(Email::expires_at),
-            (None, Some(Target::Operation { expires_at, .. })) => Some(*expires_at),
+            (None, Some(KeyTarget::Email(_))) => email.as_ref().and_then(Email::expires_at),
+            (None, Some(KeyTarget::Operation { expires_at, .. })) => Some(*expires_at),
             (None, None) => row.forgotten_at,
         };
         let expires_at = match (&bound, &row.target) {
-            (Some(Bound::Email(email)), _) => email.expires_at(),
-            (Some(_), Some(Target::Operation { expires_at, .. })) => Some(*expires_at),
+            (Some(KeyBinding::Email(email)), _) => email.expires_at(),
+            (Some(_), Some(KeyTarget::Operation { expires_at, .. })) => Some(*expires_at),
             _ => None,
         };
         let suppressed = match &bound {
-            Some(Bound::Email(email)) => self.suppressed_of(team, email.id).await?,
+            Some(KeyBinding::Email(email)) => self.suppressed_calls(team, email.id).await?,
             _ => Vec::new(),
         };
-        Ok(Some(KeyView { bind: row.bind, bound, expires_at, forgotten_at, suppressed }))
+        Ok(Some(KeyView {
+            bind_number: row.bind_number,
+            binding: bound,
+            expires_at,
+            forgotten_at,
+            suppressed_calls: suppressed,
+        }))
     }
 
-    async fn suppressed_of(&self, team: TeamId, id: EmailId) -> Tried<Vec<SuppressedCall>> {
-        let client = self.link.client().await?;
-        newest_first(ask(&client, SUPPRESSED, &[&team.0, &id.0]).await?.first())
+    async fn suppressed_calls(&self, team: TeamId, id: EmailId) -> TxResult<Vec<SuppressedCall>> {
+        let client = self.connections.client().await?;
+        read_calls_newest_first(query_rows(&client, SELECT_SUPPRESSED, &[&team.0, &id.0]).await?.first())
     }
 }
 
-fn newest_first(row: Option<&Row>) -> Tried<Vec<SuppressedCall>> {
+fn read_calls_newest_first(row: Option<&Row>) -> TxResult<Vec<SuppressedCall>> {
     let latest: Option<&str> = row.map(|row| row.try_get(0)).transpose()?;
-    Ok(read_calls(latest)?.into_iter().rev().collect())
+    Ok(read_suppressed_calls(latest)?.into_iter().rev().collect())
 }
 
-fn read_attempt(row: &Row) -> Tried<Attempt> {
+fn read_attempt(row: &Row) -> TxResult<Attempt> {
     let outcome: Option<&str> = row.try_get(3)?;
-    let read = |word: &str| Outcome::parse(word).ok_or_else(|| Trouble::unreadable("the outcome of an attempt"));
+    let read = |word: &str| Outcome::parse(word).ok_or_else(|| TxError::corrupt("the outcome of an attempt"));
     Ok(Attempt {
         handoff: row.try_get::<_, i32>(0)? as u16,
         number: row.try_get::<_, i32>(1)? as u32,
@@ -245,9 +259,9 @@ fn read_attempt(row: &Row) -> Tried<Attempt> {
         outcome: outcome.map(read).transpose()?,
         reply: row.try_get(4)?,
         ended_at: row.try_get::<_, Option<i64>>(5)?.map(Time),
-        about: match row.try_get::<_, Option<&str>>(6)? {
+        details: match row.try_get::<_, Option<&str>>(6)? {
             Some(about) => read_json(about, "an attempt")?,
-            None => AttemptAbout::default(),
+            None => AttemptDetails::default(),
         },
     })
 }

@@ -20,22 +20,22 @@ pub(super) struct Meter {
 
 impl Meter {
     /// A commit of so many verbs, and how long it took.
-    pub(super) fn committed(&self, verbs: usize, took: Duration) {
+    pub(super) fn record_commit(&self, verbs: usize, took: Duration) {
         let verbs = verbs as u64;
-        self.batch_sizes[bucket(verbs)].fetch_add(1, Relaxed);
+        self.batch_sizes[bucket_index(verbs)].fetch_add(1, Relaxed);
         self.commits.fetch_add(1, Relaxed);
         self.verbs.fetch_add(verbs, Relaxed);
-        self.commit_ms[bucket(took.as_micros().div_ceil(1000) as u64)].fetch_add(1, Relaxed);
+        self.commit_ms[bucket_index(took.as_micros().div_ceil(1000) as u64)].fetch_add(1, Relaxed);
         self.commit_us.fetch_add(took.as_micros() as u64, Relaxed);
     }
 
     /// Accepts that waited for another of the same scope.
-    pub(super) fn contended(&self, accepts: usize) {
+    pub(super) fn record_contended(&self, accepts: usize) {
         self.contended.fetch_add(accepts as u64, Relaxed);
     }
 
     /// Keys remembered, about.
-    pub(super) fn keys(&self, about: u64) {
+    pub(super) fn set_keys(&self, about: u64) {
         self.keys.store(about, Relaxed);
     }
 
@@ -45,17 +45,17 @@ impl Meter {
         Gauges {
             batch_sizes: all(&self.batch_sizes),
             commits: self.commits.load(Relaxed),
-            verbs: self.verbs.load(Relaxed),
+            operations: self.verbs.load(Relaxed),
             commit_ms: all(&self.commit_ms),
             commit_us: self.commit_us.load(Relaxed),
-            contended: self.contended.load(Relaxed),
+            contended_accepts: self.contended.load(Relaxed),
             keys: self.keys.load(Relaxed),
         }
     }
 }
 
 /// Which of 1, 2, 4, 8 … 1024 and more a figure falls under.
-fn bucket(figure: u64) -> usize {
+fn bucket_index(figure: u64) -> usize {
     (figure.max(1).next_power_of_two().trailing_zeros() as usize).min(11)
 }
 
@@ -67,7 +67,7 @@ mod tests {
     fn buckets_are_powers_of_two() {
         for (figure, wanted) in [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (1024, 10), (1025, 11), (1 << 40, 11)]
         {
-            assert_eq!(bucket(figure), wanted, "{figure}");
+            assert_eq!(bucket_index(figure), wanted, "{figure}");
         }
     }
 }

@@ -50,20 +50,21 @@ mod write;
 
 use async_trait::async_trait;
 use mailonce_core::{
-    control::budget::Counter,
-    dispatch::Act,
+    control::budget::BudgetCounter,
+    dispatch::HandoffAction,
     email::Email,
     event::Event,
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::{InstallSecret, KeyHash},
     port::install_secret::SecretKeeper,
     port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, DatabaseClock, EmailDetail,
-        EmailQuery, EventHearer, Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish,
-        Leased, NewDue, Once, Operation, Orphans, Page, Recovered, Resend, Result, Store, Suppressed, Swept,
-        TransportAccount, Watcher, Wish,
+        AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, DatabaseClock, EmailChangeResult,
+        EmailDetail, EmailQuery, EmailResendResult, EventWakeUpHandler, Gauges, HandoffActionResult, Health, Heartbeat,
+        IdempotentResult, InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest,
+        LeasedHandoff, NewBatch, NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result, ResultPage,
+        SharedEmailSubscriber, SharedLedgerClock, Store, SuppressedCalls, SweepCounts, TransportAccount,
     },
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
@@ -76,35 +77,35 @@ use tokio::{
 use uuid::Uuid;
 
 use arrivals::{
-    file::Filing,
-    hear::{self, Ears},
-    receive::Coming,
+    file::FileCall,
+    hear::{self, WakeUpBus},
+    receive::ReceiveCall,
 };
-use connect::{Link, Place};
+use connect::{ConnectConfig, SessionPools};
 use durability::DurabilityBarrier;
-use gate::Gate;
-use handoff::Acting;
-use lanes::Lanes;
-use look::Look;
+use gate::CallBatcher;
+use handoff::ActionCall;
+use lanes::AcceptBatcher;
+use look::KeyLookupRequest;
 use meter::Meter;
 use peers::Peers;
-use trouble::{Tried, in_time, insist};
+use trouble::{TxResult, call_until_final, with_timeout};
 
 /// Lanes behind each gate. One is under way while the next fills.
-const GATE_LANES: usize = 2;
+const WORKERS_PER_BATCHER: usize = 2;
 
 /// How a node uses the database.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Rounds of accepts that may be under way together, each on a session of its own.
-    pub lanes: usize,
+    pub accept_workers: usize,
     /// Sessions for everything else.
     pub sessions: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { lanes: 4, sessions: 12 }
+        Self { accept_workers: 4, sessions: 12 }
     }
 }
 
@@ -112,20 +113,20 @@ impl Default for Options {
 pub type ClockSource = Box<dyn Fn() -> DatabaseClock + Send + Sync>;
 
 /// What the tasks of one store share.
-struct Ledger {
-    link: Link,
+struct SharedState {
+    connections: SessionPools,
     secret: InstallSecret,
-    lanes: Lanes,
-    looks: mpsc::UnboundedSender<Look>,
+    accept_batcher: AcceptBatcher,
+    key_lookups: mpsc::UnboundedSender<KeyLookupRequest>,
     meter: Meter,
     /// Wakes the sequencer after a commit.
-    nudge: Notify,
-    receives: Gate<Coming>,
-    files: Gate<Filing>,
-    acts: Gate<Acting>,
-    ears: Arc<Ears>,
-    event_hearers: RwLock<Vec<EventHearer>>,
-    time: Arc<CommitTime>,
+    sequencer_wakeup: Notify,
+    receive_batcher: CallBatcher<ReceiveCall>,
+    file_batcher: CallBatcher<FileCall>,
+    action_batcher: CallBatcher<ActionCall>,
+    wake_up_bus: Arc<WakeUpBus>,
+    event_subscribers: RwLock<Vec<EventWakeUpHandler>>,
+    time: Arc<CommitClock>,
     /// Which other processes fell silent.
     peers: Mutex<Peers>,
     /// What tests read in the place of the server's clock.
@@ -135,9 +136,9 @@ struct Ledger {
 
 /// The PostgreSQL engine.
 pub struct Postgres {
-    ledger: Arc<Ledger>,
+    shared: Arc<SharedState>,
     closing: watch::Sender<bool>,
-    lanes: Mutex<Vec<JoinHandle<()>>>,
+    workers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Postgres {
@@ -148,30 +149,31 @@ impl Postgres {
 
     /// Reads `source` in the place of the server's clock from now on: for tests that move the time themselves.
     pub fn read_clock_from(&self, source: ClockSource) {
-        self.ledger.test_clock.set(source).ok();
+        self.shared.test_clock.set(source).ok();
     }
 
     /// The same as [`Self::open`], with a say in how many sessions there are.
     pub async fn open_with(url: &str, keeper: impl SecretKeeper, options: Options) -> Result<Self> {
-        let link = Link::new(&Place::parse(url)?, options.lanes.max(1), options.sessions.max(2))?;
+        let link =
+            SessionPools::new(&ConnectConfig::parse(url)?, options.accept_workers.max(1), options.sessions.max(2))?;
         let mut client = link.client().await?;
         schema::migrate(&mut client).await?;
-        let secret = install_secret::open(&mut client, &keeper).await?;
-        link.server.begin(&client).await?;
+        let secret = install_secret::open_secret(&mut client, &keeper).await?;
+        link.server.start_identifying(&client).await?;
         drop(client);
         let (looks, asked) = mpsc::unbounded_channel();
-        let ledger = Arc::new(Ledger {
-            link,
+        let ledger = Arc::new(SharedState {
+            connections: link,
             secret,
-            lanes: Lanes::default(),
-            looks,
+            accept_batcher: AcceptBatcher::default(),
+            key_lookups: looks,
             meter: Meter::default(),
-            nudge: Notify::new(),
-            receives: Gate::default(),
-            files: Gate::default(),
-            acts: Gate::default(),
-            ears: Arc::default(),
-            event_hearers: RwLock::default(),
+            sequencer_wakeup: Notify::new(),
+            receive_batcher: CallBatcher::default(),
+            file_batcher: CallBatcher::default(),
+            action_batcher: CallBatcher::default(),
+            wake_up_bus: Arc::default(),
+            event_subscribers: RwLock::default(),
             time: Arc::default(),
             peers: Mutex::default(),
             test_clock: OnceLock::new(),
@@ -181,327 +183,361 @@ impl Postgres {
             tracing::warn!("the database: {note}");
         }
         let (closing, closed) = watch::channel(false);
-        let mut lanes: Vec<_> = (0..options.lanes.max(1)).map(|_| tokio::spawn(lanes::lane(ledger.clone()))).collect();
-        for _ in 0..GATE_LANES {
-            lanes.push(tokio::spawn(gate::lane::<Coming>(ledger.clone())));
-            lanes.push(tokio::spawn(gate::lane::<Filing>(ledger.clone())));
-            lanes.push(tokio::spawn(gate::lane::<Acting>(ledger.clone())));
+        let mut lanes: Vec<_> = (0..options.accept_workers.max(1))
+            .map(|_| tokio::spawn(lanes::run_accept_worker(ledger.clone())))
+            .collect();
+        for _ in 0..WORKERS_PER_BATCHER {
+            lanes.push(tokio::spawn(gate::run_batch_worker::<ReceiveCall>(ledger.clone())));
+            lanes.push(tokio::spawn(gate::run_batch_worker::<FileCall>(ledger.clone())));
+            lanes.push(tokio::spawn(gate::run_batch_worker::<ActionCall>(ledger.clone())));
         }
-        let listening = ledger.begin_to_listen().await?;
-        tokio::spawn(hear::listen(ledger.clone(), listening, closed.clone()));
-        tokio::spawn(look::looks(ledger.clone(), asked, closed.clone()));
-        tokio::spawn(events::sequencer(ledger.clone(), closed.clone()));
-        tokio::spawn(durability::prove(ledger.clone(), closed.clone()));
-        tokio::spawn(tend(ledger.clone(), closed));
-        Ok(Self { ledger, closing, lanes: Mutex::new(lanes) })
+        let listening = ledger.open_listen_session().await?;
+        tokio::spawn(hear::run_listener(ledger.clone(), listening, closed.clone()));
+        tokio::spawn(look::run_key_lookups(ledger.clone(), asked, closed.clone()));
+        tokio::spawn(events::run_sequencer(ledger.clone(), closed.clone()));
+        tokio::spawn(durability::run_prover(ledger.clone(), closed.clone()));
+        tokio::spawn(run_table_maintenance(ledger.clone(), closed));
+        Ok(Self { shared: ledger, closing, workers: Mutex::new(lanes) })
     }
 
     /// The version of the tables, without touching them. `None` when mailonce was never there.
     pub async fn schema_version(url: &str) -> Result<Option<u32>> {
-        let link = Link::new(&Place::parse(url)?, 1, 1)?;
-        Ok(schema::version(&link.client().await?).await?)
+        let link = SessionPools::new(&ConnectConfig::parse(url)?, 1, 1)?;
+        Ok(schema::schema_version(&link.client().await?).await?)
     }
 
     /// The version of the tables that this binary writes.
-    pub fn schema_known() -> u32 {
-        schema::CURRENT
+    pub fn current_schema_version() -> u32 {
+        schema::SCHEMA_VERSION
     }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.closing.send_replace(true);
-        self.ledger.close_gates();
+        self.shared.close_batchers();
     }
 }
 
-impl Ledger {
+impl SharedState {
     /// Takes no more calls that travel together. Those in line are still answered.
-    fn close_gates(&self) {
-        self.lanes.close();
-        self.receives.close();
-        self.files.close();
-        self.acts.close();
+    fn close_batchers(&self) {
+        self.accept_batcher.close();
+        self.receive_batcher.close();
+        self.file_batcher.close();
+        self.action_batcher.close();
     }
 }
 
 /// Tends the tables until the store closes.
-async fn tend(ledger: Arc<Ledger>, mut closing: watch::Receiver<bool>) {
+async fn run_table_maintenance(ledger: Arc<SharedState>, mut closing: watch::Receiver<bool>) {
     loop {
-        if let Err(trouble) = ledger.tend().await {
+        if let Err(trouble) = ledger.maintain_tables().await {
             tracing::debug!("the tables could not be tended: {trouble:?}");
         }
         tokio::select! {
-            () = tokio::time::sleep(upkeep::TEND_EVERY) => {}
+            () = tokio::time::sleep(upkeep::MAINTENANCE_INTERVAL) => {}
             _ = closing.wait_for(|closing| *closing) => return,
         }
     }
 }
 
 /// An answer that shows no row to a caller, or that is always preceded by a commit, as an answer of the port.
-fn told<T>(answer: Tried<T>) -> Result<T> {
+fn into_store_result<T>(answer: TxResult<T>) -> Result<T> {
     Ok(answer?)
 }
 
 /// An answer that shows rows, as an answer of the port: it is given once those are proven durable.
-macro_rules! shown {
+macro_rules! when_durable {
     ($store:expr, $verb:expr) => {
-        $store.ledger.shown(async { $verb }).await
+        $store.shared.when_durable(async { $verb }).await
     };
 }
-use shown;
+use when_durable;
 
 #[async_trait]
 impl Store for Postgres {
-    async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
-        shown!(self, in_time(self.ledger.accept(wish, now)).await)
+    async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
+        when_durable!(self, with_timeout(self.shared.accept(wish, now)).await)
     }
 
-    async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
-        shown!(self, in_time(self.ledger.accept_batch(batch, now)).await)
+    async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
+        when_durable!(self, with_timeout(self.shared.accept_batch(batch, now)).await)
     }
 
-    async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
-        shown!(self, in_time(self.ledger.bound(team, key, now)).await)
+    async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>> {
+        when_durable!(self, with_timeout(self.shared.key_binding(team, key, now)).await)
     }
 
-    async fn bind_operation(&self, operation: Operation, now: Time) -> Result<Once<()>> {
-        shown!(self, insist!(self.ledger.bind_once(&operation, now)))
+    async fn bind_operation(&self, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>> {
+        when_durable!(self, call_until_final!(self.shared.bind_operation_once(&operation, now)))
     }
 
-    async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
-        shown!(self, insist!(self.ledger.cancel(team, id, operation.as_ref(), now)))
-    }
-
-    async fn reschedule(&self, team: TeamId, id: EmailId, new: NewDue, now: Time) -> Result<Change> {
-        shown!(self, insist!(self.ledger.reschedule(team, id, &new, now)))
-    }
-
-    async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {
-        shown!(self, insist!(self.ledger.resend(&wish, operation.as_ref(), now)))
-    }
-
-    async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
-        told(insist!(self.ledger.capture(transport, max, scheduled_by, now)))
-    }
-
-    async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
-        told(insist!(self.ledger.next_due(transport)))
-    }
-
-    async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
-        told(insist!(self.ledger.lease(&wish, now)))
-    }
-
-    async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<Leased>> {
-        told(insist!(self.ledger.leased(team, id, number)))
-    }
-
-    async fn act(
+    async fn cancel(
         &self,
         team: TeamId,
         id: EmailId,
-        act: Act,
-        operation: Option<Operation>,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Acted>> {
-        shown!(self, in_time(self.ledger.act((team, id), act, operation.as_ref(), now)).await)
+    ) -> Result<IdempotentResult<EmailChangeResult>> {
+        when_durable!(self, call_until_final!(self.shared.cancel(team, id, operation.as_ref(), now)))
     }
 
-    async fn doubts(&self, mine: &[TransportAccount], max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
-        told(insist!(self.ledger.doubts(mine, max, now)))
+    async fn reschedule(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        new: RescheduleRequest,
+        now: Time,
+    ) -> Result<EmailChangeResult> {
+        when_durable!(self, call_until_final!(self.shared.reschedule(team, id, &new, now)))
+    }
+
+    async fn resend(
+        &self,
+        wish: NewEmail,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<EmailResendResult>> {
+        when_durable!(self, call_until_final!(self.shared.resend(&wish, operation.as_ref(), now)))
+    }
+
+    async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
+        into_store_result(call_until_final!(self.shared.capture(transport, max, scheduled_by, now)))
+    }
+
+    async fn next_handoff_due(&self, transport: &str) -> Result<Option<Time>> {
+        into_store_result(call_until_final!(self.shared.next_handoff_due(transport)))
+    }
+
+    async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
+        into_store_result(call_until_final!(self.shared.lease_handoffs(&wish, now)))
+    }
+
+    async fn leased_handoff(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<LeasedHandoff>> {
+        into_store_result(call_until_final!(self.shared.leased_handoff(team, id, number)))
+    }
+
+    async fn apply_action(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        act: HandoffAction,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<HandoffActionResult>> {
+        when_durable!(self, with_timeout(self.shared.apply_action((team, id), act, operation.as_ref(), now)).await)
+    }
+
+    async fn due_unknown_handoffs(
+        &self,
+        mine: &[TransportAccount],
+        max: usize,
+        now: Time,
+    ) -> Result<Vec<(Email, u16)>> {
+        into_store_result(call_until_final!(self.shared.due_unknown_handoffs(mine, max, now)))
     }
 
     async fn publish_transports(&self, _node: NodeId, mine: &[TransportAccount], _now: Time) -> Result<()> {
-        told(insist!(self.ledger.publish_transports(mine)))
+        into_store_result(call_until_final!(self.shared.publish_transports(mine)))
     }
 
-    async fn orphans(&self, known: &[String], _now: Time) -> Result<Vec<Orphans>> {
-        told(insist!(self.ledger.orphans(known)))
+    async fn orphan_backlogs(&self, known: &[String], _now: Time) -> Result<Vec<OrphanBacklog>> {
+        into_store_result(call_until_final!(self.shared.orphan_backlogs(known)))
     }
 
-    async fn open_at(
+    async fn emails_open_at_transport(
         &self,
         transport: &str,
         after: Option<(TeamId, EmailId)>,
         limit: usize,
     ) -> Result<Vec<(TeamId, EmailId)>> {
-        told(insist!(self.ledger.open_at(transport, after, limit)))
+        into_store_result(call_until_final!(self.shared.emails_open_at_transport(transport, after, limit)))
     }
 
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
-        told(insist!(self.ledger.heartbeat(node, now)))
+        into_store_result(call_until_final!(self.shared.heartbeat(node, now)))
     }
 
-    async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {
-        told(insist!(self.ledger.recover(node, max, now)))
+    async fn recover_dead_nodes(&self, node: NodeId, max: usize, now: Time) -> Result<RecoveryCounts> {
+        into_store_result(call_until_final!(self.shared.recover_dead_nodes(node, max, now)))
     }
 
-    async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
-        shown!(self, insist!(self.ledger.by_remote_id(team, remote_id)))
+    async fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
+        when_durable!(self, call_until_final!(self.shared.handoff_by_remote_id(team, remote_id)))
     }
 
     async fn backlog(&self) -> Result<Backlog> {
-        told(insist!(self.ledger.backlog()))
+        into_store_result(call_until_final!(self.shared.backlog()))
     }
 
-    async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {
-        told(insist!(self.ledger.note_suppressed(&calls, now)))
+    async fn record_suppressed_calls(&self, calls: Vec<SuppressedCalls>, now: Time) -> Result<()> {
+        into_store_result(call_until_final!(self.shared.record_suppressed_calls(&calls, now)))
     }
 
     async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
-        shown!(self, insist!(self.ledger.email(team, id)))
+        when_durable!(self, call_until_final!(self.shared.email(team, id)))
     }
 
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
-        shown!(self, insist!(self.ledger.email_detail(team, id)))
+        when_durable!(self, call_until_final!(self.shared.email_detail(team, id)))
     }
 
-    async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
-        shown!(self, insist!(self.ledger.emails(team, &query)))
+    async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<ResultPage<Email>> {
+        when_durable!(self, call_until_final!(self.shared.emails(team, &query)))
     }
 
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
-        shown!(self, insist!(self.ledger.count_emails(team, from, to)))
+        when_durable!(self, call_until_final!(self.shared.count_emails(team, from, to)))
     }
 
-    async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
-        shown!(self, insist!(self.ledger.stuck(after, limit)))
+    async fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+        when_durable!(self, call_until_final!(self.shared.held_or_unknown_emails(after, limit)))
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
-        shown!(self, insist!(self.ledger.events(team, after, limit)))
+        when_durable!(self, call_until_final!(self.shared.events(team, after, limit)))
     }
 
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
-        shown!(self, insist!(self.ledger.key(team, key, now)))
+        when_durable!(self, call_until_final!(self.shared.key_view(team, key, now)))
     }
 
-    async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
-        shown!(self, insist!(self.ledger.extend_key(team, key, ttl, now)))
+    async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChangeResult> {
+        when_durable!(self, call_until_final!(self.shared.extend_key(team, key, ttl, now)))
     }
 
-    async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
-        shown!(self, insist!(self.ledger.forget_key(team, key, now)))
+    async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChangeResult> {
+        when_durable!(self, call_until_final!(self.shared.forget_key(team, key, now)))
     }
 
-    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<Founded>> {
-        shown!(self, insist!(self.ledger.create_team(&team, &key, operation.as_ref())))
+    async fn create_team(
+        &self,
+        team: Team,
+        key: ApiKey,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateTeamResult>> {
+        when_durable!(self, call_until_final!(self.shared.create_team(&team, &key, operation.as_ref())))
     }
 
     async fn teams(&self) -> Result<Vec<Team>> {
-        shown!(self, insist!(self.ledger.teams()))
+        when_durable!(self, call_until_final!(self.shared.teams()))
     }
 
     async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
-        shown!(self, insist!(self.ledger.set_require_keys(team, require)))
+        when_durable!(self, call_until_final!(self.shared.set_require_keys(team, require)))
     }
 
-    async fn create_api_key(&self, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
-        shown!(self, insist!(self.ledger.create_api_key(&key, operation.as_ref())))
+    async fn create_api_key(&self, key: ApiKey, operation: Option<KeyedOperation>) -> Result<IdempotentResult<()>> {
+        when_durable!(self, call_until_final!(self.shared.create_api_key(&key, operation.as_ref())))
     }
 
     async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
-        shown!(self, insist!(self.ledger.api_keys(team)))
+        when_durable!(self, call_until_final!(self.shared.api_keys(team)))
     }
 
     async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
-        told(insist!(self.ledger.api_key_by_hash(hash)))
+        into_store_result(call_until_final!(self.shared.api_key_by_hash(hash)))
     }
 
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
-        shown!(self, insist!(self.ledger.revoke_api_key(team, id, now)))
+        when_durable!(self, call_until_final!(self.shared.revoke_api_key(team, id, now)))
     }
 
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
-        told(insist!(self.ledger.touch_api_keys(&used)))
+        into_store_result(call_until_final!(self.shared.touch_api_keys(&used)))
     }
 
-    async fn create_record(&self, record: Record, operation: Option<Operation>) -> Result<Once<Created>> {
-        shown!(self, insist!(self.ledger.create_record(&record, operation.as_ref())))
+    async fn create_record(
+        &self,
+        record: Record,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateRecordResult>> {
+        when_durable!(self, call_until_final!(self.shared.create_record(&record, operation.as_ref())))
     }
 
     async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        shown!(self, insist!(self.ledger.record(team, kind, id)))
+        when_durable!(self, call_until_final!(self.shared.record(team, kind, id)))
     }
 
-    async fn record_named(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
-        shown!(self, insist!(self.ledger.record_named(team, kind, name)))
+    async fn record_by_name(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
+        when_durable!(self, call_until_final!(self.shared.record_by_name(team, kind, name)))
     }
 
-    async fn record_anywhere(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        shown!(self, insist!(self.ledger.record_anywhere(kind, id)))
+    async fn record_of_any_team(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        when_durable!(self, call_until_final!(self.shared.record_of_any_team(kind, id)))
     }
 
     async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
-        shown!(self, insist!(self.ledger.records(team, kind, before, limit)))
+        when_durable!(self, call_until_final!(self.shared.records(team, kind, before, limit)))
     }
 
     async fn change_record(
         &self,
         edit: RecordEdit,
-        operation: Option<Operation>,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<RecordChange>> {
-        shown!(self, insist!(self.ledger.change_record(&edit, operation.as_ref(), now)))
+    ) -> Result<IdempotentResult<RecordChangeResult>> {
+        when_durable!(self, call_until_final!(self.shared.change_record(&edit, operation.as_ref(), now)))
     }
 
     async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        shown!(self, insist!(self.ledger.remove_record(team, kind, id)))
+        when_durable!(self, call_until_final!(self.shared.remove_record(team, kind, id)))
     }
 
-    async fn budget_usage(&self, team: TeamId, counters: Vec<Counter>) -> Result<Vec<u64>> {
-        shown!(self, insist!(self.ledger.budget_usage(team, &counters)))
+    async fn budget_usage(&self, team: TeamId, counters: Vec<BudgetCounter>) -> Result<Vec<u64>> {
+        when_durable!(self, call_until_final!(self.shared.budget_usage(team, &counters)))
     }
 
-    async fn install(&self) -> Result<Install> {
-        told(insist!(self.ledger.install()))
+    async fn installation(&self) -> Result<InstallationInfo> {
+        into_store_result(call_until_final!(self.shared.installation()))
     }
 
-    async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {
-        told(insist!(self.ledger.sweep(max, now)))
+    async fn sweep(&self, max: usize, now: Time) -> Result<SweepCounts> {
+        into_store_result(call_until_final!(self.shared.sweep(max, now)))
     }
 
     async fn health(&self) -> Result<Health> {
-        told(insist!(self.ledger.health()))
+        into_store_result(call_until_final!(self.shared.health()))
     }
 
     fn epoch(&self) -> Option<u32> {
-        Some(self.ledger.link.server.epoch())
+        Some(self.shared.connections.server.epoch())
     }
 
-    fn stopped(&self) -> Option<mailonce_core::port::store::StoreError> {
+    fn fatal_error(&self) -> Option<mailonce_core::port::store::StoreError> {
         None
     }
 
     fn gauges(&self) -> Gauges {
-        self.ledger.meter.gauges()
+        self.shared.meter.gauges()
     }
 
-    fn hear_events(&self, hearer: EventHearer) -> bool {
-        self.ledger.event_hearers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
+    fn subscribe_to_events(&self, hearer: EventWakeUpHandler) -> bool {
+        self.shared.event_subscribers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
         // Other nodes tell this one of nothing.
         false
     }
 
-    fn watch(&self, _watcher: Watcher) -> bool {
+    fn subscribe_to_emails(&self, _watcher: SharedEmailSubscriber) -> bool {
         // Other nodes change the same emails, and this one would not hear of it.
         false
     }
 
-    fn keep_time(&self, keeper: Keeper) {
-        self.ledger.time.keep(keeper);
+    fn set_commit_clock(&self, keeper: SharedLedgerClock) {
+        self.shared.time.set_clock(keeper);
     }
 
     async fn close(&self) {
-        self.ledger.close_gates();
-        let lanes: Vec<JoinHandle<()>> = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
+        self.shared.close_batchers();
+        let lanes: Vec<JoinHandle<()>> =
+            self.workers.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
         for lane in lanes {
             if let Err(error) = lane.await {
                 tracing::error!("a lane ended badly: {error}");
             }
         }
         self.closing.send_replace(true);
-        self.ledger.link.close();
+        self.shared.connections.close();
     }
 }

@@ -35,10 +35,10 @@ macro_rules! holder_is_gone {
 pub(super) use {beat, holder_is_gone};
 
 /// How long a peer may be silent.
-const ALIVE: Duration = Duration::from_millis(limits::ALIVE_MS as u64);
+const MAX_SILENCE: Duration = Duration::from_millis(limits::HEARTBEAT_TIMEOUT_MS as u64);
 /// The longest pause between two looks. After a longer one nobody knows whether peers could reach the database
 /// meanwhile, and every silence is counted anew.
-const LONGEST_PAUSE: Duration = Duration::from_millis(limits::ALIVE_MS as u64 / 2);
+const MAX_OBSERVATION_GAP: Duration = Duration::from_millis(limits::HEARTBEAT_TIMEOUT_MS as u64 / 2);
 /// How long the row of a process that is gone stays.
 const ROW_KEPT: Duration = Duration::from_mins(10);
 
@@ -46,39 +46,39 @@ const ROW_KEPT: Duration = Duration::from_mins(10);
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     /// The heartbeat that a peer's row shows, and when this process first saw it.
-    seen: HashMap<NodeId, (i64, Instant)>,
-    looked_at: Option<Instant>,
+    heartbeats: HashMap<NodeId, (i64, Instant)>,
+    last_observed: Option<Instant>,
 }
 
 /// Rows of processes that are gone: each counts only while it still shows this heartbeat.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Silent {
+pub(super) struct SilentPeers {
     pub nodes: Vec<Uuid>,
     pub beats: Vec<i64>,
     /// Rows that nobody needs any more.
-    pub old: Vec<Uuid>,
+    pub expired: Vec<Uuid>,
 }
 
 impl Peers {
     /// Takes in what the table shows at `at`, and says who is silent.
-    pub(super) fn look(&mut self, rows: &[(NodeId, i64)], at: Instant) -> Silent {
-        let pause = self.looked_at.replace(at).map(|before| at.saturating_duration_since(before));
-        if pause.is_none_or(|pause| pause > LONGEST_PAUSE) {
-            self.seen.clear();
+    pub(super) fn observe(&mut self, rows: &[(NodeId, i64)], at: Instant) -> SilentPeers {
+        let pause = self.last_observed.replace(at).map(|before| at.saturating_duration_since(before));
+        if pause.is_none_or(|pause| pause > MAX_OBSERVATION_GAP) {
+            self.heartbeats.clear();
         }
-        let before = std::mem::take(&mut self.seen);
-        let mut silent = Silent::default();
+        let before = std::mem::take(&mut self.heartbeats);
+        let mut silent = SilentPeers::default();
         for (node, beat) in rows {
             let known = before.get(node).filter(|(seen, _)| seen == beat);
             let since = known.map_or(at, |(_, since)| *since);
-            self.seen.insert(*node, (*beat, since));
+            self.heartbeats.insert(*node, (*beat, since));
             let silence = at.saturating_duration_since(since);
-            if silence >= ALIVE {
+            if silence >= MAX_SILENCE {
                 silent.nodes.push(node.0);
                 silent.beats.push(*beat);
             }
             if silence >= ROW_KEPT {
-                silent.old.push(node.0);
+                silent.expired.push(node.0);
             }
         }
         silent
@@ -89,7 +89,7 @@ impl Peers {
 impl Peers {
     /// As if what was seen had been seen this much earlier, in looks without a pause between them.
     pub(super) fn age(&mut self, by: Duration) {
-        for (_, since) in self.seen.values_mut() {
+        for (_, since) in self.heartbeats.values_mut() {
             *since -= by;
         }
     }
@@ -102,40 +102,40 @@ mod tests {
     const PEER: NodeId = NodeId(Uuid::from_u128(1));
 
     /// Looks every 3 s for a while; who is silent at the end.
-    fn watch(peers: &mut Peers, from: Instant, seconds: u64, beat: impl Fn(u64) -> i64) -> Silent {
-        let looks = (0..=seconds).step_by(3).map(|s| peers.look(&[(PEER, beat(s))], from + Duration::from_secs(s)));
+    fn observe_every_3_s(peers: &mut Peers, from: Instant, seconds: u64, beat: impl Fn(u64) -> i64) -> SilentPeers {
+        let looks = (0..=seconds).step_by(3).map(|s| peers.observe(&[(PEER, beat(s))], from + Duration::from_secs(s)));
         looks.last().unwrap_or_default()
     }
 
     #[test]
     fn a_peer_is_gone_after_fifteen_seconds_without_a_heartbeat() {
         let (start, mut peers) = (Instant::now(), Peers::default());
-        assert_eq!(watch(&mut peers, start, 12, |_| 7), Silent::default());
-        let gone = watch(&mut peers, start + Duration::from_secs(15), 0, |_| 7);
-        assert_eq!((gone.nodes, gone.beats, gone.old), (vec![PEER.0], vec![7], vec![]));
+        assert_eq!(observe_every_3_s(&mut peers, start, 12, |_| 7), SilentPeers::default());
+        let gone = observe_every_3_s(&mut peers, start + Duration::from_secs(15), 0, |_| 7);
+        assert_eq!((gone.nodes, gone.beats, gone.expired), (vec![PEER.0], vec![7], vec![]));
     }
 
     #[test]
     fn any_change_is_a_sign_of_life_whatever_clock_wrote_it() {
         let (start, mut peers) = (Instant::now(), Peers::default());
         // The database's clock runs backwards, and a day ahead.
-        assert_eq!(watch(&mut peers, start, 60, |s| 1_000 - s as i64), Silent::default());
+        assert_eq!(observe_every_3_s(&mut peers, start, 60, |s| 1_000 - s as i64), SilentPeers::default());
         let later = start + Duration::from_secs(63);
-        assert_eq!(watch(&mut peers, later, 60, |s| 86_400_000_000 + s as i64), Silent::default());
+        assert_eq!(observe_every_3_s(&mut peers, later, 60, |s| 86_400_000_000 + s as i64), SilentPeers::default());
     }
 
     #[test]
     fn silence_is_counted_anew_after_a_pause() {
         let (start, mut peers) = (Instant::now(), Peers::default());
-        watch(&mut peers, start, 12, |_| 7);
+        observe_every_3_s(&mut peers, start, 12, |_| 7);
         // The database was away, so nobody could send a heartbeat.
-        assert_eq!(watch(&mut peers, start + Duration::from_secs(40), 12, |_| 7), Silent::default());
+        assert_eq!(observe_every_3_s(&mut peers, start + Duration::from_secs(40), 12, |_| 7), SilentPeers::default());
     }
 
     #[test]
     fn rows_of_processes_that_are_gone_are_dropped_later() {
         let (start, mut peers) = (Instant::now(), Peers::default());
-        assert_eq!(watch(&mut peers, start, 597, |_| 7).old, Vec::<Uuid>::new());
-        assert_eq!(watch(&mut peers, start + Duration::from_mins(10), 0, |_| 7).old, [PEER.0]);
+        assert_eq!(observe_every_3_s(&mut peers, start, 597, |_| 7).expired, Vec::<Uuid>::new());
+        assert_eq!(observe_every_3_s(&mut peers, start + Duration::from_mins(10), 0, |_| 7).expired, [PEER.0]);
     }
 }

@@ -3,7 +3,7 @@
 use mailonce_core::{
     digest::Digest,
     email::{Email, Guard},
-    handoff::{Handoff, State, Work},
+    handoff::{Handoff, HandoffProgress, HandoffState},
     id::{EmailId, NodeId, TeamId},
     key::KeyHash,
     port::store::SuppressedCall,
@@ -13,7 +13,7 @@ use mailonce_core::{
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::trouble::{Tried, Trouble};
+use super::trouble::{TxError, TxResult};
 
 /// What an email is read from: its row `e`, its handoffs `h`, and the count `s` of suppressed calls. One statement
 /// reads all three, so that they are of one moment.
@@ -42,14 +42,14 @@ pub(super) use {email_columns, email_joins, key_columns};
 pub(super) const KEY_COLUMNS: usize = 9;
 
 /// What two accepts may share: a key of a team.
-pub(super) type Scope = (TeamId, KeyHash);
+pub(super) type KeyScope = (TeamId, KeyHash);
 
 /// What one key's row says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KeyRow {
     /// How often it was bound.
-    pub bind: u32,
-    pub target: Option<Target>,
+    pub bind_number: u32,
+    pub target: Option<KeyTarget>,
     /// The email of several recipients that stands for this one.
     pub slot: Option<EmailId>,
     pub forgotten_at: Option<Time>,
@@ -59,7 +59,7 @@ pub(super) struct KeyRow {
 
 /// What a key is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum KeyTarget {
     Email(EmailId),
     Operation { digest: [u8; 32], answer: Vec<u8>, expires_at: Time },
 }
@@ -67,7 +67,7 @@ pub(super) enum Target {
 impl KeyRow {
     /// Whether it says nothing at all: it was made only to be locked.
     pub(super) fn is_empty(&self) -> bool {
-        self.bind == 0 && self.slot.is_none()
+        self.bind_number == 0 && self.slot.is_none()
     }
 }
 
@@ -77,19 +77,19 @@ pub(super) fn hash_column(key: KeyHash) -> Uuid {
 }
 
 /// Scopes as two columns.
-pub(super) fn scope_columns<'a>(scopes: impl IntoIterator<Item = &'a Scope>) -> (Vec<Uuid>, Vec<Uuid>) {
+pub(super) fn scope_columns<'a>(scopes: impl IntoIterator<Item = &'a KeyScope>) -> (Vec<Uuid>, Vec<Uuid>) {
     scopes.into_iter().map(|(team, key)| (team.0, hash_column(*key))).unzip()
 }
 
 /// Reads [`key_columns`].
-pub(super) fn read_key(row: &Row) -> Tried<(Scope, KeyRow)> {
+pub(super) fn read_key(row: &Row) -> TxResult<(KeyScope, KeyRow)> {
     let scope = (TeamId(row.try_get(0)?), KeyHash(row.try_get::<_, Uuid>(1)?.into_bytes()));
     let email: Option<Uuid> = row.try_get(3)?;
     let digest: Option<&[u8]> = row.try_get(4)?;
     let target = match (email, digest) {
-        (Some(id), _) => Some(Target::Email(EmailId(id))),
-        (None, Some(digest)) => Some(Target::Operation {
-            digest: digest.try_into().map_err(|_short| Trouble::unreadable("the digest of an operation"))?,
+        (Some(id), _) => Some(KeyTarget::Email(EmailId(id))),
+        (None, Some(digest)) => Some(KeyTarget::Operation {
+            digest: digest.try_into().map_err(|_short| TxError::corrupt("the digest of an operation"))?,
             answer: row.try_get::<_, Option<Vec<u8>>>(5)?.unwrap_or_default(),
             expires_at: Time(row.try_get::<_, Option<i64>>(6)?.unwrap_or_default()),
         }),
@@ -98,7 +98,7 @@ pub(super) fn read_key(row: &Row) -> Tried<(Scope, KeyRow)> {
     let until: Option<i64> = row.try_get(6)?;
     let tombstone_until = until.filter(|_| target.is_none()).map(Time);
     let key = KeyRow {
-        bind: row.try_get::<_, i32>(2)? as u32,
+        bind_number: row.try_get::<_, i32>(2)? as u32,
         target,
         slot: row.try_get::<_, Option<Uuid>>(7)?.map(EmailId),
         forgotten_at: row.try_get::<_, Option<i64>>(8)?.map(Time),
@@ -108,7 +108,7 @@ pub(super) fn read_key(row: &Row) -> Tried<(Scope, KeyRow)> {
 }
 
 /// Reads [`email_columns`] that begin at column `at`. Rows of one email stand together, ordered by handoff.
-pub(super) fn read_emails(rows: &[Row], at: usize) -> Tried<Vec<Email>> {
+pub(super) fn read_emails(rows: &[Row], at: usize) -> TxResult<Vec<Email>> {
     let mut emails: Vec<Email> = Vec::new();
     for row in rows {
         let Some(id) = row.try_get::<_, Option<Uuid>>(at + 1)? else {
@@ -124,27 +124,26 @@ pub(super) fn read_emails(rows: &[Row], at: usize) -> Tried<Vec<Email>> {
     Ok(emails)
 }
 
-fn read_email(row: &Row, at: usize) -> Tried<Email> {
+fn read_email(row: &Row, at: usize) -> TxResult<Email> {
     let head: &str = row.try_get(at + 2)?;
     let guard: Option<&str> = row.try_get(at + 8)?;
     Ok(Email {
         team: TeamId(row.try_get(at)?),
         id: EmailId(row.try_get(at + 1)?),
-        head: serde_json::from_str(head)
-            .map_err(|why| Trouble::unreadable(&format!("the head of an email ({why})")))?,
-        digest: Digest::from_bytes(row.try_get(at + 3)?).ok_or_else(|| Trouble::unreadable("a digest"))?,
-        bind: row.try_get::<_, i32>(at + 4)? as u32,
+        head: serde_json::from_str(head).map_err(|why| TxError::corrupt(&format!("the head of an email ({why})")))?,
+        digest: Digest::from_bytes(row.try_get(at + 3)?).ok_or_else(|| TxError::corrupt("a digest"))?,
+        bind_number: row.try_get::<_, i32>(at + 4)? as u32,
         ttl: Ttl(row.try_get(at + 5)?),
         rev: row.try_get::<_, i32>(at + 6)? as u32,
         settled_at: row.try_get::<_, Option<i64>>(at + 7)?.map(Time),
-        guard: guard.map(|word| Guard::parse(word).ok_or_else(|| Trouble::unreadable("a guard"))).transpose()?,
+        guard: guard.map(|word| Guard::parse(word).ok_or_else(|| TxError::corrupt("a guard"))).transpose()?,
         resent_as: row.try_get::<_, Option<Uuid>>(at + 9)?.map(EmailId),
         handoffs: Vec::new(),
         suppressed: row.try_get::<_, Option<i64>>(at + 10)?.unwrap_or_default() as u64,
     })
 }
 
-fn read_handoff(row: &Row, at: usize) -> Tried<Option<Handoff>> {
+fn read_handoff(row: &Row, at: usize) -> TxResult<Option<Handoff>> {
     let Some(number) = row.try_get::<_, Option<i32>>(at)? else {
         return Ok(None);
     };
@@ -154,29 +153,29 @@ fn read_handoff(row: &Row, at: usize) -> Tried<Option<Handoff>> {
         number: number as u16,
         transport: row.try_get(at + 1)?,
         recipients: read_json(recipients, "the recipients of a handoff")?,
-        state: State::parse(state).ok_or_else(|| Trouble::unreadable("the state of a handoff"))?,
+        state: HandoffState::parse(state).ok_or_else(|| TxError::corrupt("the state of a handoff"))?,
         due_at: row.try_get::<_, Option<i64>>(at + 4)?.map(Time),
         attempts: row.try_get::<_, i32>(at + 5)? as u32,
         fence: row.try_get::<_, i64>(at + 6)? as u64,
         holder: row.try_get::<_, Option<Uuid>>(at + 7)?.map(NodeId),
-        work: match row.try_get::<_, Option<&str>>(at + 8)? {
+        progress: match row.try_get::<_, Option<&str>>(at + 8)? {
             Some(work) => read_json(work, "what happened to a handoff")?,
-            None => Work::default(),
+            None => HandoffProgress::default(),
         },
     }))
 }
 
 /// Reads suppressed calls, oldest first.
-pub(super) fn read_calls(latest: Option<&str>) -> Tried<Vec<SuppressedCall>> {
+pub(super) fn read_suppressed_calls(latest: Option<&str>) -> TxResult<Vec<SuppressedCall>> {
     latest.map_or(Ok(Vec::new()), |text| read_json(text, "the suppressed calls of an email"))
 }
 
 /// Reads JSON that this store wrote.
-pub(super) fn read_json<T: serde::de::DeserializeOwned>(text: &str, what: &str) -> Tried<T> {
-    serde_json::from_str(text).map_err(|why| Trouble::unreadable(&format!("{what} ({why})")))
+pub(super) fn read_json<T: serde::de::DeserializeOwned>(text: &str, what: &str) -> TxResult<T> {
+    serde_json::from_str(text).map_err(|why| TxError::corrupt(&format!("{what} ({why})")))
 }
 
 /// Writes JSON.
-pub(super) fn write_json(value: &impl serde::Serialize) -> Tried<String> {
-    serde_json::to_string(value).map_err(|why| Trouble::Refused(format!("cannot be written as JSON: {why}")))
+pub(super) fn write_json(value: &impl serde::Serialize) -> TxResult<String> {
+    serde_json::to_string(value).map_err(|why| TxError::Rejected(format!("cannot be written as JSON: {why}")))
 }

@@ -5,7 +5,7 @@
 use deadpool_postgres::Client;
 use mailonce_core::port::store::StoreError;
 
-use super::trouble::{Tried, Trouble};
+use super::trouble::{TxError, TxResult};
 
 /// Every migration, in order. Their number is the version.
 pub(super) const MIGRATIONS: &[&str] = &[
@@ -23,7 +23,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ];
 
 /// Nodes that start together migrate one after the other.
-pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(7883366245)";
+pub(super) const LOCK_MIGRATIONS: &str = "SELECT pg_advisory_xact_lock(7883366245)";
 pub(super) const NAMESPACE: &str = "
     CREATE SCHEMA IF NOT EXISTS mailonce;
     CREATE TABLE IF NOT EXISTS mailonce.schema (
@@ -31,51 +31,51 @@ pub(super) const NAMESPACE: &str = "
         applied_at timestamptz NOT NULL DEFAULT now()
     )";
 const EXISTS: &str = "SELECT to_regclass('mailonce.schema') IS NOT NULL";
-const VERSION: &str = "SELECT coalesce(max(version), 0) FROM mailonce.schema";
-const APPLIED: &str = "INSERT INTO mailonce.schema (version) VALUES ($1)";
-const INSTALL: &str = "INSERT INTO install DEFAULT VALUES ON CONFLICT DO NOTHING";
+const SELECT_VERSION: &str = "SELECT coalesce(max(version), 0) FROM mailonce.schema";
+const RECORD_VERSION: &str = "INSERT INTO mailonce.schema (version) VALUES ($1)";
+const INSERT_INSTALL: &str = "INSERT INTO install DEFAULT VALUES ON CONFLICT DO NOTHING";
 
 /// The version this binary writes.
-pub(super) const CURRENT: u32 = MIGRATIONS.len() as u32;
+pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// The version the database has. `None` when mailonce was never here.
-pub(super) async fn version(client: &Client) -> Tried<Option<u32>> {
+pub(super) async fn schema_version(client: &Client) -> TxResult<Option<u32>> {
     if !client.query_one(EXISTS, &[]).await?.try_get::<_, bool>(0)? {
         return Ok(None);
     }
-    let version: i32 = client.query_one(VERSION, &[]).await?.try_get(0)?;
+    let version: i32 = client.query_one(SELECT_VERSION, &[]).await?.try_get(0)?;
     Ok(Some(version as u32))
 }
 
 /// Brings the tables up to date.
-pub(super) async fn migrate(client: &mut Client) -> Tried<()> {
-    let found = version(client).await?;
-    if found == Some(CURRENT) {
+pub(super) async fn migrate(client: &mut Client) -> TxResult<()> {
+    let found = schema_version(client).await?;
+    if found == Some(SCHEMA_VERSION) {
         return Ok(());
     }
     refuse_newer(found)?;
     let tx = client.transaction().await?;
-    tx.batch_execute(LOCK).await?;
+    tx.batch_execute(LOCK_MIGRATIONS).await?;
     tx.batch_execute(NAMESPACE).await?;
     // Another node may have been faster.
-    let found: i32 = tx.query_one(VERSION, &[]).await?.try_get(0)?;
+    let found: i32 = tx.query_one(SELECT_VERSION, &[]).await?.try_get(0)?;
     refuse_newer(Some(found as u32))?;
     for (number, migration) in (1_i32..).zip(MIGRATIONS).skip(found as usize) {
         tx.batch_execute(migration).await?;
-        tx.execute(APPLIED, &[&number]).await?;
+        tx.execute(RECORD_VERSION, &[&number]).await?;
         mailonce_core::failpoint!("postgres-migrating");
         tracing::info!(version = number, "the ledger's tables were brought up to date");
     }
-    tx.execute(INSTALL, &[]).await?;
-    tx.commit().await.map_err(|error| Trouble::at_commit(&error))?;
+    tx.execute(INSERT_INSTALL, &[]).await?;
+    tx.commit().await.map_err(|error| TxError::at_commit(&error))?;
     mailonce_core::failpoint!("postgres-migrated");
     Ok(())
 }
 
-fn refuse_newer(found: Option<u32>) -> Tried<()> {
+fn refuse_newer(found: Option<u32>) -> TxResult<()> {
     match found {
-        Some(found) if found > CURRENT => Err(Trouble::Store(StoreError::Corrupt(format!(
-            "its tables are of version {found}, and this binary knows versions up to {CURRENT}: start a newer one"
+        Some(found) if found > SCHEMA_VERSION => Err(TxError::Store(StoreError::Corrupt(format!(
+            "its tables are of version {found}, and this binary knows versions up to {SCHEMA_VERSION}: start a newer one"
         )))),
         _ => Ok(()),
     }

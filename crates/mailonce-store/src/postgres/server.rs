@@ -23,7 +23,7 @@ use tokio_postgres::{
     types::{Oid, PgLsn},
 };
 
-use super::trouble::{Tried, Trouble};
+use super::trouble::{TxError, TxResult};
 
 /// How long a new session may take to answer. A renewal waits for the synchronous standby like any other commit.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,7 +52,7 @@ const PROGRESS: &str = "
 
 /// Adopts a history, under another epoch unless the ledger never had one. Seconds are part of the epoch so that two
 /// histories that begin at the same row, two restores of one backup say, get different ones.
-const RENEW: &str = "
+const RENEW_EPOCH: &str = "
     UPDATE install
        SET history = $1,
            epoch = CASE WHEN history IS NULL THEN epoch
@@ -61,7 +61,7 @@ const RENEW: &str = "
 
 /// What a session says about its server.
 #[derive(Clone, Debug)]
-struct Facts {
+struct ServerFacts {
     /// When the server process started, in microseconds: tells one run of one server from every other.
     started: i64,
     has_standby: bool,
@@ -72,21 +72,21 @@ struct Facts {
     system: i64,
     epoch: i32,
     /// The history that the ledger's epoch belongs to.
-    remembered: Option<String>,
+    recorded_history: Option<String>,
 }
 
-impl Facts {
-    fn read(row: &Row) -> Tried<Self> {
+impl ServerFacts {
+    fn read(row: &Row) -> TxResult<Self> {
         let timeline: &str = row.try_get(3)?;
         Ok(Self {
             started: row.try_get(0)?,
             has_standby: row.try_get(1)?,
             flushed: row.try_get::<_, PgLsn>(2)?.into(),
-            timeline: u32::from_str_radix(timeline, 16).map_err(|_malformed| Trouble::unreadable("the timeline"))?,
+            timeline: u32::from_str_radix(timeline, 16).map_err(|_malformed| TxError::corrupt("the timeline"))?,
             table: row.try_get(4)?,
             system: row.try_get(5)?,
             epoch: row.try_get(6)?,
-            remembered: row.try_get(7)?,
+            recorded_history: row.try_get(7)?,
         })
     }
 
@@ -101,26 +101,26 @@ impl Facts {
         // A snapshot of the files that was put back keeps its identity, but its log ends before what we saw.
         let went_back =
             |known: &Self| known.history() == history && known.epoch == self.epoch && self.flushed < known.flushed;
-        self.remembered.as_ref() != Some(&history) || known.is_some_and(went_back)
+        self.recorded_history.as_ref() != Some(&history) || known.is_some_and(went_back)
     }
 }
 
 /// What a node knows about its server. Shared by all of its sessions.
 #[derive(Default)]
-pub(super) struct Server {
+pub(super) struct ServerState {
     /// Whether the ledger's tables are there, so that sessions can be asked.
     ready: AtomicBool,
     /// The latest facts. Held while a session is asked, so that one at a time renews.
-    known: Mutex<Option<Facts>>,
+    latest_facts: Mutex<Option<ServerFacts>>,
     epoch: AtomicU32,
     has_standby: AtomicBool,
     /// The run of the server that sessions must belong to.
     started: AtomicI64,
-    changes: AtomicU64,
+    change_count: AtomicU64,
     changed_at: RwLock<Option<Instant>>,
 }
 
-impl Server {
+impl ServerState {
     /// The epoch of the history that sessions read. 0 before the first one was asked.
     pub(super) fn epoch(&self) -> u32 {
         self.epoch.load(SeqCst)
@@ -132,11 +132,11 @@ impl Server {
     }
 
     /// Asks a session of the pool what a reload of the server's settings may have changed, and how far its log is.
-    pub(super) async fn refresh(&self, client: &Client) -> Tried<()> {
+    pub(super) async fn refresh(&self, client: &Client) -> TxResult<()> {
         let row = client.query_one(PROGRESS, &[]).await?;
         let (started, flushed): (i64, u64) = (row.try_get(0)?, row.try_get::<_, PgLsn>(2)?.into());
         // Not held during the question: new sessions need it.
-        let mut known = self.known.lock().await;
+        let mut known = self.latest_facts.lock().await;
         if let Some(known) = known.as_mut().filter(|known| known.started == started) {
             self.has_standby.store(row.try_get(1)?, SeqCst);
             known.flushed = known.flushed.max(flushed);
@@ -145,8 +145,8 @@ impl Server {
     }
 
     /// How often sessions turned out to be on another run of a server.
-    pub(super) fn changes(&self) -> u64 {
-        self.changes.load(SeqCst)
+    pub(super) fn change_count(&self) -> u64 {
+        self.change_count.load(SeqCst)
     }
 
     /// Whether this run of a server is the one that sessions are on.
@@ -161,37 +161,37 @@ impl Server {
     }
 
     /// Asks sessions from now on, this one first.
-    pub(super) async fn begin(&self, client: &Client) -> Tried<()> {
+    pub(super) async fn start_identifying(&self, client: &Client) -> TxResult<()> {
         self.ready.store(true, SeqCst);
         self.identify(client).await
     }
 
     /// Asks a new session which server it is on, and renews the epoch when that one continues another history.
-    pub(super) async fn identify(&self, client: &Client) -> Tried<()> {
+    pub(super) async fn identify(&self, client: &Client) -> TxResult<()> {
         if !self.ready.load(SeqCst) {
             return Ok(());
         }
-        let asked = tokio::time::timeout(IDENTIFY_TIMEOUT, self.ask_session(client)).await;
+        let asked = tokio::time::timeout(IDENTIFY_TIMEOUT, self.identify_session(client)).await;
         asked.unwrap_or_else(|_late| {
             let why = format!("the database did not say who it is within {} s", IDENTIFY_TIMEOUT.as_secs());
-            Err(Trouble::Store(StoreError::Unreachable(why)))
+            Err(TxError::Store(StoreError::Unreachable(why)))
         })
     }
 
-    async fn ask_session(&self, client: &Client) -> Tried<()> {
+    async fn identify_session(&self, client: &Client) -> TxResult<()> {
         let opened = Instant::now();
-        let mut known = self.known.lock().await;
+        let mut known = self.latest_facts.lock().await;
         let mut facts = read_facts(client).await?;
         if let Some(known) = known.as_ref().filter(|known| known.system == facts.system) {
-            refuse_older(known.timeline, facts.timeline)?;
+            refuse_older_timeline(known.timeline, facts.timeline)?;
         }
         for _ in 0..RENEW_TRIES {
             if !facts.is_another_history(known.as_ref()) {
                 break;
             }
-            let (history, remembered, epoch) = (facts.history(), facts.remembered.clone(), facts.epoch);
-            let renewed = client.execute(RENEW, &[&history, &remembered, &epoch]).await;
-            let renewed = renewed.map_err(|error| Trouble::at_commit(&error).undone())?;
+            let (history, remembered, epoch) = (facts.history(), facts.recorded_history.clone(), facts.epoch);
+            let renewed = client.execute(RENEW_EPOCH, &[&history, &remembered, &epoch]).await;
+            let renewed = renewed.map_err(|error| TxError::at_commit(&error).into_not_committed())?;
             facts = read_facts(client).await?;
             if renewed > 0 && remembered.is_some() {
                 tracing::warn!(
@@ -203,8 +203,8 @@ impl Server {
                 *known = None;
             }
         }
-        if facts.remembered.as_ref() != Some(&facts.history()) {
-            return Err(Trouble::Store(StoreError::Unreachable("the epoch could not be renewed".into())));
+        if facts.recorded_history.as_ref() != Some(&facts.history()) {
+            return Err(TxError::Store(StoreError::Unreachable("the epoch could not be renewed".into())));
         }
         self.has_standby.store(facts.has_standby, SeqCst);
         self.epoch.store(facts.epoch as u32, SeqCst);
@@ -212,7 +212,7 @@ impl Server {
         if before != 0 && before != facts.started {
             *self.changed_at.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
             // Counted first: whoever sees the new server sees that it is another one.
-            self.changes.fetch_add(1, SeqCst);
+            self.change_count.fetch_add(1, SeqCst);
         }
         self.started.store(facts.started, SeqCst);
         *known = Some(facts);
@@ -221,7 +221,7 @@ impl Server {
 }
 
 /// A server on an older timeline was the primary before a failover and may lack what was acknowledged since.
-fn refuse_older(known: u32, found: u32) -> Tried<()> {
+fn refuse_older_timeline(known: u32, found: u32) -> TxResult<()> {
     if found >= known {
         return Ok(());
     }
@@ -229,25 +229,25 @@ fn refuse_older(known: u32, found: u32) -> Tried<()> {
         "the database is on timeline {found}, and this node has seen timeline {known}: it is a primary from before a \
          failover. Restart this node if it was restored on purpose"
     );
-    Err(Trouble::Store(StoreError::Unreachable(why)))
+    Err(TxError::Store(StoreError::Unreachable(why)))
 }
 
-async fn read_facts(client: &Client) -> Tried<Facts> {
+async fn read_facts(client: &Client) -> TxResult<ServerFacts> {
     let row = match client.query_one(FACTS, &[]).await {
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             client.query_one(FACTS_WITHOUT_SYSTEM, &[]).await
         }
         other => other,
     };
-    Facts::read(&row?)
+    ServerFacts::read(&row?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn facts() -> Facts {
-        let facts = Facts {
+    fn facts() -> ServerFacts {
+        let facts = ServerFacts {
             started: 1,
             has_standby: false,
             flushed: 100,
@@ -255,21 +255,21 @@ mod tests {
             table: 3,
             system: 4,
             epoch: 5,
-            remembered: None,
+            recorded_history: None,
         };
-        Facts { remembered: Some(facts.history()), ..facts }
+        ServerFacts { recorded_history: Some(facts.history()), ..facts }
     }
 
     #[test]
     fn what_changes_the_history() {
         let known = facts();
         assert!(!facts().is_another_history(None));
-        assert!(!Facts { flushed: 101, ..facts() }.is_another_history(Some(&known)));
+        assert!(!ServerFacts { flushed: 101, ..facts() }.is_another_history(Some(&known)));
         for other in [
-            Facts { timeline: 3, ..facts() },
-            Facts { system: 5, ..facts() },
-            Facts { table: 9, ..facts() },
-            Facts { remembered: None, ..facts() },
+            ServerFacts { timeline: 3, ..facts() },
+            ServerFacts { system: 5, ..facts() },
+            ServerFacts { table: 9, ..facts() },
+            ServerFacts { recorded_history: None, ..facts() },
         ] {
             assert!(other.is_another_history(None), "{other:?}");
         }
@@ -278,13 +278,13 @@ mod tests {
     #[test]
     fn a_log_that_went_back_is_another_history_until_somebody_renewed_the_epoch() {
         let known = facts();
-        assert!(Facts { flushed: 99, ..facts() }.is_another_history(Some(&known)));
-        assert!(!Facts { flushed: 99, epoch: 6, ..facts() }.is_another_history(Some(&known)));
+        assert!(ServerFacts { flushed: 99, ..facts() }.is_another_history(Some(&known)));
+        assert!(!ServerFacts { flushed: 99, epoch: 6, ..facts() }.is_another_history(Some(&known)));
     }
 
     #[test]
     fn a_primary_from_before_a_failover_is_refused() {
-        assert!(refuse_older(2, 1).is_err());
-        assert!(refuse_older(2, 2).is_ok() && refuse_older(2, 3).is_ok());
+        assert!(refuse_older_timeline(2, 1).is_err());
+        assert!(refuse_older_timeline(2, 2).is_ok() && refuse_older_timeline(2, 3).is_ok());
     }
 }

@@ -7,47 +7,47 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// Why a verb did not come to an answer.
 #[derive(Clone, Debug)]
-pub(super) enum Trouble {
+pub(super) enum TxError {
     /// Two transactions got in each other's way and this one was undone: try again.
-    Again(String),
+    Conflict(String),
     /// The database refused the statement and undid the transaction. The connection is well.
-    Refused(String),
+    Rejected(String),
     /// Another statement of the same transaction failed before; its own trouble says why.
-    Echo(String),
+    Aborted(String),
     /// Nothing to be done here.
     Store(StoreError),
 }
 
 /// What a step of a verb comes to.
-pub(super) type Tried<T> = Result<T, Trouble>;
+pub(super) type TxResult<T> = Result<T, TxError>;
 
 /// How often a verb that was undone is tried before its caller hears of it.
-pub(super) const TRIES: u32 = 20;
+pub(super) const MAX_TRIES: u32 = 20;
 
 /// How long a caller waits for a verb. The database itself ends a statement after 30 s; one that does not say a word
 /// for longer is frozen, or cut off by something that keeps its connections, and the system would wait for good.
-pub(super) const PATIENCE: Duration = Duration::from_secs(45);
+pub(super) const VERB_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// What a verb comes to, or that nobody can tell: it may still be done when the database wakes up.
-pub(super) async fn in_time<T, E: From<StoreError>>(verb: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-    match tokio::time::timeout(PATIENCE, verb).await {
+pub(super) async fn with_timeout<T, E: From<StoreError>>(verb: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    match tokio::time::timeout(VERB_TIMEOUT, verb).await {
         Ok(answer) => answer,
         Err(_late) => {
-            let why = format!("the database did not answer within {} s", PATIENCE.as_secs());
-            Err(StoreError::Unknown(why).into())
+            let why = format!("the database did not answer within {} s", VERB_TIMEOUT.as_secs());
+            Err(StoreError::CommitUnknown(why).into())
         }
     }
 }
 
-impl Trouble {
+impl TxError {
     /// An error before the commit was asked for: nothing was written, whatever happened.
     pub(super) fn before_commit(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
-            Some(said) if is_conflict(said.code()) => Self::Again(told(error)),
-            Some(said) if *said.code() == SqlState::IN_FAILED_SQL_TRANSACTION => Self::Echo(told(error)),
-            Some(said) if is_damage(said.code()) => Self::Store(StoreError::Corrupt(told(error))),
-            Some(said) if is_plain_error(said) => Self::Refused(told(error)),
-            _ => Self::Store(StoreError::Unreachable(told(error))),
+            Some(said) if is_conflict(said.code()) => Self::Conflict(server_message(error)),
+            Some(said) if *said.code() == SqlState::IN_FAILED_SQL_TRANSACTION => Self::Aborted(server_message(error)),
+            Some(said) if is_corruption(said.code()) => Self::Store(StoreError::Corrupt(server_message(error))),
+            Some(said) if is_plain_error(said) => Self::Rejected(server_message(error)),
+            _ => Self::Store(StoreError::Unreachable(server_message(error))),
         }
     }
 
@@ -56,40 +56,40 @@ impl Trouble {
     pub(super) fn at_commit(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(said) if is_plain_error(said) => Self::before_commit(error),
-            _ => Self::Store(StoreError::Unknown(told(error))),
+            _ => Self::Store(StoreError::CommitUnknown(server_message(error))),
         }
     }
 
     /// The same trouble in a statement that was part of a larger transaction: the commit was never asked for.
-    pub(super) fn undone(self) -> Self {
+    pub(super) fn into_not_committed(self) -> Self {
         match self {
-            Self::Store(StoreError::Unknown(why)) => Self::Store(StoreError::Unreachable(why)),
+            Self::Store(StoreError::CommitUnknown(why)) => Self::Store(StoreError::Unreachable(why)),
             other => other,
         }
     }
 
     /// A row that cannot be read back.
-    pub(super) fn unreadable(what: &str) -> Self {
+    pub(super) fn corrupt(what: &str) -> Self {
         Self::Store(StoreError::Corrupt(format!("{what} cannot be read")))
     }
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for TxError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl From<tokio_postgres::Error> for Trouble {
+impl From<tokio_postgres::Error> for TxError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::before_commit(&error)
     }
 }
 
-impl From<PoolError> for Trouble {
+impl From<PoolError> for TxError {
     fn from(error: PoolError) -> Self {
         let text = match &error {
-            PoolError::Backend(inner) => told(inner),
+            PoolError::Backend(inner) => server_message(inner),
             PoolError::Timeout(_) => "no connection became free in time".into(),
             other => other.to_string(),
         };
@@ -97,20 +97,20 @@ impl From<PoolError> for Trouble {
     }
 }
 
-impl From<Trouble> for StoreError {
-    fn from(trouble: Trouble) -> Self {
+impl From<TxError> for StoreError {
+    fn from(trouble: TxError) -> Self {
         match trouble {
-            Trouble::Again(why) | Trouble::Refused(why) | Trouble::Echo(why) => Self::Unreachable(why),
-            Trouble::Store(error) => error,
+            TxError::Conflict(why) | TxError::Rejected(why) | TxError::Aborted(why) => Self::Unreachable(why),
+            TxError::Store(error) => error,
         }
     }
 }
 
 /// Whether all went well with statements that were sent together. When not, the trouble that began it, whichever of
 /// them was heard of first.
-pub(super) fn all_well<const N: usize>(all: [Tried<()>; N]) -> Tried<()> {
-    let mut troubles: Vec<Trouble> = all.into_iter().filter_map(Result::err).collect();
-    troubles.sort_by_key(|trouble| matches!(trouble, Trouble::Echo(_)));
+pub(super) fn first_error<const N: usize>(all: [TxResult<()>; N]) -> TxResult<()> {
+    let mut troubles: Vec<TxError> = all.into_iter().filter_map(Result::err).collect();
+    troubles.sort_by_key(|trouble| matches!(trouble, TxError::Aborted(_)));
     troubles.into_iter().next().map_or(Ok(()), Err)
 }
 
@@ -119,7 +119,7 @@ fn is_conflict(code: &SqlState) -> bool {
 }
 
 /// Class XX: the server found its own files or invariants broken.
-fn is_damage(code: &SqlState) -> bool {
+fn is_corruption(code: &SqlState) -> bool {
     code.code().starts_with("XX")
 }
 
@@ -128,7 +128,7 @@ fn is_plain_error(said: &DbError) -> bool {
 }
 
 /// The driver's own text hides what the server said.
-pub(super) fn told(error: &tokio_postgres::Error) -> String {
+pub(super) fn server_message(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(said) => format!("{} ({})", said.message(), said.code().code()),
         None => match std::error::Error::source(error) {
@@ -139,13 +139,13 @@ pub(super) fn told(error: &tokio_postgres::Error) -> String {
 }
 
 /// Runs a verb until no other transaction is in its way, and no longer than patience lasts.
-macro_rules! insist {
+macro_rules! call_until_final {
     ($verb:expr) => {
-        $crate::postgres::trouble::in_time(async {
+        $crate::postgres::trouble::with_timeout(async {
         let mut tries = 1;
         loop {
             match $verb.await {
-                Err($crate::postgres::trouble::Trouble::Again(why)) if tries < $crate::postgres::trouble::TRIES => {
+                Err($crate::postgres::trouble::TxError::Conflict(why)) if tries < $crate::postgres::trouble::MAX_TRIES => {
                     tracing::debug!(%why, tries, "a verb was undone and is tried again");
                     tokio::time::sleep(std::time::Duration::from_millis(u64::from(tries))).await;
                     tries += 1;
@@ -157,7 +157,7 @@ macro_rules! insist {
         .await
     };
 }
-pub(super) use insist;
+pub(super) use call_until_final;
 
 #[cfg(test)]
 mod tests {
@@ -165,10 +165,10 @@ mod tests {
 
     #[test]
     fn of_statements_sent_together_the_one_that_failed_first_is_blamed() {
-        let echo = || Err(Trouble::Echo("aborted".into()));
-        assert!(all_well([Ok(()), Ok(())]).is_ok());
-        let blamed = all_well([echo(), Ok(()), Err(Trouble::Again("deadlock".into())), echo()]);
-        assert!(matches!(blamed, Err(Trouble::Again(_))), "{blamed:?}");
-        assert!(matches!(all_well([Ok(()), echo()]), Err(Trouble::Echo(_))));
+        let echo = || Err(TxError::Aborted("aborted".into()));
+        assert!(first_error([Ok(()), Ok(())]).is_ok());
+        let blamed = first_error([echo(), Ok(()), Err(TxError::Conflict("deadlock".into())), echo()]);
+        assert!(matches!(blamed, Err(TxError::Conflict(_))), "{blamed:?}");
+        assert!(matches!(first_error([Ok(()), echo()]), Err(TxError::Aborted(_))));
     }
 }

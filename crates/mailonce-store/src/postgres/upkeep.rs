@@ -1,10 +1,10 @@
 //! Upkeep: what the installation is, how the database is, what is counted, and what is forgotten.
 
 use mailonce_core::{
-    event::{Kind, NewEvent},
+    event::{EventKind, NewEvent},
     id::{EmailId, TeamId, ordered_bits},
     limits,
-    port::store::{DatabaseClock, Health, Install, Suppressed, SuppressedCall, Swept},
+    port::store::{DatabaseClock, Health, InstallationInfo, SuppressedCall, SuppressedCalls, SweepCounts},
     time::Time,
 };
 use std::{
@@ -14,20 +14,20 @@ use std::{
 use uuid::Uuid;
 
 use super::{
-    Ledger,
-    arrivals::sweep::sweep_arrivals,
-    careful::{load, lock_keys, read_many},
+    SharedState,
+    arrivals::sweep::sweep_inbound,
+    careful::{load_unit_of_work, lock_existing_keys, read_email_rows},
     control::budget,
-    conversation::talk::sweep_guards,
-    ground::{Ground, Scoped, scopes_of},
+    conversation::talk::sweep_guard_state,
+    ground::{EmailRef, UnitOfWork, email_scopes},
     notices::notice::sweep_notices,
-    row::{Scope, read_calls, read_emails, write_json},
-    trouble::{Tried, Trouble},
-    write::{ask, email_columns_of, run, write, write_events},
+    row::{KeyScope, read_emails, read_suppressed_calls, write_json},
+    trouble::{TxError, TxResult},
+    write::{email_ref_columns, execute, query_rows, write_events, write_unit_of_work},
 };
 
 /// How often the tables are tended.
-pub(super) const TEND_EVERY: Duration = Duration::from_secs(1);
+pub(super) const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The server's wall clock in milliseconds, and whether it runs on another host than this process. A server behind a
 /// local socket has no address.
@@ -39,7 +39,7 @@ macro_rules! database_clock {
 }
 pub(super) use database_clock;
 
-const INSTALL: &str = "SELECT epoch, last_id, seen_at FROM install";
+const SELECT_INSTALL: &str = "SELECT epoch, last_id, seen_at FROM install";
 const CLOCK: &str = concat!("SELECT ", database_clock!());
 /// The highest id of each team in a table, by hopping from team to team in the index.
 macro_rules! highest {
@@ -64,7 +64,7 @@ macro_rules! highest {
         )
     };
 }
-const HIGHEST: [&str; 7] = [
+const HIGHEST_IDS: [&str; 7] = [
     highest!("emails", "e.id"),
     highest!("inboxes", "e.id"),
     highest!("deliveries", "e.id"),
@@ -73,7 +73,7 @@ const HIGHEST: [&str; 7] = [
     highest!("watches", "e.id"),
     highest!("endpoints", "e.id"),
 ];
-const COMMIT_SOMETHING: &str = "UPDATE install SET checked = checked + 1";
+const PROBE_COMMIT: &str = "UPDATE install SET checked = checked + 1";
 const DURABILITY: &str = "
     SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'),
            current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
@@ -82,14 +82,14 @@ const DURABILITY: &str = "
              WHERE sync_state = 'async')";
 /// Tables that were looked at when they were almost empty and have grown since. Plans made then look through them from
 /// end to end; new statistics make sessions plan again.
-const OUTGROWN: &str = "
+const STALE_STATISTICS: &str = "
     SELECT format('ANALYZE %I', relname) FROM pg_class
      WHERE relnamespace = 'mailonce'::regnamespace AND relkind = 'r' AND reltuples >= 0 AND relpages < 64
        AND pg_relation_size(oid) > 8192 * 4 * greatest(relpages, 1)";
 const COUNT_KEYS: &str = "SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = 'keys'::regclass";
 
 const SWEEP_DUE: &str = "SELECT team, id FROM emails WHERE sweep_at <= $1 ORDER BY sweep_at, team, id LIMIT $2";
-const HOLD_DUE: &str = "
+const LOCK_SWEEP_DUE: &str = "
     SELECT e.team, e.id FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
       JOIN emails e ON e.team = w.team AND e.id = w.id
      WHERE e.sweep_at <= $3 ORDER BY e.id FOR UPDATE OF e SKIP LOCKED";
@@ -131,58 +131,62 @@ const DROP_WIRES: &str = "
 const DROP_SUPPRESSED: &str = "
     DELETE FROM suppressed b USING unnest($1::uuid[], $2::uuid[]) AS w (team, email)
      WHERE b.team = w.team AND b.email = w.email";
-const KEEP_LAST_ID: &str = "UPDATE install SET last_id = greatest(last_id, $1)";
+const SAVE_LAST_ID: &str = "UPDATE install SET last_id = greatest(last_id, $1)";
 
 /// Makes the rows that are missing and locks the others, in order, as keys are locked.
-const HOLD_SUPPRESSED: &str = "
+const LOCK_SUPPRESSED: &str = "
     INSERT INTO suppressed (team, email, count, latest)
     SELECT w.team, w.email, 0, '[]' FROM unnest($1::uuid[], $2::uuid[]) AS w (team, email) ORDER BY 1, 2
     ON CONFLICT (team, email) DO UPDATE SET count = suppressed.count WHERE false";
 const READ_SUPPRESSED: &str = "
     SELECT s.team, s.email, s.latest FROM unnest($1::uuid[], $2::uuid[]) AS w (team, email)
       JOIN suppressed s ON s.team = w.team AND s.email = w.email";
-const NOTE_SUPPRESSED: &str = "
+const ADD_SUPPRESSED: &str = "
     UPDATE suppressed s SET count = s.count + w.count, latest = w.latest
       FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[]) AS w (team, email, count, latest)
      WHERE s.team = w.team AND s.email = w.email";
 
-impl Ledger {
+impl SharedState {
     /// What this installation is.
-    pub(super) async fn install(&self) -> Tried<Install> {
-        let client = self.link.client().await?;
-        let rows = ask(&client, INSTALL, &[]).await?;
-        let row = rows.first().ok_or_else(|| Trouble::unreadable("the installation"))?;
+    pub(super) async fn installation(&self) -> TxResult<InstallationInfo> {
+        let client = self.connections.client().await?;
+        let rows = query_rows(&client, SELECT_INSTALL, &[]).await?;
+        let row = rows.first().ok_or_else(|| TxError::corrupt("the installation"))?;
         let mut last_id: i64 = row.try_get(1)?;
-        for sql in HIGHEST {
-            for row in ask(&client, sql, &[]).await? {
+        for sql in HIGHEST_IDS {
+            for row in query_rows(&client, sql, &[]).await? {
                 last_id = last_id.max(row.try_get::<_, Option<Uuid>>(0)?.map_or(0, ordered_bits));
             }
         }
-        Ok(Install {
+        Ok(InstallationInfo {
             secret: self.secret.clone(),
             epoch: row.try_get::<_, i32>(0)? as u32,
             last_id,
-            seen_at: row.try_get::<_, Option<i64>>(2)?.map(Time),
-            database: ask(&client, CLOCK, &[]).await?.first().map(|row| self.read_clock(row, 0)).transpose()?,
+            last_heartbeat_at: row.try_get::<_, Option<i64>>(2)?.map(Time),
+            database_clock: query_rows(&client, CLOCK, &[])
+                .await?
+                .first()
+                .map(|row| self.read_clock(row, 0))
+                .transpose()?,
         })
     }
 
     /// Reads the columns of [`database_clock`], the first of them at `at`.
-    pub(super) fn read_clock(&self, row: &tokio_postgres::Row, at: usize) -> Tried<DatabaseClock> {
+    pub(super) fn read_clock(&self, row: &tokio_postgres::Row, at: usize) -> TxResult<DatabaseClock> {
         match self.test_clock.get() {
             Some(source) => Ok(source()),
-            None => Ok(DatabaseClock { now: Time(row.try_get(at)?), other_host: row.try_get(at + 1)? }),
+            None => Ok(DatabaseClock { now: Time(row.try_get(at)?), is_on_other_host: row.try_get(at + 1)? }),
         }
     }
 
     /// How the database is. Commits something, because nothing else shows that it can.
-    pub(super) async fn health(&self) -> Tried<Health> {
-        let mut client = self.link.client().await?;
+    pub(super) async fn health(&self) -> TxResult<Health> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        run(&tx, COMMIT_SOMETHING, &[]).await?;
-        tx.commit().await.map_err(|error| Trouble::at_commit(&error))?;
-        let rows = ask(&client, DURABILITY, &[]).await?;
-        let row = rows.first().ok_or_else(|| Trouble::unreadable("the settings of the server"))?;
+        execute(&tx, PROBE_COMMIT, &[]).await?;
+        tx.commit().await.map_err(|error| TxError::at_commit(&error))?;
+        let rows = query_rows(&client, DURABILITY, &[]).await?;
+        let row = rows.first().ok_or_else(|| TxError::corrupt("the settings of the server"))?;
         let setting = |at: usize| row.try_get::<_, &str>(at);
         let mut notes = vec![format!("PostgreSQL {}, synchronous_commit = {}", setting(0)?, setting(3)?)];
         if setting(1)? != "on" {
@@ -204,34 +208,34 @@ impl Ledger {
     }
 
     /// Asks how many keys there are, about, and has tables looked at that have outgrown their statistics.
-    pub(super) async fn tend(&self) -> Tried<()> {
-        let client = self.link.client().await?;
-        self.link.server.refresh(&client).await?;
-        if let Some(row) = ask(&client, COUNT_KEYS, &[]).await?.first() {
-            self.meter.keys(row.try_get::<_, i64>(0)? as u64);
+    pub(super) async fn maintain_tables(&self) -> TxResult<()> {
+        let client = self.connections.client().await?;
+        self.connections.server.refresh(&client).await?;
+        if let Some(row) = query_rows(&client, COUNT_KEYS, &[]).await?.first() {
+            self.meter.set_keys(row.try_get::<_, i64>(0)? as u64);
         }
-        for row in ask(&client, OUTGROWN, &[]).await? {
+        for row in query_rows(&client, STALE_STATISTICS, &[]).await? {
             client.batch_execute(row.try_get(0)?).await?;
         }
         Ok(())
     }
 
     /// Counts calls that were answered with an earlier email, and keeps the latest.
-    pub(super) async fn note_suppressed(&self, calls: &[Suppressed], now: Time) -> Tried<()> {
-        let mut client = self.link.client().await?;
+    pub(super) async fn record_suppressed_calls(&self, calls: &[SuppressedCalls], now: Time) -> TxResult<()> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        let named: BTreeSet<Scoped> = calls.iter().map(|note| (note.team, note.email)).collect();
-        let emails = read_emails(&read_many(&tx, &named).await?, 0)?;
-        let known: BTreeMap<Scoped, _> = emails.iter().map(|email| ((email.team, email.id), email)).collect();
+        let named: BTreeSet<EmailRef> = calls.iter().map(|note| (note.team, note.email)).collect();
+        let emails = read_emails(&read_email_rows(&tx, &named).await?, 0)?;
+        let known: BTreeMap<EmailRef, _> = emails.iter().map(|email| ((email.team, email.id), email)).collect();
         if known.is_empty() {
             return Ok(());
         }
-        let (teams, ids) = email_columns_of(known.keys().copied());
-        run(&tx, HOLD_SUPPRESSED, &[&teams, &ids]).await?;
-        let mut kept: BTreeMap<Scoped, (i64, Vec<SuppressedCall>)> = BTreeMap::new();
-        for row in ask(&tx, READ_SUPPRESSED, &[&teams, &ids]).await? {
+        let (teams, ids) = email_ref_columns(known.keys().copied());
+        execute(&tx, LOCK_SUPPRESSED, &[&teams, &ids]).await?;
+        let mut kept: BTreeMap<EmailRef, (i64, Vec<SuppressedCall>)> = BTreeMap::new();
+        for row in query_rows(&tx, READ_SUPPRESSED, &[&teams, &ids]).await? {
             let scoped = (TeamId(row.try_get(0)?), EmailId(row.try_get(1)?));
-            kept.insert(scoped, (0, read_calls(Some(row.try_get(2)?))?));
+            kept.insert(scoped, (0, read_suppressed_calls(Some(row.try_get(2)?))?));
         }
         let mut events: Vec<(TeamId, NewEvent)> = Vec::new();
         for note in calls {
@@ -239,54 +243,56 @@ impl Ledger {
             let (Some(email), Some((count, latest))) = (known.get(&scoped), kept.get_mut(&scoped)) else {
                 continue;
             };
-            let mut event = email.event(Kind::EmailDuplicate, now);
+            let mut event = email.event(EventKind::EmailDuplicate, now);
             event.data["calls"] = note.count.into();
             events.push((note.team, event));
             *count += note.count as i64;
             latest.extend(note.latest.iter().cloned());
-            let surplus = latest.len().saturating_sub(limits::SUPPRESSED_KEPT);
+            let surplus = latest.len().saturating_sub(limits::SUPPRESSED_CALLS_KEPT);
             latest.drain(..surplus);
         }
-        let (teams, ids) = email_columns_of(kept.keys().copied());
+        let (teams, ids) = email_ref_columns(kept.keys().copied());
         let counts: Vec<i64> = kept.values().map(|(count, _)| *count).collect();
-        let latest = kept.values().map(|(_, latest)| write_json(latest)).collect::<Tried<Vec<String>>>()?;
-        run(&tx, NOTE_SUPPRESSED, &[&teams, &ids, &counts, &latest]).await?;
+        let latest = kept.values().map(|(_, latest)| write_json(latest)).collect::<TxResult<Vec<String>>>()?;
+        execute(&tx, ADD_SUPPRESSED, &[&teams, &ids, &counts, &latest]).await?;
         write_events(&tx, &events).await?;
         self.commit(tx, 1).await
     }
 
     /// Forgets what is due to be forgotten, at most `max` emails.
-    pub(super) async fn sweep(&self, max: usize, now: Time) -> Tried<Swept> {
-        let mut client = self.link.client().await?;
+    pub(super) async fn sweep(&self, max: usize, now: Time) -> TxResult<SweepCounts> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        let due: BTreeSet<Scoped> = read_scoped(&ask(&tx, SWEEP_DUE, &[&now.0, &(max as i64)]).await?)?.collect();
-        let mut swept = Swept::default();
+        let due: BTreeSet<EmailRef> =
+            read_email_refs(&query_rows(&tx, SWEEP_DUE, &[&now.0, &(max as i64)]).await?)?.collect();
+        let mut swept = SweepCounts::default();
         if !due.is_empty() {
             // Seen without a lock: only their heads are used, and those never change.
-            let scopes: BTreeSet<Scope> =
-                read_emails(&read_many(&tx, &due).await?, 0)?.iter().flat_map(scopes_of).collect();
-            lock_keys(&tx, &scopes).await?;
-            let (teams, ids) = email_columns_of(due.iter().copied());
-            let held: Vec<Scoped> = read_scoped(&ask(&tx, HOLD_DUE, &[&teams, &ids, &now.0]).await?)?.collect();
-            let mut ground = load(&tx, &self.time, &scopes, &held).await?;
+            let scopes: BTreeSet<KeyScope> =
+                read_emails(&read_email_rows(&tx, &due).await?, 0)?.iter().flat_map(email_scopes).collect();
+            lock_existing_keys(&tx, &scopes).await?;
+            let (teams, ids) = email_ref_columns(due.iter().copied());
+            let held: Vec<EmailRef> =
+                read_email_refs(&query_rows(&tx, LOCK_SWEEP_DUE, &[&teams, &ids, &now.0]).await?)?.collect();
+            let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &held).await?;
             for (team, id) in held {
-                if let Some(email) = ground.of_team(team, id) {
-                    ground.sweep(&email, now, &mut swept);
+                if let Some(email) = ground.email_of_team(team, id) {
+                    ground.sweep_email(&email, now, &mut swept);
                 }
             }
-            write(&tx, &ground).await?;
+            write_unit_of_work(&tx, &ground).await?;
             swept.bodies = drop_rows(&tx, &ground).await?;
         }
-        run(&tx, FORGET_OPERATIONS, &[&now.0, &limits::TOMBSTONE_MS]).await?;
-        run(&tx, DROP_TOMBSTONES, &[&now.0]).await?;
-        swept.deliveries = sweep_arrivals(&tx, max, now).await?;
+        execute(&tx, FORGET_OPERATIONS, &[&now.0, &limits::TOMBSTONE_MS]).await?;
+        execute(&tx, DROP_TOMBSTONES, &[&now.0]).await?;
+        swept.deliveries = sweep_inbound(&tx, max, now).await?;
         let (notices, gone) = sweep_notices(&tx, max, now).await?;
         swept.notices = notices;
         if let Some(gone) = gone {
-            run(&tx, KEEP_LAST_ID, &[&ordered_bits(gone)]).await?;
+            execute(&tx, SAVE_LAST_ID, &[&ordered_bits(gone)]).await?;
         }
         // Last, because whoever holds one of these waits for nothing else.
-        sweep_guards(&tx, now).await?;
+        sweep_guard_state(&tx, now).await?;
         budget::sweep(&tx, now).await?;
         self.commit(tx, 1).await?;
         Ok(swept)
@@ -294,24 +300,24 @@ impl Ledger {
 }
 
 /// Drops bodies and last traces. How many bodies there were.
-async fn drop_rows(tx: &deadpool_postgres::Transaction<'_>, ground: &Ground) -> Tried<usize> {
+async fn drop_rows(tx: &deadpool_postgres::Transaction<'_>, ground: &UnitOfWork) -> TxResult<usize> {
     let mut bodies = 0;
-    if !ground.bodiless.is_empty() {
-        let (teams, ids) = email_columns_of(ground.bodiless.iter().copied());
-        bodies = run(tx, DROP_BODIES, &[&teams, &ids]).await? as usize;
-        run(tx, DROP_WIRES, &[&teams, &ids]).await?;
+    if !ground.bodies_to_drop.is_empty() {
+        let (teams, ids) = email_ref_columns(ground.bodies_to_drop.iter().copied());
+        bodies = execute(tx, DROP_BODIES, &[&teams, &ids]).await? as usize;
+        execute(tx, DROP_WIRES, &[&teams, &ids]).await?;
     }
-    if let Some(highest) = ground.gone.iter().map(|(_, id)| ordered_bits(id.0)).max() {
-        let (teams, ids) = email_columns_of(ground.gone.iter().copied());
+    if let Some(highest) = ground.emails_to_delete.iter().map(|(_, id)| ordered_bits(id.0)).max() {
+        let (teams, ids) = email_ref_columns(ground.emails_to_delete.iter().copied());
         for sql in [DROP_EMAILS, DROP_HANDOFFS, DROP_ATTEMPTS, DROP_EVIDENCE, DROP_WIRES, DROP_SUPPRESSED] {
-            run(tx, sql, &[&teams, &ids]).await?;
+            execute(tx, sql, &[&teams, &ids]).await?;
         }
-        run(tx, KEEP_LAST_ID, &[&highest]).await?;
+        execute(tx, SAVE_LAST_ID, &[&highest]).await?;
     }
     Ok(bodies)
 }
 
-fn read_scoped(rows: &[tokio_postgres::Row]) -> Tried<impl Iterator<Item = Scoped>> {
+fn read_email_refs(rows: &[tokio_postgres::Row]) -> TxResult<impl Iterator<Item = EmailRef>> {
     let read = |row: &tokio_postgres::Row| Ok((TeamId(row.try_get(0)?), EmailId(row.try_get(1)?)));
-    Ok(rows.iter().map(read).collect::<Tried<Vec<Scoped>>>()?.into_iter())
+    Ok(rows.iter().map(read).collect::<TxResult<Vec<EmailRef>>>()?.into_iter())
 }

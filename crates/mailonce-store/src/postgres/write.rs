@@ -4,7 +4,7 @@ use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
     email::Email,
     event::NewEvent,
-    handoff::{AttemptAbout, Work},
+    handoff::{AttemptDetails, HandoffProgress},
     id::{EmailId, TeamId},
     time::Time,
 };
@@ -17,13 +17,13 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::{
-    draft::{Draft, insert},
-    ground::{Ground, Scoped},
-    row::{Target, scope_columns, write_json},
-    trouble::{Tried, Trouble},
+    draft::{EmailInsert, insert_emails},
+    ground::{EmailRef, UnitOfWork},
+    row::{KeyTarget, scope_columns, write_json},
+    trouble::{TxError, TxResult},
 };
 
-const CHANGE_EMAILS: &str = "
+const UPDATE_EMAILS: &str = "
     UPDATE emails e
        SET rev = w.rev, ttl = w.ttl, settled_at = w.settled_at, sweep_at = w.sweep_at, resent_as = w.resent_as,
            guard = w.guard
@@ -31,7 +31,7 @@ const CHANGE_EMAILS: &str = "
         AS w (team, id, rev, ttl, settled_at, sweep_at, resent_as, guard)
      WHERE e.team = w.team AND e.id = w.id";
 
-const CHANGE_HANDOFFS: &str = "
+const UPDATE_HANDOFFS: &str = "
     UPDATE handoffs h
        SET state = w.state, due_at = w.due_at, attempts = w.attempts, fence = w.fence, transport = w.transport,
            holder = w.holder, work = w.work
@@ -42,7 +42,7 @@ const CHANGE_HANDOFFS: &str = "
        AND (h.state, h.due_at, h.attempts, h.fence, h.transport, h.holder, h.work) IS DISTINCT FROM
            (w.state, w.due_at, w.attempts, w.fence, w.transport, w.holder, w.work)";
 
-const CHANGE_KEYS: &str = "
+const UPDATE_KEYS: &str = "
     UPDATE keys k
        SET bind = w.bind, email = w.email, digest = w.digest, answer = w.answer, expires_at = w.expires_at,
            slot = w.slot, forgotten_at = w.forgotten_at
@@ -51,11 +51,11 @@ const CHANGE_KEYS: &str = "
         AS w (team, hash, bind, email, digest, answer, expires_at, slot, forgotten_at)
      WHERE k.team = w.team AND k.hash = w.hash";
 
-const REMOVE_KEYS: &str = "
+const DELETE_KEYS: &str = "
     DELETE FROM keys k USING unnest($1::uuid[], $2::uuid[]) AS w (team, hash)
      WHERE k.team = w.team AND k.hash = w.hash";
 
-const NEW_EVENTS: &str = "
+const INSERT_PENDING_EVENTS: &str = "
     INSERT INTO events_pending (team, at, about, rev, kind, data)
     SELECT team, array_agg(at ORDER BY place), array_agg(about ORDER BY place), array_agg(rev ORDER BY place),
            array_agg(kind ORDER BY place), array_agg(data ORDER BY place)
@@ -63,7 +63,7 @@ const NEW_EVENTS: &str = "
         AS w (team, at, about, rev, kind, data, place)
      GROUP BY team";
 
-const NEW_ATTEMPTS: &str = "
+const UPSERT_ATTEMPTS: &str = "
     INSERT INTO attempts (team, email, handoff, number, at, outcome, reply, ended_at, remote_id, about)
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::bigint[], $6::text[], $7::text[],
                          $8::bigint[], $9::text[], $10::text[])
@@ -71,48 +71,51 @@ const NEW_ATTEMPTS: &str = "
        SET at = excluded.at, outcome = excluded.outcome, reply = excluded.reply, ended_at = excluded.ended_at,
            remote_id = excluded.remote_id, about = excluded.about";
 
-const NEW_HANDOFFS: &str = "
+const INSERT_HANDOFFS: &str = "
     INSERT INTO handoffs (team, email, number, attempts, fence, due_at, state, transport, recipients)
     SELECT team, email, number, 0, 0, due_at, state, transport, recipients
       FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::bigint[], $5::text[], $6::text[], $7::text[])
         AS w (team, email, number, due_at, state, transport, recipients)";
 
-const NEW_EVIDENCE: &str = "
+const INSERT_EVIDENCE: &str = "
     INSERT INTO evidence (team, email, once, fact)
     SELECT team, email, once, fact
       FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[]) WITH ORDINALITY AS w (team, email, once, fact, place)
      ORDER BY place";
 
-const NEW_WIRES: &str = "
+const INSERT_WIRES: &str = "
     INSERT INTO wires (team, email, transport, bytes)
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[]) ON CONFLICT DO NOTHING";
 
 /// Runs a statement that is prepared once per session.
-pub(super) async fn run(
+pub(super) async fn execute(
     client: &(impl GenericClient + ?Sized),
     sql: &str,
     params: &[&(dyn ToSql + Sync)],
-) -> Tried<u64> {
+) -> TxResult<u64> {
     let statement = client.prepare_cached(sql).await?;
     Ok(client.execute(&statement, params).await?)
 }
 
 /// Asks with a statement that is prepared once per session.
-pub(super) async fn ask(
+pub(super) async fn query_rows(
     client: &(impl GenericClient + ?Sized),
     sql: &str,
     params: &[&(dyn ToSql + Sync)],
-) -> Tried<Vec<tokio_postgres::Row>> {
+) -> TxResult<Vec<tokio_postgres::Row>> {
     let statement = client.prepare_cached(sql).await?;
     Ok(client.query(&statement, params).await?)
 }
 
 /// A statement with what is put into it.
-pub(super) type Asked<'a> = (&'a str, &'a [&'a (dyn ToSql + Sync)]);
+pub(super) type BoundStatement<'a> = (&'a str, &'a [&'a (dyn ToSql + Sync)]);
 
 /// Sends statements one behind the other without waiting for the answers between them. They run in this order, and
 /// each sees what was committed when the one before it was done.
-pub(super) async fn ask_all(tx: &Transaction<'_>, asked: &[Asked<'_>]) -> Tried<Vec<Vec<tokio_postgres::Row>>> {
+pub(super) async fn query_pipelined(
+    tx: &Transaction<'_>,
+    asked: &[BoundStatement<'_>],
+) -> TxResult<Vec<Vec<tokio_postgres::Row>>> {
     let mut statements = Vec::with_capacity(asked.len());
     for (sql, _) in asked {
         statements.push(tx.prepare_cached(sql).await?);
@@ -138,40 +141,43 @@ pub(super) async fn ask_all(tx: &Transaction<'_>, asked: &[Asked<'_>]) -> Tried<
 }
 
 /// Writes everything that was decided. The commit is the caller's.
-pub(super) async fn write(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
-    write_fresh(tx, ground).await?;
+pub(super) async fn write_unit_of_work(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
+    write_new_emails(tx, ground).await?;
     write_keys(tx, ground).await?;
-    write_appended(tx, ground).await?;
-    write_changed(tx, ground).await?;
+    write_new_handoffs(tx, ground).await?;
+    write_changed_emails(tx, ground).await?;
     write_attempts(tx, ground).await?;
     write_evidence(tx, ground).await?;
-    ground.talk.write(tx).await?;
+    ground.conversations.write(tx).await?;
     ground.budgets.write(tx).await?;
     write_events(tx, &ground.events).await
 }
 
-async fn write_fresh(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
+async fn write_new_emails(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
     let draft = |(id, body, event): &(EmailId, Arc<[u8]>, NewEvent)| {
-        let email = ground.emails.get(id).ok_or_else(|| Trouble::unreadable("an email that was just made"))?;
-        Draft::new(email.clone(), body.clone(), event)
+        let email = ground.emails.get(id).ok_or_else(|| TxError::corrupt("an email that was just made"))?;
+        EmailInsert::new(email.clone(), body.clone(), event)
     };
-    let drafts = ground.fresh.iter().map(draft).collect::<Tried<Vec<Draft>>>()?;
+    let drafts = ground.new_emails.iter().map(draft).collect::<TxResult<Vec<EmailInsert>>>()?;
     // A batch may be large; the database takes it in pieces of the same transaction.
     for piece in drafts.chunks(256) {
-        insert(tx, piece.iter().map(|draft| (draft, None))).await.map_err(Trouble::undone)?;
+        insert_emails(tx, piece.iter().map(|draft| (draft, None))).await.map_err(TxError::into_not_committed)?;
     }
     Ok(())
 }
 
-async fn write_keys(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
-    let changed = || ground.keys.iter().filter(|(scope, row)| !row.is_empty() && ground.read.get(scope) != Some(row));
+async fn write_keys(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
+    let changed =
+        || ground.keys.iter().filter(|(scope, row)| !row.is_empty() && ground.loaded_keys.get(scope) != Some(row));
     let (teams, hashes) = scope_columns(changed().map(|(scope, _)| scope));
     if !teams.is_empty() {
         let (mut email, mut digest, mut answer, mut expires_at) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (_, row) in changed() {
             let (id, operation) = match &row.target {
-                Some(Target::Email(id)) => (Some(id.0), None),
-                Some(Target::Operation { digest, answer, expires_at }) => (None, Some((digest, answer, expires_at.0))),
+                Some(KeyTarget::Email(id)) => (Some(id.0), None),
+                Some(KeyTarget::Operation { digest, answer, expires_at }) => {
+                    (None, Some((digest, answer, expires_at.0)))
+                }
                 None => (None, None),
             };
             email.push(id);
@@ -179,127 +185,136 @@ async fn write_keys(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
             answer.push(operation.map(|(_, answer, _)| answer.as_slice()));
             expires_at.push(operation.map(|(_, _, at)| at).or(row.tombstone_until.map(|at| at.0)));
         }
-        let bind: Vec<i32> = changed().map(|(_, row)| row.bind as i32).collect();
+        let bind: Vec<i32> = changed().map(|(_, row)| row.bind_number as i32).collect();
         let slot: Vec<Option<Uuid>> = changed().map(|(_, row)| row.slot.map(|id| id.0)).collect();
         let forgotten_at: Vec<Option<i64>> = changed().map(|(_, row)| row.forgotten_at.map(|at| at.0)).collect();
         let params: [&(dyn ToSql + Sync); 9] =
             [&teams, &hashes, &bind, &email, &digest, &answer, &expires_at, &slot, &forgotten_at];
-        run(tx, CHANGE_KEYS, &params).await?;
+        execute(tx, UPDATE_KEYS, &params).await?;
     }
     // Rows that were made only to be locked, and rows that say nothing any more.
     let (teams, hashes) = scope_columns(ground.keys.iter().filter(|(_, row)| row.is_empty()).map(|(scope, _)| scope));
     if !teams.is_empty() {
-        run(tx, REMOVE_KEYS, &[&teams, &hashes]).await?;
+        execute(tx, DELETE_KEYS, &[&teams, &hashes]).await?;
     }
     Ok(())
 }
 
-async fn write_appended(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
-    let all = &ground.appended;
+async fn write_new_handoffs(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
+    let all = &ground.new_handoffs;
     if all.is_empty() {
         return Ok(());
     }
-    let (team, email) = email_columns_of(all.iter().map(|(scoped, _)| *scoped));
+    let (team, email) = email_ref_columns(all.iter().map(|(scoped, _)| *scoped));
     let number: Vec<i32> = all.iter().map(|(_, handoff)| i32::from(handoff.number)).collect();
     let due_at: Vec<Option<i64>> = all.iter().map(|(_, handoff)| handoff.due_at.map(|at| at.0)).collect();
-    let state: Vec<&str> = all.iter().map(|(_, handoff)| handoff.state.word()).collect();
+    let state: Vec<&str> = all.iter().map(|(_, handoff)| handoff.state.as_str()).collect();
     let transport: Vec<&str> = all.iter().map(|(_, handoff)| handoff.transport.as_str()).collect();
-    let recipients = all.iter().map(|(_, handoff)| write_json(&handoff.recipients)).collect::<Tried<Vec<String>>>()?;
-    run(tx, NEW_HANDOFFS, &[&team, &email, &number, &due_at, &state, &transport, &recipients]).await?;
+    let recipients =
+        all.iter().map(|(_, handoff)| write_json(&handoff.recipients)).collect::<TxResult<Vec<String>>>()?;
+    execute(tx, INSERT_HANDOFFS, &[&team, &email, &number, &due_at, &state, &transport, &recipients]).await?;
     Ok(())
 }
 
-async fn write_changed(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
+async fn write_changed_emails(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
     let changed: Vec<(&Email, Time)> =
-        ground.changed.iter().filter_map(|(id, swept)| Some((ground.emails.get(id)?, *swept))).collect();
+        ground.changed_emails.iter().filter_map(|(id, swept)| Some((ground.emails.get(id)?, *swept))).collect();
     if changed.is_empty() {
         return Ok(());
     }
-    let (team, id) = email_columns_of(changed.iter().map(|(email, _)| (email.team, email.id)));
+    let (team, id) = email_ref_columns(changed.iter().map(|(email, _)| (email.team, email.id)));
     let rev: Vec<i32> = changed.iter().map(|(email, _)| email.rev as i32).collect();
     let ttl: Vec<i64> = changed.iter().map(|(email, _)| email.ttl.0).collect();
     let settled_at: Vec<Option<i64>> = changed.iter().map(|(email, _)| email.settled_at.map(|at| at.0)).collect();
     let sweep_at: Vec<Option<i64>> =
-        changed.iter().map(|(email, swept)| email.next_sweep(*swept).map(|at| at.0)).collect();
+        changed.iter().map(|(email, swept)| email.next_sweep_at(*swept).map(|at| at.0)).collect();
     let resent_as: Vec<Option<Uuid>> = changed.iter().map(|(email, _)| email.resent_as.map(|id| id.0)).collect();
-    let guard: Vec<_> = changed.iter().map(|(email, _)| email.guard.map(mailonce_core::email::Guard::word)).collect();
-    run(tx, CHANGE_EMAILS, &[&team, &id, &rev, &ttl, &settled_at, &sweep_at, &resent_as, &guard]).await?;
+    let guard: Vec<_> = changed.iter().map(|(email, _)| email.guard.map(mailonce_core::email::Guard::as_str)).collect();
+    execute(tx, UPDATE_EMAILS, &[&team, &id, &rev, &ttl, &settled_at, &sweep_at, &resent_as, &guard]).await?;
 
     let handoffs = || changed.iter().flat_map(|(email, _)| email.handoffs.iter().map(move |h| (*email, h)));
-    let (team, id) = email_columns_of(handoffs().map(|(email, _)| (email.team, email.id)));
+    let (team, id) = email_ref_columns(handoffs().map(|(email, _)| (email.team, email.id)));
     let number: Vec<i32> = handoffs().map(|(_, handoff)| i32::from(handoff.number)).collect();
-    let state: Vec<_> = handoffs().map(|(_, handoff)| handoff.state.word()).collect();
+    let state: Vec<_> = handoffs().map(|(_, handoff)| handoff.state.as_str()).collect();
     let due_at: Vec<Option<i64>> = handoffs().map(|(_, handoff)| handoff.due_at.map(|at| at.0)).collect();
     let attempts: Vec<i32> = handoffs().map(|(_, handoff)| handoff.attempts as i32).collect();
     let fence: Vec<i64> = handoffs().map(|(_, handoff)| handoff.fence as i64).collect();
     let transport: Vec<&str> = handoffs().map(|(_, handoff)| handoff.transport.as_str()).collect();
     let holder: Vec<Option<Uuid>> = handoffs().map(|(_, handoff)| handoff.holder.map(|node| node.0)).collect();
     let work = handoffs()
-        .map(|(_, h)| if h.work == Work::default() { Ok(None) } else { write_json(&h.work).map(Some) })
-        .collect::<Tried<Vec<Option<String>>>>()?;
+        .map(
+            |(_, h)| {
+                if h.progress == HandoffProgress::default() { Ok(None) } else { write_json(&h.progress).map(Some) }
+            },
+        )
+        .collect::<TxResult<Vec<Option<String>>>>()?;
     let params: [&(dyn ToSql + Sync); 10] =
         [&team, &id, &number, &state, &due_at, &attempts, &fence, &transport, &holder, &work];
-    run(tx, CHANGE_HANDOFFS, &params).await?;
+    execute(tx, UPDATE_HANDOFFS, &params).await?;
     Ok(())
 }
 
-async fn write_attempts(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
+async fn write_attempts(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
     let all = &ground.attempts;
     if all.is_empty() {
         return Ok(());
     }
-    let (team, email) = email_columns_of(all.iter().map(|(team, email, _)| (*team, *email)));
+    let (team, email) = email_ref_columns(all.iter().map(|(team, email, _)| (*team, *email)));
     let handoff: Vec<i32> = all.iter().map(|(_, _, attempt)| i32::from(attempt.handoff)).collect();
     let number: Vec<i32> = all.iter().map(|(_, _, attempt)| attempt.number as i32).collect();
     let at: Vec<i64> = all.iter().map(|(_, _, attempt)| attempt.at.0).collect();
-    let outcome: Vec<_> = all.iter().map(|(_, _, a)| a.outcome.map(mailonce_core::handoff::Outcome::word)).collect();
+    let outcome: Vec<_> = all.iter().map(|(_, _, a)| a.outcome.map(mailonce_core::handoff::Outcome::as_str)).collect();
     let reply: Vec<&str> = all.iter().map(|(_, _, attempt)| attempt.reply.as_str()).collect();
     let ended_at: Vec<Option<i64>> = all.iter().map(|(_, _, attempt)| attempt.ended_at.map(|at| at.0)).collect();
-    let remote_id: Vec<Option<&str>> = all.iter().map(|(_, _, a)| a.about.remote_id.as_deref()).collect();
+    let remote_id: Vec<Option<&str>> = all.iter().map(|(_, _, a)| a.details.remote_id.as_deref()).collect();
     let about = all
         .iter()
-        .map(|(_, _, a)| if a.about == AttemptAbout::default() { Ok(None) } else { write_json(&a.about).map(Some) })
-        .collect::<Tried<Vec<Option<String>>>>()?;
+        .map(
+            |(_, _, a)| {
+                if a.details == AttemptDetails::default() { Ok(None) } else { write_json(&a.details).map(Some) }
+            },
+        )
+        .collect::<TxResult<Vec<Option<String>>>>()?;
     let params: [&(dyn ToSql + Sync); 10] =
         [&team, &email, &handoff, &number, &at, &outcome, &reply, &ended_at, &remote_id, &about];
-    run(tx, NEW_ATTEMPTS, &params).await?;
+    execute(tx, UPSERT_ATTEMPTS, &params).await?;
     Ok(())
 }
 
-async fn write_evidence(tx: &Transaction<'_>, ground: &Ground) -> Tried<()> {
+async fn write_evidence(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
     let all = &ground.evidence;
     if !all.is_empty() {
-        let (team, email) = email_columns_of(all.iter().map(|(team, email, _)| (*team, *email)));
+        let (team, email) = email_ref_columns(all.iter().map(|(team, email, _)| (*team, *email)));
         let once: Vec<Option<&str>> = all.iter().map(|(_, _, fact)| fact.once.as_deref()).collect();
-        let fact = all.iter().map(|(_, _, fact)| write_json(fact)).collect::<Tried<Vec<String>>>()?;
-        run(tx, NEW_EVIDENCE, &[&team, &email, &once, &fact]).await?;
+        let fact = all.iter().map(|(_, _, fact)| write_json(fact)).collect::<TxResult<Vec<String>>>()?;
+        execute(tx, INSERT_EVIDENCE, &[&team, &email, &once, &fact]).await?;
     }
     let all = &ground.wires;
     if !all.is_empty() {
-        let (team, email) = email_columns_of(all.iter().map(|(scoped, _, _)| *scoped));
+        let (team, email) = email_ref_columns(all.iter().map(|(scoped, _, _)| *scoped));
         let transport: Vec<&str> = all.iter().map(|(_, transport, _)| transport.as_str()).collect();
         let bytes: Vec<&[u8]> = all.iter().map(|(_, _, bytes)| bytes.as_ref()).collect();
-        run(tx, NEW_WIRES, &[&team, &email, &transport, &bytes]).await?;
+        execute(tx, INSERT_WIRES, &[&team, &email, &transport, &bytes]).await?;
     }
     Ok(())
 }
 
 /// Leaves events to the sequencer, in order.
-pub(super) async fn write_events(tx: &Transaction<'_>, events: &[(TeamId, NewEvent)]) -> Tried<()> {
+pub(super) async fn write_events(tx: &Transaction<'_>, events: &[(TeamId, NewEvent)]) -> TxResult<()> {
     if events.is_empty() {
         return Ok(());
     }
     let team: Vec<Uuid> = events.iter().map(|(team, _)| team.0).collect();
     let at: Vec<i64> = events.iter().map(|(_, event)| event.at.0).collect();
-    let about: Vec<Uuid> = events.iter().map(|(_, event)| event.about).collect();
+    let about: Vec<Uuid> = events.iter().map(|(_, event)| event.subject_id).collect();
     let rev: Vec<i32> = events.iter().map(|(_, event)| event.rev as i32).collect();
-    let kind: Vec<&str> = events.iter().map(|(_, event)| event.kind.word()).collect();
-    let data = events.iter().map(|(_, event)| write_json(&event.data)).collect::<Tried<Vec<String>>>()?;
-    run(tx, NEW_EVENTS, &[&team, &at, &about, &rev, &kind, &data]).await?;
+    let kind: Vec<&str> = events.iter().map(|(_, event)| event.kind.as_str()).collect();
+    let data = events.iter().map(|(_, event)| write_json(&event.data)).collect::<TxResult<Vec<String>>>()?;
+    execute(tx, INSERT_PENDING_EVENTS, &[&team, &at, &about, &rev, &kind, &data]).await?;
     Ok(())
 }
 
 /// Emails as two columns.
-pub(super) fn email_columns_of(emails: impl Iterator<Item = Scoped>) -> (Vec<Uuid>, Vec<Uuid>) {
+pub(super) fn email_ref_columns(emails: impl Iterator<Item = EmailRef>) -> (Vec<Uuid>, Vec<Uuid>) {
     emails.map(|(team, id)| (team.0, id.0)).unzip()
 }

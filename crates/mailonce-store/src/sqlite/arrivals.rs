@@ -2,150 +2,165 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
-    delivery::{Arrival, Brought, Delivery, DeliveryQuery, Reading, Received, Settle},
+    artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+    delivery::{Delivery, DeliveryOutcome, DeliveryQuery, FetchedContent, InboundMail, LeasedDelivery, ReceiveResult},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
-    inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
-    message::{Filed, Message, MessagePage, MessageQuery, NewMessage},
+    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
+    message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
     port::{
-        arrivals::{Arrivals, Hearer},
-        store::{Once, Operation, Result},
+        arrivals::{InboundStore, InboundWakeUpHandler},
+        store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
-    watch::{Spent, Watch},
+    watch::{SpendResendResult, Watch},
 };
 use rusqlite::Connection;
 use std::sync::{Arc, PoisonError};
 
 use super::{
     Sqlite, artifact,
-    delivery::{self, Kept},
+    delivery::{self, DeliveryRow},
     file, inbox, message, receive, watch,
 };
 
 /// Deliveries with their bytes. One that was settled since has none, and needs no reading.
-fn with_bytes(conn: &Connection, taken: Vec<Kept>) -> Result<Vec<Reading>> {
+fn with_bytes(conn: &Connection, taken: Vec<DeliveryRow>) -> Result<Vec<LeasedDelivery>> {
     let mut readings = Vec::with_capacity(taken.len());
-    for Kept { delivery, raw } in taken {
-        if let Some(raw) = raw.map(|raw| delivery::bytes(conn, raw)).transpose()?.flatten() {
-            readings.push(Reading { delivery, raw });
+    for DeliveryRow { delivery, raw } in taken {
+        if let Some(raw) = raw.map(|raw| delivery::raw_bytes(conn, raw)).transpose()?.flatten() {
+            readings.push(LeasedDelivery { delivery, raw });
         }
     }
     Ok(readings)
 }
 
 #[async_trait]
-impl Arrivals for Sqlite {
-    async fn create_inbox(&self, inbox: Inbox, operation: Option<Operation>) -> Result<Once<InboxMade>> {
-        self.write(move |ledger| inbox::create(ledger, &inbox, operation.as_ref())).await
+impl InboundStore for Sqlite {
+    async fn create_inbox(
+        &self,
+        inbox: Inbox,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateInboxResult>> {
+        self.run_write(move |ledger| inbox::create(ledger, &inbox, operation.as_ref())).await
     }
 
     async fn inbox(&self, team: TeamId, id: InboxId) -> Result<Option<Inbox>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        self.look(move |conn| inbox::one(conn, number, id)).await
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        self.run_query(move |conn| inbox::by_id(conn, number, id)).await
     }
 
-    async fn inbox_at(&self, places: &[String]) -> Result<Option<Inbox>> {
+    async fn inbox_by_address(&self, places: &[String]) -> Result<Option<Inbox>> {
         let places = places.to_vec();
-        self.look(move |conn| inbox::at(conn, &places)).await
+        self.run_query(move |conn| inbox::by_address(conn, &places)).await
     }
 
-    async fn team_at(&self, places: &[String]) -> Result<Option<TeamId>> {
+    async fn team_by_address(&self, places: &[String]) -> Result<Option<TeamId>> {
         let places = places.to_vec();
-        self.look(move |conn| inbox::team_at(conn, &places)).await
+        self.run_query(move |conn| inbox::team_by_address(conn, &places)).await
     }
 
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>> {
-        let Some(number) = self.number(team) else { return Ok(Vec::new()) };
-        self.look(move |conn| inbox::list(conn, number, before, limit)).await
+        let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
+        self.run_query(move |conn| inbox::list(conn, number, before, limit)).await
     }
 
     async fn change_inbox(
         &self,
         edit: InboxEdit,
-        operation: Option<Operation>,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<InboxChange>> {
-        self.write(move |ledger| inbox::change(ledger, edit, operation.as_ref(), now)).await
+    ) -> Result<IdempotentResult<InboxChangeResult>> {
+        self.run_write(move |ledger| inbox::change(ledger, edit, operation.as_ref(), now)).await
     }
 
     async fn remove_inbox(&self, team: TeamId, id: InboxId, _now: Time) -> Result<Option<Inbox>> {
-        self.write(move |ledger| inbox::remove(ledger, team, id)).await
+        self.run_write(move |ledger| inbox::remove(ledger, team, id)).await
     }
 
-    async fn receive(&self, arrival: Arrival, now: Time) -> Result<Vec<Received>> {
-        let prepared = receive::Prepared::new(arrival, now)?;
-        self.write(move |ledger| receive::receive(ledger, &prepared, now)).await
+    async fn receive(&self, arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {
+        let prepared = receive::PreparedArrival::new(arrival, now)?;
+        self.run_write(move |ledger| receive::receive(ledger, &prepared, now)).await
     }
 
-    async fn read(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<Reading>> {
-        let places = self.look(move |conn| delivery::candidates(conn, max, now)).await?;
+    async fn lease_deliveries(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<LeasedDelivery>> {
+        let places = self.run_query(move |conn| delivery::due_candidates(conn, max, now)).await?;
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        let taken = self.write(move |ledger| delivery::take_up(ledger, &places, node, now)).await?;
+        let taken = self.run_write(move |ledger| delivery::lease(ledger, &places, node, now)).await?;
         // Bytes may be large: they are read apart from the writer.
-        self.look(move |conn| with_bytes(conn, taken)).await
+        self.run_query(move |conn| with_bytes(conn, taken)).await
     }
 
-    async fn bring(&self, team: TeamId, id: DeliveryId, brought: Brought) -> Result<Option<Delivery>> {
-        self.write(move |ledger| delivery::bring(ledger, team, id, &brought)).await
-    }
-
-    async fn file(&self, team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Result<Filed> {
-        let prepared = file::Prepared::new(message)?;
-        self.write(move |ledger| file::file(ledger, (team, delivery), prepared, now)).await
-    }
-
-    async fn settle_delivery(
+    async fn attach_fetched_content(
         &self,
         team: TeamId,
         id: DeliveryId,
-        settle: Settle,
+        brought: FetchedContent,
+    ) -> Result<Option<Delivery>> {
+        self.run_write(move |ledger| delivery::attach_fetched_content(ledger, team, id, &brought)).await
+    }
+
+    async fn file_message(
+        &self,
+        team: TeamId,
+        delivery: DeliveryId,
+        message: NewMessage,
+        now: Time,
+    ) -> Result<FileMessageResult> {
+        let prepared = file::PreparedMessage::new(message)?;
+        self.run_write(move |ledger| file::file_message(ledger, (team, delivery), prepared, now)).await
+    }
+
+    async fn record_delivery_outcome(
+        &self,
+        team: TeamId,
+        id: DeliveryId,
+        settle: DeliveryOutcome,
         now: Time,
     ) -> Result<Option<Delivery>> {
-        self.write(move |ledger| delivery::settle(ledger, (team, id), settle, now)).await
+        self.run_write(move |ledger| delivery::record_outcome(ledger, (team, id), settle, now)).await
     }
 
     async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>> {
-        self.write(move |ledger| delivery::replay(ledger, team, id, now)).await
+        self.run_write(move |ledger| delivery::replay(ledger, team, id, now)).await
     }
 
-    async fn team_of(&self, email: EmailId) -> Result<Option<TeamId>> {
+    async fn team_of_email(&self, email: EmailId) -> Result<Option<TeamId>> {
         let teams = Arc::clone(&self.teams);
         let team_id = move |number| teams.read().unwrap_or_else(PoisonError::into_inner).id(number);
-        self.look(move |conn| Ok(delivery::owner(conn, email)?.and_then(team_id))).await
+        self.run_query(move |conn| Ok(delivery::team_of_email(conn, email)?.and_then(team_id))).await
     }
 
     async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        let look = move |conn: &Connection| delivery::one(conn, team, number, id);
-        Ok(self.look(look).await?.map(|kept| kept.delivery))
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        let look = move |conn: &Connection| delivery::by_id(conn, team, number, id);
+        Ok(self.run_query(look).await?.map(|kept| kept.delivery))
     }
 
     async fn deliveries(&self, team: TeamId, query: DeliveryQuery) -> Result<Vec<Delivery>> {
-        let Some(number) = self.number(team) else { return Ok(Vec::new()) };
-        self.look(move |conn| delivery::list(conn, team, number, &query)).await
+        let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
+        self.run_query(move |conn| delivery::list(conn, team, number, &query)).await
     }
 
     async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        self.look(move |conn| message::one(conn, team, number, id)).await
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        self.run_query(move |conn| message::by_id(conn, team, number, id)).await
     }
 
-    async fn raw(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        self.look(move |conn| message::raw(conn, team, number, id)).await
+    async fn raw_message(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        self.run_query(move |conn| message::raw(conn, team, number, id)).await
     }
 
     async fn messages(&self, team: TeamId, inbox: InboxId, query: MessageQuery) -> Result<MessagePage> {
-        let Some(number) = self.number(team) else { return Ok(MessagePage::default()) };
-        self.look(move |conn| message::list(conn, (team, number), inbox, &query)).await
+        let Some(number) = self.team_number(team) else { return Ok(MessagePage::default()) };
+        self.run_query(move |conn| message::list(conn, (team, number), inbox, &query)).await
     }
 
     async fn artifact(&self, team: TeamId, id: ArtifactId) -> Result<Option<Artifact>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        self.look(move |conn| artifact::one(conn, team, number, id)).await
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        self.run_query(move |conn| artifact::by_id(conn, team, number, id)).await
     }
 
     async fn artifacts(
@@ -156,41 +171,57 @@ impl Arrivals for Sqlite {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Artifact>> {
-        let Some(number) = self.number(team) else { return Ok(Vec::new()) };
-        self.look(move |conn| artifact::list(conn, (team, number), (inbox, kind), after, limit)).await
+        let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
+        self.run_query(move |conn| artifact::list(conn, (team, number), (inbox, kind), after, limit)).await
     }
 
-    async fn consume(
+    async fn consume_artifact(
         &self,
         team: TeamId,
         id: ArtifactId,
-        taking: Taking,
-        operation: Option<Operation>,
+        taking: ConsumeRequest,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Taken>> {
-        self.write(move |ledger| artifact::consume(ledger, (team, id), taking, operation.as_ref(), now)).await
+    ) -> Result<IdempotentResult<ConsumeResult>> {
+        self.run_write(move |ledger| artifact::consume(ledger, (team, id), taking, operation.as_ref(), now)).await
     }
 
-    async fn apply(&self, team: TeamId, id: ArtifactId, purpose: &str, now: Time) -> Result<Applied> {
+    async fn mark_artifact_applied(
+        &self,
+        team: TeamId,
+        id: ArtifactId,
+        purpose: &str,
+        now: Time,
+    ) -> Result<MarkAppliedResult> {
         let purpose = purpose.to_owned();
-        self.write(move |ledger| artifact::apply(ledger, (team, id), &purpose, now)).await
+        self.run_write(move |ledger| artifact::mark_applied(ledger, (team, id), &purpose, now)).await
     }
 
-    async fn create_watch(&self, watch: Watch, operation: Option<Operation>) -> Result<Once<Option<Watch>>> {
-        self.write(move |ledger| watch::create(ledger, watch, operation.as_ref())).await
+    async fn create_watch(
+        &self,
+        watch: Watch,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<Option<Watch>>> {
+        self.run_write(move |ledger| watch::create(ledger, watch, operation.as_ref())).await
     }
 
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        self.look(move |conn| watch::one(conn, team, number, id)).await
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        self.run_query(move |conn| watch::by_id(conn, team, number, id)).await
     }
 
-    async fn spend(&self, team: TeamId, id: WatchId, operation: Option<Operation>, now: Time) -> Result<Once<Spent>> {
-        self.write(move |ledger| watch::spend(ledger, (team, id), operation.as_ref(), now)).await
+    async fn spend_resend(
+        &self,
+        team: TeamId,
+        id: WatchId,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<SpendResendResult>> {
+        self.run_write(move |ledger| watch::spend_resend(ledger, (team, id), operation.as_ref(), now)).await
     }
 
-    fn hear(&self, hearer: Hearer) -> bool {
-        self.listeners.hearers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
+    fn subscribe_to_inbound(&self, hearer: InboundWakeUpHandler) -> bool {
+        self.subscribers.inbound.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
         true
     }
 }

@@ -1,19 +1,22 @@
 //! Changing what was accepted: cancel, reschedule, capture, and the memory of keys.
 
 use mailonce_core::{
-    email::{Email, Guard, Refusal},
-    event::{Kind, NewEvent},
+    email::{Email, EmailChangeRefusal, Guard},
+    event::{EventKind, NewEvent},
     handoff::Handoff,
     id::{EmailId, TeamId, ordered_bits},
     key::KeyHash,
     limits,
-    port::store::{Bound, Change, KeyChange, NewDue, Once, Operation, Result, Suppressed},
+    port::store::{
+        EmailChangeResult, IdempotentResult, KeyBinding, KeyChangeResult, KeyedOperation, RescheduleRequest, Result,
+        SuppressedCalls,
+    },
     time::Time,
     ttl::Ttl,
 };
 use rusqlite::{OptionalExtension as _, params};
 
-use super::{accept, answer, control::budget, handoff, ledger::Ledger, rows, schema::told};
+use super::{accept, answer, control::budget, handoff, ledger::WriteSession, rows, schema::store_error};
 
 const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8 \
      WHERE email = ?2 AND team = ?1";
@@ -27,28 +30,28 @@ const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 's
      AND transport = ?1 ORDER BY due_at LIMIT 1";
 
 /// Writes what an email became, its handoffs included.
-pub(super) fn save(ledger: &Ledger<'_>, team: i64, email: &Email) -> Result<()> {
+pub(super) fn save_email_and_handoffs(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<()> {
     save_email(ledger, team, email)?;
     let bits = ordered_bits(email.id.0);
     email.handoffs.iter().try_for_each(|handoff| save_handoff(ledger, team, bits, handoff))
 }
 
 /// Writes the row of an email.
-pub(super) fn save_email(ledger: &Ledger<'_>, team: i64, email: &Email) -> Result<()> {
+pub(super) fn save_email(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<()> {
     let bits = ordered_bits(email.id.0);
     let settled = email.settled_at.map(|at| at.0);
     // Not from now on: what is due already and was not swept yet must stay due.
-    let sweep = email.next_sweep(Time(i64::MIN)).map(|at| at.0);
-    let guard = email.guard.map(Guard::word);
+    let sweep = email.next_sweep_at(Time(i64::MIN)).map(|at| at.0);
+    let guard = email.guard.map(Guard::as_str);
     let resent = email.resent_as.map(|id| *id.0.as_bytes());
     ledger.execute(SAVE_EMAIL, params![team, bits, email.rev, email.ttl.0, settled, guard, resent, sweep]).map(drop)
 }
 
 /// Writes the row of a handoff.
-pub(super) fn save_handoff(ledger: &Ledger<'_>, team: i64, bits: i64, handoff: &Handoff) -> Result<()> {
+pub(super) fn save_handoff(ledger: &WriteSession<'_>, team: i64, bits: i64, handoff: &Handoff) -> Result<()> {
     let due = handoff.due_at.map(|at| at.0);
     let fence = handoff.fence as i64;
-    let state = handoff.state.word();
+    let state = handoff.state.as_str();
     let holder = handoff.holder.map(|node| *node.0.as_bytes());
     let work = handoff::work_json(handoff);
     let Handoff { number, attempts, transport, .. } = handoff;
@@ -58,160 +61,169 @@ pub(super) fn save_handoff(ledger: &Ledger<'_>, team: i64, bits: i64, handoff: &
 }
 
 /// Writes what an email became, with its event, and tells of it after the commit.
-fn save_and_tell(ledger: &mut Ledger<'_>, team: i64, email: Email, event: NewEvent) -> Result<()> {
-    save(ledger, team, &email)?;
+fn save_and_publish(ledger: &mut WriteSession<'_>, team: i64, email: Email, event: NewEvent) -> Result<()> {
+    save_email_and_handoffs(ledger, team, &email)?;
     ledger.emit(team, &event);
-    ledger.note_changed(email);
+    ledger.queue_changed_email(email);
     Ok(())
 }
 
 /// Changes one email by a rule of the core.
-pub(super) fn change(
-    ledger: &mut Ledger<'_>,
+pub(super) fn change_email(
+    ledger: &mut WriteSession<'_>,
     team: TeamId,
     id: EmailId,
-    rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, Refusal>,
-) -> Result<Change> {
-    let Some(number) = ledger.team_number(team) else { return Ok(Change::Missing) };
-    let Some(before) = rows::email_by_id(ledger.conn, team, number, id)? else { return Ok(Change::Missing) };
+    rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, EmailChangeRefusal>,
+) -> Result<EmailChangeResult> {
+    let Some(number) = ledger.team_number(team) else { return Ok(EmailChangeResult::Missing) };
+    let Some(before) = rows::email_by_id(ledger.conn, team, number, id)? else { return Ok(EmailChangeResult::Missing) };
     let mut email = before.clone();
     match rule(&mut email) {
         Ok(event) => {
             if let Some(event) = event {
                 let at = event.at;
-                save_and_tell(ledger, number, email.clone(), event)?;
-                answer::turn_over(ledger, number, &before, &email, at)?;
+                save_and_publish(ledger, number, email.clone(), event)?;
+                answer::update_message_progress(ledger, number, &before, &email, at)?;
             }
-            Ok(Change::Email(email))
+            Ok(EmailChangeResult::Changed(email))
         }
-        Err(refusal) => Ok(Change::Refused(refusal, email)),
+        Err(refusal) => Ok(EmailChangeResult::Refused(refusal, email)),
     }
 }
 
 /// Moves a scheduled email to another time, and its charges with it.
 pub(super) fn reschedule(
-    ledger: &mut Ledger<'_>,
+    ledger: &mut WriteSession<'_>,
     team: TeamId,
     id: EmailId,
-    new: &NewDue,
+    new: &RescheduleRequest,
     now: Time,
-) -> Result<Change> {
-    let Some(number) = ledger.team_number(team) else { return Ok(Change::Missing) };
+) -> Result<EmailChangeResult> {
+    let Some(number) = ledger.team_number(team) else { return Ok(EmailChangeResult::Missing) };
     // An email that cannot be moved says so, whatever its budgets say.
     if let Some(email) = rows::email_by_id(ledger.conn, team, number, id)?
-        && email.clone().reschedule(new.due, now).is_ok()
+        && email.clone().reschedule(new.due_at, now).is_ok()
         && let Some(exceeded) = budget::move_charges(ledger, number, &email, &new.charges, now)?
     {
-        return Ok(Change::OverBudget(exceeded));
+        return Ok(EmailChangeResult::OverBudget(exceeded));
     }
-    change(ledger, team, id, |email| email.reschedule(new.due, now).map(Some))
+    change_email(ledger, team, id, |email| email.reschedule(new.due_at, now).map(Some))
 }
 
 /// Takes an email back. Only what was done is remembered: a refusal may turn into a success later.
 pub(super) fn cancel(
-    ledger: &mut Ledger<'_>,
+    ledger: &mut WriteSession<'_>,
     team: TeamId,
     id: EmailId,
-    operation: Option<&Operation>,
+    operation: Option<&KeyedOperation>,
     now: Time,
-) -> Result<Once<Change>> {
+) -> Result<IdempotentResult<EmailChangeResult>> {
     if let Some(operation) = operation
-        && let Some(answer) = accept::repeat_of(ledger, operation, now)?
+        && let Some(answer) = accept::find_replay(ledger, operation, now)?
     {
         return Ok(answer);
     }
-    let at = ledger.time.of(now);
-    let change = change(ledger, team, id, |email| email.cancel(at))?;
-    if let (Some(operation), Change::Email(_)) = (operation, &change) {
+    let at = ledger.time.commit_time(now);
+    let change = change_email(ledger, team, id, |email| email.cancel(at))?;
+    if let (Some(operation), EmailChangeResult::Changed(_)) = (operation, &change) {
         accept::bind_operation(ledger, operation)?;
     }
-    Ok(Once::Done(change))
+    Ok(IdempotentResult::Done(change))
 }
 
 /// Hands due envelopes to the sandbox.
 pub(super) fn capture(
-    ledger: &mut Ledger<'_>,
+    ledger: &mut WriteSession<'_>,
     transport: &str,
     max: usize,
     scheduled_by: Option<Time>,
     now: Time,
 ) -> Result<usize> {
     let due: Vec<(i64, i64, u16)> = {
-        let mut statement = ledger.conn.prepare_cached(DUE).map_err(told)?;
+        let mut statement = ledger.conn.prepare_cached(DUE).map_err(store_error)?;
         let rows = statement.query_map(params![now.0, transport, max as i64, scheduled_by.map(|at| at.0)], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         });
-        rows.and_then(Iterator::collect).map_err(told)?
+        rows.and_then(Iterator::collect).map_err(store_error)?
     };
-    let at = ledger.time.of(now);
+    let at = ledger.time.commit_time(now);
     for (team, bits, number) in &due {
         let id = ledger.team_id(*team)?;
-        let Some(mut email) = rows::email(ledger.conn, id, *team, *bits)? else { continue };
+        let Some(mut email) = rows::email_by_bits(ledger.conn, id, *team, *bits)? else { continue };
         if let Some((attempt, event)) = email.capture(*number, at) {
             handoff::save_attempt(ledger, *bits, &attempt)?;
-            save_and_tell(ledger, *team, email, event)?;
+            save_and_publish(ledger, *team, email, event)?;
         }
     }
     Ok(due.len())
 }
 
 /// When the next envelope for a transport is due.
-pub(super) fn next_due(conn: &rusqlite::Connection, transport: &str) -> Result<Option<Time>> {
-    let mut statement = conn.prepare_cached(NEXT_DUE).map_err(told)?;
-    Ok(statement.query_row([transport], |row| row.get(0)).optional().map_err(told)?.map(Time))
+pub(super) fn next_handoff_due(conn: &rusqlite::Connection, transport: &str) -> Result<Option<Time>> {
+    let mut statement = conn.prepare_cached(NEXT_DUE).map_err(store_error)?;
+    Ok(statement.query_row([transport], |row| row.get(0)).optional().map_err(store_error)?.map(Time))
 }
 
 /// Counts calls that were answered with an earlier email, and keeps the latest.
-pub(super) fn note_suppressed(ledger: &mut Ledger<'_>, calls: Vec<Suppressed>, now: Time) -> Result<()> {
+pub(super) fn record_suppressed_calls(
+    ledger: &mut WriteSession<'_>,
+    calls: Vec<SuppressedCalls>,
+    now: Time,
+) -> Result<()> {
     for note in calls {
         let Some(team) = ledger.team_number(note.team) else { continue };
         let Some(mut email) = rows::email_by_id(ledger.conn, note.team, team, note.email)? else { continue };
         let bits = ordered_bits(email.id.0);
         let (_, mut latest) = rows::suppressed(ledger.conn, bits)?;
         latest.extend(note.latest);
-        latest.drain(..latest.len().saturating_sub(limits::SUPPRESSED_KEPT));
+        latest.drain(..latest.len().saturating_sub(limits::SUPPRESSED_CALLS_KEPT));
         email.suppressed += note.count;
         let json = serde_json::to_string(&latest).unwrap_or_default();
         ledger.execute(SAVE_SUPPRESSED, params![bits, email.suppressed as i64, json])?;
-        let mut event = email.event(Kind::EmailDuplicate, now);
+        let mut event = email.event(EventKind::EmailDuplicate, now);
         event.data["calls"] = note.count.into();
         ledger.emit(team, &event);
-        ledger.note_changed(email);
+        ledger.queue_changed_email(email);
     }
     Ok(())
 }
 
 /// The email that a key is bound to and remembered for.
-fn bound_email(ledger: &Ledger<'_>, team: TeamId, number: i64, key: KeyHash, now: Time) -> Result<Option<Email>> {
-    match accept::bound(ledger, (team, number), key, now)? {
-        Some(Bound::Email(email)) => Ok(Some(email)),
-        Some(Bound::Operation { .. }) | None => Ok(None),
+fn bound_email(ledger: &WriteSession<'_>, team: TeamId, number: i64, key: KeyHash, now: Time) -> Result<Option<Email>> {
+    match accept::key_binding(ledger, (team, number), key, now)? {
+        Some(KeyBinding::Email(email)) => Ok(Some(email)),
+        Some(KeyBinding::Operation { .. }) | None => Ok(None),
     }
 }
 
 /// Gives a key another memory.
 pub(super) fn extend_key(
-    ledger: &mut Ledger<'_>,
+    ledger: &mut WriteSession<'_>,
     team: TeamId,
     key: KeyHash,
     ttl: Ttl,
     now: Time,
-) -> Result<KeyChange> {
-    let Some(number) = ledger.team_number(team) else { return Ok(KeyChange::Missing) };
-    let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChange::Missing) };
-    let event = email.extend(ttl, now);
-    save_and_tell(ledger, number, email.clone(), event)?;
-    Ok(KeyChange::Done(email))
+) -> Result<KeyChangeResult> {
+    let Some(number) = ledger.team_number(team) else { return Ok(KeyChangeResult::Missing) };
+    let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChangeResult::Missing) };
+    let event = email.extend_key(ttl, now);
+    save_and_publish(ledger, number, email.clone(), event)?;
+    Ok(KeyChangeResult::Done(email))
 }
 
 /// Forgets a key now, if its email is terminal.
-pub(super) fn forget_key(ledger: &mut Ledger<'_>, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
-    let Some(number) = ledger.team_number(team) else { return Ok(KeyChange::Missing) };
-    let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChange::Missing) };
+pub(super) fn forget_key(
+    ledger: &mut WriteSession<'_>,
+    team: TeamId,
+    key: KeyHash,
+    now: Time,
+) -> Result<KeyChangeResult> {
+    let Some(number) = ledger.team_number(team) else { return Ok(KeyChangeResult::Missing) };
+    let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChangeResult::Missing) };
     if !email.state().is_terminal() {
-        return Ok(KeyChange::NotTerminal(email));
+        return Ok(KeyChangeResult::NotTerminal(email));
     }
-    let event = email.forget(now);
-    save_and_tell(ledger, number, email.clone(), event)?;
-    Ok(KeyChange::Done(email))
+    let event = email.forget_key(now);
+    save_and_publish(ledger, number, email.clone(), event)?;
+    Ok(KeyChangeResult::Done(email))
 }

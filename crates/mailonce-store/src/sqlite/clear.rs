@@ -11,25 +11,25 @@ use mailonce_core::{
 use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
 
-use super::{control::budget, delivery, ledger::Ledger, likeness, schema::told};
+use super::{control::budget, delivery, ledger::WriteSession, likeness, schema::store_error};
 
-const KEYS: &str = "SELECT team, hash, known_until FROM delivery_keys WHERE (team, hash) > (?1, ?2) \
+const SELECT_KEYS: &str = "SELECT team, hash, known_until FROM delivery_keys WHERE (team, hash) > (?1, ?2) \
      ORDER BY team, hash LIMIT ?3";
 const DROP_KEY: &str = "DELETE FROM delivery_keys WHERE team = ?1 AND hash = ?2 AND known_until <= ?3";
-const OLD: &str = "SELECT team, delivery, raw FROM deliveries WHERE state IN ('duplicate', 'refused') \
+const OLD_DUPLICATES: &str = "SELECT team, delivery, raw FROM deliveries WHERE state IN ('duplicate', 'refused') \
      AND received_at <= ?1 ORDER BY received_at LIMIT ?2";
-const STALE: &str = "DELETE FROM tallies WHERE (team, person) IN \
+const DELETE_STALE_TALLIES: &str = "DELETE FROM tallies WHERE (team, person) IN \
      (SELECT team, person FROM tallies WHERE latest_at <= ?1 LIMIT ?2)";
-const LEFT: &str = "SELECT inbox, tail FROM inboxes WHERE removed = 1 ORDER BY inbox";
-const MESSAGES: &str = "SELECT message, team, delivery FROM messages WHERE inbox = ?1 ORDER BY seq LIMIT ?2";
-const RAW: &str = "SELECT raw FROM deliveries WHERE team = ?1 AND delivery = ?2";
+const REMOVED_INBOXES: &str = "SELECT inbox, tail FROM inboxes WHERE removed = 1 ORDER BY inbox";
+const SELECT_MESSAGES: &str = "SELECT message, team, delivery FROM messages WHERE inbox = ?1 ORDER BY seq LIMIT ?2";
+const SELECT_RAW: &str = "SELECT raw FROM deliveries WHERE team = ?1 AND delivery = ?2";
 /// Spelt like the index, so that it is used.
-const ENDED: &str = "SELECT team, delivery, raw FROM deliveries WHERE inbox = ?1 AND state <> 'waiting' \
+const ENDED_DELIVERIES: &str = "SELECT team, delivery, raw FROM deliveries WHERE inbox = ?1 AND state <> 'waiting' \
      AND (state <> 'done' OR raw IS NULL) LIMIT ?2";
-const WAITS: &str = "SELECT 1 FROM deliveries WHERE state = 'waiting' AND due_at IS NOT NULL AND inbox = ?1";
-const DROP: &str = "DELETE FROM deliveries WHERE team = ?1 AND delivery = ?2";
+const HAS_WAITING: &str = "SELECT 1 FROM deliveries WHERE state = 'waiting' AND due_at IS NOT NULL AND inbox = ?1";
+const DELETE_DELIVERY: &str = "DELETE FROM deliveries WHERE team = ?1 AND delivery = ?2";
 /// What else a removed inbox leaves, a piece at a time.
-const REST: [&str; 6] = [
+const DELETE_INBOX_LEFTOVERS: [&str; 6] = [
     "DELETE FROM message_names WHERE inbox = ?1 AND name IN \
      (SELECT name FROM message_names WHERE inbox = ?1 LIMIT ?2)",
     "DELETE FROM message_contents WHERE inbox = ?1 AND (name, content) IN \
@@ -43,23 +43,23 @@ const REST: [&str; 6] = [
 ];
 
 /// The key of a delivery: its team's number and its hash.
-pub(super) type KeyPlace = (i64, [u8; 32]);
+pub(super) type DeliveryKeyRef = (i64, [u8; 32]);
 /// A delivery by its place, and where its bytes are.
-type Gone = (i64, i64, Option<i64>);
+type DeletedDelivery = (i64, i64, Option<i64>);
 
 /// Keys after `from` that are known no longer, and where to go on; `None` when that is the start.
 pub(super) fn expired_keys(
     conn: &Connection,
-    from: Option<&KeyPlace>,
+    from: Option<&DeliveryKeyRef>,
     now: Time,
-) -> Result<(Vec<KeyPlace>, Option<KeyPlace>)> {
+) -> Result<(Vec<DeliveryKeyRef>, Option<DeliveryKeyRef>)> {
     let (team, hash) = from.map_or((0, &[][..]), |(team, hash)| (*team, hash.as_slice()));
-    let mut statement = conn.prepare_cached(KEYS).map_err(told)?;
-    let mut rows = statement.query(params![team, hash, limits::SCAN_ROWS as i64]).map_err(told)?;
+    let mut statement = conn.prepare_cached(SELECT_KEYS).map_err(store_error)?;
+    let mut rows = statement.query(params![team, hash, limits::SCAN_ROWS as i64]).map_err(store_error)?;
     let (mut expired, mut last, mut looked) = (Vec::new(), None, 0);
-    while let Some(row) = rows.next().map_err(told)? {
-        let place: KeyPlace = (row.get(0).map_err(told)?, row.get(1).map_err(told)?);
-        if row.get::<_, i64>(2).map_err(told)? <= now.0 {
+    while let Some(row) = rows.next().map_err(store_error)? {
+        let place: DeliveryKeyRef = (row.get(0).map_err(store_error)?, row.get(1).map_err(store_error)?);
+        if row.get::<_, i64>(2).map_err(store_error)? <= now.0 {
             expired.push(place);
         }
         (last, looked) = (Some(place), looked + 1);
@@ -68,19 +68,20 @@ pub(super) fn expired_keys(
 }
 
 /// Clears up to `max` deliveries, with what belongs to them. How many went.
-pub(super) fn sweep(ledger: &Ledger<'_>, expired: &[KeyPlace], max: usize, now: Time) -> Result<usize> {
+pub(super) fn sweep(ledger: &WriteSession<'_>, expired: &[DeliveryKeyRef], max: usize, now: Time) -> Result<usize> {
     for (team, hash) in expired {
         ledger.execute(DROP_KEY, params![team, hash, now.0])?;
     }
-    ledger.execute(STALE, params![now.plus(-DAY_MS).0, max as i64])?;
+    ledger.execute(DELETE_STALE_TALLIES, params![now.plus(-DAY_MS).0, max as i64])?;
     likeness::sweep(ledger, now)?;
     budget::sweep(ledger, now)?;
-    let old = now.plus(-limits::DUPLICATE_KEPT_MS);
-    let mut swept = drop_deliveries(ledger, &rows(ledger, OLD, params![old.0, max as i64])?)?;
+    let old = now.plus(-limits::SUPPRESSED_DELIVERY_RETENTION_MS);
+    let mut swept =
+        drop_deliveries(ledger, &read_deleted_deliveries(ledger, OLD_DUPLICATES, params![old.0, max as i64])?)?;
     let inboxes: Vec<(i64, i64)> = {
-        let mut statement = ledger.conn.prepare_cached(LEFT).map_err(told)?;
+        let mut statement = ledger.conn.prepare_cached(REMOVED_INBOXES).map_err(store_error)?;
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
-        rows.and_then(|rows| rows.take(max).collect()).map_err(told)?
+        rows.and_then(|rows| rows.take(max).collect()).map_err(store_error)?
     };
     for (bits, tail) in inboxes {
         if swept == max {
@@ -91,49 +92,59 @@ pub(super) fn sweep(ledger: &Ledger<'_>, expired: &[KeyPlace], max: usize, now: 
     Ok(swept)
 }
 
-fn rows(ledger: &Ledger<'_>, sql: &str, asked: impl rusqlite::Params) -> Result<Vec<Gone>> {
-    let mut statement = ledger.conn.prepare_cached(sql).map_err(told)?;
+fn read_deleted_deliveries(
+    ledger: &WriteSession<'_>,
+    sql: &str,
+    asked: impl rusqlite::Params,
+) -> Result<Vec<DeletedDelivery>> {
+    let mut statement = ledger.conn.prepare_cached(sql).map_err(store_error)?;
     let rows = statement.query_map(asked, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-    rows.and_then(Iterator::collect).map_err(told)
+    rows.and_then(Iterator::collect).map_err(store_error)
 }
 
-fn drop_deliveries(ledger: &Ledger<'_>, gone: &[Gone]) -> Result<usize> {
+fn drop_deliveries(ledger: &WriteSession<'_>, gone: &[DeletedDelivery]) -> Result<usize> {
     for (team, bits, raw) in gone {
         if let Some(raw) = raw {
-            delivery::drop_bytes(ledger, *raw)?;
+            delivery::release_raw(ledger, *raw)?;
         }
-        ledger.execute(DROP, params![team, bits])?;
+        ledger.execute(DELETE_DELIVERY, params![team, bits])?;
     }
     Ok(gone.len())
 }
 
 /// Clears up to `left` deliveries of a removed inbox, and the rest of it with the last.
-fn clear_inbox(ledger: &Ledger<'_>, (bits, id): (i64, Uuid), left: usize) -> Result<usize> {
+fn clear_inbox(ledger: &WriteSession<'_>, (bits, id): (i64, Uuid), left: usize) -> Result<usize> {
     let mut swept = clear_messages(ledger, bits, left)?;
-    swept += drop_deliveries(ledger, &rows(ledger, ENDED, params![id.as_bytes(), (left - swept) as i64])?)?;
+    swept += drop_deliveries(
+        ledger,
+        &read_deleted_deliveries(ledger, ENDED_DELIVERIES, params![id.as_bytes(), (left - swept) as i64])?,
+    )?;
     let mut empty = swept < left;
-    for sql in REST {
+    for sql in DELETE_INBOX_LEFTOVERS {
         empty &= ledger.execute(sql, params![bits, left as i64])? < left;
     }
     // One that waits is still read, and then refused: nothing goes without a word.
-    let waits = ledger.conn.prepare_cached(WAITS).and_then(|mut s| s.exists([id.as_bytes()]));
-    if empty && !waits.map_err(told)? {
+    let waits = ledger.conn.prepare_cached(HAS_WAITING).and_then(|mut s| s.exists([id.as_bytes()]));
+    if empty && !waits.map_err(store_error)? {
         ledger.execute("UPDATE inboxes SET removed = 0 WHERE inbox = ?1", [bits])?;
     }
     Ok(swept)
 }
 
 /// Removes messages with the deliveries that made them. How many.
-fn clear_messages(ledger: &Ledger<'_>, inbox: i64, left: usize) -> Result<usize> {
+fn clear_messages(ledger: &WriteSession<'_>, inbox: i64, left: usize) -> Result<usize> {
     let messages: Vec<(i64, i64, [u8; 16])> = {
-        let mut statement = ledger.conn.prepare_cached(MESSAGES).map_err(told)?;
+        let mut statement = ledger.conn.prepare_cached(SELECT_MESSAGES).map_err(store_error)?;
         let rows = statement.query_map(params![inbox, left as i64], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-        rows.and_then(Iterator::collect).map_err(told)?
+        rows.and_then(Iterator::collect).map_err(store_error)?
     };
     for (message, team, delivery) in &messages {
         let place = ordered_bits(Uuid::from_bytes(*delivery));
-        let raw = ledger.conn.prepare_cached(RAW).and_then(|mut s| s.query_row(params![team, place], |row| row.get(0)));
-        drop_deliveries(ledger, &[(*team, place, raw.optional().map_err(told)?.flatten())])?;
+        let raw = ledger
+            .conn
+            .prepare_cached(SELECT_RAW)
+            .and_then(|mut s| s.query_row(params![team, place], |row| row.get(0)));
+        drop_deliveries(ledger, &[(*team, place, raw.optional().map_err(store_error)?.flatten())])?;
         ledger.execute("DELETE FROM messages WHERE message = ?1", [message])?;
     }
     Ok(messages.len())
@@ -144,7 +155,7 @@ mod tests {
     use super::*;
     use crate::sqlite::{Sqlite, schema};
     use mailonce_core::{
-        conversation::{caps::DAY_MS, likeness::WINDOW_MS},
+        conversation::{caps::DAY_MS, likeness::COMPARE_WINDOW_MS},
         port::store::Store as _,
     };
 
@@ -169,7 +180,7 @@ mod tests {
             }
         }
         for (n, ago) in [(1_u8, 0), (2, 1)] {
-            let (day, window) = (now.0 - DAY_MS + ago, now.0 - WINDOW_MS + ago);
+            let (day, window) = (now.0 - DAY_MS + ago, now.0 - COMPARE_WINDOW_MS + ago);
             conn.execute("INSERT INTO tallies VALUES (1, ?1, ?2, '[]')", params![[n; 16], day]).unwrap();
             conn.execute("INSERT INTO likenesses VALUES (NULL, 1, ?1, ?2, 1, x'', x'')", params![[n; 16], window])
                 .unwrap();

@@ -3,14 +3,17 @@
 use async_trait::async_trait;
 use mailonce_core::{
     conversation::{
-        answer::{AnswerWish, Answered},
-        thread::{LeaseAsk, Leasing, NextAsk, Offer, Settled, Thread, ThreadEdit, ThreadQuery},
-        turn::{Held, Settling},
+        answer::{NewReply, ReplyResult},
+        thread::{
+            AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec,
+            ThreadQuery,
+        },
+        turn::{Acknowledgement, MessageLeaseRef},
     },
     id::{EmailId, TeamId, ThreadId},
     port::{
-        conversations::Conversations,
-        store::{Once, Operation, Result},
+        conversations::ConversationStore,
+        store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
 };
@@ -18,19 +21,19 @@ use mailonce_core::{
 use super::{Sqlite, answer, offer, thread};
 
 #[async_trait]
-impl Conversations for Sqlite {
-    async fn answer(&self, wish: AnswerWish, now: Time) -> Result<Answered> {
-        self.write(move |ledger| answer::answer(ledger, &wish, now)).await
+impl ConversationStore for Sqlite {
+    async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult> {
+        self.run_write(move |ledger| answer::accept_reply(ledger, &wish, now)).await
     }
 
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        self.look(move |conn| thread::one(conn, (team, number), id)).await
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        self.run_query(move |conn| thread::by_id(conn, (team, number), id)).await
     }
 
     async fn threads(&self, team: TeamId, query: ThreadQuery) -> Result<Vec<Thread>> {
-        let Some(number) = self.number(team) else { return Ok(Vec::new()) };
-        self.look(move |conn| thread::list(conn, (team, number), &query)).await
+        let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
+        self.run_query(move |conn| thread::list(conn, (team, number), &query)).await
     }
 
     async fn thread_emails(
@@ -40,41 +43,47 @@ impl Conversations for Sqlite {
         after: Option<EmailId>,
         limit: usize,
     ) -> Result<Vec<EmailId>> {
-        let Some(number) = self.number(team) else { return Ok(Vec::new()) };
-        self.look(move |conn| thread::emails(conn, (team, number), id, after, limit)).await
+        let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
+        self.run_query(move |conn| thread::emails(conn, (team, number), id, after, limit)).await
     }
 
     async fn change_thread(&self, team: TeamId, id: ThreadId, edit: ThreadEdit, now: Time) -> Result<Option<Thread>> {
-        self.write(move |ledger| thread::change(ledger, (team, id), edit, now)).await
+        self.run_write(move |ledger| thread::change(ledger, (team, id), edit, now)).await
     }
 
     async fn lease_thread(
         &self,
         team: TeamId,
         id: ThreadId,
-        ask: LeaseAsk,
-        operation: Option<Operation>,
+        ask: ThreadLeaseSpec,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Leasing>> {
-        self.write(move |ledger| offer::lease(ledger, (team, id), &ask, operation.as_ref(), now)).await
+    ) -> Result<IdempotentResult<ThreadLeaseResult>> {
+        self.run_write(move |ledger| offer::lease_thread(ledger, (team, id), &ask, operation.as_ref(), now)).await
     }
 
     async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str, _now: Time) -> Result<Option<Thread>> {
         let token = token.to_owned();
-        self.write(move |ledger| offer::release(ledger, team, id, &token)).await
+        self.run_write(move |ledger| offer::release_thread(ledger, team, id, &token)).await
     }
 
-    async fn next_messages(
+    async fn lease_messages(
         &self,
         team: TeamId,
-        ask: NextAsk,
-        operation: Option<Operation>,
+        ask: MessageLeaseSpec,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Vec<Offer>>> {
-        self.write(move |ledger| offer::next(ledger, team, &ask, operation.as_ref(), now)).await
+    ) -> Result<IdempotentResult<Vec<MessageOffer>>> {
+        self.run_write(move |ledger| offer::lease_messages(ledger, team, &ask, operation.as_ref(), now)).await
     }
 
-    async fn settle_message(&self, team: TeamId, held: Held, how: Settling, now: Time) -> Result<Settled> {
-        self.write(move |ledger| offer::settle(ledger, team, &held, how, now)).await
+    async fn acknowledge_message(
+        &self,
+        team: TeamId,
+        held: MessageLeaseRef,
+        how: Acknowledgement,
+        now: Time,
+    ) -> Result<AcknowledgeResult> {
+        self.run_write(move |ledger| offer::acknowledge_message(ledger, team, &held, how, now)).await
     }
 }

@@ -15,8 +15,8 @@ use std::{
 };
 
 use super::{
-    SCHEMA, Sqlite,
-    schema::{DirectoryLock, told, unreachable, version},
+    SCHEMA_VERSION, Sqlite,
+    schema::{DirectoryLock, schema_version, store_error, unreachable_error},
 };
 
 const STATES: &str = "SELECT count(*) FILTER (WHERE state IN ('queued', 'scheduled', 'leased')), \
@@ -24,7 +24,7 @@ const STATES: &str = "SELECT count(*) FILTER (WHERE state IN ('queued', 'schedul
 
 /// What a copy holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contents {
+pub struct BackupContents {
     /// Its schema.
     pub schema: i64,
     /// Emails that it knows.
@@ -39,55 +39,55 @@ pub struct Contents {
 
 impl Sqlite {
     /// Copies the ledger in a data directory to a new file, at one moment of it. Whoever uses it is not disturbed.
-    pub fn copy(directory: &Path, file: &Path) -> Result<Contents> {
+    pub fn back_up(directory: &Path, file: &Path) -> Result<BackupContents> {
         let ledger = directory.join("ledger.db");
         if !ledger.exists() {
-            return Err(unreachable(&format!("there is no ledger in {}", directory.display())));
+            return Err(unreachable_error(&format!("there is no ledger in {}", directory.display())));
         }
-        write_copy(&ledger, file)?;
-        Self::contents(file)
+        write_backup(&ledger, file)?;
+        Self::read_backup(file)
     }
 
     /// What a copy holds. An error when it is no whole ledger that this binary can read.
-    pub fn contents(file: &Path) -> Result<Contents> {
-        let conn = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(told)?;
-        let schema = version(&conn)?;
-        if !(1..=SCHEMA).contains(&schema) {
-            let why = format!("{} has schema {schema}; this binary knows 1 to {SCHEMA}", file.display());
+    pub fn read_backup(file: &Path) -> Result<BackupContents> {
+        let conn = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(store_error)?;
+        let schema = schema_version(&conn)?;
+        if !(1..=SCHEMA_VERSION).contains(&schema) {
+            let why = format!("{} has schema {schema}; this binary knows 1 to {SCHEMA_VERSION}", file.display());
             return Err(StoreError::Corrupt(why));
         }
-        let fault: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(told)?;
+        let fault: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(store_error)?;
         if fault != "ok" {
             return Err(StoreError::Corrupt(format!("{}: {fault}", file.display())));
         }
         let count = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(|count| count as u64);
-        let emails = conn.query_row("SELECT count(*) FROM emails", [], |row| count(row, 0)).map_err(told)?;
+        let emails = conn.query_row("SELECT count(*) FROM emails", [], |row| count(row, 0)).map_err(store_error)?;
         let states = conn.query_row(STATES, [], |row| Ok((count(row, 0)?, count(row, 1)?)));
-        let (waiting, unknown) = states.map_err(told)?;
+        let (waiting, unknown) = states.map_err(store_error)?;
         // The first schema did not write the time down.
         let seen_at = if schema == 1 { None } else { seen_at(&conn)? };
-        Ok(Contents { schema, emails, waiting, unknown, seen_at })
+        Ok(BackupContents { schema, emails, waiting, unknown, seen_at })
     }
 
     /// Puts a copy in place as the ledger of a data directory that has none, under another epoch.
-    pub fn restore(file: &Path, directory: &Path, epoch: u32) -> Result<Contents> {
-        let contents = Self::contents(file)?;
+    pub fn restore(file: &Path, directory: &Path, epoch: u32) -> Result<BackupContents> {
+        let contents = Self::read_backup(file)?;
         let _lock = DirectoryLock::take(directory)?;
         let ledger = directory.join("ledger.db");
         // A log that lies there would be taken for the copy's own.
         for name in ["ledger.db", "ledger.db-wal", "ledger.db-shm"] {
             if directory.join(name).exists() {
-                return Err(unreachable(&format!("there is a {name} in {} already", directory.display())));
+                return Err(unreachable_error(&format!("there is a {name} in {} already", directory.display())));
             }
         }
         let fresh = directory.join("ledger.db.restoring");
         remove(&fresh)?;
-        write_copy(file, &fresh)?;
-        let conn = Connection::open_with_flags(&fresh, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(told)?;
-        conn.execute("UPDATE install SET epoch = max(epoch + 1, ?1)", [epoch]).map_err(told)?;
-        conn.close().map_err(|(_, error)| told(error))?;
+        write_backup(file, &fresh)?;
+        let conn = Connection::open_with_flags(&fresh, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(store_error)?;
+        conn.execute("UPDATE install SET epoch = max(epoch + 1, ?1)", [epoch]).map_err(store_error)?;
+        conn.close().map_err(|(_, error)| store_error(error))?;
         sync(&fresh)?;
-        std::fs::rename(&fresh, &ledger).map_err(|error| trouble(&ledger, &error))?;
+        std::fs::rename(&fresh, &ledger).map_err(|error| io_error(&ledger, &error))?;
         sync(directory)?;
         Ok(contents)
     }
@@ -95,13 +95,13 @@ impl Sqlite {
 
 fn seen_at(conn: &Connection) -> Result<Option<Time>> {
     let seen = conn.query_row("SELECT seen_at FROM install", [], |row| row.get::<_, Option<i64>>(0)).optional();
-    Ok(seen.map_err(told)?.flatten().map(Time))
+    Ok(seen.map_err(store_error)?.flatten().map(Time))
 }
 
 /// Writes a copy that its owner alone can read, or nothing.
-fn write_copy(from: &Path, to: &Path) -> Result<()> {
-    File::options().write(true).create_new(true).mode(0o600).open(to).map_err(|error| trouble(to, &error))?;
-    let copied = vacuum(from, to).and_then(|()| sync(to)).and_then(|()| sync(&folder(to)));
+fn write_backup(from: &Path, to: &Path) -> Result<()> {
+    File::options().write(true).create_new(true).mode(0o600).open(to).map_err(|error| io_error(to, &error))?;
+    let copied = vacuum_into(from, to).and_then(|()| sync(to)).and_then(|()| sync(&parent_directory(to)));
     if copied.is_err() {
         remove(to)?;
     }
@@ -109,14 +109,14 @@ fn write_copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// One statement, and so one moment of the ledger.
-fn vacuum(from: &Path, to: &Path) -> Result<()> {
-    let conn = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(told)?;
-    conn.execute_batch("PRAGMA busy_timeout = 5000").map_err(told)?;
-    let name = to.to_str().ok_or_else(|| unreachable(&format!("{} is not UTF-8", to.display())))?;
-    conn.execute("VACUUM INTO ?1", [name]).map(drop).map_err(told)
+fn vacuum_into(from: &Path, to: &Path) -> Result<()> {
+    let conn = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(store_error)?;
+    conn.execute_batch("PRAGMA busy_timeout = 5000").map_err(store_error)?;
+    let name = to.to_str().ok_or_else(|| unreachable_error(&format!("{} is not UTF-8", to.display())))?;
+    conn.execute("VACUUM INTO ?1", [name]).map(drop).map_err(store_error)
 }
 
-fn folder(path: &Path) -> PathBuf {
+fn parent_directory(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
         _ => PathBuf::from("."),
@@ -125,17 +125,17 @@ fn folder(path: &Path) -> PathBuf {
 
 fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(trouble(path, &error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error(path, &error)),
         _ => Ok(()),
     }
 }
 
 fn sync(path: &Path) -> Result<()> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(|error| trouble(path, &error))
+    File::open(path).and_then(|file| file.sync_all()).map_err(|error| io_error(path, &error))
 }
 
-fn trouble(path: &Path, error: &std::io::Error) -> StoreError {
-    unreachable(&format!("{}: {error}", path.display()))
+fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
+    unreachable_error(&format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -153,14 +153,14 @@ mod tests {
     async fn a_copy_is_the_ledger_under_another_epoch() {
         let folder = tempfile::tempdir().unwrap();
         let store = Sqlite::open(folder.path(), [7; 32]).unwrap();
-        let before = store.install().await.unwrap();
+        let before = store.installation().await.unwrap();
         let file = folder.path().join("copy.db");
-        let copied = Sqlite::copy(folder.path(), &file).unwrap();
-        assert_eq!((copied.schema, copied.emails, copied.waiting), (SCHEMA, 0, 0));
+        let copied = Sqlite::back_up(folder.path(), &file).unwrap();
+        assert_eq!((copied.schema, copied.emails, copied.waiting), (SCHEMA_VERSION, 0, 0));
         store.close().await;
         let other = tempfile::tempdir().unwrap();
         assert_eq!(Sqlite::restore(&file, other.path(), 900).unwrap(), copied);
-        let restored = Sqlite::open(other.path(), [9; 32]).unwrap().install().await.unwrap();
+        let restored = Sqlite::open(other.path(), [9; 32]).unwrap().installation().await.unwrap();
         assert_eq!(restored.secret.0, before.secret.0, "Message-IDs and API keys stay what they were");
         assert_eq!(restored.epoch, 900);
     }
@@ -169,7 +169,7 @@ mod tests {
     fn an_epoch_never_goes_back() {
         let folder = folder_with_ledger();
         let file = folder.path().join("copy.db");
-        Sqlite::copy(folder.path(), &file).unwrap();
+        Sqlite::back_up(folder.path(), &file).unwrap();
         let other = tempfile::tempdir().unwrap();
         Sqlite::restore(&file, other.path(), 0).unwrap();
         let conn = Connection::open(other.path().join("ledger.db")).unwrap();
@@ -180,8 +180,8 @@ mod tests {
     fn nothing_is_overwritten() {
         let folder = folder_with_ledger();
         let file = folder.path().join("copy.db");
-        Sqlite::copy(folder.path(), &file).unwrap();
-        assert!(Sqlite::copy(folder.path(), &file).is_err(), "a copy over a copy");
+        Sqlite::back_up(folder.path(), &file).unwrap();
+        assert!(Sqlite::back_up(folder.path(), &file).is_err(), "a copy over a copy");
         assert!(Sqlite::restore(&file, folder.path(), 2).unwrap_err().to_string().contains("already"));
         let other = tempfile::tempdir().unwrap();
         std::fs::write(other.path().join("ledger.db-wal"), "x").unwrap();
@@ -193,7 +193,7 @@ mod tests {
     fn what_is_no_whole_ledger_is_not_put_in_place() {
         let folder = folder_with_ledger();
         let file = folder.path().join("copy.db");
-        Sqlite::copy(folder.path(), &file).unwrap();
+        Sqlite::back_up(folder.path(), &file).unwrap();
         let whole = std::fs::read(&file).unwrap();
         let other = tempfile::tempdir().unwrap();
         for broken in [&b""[..], b"not a ledger at all", &whole[..whole.len() / 2]] {
@@ -201,6 +201,6 @@ mod tests {
             assert!(Sqlite::restore(&file, other.path(), 2).is_err());
             assert!(!other.path().join("ledger.db").exists());
         }
-        assert!(Sqlite::copy(&other.path().join("nowhere"), &folder.path().join("c2.db")).is_err());
+        assert!(Sqlite::back_up(&other.path().join("nowhere"), &folder.path().join("c2.db")).is_err());
     }
 }

@@ -4,11 +4,11 @@
 //! `message_names` tell, and its row is worded before the writer has it.
 
 use mailonce_core::{
-    delivery::{DeliveryState, Settle, Suppression},
-    filing::{Filing, Ground},
-    id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId, ordered_bits, tail_bits},
-    message::{Filed, Known, Message, NewMessage, Novelty},
-    port::{arrivals::Hint, store::Result},
+    delivery::{DeliveryOutcome, DeliveryState, DeliverySuppression},
+    filing::{FilingContext, FilingWrites},
+    id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId, ordered_bits, random_bits},
+    message::{DuplicateCheck, FileMessageResult, KnownMessage, Message, NewMessage},
+    port::{arrivals::InboundWakeUp, store::Result},
     time::Time,
 };
 use rusqlite::{OptionalExtension as _, params};
@@ -16,127 +16,144 @@ use uuid::Uuid;
 
 use super::{
     artifact,
-    delivery::{self, Kept},
-    ledger::Ledger,
-    rows::{maybe_id, to_json},
-    schema::told,
+    delivery::{self, DeliveryRow},
+    ledger::WriteSession,
+    rows::{optional_id, to_json},
+    schema::store_error,
     thread,
 };
 
-const INBOX: &str = "SELECT tail, seq FROM inboxes WHERE inbox = ?1 AND team = ?2 AND removed IS NULL";
-const NUMBER: &str = "UPDATE inboxes SET seq = ?2 WHERE inbox = ?1";
-const NAMED: &str = "SELECT thread, message, content FROM message_names WHERE inbox = ?1 AND name = ?2";
-const OTHER: &str = "SELECT message FROM message_contents WHERE inbox = ?1 AND name = ?2 AND content = ?3";
+const INBOX_SEQ: &str = "SELECT tail, seq FROM inboxes WHERE inbox = ?1 AND team = ?2 AND removed IS NULL";
+const SAVE_INBOX_SEQ: &str = "UPDATE inboxes SET seq = ?2 WHERE inbox = ?1";
+const BY_MESSAGE_ID: &str = "SELECT thread, message, content FROM message_names WHERE inbox = ?1 AND name = ?2";
+const BY_CONTENT: &str = "SELECT message FROM message_contents WHERE inbox = ?1 AND name = ?2 AND content = ?3";
 /// First come, first kept.
-const NAME: &str = "INSERT INTO message_names (inbox, name, thread, message, content) VALUES (?1, ?2, ?3, ?4, ?5) \
+const SAVE_MESSAGE_ID: &str = "INSERT INTO message_names (inbox, name, thread, message, content) VALUES (?1, ?2, ?3, ?4, ?5) \
      ON CONFLICT DO UPDATE SET thread = COALESCE(thread, ?3), content = IIF(message IS NULL, ?5, content), \
      message = COALESCE(message, ?4)";
-const NAME_OTHER: &str = "INSERT INTO message_contents (inbox, name, content, message) VALUES (?1, ?2, ?3, ?4)";
-const MESSAGE: &str = "INSERT INTO messages (message, tail, team, inbox, seq, rev, thread, delivery, received_at, state, \
+const SAVE_CONTENT: &str = "INSERT INTO message_contents (inbox, name, content, message) VALUES (?1, ?2, ?3, ?4)";
+const INSERT_MESSAGE: &str = "INSERT INTO messages (message, tail, team, inbox, seq, rev, thread, delivery, received_at, state, \
      marks, head) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 
 /// A message with its words worked out as they usually are, so that the writer only binds and steps.
-pub(super) struct Prepared {
+pub(super) struct PreparedMessage {
     message: NewMessage,
     marks: String,
     /// The head as it is when it holds nothing and is no odd one.
     head: Option<String>,
 }
 
-impl Prepared {
+impl PreparedMessage {
     pub(super) fn new(message: NewMessage) -> Result<Self> {
         let plain = message.artifacts.is_empty() && message.head.artifacts.is_empty();
         let head = plain.then(|| to_json(&message.head)).transpose()?;
-        Ok(Self { marks: to_json(&message.marks)?, head, message })
+        Ok(Self { marks: to_json(&message.annotations)?, head, message })
     }
 }
 
 /// What an inbox knows under one Message-ID.
 #[derive(Default)]
-struct Name {
+struct MessageIdEntry {
     thread: Option<ThreadId>,
-    first: Option<Known>,
+    first: Option<KnownMessage>,
 }
 
 /// Files the message of a waiting delivery, unless its inbox has it.
-pub(super) fn file(
-    ledger: &mut Ledger<'_>,
+pub(super) fn file_message(
+    ledger: &mut WriteSession<'_>,
     (team, id): (TeamId, DeliveryId),
-    prepared: Prepared,
+    prepared: PreparedMessage,
     now: Time,
-) -> Result<Filed> {
-    let Some(number) = ledger.team_number(team) else { return Ok(Filed::Missing) };
-    let Some(mut kept) = delivery::one(ledger.conn, team, number, id)? else { return Ok(Filed::Missing) };
+) -> Result<FileMessageResult> {
+    let Some(number) = ledger.team_number(team) else { return Ok(FileMessageResult::Missing) };
+    let Some(mut kept) = delivery::by_id(ledger.conn, team, number, id)? else { return Ok(FileMessageResult::Missing) };
     if kept.delivery.state != DeliveryState::Waiting {
-        return Ok(Filed::Settled);
+        return Ok(FileMessageResult::AlreadyFinished);
     }
     let inbox = kept.delivery.target.inbox();
-    let place = inbox.map(|inbox| place(ledger, number, inbox)).transpose()?.flatten();
+    let place = inbox.map(|inbox| inbox_seq(ledger, number, inbox)).transpose()?.flatten();
     let Some((inbox, seq)) = inbox.zip(place) else {
-        kept.delivery.settle(Settle::Refused(Suppression::UnknownInbox));
-        delivery::end(ledger, number, kept, now)?;
-        return Ok(Filed::Settled);
+        kept.delivery.record_outcome(DeliveryOutcome::Refused(DeliverySuppression::UnknownInbox));
+        delivery::finish(ledger, number, kept, now)?;
+        return Ok(FileMessageResult::AlreadyFinished);
     };
     let message = &prepared.message;
-    let own = message.name.map(|name| named(ledger, inbox, &name)).transpose()?.unwrap_or_default();
-    let novelty = message.novelty(&known(ledger, inbox, message, &own)?);
-    if let Novelty::Known(id, why) = novelty {
-        kept.delivery.known(id, why);
-        delivery::end(ledger, number, kept, now)?;
-        return Ok(Filed::Known(id, why));
+    let own =
+        message.message_id_hash.map(|name| find_message_id(ledger, inbox, &name)).transpose()?.unwrap_or_default();
+    let novelty = message.check_duplicate(&find_known_messages(ledger, inbox, message, &own)?);
+    if let DuplicateCheck::Duplicate(id, why) = novelty {
+        kept.delivery.mark_known_message(id, why);
+        delivery::finish(ledger, number, kept, now)?;
+        return Ok(FileMessageResult::Duplicate(id, why));
     }
-    let thread = thread_id(ledger, inbox, message, &own)?;
-    let ground = Ground {
+    let thread = find_thread(ledger, inbox, message, &own)?;
+    let ground = FilingContext {
         inbox,
-        seq,
+        latest_seq: seq,
         thread,
-        row: thread.map(|id| thread::one(ledger.conn, (team, number), id)).transpose()?.flatten(),
-        reused: novelty == Novelty::Reused,
-        known: artifact::known(ledger.conn, number, inbox, message, team)?,
+        existing_thread: thread.map(|id| thread::by_id(ledger.conn, (team, number), id)).transpose()?.flatten(),
+        is_message_id_reused: novelty == DuplicateCheck::MessageIdReused,
+        known_artifacts: artifact::find_same(ledger.conn, number, inbox, message, team)?,
     };
-    file_new(ledger, number, kept, prepared, ground, now).map(Filing::answer)
+    file_new(ledger, number, kept, prepared, ground, now).map(FilingWrites::into_result)
 }
 
 /// The number of an inbox's latest message. `None` when the team has no such inbox.
-fn place(ledger: &Ledger<'_>, team: i64, inbox: InboxId) -> Result<Option<u64>> {
-    let mut statement = ledger.conn.prepare_cached(INBOX).map_err(told)?;
+fn inbox_seq(ledger: &WriteSession<'_>, team: i64, inbox: InboxId) -> Result<Option<u64>> {
+    let mut statement = ledger.conn.prepare_cached(INBOX_SEQ).map_err(store_error)?;
     let asked = params![ordered_bits(inbox.0), team];
     let row: Option<(i64, i64)> =
-        statement.query_row(asked, |row| Ok((row.get(0)?, row.get(1)?))).optional().map_err(told)?;
-    Ok(row.filter(|(tail, _)| *tail == tail_bits(inbox.0)).map(|(_, seq)| seq as u64))
+        statement.query_row(asked, |row| Ok((row.get(0)?, row.get(1)?))).optional().map_err(store_error)?;
+    Ok(row.filter(|(tail, _)| *tail == random_bits(inbox.0)).map(|(_, seq)| seq as u64))
 }
 
-fn named(ledger: &Ledger<'_>, inbox: InboxId, name: &[u8; 32]) -> Result<Name> {
-    let mut statement = ledger.conn.prepare_cached(NAMED).map_err(told)?;
-    let mut rows = statement.query(params![ordered_bits(inbox.0), name]).map_err(told)?;
-    let Some(row) = rows.next().map_err(told)? else { return Ok(Name::default()) };
-    let content: Option<[u8; 32]> = row.get(2).map_err(told)?;
-    let first = maybe_id(row, 1)?.zip(content).map(|(id, content)| Known { id: MessageId(id), content });
-    Ok(Name { thread: maybe_id(row, 0)?.map(ThreadId), first })
+fn find_message_id(ledger: &WriteSession<'_>, inbox: InboxId, name: &[u8; 32]) -> Result<MessageIdEntry> {
+    let mut statement = ledger.conn.prepare_cached(BY_MESSAGE_ID).map_err(store_error)?;
+    let mut rows = statement.query(params![ordered_bits(inbox.0), name]).map_err(store_error)?;
+    let Some(row) = rows.next().map_err(store_error)? else { return Ok(MessageIdEntry::default()) };
+    let content: Option<[u8; 32]> = row.get(2).map_err(store_error)?;
+    let first = optional_id(row, 1)?
+        .zip(content)
+        .map(|(id, content)| KnownMessage { id: MessageId(id), content_hash: content });
+    Ok(MessageIdEntry { thread: optional_id(row, 0)?.map(ThreadId), first })
 }
 
 /// What the inbox has under the message's name, or without one under its content.
-fn known(ledger: &Ledger<'_>, inbox: InboxId, message: &NewMessage, own: &Name) -> Result<Vec<Known>> {
-    let mut known: Vec<Known> = own.first.into_iter().collect();
-    let content = message.content;
-    let elsewhere = message.name.is_none() || own.first.is_some_and(|first| first.content != content);
+fn find_known_messages(
+    ledger: &WriteSession<'_>,
+    inbox: InboxId,
+    message: &NewMessage,
+    own: &MessageIdEntry,
+) -> Result<Vec<KnownMessage>> {
+    let mut known: Vec<KnownMessage> = own.first.into_iter().collect();
+    let content = message.content_hash;
+    let elsewhere = message.message_id_hash.is_none() || own.first.is_some_and(|first| first.content_hash != content);
     if elsewhere {
-        let asked = params![ordered_bits(inbox.0), name_bytes(message.name.as_ref()), content];
-        let mut statement = ledger.conn.prepare_cached(OTHER).map_err(told)?;
-        let found: Option<[u8; 16]> = statement.query_row(asked, |row| row.get(0)).optional().map_err(told)?;
-        known.extend(found.map(|id| Known { id: MessageId(Uuid::from_bytes(id)), content }));
+        let asked = params![ordered_bits(inbox.0), message_id_bytes(message.message_id_hash.as_ref()), content];
+        let mut statement = ledger.conn.prepare_cached(BY_CONTENT).map_err(store_error)?;
+        let found: Option<[u8; 16]> = statement.query_row(asked, |row| row.get(0)).optional().map_err(store_error)?;
+        known.extend(found.map(|id| KnownMessage { id: MessageId(Uuid::from_bytes(id)), content_hash: content }));
     }
     Ok(known)
 }
 
-fn name_bytes(name: Option<&[u8; 32]>) -> &[u8] {
+fn message_id_bytes(name: Option<&[u8; 32]>) -> &[u8] {
     name.map_or(&[], |name| name.as_slice())
 }
 
 /// The thread of the first of its names that the inbox knows.
-fn thread_id(ledger: &Ledger<'_>, inbox: InboxId, message: &NewMessage, own: &Name) -> Result<Option<ThreadId>> {
-    for name in &message.names {
-        let thread = if message.name.as_ref() == Some(name) { own.thread } else { named(ledger, inbox, name)?.thread };
+fn find_thread(
+    ledger: &WriteSession<'_>,
+    inbox: InboxId,
+    message: &NewMessage,
+    own: &MessageIdEntry,
+) -> Result<Option<ThreadId>> {
+    for name in &message.thread_hashes {
+        let thread = if message.message_id_hash.as_ref() == Some(name) {
+            own.thread
+        } else {
+            find_message_id(ledger, inbox, name)?.thread
+        };
         if thread.is_some() {
             return Ok(thread);
         }
@@ -146,23 +163,23 @@ fn thread_id(ledger: &Ledger<'_>, inbox: InboxId, message: &NewMessage, own: &Na
 
 /// Files a message that is new to its inbox.
 fn file_new(
-    ledger: &mut Ledger<'_>,
+    ledger: &mut WriteSession<'_>,
     team: i64,
-    mut kept: Kept,
-    prepared: Prepared,
-    ground: Ground,
+    mut kept: DeliveryRow,
+    prepared: PreparedMessage,
+    ground: FilingContext,
     now: Time,
-) -> Result<Filing> {
-    let Prepared { message, marks, head } = prepared;
-    let (inbox, reused) = (ground.inbox, ground.reused);
-    let (name, content, names) = (message.name, message.content, message.names.clone());
+) -> Result<FilingWrites> {
+    let PreparedMessage { message, marks, head } = prepared;
+    let (inbox, reused) = (ground.inbox, ground.is_message_id_reused);
+    let (name, content, names) = (message.message_id_hash, message.content_hash, message.thread_hashes.clone());
     let filing = message.file(&mut kept.delivery, ground, now);
     let head = head.filter(|_| !reused).map_or_else(|| to_json(&filing.message.head), Ok)?;
     write_message(ledger, team, &filing.message, &marks, &head)?;
-    write_names(ledger, &filing.message, (name, content), &names)?;
+    write_message_ids(ledger, &filing.message, (name, content), &names)?;
     if name.is_none() || reused {
         let (bits, id) = (ordered_bits(inbox.0), filing.message.id.0.as_bytes());
-        ledger.execute(NAME_OTHER, params![bits, name_bytes(name.as_ref()), content, id])?;
+        ledger.execute(SAVE_CONTENT, params![bits, message_id_bytes(name.as_ref()), content, id])?;
     }
     thread::save(ledger, team, &filing.thread)?;
     if let Some(email) = filing.email {
@@ -173,13 +190,13 @@ fn file_new(
     }
     filing.events.iter().for_each(|event| ledger.emit(team, event));
     delivery::save(ledger, team, kept)?;
-    ledger.note_hint(Hint::Filed(inbox));
+    ledger.queue_wake_up(InboundWakeUp::MessageFiled(inbox));
     Ok(filing)
 }
 
-fn write_message(ledger: &mut Ledger<'_>, team: i64, message: &Message, marks: &str, head: &str) -> Result<()> {
+fn write_message(ledger: &mut WriteSession<'_>, team: i64, message: &Message, marks: &str, head: &str) -> Result<()> {
     let Message { id, seq, rev, thread, delivery, received_at, state, .. } = message;
-    let (bits, tail, inbox) = (ordered_bits(id.0), tail_bits(id.0), ordered_bits(message.inbox.0));
+    let (bits, tail, inbox) = (ordered_bits(id.0), random_bits(id.0), ordered_bits(message.inbox.0));
     let (thread_id, delivery) = (thread.0.as_bytes(), delivery.0.as_bytes());
     let row = params![
         bits,
@@ -191,20 +208,20 @@ fn write_message(ledger: &mut Ledger<'_>, team: i64, message: &Message, marks: &
         thread_id,
         delivery,
         received_at.0,
-        state.word(),
+        state.as_str(),
         marks,
         head
     ];
-    ledger.execute(MESSAGE, row)?;
-    ledger.execute(NUMBER, params![inbox, *seq as i64])?;
-    ledger.note_id(id.0);
-    ledger.note_id(thread.0);
+    ledger.execute(INSERT_MESSAGE, row)?;
+    ledger.execute(SAVE_INBOX_SEQ, params![inbox, *seq as i64])?;
+    ledger.reserve_id(id.0);
+    ledger.reserve_id(thread.0);
     Ok(())
 }
 
 /// Notes a message's own name with its content, and all its names for its thread.
-fn write_names(
-    ledger: &Ledger<'_>,
+fn write_message_ids(
+    ledger: &WriteSession<'_>,
     message: &Message,
     (own, content): (Option<[u8; 32]>, [u8; 32]),
     names: &[[u8; 32]],
@@ -212,11 +229,11 @@ fn write_names(
     let (inbox, thread, id) = (ordered_bits(message.inbox.0), message.thread.0.as_bytes(), message.id.0.as_bytes());
     let none: Option<[u8; 16]> = None;
     for name in names.iter().filter(|name| Some(**name) != own) {
-        ledger.execute(NAME, params![inbox, name, thread, none, none])?;
+        ledger.execute(SAVE_MESSAGE_ID, params![inbox, name, thread, none, none])?;
     }
     if let Some(name) = own {
         let thread = names.contains(&name).then_some(thread);
-        ledger.execute(NAME, params![inbox, name, thread, id, content])?;
+        ledger.execute(SAVE_MESSAGE_ID, params![inbox, name, thread, id, content])?;
     }
     Ok(())
 }

@@ -16,15 +16,15 @@ use std::{
 };
 
 use super::{
-    SCHEMA, Sqlite,
-    schema::{LogLock, told, unreachable, version},
+    SCHEMA_VERSION, Sqlite,
+    schema::{WalLock, schema_version, store_error, unreachable_error},
 };
 
 /// The first schema with a table for the secret.
-const SINCE_SCHEMA: i64 = 8;
+const FIRST_SCHEMA_WITH_TABLE: i64 = 8;
 /// How long the log is asked to be empty, and the pause between: readers and the checkpointer hold it for a moment.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(100);
+const WAL_TRUNCATE_TIMEOUT: Duration = Duration::from_secs(10);
+const WAL_TRUNCATE_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 impl Sqlite {
     /// The install secret as the ledger in a data directory keeps it, without changing anything. `None` when there is no
@@ -35,55 +35,57 @@ impl Sqlite {
             return Ok(None);
         }
         let conn = super::schema::open_reader(&path)?;
-        if version(&conn)? < SINCE_SCHEMA { Ok(None) } else { read(&conn) }
+        if schema_version(&conn)? < FIRST_SCHEMA_WITH_TABLE { Ok(None) } else { read_secret(&conn) }
     }
 
     /// Lets a keeper replace the install secret, also while a server uses the ledger: the server goes on with the secret
     /// that it holds in memory. Returns whether the log is free of the old form; otherwise the next start empties it.
     pub fn replace_secret(directory: &Path, keeper: &dyn SecretKeeper) -> Result<bool> {
         let path = directory.join("ledger.db");
-        let _lock = LogLock::take(directory)?;
-        let mut conn = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(told)?;
-        let found = version(&conn)?;
-        if found != SCHEMA {
-            return Err(unreachable(&format!("the ledger has schema {found}; start this mailonce on it once first")));
+        let _lock = WalLock::take(directory)?;
+        let mut conn = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(store_error)?;
+        let found = schema_version(&conn)?;
+        if found != SCHEMA_VERSION {
+            return Err(unreachable_error(&format!(
+                "the ledger has schema {found}; start this mailonce on it once first"
+            )));
         }
         let settings = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 5000";
-        conn.execute_batch(settings).map_err(told)?;
-        open(&mut conn, keeper)?;
-        Ok(empty_log(&conn).is_ok())
+        conn.execute_batch(settings).map_err(store_error)?;
+        open_secret(&mut conn, keeper)?;
+        Ok(truncate_wal(&conn).is_ok())
     }
 }
 
 /// Opens the secret, and replaces it in the same transaction when the keeper says so.
-pub(super) fn open(conn: &mut Connection, keeper: &dyn SecretKeeper) -> Result<InstallSecret> {
-    conn.execute_batch("PRAGMA secure_delete = ON").map_err(told)?;
-    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(told)?;
-    let opened = keeper.open(read(&tx)?.as_ref())?;
+pub(super) fn open_secret(conn: &mut Connection, keeper: &dyn SecretKeeper) -> Result<InstallSecret> {
+    conn.execute_batch("PRAGMA secure_delete = ON").map_err(store_error)?;
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(store_error)?;
+    let opened = keeper.open(read_secret(&tx)?.as_ref())?;
     if let Some(replacement) = &opened.replacement {
-        write(&tx, replacement)?;
+        write_secret(&tx, replacement)?;
     }
-    tx.commit().map_err(told)?;
-    conn.execute_batch("PRAGMA secure_delete = OFF").map_err(told)?;
+    tx.commit().map_err(store_error)?;
+    conn.execute_batch("PRAGMA secure_delete = OFF").map_err(store_error)?;
     Ok(opened.secret)
 }
 
 /// Empties the log of a ledger whose secret is wrapped. A start does this each time, because the one before may have been
 /// killed between the commit that wrapped the secret and this step. A backup that runs must not keep a server from starting.
-pub(super) fn forget_plain(conn: &Connection) -> Result<()> {
-    if matches!(read(conn)?, Some(StoredSecret::Wrapped(_)))
-        && let Err(error) = empty_log(conn)
+pub(super) fn purge_plain_secret(conn: &Connection) -> Result<()> {
+    if matches!(read_secret(conn)?, Some(StoredSecret::Wrapped(_)))
+        && let Err(error) = truncate_wal(conn)
     {
         tracing::warn!(%error, "the log may hold an old form of the install secret; the next start tries again");
     }
     Ok(())
 }
 
-fn read(conn: &Connection) -> Result<Option<StoredSecret>> {
+fn read_secret(conn: &Connection) -> Result<Option<StoredSecret>> {
     let row = conn.query_row("SELECT plain, wrapped FROM install_secret", [], |row| {
         Ok((row.get::<_, Option<[u8; 32]>>(0)?, row.get::<_, Option<String>>(1)?))
     });
-    match row.optional().map_err(told)? {
+    match row.optional().map_err(store_error)? {
         None => Ok(None),
         Some((Some(plain), _)) => Ok(Some(StoredSecret::Plain(InstallSecret(plain)))),
         Some((None, Some(wrapped))) => Ok(Some(StoredSecret::Wrapped(wrapped))),
@@ -91,27 +93,28 @@ fn read(conn: &Connection) -> Result<Option<StoredSecret>> {
     }
 }
 
-fn write(conn: &Connection, secret: &StoredSecret) -> Result<()> {
+fn write_secret(conn: &Connection, secret: &StoredSecret) -> Result<()> {
     let (plain, wrapped) = match secret {
         StoredSecret::Plain(secret) => (Some(secret.0.as_slice()), None),
         StoredSecret::Wrapped(wrapped) => (None, Some(wrapped)),
     };
     let sql = "INSERT INTO install_secret (one, plain, wrapped) VALUES (1, ?1, ?2) \
          ON CONFLICT (one) DO UPDATE SET plain = excluded.plain, wrapped = excluded.wrapped";
-    conn.execute(sql, params![plain, wrapped]).map(drop).map_err(told)
+    conn.execute(sql, params![plain, wrapped]).map(drop).map_err(store_error)
 }
 
 /// Moves the log into the file and cuts it to nothing.
 #[expect(clippy::disallowed_methods, reason = "a ledger is opened before anything else runs, and blocks its caller")]
-fn empty_log(conn: &Connection) -> Result<()> {
+fn truncate_wal(conn: &Connection) -> Result<()> {
     let began = Instant::now();
     loop {
-        let busy = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0)).map_err(told);
+        let busy =
+            conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, bool>(0)).map_err(store_error);
         match busy {
             Ok(false) => return Ok(()),
             Err(error @ StoreError::Corrupt(_)) => return Err(error),
-            Ok(true) | Err(_) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
-            Ok(true) => return Err(unreachable("somebody reads the ledger")),
+            Ok(true) | Err(_) if began.elapsed() < WAL_TRUNCATE_TIMEOUT => std::thread::sleep(WAL_TRUNCATE_RETRY_PAUSE),
+            Ok(true) => return Err(unreachable_error("somebody reads the ledger")),
             Err(error) => return Err(error),
         }
     }
@@ -126,9 +129,9 @@ mod tests {
     const SECRET: [u8; 32] = *b"k7#Qz!m2Lw@9vT$4xR^8pN&6sB*3hJ(5";
 
     /// Wraps by name: the stored form holds nothing of the secret.
-    struct Names(&'static str);
+    struct NamedSecretKeeper(&'static str);
 
-    impl SecretKeeper for Names {
+    impl SecretKeeper for NamedSecretKeeper {
         fn open(&self, stored: Option<&StoredSecret>) -> Result<OpenedSecret> {
             let kept = matches!(stored, Some(StoredSecret::Wrapped(name)) if name == self.0);
             let replacement = (!kept).then(|| StoredSecret::Wrapped(self.0.to_owned()));
@@ -136,21 +139,21 @@ mod tests {
         }
     }
 
-    fn holds(directory: &Path, part: &[u8]) -> bool {
+    fn directory_contains(directory: &Path, part: &[u8]) -> bool {
         let files = std::fs::read_dir(directory).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
         files.into_iter().any(|bytes| bytes.windows(part.len()).any(|window| window == part))
     }
 
     /// Whether any eight bytes of the secret are there: a shorter row overwrites only the end of the old one.
-    fn holds_secret(directory: &Path) -> bool {
-        SECRET.chunks(8).any(|part| holds(directory, part))
+    fn directory_contains_secret(directory: &Path) -> bool {
+        SECRET.chunks(8).any(|part| directory_contains(directory, part))
     }
 
     /// A ledger as it was before the secret had a table: its row changed often, and each change left a copy.
-    fn before_the_table(directory: &Path) {
+    fn create_ledger_without_secret_table(directory: &Path) {
         let conn = Connection::open(directory.join("ledger.db")).unwrap();
         conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA secure_delete = OFF").unwrap();
-        for (number, sql) in (1..SINCE_SCHEMA).zip(&MIGRATIONS) {
+        for (number, sql) in (1..FIRST_SCHEMA_WITH_TABLE).zip(&MIGRATIONS) {
             conn.execute_batch(sql).unwrap();
             conn.pragma_update(None, "user_version", number).unwrap();
         }
@@ -163,18 +166,21 @@ mod tests {
     #[tokio::test]
     async fn a_secret_that_was_replaced_leaves_no_bytes() {
         let folder = tempfile::tempdir().unwrap();
-        before_the_table(folder.path());
+        create_ledger_without_secret_table(folder.path());
         let store = Sqlite::open(folder.path(), [9; 32]).unwrap();
-        assert_eq!(store.install().await.unwrap().secret.0, SECRET);
+        assert_eq!(store.installation().await.unwrap().secret.0, SECRET);
         store.close().await;
-        assert!(holds_secret(folder.path()), "the search finds what is there");
+        assert!(directory_contains_secret(folder.path()), "the search finds what is there");
         drop(store);
-        let store = Sqlite::open(folder.path(), Names("the first wrapping")).unwrap();
-        assert!(!holds_secret(folder.path()));
-        assert!(Sqlite::replace_secret(folder.path(), &Names("the second wrapping")).unwrap());
-        assert!(!holds(folder.path(), b"the first wrapping") && holds(folder.path(), b"the second wrapping"));
+        let store = Sqlite::open(folder.path(), NamedSecretKeeper("the first wrapping")).unwrap();
+        assert!(!directory_contains_secret(folder.path()));
+        assert!(Sqlite::replace_secret(folder.path(), &NamedSecretKeeper("the second wrapping")).unwrap());
+        assert!(
+            !directory_contains(folder.path(), b"the first wrapping")
+                && directory_contains(folder.path(), b"the second wrapping")
+        );
         store.health().await.unwrap();
-        assert_eq!(store.install().await.unwrap().last_id, 1 << 59, "what else the row said is kept");
+        assert_eq!(store.installation().await.unwrap().last_id, 1 << 59, "what else the row said is kept");
     }
 
     #[test]
@@ -182,18 +188,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
         let (mut conn, _) = open_writer(&path, &SECRET).unwrap();
-        open(&mut conn, &Names("wrapped")).unwrap();
-        assert!(holds_secret(folder.path()), "the log has it");
+        open_secret(&mut conn, &NamedSecretKeeper("wrapped")).unwrap();
+        assert!(directory_contains_secret(folder.path()), "the log has it");
         // A connection that is never closed leaves its log, as a process that was killed does.
         std::mem::forget(conn);
-        open_writer(&path, &Names("wrapped")).unwrap();
-        assert!(!holds_secret(folder.path()));
+        open_writer(&path, &NamedSecretKeeper("wrapped")).unwrap();
+        assert!(!directory_contains_secret(folder.path()));
     }
 
     #[test]
     fn a_refusal_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        drop(Sqlite::open(folder.path(), Names("wrapped")).unwrap());
+        drop(Sqlite::open(folder.path(), NamedSecretKeeper("wrapped")).unwrap());
         let refused = Sqlite::open(folder.path(), [9; 32]).map(drop);
         assert!(matches!(refused, Err(StoreError::Locked(_))), "{refused:?}");
         let stored = Sqlite::stored_secret(folder.path()).unwrap();

@@ -5,8 +5,8 @@ use mailonce_core::{
     event::NewEvent,
     id::{TeamId, ordered_bits},
     port::{
-        arrivals::{Hearer, Hint},
-        store::{CommitTime, EventHearer, Result, StoreError, Watcher},
+        arrivals::{InboundWakeUp, InboundWakeUpHandler},
+        store::{CommitClock, EventWakeUpHandler, Result, SharedEmailSubscriber, StoreError},
     },
 };
 use rusqlite::{Connection, Statement, params};
@@ -22,22 +22,22 @@ use uuid::Uuid;
 
 use super::{
     accept, events,
-    events::Packed,
-    fresh::{FreshKeys, Hand},
-    schema::told,
+    events::PackedEvent,
+    fresh::{FreshKeyWriter, FreshKeys},
+    schema::store_error,
 };
 
 /// Teams have small numbers inside the file.
 #[derive(Default)]
-pub(super) struct Teams {
+pub(super) struct TeamNumberMap {
     numbers: HashMap<TeamId, i64>,
     ids: HashMap<i64, TeamId>,
 }
 
 /// Shared with the readers.
-pub(super) type TeamNumbers = Arc<RwLock<Teams>>;
+pub(super) type SharedTeamNumbers = Arc<RwLock<TeamNumberMap>>;
 
-impl Teams {
+impl TeamNumberMap {
     pub(super) fn add(&mut self, id: TeamId, number: i64) {
         self.numbers.insert(id, number);
         self.ids.insert(number, id);
@@ -54,19 +54,19 @@ impl Teams {
 
 /// Who is told of changed emails, who of mail that came in, and who of events.
 #[derive(Default)]
-pub(super) struct Listeners {
-    pub(super) watchers: RwLock<Vec<Watcher>>,
-    pub(super) hearers: RwLock<Vec<Hearer>>,
-    pub(super) event_hearers: RwLock<Vec<EventHearer>>,
+pub(super) struct Subscribers {
+    pub(super) emails: RwLock<Vec<SharedEmailSubscriber>>,
+    pub(super) inbound: RwLock<Vec<InboundWakeUpHandler>>,
+    pub(super) events: RwLock<Vec<EventWakeUpHandler>>,
 }
 
 /// What the writer and the checkpointer tell each other about the log.
 #[derive(Default)]
-pub(super) struct Log {
+pub(super) struct WalState {
     /// Rows written so far, by the writer.
-    pub(super) rows: AtomicU64,
+    pub(super) rows_written: AtomicU64,
     /// Set by the checkpointer when it left frames behind.
-    pub(super) leftovers: AtomicBool,
+    pub(super) has_leftover_frames: AtomicBool,
 }
 
 /// The statements of the plain accept, prepared once.
@@ -77,53 +77,53 @@ pub(super) struct AcceptStatements<'c> {
 }
 
 /// The writer's own state.
-pub(super) struct Ledger<'c> {
+pub(super) struct WriteSession<'c> {
     pub(super) conn: &'c Connection,
     pub(super) accepts: AcceptStatements<'c>,
     /// Keys that do not lie in their tree yet. Looks go through it too, and most verbs only look.
-    pub(super) fresh: RefCell<Hand<'c>>,
-    pub(super) teams: TeamNumbers,
-    listeners: Arc<Listeners>,
+    pub(super) fresh_keys: RefCell<FreshKeyWriter<'c>>,
+    pub(super) teams: SharedTeamNumbers,
+    subscribers: Arc<Subscribers>,
     /// The number of each team's last event.
-    last_event: HashMap<i64, u64>,
+    last_event_seqs: HashMap<i64, u64>,
     /// Teams of which the latest commit left events.
-    eventful: Vec<i64>,
+    teams_with_new_events: Vec<i64>,
     /// Events of this group, not yet numbered.
-    pending: Vec<(i64, Packed)>,
+    pending_events: Vec<(i64, PackedEvent)>,
     /// Emails that verbs of this group changed, to tell of after the commit.
-    changed: Vec<Email>,
+    changed_emails: Vec<Email>,
     /// What verbs of this group have to say to those who wait for mail, after the commit.
-    hints: Vec<Hint>,
+    wake_ups: Vec<InboundWakeUp>,
     /// The ordered bits of the highest id of mail that came in, and of what is written down about it.
     highest_id: i64,
-    written_id: i64,
-    log: Arc<Log>,
-    pub(super) time: Arc<CommitTime>,
+    saved_id: i64,
+    wal: Arc<WalState>,
+    pub(super) time: Arc<CommitClock>,
 }
 
-impl<'c> Ledger<'c> {
+impl<'c> WriteSession<'c> {
     pub(super) fn new(
         conn: &'c Connection,
         fresh: Arc<FreshKeys>,
-        teams: TeamNumbers,
-        listeners: Arc<Listeners>,
-        log: Arc<Log>,
-        time: Arc<CommitTime>,
+        teams: SharedTeamNumbers,
+        listeners: Arc<Subscribers>,
+        log: Arc<WalState>,
+        time: Arc<CommitClock>,
     ) -> Result<Self> {
         Ok(Self {
             conn,
-            accepts: accept::statements(conn)?,
-            fresh: RefCell::new(Hand::new(conn, fresh)?),
+            accepts: accept::prepare_accept_statements(conn)?,
+            fresh_keys: RefCell::new(FreshKeyWriter::new(conn, fresh)?),
             teams,
-            listeners,
-            last_event: events::last_numbers(conn)?,
-            eventful: Vec::new(),
-            pending: Vec::new(),
-            changed: Vec::new(),
-            hints: Vec::new(),
+            subscribers: listeners,
+            last_event_seqs: events::last_seqs(conn)?,
+            teams_with_new_events: Vec::new(),
+            pending_events: Vec::new(),
+            changed_emails: Vec::new(),
+            wake_ups: Vec::new(),
             highest_id: 0,
-            written_id: 0,
-            log,
+            saved_id: 0,
+            wal: log,
             time,
         })
     }
@@ -141,104 +141,104 @@ impl<'c> Ledger<'c> {
 
     /// Runs a prepared statement.
     pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
-        self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(told)
+        self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(store_error)
     }
 
     /// The number of a team's last event.
-    pub(super) fn last_event(&self, team: i64) -> u64 {
-        self.last_event.get(&team).copied().unwrap_or(0)
+    pub(super) fn last_event_seq(&self, team: i64) -> u64 {
+        self.last_event_seqs.get(&team).copied().unwrap_or(0)
     }
 
     /// Adds an event to the group.
     pub(super) fn emit(&mut self, team: i64, event: &NewEvent) {
-        self.pending.push((team, Packed::of(event)));
+        self.pending_events.push((team, PackedEvent::pack(event)));
     }
 
     /// Adds an event that was packed before.
-    pub(super) fn emit_packed(&mut self, team: i64, event: &Packed) {
-        self.pending.push((team, event.clone()));
+    pub(super) fn emit_packed(&mut self, team: i64, event: &PackedEvent) {
+        self.pending_events.push((team, event.clone()));
     }
 
     /// Remembers a changed email, to tell of it after the commit.
-    pub(super) fn note_changed(&mut self, email: Email) {
-        self.changed.push(email);
+    pub(super) fn queue_changed_email(&mut self, email: Email) {
+        self.changed_emails.push(email);
     }
 
     /// Remembers what to say to those who wait for mail, after the commit.
-    pub(super) fn note_hint(&mut self, hint: Hint) {
-        self.hints.push(hint);
+    pub(super) fn queue_wake_up(&mut self, hint: InboundWakeUp) {
+        self.wake_ups.push(hint);
     }
 
     /// No id may be handed out again, even after every trace of what bore it is gone.
-    pub(super) fn note_id(&mut self, id: Uuid) {
+    pub(super) fn reserve_id(&mut self, id: Uuid) {
         self.highest_id = self.highest_id.max(ordered_bits(id));
     }
 
-    fn write_id(&self) -> Result<()> {
-        if self.highest_id > self.written_id {
+    fn save_highest_id(&self) -> Result<()> {
+        if self.highest_id > self.saved_id {
             self.execute("UPDATE install SET last_id = MAX(last_id, ?1)", [self.highest_id])?;
         }
         Ok(())
     }
 
-    fn hint(&self) {
-        for hearer in self.listeners.hearers.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            self.hints.iter().for_each(|hint| hearer(*hint));
+    fn notify_wake_ups(&self) {
+        for hearer in self.subscribers.inbound.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.wake_ups.iter().for_each(|hint| hearer(*hint));
         }
     }
 
     /// Tells whose events were committed.
-    fn tell_of_events(&self) {
-        for hearer in self.listeners.event_hearers.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            self.eventful.iter().for_each(|team| hearer(self.team_id(*team).ok()));
+    fn notify_events(&self) {
+        for hearer in self.subscribers.events.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.teams_with_new_events.iter().for_each(|team| hearer(self.team_id(*team).ok()));
         }
     }
 
     /// Tells the watchers of an email as it is committed.
-    pub(super) fn tell(&self, email: &Email) {
-        for watcher in self.listeners.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            watcher.changed(email);
+    pub(super) fn notify_email_changed(&self, email: &Email) {
+        for watcher in self.subscribers.emails.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            watcher.after_commit(email);
         }
     }
 
     /// Tells the watchers which emails the next commit changes.
-    fn announce(&self) {
-        for watcher in self.listeners.watchers.read().unwrap_or_else(PoisonError::into_inner).iter() {
-            self.changed.iter().for_each(|email| watcher.changing(email));
+    fn notify_emails_changing(&self) {
+        for watcher in self.subscribers.emails.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            self.changed_emails.iter().for_each(|email| watcher.before_commit(email));
         }
     }
 
     /// Tells of what the commit changed, and wakes those who wait for it. Emails that the group accepted are told of
     /// before this, because accepts run before every verb that can change an email.
-    pub(super) fn publish(&self) {
-        self.changed.iter().for_each(|email| self.tell(email));
-        self.tell_of_events();
-        self.hint();
+    pub(super) fn notify_subscribers(&self) {
+        self.changed_emails.iter().for_each(|email| self.notify_email_changed(email));
+        self.notify_events();
+        self.notify_wake_ups();
     }
 
     pub(super) fn begin(&mut self) -> Result<()> {
-        self.pending.clear();
-        self.changed.clear();
-        self.fresh.get_mut().begin();
-        self.hints.clear();
+        self.pending_events.clear();
+        self.changed_emails.clear();
+        self.fresh_keys.get_mut().begin_group();
+        self.wake_ups.clear();
         self.execute("BEGIN IMMEDIATE", []).map(drop)
     }
 
     /// Writes the group's fresh keys, numbers its events and commits. The caller publishes what came of it.
     pub(super) fn commit(&mut self) -> Result<()> {
-        let outcome = self.fresh.get_mut().write().and_then(|()| self.write_events()).and_then(|numbers| {
-            self.write_id()?;
-            self.announce();
+        let outcome = self.fresh_keys.get_mut().write_block().and_then(|()| self.write_events()).and_then(|numbers| {
+            self.save_highest_id()?;
+            self.notify_emails_changing();
             self.execute("COMMIT", [])?;
             Ok(numbers)
         });
         match outcome {
             Ok(numbers) => {
-                self.log.rows.store(self.conn.total_changes(), Ordering::Relaxed);
-                self.eventful = numbers.keys().copied().collect();
-                self.last_event.extend(numbers);
-                self.fresh.get_mut().publish();
-                self.written_id = self.highest_id;
+                self.wal.rows_written.store(self.conn.total_changes(), Ordering::Relaxed);
+                self.teams_with_new_events = numbers.keys().copied().collect();
+                self.last_event_seqs.extend(numbers);
+                self.fresh_keys.get_mut().publish();
+                self.saved_id = self.highest_id;
                 Ok(())
             }
             Err(error) => {
@@ -259,8 +259,8 @@ impl<'c> Ledger<'c> {
 
     /// Runs a verb so that its own failure leaves nothing behind.
     pub(super) fn in_savepoint<T>(&mut self, verb: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let (events, changed, hints) = (self.pending.len(), self.changed.len(), self.hints.len());
-        let fresh = self.fresh.get_mut().mark();
+        let (events, changed, hints) = (self.pending_events.len(), self.changed_emails.len(), self.wake_ups.len());
+        let fresh = self.fresh_keys.get_mut().savepoint();
         self.execute("SAVEPOINT verb", [])?;
         match verb(self) {
             Ok(answer) => {
@@ -268,10 +268,10 @@ impl<'c> Ledger<'c> {
                 Ok(answer)
             }
             Err(error) => {
-                self.pending.truncate(events);
-                self.changed.truncate(changed);
-                self.fresh.get_mut().back_to(fresh);
-                self.hints.truncate(hints);
+                self.pending_events.truncate(events);
+                self.changed_emails.truncate(changed);
+                self.fresh_keys.get_mut().roll_back_to(fresh);
+                self.wake_ups.truncate(hints);
                 if self.conn.is_autocommit() {
                     return Err(StoreError::Corrupt(format!("the transaction ended under a verb: {error}")));
                 }
@@ -285,16 +285,16 @@ impl<'c> Ledger<'c> {
     /// Writes one block of events per team. The numbers count only once the commit stands.
     fn write_events(&mut self) -> Result<HashMap<i64, u64>> {
         let mut numbers = HashMap::new();
-        let mut by_team: HashMap<i64, Vec<Packed>> = HashMap::new();
-        for (team, event) in self.pending.drain(..) {
+        let mut by_team: HashMap<i64, Vec<PackedEvent>> = HashMap::new();
+        for (team, event) in self.pending_events.drain(..) {
             by_team.entry(team).or_default().push(event);
         }
         for (team, list) in by_team {
-            let before = self.last_event.get(&team).copied().unwrap_or(0);
+            let before = self.last_event_seqs.get(&team).copied().unwrap_or(0);
             let mut last = before;
             for block in list.chunks(events::PER_BLOCK) {
                 last += block.len() as u64;
-                self.execute(events::INSERT, params![team, last as i64, events::block(block)])?;
+                self.execute(events::INSERT, params![team, last as i64, events::pack_block(block)])?;
             }
             numbers.insert(team, last);
         }
@@ -303,10 +303,10 @@ impl<'c> Ledger<'c> {
 
     /// Moves the few frames that were written while the checkpointer worked, so that the log can start over.
     pub(super) fn checkpoint_leftovers(&self) -> Result<()> {
-        if !self.log.leftovers.swap(false, Ordering::Relaxed) {
+        if !self.wal.has_leftover_frames.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let moved = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).map_err(told);
+        let moved = self.conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).map_err(store_error);
         moved.inspect_err(|error| tracing::warn!(%error, "moving the rest of the log into the file"))
     }
 }

@@ -3,7 +3,7 @@
 use mailonce_core::{
     id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId, ordered_bits},
     limits,
-    message::{Message, MessagePage, MessagePlace, MessageQuery, MessageState},
+    message::{Message, MessagePage, MessagePosition, MessageQuery, MessageState},
     port::store::Result,
     time::Time,
 };
@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use super::{
     delivery,
-    ledger::Ledger,
-    rows::{json, split_id, to_json, whole_id, word},
-    schema::told,
+    ledger::WriteSession,
+    rows::{id_column, json_column, parse_column, split_id, to_json},
+    schema::store_error,
 };
 
 /// A row of a message whose inbox is there.
@@ -22,29 +22,29 @@ const MESSAGE: &str = "SELECT m.message, m.tail, i.inbox, i.tail, m.seq, m.rev, 
      m.marks, m.head FROM messages m JOIN inboxes i ON i.inbox = m.inbox WHERE i.removed IS NULL AND m.team = ?1";
 /// Spelt like the index, so that it is used.
 const UNANSWERED: &str = "AND m.inbox = ?2 AND m.state = 'unanswered' AND m.seq > ?3 ORDER BY m.seq LIMIT ?4";
-const SAVE: &str = "UPDATE messages SET rev = ?2, state = ?3, marks = ?4 WHERE message = ?1";
+const UPDATE: &str = "UPDATE messages SET rev = ?2, state = ?3, marks = ?4 WHERE message = ?1";
 
 fn message_row(row: &Row<'_>, team: TeamId) -> Result<Message> {
     Ok(Message {
         id: MessageId(split_id(row, 0)?),
         team,
         inbox: InboxId(split_id(row, 2)?),
-        seq: row.get::<_, i64>(4).map_err(told)? as u64,
-        rev: row.get(5).map_err(told)?,
-        thread: ThreadId(whole_id(row, 6)?),
-        delivery: DeliveryId(whole_id(row, 7)?),
-        received_at: Time(row.get(8).map_err(told)?),
-        state: word(row, 9, MessageState::parse)?,
-        marks: json(row, 10)?,
-        head: Arc::new(json(row, 11)?),
+        seq: row.get::<_, i64>(4).map_err(store_error)? as u64,
+        rev: row.get(5).map_err(store_error)?,
+        thread: ThreadId(id_column(row, 6)?),
+        delivery: DeliveryId(id_column(row, 7)?),
+        received_at: Time(row.get(8).map_err(store_error)?),
+        state: parse_column(row, 9, MessageState::parse)?,
+        annotations: json_column(row, 10)?,
+        head: Arc::new(json_column(row, 11)?),
     })
 }
 
 /// One message of a team.
-pub(super) fn one(conn: &Connection, team: TeamId, number: i64, id: MessageId) -> Result<Option<Message>> {
-    let mut statement = conn.prepare_cached(&format!("{MESSAGE} AND m.message = ?2")).map_err(told)?;
-    let mut rows = statement.query(params![number, ordered_bits(id.0)]).map_err(told)?;
-    let found = rows.next().map_err(told)?.map(|row| message_row(row, team)).transpose()?;
+pub(super) fn by_id(conn: &Connection, team: TeamId, number: i64, id: MessageId) -> Result<Option<Message>> {
+    let mut statement = conn.prepare_cached(&format!("{MESSAGE} AND m.message = ?2")).map_err(store_error)?;
+    let mut rows = statement.query(params![number, ordered_bits(id.0)]).map_err(store_error)?;
+    let found = rows.next().map_err(store_error)?.map(|row| message_row(row, team)).transpose()?;
     Ok(found.filter(|message| message.id == id))
 }
 
@@ -56,11 +56,11 @@ pub(super) fn unanswered(
     after: u64,
     limit: usize,
 ) -> Result<Vec<Message>> {
-    let mut statement = conn.prepare_cached(&format!("{MESSAGE} {UNANSWERED}")).map_err(told)?;
+    let mut statement = conn.prepare_cached(&format!("{MESSAGE} {UNANSWERED}")).map_err(store_error)?;
     let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![number, ordered_bits(inbox.0), after, limit as i64]).map_err(told)?;
+    let mut rows = statement.query(params![number, ordered_bits(inbox.0), after, limit as i64]).map_err(store_error)?;
     let mut found = Vec::new();
-    while let Some(row) = rows.next().map_err(told)? {
+    while let Some(row) = rows.next().map_err(store_error)? {
         found.push(message_row(row, team)?);
     }
     // Another id with the same ordered bits is nobody's.
@@ -69,16 +69,16 @@ pub(super) fn unanswered(
 }
 
 /// Writes where a message stands.
-pub(super) fn save(ledger: &Ledger<'_>, message: &Message) -> Result<()> {
-    let Message { id, rev, state, marks, .. } = message;
-    ledger.execute(SAVE, params![ordered_bits(id.0), rev, state.word(), to_json(marks)?]).map(drop)
+pub(super) fn save(ledger: &WriteSession<'_>, message: &Message) -> Result<()> {
+    let Message { id, rev, state, annotations: marks, .. } = message;
+    ledger.execute(UPDATE, params![ordered_bits(id.0), rev, state.as_str(), to_json(marks)?]).map(drop)
 }
 
 /// The packed bytes of a message, while they are kept.
 pub(super) fn raw(conn: &Connection, team: TeamId, number: i64, id: MessageId) -> Result<Option<Vec<u8>>> {
-    let Some(message) = one(conn, team, number, id)? else { return Ok(None) };
-    let kept = delivery::one(conn, team, number, message.delivery)?;
-    Ok(kept.and_then(|kept| kept.raw).map(|raw| delivery::bytes(conn, raw)).transpose()?.flatten())
+    let Some(message) = by_id(conn, team, number, id)? else { return Ok(None) };
+    let kept = delivery::by_id(conn, team, number, message.delivery)?;
+    Ok(kept.and_then(|kept| kept.raw).map(|raw| delivery::raw_bytes(conn, raw)).transpose()?.flatten())
 }
 
 /// Messages of an inbox in the order of their numbers.
@@ -88,17 +88,17 @@ pub(super) fn list(
     inbox: InboxId,
     query: &MessageQuery,
 ) -> Result<MessagePage> {
-    let (order, from) = match query.place {
-        MessagePlace::After(seq) => ("AND m.seq > ?3 ORDER BY m.seq", seq),
-        MessagePlace::Before(seq) => ("AND m.seq < ?3 ORDER BY m.seq DESC", seq),
+    let (order, from) = match query.position {
+        MessagePosition::After(seq) => ("AND m.seq > ?3 ORDER BY m.seq", seq),
+        MessagePosition::Before(seq) => ("AND m.seq < ?3 ORDER BY m.seq DESC", seq),
     };
     let sql = format!("{MESSAGE} AND m.inbox = ?2 {order} LIMIT ?4");
     let from = i64::try_from(from).unwrap_or(i64::MAX);
     let asked = params![number, ordered_bits(inbox.0), from, limits::SCAN_ROWS as i64 + 1];
-    let mut statement = conn.prepare_cached(&sql).map_err(told)?;
-    let mut rows = statement.query(asked).map_err(told)?;
+    let mut statement = conn.prepare_cached(&sql).map_err(store_error)?;
+    let mut rows = statement.query(asked).map_err(store_error)?;
     let (mut page, mut looked) = (MessagePage::default(), 0);
-    while let Some(row) = rows.next().map_err(told)? {
+    while let Some(row) = rows.next().map_err(store_error)? {
         if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
             return Ok(page);
         }

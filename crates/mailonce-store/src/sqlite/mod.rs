@@ -38,8 +38,8 @@ mod writer;
 
 use async_trait::async_trait;
 use mailonce_core::{
-    control::budget::Counter,
-    dispatch::Act,
+    control::budget::BudgetCounter,
+    dispatch::HandoffAction,
     email::Email,
     event::Event,
     id::{ApiKeyId, EmailId, NodeId, TeamId},
@@ -47,12 +47,13 @@ use mailonce_core::{
     limits,
     port::install_secret::SecretKeeper,
     port::store::{
-        Accept, AcceptBatch, Acted, Backlog, BatchWish, Bound, Change, CommitTime, EmailDetail, EmailQuery,
-        EventHearer, Founded, Gauges, Health, Heartbeat, Install, Keeper, KeyChange, KeyView, LeaseWish, Leased,
-        NewDue, Once, Operation, Orphans, Page, Recovered, Resend, Result, Store, StoreError, Suppressed, Swept,
-        TransportAccount, Watcher, Wish,
+        AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, EmailChangeResult, EmailDetail,
+        EmailQuery, EmailResendResult, EventWakeUpHandler, Gauges, HandoffActionResult, Health, Heartbeat,
+        IdempotentResult, InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest,
+        LeasedHandoff, NewBatch, NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result, ResultPage,
+        SharedEmailSubscriber, SharedLedgerClock, Store, StoreError, SuppressedCalls, SweepCounts, TransportAccount,
     },
-    record::{Created, Record, RecordChange, RecordEdit, RecordKind, RecordPage},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
@@ -71,52 +72,52 @@ use std::{
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use accept::{Prepared, Said, SaidBatch};
+use accept::{AcceptDecision, BatchDecision, PreparedEmail};
 use control::budget;
 use fresh::FreshKeys;
-use ledger::{Ledger, Listeners, Log, TeamNumbers};
-use record::Shelf;
-use schema::{DirectoryLock, told};
-use writer::{Turn, Writer};
+use ledger::{SharedTeamNumbers, Subscribers, WalState, WriteSession};
+use record::RecordScope;
+use schema::{DirectoryLock, store_error};
+use writer::{Priority, Writer};
 
-use crate::published::Published;
+use crate::published::TransportRegistry;
 
-pub use copy::Contents;
-pub use schema::SCHEMA;
+pub use copy::BackupContents;
+pub use schema::SCHEMA_VERSION;
 
 /// Readers at a time.
-const READERS: usize = 4;
+const MAX_READERS: usize = 4;
 /// Rows after which the log is moved into the file, and the pause between two looks.
 const ROWS_PER_CHECKPOINT: u64 = 20_000;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the time is written down.
-const SEEN_EVERY_MS: i64 = 60_000;
+const SAVE_TIME_INTERVAL_MS: i64 = 60_000;
 /// Pause between two counts of the keys: at least this, and this many times as long as a count took.
-const COUNT_PAUSE: Duration = Duration::from_mins(1);
-const COUNT_SHARE: u32 = 500;
+const KEY_COUNT_MIN_PAUSE: Duration = Duration::from_mins(1);
+const KEY_COUNT_PAUSE_FACTOR: u32 = 500;
 
 /// The embedded engine.
 pub struct Sqlite {
     path: PathBuf,
     secret: InstallSecret,
     writer: Arc<Writer>,
-    teams: TeamNumbers,
-    listeners: Arc<Listeners>,
-    readers: Mutex<Vec<Connection>>,
-    reading: Semaphore,
+    teams: SharedTeamNumbers,
+    subscribers: Arc<Subscribers>,
+    idle_readers: Mutex<Vec<Connection>>,
+    reader_permits: Semaphore,
     threads: Mutex<Vec<JoinHandle<()>>>,
     closing: Arc<AtomicBool>,
     /// When each process of this one was last heard of: engines of a test, as a rule one.
-    nodes: Mutex<HashMap<NodeId, Time>>,
+    node_heartbeats: Mutex<HashMap<NodeId, Time>>,
     /// Which transports this process has, under each of its names.
-    published: Mutex<Published>,
+    transport_registry: Mutex<TransportRegistry>,
     /// The time that was last written down.
     seen_at: AtomicI64,
-    time: Arc<CommitTime>,
+    time: Arc<CommitClock>,
     /// Keys that do not lie in their tree yet, and how many do.
-    fresh: Arc<FreshKeys>,
+    fresh_keys: Arc<FreshKeys>,
     /// The last key of a delivery that a sweep has looked at.
-    swept_key: Mutex<Option<clear::KeyPlace>>,
+    delivery_key_cursor: Mutex<Option<clear::DeliveryKeyRef>>,
     _lock: DirectoryLock,
 }
 
@@ -127,12 +128,12 @@ impl Sqlite {
         let lock = DirectoryLock::take(directory)?;
         let path = directory.join("ledger.db");
         let (conn, secret) = schema::open_writer(&path, &keeper)?;
-        let teams: TeamNumbers = Arc::default();
-        for (id, number) in team::numbers(&conn)? {
+        let teams: SharedTeamNumbers = Arc::default();
+        for (id, number) in team::team_numbers(&conn)? {
             teams.write().unwrap_or_else(PoisonError::into_inner).add(id, number);
         }
-        let listeners: Arc<Listeners> = Arc::default();
-        let log: Arc<Log> = Arc::default();
+        let listeners: Arc<Subscribers> = Arc::default();
+        let log: Arc<WalState> = Arc::default();
         let checkpointer = schema::open_checkpointer(&path)?;
         let writer = Writer::new();
         let (tell, told) = std::sync::mpsc::channel();
@@ -142,38 +143,38 @@ impl Sqlite {
             secret,
             writer: Arc::clone(&writer),
             teams,
-            listeners,
-            readers: Mutex::default(),
-            reading: Semaphore::new(READERS),
+            subscribers: listeners,
+            idle_readers: Mutex::default(),
+            reader_permits: Semaphore::new(MAX_READERS),
             threads: Mutex::default(),
             closing: Arc::clone(&closing),
-            nodes: Mutex::default(),
-            published: Mutex::default(),
+            node_heartbeats: Mutex::default(),
+            transport_registry: Mutex::default(),
             seen_at: AtomicI64::new(0),
             time: Arc::default(),
-            fresh: Arc::default(),
-            swept_key: Mutex::default(),
+            fresh_keys: Arc::default(),
+            delivery_key_cursor: Mutex::default(),
             _lock: lock,
         };
-        store.start("ledger-writer", {
+        store.spawn_thread("ledger-writer", {
             let (writer, teams, listeners) =
-                (Arc::clone(&writer), Arc::clone(&store.teams), Arc::clone(&store.listeners));
-            let (fresh, log, time) = (Arc::clone(&store.fresh), Arc::clone(&log), Arc::clone(&store.time));
+                (Arc::clone(&writer), Arc::clone(&store.teams), Arc::clone(&store.subscribers));
+            let (fresh, log, time) = (Arc::clone(&store.fresh_keys), Arc::clone(&log), Arc::clone(&store.time));
             // The ledger borrows the connection for its prepared statements, so both live on the thread.
-            move || match Ledger::new(&conn, fresh, teams, listeners, log, time) {
+            move || match WriteSession::new(&conn, fresh, teams, listeners, log, time) {
                 Ok(ledger) => {
                     drop(tell.send(Ok(())));
-                    writer.work(ledger);
+                    writer.run_loop(ledger);
                 }
                 Err(error) => drop(tell.send(Err(error))),
             }
         })?;
-        told.recv().map_err(|_ended| schema::unreachable("the writer ended at its start"))??;
-        store.start("ledger-checkpointer", move || checkpoint(&checkpointer, &writer, &log, &closing))?;
+        told.recv().map_err(|_ended| schema::unreachable_error("the writer ended at its start"))??;
+        store.spawn_thread("ledger-checkpointer", move || run_checkpointer(&checkpointer, &writer, &log, &closing))?;
         let counter = schema::open_reader(&store.path)?;
-        store.start("ledger-counter", {
-            let (fresh, closing) = (Arc::clone(&store.fresh), Arc::clone(&store.closing));
-            move || count_keys(&counter, &fresh, &closing)
+        store.spawn_thread("ledger-counter", {
+            let (fresh, closing) = (Arc::clone(&store.fresh_keys), Arc::clone(&store.closing));
+            move || run_key_counter(&counter, &fresh, &closing)
         })?;
         Ok(store)
     }
@@ -184,21 +185,21 @@ impl Sqlite {
     }
 
     /// The schema of the ledger in a data directory, without changing it. `None` when there is none yet.
-    pub fn schema_of(directory: &Path) -> Result<Option<i64>> {
+    pub fn schema_version(directory: &Path) -> Result<Option<i64>> {
         let path = directory.join("ledger.db");
         if !path.exists() {
             return Ok(None);
         }
-        schema::version(&schema::open_reader(&path)?).map(Some)
+        schema::schema_version(&schema::open_reader(&path)?).map(Some)
     }
 
     /// What is wrong with the ledger in a data directory that nobody uses. Reading it may move its log into the file.
-    pub fn faults_of(directory: &Path) -> Result<Vec<String>> {
+    pub fn check_integrity(directory: &Path) -> Result<Vec<String>> {
         let path = directory.join("ledger.db");
-        if path.exists() { schema::faults(&path) } else { Ok(Vec::new()) }
+        if path.exists() { schema::check_integrity(&path) } else { Ok(Vec::new()) }
     }
 
-    fn start(&self, name: &str, life: impl FnOnce() + Send + 'static) -> Result<()> {
+    fn spawn_thread(&self, name: &str, life: impl FnOnce() + Send + 'static) -> Result<()> {
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(life);
         let thread = thread.map_err(|e| StoreError::Unreachable(format!("starting a thread: {e}")))?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
@@ -206,17 +207,21 @@ impl Sqlite {
     }
 
     /// Has a verb other than accept run and committed.
-    async fn write<T: Send + 'static>(
+    async fn run_write<T: Send + 'static>(
         &self,
-        verb: impl FnOnce(&mut Ledger<'_>) -> Result<T> + Send + 'static,
+        verb: impl FnOnce(&mut WriteSession<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.writer.run(Turn::Other, verb, |_, _| {}).await
+        self.writer.run(Priority::Other, verb, |_, _| {}).await
     }
 
     /// Runs a reader on a thread that may block.
-    async fn look<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> Result<T> + Send + 'static) -> Result<T> {
-        let _turn = self.reading.acquire().await.map_err(|_closed| schema::unreachable("the ledger is closed"))?;
-        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    async fn run_query<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let _turn =
+            self.reader_permits.acquire().await.map_err(|_closed| schema::unreachable_error("the ledger is closed"))?;
+        let idle = self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let path = self.path.clone();
         let looked = tokio::task::spawn_blocking(move || {
             let conn = idle.map_or_else(|| schema::open_reader(&path), Ok)?;
@@ -224,34 +229,34 @@ impl Sqlite {
             Ok::<_, StoreError>((conn, answer))
         });
         let (conn, answer) = looked.await.map_err(|e| StoreError::Unreachable(format!("a reader ended: {e}")))??;
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+        self.idle_readers.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
         answer
     }
 
     /// Keys of deliveries that are known no longer, among the next ones. Looked for apart from the writer, round and
     /// round, so that arrivals pay for no index.
-    async fn expired_keys(&self, now: Time) -> Result<Vec<clear::KeyPlace>> {
-        let from = self.swept_key.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (expired, last) = self.look(move |conn| clear::expired_keys(conn, from.as_ref(), now)).await?;
-        *self.swept_key.lock().unwrap_or_else(PoisonError::into_inner) = last;
+    async fn expired_delivery_keys(&self, now: Time) -> Result<Vec<clear::DeliveryKeyRef>> {
+        let from = self.delivery_key_cursor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (expired, last) = self.run_query(move |conn| clear::expired_keys(conn, from.as_ref(), now)).await?;
+        *self.delivery_key_cursor.lock().unwrap_or_else(PoisonError::into_inner) = last;
         Ok(expired)
     }
 
-    fn published(&self) -> Published {
-        self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn transport_registry(&self) -> TransportRegistry {
+        self.transport_registry.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn number(&self, team: TeamId) -> Option<i64> {
+    fn team_number(&self, team: TeamId) -> Option<i64> {
         self.teams.read().unwrap_or_else(PoisonError::into_inner).number(team)
     }
 }
 
 /// Moves the log into the file whenever enough was written, and once more when it has been quiet.
-fn checkpoint(conn: &Connection, writer: &Writer, log: &Log, closing: &AtomicBool) {
+fn run_checkpointer(conn: &Connection, writer: &Writer, log: &WalState, closing: &AtomicBool) {
     let (mut moved, mut seen) = (0, 0);
     while !closing.load(Ordering::Relaxed) {
         std::thread::park_timeout(CHECKPOINT_PAUSE);
-        let written = log.rows.load(Ordering::Relaxed);
+        let written = log.rows_written.load(Ordering::Relaxed);
         let quiet = written == seen;
         seen = written;
         if written - moved < ROWS_PER_CHECKPOINT && !(quiet && written > moved) {
@@ -261,9 +266,9 @@ fn checkpoint(conn: &Connection, writer: &Writer, log: &Log, closing: &AtomicBoo
         match conn
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)))
         {
-            Ok((frames, done)) => log.leftovers.store(done < frames || !quiet, Ordering::Relaxed),
-            Err(error) => match told(error) {
-                error @ StoreError::Corrupt(_) => return writer.give_up(error),
+            Ok((frames, done)) => log.has_leftover_frames.store(done < frames || !quiet, Ordering::Relaxed),
+            Err(error) => match store_error(error) {
+                error @ StoreError::Corrupt(_) => return writer.fail(error),
                 error => tracing::warn!(%error, "moving the log into the file"),
             },
         }
@@ -271,373 +276,410 @@ fn checkpoint(conn: &Connection, writer: &Writer, log: &Log, closing: &AtomicBoo
 }
 
 /// Counts the rows of the tree of keys, seldom: it walks all of it. In between the writer counts along.
-fn count_keys(conn: &Connection, fresh: &FreshKeys, closing: &AtomicBool) {
+fn run_key_counter(conn: &Connection, fresh: &FreshKeys, closing: &AtomicBool) {
     while !closing.load(Ordering::Relaxed) {
         let began = Instant::now();
         if let Ok(count) = conn.query_row("SELECT COUNT(*) FROM keys", [], |row| row.get::<_, i64>(0)) {
             fresh.in_tree.store(count as u64, Ordering::Relaxed);
         }
-        std::thread::park_timeout(COUNT_PAUSE.max(began.elapsed() * COUNT_SHARE));
+        std::thread::park_timeout(KEY_COUNT_MIN_PAUSE.max(began.elapsed() * KEY_COUNT_PAUSE_FACTOR));
     }
 }
 
 #[async_trait]
 impl Store for Sqlite {
-    async fn accept(&self, wish: Wish, now: Time) -> Result<Accept> {
+    async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
         // In a box, because it goes to the writer and back.
-        let mut prepared = Box::new(Prepared::new(wish, now)?);
-        let verb = move |ledger: &mut Ledger<'_>| {
+        let mut prepared = Box::new(PreparedEmail::new(wish, now)?);
+        let verb = move |ledger: &mut WriteSession<'_>| {
             let said = accept::accept(ledger, &mut prepared, now)?;
             Ok((prepared, said))
         };
-        let tell = |(prepared, said): &(Box<Prepared>, Said), ledger: &Ledger<'_>| {
-            prepared.told(said).into_iter().for_each(|email| ledger.tell(email));
+        let tell = |(prepared, said): &(Box<PreparedEmail>, AcceptDecision), ledger: &WriteSession<'_>| {
+            prepared.accepted_email(said).into_iter().for_each(|email| ledger.notify_email_changed(email));
         };
-        let (prepared, said) = self.writer.run(Turn::Accept, verb, tell).await?;
-        Ok(prepared.answer(said))
+        let (prepared, said) = self.writer.run(Priority::Accept, verb, tell).await?;
+        Ok(prepared.into_accept(said))
     }
 
-    async fn accept_batch(&self, batch: BatchWish, now: Time) -> Result<AcceptBatch> {
+    async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
         let strict = batch.strict;
-        let mut items = batch.items.into_iter().map(|wish| Prepared::new(wish, now)).collect::<Result<Vec<_>>>()?;
+        let mut items =
+            batch.items.into_iter().map(|wish| PreparedEmail::new(wish, now)).collect::<Result<Vec<_>>>()?;
         let operation = batch.operation;
-        let verb = move |ledger: &mut Ledger<'_>| {
+        let verb = move |ledger: &mut WriteSession<'_>| {
             let said = accept::accept_batch(ledger, operation.as_ref(), &mut items, strict, now)?;
             Ok((items, said))
         };
-        let tell = |(items, said): &(Vec<Prepared>, SaidBatch), ledger: &Ledger<'_>| {
-            if let SaidBatch::Items(said) = said {
-                items.iter().zip(said).filter_map(|(item, said)| item.told(said)).for_each(|email| ledger.tell(email));
+        let tell = |(items, said): &(Vec<PreparedEmail>, BatchDecision), ledger: &WriteSession<'_>| {
+            if let BatchDecision::Items(said) = said {
+                items
+                    .iter()
+                    .zip(said)
+                    .filter_map(|(item, said)| item.accepted_email(said))
+                    .for_each(|email| ledger.notify_email_changed(email));
             }
         };
-        Ok(match self.writer.run(Turn::Accept, verb, tell).await? {
-            (items, SaidBatch::Items(said)) => {
-                AcceptBatch::Items(items.into_iter().zip(said).map(|(item, said)| item.answer(said)).collect())
-            }
-            (_, SaidBatch::Mismatch(bound)) => AcceptBatch::Mismatch(bound),
-            (_, SaidBatch::Contradiction(index, bound)) => AcceptBatch::Contradiction(index, bound),
-            (_, SaidBatch::OverBudget(index, exceeded)) => AcceptBatch::OverBudget(index, exceeded),
+        Ok(match self.writer.run(Priority::Accept, verb, tell).await? {
+            (items, BatchDecision::Items(said)) => BatchAcceptResult::Items(
+                items.into_iter().zip(said).map(|(item, said)| item.into_accept(said)).collect(),
+            ),
+            (_, BatchDecision::Mismatch(bound)) => BatchAcceptResult::BatchKeyMismatch(bound),
+            (_, BatchDecision::Contradiction(index, bound)) => BatchAcceptResult::ItemKeyMismatch(index, bound),
+            (_, BatchDecision::OverBudget(index, exceeded)) => BatchAcceptResult::OverBudget(index, exceeded),
         })
     }
 
-    async fn bound(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<Bound>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        let (fresh, time) = (Arc::clone(&self.fresh), Arc::clone(&self.time));
-        let look = move |conn: &Connection| match accept::key_row_on(conn, &fresh, number, key)? {
-            Some(row) => accept::bound_by_on(conn, team, number, &row, time.forget_by(now)),
+    async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>> {
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        let (fresh, time) = (Arc::clone(&self.fresh_keys), Arc::clone(&self.time));
+        let look = move |conn: &Connection| match accept::read_key_row(conn, &fresh, number, key)? {
+            Some(row) => accept::binding_of_row(conn, team, number, &row, time.expiry_cutoff(now)),
             None => Ok(None),
         };
-        self.look(look).await
+        self.run_query(look).await
     }
 
-    async fn bind_operation(&self, operation: Operation, now: Time) -> Result<Once<()>> {
-        self.write(move |ledger| accept::bind_once(ledger, &operation, now)).await
+    async fn bind_operation(&self, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>> {
+        self.run_write(move |ledger| accept::bind_operation_once(ledger, &operation, now)).await
     }
 
-    async fn cancel(&self, team: TeamId, id: EmailId, operation: Option<Operation>, now: Time) -> Result<Once<Change>> {
-        self.write(move |ledger| change::cancel(ledger, team, id, operation.as_ref(), now)).await
+    async fn cancel(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<EmailChangeResult>> {
+        self.run_write(move |ledger| change::cancel(ledger, team, id, operation.as_ref(), now)).await
     }
 
-    async fn reschedule(&self, team: TeamId, id: EmailId, new: NewDue, now: Time) -> Result<Change> {
-        self.write(move |ledger| change::reschedule(ledger, team, id, &new, now)).await
+    async fn reschedule(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        new: RescheduleRequest,
+        now: Time,
+    ) -> Result<EmailChangeResult> {
+        self.run_write(move |ledger| change::reschedule(ledger, team, id, &new, now)).await
     }
 
-    async fn resend(&self, wish: Wish, operation: Option<Operation>, now: Time) -> Result<Once<Resend>> {
-        self.write(move |ledger| accept::resend(ledger, wish, operation.as_ref(), now)).await
+    async fn resend(
+        &self,
+        wish: NewEmail,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<EmailResendResult>> {
+        self.run_write(move |ledger| accept::resend(ledger, wish, operation.as_ref(), now)).await
     }
 
     async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
         let transport = transport.to_owned();
-        self.write(move |ledger| change::capture(ledger, &transport, max, scheduled_by, now)).await
+        self.run_write(move |ledger| change::capture(ledger, &transport, max, scheduled_by, now)).await
     }
 
-    async fn next_due(&self, transport: &str) -> Result<Option<Time>> {
+    async fn next_handoff_due(&self, transport: &str) -> Result<Option<Time>> {
         let transport = transport.to_owned();
-        self.look(move |conn| change::next_due(conn, &transport)).await
+        self.run_query(move |conn| change::next_handoff_due(conn, &transport)).await
     }
 
-    async fn lease(&self, wish: LeaseWish, now: Time) -> Result<Vec<Leased>> {
+    async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
         let wish = Arc::new(wish);
         let wanted = Arc::clone(&wish);
-        let places = self.look(move |conn| handoff::candidates(conn, &wanted, now)).await?;
+        let places = self.run_query(move |conn| handoff::due_candidates(conn, &wanted, now)).await?;
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        self.write(move |ledger| handoff::lease(ledger, &places, &wish, now)).await
+        self.run_write(move |ledger| handoff::lease(ledger, &places, &wish, now)).await
     }
 
-    async fn leased(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<Leased>> {
-        let Some(row) = self.number(team) else { return Ok(None) };
+    async fn leased_handoff(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<LeasedHandoff>> {
+        let Some(row) = self.team_number(team) else { return Ok(None) };
         let look = move |conn: &Connection| match rows::email_by_id(conn, team, row, id)? {
             Some(email) => handoff::with_bytes(conn, email, number).map(Some),
             None => Ok(None),
         };
-        self.look(look).await
+        self.run_query(look).await
     }
 
-    async fn act(
+    async fn apply_action(
         &self,
         team: TeamId,
         id: EmailId,
-        act: Act,
-        operation: Option<Operation>,
+        act: HandoffAction,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Acted>> {
-        self.write(move |ledger| handoff::act(ledger, (team, id), &act, operation.as_ref(), now)).await
+    ) -> Result<IdempotentResult<HandoffActionResult>> {
+        self.run_write(move |ledger| handoff::apply_action(ledger, (team, id), &act, operation.as_ref(), now)).await
     }
 
-    async fn doubts(&self, mine: &[TransportAccount], max: usize, now: Time) -> Result<Vec<(Email, u16)>> {
+    async fn due_unknown_handoffs(
+        &self,
+        mine: &[TransportAccount],
+        max: usize,
+        now: Time,
+    ) -> Result<Vec<(Email, u16)>> {
         let teams = Arc::clone(&self.teams);
         let team_id = move |number| teams.read().unwrap_or_else(PoisonError::into_inner).id(number);
-        let (published, mine) = (self.published(), mine.to_vec());
-        let may_decide = move |place: (&str, Option<&str>)| published.may_decide(&mine, place, now);
-        self.look(move |conn| handoff::doubts(conn, team_id, may_decide, (max, now))).await
+        let (published, mine) = (self.transport_registry(), mine.to_vec());
+        let may_decide = move |place: (&str, Option<&str>)| published.may_resolve(&mine, place, now);
+        self.run_query(move |conn| handoff::due_unknown(conn, team_id, may_decide, (max, now))).await
     }
 
     async fn publish_transports(&self, node: NodeId, mine: &[TransportAccount], now: Time) -> Result<()> {
-        self.published.lock().unwrap_or_else(PoisonError::into_inner).publish(node, mine, now);
+        self.transport_registry.lock().unwrap_or_else(PoisonError::into_inner).publish(node, mine, now);
         Ok(())
     }
 
-    async fn orphans(&self, known: &[String], now: Time) -> Result<Vec<Orphans>> {
-        let (published, known) = (self.published(), known.to_vec());
+    async fn orphan_backlogs(&self, known: &[String], now: Time) -> Result<Vec<OrphanBacklog>> {
+        let (published, known) = (self.transport_registry(), known.to_vec());
         let claimed = move |name: &str| known.iter().any(|known| known == name) || published.is_live(name, now);
-        self.look(move |conn| handoff::orphans(conn, claimed)).await
+        self.run_query(move |conn| handoff::orphan_backlogs(conn, claimed)).await
     }
 
-    async fn open_at(
+    async fn emails_open_at_transport(
         &self,
         transport: &str,
         after: Option<(TeamId, EmailId)>,
         limit: usize,
     ) -> Result<Vec<(TeamId, EmailId)>> {
         let transport = transport.to_owned();
-        self.look(move |conn| handoff::open_at(conn, &transport, after, limit)).await
+        self.run_query(move |conn| handoff::emails_open_at_transport(conn, &transport, after, limit)).await
     }
 
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
         let latest = {
-            let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut nodes = self.node_heartbeats.lock().unwrap_or_else(PoisonError::into_inner);
             nodes.insert(node, now);
             nodes.values().max().copied().unwrap_or(now)
         };
         let kept = self.seen_at.load(Ordering::Relaxed);
-        if now.0 - kept < SEEN_EVERY_MS {
-            return Ok(Heartbeat { latest, database: None });
+        if now.0 - kept < SAVE_TIME_INTERVAL_MS {
+            return Ok(Heartbeat { latest_time: latest, database_clock: None });
         }
         self.seen_at.store(now.0, Ordering::Relaxed);
-        self.write(move |ledger| ledger.execute("UPDATE install SET seen_at = ?1", [now.0]).map(drop)).await?;
-        Ok(Heartbeat { latest, database: None })
+        self.run_write(move |ledger| ledger.execute("UPDATE install SET seen_at = ?1", [now.0]).map(drop)).await?;
+        Ok(Heartbeat { latest_time: latest, database_clock: None })
     }
 
-    async fn recover(&self, node: NodeId, max: usize, now: Time) -> Result<Recovered> {
+    async fn recover_dead_nodes(&self, node: NodeId, max: usize, now: Time) -> Result<RecoveryCounts> {
         // Nobody else has the file: who was never heard of in this process ended before it.
-        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let alive =
-            move |holder| holder == node || nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::ALIVE_MS);
-        let verb = move |ledger: &mut Ledger<'_>| {
-            let recovered = handoff::recover(ledger, &alive, max, now)?;
-            let deliveries = delivery::give_back(ledger, &alive, max, now)?;
-            Ok(Recovered { deliveries, notices: notice::give_back(ledger, alive, max, now)?, ..recovered })
+        let nodes = self.node_heartbeats.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let alive = move |holder| {
+            holder == node || nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::HEARTBEAT_TIMEOUT_MS)
         };
-        self.write(verb).await
+        let verb = move |ledger: &mut WriteSession<'_>| {
+            let recovered = handoff::recover_dead_nodes(ledger, &alive, max, now)?;
+            let deliveries = delivery::reclaim(ledger, &alive, max, now)?;
+            Ok(RecoveryCounts { deliveries, notices: notice::reclaim(ledger, alive, max, now)?, ..recovered })
+        };
+        self.run_write(verb).await
     }
 
-    async fn by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
+    async fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
+        let Some(number) = self.team_number(team) else { return Ok(None) };
         let remote_id = remote_id.to_owned();
-        self.look(move |conn| handoff::by_remote_id(conn, number, &remote_id)).await
+        self.run_query(move |conn| handoff::handoff_by_remote_id(conn, number, &remote_id)).await
     }
 
     async fn backlog(&self) -> Result<Backlog> {
-        self.look(handoff::backlog).await
+        self.run_query(handoff::backlog).await
     }
 
-    async fn note_suppressed(&self, calls: Vec<Suppressed>, now: Time) -> Result<()> {
-        self.write(move |ledger| change::note_suppressed(ledger, calls, now)).await
+    async fn record_suppressed_calls(&self, calls: Vec<SuppressedCalls>, now: Time) -> Result<()> {
+        self.run_write(move |ledger| change::record_suppressed_calls(ledger, calls, now)).await
     }
 
     async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        self.look(move |conn| rows::email_by_id(conn, team, number, id)).await
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        self.run_query(move |conn| rows::email_by_id(conn, team, number, id)).await
     }
 
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        self.look(move |conn| look::detail(conn, team, number, id)).await
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        self.run_query(move |conn| look::detail(conn, team, number, id)).await
     }
 
-    async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<Page<Email>> {
-        let Some(number) = self.number(team) else { return Ok(Page { rows: Vec::new(), next: None }) };
-        let fresh = Arc::clone(&self.fresh);
-        self.look(move |conn| look::list(conn, &fresh, (team, number), &query)).await
+    async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<ResultPage<Email>> {
+        let Some(number) = self.team_number(team) else { return Ok(ResultPage { rows: Vec::new(), next: None }) };
+        let fresh = Arc::clone(&self.fresh_keys);
+        self.run_query(move |conn| look::list_emails(conn, &fresh, (team, number), &query)).await
     }
 
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
-        let Some(number) = self.number(team) else { return Ok(0) };
-        self.look(move |conn| look::count(conn, number, from, to)).await
+        let Some(number) = self.team_number(team) else { return Ok(0) };
+        self.run_query(move |conn| look::count_emails(conn, number, from, to)).await
     }
 
-    async fn stuck(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
-        self.look(move |conn| look::stuck(conn, after, limit)).await
+    async fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
+        self.run_query(move |conn| look::held_or_unknown_emails(conn, after, limit)).await
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
-        let Some(number) = self.number(team) else { return Ok(Vec::new()) };
-        self.look(move |conn| events::after(conn, number, after, limit)).await
+        let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
+        self.run_query(move |conn| events::events_after(conn, number, after, limit)).await
     }
 
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        let (fresh, forget_by) = (Arc::clone(&self.fresh), self.time.forget_by(now));
-        self.look(move |conn| look::key(conn, &fresh, (team, number), key, forget_by)).await
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        let (fresh, forget_by) = (Arc::clone(&self.fresh_keys), self.time.expiry_cutoff(now));
+        self.run_query(move |conn| look::key_view(conn, &fresh, (team, number), key, forget_by)).await
     }
 
-    async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChange> {
-        self.write(move |ledger| change::extend_key(ledger, team, key, ttl, now)).await
+    async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChangeResult> {
+        self.run_write(move |ledger| change::extend_key(ledger, team, key, ttl, now)).await
     }
 
-    async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChange> {
-        self.write(move |ledger| change::forget_key(ledger, team, key, now)).await
+    async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChangeResult> {
+        self.run_write(move |ledger| change::forget_key(ledger, team, key, now)).await
     }
 
-    async fn create_team(&self, team: Team, key: ApiKey, operation: Option<Operation>) -> Result<Once<Founded>> {
+    async fn create_team(
+        &self,
+        team: Team,
+        key: ApiKey,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateTeamResult>> {
         let id = team.id;
-        let verb = move |ledger: &mut Ledger<'_>| team::create_team(ledger, &team, &key, operation.as_ref());
+        let verb = move |ledger: &mut WriteSession<'_>| team::create_team(ledger, &team, &key, operation.as_ref());
         // The number is known to others only once it is committed.
-        let learn = move |answer: &Once<Option<i64>>, ledger: &Ledger<'_>| {
-            if let Once::Done(Some(number)) = answer {
+        let learn = move |answer: &IdempotentResult<Option<i64>>, ledger: &WriteSession<'_>| {
+            if let IdempotentResult::Done(Some(number)) = answer {
                 ledger.teams.write().unwrap_or_else(PoisonError::into_inner).add(id, *number);
             }
         };
-        let made = self.writer.run(Turn::Other, verb, learn).await?;
-        Ok(made.map(|number| number.map_or(Founded::Taken, |_number| Founded::Made)))
+        let made = self.writer.run(Priority::Other, verb, learn).await?;
+        Ok(made.map(|number| number.map_or(CreateTeamResult::NameTaken, |_number| CreateTeamResult::Created)))
     }
 
     async fn teams(&self) -> Result<Vec<Team>> {
-        self.look(team::teams).await
+        self.run_query(team::teams).await
     }
 
     async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
-        self.write(move |ledger| team::set_require_keys(ledger, team, require)).await
+        self.run_write(move |ledger| team::set_require_keys(ledger, team, require)).await
     }
 
-    async fn create_api_key(&self, key: ApiKey, operation: Option<Operation>) -> Result<Once<()>> {
-        self.write(move |ledger| team::create_api_key(ledger, &key, operation.as_ref())).await
+    async fn create_api_key(&self, key: ApiKey, operation: Option<KeyedOperation>) -> Result<IdempotentResult<()>> {
+        self.run_write(move |ledger| team::create_api_key(ledger, &key, operation.as_ref())).await
     }
 
     async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
-        let Some(number) = self.number(team) else { return Ok(Vec::new()) };
-        self.look(move |conn| team::api_keys(conn, team, number)).await
+        let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
+        self.run_query(move |conn| team::api_keys(conn, team, number)).await
     }
 
     async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
-        self.look(move |conn| team::by_hash(conn, hash)).await
+        self.run_query(move |conn| team::api_key_by_hash(conn, hash)).await
     }
 
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
-        self.write(move |ledger| team::revoke(ledger, team, id, now)).await
+        self.run_write(move |ledger| team::revoke_api_key(ledger, team, id, now)).await
     }
 
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
-        self.write(move |ledger| team::touch(ledger, &used)).await
+        self.run_write(move |ledger| team::touch_api_keys(ledger, &used)).await
     }
 
-    async fn create_record(&self, record: Record, operation: Option<Operation>) -> Result<Once<Created>> {
-        self.write(move |ledger| record::create(ledger, &record, operation.as_ref())).await
+    async fn create_record(
+        &self,
+        record: Record,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateRecordResult>> {
+        self.run_write(move |ledger| record::create(ledger, &record, operation.as_ref())).await
     }
 
     async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
-        self.look(move |conn| Shelf { team, number, kind }.one(conn, id)).await
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        self.run_query(move |conn| RecordScope { team, number, kind }.by_id(conn, id)).await
     }
 
-    async fn record_named(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
-        let Some(number) = self.number(team) else { return Ok(None) };
+    async fn record_by_name(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>> {
+        let Some(number) = self.team_number(team) else { return Ok(None) };
         let name = name.to_owned();
-        self.look(move |conn| Shelf { team, number, kind }.named(conn, &name)).await
+        self.run_query(move |conn| RecordScope { team, number, kind }.by_name(conn, &name)).await
     }
 
-    async fn record_anywhere(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        self.look(move |conn| record::anywhere(conn, kind, id)).await
+    async fn record_of_any_team(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
+        self.run_query(move |conn| record::by_id_any_team(conn, kind, id)).await
     }
 
     async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
-        let Some(number) = self.number(team) else { return Ok(RecordPage { rows: Vec::new(), next: None }) };
-        self.look(move |conn| Shelf { team, number, kind }.list(conn, before, limit)).await
+        let Some(number) = self.team_number(team) else { return Ok(RecordPage { rows: Vec::new(), next: None }) };
+        self.run_query(move |conn| RecordScope { team, number, kind }.list(conn, before, limit)).await
     }
 
     async fn change_record(
         &self,
         edit: RecordEdit,
-        operation: Option<Operation>,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<RecordChange>> {
-        self.write(move |ledger| record::change(ledger, edit, operation.as_ref(), now)).await
+    ) -> Result<IdempotentResult<RecordChangeResult>> {
+        self.run_write(move |ledger| record::change(ledger, edit, operation.as_ref(), now)).await
     }
 
     async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        self.write(move |ledger| record::remove(ledger, team, kind, id)).await
+        self.run_write(move |ledger| record::remove(ledger, team, kind, id)).await
     }
 
-    async fn budget_usage(&self, team: TeamId, counters: Vec<Counter>) -> Result<Vec<u64>> {
-        let Some(number) = self.number(team) else { return Ok(vec![0; counters.len()]) };
-        self.look(move |conn| counters.iter().map(|counter| budget::used(conn, number, *counter)).collect()).await
+    async fn budget_usage(&self, team: TeamId, counters: Vec<BudgetCounter>) -> Result<Vec<u64>> {
+        let Some(number) = self.team_number(team) else { return Ok(vec![0; counters.len()]) };
+        self.run_query(move |conn| counters.iter().map(|counter| budget::used(conn, number, *counter)).collect()).await
     }
 
-    async fn install(&self) -> Result<Install> {
+    async fn installation(&self) -> Result<InstallationInfo> {
         let secret = self.secret.clone();
-        self.look(|conn| {
+        self.run_query(|conn| {
             let sql = "SELECT epoch, MAX(last_id, (SELECT COALESCE(MAX(email), 0) FROM emails)), seen_at \
                  FROM install";
             let install = conn.query_row(sql, [], |row| {
-                Ok(Install {
+                Ok(InstallationInfo {
                     secret,
                     epoch: row.get(0)?,
                     last_id: row.get(1)?,
-                    seen_at: row.get::<_, Option<i64>>(2)?.map(Time),
-                    database: None,
+                    last_heartbeat_at: row.get::<_, Option<i64>>(2)?.map(Time),
+                    database_clock: None,
                 })
             });
-            install.map_err(told)
+            install.map_err(store_error)
         })
         .await
     }
 
-    async fn sweep(&self, max: usize, now: Time) -> Result<Swept> {
-        let expired = self.expired_keys(now).await?;
-        let verb = move |ledger: &mut Ledger<'_>| {
+    async fn sweep(&self, max: usize, now: Time) -> Result<SweepCounts> {
+        let expired = self.expired_delivery_keys(now).await?;
+        let verb = move |ledger: &mut WriteSession<'_>| {
             let swept = upkeep::sweep(ledger, max, now)?;
             let deliveries = clear::sweep(ledger, &expired, max, now)?;
-            Ok(Swept { deliveries, notices: notice::sweep(ledger, max, now)?, ..swept })
+            Ok(SweepCounts { deliveries, notices: notice::sweep(ledger, max, now)?, ..swept })
         };
-        self.write(verb).await
+        self.run_write(verb).await
     }
 
     async fn health(&self) -> Result<Health> {
-        self.write(|_| Ok(())).await?;
+        self.run_write(|_| Ok(())).await?;
         Ok(Health { engine: "sqlite", degraded: false, notes: vec!["journal_mode=wal synchronous=full".into()] })
     }
 
-    fn stopped(&self) -> Option<StoreError> {
-        self.writer.broken()
+    fn fatal_error(&self) -> Option<StoreError> {
+        self.writer.failure()
     }
 
     fn gauges(&self) -> Gauges {
-        Gauges { keys: self.fresh.count(), ..self.writer.gauges() }
+        Gauges { keys: self.fresh_keys.count(), ..self.writer.gauges() }
     }
 
-    fn hear_events(&self, hearer: EventHearer) -> bool {
-        self.listeners.event_hearers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
+    fn subscribe_to_events(&self, hearer: EventWakeUpHandler) -> bool {
+        self.subscribers.events.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
         true
     }
 
-    fn keep_time(&self, keeper: Keeper) {
-        self.time.keep(keeper);
+    fn set_commit_clock(&self, keeper: SharedLedgerClock) {
+        self.time.set_clock(keeper);
     }
 
-    fn watch(&self, watcher: Watcher) -> bool {
-        self.listeners.watchers.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
+    fn subscribe_to_emails(&self, watcher: SharedEmailSubscriber) -> bool {
+        self.subscribers.emails.write().unwrap_or_else(PoisonError::into_inner).push(watcher);
         true
     }
 

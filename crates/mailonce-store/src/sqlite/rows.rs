@@ -3,7 +3,7 @@
 use mailonce_core::{
     digest::Digest,
     email::{Email, Guard},
-    handoff::{Attempt, Handoff, Outcome, State, Work},
+    handoff::{Attempt, Handoff, HandoffProgress, HandoffState, Outcome},
     id::{self, EmailId, NodeId, TeamId},
     port::store::{Result, StoreError, SuppressedCall},
     time::Time,
@@ -13,9 +13,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params, types::ValueRef}
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use super::schema::told;
+use super::schema::store_error;
 
-const ONE_EMAIL: &str = "SELECT email, tail, rev, bind, ttl, settled_at, guard, resent_as, digest, head FROM emails \
+const EMAIL_BY_ID: &str = "SELECT email, tail, rev, bind, ttl, settled_at, guard, resent_as, digest, head FROM emails \
      WHERE email = ?2 AND team = ?1";
 const HANDOFFS: &str = "SELECT number, transport, recipients, state, due_at, attempts, fence, holder, work FROM handoffs \
      WHERE team = ?1 AND email = ?2 ORDER BY number";
@@ -24,26 +24,26 @@ const ATTEMPTS: &str = "SELECT handoff, number, at, outcome, reply, ended_at, ab
 const SUPPRESSED: &str = "SELECT count, latest FROM suppressed WHERE email = ?1";
 const BODY: &str = "SELECT COALESCE(body, (SELECT body FROM bodies WHERE email = ?1)) FROM emails WHERE email = ?1";
 
-pub(super) fn damaged(what: &str) -> StoreError {
+pub(super) fn corrupt_row(what: &str) -> StoreError {
     StoreError::Corrupt(format!("a row of the ledger cannot be read: {what}"))
 }
 
 /// A word of a closed set.
-pub(super) fn word<T>(row: &Row<'_>, at: usize, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
-    let word = row.get_ref(at).map_err(told)?.as_str().map_err(|_type| damaged("a word"))?;
-    parse(word).ok_or_else(|| damaged(word))
+pub(super) fn parse_column<T>(row: &Row<'_>, at: usize, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
+    let word = row.get_ref(at).map_err(store_error)?.as_str().map_err(|_type| corrupt_row("a word"))?;
+    parse(word).ok_or_else(|| corrupt_row(word))
 }
 
 /// A value that is kept as JSON.
-pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T> {
-    let json = row.get_ref(at).map_err(told)?.as_str().map_err(|_type| damaged("JSON"))?;
-    serde_json::from_str(json).map_err(|e| damaged(&e.to_string()))
+pub(super) fn json_column<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T> {
+    let json = row.get_ref(at).map_err(store_error)?.as_str().map_err(|_type| corrupt_row("JSON"))?;
+    serde_json::from_str(json).map_err(|e| corrupt_row(&e.to_string()))
 }
 
 /// The same where there may be none.
-pub(super) fn maybe_json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<Option<T>> {
-    let is_there = row.get_ref(at).map_err(told)? != ValueRef::Null;
-    is_there.then(|| json(row, at)).transpose()
+pub(super) fn optional_json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<Option<T>> {
+    let is_there = row.get_ref(at).map_err(store_error)? != ValueRef::Null;
+    is_there.then(|| json_column(row, at)).transpose()
 }
 
 /// What is kept as JSON.
@@ -52,30 +52,30 @@ pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
 }
 
 /// An id that is kept whole.
-pub(super) fn whole_id(row: &Row<'_>, at: usize) -> Result<Uuid> {
-    row.get(at).map(Uuid::from_bytes).map_err(told)
+pub(super) fn id_column(row: &Row<'_>, at: usize) -> Result<Uuid> {
+    row.get(at).map(Uuid::from_bytes).map_err(store_error)
 }
 
 /// The same where there may be none.
-pub(super) fn maybe_id(row: &Row<'_>, at: usize) -> Result<Option<Uuid>> {
-    Ok(row.get::<_, Option<[u8; 16]>>(at).map_err(told)?.map(Uuid::from_bytes))
+pub(super) fn optional_id(row: &Row<'_>, at: usize) -> Result<Option<Uuid>> {
+    Ok(row.get::<_, Option<[u8; 16]>>(at).map_err(store_error)?.map(Uuid::from_bytes))
 }
 
 /// An id that is kept as its ordered and unordered bits, one after the other.
 pub(super) fn split_id(row: &Row<'_>, at: usize) -> Result<Uuid> {
-    Ok(id::from_bits(row.get(at).map_err(told)?, row.get(at + 1).map_err(told)?))
+    Ok(id::from_bits(row.get(at).map_err(store_error)?, row.get(at + 1).map_err(store_error)?))
 }
 
 /// A time where there may be none.
-pub(super) fn maybe_time(row: &Row<'_>, at: usize) -> Result<Option<Time>> {
-    Ok(row.get::<_, Option<i64>>(at).map_err(told)?.map(Time))
+pub(super) fn optional_time(row: &Row<'_>, at: usize) -> Result<Option<Time>> {
+    Ok(row.get::<_, Option<i64>>(at).map_err(store_error)?.map(Time))
 }
 
 /// The email with these ordered bits, whole. The id's other bits are checked by [`email_by_id`].
-pub(super) fn email(conn: &Connection, team: TeamId, number: i64, bits: i64) -> Result<Option<Email>> {
-    let mut statement = conn.prepare_cached(ONE_EMAIL).map_err(told)?;
-    let mut rows = statement.query(params![number, bits]).map_err(told)?;
-    match rows.next().map_err(told)? {
+pub(super) fn email_by_bits(conn: &Connection, team: TeamId, number: i64, bits: i64) -> Result<Option<Email>> {
+    let mut statement = conn.prepare_cached(EMAIL_BY_ID).map_err(store_error)?;
+    let mut rows = statement.query(params![number, bits]).map_err(store_error)?;
+    match rows.next().map_err(store_error)? {
         Some(row) => email_row(conn, team, number, row).map(Some),
         None => Ok(None),
     }
@@ -83,51 +83,59 @@ pub(super) fn email(conn: &Connection, team: TeamId, number: i64, bits: i64) -> 
 
 /// The email with this id, whole.
 pub(super) fn email_by_id(conn: &Connection, team: TeamId, number: i64, id: EmailId) -> Result<Option<Email>> {
-    Ok(email(conn, team, number, id::ordered_bits(id.0))?.filter(|email| email.id == id))
+    Ok(email_by_bits(conn, team, number, id::ordered_bits(id.0))?.filter(|email| email.id == id))
 }
 
 /// Reads a row of [`ONE_EMAIL`] and what belongs to it.
 fn email_row(conn: &Connection, team: TeamId, number: i64, row: &Row<'_>) -> Result<Email> {
-    let bits: i64 = row.get(0).map_err(told)?;
-    let guard = row.get_ref(6).map_err(told)?.as_str_or_null().map_err(|_type| damaged("guard"))?;
-    let resent_as: Option<[u8; 16]> = row.get(7).map_err(told)?;
-    let digest = row.get_ref(8).map_err(told)?.as_blob().map_err(|_type| damaged("digest"))?;
-    let head = row.get_ref(9).map_err(told)?.as_str().map_err(|_type| damaged("head"))?;
+    let bits: i64 = row.get(0).map_err(store_error)?;
+    let guard = row.get_ref(6).map_err(store_error)?.as_str_or_null().map_err(|_type| corrupt_row("guard"))?;
+    let resent_as: Option<[u8; 16]> = row.get(7).map_err(store_error)?;
+    let digest = row.get_ref(8).map_err(store_error)?.as_blob().map_err(|_type| corrupt_row("digest"))?;
+    let head = row.get_ref(9).map_err(store_error)?.as_str().map_err(|_type| corrupt_row("head"))?;
     Ok(Email {
-        id: EmailId(id::from_bits(bits, row.get(1).map_err(told)?)),
+        id: EmailId(id::from_bits(bits, row.get(1).map_err(store_error)?)),
         team,
-        rev: row.get(2).map_err(told)?,
-        bind: row.get(3).map_err(told)?,
-        ttl: Ttl(row.get(4).map_err(told)?),
-        settled_at: row.get::<_, Option<i64>>(5).map_err(told)?.map(Time),
-        guard: guard.map(|word| Guard::parse(word).ok_or_else(|| damaged("guard"))).transpose()?,
+        rev: row.get(2).map_err(store_error)?,
+        bind_number: row.get(3).map_err(store_error)?,
+        ttl: Ttl(row.get(4).map_err(store_error)?),
+        settled_at: row.get::<_, Option<i64>>(5).map_err(store_error)?.map(Time),
+        guard: guard.map(|word| Guard::parse(word).ok_or_else(|| corrupt_row("guard"))).transpose()?,
         resent_as: resent_as.map(|bytes| EmailId(Uuid::from_bytes(bytes))),
-        digest: Digest::from_bytes(digest).ok_or_else(|| damaged("digest"))?,
-        head: serde_json::from_str(head).map_err(|e| damaged(&format!("head: {e}")))?,
+        digest: Digest::from_bytes(digest).ok_or_else(|| corrupt_row("digest"))?,
+        head: serde_json::from_str(head).map_err(|e| corrupt_row(&format!("head: {e}")))?,
         handoffs: handoffs(conn, number, bits)?,
         suppressed: suppressed(conn, bits)?.0,
     })
 }
 
 fn handoffs(conn: &Connection, number: i64, bits: i64) -> Result<Vec<Handoff>> {
-    let mut statement = conn.prepare_cached(HANDOFFS).map_err(told)?;
-    let mut rows = statement.query(params![number, bits]).map_err(told)?;
+    let mut statement = conn.prepare_cached(HANDOFFS).map_err(store_error)?;
+    let mut rows = statement.query(params![number, bits]).map_err(store_error)?;
     let mut found = Vec::with_capacity(1);
-    while let Some(row) = rows.next().map_err(told)? {
-        let recipients = row.get_ref(2).map_err(told)?.as_str().map_err(|_type| damaged("recipients"))?;
-        let state = row.get_ref(3).map_err(told)?.as_str().map_err(|_type| damaged("state"))?;
+    while let Some(row) = rows.next().map_err(store_error)? {
+        let recipients = row.get_ref(2).map_err(store_error)?.as_str().map_err(|_type| corrupt_row("recipients"))?;
+        let state = row.get_ref(3).map_err(store_error)?.as_str().map_err(|_type| corrupt_row("state"))?;
         found.push(Handoff {
-            number: row.get(0).map_err(told)?,
-            transport: row.get(1).map_err(told)?,
-            recipients: serde_json::from_str(recipients).map_err(|_json| damaged("recipients"))?,
-            state: State::parse(state).ok_or_else(|| damaged("state"))?,
-            due_at: row.get::<_, Option<i64>>(4).map_err(told)?.map(Time),
-            attempts: row.get(5).map_err(told)?,
-            fence: row.get::<_, i64>(6).map_err(told)? as u64,
-            holder: row.get::<_, Option<[u8; 16]>>(7).map_err(told)?.map(|bytes| NodeId(Uuid::from_bytes(bytes))),
-            work: match row.get_ref(8).map_err(told)?.as_str_or_null().map_err(|_type| damaged("work"))? {
-                Some(json) => serde_json::from_str(json).map_err(|_json| damaged("work"))?,
-                None => Work::default(),
+            number: row.get(0).map_err(store_error)?,
+            transport: row.get(1).map_err(store_error)?,
+            recipients: serde_json::from_str(recipients).map_err(|_json| corrupt_row("recipients"))?,
+            state: HandoffState::parse(state).ok_or_else(|| corrupt_row("state"))?,
+            due_at: row.get::<_, Option<i64>>(4).map_err(store_error)?.map(Time),
+            attempts: row.get(5).map_err(store_error)?,
+            fence: row.get::<_, i64>(6).map_err(store_error)? as u64,
+            holder: row
+                .get::<_, Option<[u8; 16]>>(7)
+                .map_err(store_error)?
+                .map(|bytes| NodeId(Uuid::from_bytes(bytes))),
+            progress: match row
+                .get_ref(8)
+                .map_err(store_error)?
+                .as_str_or_null()
+                .map_err(|_type| corrupt_row("work"))?
+            {
+                Some(json) => serde_json::from_str(json).map_err(|_json| corrupt_row("work"))?,
+                None => HandoffProgress::default(),
             },
         });
     }
@@ -136,7 +144,7 @@ fn handoffs(conn: &Connection, number: i64, bits: i64) -> Result<Vec<Handoff>> {
 
 /// The attempts of an email, in order.
 pub(super) fn attempts(conn: &Connection, bits: i64) -> Result<Vec<Attempt>> {
-    let mut statement = conn.prepare_cached(ATTEMPTS).map_err(told)?;
+    let mut statement = conn.prepare_cached(ATTEMPTS).map_err(store_error)?;
     let rows = statement.query_map([bits], |row| {
         Ok(Attempt {
             handoff: row.get(0)?,
@@ -145,22 +153,22 @@ pub(super) fn attempts(conn: &Connection, bits: i64) -> Result<Vec<Attempt>> {
             outcome: row.get::<_, Option<String>>(3)?.as_deref().and_then(Outcome::parse),
             reply: row.get(4)?,
             ended_at: row.get::<_, Option<i64>>(5)?.map(Time),
-            about: row
+            details: row
                 .get::<_, Option<String>>(6)?
                 .and_then(|json| serde_json::from_str(&json).ok())
                 .unwrap_or_default(),
         })
     });
-    rows.and_then(Iterator::collect).map_err(told)
+    rows.and_then(Iterator::collect).map_err(store_error)
 }
 
 /// How many calls were suppressed, and the latest of them, oldest first.
 pub(super) fn suppressed(conn: &Connection, bits: i64) -> Result<(u64, Vec<SuppressedCall>)> {
-    let mut statement = conn.prepare_cached(SUPPRESSED).map_err(told)?;
+    let mut statement = conn.prepare_cached(SUPPRESSED).map_err(store_error)?;
     let found = statement.query_row([bits], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)));
-    match found.optional().map_err(told)? {
+    match found.optional().map_err(store_error)? {
         Some((count, latest)) => {
-            Ok((count as u64, serde_json::from_str(&latest).map_err(|_json| damaged("suppressed"))?))
+            Ok((count as u64, serde_json::from_str(&latest).map_err(|_json| corrupt_row("suppressed"))?))
         }
         None => Ok((0, Vec::new())),
     }
@@ -168,6 +176,6 @@ pub(super) fn suppressed(conn: &Connection, bits: i64) -> Result<(u64, Vec<Suppr
 
 /// The packed content, while it is kept.
 pub(super) fn body(conn: &Connection, bits: i64) -> Result<Option<Vec<u8>>> {
-    let mut statement = conn.prepare_cached(BODY).map_err(told)?;
-    Ok(statement.query_row([bits], |row| row.get(0)).optional().map_err(told)?.flatten())
+    let mut statement = conn.prepare_cached(BODY).map_err(store_error)?;
+    Ok(statement.query_row([bits], |row| row.get(0)).optional().map_err(store_error)?.flatten())
 }

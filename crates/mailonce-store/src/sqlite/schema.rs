@@ -27,7 +27,7 @@ pub(super) const MIGRATIONS: [&str; 10] = [
 ];
 
 /// The schema this binary writes.
-pub const SCHEMA: i64 = MIGRATIONS.len() as i64;
+pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// Holds the data directory for this process alone, as long as it lives.
 #[derive(Debug)]
@@ -39,16 +39,16 @@ impl DirectoryLock {
         use std::os::unix::fs::DirBuilderExt as _;
         // Everybody's mail will lie here. A directory that is there stays as it is.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(|e| unreachable(&format!("{}: {e}", directory.display())))?;
+        made.map_err(|e| unreachable_error(&format!("{}: {e}", directory.display())))?;
         let path = directory.join("lock");
         let file = File::options()
             .create(true)
             .truncate(false)
             .write(true)
             .open(&path)
-            .map_err(|e| unreachable(&format!("{}: {e}", path.display())))?;
+            .map_err(|e| unreachable_error(&format!("{}: {e}", path.display())))?;
         rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_held| {
-            unreachable(&format!("another process holds the data directory {}", directory.display()))
+            unreachable_error(&format!("another process holds the data directory {}", directory.display()))
         })?;
         Ok(Self(file))
     }
@@ -60,12 +60,12 @@ const READER_CACHE_KIB: i64 = 8 * 1024;
 
 /// Held by a process that writes to the log while the directory's owner may be starting: [`renew_log`] copies bytes of
 /// the log past SQLite's own locks, and would undo a commit that another process makes meanwhile.
-pub(super) struct LogLock(#[expect(dead_code, reason = "the lock ends when the folder is closed")] File);
+pub(super) struct WalLock(#[expect(dead_code, reason = "the lock ends when the folder is closed")] File);
 
-impl LogLock {
+impl WalLock {
     /// Takes the lock, and waits for whoever has it.
     pub(super) fn take(directory: &Path) -> Result<Self> {
-        let trouble = |error: io::Error| unreachable(&format!("{}: {error}", directory.display()));
+        let trouble = |error: io::Error| unreachable_error(&format!("{}: {error}", directory.display()));
         let folder = File::open(directory).map_err(trouble)?;
         rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive).map_err(|error| trouble(error.into()))?;
         Ok(Self(folder))
@@ -74,48 +74,48 @@ impl LogLock {
 
 /// The connection that writes, and the install secret: creates the file, brings it up to date and asserts its durability.
 pub(super) fn open_writer(path: &Path, keeper: &dyn SecretKeeper) -> Result<(Connection, InstallSecret)> {
-    own_alone(path)?;
+    create_private_file(path)?;
     {
-        let _lock = LogLock::take(path.parent().unwrap_or(Path::new(".")))?;
-        renew_log(path)?;
+        let _lock = WalLock::take(path.parent().unwrap_or(Path::new(".")))?;
+        rewrite_wal(path)?;
     }
-    let mut conn = Connection::open(path).map_err(told)?;
-    conn.execute_batch("PRAGMA page_size = 8192").map_err(told)?;
-    settle(&conn, WRITER_CACHE_KIB)?;
+    let mut conn = Connection::open(path).map_err(store_error)?;
+    conn.execute_batch("PRAGMA page_size = 8192").map_err(store_error)?;
+    apply_pragmas(&conn, WRITER_CACHE_KIB)?;
     assert_durable(&conn)?;
     migrate(&mut conn)?;
-    conn.execute("INSERT OR IGNORE INTO install (one, epoch, last_id) VALUES (1, 1, 0)", []).map_err(told)?;
-    let secret = install_secret::open(&mut conn, keeper)?;
-    install_secret::forget_plain(&conn)?;
+    conn.execute("INSERT OR IGNORE INTO install (one, epoch, last_id) VALUES (1, 1, 0)", []).map_err(store_error)?;
+    let secret = install_secret::open_secret(&mut conn, keeper)?;
+    install_secret::purge_plain_secret(&conn)?;
     Ok((conn, secret))
 }
 
 /// Everybody's mail lies here: makes the file readable by its owner alone before anything is in it. SQLite gives
 /// its other files the same mode.
-fn own_alone(path: &Path) -> Result<()> {
+fn create_private_file(path: &Path) -> Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let made = File::options().create(true).truncate(false).write(true).mode(0o600).open(path);
-    made.map(drop).map_err(|e| unreachable(&format!("{}: {e}", path.display())))
+    made.map(drop).map_err(|e| unreachable_error(&format!("{}: {e}", path.display())))
 }
 
 /// Bytes of the log that are written again at once.
-const RENEWED_AT_ONCE: usize = 1024 * 1024;
+const WAL_REWRITE_CHUNK: usize = 1024 * 1024;
 
 /// Writes the log again and syncs it, so that nobody is answered with a commit that a power cut would take back.
 ///
 /// SQLite believes every commit that it finds whole in the log. The process before may have ended because it could not sync one:
 /// the commit is in the kernel's cache then, but the kernel counts its pages as written, and no later sync writes them. A
 /// power cut would leave a hole there, and SQLite ignores everything behind a hole.
-fn renew_log(path: &Path) -> Result<()> {
+fn rewrite_wal(path: &Path) -> Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     let log = match File::options().read(true).write(true).open(&name) {
         Ok(log) => log,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(unreachable(&format!("{}: {error}", name.display()))),
+        Err(error) => return Err(unreachable_error(&format!("{}: {error}", name.display()))),
     };
     let renew = || {
-        let (mut piece, mut at) = (vec![0; RENEWED_AT_ONCE], 0);
+        let (mut piece, mut at) = (vec![0; WAL_REWRITE_CHUNK], 0);
         loop {
             let read = log.read_at(&mut piece, at)?;
             if read == 0 {
@@ -133,46 +133,46 @@ fn renew_log(path: &Path) -> Result<()> {
 /// A connection that moves the log into the file, apart from the writer.
 pub(super) fn open_checkpointer(path: &Path) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
-        .map_err(told)?;
-    settle(&conn, READER_CACHE_KIB)?;
+        .map_err(store_error)?;
+    apply_pragmas(&conn, READER_CACHE_KIB)?;
     Ok(conn)
 }
 
 /// A connection that only reads.
 pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags).map_err(told)?;
+    let conn = Connection::open_with_flags(path, flags).map_err(store_error)?;
     conn.execute_batch(&format!(
         "PRAGMA query_only = ON; PRAGMA cache_size = -{READER_CACHE_KIB}; PRAGMA busy_timeout = 5000"
     ))
-    .map_err(told)?;
+    .map_err(store_error)?;
     conn.set_prepared_statement_cache_capacity(64);
-    plan_once(&conn)?;
+    keep_query_plans(&conn)?;
     Ok(conn)
 }
 
 /// A statement keeps its plan, whatever it is asked with. Else SQLite makes a new one each time that a `LIMIT` is bound,
 /// which costs more than most of our questions.
-fn plan_once(conn: &Connection) -> Result<()> {
-    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop).map_err(told)
+fn keep_query_plans(conn: &Connection) -> Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop).map_err(store_error)
 }
 
-fn settle(conn: &Connection, cache_kib: i64) -> Result<()> {
+fn apply_pragmas(conn: &Connection, cache_kib: i64) -> Result<()> {
     // The log is moved by a thread of its own, never inside a commit.
     conn.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; \
          PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{cache_kib}; PRAGMA busy_timeout = 5000; \
          PRAGMA foreign_keys = OFF"
     ))
-    .map_err(told)?;
+    .map_err(store_error)?;
     conn.set_prepared_statement_cache_capacity(256);
-    plan_once(conn)
+    keep_query_plans(conn)
 }
 
 /// Refuses to run on settings under which a power cut could take back what was acknowledged.
 fn assert_durable(conn: &Connection) -> Result<()> {
-    let mode: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(told)?;
-    let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0)).map_err(told)?;
+    let mode: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(store_error)?;
+    let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0)).map_err(store_error)?;
     if mode == "wal" && synchronous == 2 {
         return Ok(());
     }
@@ -183,27 +183,27 @@ fn assert_durable(conn: &Connection) -> Result<()> {
 
 /// Brings the schema up to date, each step in a transaction of its own.
 fn migrate(conn: &mut Connection) -> Result<()> {
-    let found = version(conn)?;
-    if found > SCHEMA {
+    let found = schema_version(conn)?;
+    if found > SCHEMA_VERSION {
         return Err(StoreError::Corrupt(format!(
-            "the ledger has schema {found} and this binary knows only {SCHEMA}: run a newer mailonce"
+            "the ledger has schema {found} and this binary knows only {SCHEMA_VERSION}: run a newer mailonce"
         )));
     }
     // What a migration drops may be a secret.
-    conn.execute_batch("PRAGMA secure_delete = ON").map_err(told)?;
+    conn.execute_batch("PRAGMA secure_delete = ON").map_err(store_error)?;
     for (number, sql) in (1_i64..).zip(MIGRATIONS).filter(|(number, _)| *number > found) {
-        let tx = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(told)?;
-        tx.execute_batch(sql).map_err(told)?;
-        tx.pragma_update(None, "user_version", number).map_err(told)?;
+        let tx = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(store_error)?;
+        tx.execute_batch(sql).map_err(store_error)?;
+        tx.pragma_update(None, "user_version", number).map_err(store_error)?;
         mailonce_core::failpoint!("sqlite-migrating");
-        tx.commit().map_err(told)?;
+        tx.commit().map_err(store_error)?;
         mailonce_core::failpoint!("sqlite-migrated");
     }
     Ok(())
 }
 
 /// Rows that belong to an email which is not there, or an email without what was committed with it.
-const HALVES: [(&str, &str); 7] = [
+const ORPHAN_ROW_CHECKS: [(&str, &str); 7] = [
     (
         "emails without a handoff",
         "SELECT count(*) FROM emails e WHERE NOT EXISTS (SELECT 1 FROM handoffs h WHERE h.email = e.email)",
@@ -236,18 +236,18 @@ const HALVES: [(&str, &str); 7] = [
 ];
 
 /// What is wrong with a ledger file: by SQLite's own account, and rows of which only a half is there.
-pub(super) fn faults(path: &Path) -> Result<Vec<String>> {
+pub(super) fn check_integrity(path: &Path) -> Result<Vec<String>> {
     let conn = open_checkpointer(path)?;
     let mut found: Vec<String> = Vec::new();
     let line = |row: &rusqlite::Row<'_>| {
         found.push(row.get(0)?);
         Ok(())
     };
-    conn.pragma_query(None, "integrity_check", line).map_err(told)?;
+    conn.pragma_query(None, "integrity_check", line).map_err(store_error)?;
     found.retain(|line| line != "ok");
-    if version(&conn)? == SCHEMA {
-        for (what, sql) in HALVES {
-            let count: i64 = conn.query_row(sql, [], |row| row.get(0)).map_err(told)?;
+    if schema_version(&conn)? == SCHEMA_VERSION {
+        for (what, sql) in ORPHAN_ROW_CHECKS {
+            let count: i64 = conn.query_row(sql, [], |row| row.get(0)).map_err(store_error)?;
             found.extend((count > 0).then(|| format!("{count} {what}")));
         }
     }
@@ -255,17 +255,17 @@ pub(super) fn faults(path: &Path) -> Result<Vec<String>> {
 }
 
 /// The schema of a ledger file.
-pub(super) fn version(conn: &Connection) -> Result<i64> {
-    conn.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(told)
+pub(super) fn schema_version(conn: &Connection) -> Result<i64> {
+    conn.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(store_error)
 }
 
-pub(super) fn unreachable(text: &str) -> StoreError {
+pub(super) fn unreachable_error(text: &str) -> StoreError {
     StoreError::Unreachable(text.to_owned())
 }
 
 /// What an error of SQLite means for the caller. A disk that failed to sync cannot be trusted any more: what it
 /// says later about the same pages may be wrong, so nothing is tried again on it.
-pub(super) fn told(error: rusqlite::Error) -> StoreError {
+pub(super) fn store_error(error: rusqlite::Error) -> StoreError {
     use rusqlite::{ErrorCode, ffi};
     let extended = error.sqlite_error().map_or(0, |e| e.extended_code);
     let untrusted = [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC].contains(&extended);
@@ -278,9 +278,9 @@ pub(super) fn told(error: rusqlite::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use super::{MIGRATIONS, faults, open_checkpointer, open_reader, open_writer};
+    use super::{MIGRATIONS, check_integrity, open_checkpointer, open_reader, open_writer};
     use mailonce_core::{
-        conversation::{caps::Tally, thread::AboutThread},
+        conversation::{caps::ReplyTally, thread::ThreadDetails},
         id::{MessageId, from_bits},
         time::Time,
     };
@@ -291,12 +291,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
         let (conn, _) = open_writer(&path, &[7; 32]).unwrap();
-        assert_eq!(faults(&path).unwrap(), [""; 0]);
+        assert_eq!(check_integrity(&path).unwrap(), [""; 0]);
         let email =
             "INSERT INTO emails (email, team, tail, rev, bind, ttl, digest, head) VALUES (1, 1, 1, 1, 1, 1, x'', '')";
         let key = "INSERT INTO keys (team, hash, bind, email) VALUES (1, x'01', 1, 2)";
         conn.execute_batch(&format!("{email}; {key}")).unwrap();
-        assert_eq!(faults(&path).unwrap(), ["1 emails without a handoff", "1 keys without their email"]);
+        assert_eq!(check_integrity(&path).unwrap(), ["1 emails without a handoff", "1 keys without their email"]);
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
     }
 
     /// A ledger as it was before there were threads, with these messages: seq, thread, time and head.
-    fn before_threads(path: &std::path::Path, messages: &[(i64, u8, i64, &str)]) {
+    fn create_ledger_without_threads(path: &std::path::Path, messages: &[(i64, u8, i64, &str)]) {
         let conn = Connection::open(path).unwrap();
         for (number, sql) in (1..).zip(&MIGRATIONS[..5]) {
             conn.execute_batch(sql).unwrap();
@@ -342,23 +342,26 @@ mod tests {
         let (hello, re) = (r#"{"subject":"Hällo \"x\""}"#, r#"{"subject":"Re"}"#);
         let robot = r#"{"subject":"Away","automatic":["auto-submitted",true]}"#;
         let own = r#"{"subject":"Copy","own":"own_address"}"#;
-        before_threads(&path, &[(2, 7, 20, re), (1, 7, 10, hello), (3, 7, 30, robot), (4, 8, 40, own), (5, 7, 50, re)]);
+        create_ledger_without_threads(
+            &path,
+            &[(2, 7, 20, re), (1, 7, 10, hello), (3, 7, 30, robot), (4, 8, 40, own), (5, 7, 50, re)],
+        );
         let (conn, _) = open_writer(&path, &[7; 32]).unwrap();
-        assert_eq!(faults(&path).unwrap(), [""; 0]);
+        assert_eq!(check_integrity(&path).unwrap(), [""; 0]);
         let thread = |id: u8| {
             let sql = "SELECT team, inbox, rev, latest_at, about FROM threads WHERE thread = ?1";
             let row = conn.query_row(sql, [[id; 16]], |row| {
                 Ok(((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?), row.get::<_, String>(4)?))
             });
             let (row, about): ((i64, i64, i64, i64), String) = row.unwrap();
-            (row, serde_json::from_str::<AboutThread>(&about).unwrap())
+            (row, serde_json::from_str::<ThreadDetails>(&about).unwrap())
         };
         let person = |seq: i64| (seq as u64, MessageId(from_bits(id_of(seq).0, id_of(seq).1)));
         let (row, about) = thread(7);
         assert_eq!(row, (1, 5, 4, 50));
         assert_eq!((about.subject.as_str(), about.created_at, about.messages), ("Hällo \"x\"", Time(10), 4));
         assert_eq!(about.people, [person(1), person(2), person(5)]);
-        assert_eq!((about.emails, about.fence, &about.lease, about.sends), (0, 0, &None, Tally::default()));
+        assert_eq!((about.emails, about.fence, &about.lease, about.sends), (0, 0, &None, ReplyTally::default()));
         let (row, about) = thread(8);
         assert_eq!((row.2, about.messages, about.people.len()), (1, 1, 0));
     }

@@ -8,7 +8,7 @@ use mailonce_core::{
     event::Event,
     id::ordered_bits,
     limits,
-    notice::{Notice, Spread},
+    notice::{FanOutCounts, Notice},
     port::store::Result,
     time::Time,
 };
@@ -16,72 +16,72 @@ use rusqlite::{Connection, params};
 
 use super::{
     endpoint, events,
-    ledger::{Ledger, Teams},
+    ledger::{TeamNumberMap, WriteSession},
     notice,
 };
 
-const MOVE: &str = "UPDATE endpoints SET cursor = ?2, spread_at = ?3 WHERE endpoint = ?1 AND cursor = ?4 \
+const ADVANCE_CURSOR: &str = "UPDATE endpoints SET cursor = ?2, spread_at = ?3 WHERE endpoint = ?1 AND cursor = ?4 \
      AND redo_until = ?5 AND rev = ?6 AND removed IS NULL";
 
 /// What an endpoint is owed.
-pub(super) struct Share {
+pub(super) struct FanOutBatch {
     endpoint: Endpoint,
     team: i64,
-    read: usize,
+    events_read: usize,
     /// The number of the last event that was looked at.
-    last: u64,
-    wanted: Vec<Event>,
+    last_seq: u64,
+    matching_events: Vec<Event>,
 }
 
 /// Looks at the events before endpoints.
-pub(super) fn plan(conn: &Connection, teams: &Teams, max: usize) -> Result<Vec<Share>> {
-    let lagging = endpoint::lagging(conn, limits::SPREAD_ENDPOINTS)?;
+pub(super) fn plan_fan_out(conn: &Connection, teams: &TeamNumberMap, max: usize) -> Result<Vec<FanOutBatch>> {
+    let lagging = endpoint::lagging(conn, limits::FAN_OUT_ENDPOINTS)?;
     let each = (max / lagging.len().max(1)).max(1);
     let mut shares = Vec::with_capacity(lagging.len());
     for endpoint in lagging {
         let Some(team) = teams.number(endpoint.team) else { continue };
-        let mut events = events::after(conn, team, endpoint.cursor, each)?;
+        let mut events = events::events_after(conn, team, endpoint.cursor, each)?;
         let (read, last) = (events.len(), events.last().map_or(endpoint.cursor, |event| event.seq));
         events.retain(|event| endpoint.wants(event));
-        shares.push(Share { endpoint, team, read, last, wanted: events });
+        shares.push(FanOutBatch { endpoint, team, events_read: read, last_seq: last, matching_events: events });
     }
     Ok(shares)
 }
 
 /// Writes down what is owed.
-pub(super) fn spread(ledger: &Ledger<'_>, shares: &[Share], now: Time) -> Result<Spread> {
-    let mut spread = Spread::default();
+pub(super) fn fan_out(ledger: &WriteSession<'_>, shares: &[FanOutBatch], now: Time) -> Result<FanOutCounts> {
+    let mut spread = FanOutCounts::default();
     for share in shares {
-        let Share { endpoint, team, read, last, wanted } = share;
+        let FanOutBatch { endpoint, team, events_read: read, last_seq: last, matching_events: wanted } = share;
         let seen = params![
             ordered_bits(endpoint.id.0),
             *last as i64,
             now.0,
             endpoint.cursor as i64,
-            endpoint.redo_until as i64,
+            endpoint.resend_until_seq as i64,
             endpoint.rev
         ];
         // Changed since it was looked at: the next call looks again.
-        if ledger.execute(MOVE, seen)? == 0 {
+        if ledger.execute(ADVANCE_CURSOR, seen)? == 0 {
             continue;
         }
-        spread.read += read;
+        spread.events_read += read;
         for event in wanted {
-            spread.owed += usize::from(owe(ledger, *team, endpoint, event, now)?);
+            spread.notices_created += usize::from(create_notice(ledger, *team, endpoint, event, now)?);
         }
     }
-    spread.more = !endpoint::lagging(ledger.conn, 1)?.is_empty();
+    spread.has_more = !endpoint::lagging(ledger.conn, 1)?.is_empty();
     Ok(spread)
 }
 
 /// Owes an event to an endpoint, unless it is past that. True when it was not owed before.
-fn owe(ledger: &Ledger<'_>, team: i64, endpoint: &Endpoint, event: &Event, now: Time) -> Result<bool> {
-    if !endpoint.owes_again(event.seq) {
-        let in_line = notice::is_open(ledger, endpoint.id, event.event.about)?;
+fn create_notice(ledger: &WriteSession<'_>, team: i64, endpoint: &Endpoint, event: &Event, now: Time) -> Result<bool> {
+    if !endpoint.must_resend(event.seq) {
+        let in_line = notice::has_pending(ledger, endpoint.id, event.event.subject_id)?;
         notice::save(ledger, team, &Notice::new(endpoint.team, endpoint.id, event, in_line, now))?;
         return Ok(true);
     }
-    let owed = match notice::at(ledger.conn, endpoint.id, event.seq)? {
+    let owed = match notice::by_seq(ledger.conn, endpoint.id, event.seq)? {
         None => Notice::new(endpoint.team, endpoint.id, event, true, now),
         Some(mut notice) if !notice.is_open() => {
             notice.replay(now);
@@ -89,6 +89,6 @@ fn owe(ledger: &Ledger<'_>, team: i64, endpoint: &Endpoint, event: &Event, now: 
         }
         Some(_) => return Ok(false),
     };
-    notice::change(ledger, team, owed, now)?;
+    notice::save_and_reschedule(ledger, team, owed, now)?;
     Ok(true)
 }

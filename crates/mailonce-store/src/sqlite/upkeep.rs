@@ -4,81 +4,82 @@ use mailonce_core::{
     email::Email,
     id::ordered_bits,
     limits,
-    port::store::{Result, Swept},
+    port::store::{Result, SweepCounts},
     time::Time,
 };
 use rusqlite::params;
 
-use super::{accept, ledger::Ledger, rows, schema::told};
+use super::{accept, ledger::WriteSession, rows, schema::store_error};
 
 const DUE: &str = "SELECT team, email FROM emails WHERE sweep_at <= ?1 ORDER BY sweep_at LIMIT ?2";
 const FREE_SLOT: &str = "UPDATE keys SET slot = NULL WHERE team = ?1 AND hash = ?2 AND slot = ?3";
 const DROP_EMPTY: &str = "DELETE FROM keys WHERE team = ?1 AND hash = ?2 AND bind = 0 AND slot IS NULL";
-const BURY: &str = "UPDATE keys SET email = NULL, forgotten_at = ?4 WHERE team = ?1 AND hash = ?2 AND email = ?3";
+const UNBIND_TO_TOMBSTONE: &str =
+    "UPDATE keys SET email = NULL, forgotten_at = ?4 WHERE team = ?1 AND hash = ?2 AND email = ?3";
 const DROP_TOMBSTONE: &str = "UPDATE keys SET bind = 0, forgotten_at = NULL WHERE team = ?1 AND hash = ?2 AND email IS NULL \
      AND digest IS NULL AND bind = ?3";
-const BURY_OPERATIONS: &str = "UPDATE keys SET forgotten_at = expires_at, digest = NULL, answer = NULL, \
+const FORGET_OPERATIONS: &str = "UPDATE keys SET forgotten_at = expires_at, digest = NULL, answer = NULL, \
      expires_at = expires_at + ?2 WHERE expires_at <= ?1 AND digest IS NOT NULL";
-const DROP_OPERATIONS: &str = "UPDATE keys SET bind = 0, forgotten_at = NULL, expires_at = NULL \
+const UNBIND_OPERATION_TOMBSTONES: &str = "UPDATE keys SET bind = 0, forgotten_at = NULL, expires_at = NULL \
      WHERE expires_at <= ?1 AND digest IS NULL AND slot IS NOT NULL";
 const DROP_EMPTY_OPERATIONS: &str = "DELETE FROM keys WHERE expires_at <= ?1 AND digest IS NULL";
-const PLAN: &str = "UPDATE emails SET sweep_at = ?3 WHERE email = ?2 AND team = ?1";
+const SET_SWEEP_AT: &str = "UPDATE emails SET sweep_at = ?3 WHERE email = ?2 AND team = ?1";
 
 /// Forgets keys, drops bodies and removes the last traces, as each email's time comes.
-pub(super) fn sweep(ledger: &mut Ledger<'_>, max: usize, now: Time) -> Result<Swept> {
+pub(super) fn sweep(ledger: &mut WriteSession<'_>, max: usize, now: Time) -> Result<SweepCounts> {
     let due: Vec<(i64, i64)> = {
-        let mut statement = ledger.conn.prepare_cached(DUE).map_err(told)?;
+        let mut statement = ledger.conn.prepare_cached(DUE).map_err(store_error)?;
         let rows = statement.query_map(params![now.0, max as i64], |row| Ok((row.get(0)?, row.get(1)?)));
-        rows.and_then(Iterator::collect).map_err(told)?
+        rows.and_then(Iterator::collect).map_err(store_error)?
     };
-    ledger.fresh.get_mut().stroll()?;
-    let mut swept = Swept::default();
+    ledger.fresh_keys.get_mut().flush_some()?;
+    let mut swept = SweepCounts::default();
     for (team, bits) in due {
         let id = ledger.team_id(team)?;
-        if let Some(email) = rows::email(ledger.conn, id, team, bits)? {
-            sweep_one(ledger, team, &email, now, &mut swept)?;
+        if let Some(email) = rows::email_by_bits(ledger.conn, id, team, bits)? {
+            sweep_email(ledger, team, &email, now, &mut swept)?;
         }
     }
-    ledger.execute(BURY_OPERATIONS, params![now.0, limits::TOMBSTONE_MS])?;
-    ledger.execute(DROP_OPERATIONS, params![now.0])?;
+    ledger.execute(FORGET_OPERATIONS, params![now.0, limits::TOMBSTONE_MS])?;
+    ledger.execute(UNBIND_OPERATION_TOMBSTONES, params![now.0])?;
     ledger.execute(DROP_EMPTY_OPERATIONS, params![now.0])?;
     Ok(swept)
 }
 
-fn sweep_one(ledger: &Ledger<'_>, team: i64, email: &Email, now: Time, swept: &mut Swept) -> Result<()> {
+fn sweep_email(ledger: &WriteSession<'_>, team: i64, email: &Email, now: Time, swept: &mut SweepCounts) -> Result<()> {
     let bits = ordered_bits(email.id.0);
     if email.is_forgotten(now) {
-        swept.keys += forget(ledger, team, email, now)?;
+        swept.keys += release_key_and_slots(ledger, team, email, now)?;
     }
-    if email.body_until().is_some_and(|at| at <= now) {
+    if email.body_expires_at().is_some_and(|at| at <= now) {
         swept.bodies +=
             ledger.execute("UPDATE emails SET body = NULL WHERE email = ?1 AND body IS NOT NULL", [bits])?;
         swept.bodies += ledger.execute("DELETE FROM bodies WHERE email = ?1", [bits])?;
         ledger.execute("DELETE FROM wires WHERE email = ?1", [bits])?;
     }
-    if email.traces_until().is_some_and(|at| at <= now) {
+    if email.tombstone_expires_at().is_some_and(|at| at <= now) {
         swept.tombstones += remove_traces(ledger, team, email)?;
     } else {
-        let next = email.next_sweep(now).map(|at| at.0);
-        ledger.execute(PLAN, params![team, bits, next])?;
+        let next = email.next_sweep_at(now).map(|at| at.0);
+        ledger.execute(SET_SWEEP_AT, params![team, bits, next])?;
     }
     Ok(())
 }
 
 /// Lets go of an email's key and slots. How many keys were.
-fn forget(ledger: &Ledger<'_>, team: i64, email: &Email, now: Time) -> Result<usize> {
+fn release_key_and_slots(ledger: &WriteSession<'_>, team: i64, email: &Email, now: Time) -> Result<usize> {
     let bits = ordered_bits(email.id.0);
-    for slot in email.head.all_slots(email.team) {
+    for slot in email.head.all_shadow_keys(email.team) {
         ledger.execute(FREE_SLOT, params![team, slot.0, bits])?;
         ledger.execute(DROP_EMPTY, params![team, slot.0])?;
     }
     let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return Ok(0) };
-    accept::settle(ledger, team, key)?;
-    ledger.execute(BURY, params![team, key.0, bits, email.expires_at().unwrap_or(now).0])
+    accept::flush_key(ledger, team, key)?;
+    ledger.execute(UNBIND_TO_TOMBSTONE, params![team, key.0, bits, email.expires_at().unwrap_or(now).0])
 }
 
 /// Removes all that is left. How many tombstones were.
-fn remove_traces(ledger: &Ledger<'_>, team: i64, email: &Email) -> Result<usize> {
+fn remove_traces(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<usize> {
     let bits = ordered_bits(email.id.0);
     ledger.execute("DELETE FROM handoffs WHERE team = ?1 AND email = ?2", params![team, bits])?;
     for sql in [
@@ -93,7 +94,7 @@ fn remove_traces(ledger: &Ledger<'_>, team: i64, email: &Email) -> Result<usize>
     ledger.execute("UPDATE install SET last_id = MAX(last_id, ?1)", [bits])?;
     ledger.execute("DELETE FROM emails WHERE email = ?2 AND team = ?1", params![team, bits])?;
     let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else { return Ok(0) };
-    let dropped = ledger.execute(DROP_TOMBSTONE, params![team, key.0, email.bind])?;
+    let dropped = ledger.execute(DROP_TOMBSTONE, params![team, key.0, email.bind_number])?;
     ledger.execute(DROP_EMPTY, params![team, key.0])?;
     Ok(dropped)
 }

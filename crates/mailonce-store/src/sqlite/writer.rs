@@ -9,70 +9,70 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::ledger::Ledger;
+use super::ledger::WriteSession;
 
 /// Accepts in one commit, and other verbs beside them.
 const ACCEPTS_PER_COMMIT: usize = 512;
 const OTHERS_PER_COMMIT: usize = 128;
 /// Verbs that may wait. The next caller waits outside.
-const WAITING: usize = 16_384;
+const MAX_QUEUED: usize = 16_384;
 
 /// A verb that ran, and whom to answer once the fate of its commit is known.
-trait Reply: Send {
+trait PendingReply: Send {
     /// Tells listeners what the verb accepted. Called after the commit, for the whole group before anybody is answered.
-    fn publish(&self, ledger: &Ledger<'_>);
+    fn publish(&self, ledger: &WriteSession<'_>);
 
     /// Sends the answer.
     fn send(self: Box<Self>, commit: &Result<()>);
 }
 
-struct Answered<T, P> {
+struct VerbReply<T, P> {
     answer: Result<T>,
     publish: P,
-    tell: oneshot::Sender<Result<T>>,
+    reply_to: oneshot::Sender<Result<T>>,
 }
 
-impl<T: Send, P: Fn(&T, &Ledger<'_>) + Send> Reply for Answered<T, P> {
-    fn publish(&self, ledger: &Ledger<'_>) {
+impl<T: Send, P: Fn(&T, &WriteSession<'_>) + Send> PendingReply for VerbReply<T, P> {
+    fn publish(&self, ledger: &WriteSession<'_>) {
         self.answer.iter().for_each(|answer| (self.publish)(answer, ledger));
     }
 
     fn send(self: Box<Self>, commit: &Result<()>) {
         // The caller may have gone; what was committed stays committed.
-        drop(self.tell.send(commit.clone().and(self.answer)));
+        drop(self.reply_to.send(commit.clone().and(self.answer)));
     }
 }
 
 /// Runs a verb inside the transaction. An error fails the whole group.
-type Verb = Box<dyn FnOnce(&mut Ledger<'_>) -> Result<Box<dyn Reply>> + Send>;
+type WriteJob = Box<dyn FnOnce(&mut WriteSession<'_>) -> Result<Box<dyn PendingReply>> + Send>;
 
-struct Waiting {
-    verb: Verb,
-    _place: OwnedSemaphorePermit,
+struct QueuedJob {
+    verb: WriteJob,
+    _permit: OwnedSemaphorePermit,
 }
 
 #[derive(Default)]
 struct Queues {
-    accepts: VecDeque<Waiting>,
-    others: VecDeque<Waiting>,
+    accepts: VecDeque<QueuedJob>,
+    others: VecDeque<QueuedJob>,
     /// Whether the writer sleeps: only then it has to be woken, and waking costs a call to the kernel.
-    sleeps: bool,
-    closed: bool,
+    is_asleep: bool,
+    is_closed: bool,
     /// Why the writer stopped for good.
-    broken: Option<StoreError>,
+    failure: Option<StoreError>,
 }
 
 /// The way to the writer.
 pub(super) struct Writer {
     queues: Mutex<Queues>,
     ready: Condvar,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     gauges: Mutex<Gauges>,
 }
 
 /// Which verbs go first.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Priority {
     Accept,
     Other,
 }
@@ -82,7 +82,7 @@ impl Writer {
         Arc::new(Self {
             queues: Mutex::default(),
             ready: Condvar::new(),
-            places: Arc::new(Semaphore::new(WAITING)),
+            permits: Arc::new(Semaphore::new(MAX_QUEUED)),
             gauges: Mutex::default(),
         })
     }
@@ -90,32 +90,32 @@ impl Writer {
     /// Has a verb run and committed. The answer comes after the commit, never before.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        turn: Turn,
-        verb: impl FnOnce(&mut Ledger<'_>) -> Result<T> + Send + 'static,
-        publish: impl Fn(&T, &Ledger<'_>) + Send + 'static,
+        turn: Priority,
+        verb: impl FnOnce(&mut WriteSession<'_>) -> Result<T> + Send + 'static,
+        publish: impl Fn(&T, &WriteSession<'_>) + Send + 'static,
     ) -> Result<T> {
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_closed| closed())?;
+        let place = Arc::clone(&self.permits).acquire_owned().await.map_err(|_closed| closing_error())?;
         let (tell, told) = oneshot::channel();
-        let verb: Verb = Box::new(move |ledger| {
+        let verb: WriteJob = Box::new(move |ledger| {
             // An accept checks everything before its first write, so it needs no way back of its own; the other
             // verbs get a savepoint, and their errors stay their own.
-            let answer = if turn == Turn::Accept { Ok(verb(ledger)?) } else { ledger.in_savepoint(verb) };
+            let answer = if turn == Priority::Accept { Ok(verb(ledger)?) } else { ledger.in_savepoint(verb) };
             if let Err(error @ StoreError::Corrupt(_)) = answer {
                 return Err(error);
             }
-            Ok(Box::new(Answered { answer, publish, tell }))
+            Ok(Box::new(VerbReply { answer, publish, reply_to: tell }))
         });
         let sleeps = {
             let mut queues = self.lock();
-            if let Some(broken) = &queues.broken {
+            if let Some(broken) = &queues.failure {
                 return Err(broken.clone());
             }
-            if queues.closed {
-                return Err(closed());
+            if queues.is_closed {
+                return Err(closing_error());
             }
-            let queue = if turn == Turn::Accept { &mut queues.accepts } else { &mut queues.others };
-            queue.push_back(Waiting { verb, _place: place });
-            queues.sleeps
+            let queue = if turn == Priority::Accept { &mut queues.accepts } else { &mut queues.others };
+            queue.push_back(QueuedJob { verb, _permit: place });
+            queues.is_asleep
         };
         if sleeps {
             self.ready.notify_one();
@@ -123,7 +123,7 @@ impl Writer {
         match told.await {
             Ok(answer) => answer,
             // The verb was dropped with its group: its error is what broke the group, or the writer is gone.
-            Err(_dropped) => Err(self.lock().broken.clone().unwrap_or_else(|| {
+            Err(_dropped) => Err(self.lock().failure.clone().unwrap_or_else(|| {
                 StoreError::Unreachable("the group of this call was rolled back; nothing was written".into())
             })),
         }
@@ -135,13 +135,13 @@ impl Writer {
 
     /// Lets the writer finish what waits and end.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.lock().is_closed = true;
         self.ready.notify_all();
     }
 
     /// Why it takes no verb any more, if so.
-    pub(super) fn broken(&self) -> Option<StoreError> {
-        self.lock().broken.clone()
+    pub(super) fn failure(&self) -> Option<StoreError> {
+        self.lock().failure.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues> {
@@ -149,27 +149,27 @@ impl Writer {
     }
 
     /// Takes no verb any more.
-    pub(super) fn give_up(&self, error: StoreError) {
+    pub(super) fn fail(&self, error: StoreError) {
         tracing::error!(%error, "the writer stops");
         let mut queues = self.lock();
-        queues.broken = Some(error);
+        queues.failure = Some(error);
         queues.accepts.clear();
         queues.others.clear();
     }
 
     /// The life of the thread: take, run, commit, answer.
-    pub(super) fn work(&self, mut ledger: Ledger<'_>) {
-        while let Some(group) = self.take() {
+    pub(super) fn run_loop(&self, mut ledger: WriteSession<'_>) {
+        while let Some(group) = self.next_group() {
             let size = group.len();
             let began = Instant::now();
             let (replies, fate) = commit_group(&mut ledger, group);
-            self.count(size, began.elapsed().as_micros() as u64);
+            self.record_commit(size, began.elapsed().as_micros() as u64);
             let broken = fate.clone().err().filter(|error| matches!(error, StoreError::Corrupt(_)));
             let ends = broken.is_some();
-            broken.into_iter().for_each(|error| self.give_up(error));
+            broken.into_iter().for_each(|error| self.fail(error));
             if fate.is_ok() {
                 replies.iter().for_each(|reply| reply.publish(&ledger));
-                ledger.publish();
+                ledger.notify_subscribers();
             }
             for reply in replies {
                 reply.send(&fate);
@@ -179,40 +179,40 @@ impl Writer {
                 return;
             }
             if let Err(error @ StoreError::Corrupt(_)) = ledger.checkpoint_leftovers() {
-                return self.give_up(error);
+                return self.fail(error);
             }
         }
     }
 
-    fn take(&self) -> Option<Vec<Waiting>> {
+    fn next_group(&self) -> Option<Vec<QueuedJob>> {
         let mut queues = self.lock();
         while queues.accepts.is_empty() && queues.others.is_empty() {
-            if queues.closed {
+            if queues.is_closed {
                 return None;
             }
-            queues.sleeps = true;
+            queues.is_asleep = true;
             queues = self.ready.wait(queues).unwrap_or_else(PoisonError::into_inner);
         }
-        queues.sleeps = false;
+        queues.is_asleep = false;
         let accepts = queues.accepts.len().min(ACCEPTS_PER_COMMIT);
-        let mut group: Vec<Waiting> = queues.accepts.drain(..accepts).collect();
+        let mut group: Vec<QueuedJob> = queues.accepts.drain(..accepts).collect();
         let others = queues.others.len().min(OTHERS_PER_COMMIT);
         group.extend(queues.others.drain(..others));
         Some(group)
     }
 
-    fn count(&self, size: usize, us: u64) {
+    fn record_commit(&self, size: usize, us: u64) {
         let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
         gauges.commits += 1;
-        gauges.verbs += size as u64;
+        gauges.operations += size as u64;
         gauges.commit_us += us;
-        bump(&mut gauges.batch_sizes, size as u64);
-        bump(&mut gauges.commit_ms, us.div_ceil(1000));
+        count_in_bucket(&mut gauges.batch_sizes, size as u64);
+        count_in_bucket(&mut gauges.commit_ms, us.div_ceil(1000));
     }
 }
 
 /// Counts a value into buckets of 1, 2, 4, 8 … and more.
-fn bump(buckets: &mut [u64; 12], value: u64) {
+fn count_in_bucket(buckets: &mut [u64; 12], value: u64) {
     let bucket = (64 - value.saturating_sub(1).leading_zeros()).min(11) as usize;
     if let Some(count) = buckets.get_mut(bucket) {
         *count += 1;
@@ -221,7 +221,7 @@ fn bump(buckets: &mut [u64; 12], value: u64) {
 
 /// Runs a group in one transaction. When one verb cannot be run the whole group is rolled back, so that no answer
 /// is given that was not committed.
-fn commit_group(ledger: &mut Ledger<'_>, group: Vec<Waiting>) -> (Vec<Box<dyn Reply>>, Result<()>) {
+fn commit_group(ledger: &mut WriteSession<'_>, group: Vec<QueuedJob>) -> (Vec<Box<dyn PendingReply>>, Result<()>) {
     mailonce_core::failpoint!("sqlite-before-begin");
     if let Err(error) = ledger.begin() {
         return (Vec::new(), Err(error));
@@ -244,6 +244,6 @@ fn commit_group(ledger: &mut Ledger<'_>, group: Vec<Waiting>) -> (Vec<Box<dyn Re
     (replies, fate)
 }
 
-fn closed() -> StoreError {
+fn closing_error() -> StoreError {
     StoreError::Unreachable("the ledger is closing".into())
 }

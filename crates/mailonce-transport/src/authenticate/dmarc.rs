@@ -9,11 +9,11 @@ use mailonce_core::port::authenticate::AuthResult;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-use super::{Checked, by};
+use super::{DomainCheck, with_deadline};
 
 /// What a domain publishes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Policy {
+pub(super) enum DmarcPolicy {
     /// Nothing.
     None,
     /// How its mail is aligned.
@@ -23,10 +23,10 @@ pub(super) enum Policy {
         /// Whether the signature's domain must be the very same.
         strict_dkim: bool,
         /// Whether it asks that mail which is not aligned be treated as such.
-        enforced: bool,
+        is_enforced: bool,
     },
     /// Nobody could be asked in time.
-    Late,
+    Unavailable,
 }
 
 /// A domain as A-label in lower case. `None` when it is none.
@@ -37,32 +37,32 @@ pub(super) fn a_label(domain: &str) -> Option<String> {
 
 /// The domain that people see in `From`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Sender {
+pub(super) enum FromDomain {
     /// There is no address with a domain.
     Absent,
     /// All addresses have this domain.
     Domain(String),
     /// Nobody can say which domain a reader sees: the addresses have several domains, or `From` cannot be read. Whoever
     /// forges a sender could choose such a `From`, so the mail fails.
-    Unclear,
+    Ambiguous,
 }
 
-impl Sender {
+impl FromDomain {
     /// Of the addresses in `From`. `raw` is the mail: an `@` in a `From` without any address means that it was not read.
-    pub(super) fn of(from: &[String], raw: &[u8]) -> Self {
+    pub(super) fn from_addresses(from: &[String], raw: &[u8]) -> Self {
         let mut domains = from.iter().map(|address| address.rsplit_once('@').and_then(|(_, domain)| a_label(domain)));
         match domains.next() {
             Some(Some(first)) if domains.all(|domain| domain.as_ref() == Some(&first)) => Self::Domain(first),
             None if !has_from_with_at(raw) => Self::Absent,
             Some(None) if from.iter().all(|address| !address.contains('@')) && !has_from_with_at(raw) => Self::Absent,
-            Some(_) | None => Self::Unclear,
+            Some(_) | None => Self::Ambiguous,
         }
     }
 
     pub(super) fn domain(&self) -> Option<&str> {
         match self {
             Self::Domain(domain) => Some(domain),
-            Self::Absent | Self::Unclear => None,
+            Self::Absent | Self::Ambiguous => None,
         }
     }
 }
@@ -82,73 +82,80 @@ fn has_from_with_at(raw: &[u8]) -> bool {
 }
 
 /// Asks what a domain publishes, else what the one it is registered under does.
-pub(super) async fn policy(dns: &MessageAuthenticator, domain: Option<&str>, until: Instant) -> Policy {
-    let Some(domain) = domain else { return Policy::None };
-    by(until, published(dns, domain), Policy::Late).await
+pub(super) async fn find_policy(dns: &MessageAuthenticator, domain: Option<&str>, until: Instant) -> DmarcPolicy {
+    let Some(domain) = domain else { return DmarcPolicy::None };
+    with_deadline(until, lookup_policy(dns, domain), DmarcPolicy::Unavailable).await
 }
 
-async fn published(dns: &MessageAuthenticator, domain: &str) -> Policy {
-    match record(dns, domain).await {
-        Ok(Some(record)) => return read(&record, record.p),
+async fn lookup_policy(dns: &MessageAuthenticator, domain: &str) -> DmarcPolicy {
+    match lookup_record(dns, domain).await {
+        Ok(Some(record)) => return to_policy(&record, record.p),
         Ok(None) => {}
-        Err(Unasked) => return Policy::Late,
+        Err(LookupFailed) => return DmarcPolicy::Unavailable,
     }
-    match registered(domain).filter(|above| *above != domain) {
-        None => Policy::None,
-        Some(above) => match record(dns, above).await {
-            Ok(Some(record)) => read(&record, record.sp),
-            Ok(None) => Policy::None,
-            Err(Unasked) => Policy::Late,
+    match registrable_domain(domain).filter(|above| *above != domain) {
+        None => DmarcPolicy::None,
+        Some(above) => match lookup_record(dns, above).await {
+            Ok(Some(record)) => to_policy(&record, record.sp),
+            Ok(None) => DmarcPolicy::None,
+            Err(LookupFailed) => DmarcPolicy::Unavailable,
         },
     }
 }
 
-struct Unasked;
+struct LookupFailed;
 
-async fn record(dns: &MessageAuthenticator, domain: &str) -> Result<Option<Arc<Dmarc>>, Unasked> {
+async fn lookup_record(dns: &MessageAuthenticator, domain: &str) -> Result<Option<Arc<Dmarc>>, LookupFailed> {
     let asked = dns.txt_lookup::<Dmarc>(format!("_dmarc.{domain}."), None::<&NoCache<Box<str>, Txt>>).await;
     match asked {
         // Without a wish and without an address for reports it is no record (RFC 9989 §4.10.1).
         Ok(record) => Ok(Some(record).filter(|record| record.p != Wish::Unspecified || !record.rua.is_empty())),
-        Err(Error::Dns(DnsError::Resolver(_))) => Err(Unasked),
+        Err(Error::Dns(DnsError::Resolver(_))) => Err(LookupFailed),
         // A record that cannot be read is none.
         Err(_) => Ok(None),
     }
 }
 
-fn read(record: &Dmarc, wish: Wish) -> Policy {
-    Policy::Published {
+fn to_policy(record: &Dmarc, wish: Wish) -> DmarcPolicy {
+    DmarcPolicy::Published {
         strict_spf: record.aspf == Alignment::Strict,
         strict_dkim: record.adkim == Alignment::Strict,
-        enforced: matches!(wish, Wish::Quarantine | Wish::Reject),
+        is_enforced: matches!(wish, Wish::Quarantine | Wish::Reject),
     }
 }
 
 /// The domain that somebody registered.
-fn registered(domain: &str) -> Option<&str> {
+fn registrable_domain(domain: &str) -> Option<&str> {
     psl::domain_str(domain)
 }
 
 /// Whether one domain speaks for another.
-fn aligned(seen: &str, other: &str, strict: bool) -> bool {
-    seen == other || (!strict && registered(seen).is_some() && registered(seen) == registered(other))
+fn is_aligned(seen: &str, other: &str, strict: bool) -> bool {
+    seen == other
+        || (!strict && registrable_domain(seen).is_some() && registrable_domain(seen) == registrable_domain(other))
 }
 
 /// What DMARC says, and our own verdict.
-pub(super) fn judge(sender: &Sender, spf: &Checked, signed: &[Checked], policy: &Policy) -> (AuthResult, AuthResult) {
+pub(super) fn evaluate(
+    sender: &FromDomain,
+    spf: &DomainCheck,
+    signed: &[DomainCheck],
+    policy: &DmarcPolicy,
+) -> (AuthResult, AuthResult) {
     let seen = match sender {
-        Sender::Domain(domain) => domain,
-        Sender::Absent => return (AuthResult::None, AuthResult::None),
-        Sender::Unclear => return (AuthResult::PermError, AuthResult::Fail),
+        FromDomain::Domain(domain) => domain,
+        FromDomain::Absent => return (AuthResult::None, AuthResult::None),
+        FromDomain::Ambiguous => return (AuthResult::PermError, AuthResult::Fail),
     };
     let (strict_spf, strict_dkim) = match policy {
-        Policy::None => (false, false),
-        Policy::Published { strict_spf, strict_dkim, .. } => (*strict_spf, *strict_dkim),
+        DmarcPolicy::None => (false, false),
+        DmarcPolicy::Published { strict_spf, strict_dkim, .. } => (*strict_spf, *strict_dkim),
         // What is aligned when it must be the very same is so in any case.
-        Policy::Late => (true, true),
+        DmarcPolicy::Unavailable => (true, true),
     };
     let any = |wanted: AuthResult| {
-        let says = |checked: &Checked, strict| checked.result == wanted && aligned(seen, &checked.domain, strict);
+        let says =
+            |checked: &DomainCheck, strict| checked.result == wanted && is_aligned(seen, &checked.domain, strict);
         says(spf, strict_spf) || signed.iter().any(|checked| says(checked, strict_dkim))
     };
     let (holds, late) = (any(AuthResult::Pass), any(AuthResult::TempError));
@@ -158,10 +165,14 @@ pub(super) fn judge(sender: &Sender, spf: &Checked, signed: &[Checked], policy: 
         (false, false) => AuthResult::Fail,
     };
     match policy {
-        Policy::None if known == AuthResult::Fail => (AuthResult::None, AuthResult::None),
-        Policy::None => (AuthResult::None, known),
-        Policy::Published { enforced: false, .. } if known == AuthResult::Fail => (AuthResult::Fail, AuthResult::None),
-        Policy::Published { .. } => (known, known),
-        Policy::Late => (AuthResult::TempError, if holds { AuthResult::Pass } else { AuthResult::TempError }),
+        DmarcPolicy::None if known == AuthResult::Fail => (AuthResult::None, AuthResult::None),
+        DmarcPolicy::None => (AuthResult::None, known),
+        DmarcPolicy::Published { is_enforced: false, .. } if known == AuthResult::Fail => {
+            (AuthResult::Fail, AuthResult::None)
+        }
+        DmarcPolicy::Published { .. } => (known, known),
+        DmarcPolicy::Unavailable => {
+            (AuthResult::TempError, if holds { AuthResult::Pass } else { AuthResult::TempError })
+        }
     }
 }

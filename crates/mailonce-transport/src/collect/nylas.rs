@@ -4,24 +4,24 @@ use base64::{
     Engine as _, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use mailonce_core::port::collect::{Given, Notice, Withheld};
+use mailonce_core::port::collect::{FetchError, FetchedMail, ProviderMailRef};
 use serde_json::Value;
 
-use super::{Desk, PACKED_BYTES, bounded};
-use crate::http::{Call, base::escaped};
+use super::{AccountClient, MAX_ENCODED_MAIL_BYTES, check_mail_size};
+use crate::http::{ProviderRequest, base::percent_encode};
 
-pub(super) const USUAL_URL: &str = "https://api.us.nylas.com";
+pub(super) const DEFAULT_BASE_URL: &str = "https://api.us.nylas.com";
 /// Base64 for URLs, with or without its padding.
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-pub(super) async fn fetch(desk: &Desk<'_>, notice: &Notice) -> Result<Given, Withheld> {
-    let grant = notice.grant.as_deref().ok_or_else(|| Withheld::Never("the notice names no grant".into()))?;
-    let path = format!("/v3/grants/{}/messages/{}?fields=raw_mime", escaped(grant), escaped(&notice.id));
-    let answer = desk.object(Call::get(path).bearer(&desk.api_key), PACKED_BYTES).await?;
+pub(super) async fn fetch(desk: &AccountClient<'_>, notice: &ProviderMailRef) -> Result<FetchedMail, FetchError> {
+    let grant = notice.grant.as_deref().ok_or_else(|| FetchError::Permanent("the notice names no grant".into()))?;
+    let path = format!("/v3/grants/{}/messages/{}?fields=raw_mime", percent_encode(grant), percent_encode(&notice.id));
+    let answer = desk.get_json(ProviderRequest::get(path).with_bearer(&desk.api_key), MAX_ENCODED_MAIL_BYTES).await?;
     let packed = answer.pointer("/data/raw_mime").and_then(Value::as_str).filter(|packed| !packed.is_empty());
-    let packed = packed.ok_or_else(|| desk.later("the message has no raw_mime"))?;
-    bounded(BASE64URL.decode(packed).map_err(|_not_base64| desk.later("raw_mime is no base64"))?)
+    let packed = packed.ok_or_else(|| desk.retry_later("the message has no raw_mime"))?;
+    check_mail_size(BASE64URL.decode(packed).map_err(|_not_base64| desk.retry_later("raw_mime is no base64"))?)
 }

@@ -8,9 +8,9 @@ mod range;
 #[cfg(test)]
 mod tests;
 
-pub use mailonce_core::cidr::{Cidr, NotCidr};
-pub use place::Place;
-pub use range::{Range, is_public};
+pub use mailonce_core::cidr::{Cidr, CidrError};
+pub use place::TargetUrl;
+pub use range::{AddressClass, is_public};
 
 use async_trait::async_trait;
 use std::{
@@ -27,18 +27,18 @@ use crate::dial::{self, DialError};
 
 /// Where the addresses of a name come from.
 #[async_trait]
-pub trait Addresses: Send + Sync + 'static {
+pub trait AddressLookup: Send + Sync + 'static {
     /// Every address of a name.
-    async fn of(&self, host: &str) -> Result<Vec<IpAddr>, String>;
+    async fn lookup(&self, host: &str) -> Result<Vec<IpAddr>, String>;
 }
 
 /// The machine's own way to look names up.
 #[derive(Clone, Copy, Debug)]
-pub struct SystemAddresses;
+pub struct SystemAddressLookup;
 
 #[async_trait]
-impl Addresses for SystemAddresses {
-    async fn of(&self, host: &str) -> Result<Vec<IpAddr>, String> {
+impl AddressLookup for SystemAddressLookup {
+    async fn lookup(&self, host: &str) -> Result<Vec<IpAddr>, String> {
         let found = tokio::net::lookup_host((host, 0)).await.map_err(|error| error.to_string())?;
         Ok(found.map(|at| at.ip()).collect())
     }
@@ -46,40 +46,40 @@ impl Addresses for SystemAddresses {
 
 /// What tenants may have dialled.
 #[derive(Clone)]
-pub struct Reach {
-    allow: Vec<Cidr>,
-    dev: bool,
-    addresses: Arc<dyn Addresses>,
+pub struct EgressPolicy {
+    allowed_blocks: Vec<Cidr>,
+    is_dev: bool,
+    lookup: Arc<dyn AddressLookup>,
 }
 
-impl std::fmt::Debug for Reach {
+impl std::fmt::Debug for EgressPolicy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reach").field("allow", &self.allow).field("dev", &self.dev).finish_non_exhaustive()
+        f.debug_struct("Reach").field("allow", &self.allowed_blocks).field("dev", &self.is_dev).finish_non_exhaustive()
     }
 }
 
-impl Reach {
+impl EgressPolicy {
     /// The open Internet by https, and what the operator allows. In `dev` also plain http, and this machine.
     pub fn new(allow: Vec<Cidr>, dev: bool) -> Self {
-        Self { allow, dev, addresses: Arc::new(SystemAddresses) }
+        Self { allowed_blocks: allow, is_dev: dev, lookup: Arc::new(SystemAddressLookup) }
     }
 
     /// The same, with names looked up elsewhere.
     #[must_use]
-    pub fn with_addresses(mut self, addresses: Arc<dyn Addresses>) -> Self {
-        self.addresses = addresses;
+    pub fn with_lookup(mut self, addresses: Arc<dyn AddressLookup>) -> Self {
+        self.lookup = addresses;
         self
     }
 
     /// Reads an address and refuses what can be refused without asking anybody. Dialling asks again.
-    pub fn place(&self, url: &str) -> Result<Place, String> {
-        let place = Place::parse(url)?;
-        if let Some(ip) = place.literal {
-            self.judge(&place, ip)?;
-        } else if place.is_internal() && !self.may_be_inside(&place) {
+    pub fn check_url(&self, url: &str) -> Result<TargetUrl, String> {
+        let place = TargetUrl::parse(url)?;
+        if let Some(ip) = place.ip_literal {
+            self.check_address(&place, ip)?;
+        } else if place.is_internal() && !self.may_be_internal(&place) {
             return Err("names a host of an inner network".into());
         }
-        if !place.https && !self.dev && self.allow.is_empty() {
+        if !place.is_https && !self.is_dev && self.allowed_blocks.is_empty() {
             return Err("begins with http://; receivers are reached by https://".into());
         }
         Ok(place)
@@ -87,58 +87,61 @@ impl Reach {
 
     /// Whether an address may be dialled at all, for those who look names up themselves and dial what they found.
     pub fn allows(&self, ip: IpAddr) -> bool {
-        let range = Range::of(ip);
-        self.allow.iter().any(|block| block.has(ip)) || range == Range::Public || (self.dev && range == Range::Loopback)
+        let range = AddressClass::of(ip);
+        self.allowed_blocks.iter().any(|block| block.contains_ip(ip))
+            || range == AddressClass::Public
+            || (self.is_dev && range == AddressClass::Loopback)
     }
 
     /// Connects to a place, to an address that was just found good.
-    pub async fn open(&self, place: &Place, patience: Duration) -> Result<TcpStream, DialError> {
+    pub async fn open_tcp(&self, place: &TargetUrl, patience: Duration) -> Result<TcpStream, DialError> {
         let end = Instant::now() + patience;
-        let late = |_elapsed| DialError::Late(format!("{}:{}", place.host, place.port));
-        let found = timeout_at(end, self.look_up(place)).await.map_err(late)??;
-        dial::reach(&found, &place.host, end).await
+        let late = |_elapsed| DialError::TimedOut(format!("{}:{}", place.host, place.port));
+        let found = timeout_at(end, self.resolve(place)).await.map_err(late)??;
+        dial::connect_first(&found, &place.host, end).await
     }
 
     /// The addresses of a place, every one of them good.
-    async fn look_up(&self, place: &Place) -> Result<Vec<SocketAddr>, DialError> {
-        let nowhere = |why: String| DialError::Name { host: place.host.clone(), why };
-        let found = match place.literal {
+    async fn resolve(&self, place: &TargetUrl) -> Result<Vec<SocketAddr>, DialError> {
+        let nowhere = |why: String| DialError::Unresolved { host: place.host.clone(), why };
+        let found = match place.ip_literal {
             Some(ip) => vec![ip],
-            None => self.addresses.of(&place.host).await.map_err(nowhere)?,
+            None => self.lookup.lookup(&place.host).await.map_err(nowhere)?,
         };
         if found.is_empty() {
             return Err(nowhere("none was found".into()));
         }
         for ip in &found {
-            self.judge(place, *ip).map_err(|why| DialError::Forbidden(format!("{}, which {why},", place.host)))?;
+            self.check_address(place, *ip)
+                .map_err(|why| DialError::Forbidden(format!("{}, which {why},", place.host)))?;
         }
-        Ok(found.into_iter().take(dial::ADDRESSES).map(|ip| SocketAddr::new(ip, place.port)).collect())
+        Ok(found.into_iter().take(dial::MAX_ADDRESSES).map(|ip| SocketAddr::new(ip, place.port)).collect())
     }
 
     /// Whether an address may be dialled for a place.
-    fn judge(&self, place: &Place, ip: IpAddr) -> Result<(), String> {
-        let range = Range::of(ip);
+    fn check_address(&self, place: &TargetUrl, ip: IpAddr) -> Result<(), String> {
+        let range = AddressClass::of(ip);
         if !self.allows(ip) {
-            return Err(format!("leads to an address that is {}", range.word()));
+            return Err(format!("leads to an address that is {}", range.as_str()));
         }
-        if range != Range::Public || self.allow.iter().any(|block| block.has(ip)) {
+        if range != AddressClass::Public || self.allowed_blocks.iter().any(|block| block.contains_ip(ip)) {
             return Ok(());
         }
-        if place.literal.is_some() {
+        if place.ip_literal.is_some() {
             return Err("is an address and not a name".into());
         }
         if place.is_internal() {
             return Err("is a name of an inner network".into());
         }
-        if !place.https && !self.dev {
+        if !place.is_https && !self.is_dev {
             return Err("is to be reached without TLS".into());
         }
         Ok(())
     }
 
     /// Whether a name of an inner network may turn out to be allowed.
-    fn may_be_inside(&self, place: &Place) -> bool {
+    fn may_be_internal(&self, place: &TargetUrl) -> bool {
         let here = place.host == "localhost" || place.host.ends_with(".localhost");
-        !self.allow.is_empty() || (self.dev && here)
+        !self.allowed_blocks.is_empty() || (self.is_dev && here)
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use url::{Host, Url};
 
 /// Endings of names that mean something else in every house, and names without any dot.
-const INTERNAL: [&str; 20] = [
+const INTERNAL_SUFFIXES: [&str; 20] = [
     "localhost",
     "localdomain",
     "local",
@@ -30,22 +30,22 @@ const INTERNAL: [&str; 20] = [
 
 /// An `http` or `https` address of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TargetUrl {
     /// Whether it is reached by TLS.
-    pub https: bool,
+    pub is_https: bool,
     /// A name in lower case, or an address without brackets.
     pub host: String,
     /// The address, when the host is one.
-    pub literal: Option<IpAddr>,
+    pub ip_literal: Option<IpAddr>,
     /// The port that is dialled.
     pub port: u16,
     /// For the `Host` header.
     pub authority: String,
     /// Path and query.
-    pub target: String,
+    pub path_and_query: String,
 }
 
-impl Place {
+impl TargetUrl {
     /// Takes an address apart. Whatever is spelt in an unusual way is refused, whatever it would mean.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > limits::URL_CHARS {
@@ -61,42 +61,42 @@ impl Place {
             "http" => false,
             _ => return Err("does not begin with https://".into()),
         };
-        if !url.username().is_empty() || url.password().is_some() || written(text).contains('@') {
+        if !url.username().is_empty() || url.password().is_some() || written_authority(text).contains('@') {
             return Err("holds a user name or a password".into());
         }
         if url.fragment().is_some() {
             return Err("has a fragment, which nobody would receive".into());
         }
         let port = url.port_or_known_default().filter(|port| *port != 0).ok_or("names port 0")?;
-        let (host, literal) = host(&url, text)?;
+        let (host, literal) = check_host(&url, text)?;
         let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let authority = url.port().map_or_else(|| shown.clone(), |port| format!("{shown}:{port}"));
         let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
-        Ok(Self { https, host, literal, port, authority, target })
+        Ok(Self { is_https: https, host, ip_literal: literal, port, authority, path_and_query: target })
     }
 
     /// Whether the name is one that only an inner network knows.
     pub fn is_internal(&self) -> bool {
         let last = self.host.rsplit('.').next().unwrap_or_default();
-        self.literal.is_none() && (!self.host.contains('.') || INTERNAL.contains(&last))
+        self.ip_literal.is_none() && (!self.host.contains('.') || INTERNAL_SUFFIXES.contains(&last))
     }
 }
 
 /// Host and port as they were written.
-fn written(text: &str) -> &str {
+fn written_authority(text: &str) -> &str {
     let rest = text.split_once("://").map_or("", |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
 /// The host, and that it was written as it is read: `0x7f.1` and `%6c%6f` are read as something else.
-fn host(url: &Url, text: &str) -> Result<(String, Option<IpAddr>), String> {
+fn check_host(url: &Url, text: &str) -> Result<(String, Option<IpAddr>), String> {
     let (host, literal) = match url.host().ok_or("names no host")? {
         Host::Domain(name) => (name.to_owned(), None),
         Host::Ipv4(ip) => (ip.to_string(), Some(IpAddr::V4(ip))),
         Host::Ipv6(ip) => (ip.to_string(), Some(IpAddr::V6(ip))),
     };
     if literal.is_none_or(|ip| ip.is_ipv4()) {
-        let shown = written(text).split(':').next().unwrap_or_default();
+        let shown = written_authority(text).split(':').next().unwrap_or_default();
         if !shown.eq_ignore_ascii_case(&host) {
             return Err("spells its host in an unusual way".into());
         }
@@ -114,12 +114,12 @@ mod tests {
 
     #[test]
     fn an_address_is_taken_apart() {
-        let place = Place::parse("https://Hooks.Example.com:8443/in?x=1").unwrap();
-        assert_eq!((place.https, place.host.as_str(), place.port), (true, "hooks.example.com", 8443));
-        assert_eq!((place.authority.as_str(), place.target.as_str()), ("hooks.example.com:8443", "/in?x=1"));
-        let place = Place::parse("http://[::1]:80/").unwrap();
+        let place = TargetUrl::parse("https://Hooks.Example.com:8443/in?x=1").unwrap();
+        assert_eq!((place.is_https, place.host.as_str(), place.port), (true, "hooks.example.com", 8443));
+        assert_eq!((place.authority.as_str(), place.path_and_query.as_str()), ("hooks.example.com:8443", "/in?x=1"));
+        let place = TargetUrl::parse("http://[::1]:80/").unwrap();
         assert_eq!((place.authority.as_str(), place.port), ("[::1]", 80));
-        assert_eq!(Place::parse("https://a.test.").unwrap().host, "a.test");
-        assert_eq!(Place::parse("https://a.test").unwrap().target, "/");
+        assert_eq!(TargetUrl::parse("https://a.test.").unwrap().host, "a.test");
+        assert_eq!(TargetUrl::parse("https://a.test").unwrap().path_and_query, "/");
     }
 }

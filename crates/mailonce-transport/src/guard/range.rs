@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What an address is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Range {
+pub enum AddressClass {
     /// Any host of the open Internet.
     Public,
     /// This machine.
@@ -25,17 +25,17 @@ pub enum Range {
     Reserved,
 }
 
-impl Range {
+impl AddressClass {
     /// What an address is for.
     pub fn of(ip: IpAddr) -> Self {
         match ip {
-            IpAddr::V4(ip) => of_v4(ip),
-            IpAddr::V6(ip) => of_v6(ip),
+            IpAddr::V4(ip) => classify_v4(ip),
+            IpAddr::V6(ip) => classify_v6(ip),
         }
     }
 
     /// For the words of a refusal.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Public => "public",
             Self::Loopback => "of this machine",
@@ -50,51 +50,51 @@ impl Range {
     }
 }
 
-fn of_v4(ip: Ipv4Addr) -> Range {
+fn classify_v4(ip: Ipv4Addr) -> AddressClass {
     match ip.octets() {
-        [127, ..] => Range::Loopback,
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Range::Private,
-        [169, 254, ..] => Range::LinkLocal,
+        [127, ..] => AddressClass::Loopback,
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => AddressClass::Private,
+        [169, 254, ..] => AddressClass::LinkLocal,
         // Azure's platform and, inside 192.0.0.0/24, Oracle's.
-        [168, 63, 129, 16] | [192, 0, 0, 192] => Range::Metadata,
-        [100, 64..=127, ..] => Range::Shared,
-        [224..=239, ..] | [255, 255, 255, 255] => Range::Multicast,
+        [168, 63, 129, 16] | [192, 0, 0, 192] => AddressClass::Metadata,
+        [100, 64..=127, ..] => AddressClass::Shared,
+        [224..=239, ..] | [255, 255, 255, 255] => AddressClass::Multicast,
         // Relays of 6to4.
-        [192, 88, 99, _] => Range::Tunnelled,
+        [192, 88, 99, _] => AddressClass::Tunnelled,
         [0 | 240..=255, ..] | [192, 0, 0 | 2, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => {
-            Range::Reserved
+            AddressClass::Reserved
         }
-        _ => Range::Public,
+        _ => AddressClass::Public,
     }
 }
 
-fn of_v6(ip: Ipv6Addr) -> Range {
+fn classify_v6(ip: Ipv6Addr) -> AddressClass {
     let s = ip.segments();
     if ip.is_loopback() {
-        return Range::Loopback;
+        return AddressClass::Loopback;
     }
     if ip.is_unspecified() {
-        return Range::Reserved;
+        return AddressClass::Reserved;
     }
     match s {
         // IPv4 in IPv6: mapped, compatible and translated.
-        [0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => Range::Tunnelled,
+        [0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => AddressClass::Tunnelled,
         // NAT64 with its well-known and its local prefix, 6to4, Teredo.
-        [0x64, 0xff9b, ..] | [0x2002, ..] | [0x2001, 0, ..] => Range::Tunnelled,
+        [0x64, 0xff9b, ..] | [0x2002, ..] | [0x2001, 0, ..] => AddressClass::Tunnelled,
         // ISATAP: an IPv4 address as the second half of any prefix.
-        [_, _, _, _, 0 | 0x200, 0x5efe, ..] => Range::Tunnelled,
-        [0xfc00..=0xfdff, ..] => Range::Private,
+        [_, _, _, _, 0 | 0x200, 0x5efe, ..] => AddressClass::Tunnelled,
+        [0xfc00..=0xfdff, ..] => AddressClass::Private,
         // Link-local, and what used to be site-local.
-        [0xfe80..=0xfeff, ..] => Range::LinkLocal,
-        [0xff00..=0xffff, ..] => Range::Multicast,
+        [0xfe80..=0xfeff, ..] => AddressClass::LinkLocal,
+        [0xff00..=0xffff, ..] => AddressClass::Multicast,
         // Of the rest only 2000::/3 is given out, and not all of it: protocol assignments and documentation.
-        [0x2001, 1..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Range::Reserved,
-        [0x2000..=0x3fff, ..] => Range::Public,
-        _ => Range::Reserved,
+        [0x2001, 1..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => AddressClass::Reserved,
+        [0x2000..=0x3fff, ..] => AddressClass::Public,
+        _ => AddressClass::Reserved,
     }
 }
 
 /// Whether an address is one of the open Internet.
 pub fn is_public(ip: IpAddr) -> bool {
-    Range::of(ip) == Range::Public
+    AddressClass::of(ip) == AddressClass::Public
 }

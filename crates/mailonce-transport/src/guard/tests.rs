@@ -10,34 +10,34 @@ use tokio::net::TcpListener;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A name server that gives these answers, one after the other; the last one for good.
-struct Answers {
-    lines: Vec<Vec<IpAddr>>,
-    asked: AtomicUsize,
+struct ScriptedLookup {
+    answers: Vec<Vec<IpAddr>>,
+    lookups: AtomicUsize,
 }
 
-impl Answers {
+impl ScriptedLookup {
     fn new(lines: &[&[&str]]) -> Arc<Self> {
         let line = |line: &&[&str]| line.iter().map(|ip| ip.parse().unwrap()).collect();
-        Arc::new(Self { lines: lines.iter().map(line).collect(), asked: AtomicUsize::new(0) })
+        Arc::new(Self { answers: lines.iter().map(line).collect(), lookups: AtomicUsize::new(0) })
     }
 }
 
 #[async_trait]
-impl Addresses for Answers {
-    async fn of(&self, _: &str) -> Result<Vec<IpAddr>, String> {
-        let at = self.asked.fetch_add(1, Ordering::SeqCst);
-        self.lines.get(at.min(self.lines.len().saturating_sub(1))).cloned().ok_or_else(|| "no such name".into())
+impl AddressLookup for ScriptedLookup {
+    async fn lookup(&self, _: &str) -> Result<Vec<IpAddr>, String> {
+        let at = self.lookups.fetch_add(1, Ordering::SeqCst);
+        self.answers.get(at.min(self.answers.len().saturating_sub(1))).cloned().ok_or_else(|| "no such name".into())
     }
 }
 
 /// Counts connections at every address of this machine.
-struct Counted {
+struct CountingListener {
     port: u16,
-    seen: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Counted {
+impl CountingListener {
     async fn at(address: &str) -> Self {
         let listener = TcpListener::bind((address, 0)).await.unwrap();
         let (port, seen) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
@@ -47,22 +47,22 @@ impl Counted {
                 count.fetch_add(1, Ordering::SeqCst);
             }
         });
-        Self { port, seen, task }
+        Self { port, connections: seen, task }
     }
 
     /// How many came, once everything that was dialled before must have been seen.
-    async fn seen(&self) -> usize {
-        let before = self.seen.load(Ordering::SeqCst);
+    async fn connections(&self) -> usize {
+        let before = self.connections.load(Ordering::SeqCst);
         let own = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
-        while self.seen.load(Ordering::SeqCst) == before {
+        while self.connections.load(Ordering::SeqCst) == before {
             tokio::task::yield_now().await;
         }
         drop(own);
-        self.seen.fetch_sub(1, Ordering::SeqCst) - 1
+        self.connections.fetch_sub(1, Ordering::SeqCst) - 1
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountingListener {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -169,91 +169,91 @@ const ANSWERS: [&[&str]; 46] = [
 
 #[tokio::test]
 async fn no_spelling_and_no_answer_leads_inside() {
-    let counted = Counted::at("0.0.0.0").await;
-    let reach = Reach::new(Vec::new(), false);
+    let counted = CountingListener::at("0.0.0.0").await;
+    let reach = EgressPolicy::new(Vec::new(), false);
     for spelling in SPELLINGS {
         let url = spelling.replace("PORT", &counted.port.to_string());
-        assert!(reach.place(&url).is_err(), "{url}");
+        assert!(reach.check_url(&url).is_err(), "{url}");
         // Whoever forgets to ask first meets the same guard at the door.
-        if let Ok(place) = Place::parse(&url) {
-            let names = Answers::new(&[&["127.0.0.1"]]);
-            let answer = reach.clone().with_addresses(names).open(&place, PATIENCE).await;
+        if let Ok(place) = TargetUrl::parse(&url) {
+            let names = ScriptedLookup::new(&[&["127.0.0.1"]]);
+            let answer = reach.clone().with_lookup(names).open_tcp(&place, PATIENCE).await;
             assert!(matches!(answer, Err(DialError::Forbidden(_))), "{url} {answer:?}");
         }
     }
     for answers in ANSWERS {
-        let reach = reach.clone().with_addresses(Answers::new(&[answers]));
-        let place = reach.place(&format!("https://hooks.example.com:{}/", counted.port)).unwrap();
-        let answer = reach.open(&place, PATIENCE).await;
+        let reach = reach.clone().with_lookup(ScriptedLookup::new(&[answers]));
+        let place = reach.check_url(&format!("https://hooks.example.com:{}/", counted.port)).unwrap();
+        let answer = reach.open_tcp(&place, PATIENCE).await;
         assert!(matches!(answer, Err(DialError::Forbidden(_))), "{answers:?} {answer:?}");
     }
-    assert_eq!(counted.seen().await, 0);
+    assert_eq!(counted.connections().await, 0);
 }
 
 #[tokio::test]
 async fn a_name_that_changes_its_mind_is_asked_once_for_each_connection() {
-    let (good, inside) = (Counted::at("127.0.0.2").await, Counted::at("127.0.0.1").await);
-    let (seen, own) = (Arc::clone(&good.seen), good.port);
-    let names = Answers::new(&[&["127.0.0.2"], &["127.0.0.1"], &["127.0.0.2", "127.0.0.1"], &["127.0.0.2"]]);
-    let reach = Reach::new(vec!["127.0.0.2/32".parse().unwrap()], false).with_addresses(names.clone());
+    let (good, inside) = (CountingListener::at("127.0.0.2").await, CountingListener::at("127.0.0.1").await);
+    let (seen, own) = (Arc::clone(&good.connections), good.port);
+    let names = ScriptedLookup::new(&[&["127.0.0.2"], &["127.0.0.1"], &["127.0.0.2", "127.0.0.1"], &["127.0.0.2"]]);
+    let reach = EgressPolicy::new(vec!["127.0.0.2/32".parse().unwrap()], false).with_lookup(names.clone());
     for port in [own, inside.port] {
-        let place = reach.place(&format!("https://hooks.example.com:{port}/")).unwrap();
-        names.asked.store(0, Ordering::SeqCst);
-        let first = reach.open(&place, PATIENCE).await;
+        let place = reach.check_url(&format!("https://hooks.example.com:{port}/")).unwrap();
+        names.lookups.store(0, Ordering::SeqCst);
+        let first = reach.open_tcp(&place, PATIENCE).await;
         assert_eq!(first.is_ok(), port == own, "the first answer was good, and is the one that is dialled: {first:?}");
-        assert_eq!(names.asked.load(Ordering::SeqCst), 1, "one look-up for one connection");
+        assert_eq!(names.lookups.load(Ordering::SeqCst), 1, "one look-up for one connection");
         for _ in 0..2 {
-            let answer = reach.open(&place, PATIENCE).await;
+            let answer = reach.open_tcp(&place, PATIENCE).await;
             assert!(matches!(answer, Err(DialError::Forbidden(_))), "{answer:?}");
         }
-        let again = reach.open(&place, PATIENCE).await;
+        let again = reach.open_tcp(&place, PATIENCE).await;
         assert_eq!(again.is_ok(), port == own);
     }
     while seen.load(Ordering::SeqCst) < 2 {
         tokio::task::yield_now().await;
     }
-    assert_eq!((seen.load(Ordering::SeqCst), inside.seen().await), (2, 0));
+    assert_eq!((seen.load(Ordering::SeqCst), inside.connections().await), (2, 0));
 }
 
 #[tokio::test]
 async fn an_error_of_the_name_server_opens_nothing() {
-    let reach = Reach::new(Vec::new(), true).with_addresses(Answers::new(&[]));
-    let place = reach.place("https://hooks.example.com/").unwrap();
-    assert!(matches!(reach.open(&place, PATIENCE).await, Err(DialError::Name { .. })));
-    let nobody = reach.with_addresses(Answers::new(&[&[]]));
-    assert!(matches!(nobody.open(&place, PATIENCE).await, Err(DialError::Name { .. })));
+    let reach = EgressPolicy::new(Vec::new(), true).with_lookup(ScriptedLookup::new(&[]));
+    let place = reach.check_url("https://hooks.example.com/").unwrap();
+    assert!(matches!(reach.open_tcp(&place, PATIENCE).await, Err(DialError::Unresolved { .. })));
+    let nobody = reach.with_lookup(ScriptedLookup::new(&[&[]]));
+    assert!(matches!(nobody.open_tcp(&place, PATIENCE).await, Err(DialError::Unresolved { .. })));
 }
 
 #[tokio::test]
 async fn dev_reaches_this_machine_and_nothing_else_inside() {
-    let counted = Counted::at("0.0.0.0").await;
-    let dev = Reach::new(Vec::new(), true);
+    let counted = CountingListener::at("0.0.0.0").await;
+    let dev = EgressPolicy::new(Vec::new(), true);
     for host in ["127.0.0.1", "localhost", "x.localhost"] {
-        let reach = dev.clone().with_addresses(Answers::new(&[&["127.0.0.1"]]));
-        let place = reach.place(&format!("http://{host}:{}/hook", counted.port)).unwrap();
-        assert!(reach.open(&place, PATIENCE).await.is_ok(), "{host}");
+        let reach = dev.clone().with_lookup(ScriptedLookup::new(&[&["127.0.0.1"]]));
+        let place = reach.check_url(&format!("http://{host}:{}/hook", counted.port)).unwrap();
+        assert!(reach.open_tcp(&place, PATIENCE).await.is_ok(), "{host}");
     }
     for url in ["http://169.254.169.254/", "http://10.0.0.1/", "http://[fe80::1]/", "http://2130706433/", "http://db/"]
     {
-        assert!(dev.place(url).is_err(), "{url}");
+        assert!(dev.check_url(url).is_err(), "{url}");
     }
     for answer in ["10.0.0.1", "169.254.169.254", "192.168.0.1", "fd00::1", "100.64.0.1"] {
-        let reach = dev.clone().with_addresses(Answers::new(&[&[answer]]));
-        let place = reach.place("http://hooks.example.com/").unwrap();
-        assert!(matches!(reach.open(&place, PATIENCE).await, Err(DialError::Forbidden(_))), "{answer}");
+        let reach = dev.clone().with_lookup(ScriptedLookup::new(&[&[answer]]));
+        let place = reach.check_url("http://hooks.example.com/").unwrap();
+        assert!(matches!(reach.open_tcp(&place, PATIENCE).await, Err(DialError::Forbidden(_))), "{answer}");
     }
 }
 
 #[tokio::test]
 async fn the_operator_may_allow_a_block_and_nothing_beside_it() {
-    let counted = Counted::at("0.0.0.0").await;
-    let reach = Reach::new(vec!["127.0.0.0/8".parse().unwrap()], false);
+    let counted = CountingListener::at("0.0.0.0").await;
+    let reach = EgressPolicy::new(vec!["127.0.0.0/8".parse().unwrap()], false);
     for url in
         ["http://127.0.0.1:PORT/", "https://127.0.0.1:PORT/", "http://hooks.corp:PORT/", "http://a.example:PORT/"]
     {
-        let reach = reach.clone().with_addresses(Answers::new(&[&["127.0.0.1"]]));
-        let place = reach.place(&url.replace("PORT", &counted.port.to_string())).unwrap();
-        assert!(reach.open(&place, PATIENCE).await.is_ok(), "{url}");
+        let reach = reach.clone().with_lookup(ScriptedLookup::new(&[&["127.0.0.1"]]));
+        let place = reach.check_url(&url.replace("PORT", &counted.port.to_string())).unwrap();
+        assert!(reach.open_tcp(&place, PATIENCE).await.is_ok(), "{url}");
     }
     for (url, answer) in [
         ("http://hooks.corp/", "10.0.0.1"),
@@ -261,11 +261,11 @@ async fn the_operator_may_allow_a_block_and_nothing_beside_it() {
         ("http://hooks.example.com/", "93.184.216.34"),
         ("https://hooks.example.com/", "::1"),
     ] {
-        let reach = reach.clone().with_addresses(Answers::new(&[&[answer]]));
-        let place = reach.place(url).unwrap();
-        assert!(matches!(reach.open(&place, PATIENCE).await, Err(DialError::Forbidden(_))), "{url} {answer}");
+        let reach = reach.clone().with_lookup(ScriptedLookup::new(&[&[answer]]));
+        let place = reach.check_url(url).unwrap();
+        assert!(matches!(reach.open_tcp(&place, PATIENCE).await, Err(DialError::Forbidden(_))), "{url} {answer}");
     }
-    assert!(reach.place("http://0x7f.1/").is_err(), "an unusual spelling stays one");
+    assert!(reach.check_url("http://0x7f.1/").is_err(), "an unusual spelling stays one");
 }
 
 #[test]
@@ -273,9 +273,9 @@ fn good_addresses_are_good() {
     for ip in ["8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2600:1f18::1", "2a05:d018::1"] {
         assert!(is_public(ip.parse().unwrap()), "{ip}");
     }
-    let reach = Reach::new(Vec::new(), false);
+    let reach = EgressPolicy::new(Vec::new(), false);
     for url in ["https://hooks.example.com/in", "https://hooks.example.com:8443/?q=1", "https://xn--bcher-kva.example/"]
     {
-        assert!(reach.place(url).is_ok(), "{url}");
+        assert!(reach.check_url(url).is_ok(), "{url}");
     }
 }

@@ -2,13 +2,13 @@
 
 use hyper::Uri;
 
-use super::BadSetting;
+use super::TransportConfigError;
 
 /// A base URL, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Base {
+pub struct BaseUrl {
     /// Whether it is reached by TLS.
-    pub https: bool,
+    pub is_https: bool,
     /// Without the brackets of an IPv6 address.
     pub host: String,
     /// The scheme's own, unless the URL names one.
@@ -16,15 +16,15 @@ pub struct Base {
     /// For the Host header: with the port only when it is not the scheme's own.
     pub authority: String,
     /// Without a slash at its end.
-    pub prefix: String,
+    pub path_prefix: String,
     /// The URL in one spelling, for the account's fingerprint.
     pub url: String,
 }
 
-impl Base {
+impl BaseUrl {
     /// Takes a URL apart. Credentials and queries are refused.
-    pub fn parse(url: &str) -> Result<Self, BadSetting> {
-        let bad = |why: &str| BadSetting(format!("`{url}` {why}"));
+    pub fn parse(url: &str) -> Result<Self, TransportConfigError> {
+        let bad = |why: &str| TransportConfigError(format!("`{url}` {why}"));
         let uri: Uri = url.parse().map_err(|e| bad(&format!("cannot be read: {e}")))?;
         let https = match uri.scheme_str() {
             Some("https") => true,
@@ -46,12 +46,12 @@ impl Base {
         let scheme = if https { "https" } else { "http" };
         let url = format!("{scheme}://{authority}{prefix}");
         let host = shown.trim_start_matches('[').trim_end_matches(']').to_owned();
-        Ok(Self { https, host, port, authority, prefix, url })
+        Ok(Self { is_https: https, host, port, authority, path_prefix: prefix, url })
     }
 }
 
 /// A path segment or query value, escaped.
-pub fn escaped(text: &str) -> String {
+pub fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
@@ -62,18 +62,18 @@ mod tests {
 
     #[test]
     fn urls_are_taken_apart() {
-        let base = Base::parse("https://API.example.com/v1/").unwrap();
-        assert_eq!((base.https, base.host.as_str(), base.port), (true, "api.example.com", 443));
-        assert_eq!((base.authority.as_str(), base.prefix.as_str()), ("api.example.com", "/v1"));
-        let base = Base::parse("http://[::1]:8025").unwrap();
-        assert_eq!((base.host.as_str(), base.authority.as_str(), base.prefix.as_str()), ("::1", "[::1]:8025", ""));
-        assert_eq!(Base::parse("https://a.test:443").unwrap().url, Base::parse("https://a.test/").unwrap().url);
+        let base = BaseUrl::parse("https://API.example.com/v1/").unwrap();
+        assert_eq!((base.is_https, base.host.as_str(), base.port), (true, "api.example.com", 443));
+        assert_eq!((base.authority.as_str(), base.path_prefix.as_str()), ("api.example.com", "/v1"));
+        let base = BaseUrl::parse("http://[::1]:8025").unwrap();
+        assert_eq!((base.host.as_str(), base.authority.as_str(), base.path_prefix.as_str()), ("::1", "[::1]:8025", ""));
+        assert_eq!(BaseUrl::parse("https://a.test:443").unwrap().url, BaseUrl::parse("https://a.test/").unwrap().url);
     }
 
     #[test]
     fn what_is_no_base_is_refused() {
         for url in ["", "api.example.com", "ftp://a.test", "https://u:p@a.test", "https://a.test/?x=1", "/v1"] {
-            assert!(Base::parse(url).is_err(), "{url}");
+            assert!(BaseUrl::parse(url).is_err(), "{url}");
         }
     }
 }

@@ -1,39 +1,42 @@
 //! Brevo: `POST /v3/smtp/email`. A key rides among the mail's headers, and a repeat is refused as a repeat.
 
-use mailonce_core::port::transport::{Mail, Meaning, Parcel, Recovery, Reply, Transport, Unfit, Wire};
+use mailonce_core::port::transport::{
+    FrozenEnvelope, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport, TransportReply,
+    UnsupportedMail,
+};
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    BadSetting, Base, Call, Provider, Secret, Setting, carrier,
-    form::{self, ID_HEADER, ID_NAME, Person},
-    wire::Answer,
+    BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError, build_transport,
+    form::{self, AddressObject, ID_HEADER, ID_NAME},
+    wire::ProviderResponse,
 };
 
-const USUAL_URL: &str = "https://api.brevo.com";
+const DEFAULT_BASE_URL: &str = "https://api.brevo.com";
 /// Brevo documents 30 minutes in one place and 15 in another. The shorter one is safe.
-const WINDOW_MS: i64 = 15 * 60_000;
+const KEY_WINDOW_MS: i64 = 15 * 60_000;
 
 struct Brevo {
     api_key: Secret,
 }
 
 /// Mail by Brevo.
-pub fn transport(setting: Setting, api_key: Secret) -> Result<Arc<dyn Transport>, BadSetting> {
-    carrier(setting, Brevo { api_key }, USUAL_URL, "")
+pub fn transport(setting: HttpTransportConfig, api_key: Secret) -> Result<Arc<dyn Transport>, TransportConfigError> {
+    build_transport(setting, Brevo { api_key }, DEFAULT_BASE_URL, "")
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Email<'a> {
-    sender: Person<'a>,
-    to: Vec<Person<'a>>,
+struct BrevoSendRequest<'a> {
+    sender: AddressObject<'a>,
+    to: Vec<AddressObject<'a>>,
     #[serde(skip_serializing_if = "form::none")]
-    cc: Vec<Person<'a>>,
+    cc: Vec<AddressObject<'a>>,
     #[serde(skip_serializing_if = "form::none")]
-    bcc: Vec<Person<'a>>,
+    bcc: Vec<AddressObject<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reply_to: Option<Person<'a>>,
+    reply_to: Option<AddressObject<'a>>,
     subject: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     text_content: Option<&'a str>,
@@ -41,41 +44,41 @@ struct Email<'a> {
     html_content: Option<&'a str>,
     headers: BTreeMap<&'a str, &'a str>,
     #[serde(skip_serializing_if = "form::none")]
-    attachment: Vec<File>,
+    attachment: Vec<BrevoAttachment>,
     #[serde(skip_serializing_if = "form::none")]
     tags: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct File {
+struct BrevoAttachment {
     name: String,
     content: String,
 }
 
-fn check(mail: &Mail<'_>) -> Result<(), Unfit> {
-    form::within("reply-to addresses by Brevo", mail.content.reply_to.len(), 1)?;
+fn check(mail: &OutboundMail<'_>) -> Result<(), UnsupportedMail> {
+    form::check_limit("reply-to addresses by Brevo", mail.content.reply_to.len(), 1)?;
     if mail.content.attachments.iter().any(|file| form::content_id(file).is_some()) {
-        return Err(Unfit("Brevo takes no inline files; an attachment has a content_id".into()));
+        return Err(UnsupportedMail("Brevo takes no inline files; an attachment has a content_id".into()));
     }
     Ok(())
 }
 
-impl Provider for Brevo {
+impl HttpProvider for Brevo {
     const KIND: &'static str = "brevo";
 
-    fn wire(&self) -> Wire {
-        Wire::Content
+    fn wire(&self) -> PayloadFormat {
+        PayloadFormat::Content
     }
 
-    fn recovery(&self) -> Recovery {
-        Recovery::Key { window_ms: WINDOW_MS }
+    fn recovery(&self) -> RecoveryMethod {
+        RecoveryMethod::IdempotencyKey { window_ms: KEY_WINDOW_MS }
     }
 
     fn secrets(&self) -> Vec<&Secret> {
         vec![&self.api_key]
     }
 
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
         check(mail)?;
         let content = mail.content;
         let (id, key) = (mail.id.to_string(), mail.key.as_hyphenated().to_string());
@@ -86,13 +89,14 @@ impl Provider for Brevo {
             Some(value) => format!("{name}:{value}"),
             None => name.clone(),
         };
-        let file = |(i, a): (usize, &_)| File { name: form::filename(i, a), content: form::packed(&a.bytes) };
-        form::json(&Email {
-            sender: Person::of(&content.from),
-            to: Person::all(&content.to),
-            cc: Person::all(&content.cc),
-            bcc: Person::all(&content.bcc),
-            reply_to: content.reply_to.first().map(Person::of),
+        let file =
+            |(i, a): (usize, &_)| BrevoAttachment { name: form::filename(i, a), content: form::to_base64(&a.bytes) };
+        form::to_json(&BrevoSendRequest {
+            sender: AddressObject::from_mailbox(&content.from),
+            to: AddressObject::from_mailboxes(&content.to),
+            cc: AddressObject::from_mailboxes(&content.cc),
+            bcc: AddressObject::from_mailboxes(&content.bcc),
+            reply_to: content.reply_to.first().map(AddressObject::from_mailbox),
             subject: &content.subject,
             text_content: content.text.as_deref(),
             html_content: content.html.as_deref(),
@@ -102,27 +106,27 @@ impl Provider for Brevo {
         })
     }
 
-    fn call(&self, _base: &Base, parcel: &Parcel) -> Call {
-        Call::json("/v3/smtp/email", parcel).with("api-key", &self.api_key.0)
+    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
+        ProviderRequest::json("/v3/smtp/email", parcel).with_header("api-key", &self.api_key.0)
     }
 
-    fn visit(&self) -> Option<Call> {
-        Some(Call::get("/v3/account".into()).with("api-key", &self.api_key.0))
+    fn probe_request(&self) -> Option<ProviderRequest> {
+        Some(ProviderRequest::get("/v3/account".into()).with_header("api-key", &self.api_key.0))
     }
 
-    fn judge(&self, answer: &Answer) -> Reply {
-        if let (200..300, Some(id)) = (answer.status, answer.word("/messageId")) {
-            return answer.taken(id, "accepted");
+    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
+        if let (200..300, Some(id)) = (answer.status, answer.str_at("/messageId")) {
+            return answer.accepted_reply(id, "accepted");
         }
-        let code = answer.word("/code");
-        let said = answer.word("/message").map(|text| format!("{}: {text}", code.as_deref().unwrap_or("error")));
+        let code = answer.str_at("/code");
+        let said = answer.str_at("/message").map(|text| format!("{}: {text}", code.as_deref().unwrap_or("error")));
         match (answer.status, code.as_deref()) {
             // Of all we send only the key must be unique, and only this mail has it: an earlier attempt arrived.
-            (400, Some("duplicate_parameter")) => answer.means(Meaning::Repeated, &said.unwrap_or_default()),
+            (400, Some("duplicate_parameter")) => answer.reply(ReplyMeaning::Repeated, &said.unwrap_or_default()),
             (400, Some("not_enough_credits" | "account_under_validation")) => {
-                answer.means(Meaning::Fault, &said.unwrap_or_default())
+                answer.reply(ReplyMeaning::Fault, &said.unwrap_or_default())
             }
-            _ => answer.by_status("Brevo", said),
+            _ => answer.reply_by_status("Brevo", said),
         }
     }
 }

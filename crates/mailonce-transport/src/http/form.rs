@@ -2,9 +2,9 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
-    address::Mailbox,
-    content::{Attachment, Content, Scalar},
-    port::transport::{Mail, Unfit},
+    address::NamedAddress,
+    content::{Attachment, EmailContent, MetadataValue},
+    port::transport::{OutboundMail, UnsupportedMail},
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write as _};
@@ -15,7 +15,7 @@ pub(super) const ID_HEADER: &str = "X-Mailonce-Id";
 pub(super) const ID_NAME: &str = "mailonce";
 
 /// An address with its name as one text.
-pub(super) fn mailbox(of: &Mailbox) -> String {
+pub(super) fn mailbox(of: &NamedAddress) -> String {
     let Some(name) = &of.name else { return of.address.clone() };
     let plain = |c: char| c.is_alphanumeric() || " !#$%&'*+-/=?^_`{|}~".contains(c);
     if name.chars().all(plain) {
@@ -25,41 +25,41 @@ pub(super) fn mailbox(of: &Mailbox) -> String {
 }
 
 /// Several of them, one text each.
-pub(super) fn mailboxes(of: &[Mailbox]) -> Vec<String> {
+pub(super) fn mailboxes(of: &[NamedAddress]) -> Vec<String> {
     of.iter().map(mailbox).collect()
 }
 
 /// Several of them in one text, where a provider wants that. `None` when there are none.
-pub(super) fn line(of: &[Mailbox]) -> Option<String> {
+pub(super) fn mailbox_list(of: &[NamedAddress]) -> Option<String> {
     (!of.is_empty()).then(|| mailboxes(of).join(", "))
 }
 
 /// An address and its name apart.
 #[derive(Serialize)]
-pub(super) struct Person<'a> {
+pub(super) struct AddressObject<'a> {
     pub(super) email: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<&'a str>,
 }
 
-impl<'a> Person<'a> {
-    pub(super) fn of(mailbox: &'a Mailbox) -> Self {
+impl<'a> AddressObject<'a> {
+    pub(super) fn from_mailbox(mailbox: &'a NamedAddress) -> Self {
         Self { email: &mailbox.address, name: mailbox.name.as_deref() }
     }
 
-    pub(super) fn all(of: &'a [Mailbox]) -> Vec<Self> {
-        of.iter().map(Self::of).collect()
+    pub(super) fn from_mailboxes(of: &'a [NamedAddress]) -> Vec<Self> {
+        of.iter().map(Self::from_mailbox).collect()
     }
 }
 
 /// Custom headers and our own beside them.
-pub(super) fn headers<'a>(content: &'a Content, ours: &[(&'a str, &'a str)]) -> BTreeMap<&'a str, &'a str> {
+pub(super) fn headers<'a>(content: &'a EmailContent, ours: &[(&'a str, &'a str)]) -> BTreeMap<&'a str, &'a str> {
     let theirs = content.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     theirs.chain(ours.iter().copied()).collect()
 }
 
 /// An attachment's bytes as they travel.
-pub(super) fn packed(bytes: &[u8]) -> String {
+pub(super) fn to_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
@@ -82,29 +82,29 @@ pub(super) fn content_id(attachment: &Attachment) -> Option<&str> {
 }
 
 /// Bytes of all attachments together.
-pub(super) fn attached(content: &Content) -> usize {
+pub(super) fn attachment_bytes(content: &EmailContent) -> usize {
     content.attachments.iter().map(|attachment| attachment.bytes.len()).sum()
 }
 
 /// A value of metadata as text.
-pub(super) fn scalar(value: &Scalar) -> String {
+pub(super) fn scalar_text(value: &MetadataValue) -> String {
     match value {
-        Scalar::Bool(truth) => truth.to_string(),
-        Scalar::Integer(number) => number.to_string(),
-        Scalar::Number(number) => number.to_string(),
-        Scalar::Text(text) => text.clone(),
+        MetadataValue::Bool(truth) => truth.to_string(),
+        MetadataValue::Integer(number) => number.to_string(),
+        MetadataValue::Number(number) => number.to_string(),
+        MetadataValue::Text(text) => text.clone(),
     }
 }
 
 /// What a mail carries besides its words: bare labels, and named values (tags with a value, metadata, our id).
-pub(super) struct Labels {
+pub(super) struct MailLabels {
     pub(super) bare: Vec<String>,
     pub(super) named: BTreeMap<String, String>,
 }
 
-impl Labels {
+impl MailLabels {
     /// Everything, with the mail's id under `id_name`. A name that says two things cannot be passed on.
-    pub(super) fn of(mail: &Mail<'_>, id_name: &str) -> Result<Self, Unfit> {
+    pub(super) fn collect(mail: &OutboundMail<'_>, id_name: &str) -> Result<Self, UnsupportedMail> {
         let mut labels = Self { bare: Vec::new(), named: BTreeMap::new() };
         labels.named.insert(id_name.to_owned(), mail.id.to_string());
         for (name, value) in &mail.content.tags {
@@ -114,32 +114,34 @@ impl Labels {
             }
         }
         for (name, value) in &mail.content.metadata {
-            labels.add(name, scalar(value))?;
+            labels.add(name, scalar_text(value))?;
         }
         Ok(labels)
     }
 
-    fn add(&mut self, name: &str, value: String) -> Result<(), Unfit> {
+    fn add(&mut self, name: &str, value: String) -> Result<(), UnsupportedMail> {
         match self.named.insert(name.to_owned(), value) {
             None => Ok(()),
-            Some(_) => Err(Unfit(format!("{name} is the name of two values, among tags, metadata and mailonce's own"))),
+            Some(_) => Err(UnsupportedMail(format!(
+                "{name} is the name of two values, among tags, metadata and mailonce's own"
+            ))),
         }
     }
 }
 
 /// Refuses what is too long for a provider.
-pub(super) fn within(what: &str, size: usize, most: usize) -> Result<(), Unfit> {
-    if size <= most { Ok(()) } else { Err(Unfit(format!("{what}: {size}, and at most {most} are taken"))) }
+pub(super) fn check_limit(what: &str, size: usize, most: usize) -> Result<(), UnsupportedMail> {
+    if size <= most { Ok(()) } else { Err(UnsupportedMail(format!("{what}: {size}, and at most {most} are taken"))) }
 }
 
 /// The bytes of a request as JSON.
-pub(super) fn json<T: Serialize>(body: &T) -> Result<Vec<u8>, Unfit> {
-    serde_json::to_vec(body).map_err(|e| Unfit(format!("the mail cannot be written as JSON: {e}")))
+pub(super) fn to_json<T: Serialize>(body: &T) -> Result<Vec<u8>, UnsupportedMail> {
+    serde_json::to_vec(body).map_err(|e| UnsupportedMail(format!("the mail cannot be written as JSON: {e}")))
 }
 
 /// The mail's RFC 5322 bytes, which the engine gives to transports that ask for them.
-pub(super) fn mime<'a>(mail: &Mail<'a>) -> Result<&'a [u8], Unfit> {
-    mail.mime.ok_or_else(|| Unfit("the mail was not composed".into()))
+pub(super) fn require_mime<'a>(mail: &OutboundMail<'a>) -> Result<&'a [u8], UnsupportedMail> {
+    mail.mime.ok_or_else(|| UnsupportedMail("the mail was not composed".into()))
 }
 
 /// Lower-case hexadecimal.
@@ -162,14 +164,15 @@ mod tests {
 
     #[test]
     fn names_are_quoted_when_they_must_be() {
-        let shown =
-            |name: Option<&str>| mailbox(&Mailbox { name: name.map(str::to_owned), address: "ada@example.com".into() });
+        let shown = |name: Option<&str>| {
+            mailbox(&NamedAddress { name: name.map(str::to_owned), address: "ada@example.com".into() })
+        };
         assert_eq!(shown(None), "ada@example.com");
         assert_eq!(shown(Some("Ada Müller")), "Ada Müller <ada@example.com>");
         assert_eq!(shown(Some("Lovelace, Ada")), "\"Lovelace, Ada\" <ada@example.com>");
         assert_eq!(shown(Some("A \"B\" \\")), "\"A \\\"B\\\" \\\\\" <ada@example.com>");
         for name in ["Lovelace, Ada", "A \"B\"", "x <y@z>", "a@b"] {
-            let read = Mailbox::parse(&shown(Some(name))).unwrap();
+            let read = NamedAddress::parse(&shown(Some(name))).unwrap();
             assert_eq!(read.name.as_deref(), Some(name));
         }
     }

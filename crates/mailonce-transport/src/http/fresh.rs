@@ -15,37 +15,46 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::age::Since;
+use crate::age::BootInstant;
 
-pub(super) struct Fresh<S> {
+pub(super) struct AgeLimitedStream<S> {
     inner: S,
-    made: Since,
-    fresh: Duration,
-    begun: bool,
+    connected_at: BootInstant,
+    max_age: Duration,
+    has_written: bool,
     too_old: Arc<AtomicBool>,
 }
 
-impl<S> Fresh<S> {
+impl<S> AgeLimitedStream<S> {
     /// A connection made just now, and the flag that says that it grew too old before its first byte.
     pub(super) fn new(inner: S, fresh: Duration) -> (Self, Arc<AtomicBool>) {
         let too_old = Arc::new(AtomicBool::new(false));
-        (Self { inner, made: Since::now(), fresh, begun: false, too_old: Arc::clone(&too_old) }, too_old)
+        (
+            Self {
+                inner,
+                connected_at: BootInstant::now(),
+                max_age: fresh,
+                has_written: false,
+                too_old: Arc::clone(&too_old),
+            },
+            too_old,
+        )
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Fresh<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for AgeLimitedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_read(cx, buf)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Fresh<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for AgeLimitedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if !self.begun && self.made.elapsed() > self.fresh {
+        if !self.has_written && self.connected_at.elapsed() > self.max_age {
             self.too_old.store(true, Ordering::Release);
             return Poll::Ready(Err(io::Error::other("the connection grew too old")));
         }
-        self.begun = true;
+        self.has_written = true;
         Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
 
@@ -66,13 +75,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_what_was_begun_in_time_is_written() {
         let minute = Duration::from_mins(1);
-        let (mut fresh, too_old) = Fresh::new(Vec::new(), minute);
+        let (mut fresh, too_old) = AgeLimitedStream::new(Vec::new(), minute);
         fresh.write_all(b"GET ").await.unwrap();
         tokio::time::advance(2 * minute).await;
         fresh.write_all(b"/").await.unwrap();
         assert!(!too_old.load(Ordering::Acquire));
 
-        let (mut late, too_old) = Fresh::new(Vec::new(), minute);
+        let (mut late, too_old) = AgeLimitedStream::new(Vec::new(), minute);
         tokio::time::advance(2 * minute).await;
         assert!(late.write_all(b"GET ").await.is_err());
         assert!(too_old.load(Ordering::Acquire) && late.inner.is_empty());
@@ -80,8 +89,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_begun_after_the_machine_was_suspended_for_long() {
-        let (mut late, too_old) = Fresh::new(Vec::new(), Duration::from_mins(1));
-        late.made = crate::age::before_suspension();
+        let (mut late, too_old) = AgeLimitedStream::new(Vec::new(), Duration::from_mins(1));
+        late.connected_at = crate::age::before_suspension();
         assert!(late.write_all(b"GET ").await.is_err());
         assert!(too_old.load(Ordering::Acquire) && late.inner.is_empty());
     }

@@ -24,26 +24,27 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request, header};
 use mailonce_core::port::transport::{
-    Asked, Capability, Found, Mail, Meaning, Parcel, Phase, Ready, Recovery, Reply, Shape, Transport, Unfit, Visit,
-    Wire,
+    AttemptPhase, ConnectionCheck, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail,
+    PayloadFormat, PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
+    UnsupportedMail,
 };
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};
 use std::{fmt, sync::Arc, time::Duration};
 
-use base::Base;
-use wire::{Answer, Door, Line};
+use base::BaseUrl;
+use wire::{ProviderConnection, ProviderConnector, ProviderResponse};
 
-pub use crate::dial::Guard;
+pub use crate::dial::AddressFilter;
 
 /// Requests under way at a time, each on a connection of its own.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT_REQUESTS: usize = 64;
 /// Characters of a secret at least that is masked where it is quoted.
-const SECRET_CHARS: usize = 8;
+const MIN_MASKED_CHARS: usize = 8;
 
 /// What every provider's setting holds.
 #[derive(Clone)]
-pub struct Setting {
+pub struct HttpTransportConfig {
     /// The transport's name in the configuration.
     pub name: String,
     /// Where the API begins, `http://` or `https://`, with a path prefix if need be. The vendor's own when absent.
@@ -55,14 +56,14 @@ pub struct Setting {
     /// How long connecting may take, and again the answer.
     pub timeout: Duration,
     /// How old a connection may be when the request is written.
-    pub fresh: Duration,
+    pub max_connection_age: Duration,
     /// Says whether an address may be dialled.
-    pub guard: Option<Guard>,
+    pub address_filter: Option<AddressFilter>,
     /// Certificate authorities trusted besides the public ones.
     pub extra_roots: Vec<CertificateDer<'static>>,
 }
 
-impl Setting {
+impl HttpTransportConfig {
     /// The usual setting under a name: the vendor's URL, 30 s of patience, connections not older than 60 s.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -70,8 +71,8 @@ impl Setting {
             base_url: None,
             account: None,
             timeout: Duration::from_secs(30),
-            fresh: Duration::from_mins(1),
-            guard: None,
+            max_connection_age: Duration::from_mins(1),
+            address_filter: None,
             extra_roots: Vec::new(),
         }
     }
@@ -80,7 +81,7 @@ impl Setting {
 /// Why a transport cannot be set up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadSetting(pub String);
+pub struct TransportConfigError(pub String);
 
 /// A credential, which no log and no error shows.
 #[derive(Clone)]
@@ -100,35 +101,35 @@ impl fmt::Debug for Secret {
 }
 
 /// What one provider knows: its words, nothing of sockets.
-trait Provider: Send + Sync + 'static {
+trait HttpProvider: Send + Sync + 'static {
     const KIND: &'static str;
-    fn wire(&self) -> Wire;
-    fn recovery(&self) -> Recovery;
+    fn wire(&self) -> PayloadFormat;
+    fn recovery(&self) -> RecoveryMethod;
     fn secrets(&self) -> Vec<&Secret>;
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit>;
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail>;
     /// The request around the frozen bytes. Credentials and signatures are made anew for each attempt.
-    fn call(&self, base: &Base, parcel: &Parcel) -> Call;
-    fn judge(&self, answer: &Answer) -> Reply;
+    fn send_request(&self, base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest;
+    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply;
     /// The request that asks about a mail. `None` where nothing can be asked.
-    fn question(&self, _asked: &Asked) -> Option<Call> {
+    fn lookup_request(&self, _asked: &LookUpRequest) -> Option<ProviderRequest> {
         None
     }
     /// What the answer to that says.
-    fn found(&self, _asked: &Asked, answer: &Answer) -> Found {
-        Found::Silent(answer.excerpt())
+    fn interpret_lookup(&self, _asked: &LookUpRequest, answer: &ProviderResponse) -> LookUpResult {
+        LookUpResult::Unavailable(answer.excerpt())
     }
     /// A request that only a good key is answered to, and that changes nothing. `None` where there is none.
-    fn visit(&self) -> Option<Call> {
+    fn probe_request(&self) -> Option<ProviderRequest> {
         None
     }
     /// Whether a refusal of that shows a key that is good for sending alone.
-    fn sends_only(&self, _refusal: &str) -> bool {
+    fn is_send_only_key(&self, _refusal: &str) -> bool {
         false
     }
 }
 
 /// A request as a provider dresses it.
-pub(crate) struct Call {
+pub(crate) struct ProviderRequest {
     method: Method,
     /// Below the base, with the query.
     path: String,
@@ -136,7 +137,7 @@ pub(crate) struct Call {
     body: Bytes,
 }
 
-impl Call {
+impl ProviderRequest {
     pub(crate) fn get(path: String) -> Self {
         Self { method: Method::GET, path, headers: Vec::new(), body: Bytes::new() }
     }
@@ -147,21 +148,21 @@ impl Call {
     }
 
     /// The frozen bytes as JSON.
-    fn json(path: impl Into<String>, parcel: &Parcel) -> Self {
+    fn json(path: impl Into<String>, parcel: &FrozenEnvelope) -> Self {
         Self::post(path, "application/json", Bytes::from_owner(Arc::clone(&parcel.bytes)))
     }
 
-    pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn with_header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
-    pub(crate) fn bearer(self, secret: &Secret) -> Self {
-        self.with(header::AUTHORIZATION.as_str(), format!("Bearer {}", secret.0))
+    pub(crate) fn with_bearer(self, secret: &Secret) -> Self {
+        self.with_header(header::AUTHORIZATION.as_str(), format!("Bearer {}", secret.0))
     }
 
-    pub(crate) fn request(self, base: &Base) -> Result<Request<Full<Bytes>>, String> {
-        let path = format!("{}{}", base.prefix, self.path);
+    pub(crate) fn build(self, base: &BaseUrl) -> Result<Request<Full<Bytes>>, String> {
+        let path = format!("{}{}", base.path_prefix, self.path);
         let mut request = Request::builder()
             .method(self.method)
             .uri(if path.is_empty() { "/".to_owned() } else { path })
@@ -178,31 +179,37 @@ impl Call {
 }
 
 /// A provider with the way to it.
-struct Carrier<P> {
+struct HttpTransport<P> {
     name: String,
     account: String,
-    door: Door,
+    connector: ProviderConnector,
     provider: Arc<P>,
 }
 
 /// Makes a transport of a provider. `public` is what is stable and no secret about the account.
-fn carrier<P: Provider>(
-    setting: Setting,
+fn build_transport<P: HttpProvider>(
+    setting: HttpTransportConfig,
     provider: P,
     usual_url: &str,
     public: &str,
-) -> Result<Arc<dyn Transport>, BadSetting> {
+) -> Result<Arc<dyn Transport>, TransportConfigError> {
     if provider.secrets().iter().any(|secret| secret.0.trim().is_empty()) {
-        return Err(BadSetting(format!("transport {} has an empty credential", setting.name)));
+        return Err(TransportConfigError(format!("transport {} has an empty credential", setting.name)));
     }
-    let base = Base::parse(setting.base_url.as_deref().unwrap_or(usual_url));
-    let base = base.map_err(|BadSetting(why)| BadSetting(format!("base_url {why}")))?;
-    let account = setting.account.unwrap_or_else(|| fingerprint(&[P::KIND, &setting.name, &base.url, public]));
-    let door = Door::new(base, setting.guard, setting.timeout, setting.fresh, &setting.extra_roots)?;
-    Ok(Arc::new(Carrier { name: setting.name, account, door, provider: Arc::new(provider) }))
+    let base = BaseUrl::parse(setting.base_url.as_deref().unwrap_or(usual_url));
+    let base = base.map_err(|TransportConfigError(why)| TransportConfigError(format!("base_url {why}")))?;
+    let account = setting.account.unwrap_or_else(|| account_fingerprint(&[P::KIND, &setting.name, &base.url, public]));
+    let door = ProviderConnector::new(
+        base,
+        setting.address_filter,
+        setting.timeout,
+        setting.max_connection_age,
+        &setting.extra_roots,
+    )?;
+    Ok(Arc::new(HttpTransport { name: setting.name, account, connector: door, provider: Arc::new(provider) }))
 }
 
-fn fingerprint(parts: &[&str]) -> String {
+fn account_fingerprint(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update(part.as_bytes());
@@ -212,32 +219,32 @@ fn fingerprint(parts: &[&str]) -> String {
 }
 
 /// A connection with the request that will go over it.
-struct AtTheDoor<P> {
-    line: Line,
+struct PreparedHttpHandoff<P> {
+    connection: ProviderConnection,
     request: Request<Full<Bytes>>,
     provider: Arc<P>,
 }
 
 #[async_trait]
-impl<P: Provider> Ready for AtTheDoor<P> {
-    async fn hand_over(self: Box<Self>) -> Reply {
-        let Self { line, request, provider } = *self;
+impl<P: HttpProvider> PreparedHandoff for PreparedHttpHandoff<P> {
+    async fn hand_over(self: Box<Self>) -> TransportReply {
+        let Self { connection, request, provider } = *self;
         mailonce_core::failpoint!("http-before-request");
-        let answer = line.ask(request).await;
+        let answer = connection.send(request).await;
         mailonce_core::failpoint!("http-after-answer");
         match answer {
             Ok(answer) => {
-                let mut reply = provider.judge(&cleaned(&*provider, answer));
-                reply.text = masked(&*provider, reply.text);
+                let mut reply = provider.interpret_response(&without_secrets(&*provider, answer));
+                reply.text = mask_secrets(&*provider, reply.text);
                 reply
             }
-            Err(lost) => lost.reply(),
+            Err(lost) => lost.into_reply(),
         }
     }
 }
 
 #[async_trait]
-impl<P: Provider> Transport for Carrier<P> {
+impl<P: HttpProvider> Transport for HttpTransport<P> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -250,80 +257,93 @@ impl<P: Provider> Transport for Carrier<P> {
         &self.account
     }
 
-    fn capability(&self) -> Capability {
-        let patience_ms = i64::try_from(self.door.patience.as_millis()).unwrap_or(i64::MAX);
+    fn capabilities(&self) -> TransportCapabilities {
+        let patience_ms = i64::try_from(self.connector.timeout.as_millis()).unwrap_or(i64::MAX);
         let (wire, recovery) = (self.provider.wire(), self.provider.recovery());
-        Capability { shape: Shape::PerEmail, wire, recovery, patience_ms, at_once: AT_ONCE }
-    }
-
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
-        self.provider.freeze(mail)
-    }
-
-    async fn approach(&self, parcel: Parcel) -> Result<Box<dyn Ready>, Reply> {
-        // Written before anything is dialled: a request that cannot be written costs nobody a connection.
-        let request = self.provider.call(&self.door.base, &parcel).request(&self.door.base);
-        let request = request.map_err(|why| Reply::new(Meaning::Fault, Phase::Connect, None, &why))?;
-        let line = self.door.knock().await?;
-        mailonce_core::failpoint!("http-connected");
-        Ok(Box::new(AtTheDoor { line, request, provider: Arc::clone(&self.provider) }))
-    }
-
-    async fn look_up(&self, asked: Asked) -> Found {
-        let Some(question) = self.provider.question(&asked) else {
-            return Found::Silent(format!("{} cannot be asked", P::KIND));
-        };
-        let request = match question.request(&self.door.base) {
-            Ok(request) => request,
-            Err(why) => return Found::Silent(why),
-        };
-        let line = match self.door.knock().await {
-            Ok(line) => line,
-            Err(reply) => return Found::Silent(reply.text),
-        };
-        match line.ask(request).await {
-            Ok(answer) => self.provider.found(&asked, &cleaned(&*self.provider, answer)),
-            Err(lost) => Found::Silent(lost.reply().text),
+        TransportCapabilities {
+            split: HandoffSplit::PerEmail,
+            payload_format: wire,
+            recovery,
+            timeout_ms: patience_ms,
+            max_concurrency: MAX_CONCURRENT_REQUESTS,
         }
     }
 
-    async fn visit(&self) -> Visit {
-        let line = match self.door.knock().await {
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
+        self.provider.freeze(mail)
+    }
+
+    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        // Written before anything is dialled: a request that cannot be written costs nobody a connection.
+        let request = self.provider.send_request(&self.connector.base, &parcel).build(&self.connector.base);
+        let request =
+            request.map_err(|why| TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, &why))?;
+        let line = self.connector.connect().await?;
+        mailonce_core::failpoint!("http-connected");
+        Ok(Box::new(PreparedHttpHandoff { connection: line, request, provider: Arc::clone(&self.provider) }))
+    }
+
+    async fn look_up(&self, asked: LookUpRequest) -> LookUpResult {
+        let Some(question) = self.provider.lookup_request(&asked) else {
+            return LookUpResult::Unavailable(format!("{} cannot be asked", P::KIND));
+        };
+        let request = match question.build(&self.connector.base) {
+            Ok(request) => request,
+            Err(why) => return LookUpResult::Unavailable(why),
+        };
+        let line = match self.connector.connect().await {
             Ok(line) => line,
-            Err(reply) => return Visit::Unreachable(reply.text),
+            Err(reply) => return LookUpResult::Unavailable(reply.text),
         };
-        let request = match self.provider.visit().map(|call| call.request(&self.door.base)) {
+        match line.send(request).await {
+            Ok(answer) => self.provider.interpret_lookup(&asked, &without_secrets(&*self.provider, answer)),
+            Err(lost) => LookUpResult::Unavailable(lost.into_reply().text),
+        }
+    }
+
+    async fn check_connection(&self) -> ConnectionCheck {
+        let line = match self.connector.connect().await {
+            Ok(line) => line,
+            Err(reply) => return ConnectionCheck::Unreachable(reply.text),
+        };
+        let request = match self.provider.probe_request().map(|call| call.build(&self.connector.base)) {
             Some(Ok(request)) => request,
-            Some(Err(why)) => return Visit::Unreachable(why),
-            None => return Visit::Reached,
+            Some(Err(why)) => return ConnectionCheck::Unreachable(why),
+            None => return ConnectionCheck::Reached,
         };
-        match line.ask(request).await {
-            Ok(answer) if (200..300).contains(&answer.status) => Visit::LoggedIn,
+        match line.send(request).await {
+            Ok(answer) if (200..300).contains(&answer.status) => ConnectionCheck::LoggedIn,
             Ok(answer) if matches!(answer.status, 401 | 403) => {
-                let said = cleaned(&*self.provider, answer).excerpt();
-                if self.provider.sends_only(&said) { Visit::LoggedIn } else { Visit::Refused(said) }
+                let said = without_secrets(&*self.provider, answer).excerpt();
+                if self.provider.is_send_only_key(&said) {
+                    ConnectionCheck::LoggedIn
+                } else {
+                    ConnectionCheck::LoginRefused(said)
+                }
             }
             // Another answer says nothing about the key.
-            Ok(_) => Visit::Reached,
-            Err(lost) => Visit::Unreachable(lost.reply().text),
+            Ok(_) => ConnectionCheck::Reached,
+            Err(lost) => ConnectionCheck::Unreachable(lost.into_reply().text),
         }
     }
 }
 
 /// The answer without our own credentials, should the provider quote them.
-fn cleaned<P: Provider>(provider: &P, mut answer: Answer) -> Answer {
+fn without_secrets<P: HttpProvider>(provider: &P, mut answer: ProviderResponse) -> ProviderResponse {
     answer.body = answer.body.map(|body| match std::str::from_utf8(&body) {
-        Ok(text) if telling(provider).any(|secret| text.contains(secret)) => masked(provider, text.to_owned()).into(),
+        Ok(text) if maskable_secrets(provider).any(|secret| text.contains(secret)) => {
+            mask_secrets(provider, text.to_owned()).into()
+        }
         _ => body,
     });
     answer
 }
 
-fn masked<P: Provider>(provider: &P, text: String) -> String {
-    telling(provider).fold(text, |text, secret| text.replace(secret, "…"))
+fn mask_secrets<P: HttpProvider>(provider: &P, text: String) -> String {
+    maskable_secrets(provider).fold(text, |text, secret| text.replace(secret, "…"))
 }
 
 /// The secrets that are long enough to be one. A short header value such as `1` would blot out half an answer.
-fn telling<P: Provider>(provider: &P) -> impl Iterator<Item = &str> {
-    provider.secrets().into_iter().map(|secret| secret.0.as_str()).filter(|secret| secret.len() >= SECRET_CHARS)
+fn maskable_secrets<P: HttpProvider>(provider: &P) -> impl Iterator<Item = &str> {
+    provider.secrets().into_iter().map(|secret| secret.0.as_str()).filter(|secret| secret.len() >= MIN_MASKED_CHARS)
 }

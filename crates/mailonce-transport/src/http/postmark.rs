@@ -2,53 +2,59 @@
 
 use mailonce_core::{
     content::Attachment,
-    port::transport::{Asked, Found, Mail, Meaning, Parcel, Recovery, Reply, Transport, Unfit, Wire},
+    port::transport::{
+        FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning,
+        Transport, TransportReply, UnsupportedMail,
+    },
 };
 use serde::Serialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    BadSetting, Base, Call, Provider, Secret, Setting, carrier,
-    form::{self, Labels},
-    wire::Answer,
+    BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError, build_transport,
+    form::{self, MailLabels},
+    wire::ProviderResponse,
 };
 
-const USUAL_URL: &str = "https://api.postmarkapp.com";
+const DEFAULT_BASE_URL: &str = "https://api.postmarkapp.com";
 /// The name of our correlation value: the search filters by `metadata_mailonce`.
 const ID_NAME: &str = "mailonce";
 /// A mail appears in the search some seconds after it was taken.
-const SETTLE_MS: i64 = 60_000;
+const SETTLE_DELAY_MS: i64 = 60_000;
 /// Bytes of all attachments together.
-const ATTACHED_BYTES: usize = 10 * 1024 * 1024;
+const MAX_ATTACHMENT_BYTES: usize = 10 * 1024 * 1024;
 /// Bytes of a text or HTML body.
-const BODY_BYTES: usize = 5 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 5 * 1024 * 1024;
 /// Characters of a metadata name and value.
-const NAME_CHARS: usize = 20;
-const VALUE_CHARS: usize = 80;
+const MAX_METADATA_NAME_CHARS: usize = 20;
+const MAX_METADATA_VALUE_CHARS: usize = 80;
 /// Mails looked at in one search.
-const PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 
 /// What Postmark needs to know.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct PostmarkConfig {
     /// The server's token.
     pub server_token: Secret,
     /// The message stream, `outbound` at most servers.
     pub message_stream: Option<String>,
 }
 
-struct Postmark(Config);
+struct Postmark(PostmarkConfig);
 
 /// Mail by Postmark.
-pub fn transport(setting: Setting, config: Config) -> Result<Arc<dyn Transport>, BadSetting> {
+pub fn transport(
+    setting: HttpTransportConfig,
+    config: PostmarkConfig,
+) -> Result<Arc<dyn Transport>, TransportConfigError> {
     let stream = config.message_stream.clone().unwrap_or_default();
-    carrier(setting, Postmark(config), USUAL_URL, &stream)
+    build_transport(setting, Postmark(config), DEFAULT_BASE_URL, &stream)
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Email<'a> {
+struct PostmarkSendRequest<'a> {
     from: String,
     to: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,23 +71,23 @@ struct Email<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tag: Option<String>,
     metadata: BTreeMap<String, String>,
-    headers: Vec<Header<'a>>,
+    headers: Vec<PostmarkHeader<'a>>,
     #[serde(skip_serializing_if = "form::none")]
-    attachments: Vec<File<'a>>,
+    attachments: Vec<PostmarkAttachment<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message_stream: Option<&'a str>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Header<'a> {
+struct PostmarkHeader<'a> {
     name: &'a str,
     value: &'a str,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct File<'a> {
+struct PostmarkAttachment<'a> {
     name: String,
     content: String,
     content_type: &'a str,
@@ -89,116 +95,126 @@ struct File<'a> {
     content_id: Option<String>,
 }
 
-impl<'a> File<'a> {
-    fn of((index, attachment): (usize, &'a Attachment)) -> Self {
+impl<'a> PostmarkAttachment<'a> {
+    fn from_attachment((index, attachment): (usize, &'a Attachment)) -> Self {
         Self {
             name: form::filename(index, attachment),
-            content: form::packed(&attachment.bytes),
+            content: form::to_base64(&attachment.bytes),
             content_type: form::content_type(attachment),
             content_id: form::content_id(attachment).map(|id| format!("cid:{id}")),
         }
     }
 }
 
-fn check(mail: &Mail<'_>, labels: &Labels) -> Result<(), Unfit> {
+fn check(mail: &OutboundMail<'_>, labels: &MailLabels) -> Result<(), UnsupportedMail> {
     let content = mail.content;
-    form::within("bytes of attachments by Postmark", form::attached(content), ATTACHED_BYTES)?;
+    form::check_limit("bytes of attachments by Postmark", form::attachment_bytes(content), MAX_ATTACHMENT_BYTES)?;
     for body in [&content.text, &content.html] {
-        form::within("bytes of a body by Postmark", body.as_ref().map_or(0, String::len), BODY_BYTES)?;
+        form::check_limit("bytes of a body by Postmark", body.as_ref().map_or(0, String::len), MAX_BODY_BYTES)?;
     }
-    form::within("tags without a value by Postmark", labels.bare.len(), 1)?;
+    form::check_limit("tags without a value by Postmark", labels.bare.len(), 1)?;
     for (name, value) in &labels.named {
-        form::within(&format!("characters of the metadata name {name} by Postmark"), name.chars().count(), NAME_CHARS)?;
-        form::within(&format!("characters of metadata {name} by Postmark"), value.chars().count(), VALUE_CHARS)?;
+        form::check_limit(
+            &format!("characters of the metadata name {name} by Postmark"),
+            name.chars().count(),
+            MAX_METADATA_NAME_CHARS,
+        )?;
+        form::check_limit(
+            &format!("characters of metadata {name} by Postmark"),
+            value.chars().count(),
+            MAX_METADATA_VALUE_CHARS,
+        )?;
     }
     Ok(())
 }
 
-impl Provider for Postmark {
+impl HttpProvider for Postmark {
     const KIND: &'static str = "postmark";
 
-    fn wire(&self) -> Wire {
-        Wire::Content
+    fn wire(&self) -> PayloadFormat {
+        PayloadFormat::Content
     }
 
-    fn recovery(&self) -> Recovery {
-        Recovery::LookUp { settle_ms: SETTLE_MS }
+    fn recovery(&self) -> RecoveryMethod {
+        RecoveryMethod::LookUp { settle_delay_ms: SETTLE_DELAY_MS }
     }
 
     fn secrets(&self) -> Vec<&Secret> {
         vec![&self.0.server_token]
     }
 
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
         let content = mail.content;
-        let mut labels = Labels::of(mail, ID_NAME)?;
+        let mut labels = MailLabels::collect(mail, ID_NAME)?;
         check(mail, &labels)?;
         // Postmark writes a Message-ID of its own unless it is told to keep ours.
         let ours = [("Message-ID", mail.message_id), ("X-PM-KeepID", "true")];
         let headers = form::headers(content, &ours);
-        form::json(&Email {
+        form::to_json(&PostmarkSendRequest {
             from: form::mailbox(&content.from),
-            to: form::line(&content.to).unwrap_or_default(),
-            cc: form::line(&content.cc),
-            bcc: form::line(&content.bcc),
-            reply_to: form::line(&content.reply_to),
+            to: form::mailbox_list(&content.to).unwrap_or_default(),
+            cc: form::mailbox_list(&content.cc),
+            bcc: form::mailbox_list(&content.bcc),
+            reply_to: form::mailbox_list(&content.reply_to),
             subject: &content.subject,
             text_body: content.text.as_deref(),
             html_body: content.html.as_deref(),
             tag: labels.bare.pop(),
             metadata: labels.named,
-            headers: headers.into_iter().map(|(name, value)| Header { name, value }).collect(),
-            attachments: content.attachments.iter().enumerate().map(File::of).collect(),
+            headers: headers.into_iter().map(|(name, value)| PostmarkHeader { name, value }).collect(),
+            attachments: content.attachments.iter().enumerate().map(PostmarkAttachment::from_attachment).collect(),
             message_stream: self.0.message_stream.as_deref(),
         })
     }
 
-    fn call(&self, _base: &Base, parcel: &Parcel) -> Call {
-        Call::json("/email", parcel).with("X-Postmark-Server-Token", &self.0.server_token.0)
+    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
+        ProviderRequest::json("/email", parcel).with_header("X-Postmark-Server-Token", &self.0.server_token.0)
     }
 
-    fn visit(&self) -> Option<Call> {
-        Some(Call::get("/server".into()).with("X-Postmark-Server-Token", &self.0.server_token.0))
+    fn probe_request(&self) -> Option<ProviderRequest> {
+        Some(ProviderRequest::get("/server".into()).with_header("X-Postmark-Server-Token", &self.0.server_token.0))
     }
 
-    fn judge(&self, answer: &Answer) -> Reply {
-        let told = answer.object().unwrap_or(Value::Null);
+    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
+        let told = answer.json_object().unwrap_or(Value::Null);
         let code = told["ErrorCode"].as_i64();
         let said = told["Message"].as_str().map(|text| format!("{}: {text}", code.unwrap_or(-1)));
-        match (answer.status, code, answer.word("/MessageID")) {
-            (200, Some(0), Some(id)) => answer.taken(id, told["Message"].as_str().unwrap_or("OK")),
+        match (answer.status, code, answer.str_at("/MessageID")) {
+            (200, Some(0), Some(id)) => answer.accepted_reply(id, told["Message"].as_str().unwrap_or("OK")),
             // Out of credit, approval pending, sending forbidden: the account's trouble, not the mail's.
-            (422, Some(405 | 412 | 413), _) => answer.means(Meaning::Fault, &said.unwrap_or_default()),
+            (422, Some(405 | 412 | 413), _) => answer.reply(ReplyMeaning::Fault, &said.unwrap_or_default()),
             // "The Postmark API is offline for maintenance": documented, and nothing was read.
-            (503, Some(100), _) => answer.means(Meaning::Deferred, &said.unwrap_or_default()).after(answer.pause_ms()),
-            _ => answer.by_status("Postmark", said),
+            (503, Some(100), _) => answer
+                .reply(ReplyMeaning::Deferred, &said.unwrap_or_default())
+                .with_retry_after(answer.retry_after_ms()),
+            _ => answer.reply_by_status("Postmark", said),
         }
     }
 
-    fn question(&self, asked: &Asked) -> Option<Call> {
+    fn lookup_request(&self, asked: &LookUpRequest) -> Option<ProviderRequest> {
         // Postmark reads dates as Eastern time; a day before is early enough in every zone.
-        let day = asked.since.plus(-86_400_000).to_string().chars().take(10).collect::<String>();
+        let day = asked.in_doubt_since.plus(-86_400_000).to_string().chars().take(10).collect::<String>();
         // The id alone names the mail. Recipients are known here in small letters only, and nobody says that the
         // filter for them overlooks case.
         let path =
-            format!("/messages/outbound?count={PAGE}&offset=0&fromdate={day}&metadata_{ID_NAME}={}", asked.email);
-        Some(Call::get(path).with("X-Postmark-Server-Token", &self.0.server_token.0))
+            format!("/messages/outbound?count={PAGE_SIZE}&offset=0&fromdate={day}&metadata_{ID_NAME}={}", asked.email);
+        Some(ProviderRequest::get(path).with_header("X-Postmark-Server-Token", &self.0.server_token.0))
     }
 
-    fn found(&self, asked: &Asked, answer: &Answer) -> Found {
-        let told = answer.object().unwrap_or(Value::Null);
+    fn interpret_lookup(&self, asked: &LookUpRequest, answer: &ProviderResponse) -> LookUpResult {
+        let told = answer.json_object().unwrap_or(Value::Null);
         let (200, Some(mails)) = (answer.status, told["Messages"].as_array()) else {
-            return Found::Silent(told["Message"].as_str().map_or_else(|| answer.excerpt(), str::to_owned));
+            return LookUpResult::Unavailable(told["Message"].as_str().map_or_else(|| answer.excerpt(), str::to_owned));
         };
         let id = asked.email.to_string();
         // The filter is trusted only as far as the mails it brings bear our value.
         if let Some(ours) = mails.iter().find(|mail| mail["Metadata"][ID_NAME] == id.as_str()) {
             let text = format!("Postmark lists it as {}", ours["Status"].as_str().unwrap_or("taken"));
-            return Found::Yes { remote_id: ours["MessageID"].as_str().map(str::to_owned), text };
+            return LookUpResult::Found { remote_id: ours["MessageID"].as_str().map(str::to_owned), text };
         }
         match told["TotalCount"].as_u64() {
-            Some(total) if total as usize <= mails.len() => Found::No,
-            _ => Found::Silent("Postmark lists more mails than one page holds".into()),
+            Some(total) if total as usize <= mails.len() => LookUpResult::NotFound,
+            _ => LookUpResult::Unavailable("Postmark lists more mails than one page holds".into()),
         }
     }
 }

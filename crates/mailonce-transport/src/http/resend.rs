@@ -2,35 +2,38 @@
 
 use mailonce_core::{
     content::Attachment,
-    port::transport::{Mail, Meaning, Parcel, Recovery, Reply, Transport, Unfit, Wire},
+    port::transport::{
+        FrozenEnvelope, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport, TransportReply,
+        UnsupportedMail,
+    },
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    BadSetting, Base, Call, Provider, Secret, Setting, carrier,
+    BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError, build_transport,
     form::{self, ID_HEADER, ID_NAME},
-    wire::Answer,
+    wire::ProviderResponse,
 };
 
-const USUAL_URL: &str = "https://api.resend.com";
-const WINDOW_MS: i64 = 24 * 3_600_000;
+const DEFAULT_BASE_URL: &str = "https://api.resend.com";
+const KEY_WINDOW_MS: i64 = 24 * 3_600_000;
 /// Bytes of a mail with its attachments as base64.
-const MAIL_BYTES: usize = 40 * 1024 * 1024;
+const MAX_MAIL_BYTES: usize = 40 * 1024 * 1024;
 /// Characters of a tag's name or value.
-const TAG_CHARS: usize = 256;
+const MAX_TAG_CHARS: usize = 256;
 
 struct Resend {
     api_key: Secret,
 }
 
 /// Mail by Resend.
-pub fn transport(setting: Setting, api_key: Secret) -> Result<Arc<dyn Transport>, BadSetting> {
-    carrier(setting, Resend { api_key }, USUAL_URL, "")
+pub fn transport(setting: HttpTransportConfig, api_key: Secret) -> Result<Arc<dyn Transport>, TransportConfigError> {
+    build_transport(setting, Resend { api_key }, DEFAULT_BASE_URL, "")
 }
 
 #[derive(Serialize)]
-struct Email<'a> {
+struct ResendSendRequest<'a> {
     from: String,
     to: Vec<String>,
     #[serde(skip_serializing_if = "form::none")]
@@ -46,12 +49,12 @@ struct Email<'a> {
     html: Option<&'a str>,
     headers: BTreeMap<&'a str, &'a str>,
     #[serde(skip_serializing_if = "form::none")]
-    attachments: Vec<File<'a>>,
-    tags: Vec<Tag<'a>>,
+    attachments: Vec<ResendAttachment<'a>>,
+    tags: Vec<ResendTag<'a>>,
 }
 
 #[derive(Serialize)]
-struct File<'a> {
+struct ResendAttachment<'a> {
     filename: String,
     content: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,11 +63,11 @@ struct File<'a> {
     content_id: Option<&'a str>,
 }
 
-impl<'a> File<'a> {
-    fn of((index, attachment): (usize, &'a Attachment)) -> Self {
+impl<'a> ResendAttachment<'a> {
+    fn from_attachment((index, attachment): (usize, &'a Attachment)) -> Self {
         Self {
             filename: form::filename(index, attachment),
-            content: form::packed(&attachment.bytes),
+            content: form::to_base64(&attachment.bytes),
             content_type: attachment.content_type.as_deref(),
             content_id: form::content_id(attachment),
         }
@@ -72,44 +75,46 @@ impl<'a> File<'a> {
 }
 
 #[derive(Serialize)]
-struct Tag<'a> {
+struct ResendTag<'a> {
     name: &'a str,
     value: &'a str,
 }
 
 /// Our id beside the caller's tags. Resend takes ASCII letters, digits, `_` and `-`, and refuses the whole mail
 /// otherwise; metadata has no place there and stays with us.
-fn tags<'a>(mail: &Mail<'a>, id: &'a str) -> Result<Vec<Tag<'a>>, Unfit> {
-    let mut tags = vec![Tag { name: ID_NAME, value: id }];
+fn tags<'a>(mail: &OutboundMail<'a>, id: &'a str) -> Result<Vec<ResendTag<'a>>, UnsupportedMail> {
+    let mut tags = vec![ResendTag { name: ID_NAME, value: id }];
     for (name, value) in &mail.content.tags {
         let value = value.as_deref().unwrap_or("true");
         let fits = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if !fits(name) || !fits(value) || name.len() > TAG_CHARS || value.len() > TAG_CHARS {
-            return Err(Unfit(format!("Resend takes tags of ASCII letters, digits, _ and -; {name}={value} is none")));
+        if !fits(name) || !fits(value) || name.len() > MAX_TAG_CHARS || value.len() > MAX_TAG_CHARS {
+            return Err(UnsupportedMail(format!(
+                "Resend takes tags of ASCII letters, digits, _ and -; {name}={value} is none"
+            )));
         }
-        tags.push(Tag { name, value });
+        tags.push(ResendTag { name, value });
     }
     Ok(tags)
 }
 
-impl Provider for Resend {
+impl HttpProvider for Resend {
     const KIND: &'static str = "resend";
 
-    fn wire(&self) -> Wire {
-        Wire::Content
+    fn wire(&self) -> PayloadFormat {
+        PayloadFormat::Content
     }
 
-    fn recovery(&self) -> Recovery {
-        Recovery::Key { window_ms: WINDOW_MS }
+    fn recovery(&self) -> RecoveryMethod {
+        RecoveryMethod::IdempotencyKey { window_ms: KEY_WINDOW_MS }
     }
 
     fn secrets(&self) -> Vec<&Secret> {
         vec![&self.api_key]
     }
 
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
         let (content, id) = (mail.content, mail.id.to_string());
-        let body = form::json(&Email {
+        let body = form::to_json(&ResendSendRequest {
             from: form::mailbox(&content.from),
             to: form::mailboxes(&content.to),
             cc: form::mailboxes(&content.cc),
@@ -120,38 +125,40 @@ impl Provider for Resend {
             html: content.html.as_deref(),
             // Resend names the mail itself, whatever Message-ID it is given; so the id travels beside it.
             headers: form::headers(content, &[(ID_HEADER, &id)]),
-            attachments: content.attachments.iter().enumerate().map(File::of).collect(),
+            attachments: content.attachments.iter().enumerate().map(ResendAttachment::from_attachment).collect(),
             tags: tags(mail, &id)?,
         })?;
-        form::within("bytes of a mail by Resend", body.len(), MAIL_BYTES)?;
+        form::check_limit("bytes of a mail by Resend", body.len(), MAX_MAIL_BYTES)?;
         Ok(body)
     }
 
-    fn call(&self, _base: &Base, parcel: &Parcel) -> Call {
-        let call = Call::json("/emails", parcel).bearer(&self.api_key);
-        call.with("Idempotency-Key", parcel.key.as_hyphenated().to_string())
+    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
+        let call = ProviderRequest::json("/emails", parcel).with_bearer(&self.api_key);
+        call.with_header("Idempotency-Key", parcel.key.as_hyphenated().to_string())
     }
 
-    fn visit(&self) -> Option<Call> {
-        Some(Call::get("/domains".into()).bearer(&self.api_key))
+    fn probe_request(&self) -> Option<ProviderRequest> {
+        Some(ProviderRequest::get("/domains".into()).with_bearer(&self.api_key))
     }
 
-    fn sends_only(&self, refusal: &str) -> bool {
+    fn is_send_only_key(&self, refusal: &str) -> bool {
         refusal.contains("restricted_api_key")
     }
 
-    fn judge(&self, answer: &Answer) -> Reply {
-        if let (200..300, Some(id)) = (answer.status, answer.word("/id")) {
-            return answer.taken(id, "accepted");
+    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
+        if let (200..300, Some(id)) = (answer.status, answer.str_at("/id")) {
+            return answer.accepted_reply(id, "accepted");
         }
-        let name = answer.word("/name");
-        let said = answer.word("/message").map(|text| format!("{}: {text}", name.as_deref().unwrap_or("error")));
+        let name = answer.str_at("/name");
+        let said = answer.str_at("/message").map(|text| format!("{}: {text}", name.as_deref().unwrap_or("error")));
         match (answer.status, name.as_deref()) {
-            (409, Some("concurrent_idempotent_requests")) => {
-                answer.means(Meaning::Concurrent, &said.unwrap_or_default()).after(answer.pause_ms())
+            (409, Some("concurrent_idempotent_requests")) => answer
+                .reply(ReplyMeaning::Concurrent, &said.unwrap_or_default())
+                .with_retry_after(answer.retry_after_ms()),
+            (409, Some("invalid_idempotent_request")) => {
+                answer.reply(ReplyMeaning::Mismatch, &said.unwrap_or_default())
             }
-            (409, Some("invalid_idempotent_request")) => answer.means(Meaning::Mismatch, &said.unwrap_or_default()),
-            _ => answer.by_status("Resend", said),
+            _ => answer.reply_by_status("Resend", said),
         }
     }
 }

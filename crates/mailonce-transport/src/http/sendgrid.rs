@@ -1,9 +1,12 @@
 //! SendGrid: `POST /v3/mail/send`. It takes no key; the activity feed, which is paid for, can be asked.
 
 use mailonce_core::{
-    address::Mailbox,
+    address::NamedAddress,
     content::Attachment,
-    port::transport::{Asked, Found, Mail, Parcel, Recovery, Reply, Transport, Unfit, Wire},
+    port::transport::{
+        FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, RecoveryMethod, Transport,
+        TransportReply, UnsupportedMail,
+    },
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -13,51 +16,54 @@ use std::{
 };
 
 use super::{
-    BadSetting, Base, Call, Provider, Secret, Setting,
-    base::escaped,
-    carrier,
-    form::{self, ID_NAME, Labels, Person},
-    wire::Answer,
+    BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError,
+    base::percent_encode,
+    build_transport,
+    form::{self, AddressObject, ID_NAME, MailLabels},
+    wire::ProviderResponse,
 };
 
-const USUAL_URL: &str = "https://api.sendgrid.com";
+const DEFAULT_BASE_URL: &str = "https://api.sendgrid.com";
 /// The activity feed follows minutes behind.
-const SETTLE_MS: i64 = 5 * 60_000;
+const SETTLE_DELAY_MS: i64 = 5 * 60_000;
 /// Bytes of a whole mail.
-const MAIL_BYTES: usize = 30 * 1024 * 1024;
-const CATEGORIES: usize = 10;
-const CATEGORY_CHARS: usize = 255;
+const MAX_MAIL_BYTES: usize = 30 * 1024 * 1024;
+const MAX_CATEGORIES: usize = 10;
+const MAX_CATEGORY_CHARS: usize = 255;
 /// Bytes of all custom arguments.
-const ARGUMENT_BYTES: usize = 10_000;
+const MAX_CUSTOM_ARGS_BYTES: usize = 10_000;
 
 /// What SendGrid needs to know.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct SendGridConfig {
     /// The API key.
     pub api_key: Secret,
     /// Whether the account has bought the activity history and the key may read it. Without it nothing can be asked.
-    pub lookup: bool,
+    pub can_read_activity: bool,
 }
 
-struct SendGrid(Config);
+struct SendGrid(SendGridConfig);
 
 /// Mail by SendGrid.
-pub fn transport(setting: Setting, config: Config) -> Result<Arc<dyn Transport>, BadSetting> {
-    carrier(setting, SendGrid(config), USUAL_URL, "")
+pub fn transport(
+    setting: HttpTransportConfig,
+    config: SendGridConfig,
+) -> Result<Arc<dyn Transport>, TransportConfigError> {
+    build_transport(setting, SendGrid(config), DEFAULT_BASE_URL, "")
 }
 
 #[derive(Serialize)]
-struct Email<'a> {
-    personalizations: [Envelope<'a>; 1],
-    from: Person<'a>,
+struct SendGridSendRequest<'a> {
+    personalizations: [Personalization<'a>; 1],
+    from: AddressObject<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reply_to: Option<Person<'a>>,
+    reply_to: Option<AddressObject<'a>>,
     #[serde(skip_serializing_if = "form::none")]
-    reply_to_list: Vec<Person<'a>>,
+    reply_to_list: Vec<AddressObject<'a>>,
     subject: &'a str,
-    content: Vec<Part<'a>>,
+    content: Vec<SendGridContent<'a>>,
     #[serde(skip_serializing_if = "form::none")]
-    attachments: Vec<File<'a>>,
+    attachments: Vec<SendGridAttachment<'a>>,
     headers: BTreeMap<&'a str, &'a str>,
     #[serde(skip_serializing_if = "form::none")]
     categories: Vec<String>,
@@ -65,33 +71,33 @@ struct Email<'a> {
 }
 
 #[derive(Serialize)]
-struct Envelope<'a> {
-    to: Vec<Person<'a>>,
+struct Personalization<'a> {
+    to: Vec<AddressObject<'a>>,
     #[serde(skip_serializing_if = "form::none")]
-    cc: Vec<Person<'a>>,
+    cc: Vec<AddressObject<'a>>,
     #[serde(skip_serializing_if = "form::none")]
-    bcc: Vec<Person<'a>>,
+    bcc: Vec<AddressObject<'a>>,
 }
 
-impl<'a> Envelope<'a> {
+impl<'a> Personalization<'a> {
     /// SendGrid refuses a mail that names an address twice; the first place counts, as it does for the recipient.
-    fn of(mail: &Mail<'a>) -> Self {
+    fn from_mail(mail: &OutboundMail<'a>) -> Self {
         let mut seen = BTreeSet::new();
-        let mut fresh = |list: &'a [Mailbox]| -> Vec<Person<'a>> {
-            list.iter().filter(|mailbox| seen.insert(mailbox.bare())).map(Person::of).collect()
+        let mut fresh = |list: &'a [NamedAddress]| -> Vec<AddressObject<'a>> {
+            list.iter().filter(|mailbox| seen.insert(mailbox.to_address())).map(AddressObject::from_mailbox).collect()
         };
         Self { to: fresh(&mail.content.to), cc: fresh(&mail.content.cc), bcc: fresh(&mail.content.bcc) }
     }
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
+struct SendGridContent<'a> {
     r#type: &'static str,
     value: &'a str,
 }
 
 #[derive(Serialize)]
-struct File<'a> {
+struct SendGridAttachment<'a> {
     content: String,
     r#type: &'a str,
     filename: String,
@@ -100,11 +106,11 @@ struct File<'a> {
     content_id: Option<&'a str>,
 }
 
-impl<'a> File<'a> {
-    fn of((index, attachment): (usize, &'a Attachment)) -> Self {
+impl<'a> SendGridAttachment<'a> {
+    fn from_attachment((index, attachment): (usize, &'a Attachment)) -> Self {
         let content_id = form::content_id(attachment);
         Self {
-            content: form::packed(&attachment.bytes),
+            content: form::to_base64(&attachment.bytes),
             r#type: form::content_type(attachment),
             filename: form::filename(index, attachment),
             disposition: if content_id.is_some() { "inline" } else { "attachment" },
@@ -113,88 +119,96 @@ impl<'a> File<'a> {
     }
 }
 
-fn check(mail: &Mail<'_>, labels: &Labels) -> Result<(), Unfit> {
+fn check(mail: &OutboundMail<'_>, labels: &MailLabels) -> Result<(), UnsupportedMail> {
     if mail.content.subject.is_empty() {
-        return Err(Unfit("SendGrid takes no mail without a subject".into()));
+        return Err(UnsupportedMail("SendGrid takes no mail without a subject".into()));
     }
-    form::within("tags without a value by SendGrid", labels.bare.len(), CATEGORIES)?;
+    form::check_limit("tags without a value by SendGrid", labels.bare.len(), MAX_CATEGORIES)?;
     for tag in &labels.bare {
-        form::within(&format!("characters of the tag {tag} by SendGrid"), tag.chars().count(), CATEGORY_CHARS)?;
+        form::check_limit(
+            &format!("characters of the tag {tag} by SendGrid"),
+            tag.chars().count(),
+            MAX_CATEGORY_CHARS,
+        )?;
     }
     let bytes = labels.named.iter().map(|(name, value)| name.len() + value.len()).sum();
-    form::within("bytes of metadata by SendGrid", bytes, ARGUMENT_BYTES)
+    form::check_limit("bytes of metadata by SendGrid", bytes, MAX_CUSTOM_ARGS_BYTES)
 }
 
-impl Provider for SendGrid {
+impl HttpProvider for SendGrid {
     const KIND: &'static str = "sendgrid";
 
-    fn wire(&self) -> Wire {
-        Wire::Content
+    fn wire(&self) -> PayloadFormat {
+        PayloadFormat::Content
     }
 
-    fn recovery(&self) -> Recovery {
-        if self.0.lookup { Recovery::LookUp { settle_ms: SETTLE_MS } } else { Recovery::None }
+    fn recovery(&self) -> RecoveryMethod {
+        if self.0.can_read_activity {
+            RecoveryMethod::LookUp { settle_delay_ms: SETTLE_DELAY_MS }
+        } else {
+            RecoveryMethod::None
+        }
     }
 
     fn secrets(&self) -> Vec<&Secret> {
         vec![&self.0.api_key]
     }
 
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
         let content = mail.content;
-        let labels = Labels::of(mail, ID_NAME)?;
+        let labels = MailLabels::collect(mail, ID_NAME)?;
         check(mail, &labels)?;
-        let text = content.text.as_deref().map(|value| Part { r#type: "text/plain", value });
-        let html = content.html.as_deref().map(|value| Part { r#type: "text/html", value });
+        let text = content.text.as_deref().map(|value| SendGridContent { r#type: "text/plain", value });
+        let html = content.html.as_deref().map(|value| SendGridContent { r#type: "text/html", value });
         let (reply_to, reply_to_list) = match content.reply_to.as_slice() {
-            [one] => (Some(Person::of(one)), Vec::new()),
-            many => (None, Person::all(many)),
+            [one] => (Some(AddressObject::from_mailbox(one)), Vec::new()),
+            many => (None, AddressObject::from_mailboxes(many)),
         };
-        let body = form::json(&Email {
-            personalizations: [Envelope::of(mail)],
-            from: Person::of(&content.from),
+        let body = form::to_json(&SendGridSendRequest {
+            personalizations: [Personalization::from_mail(mail)],
+            from: AddressObject::from_mailbox(&content.from),
             reply_to,
             reply_to_list,
             subject: &content.subject,
             // Text must stand before HTML.
             content: text.into_iter().chain(html).collect(),
-            attachments: content.attachments.iter().enumerate().map(File::of).collect(),
+            attachments: content.attachments.iter().enumerate().map(SendGridAttachment::from_attachment).collect(),
             headers: form::headers(content, &[("Message-ID", mail.message_id)]),
             categories: labels.bare,
             custom_args: labels.named,
         })?;
-        form::within("bytes of a mail by SendGrid", body.len(), MAIL_BYTES)?;
+        form::check_limit("bytes of a mail by SendGrid", body.len(), MAX_MAIL_BYTES)?;
         Ok(body)
     }
 
-    fn call(&self, _base: &Base, parcel: &Parcel) -> Call {
-        Call::json("/v3/mail/send", parcel).bearer(&self.0.api_key)
+    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
+        ProviderRequest::json("/v3/mail/send", parcel).with_bearer(&self.0.api_key)
     }
 
-    fn visit(&self) -> Option<Call> {
-        Some(Call::get("/v3/scopes".into()).bearer(&self.0.api_key))
+    fn probe_request(&self) -> Option<ProviderRequest> {
+        Some(ProviderRequest::get("/v3/scopes".into()).with_bearer(&self.0.api_key))
     }
 
-    fn judge(&self, answer: &Answer) -> Reply {
+    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
         // The acceptance is an empty 202 that names the mail in a header. A 200 only says that the mail was well
         // formed (sandbox mode), and a 202 without the name is not SendGrid's.
         match (answer.status, answer.header("x-message-id")) {
-            (202, Some(id)) if !id.is_empty() => answer.taken(id.to_owned(), "accepted"),
-            _ => answer.by_status("SendGrid", answer.word("/errors/0/message")),
+            (202, Some(id)) if !id.is_empty() => answer.accepted_reply(id.to_owned(), "accepted"),
+            _ => answer.reply_by_status("SendGrid", answer.str_at("/errors/0/message")),
         }
     }
 
-    fn question(&self, asked: &Asked) -> Option<Call> {
+    fn lookup_request(&self, asked: &LookUpRequest) -> Option<ProviderRequest> {
         let query = format!("(unique_args['{ID_NAME}']=\"{}\")", asked.email);
-        let call = Call::get(format!("/v3/messages?limit=10&query={}", escaped(&query)));
-        self.0.lookup.then(|| call.bearer(&self.0.api_key))
+        let call = ProviderRequest::get(format!("/v3/messages?limit=10&query={}", percent_encode(&query)));
+        self.0.can_read_activity.then(|| call.with_bearer(&self.0.api_key))
     }
 
-    fn found(&self, asked: &Asked, answer: &Answer) -> Found {
-        let told = answer.object().unwrap_or(Value::Null);
+    fn interpret_lookup(&self, asked: &LookUpRequest, answer: &ProviderResponse) -> LookUpResult {
+        let told = answer.json_object().unwrap_or(Value::Null);
         let (200, Some(mails)) = (answer.status, told["messages"].as_array()) else {
-            let said = answer.word("/errors/0/message");
-            return Found::Silent(said.unwrap_or_else(|| answer.excerpt()));
+            let said = answer.str_at("/errors/0/message");
+            return LookUpResult::Unavailable(said.unwrap_or_else(|| answer.excerpt()));
         };
         // The list does not show the argument it was filtered by; a mail to somebody else would betray a filter that
         // was not heeded.
@@ -203,12 +217,12 @@ impl Provider for SendGrid {
             asked.recipients.iter().any(|recipient| recipient.eq_ignore_ascii_case(to))
         };
         match mails.iter().find(ours) {
-            Some(mail) if mails.iter().all(|mail| ours(&mail)) => Found::Yes {
+            Some(mail) if mails.iter().all(|mail| ours(&mail)) => LookUpResult::Found {
                 remote_id: mail["msg_id"].as_str().map(str::to_owned),
                 text: format!("SendGrid lists it as {}", mail["status"].as_str().unwrap_or("taken")),
             },
-            None if mails.is_empty() => Found::No,
-            _ => Found::Silent("SendGrid lists mails to others than the recipients".into()),
+            None if mails.is_empty() => LookUpResult::NotFound,
+            _ => LookUpResult::Unavailable("SendGrid lists mails to others than the recipients".into()),
         }
     }
 }

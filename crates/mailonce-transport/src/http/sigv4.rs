@@ -4,10 +4,10 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::time::Time;
 use sha2::{Digest as _, Sha256};
 
-use super::{Secret, base::escaped, form::hex};
+use super::{Secret, base::percent_encode, form::hex};
 
 /// Whose signature it is, and where it counts.
-pub(super) struct Signer<'a> {
+pub(super) struct SigV4Signer<'a> {
     pub(super) access_key_id: &'a str,
     pub(super) secret: &'a Secret,
     pub(super) region: &'a str,
@@ -15,7 +15,7 @@ pub(super) struct Signer<'a> {
 }
 
 /// What is signed. Header names are in lower case, values as they are sent.
-pub(super) struct Signed<'a> {
+pub(super) struct SigV4Request<'a> {
     pub(super) method: &'a str,
     /// As it stands in the request line, without the query.
     pub(super) path: &'a str,
@@ -26,24 +26,24 @@ pub(super) struct Signed<'a> {
 }
 
 /// An instant as AWS writes it: `20150830T123600Z`.
-pub(super) fn stamp(at: Time) -> String {
+pub(super) fn amz_date(at: Time) -> String {
     let text = at.to_string();
     let seconds = text.split('.').next().unwrap_or_default();
     seconds.chars().filter(char::is_ascii_alphanumeric).chain(['Z']).collect()
 }
 
-impl Signer<'_> {
+impl SigV4Signer<'_> {
     /// The `Authorization` header.
-    pub(super) fn authorization(&self, signed: &Signed<'_>, at: Time) -> String {
-        let stamp = stamp(at);
+    pub(super) fn authorization(&self, signed: &SigV4Request<'_>, at: Time) -> String {
+        let stamp = amz_date(at);
         let day = stamp.get(..8).unwrap_or_default();
         let scope = format!("{day}/{}/{}/aws4_request", self.region, self.service);
-        let (request, names) = canonical(signed);
+        let (request, names) = canonical_request(signed);
         let digest = hex(&Sha256::digest(request.as_bytes()));
         let text = format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}");
-        let mut key = mac(format!("AWS4{}", self.secret.0).as_bytes(), day);
+        let mut key = hmac_sha256(format!("AWS4{}", self.secret.0).as_bytes(), day);
         for part in [self.region, self.service, "aws4_request", text.as_str()] {
-            key = mac(&key, part);
+            key = hmac_sha256(&key, part);
         }
         let who = self.access_key_id;
         format!("AWS4-HMAC-SHA256 Credential={who}/{scope}, SignedHeaders={names}, Signature={}", hex(&key))
@@ -51,7 +51,7 @@ impl Signer<'_> {
 }
 
 /// The request in the one spelling that both sides hash, and the names of its signed headers.
-fn canonical(signed: &Signed<'_>) -> (String, String) {
+fn canonical_request(signed: &SigV4Request<'_>) -> (String, String) {
     let mut headers: Vec<(&str, String)> = signed
         .headers
         .iter()
@@ -60,16 +60,19 @@ fn canonical(signed: &Signed<'_>) -> (String, String) {
     headers.sort();
     let names = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
     let lines = headers.iter().map(|(name, value)| format!("{name}:{value}")).collect::<Vec<_>>().join("\n");
-    let mut query: Vec<String> =
-        signed.query.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value))).collect();
+    let mut query: Vec<String> = signed
+        .query
+        .iter()
+        .map(|(name, value)| format!("{}={}", percent_encode(name), percent_encode(value)))
+        .collect();
     query.sort();
     // Each segment is escaped once more than in the request line; only S3 does without.
-    let path = signed.path.split('/').map(escaped).collect::<Vec<_>>().join("/");
+    let path = signed.path.split('/').map(percent_encode).collect::<Vec<_>>().join("/");
     let body = hex(&Sha256::digest(signed.body));
     (format!("{}\n{path}\n{}\n{lines}\n\n{names}\n{body}", signed.method, query.join("&")), names)
 }
 
-fn mac(key: &[u8], text: &str) -> Vec<u8> {
+fn hmac_sha256(key: &[u8], text: &str) -> Vec<u8> {
     // HMAC takes keys of every length, so the empty one below is never met.
     Hmac::<Sha256>::new_from_slice(key).map_or_else(
         |_never| Vec::new(),
@@ -86,9 +89,9 @@ fn mac(key: &[u8], text: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn signature(service: &str, signed: &Signed<'_>) -> String {
+    fn signature(service: &str, signed: &SigV4Request<'_>) -> String {
         let secret = Secret::new("wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY");
-        let signer = Signer { access_key_id: "AKIDEXAMPLE", secret: &secret, region: "us-east-1", service };
+        let signer = SigV4Signer { access_key_id: "AKIDEXAMPLE", secret: &secret, region: "us-east-1", service };
         let at = Time::parse("2015-08-30T12:36:00Z").unwrap();
         let header = signer.authorization(signed, at);
         assert!(header.contains("Credential=AKIDEXAMPLE/20150830/us-east-1/"), "{header}");
@@ -103,7 +106,7 @@ mod tests {
             ("GET", "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"),
             ("POST", "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"),
         ] {
-            let signed = Signed { method, path: "/", query: &[], headers: &DATED, body: b"" };
+            let signed = SigV4Request { method, path: "/", query: &[], headers: &DATED, body: b"" };
             assert_eq!(signature("service", &signed), expected, "{method}");
         }
     }
@@ -111,7 +114,7 @@ mod tests {
     #[test]
     fn queries_are_sorted_and_values_trimmed() {
         let query = [("Param2", "value2"), ("Param1", "value1")];
-        let signed = Signed { method: "GET", path: "/", query: &query, headers: &DATED, body: b"" };
+        let signed = SigV4Request { method: "GET", path: "/", query: &query, headers: &DATED, body: b"" };
         assert_eq!(signature("service", &signed), "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500");
         let headers = [
             ("host", "example.amazonaws.com"),
@@ -119,7 +122,7 @@ mod tests {
             ("my-header2", " \"a   b   c\""),
             ("x-amz-date", "20150830T123600Z"),
         ];
-        let signed = Signed { method: "GET", path: "/", query: &[], headers: &headers, body: b"" };
+        let signed = SigV4Request { method: "GET", path: "/", query: &[], headers: &headers, body: b"" };
         assert_eq!(signature("service", &signed), "acc3ed3afb60bb290fc8d2dd0098b9911fcaa05412b367055dee359757a9c736");
     }
 
@@ -130,7 +133,7 @@ mod tests {
             ("host", "example.amazonaws.com"),
             ("x-amz-date", "20150830T123600Z"),
         ];
-        let signed = Signed { method: "POST", path: "/", query: &[], headers: &headers, body: b"Param1=value1" };
+        let signed = SigV4Request { method: "POST", path: "/", query: &[], headers: &headers, body: b"Param1=value1" };
         assert_eq!(signature("service", &signed), "ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a");
     }
 
@@ -142,7 +145,7 @@ mod tests {
             ("host", "iam.amazonaws.com"),
             ("x-amz-date", "20150830T123600Z"),
         ];
-        let signed = Signed { method: "GET", path: "/", query: &query, headers: &headers, body: b"" };
+        let signed = SigV4Request { method: "GET", path: "/", query: &query, headers: &headers, body: b"" };
         assert_eq!(signature("iam", &signed), "5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7");
     }
 }

@@ -6,16 +6,22 @@
 
 use hyper::Method;
 use mailonce_core::{
-    content::LOOP_FIELD,
-    port::transport::{Mail, Meaning, Parcel, Recovery, Reply, Transport, Unfit, Wire},
+    content::LOOP_HEADER,
+    port::transport::{
+        FrozenEnvelope, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport, TransportReply,
+        UnsupportedMail,
+    },
 };
 use serde_json::{Map, Value};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use super::{BadSetting, Base, Call, Provider, Secret, Setting, carrier, form, wire::Answer};
+use super::{
+    BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError, build_transport, form,
+    wire::ProviderResponse,
+};
 
 /// What may stand between `{{` and `}}`.
-const PLACES: [&str; 19] = [
+const PLACEHOLDERS: [&str; 19] = [
     "from",
     "from_address",
     "from_name",
@@ -39,7 +45,7 @@ const PLACES: [&str; 19] = [
 
 /// How a provider that mailonce does not know is spoken to.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct TemplateConfig {
     /// Where mails go, in full. It takes the place of `base_url`.
     pub url: String,
     /// `POST` or `PUT`.
@@ -51,27 +57,30 @@ pub struct Config {
     /// The header that carries the key, where the provider takes one.
     pub key_header: Option<String>,
     /// How long the provider remembers a key. Only with it is an unknown outcome tried again.
-    pub window: Option<Duration>,
+    pub key_window: Option<Duration>,
     /// Statuses that mean the mail was taken.
-    pub accepted: Vec<u16>,
+    pub accepted_statuses: Vec<u16>,
     /// Where in the answer the provider names the mail (RFC 6901). When set, an answer without it proves nothing.
     pub id_pointer: Option<String>,
     /// Statuses by which a repeat is refused as a repeat, `409` at some.
-    pub repeated: Vec<u16>,
+    pub duplicate_statuses: Vec<u16>,
 }
 
-struct Template {
-    config: Config,
+struct TemplateProvider {
+    config: TemplateConfig,
     method: Method,
     body: Value,
-    uses: BTreeSet<String>,
+    placeholders: BTreeSet<String>,
     /// The headers' values and their words, since a provider may quote a token without its scheme.
     secrets: Vec<Secret>,
 }
 
 /// Mail by any provider that takes JSON.
-pub fn transport(mut setting: Setting, config: Config) -> Result<Arc<dyn Transport>, BadSetting> {
-    let bad = |why: String| BadSetting(format!("transport {}: {why}", setting.name));
+pub fn transport(
+    mut setting: HttpTransportConfig,
+    config: TemplateConfig,
+) -> Result<Arc<dyn Transport>, TransportConfigError> {
+    let bad = |why: String| TransportConfigError(format!("transport {}: {why}", setting.name));
     let method = match config.method.as_str() {
         "POST" => Method::POST,
         "PUT" => Method::PUT,
@@ -79,68 +88,69 @@ pub fn transport(mut setting: Setting, config: Config) -> Result<Arc<dyn Transpo
     };
     let body: Value = serde_json::from_str(&config.body).map_err(|e| bad(format!("body is no JSON: {e}")))?;
     let mut uses = BTreeSet::new();
-    places(&body, &mut uses);
-    if let Some(unknown) = uses.iter().find(|place| !PLACES.contains(&place.as_str())) {
+    collect_placeholders(&body, &mut uses);
+    if let Some(unknown) = uses.iter().find(|place| !PLACEHOLDERS.contains(&place.as_str())) {
         return Err(bad(format!("body has the unknown placeholder {{{{{unknown}}}}}")));
     }
-    if config.window.is_some() && config.key_header.is_none() && !uses.contains("key") {
+    if config.key_window.is_some() && config.key_header.is_none() && !uses.contains("key") {
         return Err(bad("window is set, but no key_header and no {{key}}: the provider never sees the key".into()));
     }
-    if config.accepted.is_empty() || config.accepted.iter().any(|status| !(200..300).contains(status)) {
+    if config.accepted_statuses.is_empty() || config.accepted_statuses.iter().any(|status| !(200..300).contains(status))
+    {
         return Err(bad("accepted must list statuses from 200 to 299".into()));
     }
-    if config.repeated.iter().any(|status| !(400..500).contains(status)) {
+    if config.duplicate_statuses.iter().any(|status| !(400..500).contains(status)) {
         return Err(bad("repeated must list statuses from 400 to 499".into()));
     }
     setting.base_url = Some(config.url.clone());
     let values = config.headers.iter().map(|(_, value)| value.0.as_str());
     let words = values.clone().flat_map(str::split_whitespace);
     let secrets = values.chain(words).map(Secret::new).collect();
-    carrier(setting, Template { config, method, body, uses, secrets }, "", "")
+    build_transport(setting, TemplateProvider { config, method, body, placeholders: uses, secrets }, "", "")
 }
 
 /// The placeholders of a template.
-fn places(value: &Value, found: &mut BTreeSet<String>) {
+fn collect_placeholders(value: &Value, found: &mut BTreeSet<String>) {
     match value {
-        Value::String(text) => found.extend(pieces(text).into_iter().filter_map(|piece| match piece {
-            Piece::Place(name) => Some(name.to_owned()),
-            Piece::Text(_) => None,
+        Value::String(text) => found.extend(split_placeholders(text).into_iter().filter_map(|piece| match piece {
+            TemplatePart::Placeholder(name) => Some(name.to_owned()),
+            TemplatePart::Text(_) => None,
         })),
-        Value::Array(list) => list.iter().for_each(|value| places(value, found)),
-        Value::Object(map) => map.values().for_each(|value| places(value, found)),
+        Value::Array(list) => list.iter().for_each(|value| collect_placeholders(value, found)),
+        Value::Object(map) => map.values().for_each(|value| collect_placeholders(value, found)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
-enum Piece<'a> {
+enum TemplatePart<'a> {
     Text(&'a str),
-    Place(&'a str),
+    Placeholder(&'a str),
 }
 
-fn pieces(mut text: &str) -> Vec<Piece<'_>> {
+fn split_placeholders(mut text: &str) -> Vec<TemplatePart<'_>> {
     let mut pieces = Vec::new();
     while let Some((before, name, after)) = text
         .split_once("{{")
         .and_then(|(before, rest)| rest.split_once("}}").map(|(name, after)| (before, name, after)))
     {
-        pieces.extend((!before.is_empty()).then_some(Piece::Text(before)));
-        pieces.push(Piece::Place(name.trim()));
+        pieces.extend((!before.is_empty()).then_some(TemplatePart::Text(before)));
+        pieces.push(TemplatePart::Placeholder(name.trim()));
         text = after;
     }
-    pieces.extend((!text.is_empty()).then_some(Piece::Text(text)));
+    pieces.extend((!text.is_empty()).then_some(TemplatePart::Text(text)));
     pieces
 }
 
 /// The template with the mail in it. `None` for a value that the mail does not have.
-fn filled(template: &Value, mail: &Mail<'_>) -> Option<Value> {
+fn fill_template(template: &Value, mail: &OutboundMail<'_>) -> Option<Value> {
     match template {
-        Value::String(text) => match pieces(text).as_slice() {
-            [Piece::Place(name)] => place(name, mail),
-            many => Some(Value::String(many.iter().map(|piece| written(piece, mail)).collect())),
+        Value::String(text) => match split_placeholders(text).as_slice() {
+            [TemplatePart::Placeholder(name)] => placeholder_value(name, mail),
+            many => Some(Value::String(many.iter().map(|piece| part_as_text(piece, mail)).collect())),
         },
-        Value::Array(list) => Some(list.iter().filter_map(|value| filled(value, mail)).collect()),
+        Value::Array(list) => Some(list.iter().filter_map(|value| fill_template(value, mail)).collect()),
         Value::Object(map) => {
-            let member = |(name, value): (&String, &Value)| Some((name.clone(), filled(value, mail)?));
+            let member = |(name, value): (&String, &Value)| Some((name.clone(), fill_template(value, mail)?));
             Some(Value::Object(map.iter().filter_map(member).collect()))
         }
         plain => Some(plain.clone()),
@@ -148,10 +158,10 @@ fn filled(template: &Value, mail: &Mail<'_>) -> Option<Value> {
 }
 
 /// A piece of a longer string.
-fn written(piece: &Piece<'_>, mail: &Mail<'_>) -> String {
+fn part_as_text(piece: &TemplatePart<'_>, mail: &OutboundMail<'_>) -> String {
     match piece {
-        Piece::Text(text) => (*text).to_owned(),
-        Piece::Place(name) => match place(name, mail) {
+        TemplatePart::Text(text) => (*text).to_owned(),
+        TemplatePart::Placeholder(name) => match placeholder_value(name, mail) {
             None => String::new(),
             Some(Value::String(text)) => text,
             Some(Value::Array(list)) if list.iter().all(Value::is_string) => {
@@ -162,7 +172,7 @@ fn written(piece: &Piece<'_>, mail: &Mail<'_>) -> String {
     }
 }
 
-fn place(name: &str, mail: &Mail<'_>) -> Option<Value> {
+fn placeholder_value(name: &str, mail: &OutboundMail<'_>) -> Option<Value> {
     let content = mail.content;
     let list = |list: Vec<String>| (!list.is_empty()).then(|| Value::from(list));
     let text = |text: &Option<String>| text.clone().map(Value::String);
@@ -181,11 +191,13 @@ fn place(name: &str, mail: &Mail<'_>) -> Option<Value> {
         "headers" => object(content.headers.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str())))),
         "attachments" => (!content.attachments.is_empty()).then(|| files(mail)),
         "tags" => object(content.tags.iter().map(|(name, value)| (name.clone(), Value::from(value.as_deref())))),
-        "metadata" => object(content.metadata.iter().map(|(name, value)| (name.clone(), form::scalar(value).into()))),
+        "metadata" => {
+            object(content.metadata.iter().map(|(name, value)| (name.clone(), form::scalar_text(value).into())))
+        }
         "key" => Some(mail.key.as_hyphenated().to_string().into()),
         "id" => Some(mail.id.to_string().into()),
         "message_id" => Some(mail.message_id.into()),
-        "mime_base64" => mail.mime.map(|mime| form::packed(mime).into()),
+        "mime_base64" => mail.mime.map(|mime| form::to_base64(mime).into()),
         _ => None,
     }
 }
@@ -195,12 +207,12 @@ fn object(members: impl Iterator<Item = (String, Value)>) -> Option<Value> {
     (!map.is_empty()).then_some(Value::Object(map))
 }
 
-fn files(mail: &Mail<'_>) -> Value {
+fn files(mail: &OutboundMail<'_>) -> Value {
     let file = |(index, attachment)| {
         let id = form::content_id(attachment).map(|id| ("content_id".to_owned(), Value::from(id)));
         let plain = [
             ("filename".to_owned(), Value::from(form::filename(index, attachment))),
-            ("content".to_owned(), form::packed(&attachment.bytes).into()),
+            ("content".to_owned(), form::to_base64(&attachment.bytes).into()),
             ("content_type".to_owned(), form::content_type(attachment).into()),
         ];
         Value::Object(plain.into_iter().chain(id).collect())
@@ -208,93 +220,95 @@ fn files(mail: &Mail<'_>) -> Value {
     mail.content.attachments.iter().enumerate().map(file).collect()
 }
 
-impl Template {
-    fn uses(&self, names: &[&str]) -> bool {
-        names.iter().any(|name| self.uses.contains(*name))
+impl TemplateProvider {
+    fn uses_any(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.placeholders.contains(*name))
     }
 
     /// Every part of the mail that must arrive has a place in the template.
-    fn check(&self, mail: &Mail<'_>) -> Result<(), Unfit> {
+    fn check(&self, mail: &OutboundMail<'_>) -> Result<(), UnsupportedMail> {
         let content = mail.content;
-        let body = self.uses(&["mime_base64"]);
+        let body = self.uses_any(&["mime_base64"]);
         // Our own mark is of use only where there is room for it; a mail goes without it all the same.
-        let headers = content.headers.iter().any(|(name, _)| name != LOOP_FIELD);
+        let headers = content.headers.iter().any(|(name, _)| name != LOOP_HEADER);
         let needs = [
-            ("to", true, self.uses(&["to", "recipients"])),
-            ("cc", !content.cc.is_empty(), self.uses(&["cc", "recipients"])),
-            ("bcc", !content.bcc.is_empty(), self.uses(&["bcc", "recipients"])),
-            ("reply_to", !content.reply_to.is_empty(), body || self.uses(&["reply_to"])),
-            ("text", content.text.is_some() && content.html.is_none(), body || self.uses(&["text"])),
-            ("html", content.html.is_some(), body || self.uses(&["html"])),
-            ("attachments", !content.attachments.is_empty(), body || self.uses(&["attachments"])),
-            ("headers", headers, body || self.uses(&["headers"])),
+            ("to", true, self.uses_any(&["to", "recipients"])),
+            ("cc", !content.cc.is_empty(), self.uses_any(&["cc", "recipients"])),
+            ("bcc", !content.bcc.is_empty(), self.uses_any(&["bcc", "recipients"])),
+            ("reply_to", !content.reply_to.is_empty(), body || self.uses_any(&["reply_to"])),
+            ("text", content.text.is_some() && content.html.is_none(), body || self.uses_any(&["text"])),
+            ("html", content.html.is_some(), body || self.uses_any(&["html"])),
+            ("attachments", !content.attachments.is_empty(), body || self.uses_any(&["attachments"])),
+            ("headers", headers, body || self.uses_any(&["headers"])),
         ];
         match needs.iter().find(|(_, given, has_place)| *given && !has_place) {
-            Some((name, ..)) => Err(Unfit(format!("the transport's template has no place for the mail's {name}"))),
+            Some((name, ..)) => {
+                Err(UnsupportedMail(format!("the transport's template has no place for the mail's {name}")))
+            }
             None => Ok(()),
         }
     }
 }
 
-impl Provider for Template {
+impl HttpProvider for TemplateProvider {
     const KIND: &'static str = "http";
 
-    fn wire(&self) -> Wire {
-        if self.uses(&["mime_base64"]) { Wire::Mime } else { Wire::Content }
+    fn wire(&self) -> PayloadFormat {
+        if self.uses_any(&["mime_base64"]) { PayloadFormat::Mime } else { PayloadFormat::Content }
     }
 
-    fn recovery(&self) -> Recovery {
-        let ms = self.config.window.and_then(|window| i64::try_from(window.as_millis()).ok());
-        ms.map_or(Recovery::None, |window_ms| Recovery::Key { window_ms })
+    fn recovery(&self) -> RecoveryMethod {
+        let ms = self.config.key_window.and_then(|window| i64::try_from(window.as_millis()).ok());
+        ms.map_or(RecoveryMethod::None, |window_ms| RecoveryMethod::IdempotencyKey { window_ms })
     }
 
     fn secrets(&self) -> Vec<&Secret> {
         self.secrets.iter().collect()
     }
 
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
         self.check(mail)?;
-        if self.uses(&["mime_base64"]) {
-            form::mime(mail)?;
+        if self.uses_any(&["mime_base64"]) {
+            form::require_mime(mail)?;
         }
-        form::json(&filled(&self.body, mail).unwrap_or(Value::Null))
+        form::to_json(&fill_template(&self.body, mail).unwrap_or(Value::Null))
     }
 
-    fn call(&self, _base: &Base, parcel: &Parcel) -> Call {
-        let mut call = Call::json("", parcel);
+    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
+        let mut call = ProviderRequest::json("", parcel);
         call.method = self.method.clone();
         for (name, value) in &self.config.headers {
-            call = call.with(name, &value.0);
+            call = call.with_header(name, &value.0);
         }
         match &self.config.key_header {
-            Some(name) => call.with(name, parcel.key.as_hyphenated().to_string()),
+            Some(name) => call.with_header(name, parcel.key.as_hyphenated().to_string()),
             None => call,
         }
     }
 
-    fn judge(&self, answer: &Answer) -> Reply {
-        if self.config.repeated.contains(&answer.status) {
-            return answer.means(Meaning::Repeated, &answer.excerpt());
+    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
+        if self.config.duplicate_statuses.contains(&answer.status) {
+            return answer.reply(ReplyMeaning::Repeated, &answer.excerpt());
         }
-        if !self.config.accepted.contains(&answer.status) {
-            return answer.by_status("the provider", None);
+        if !self.config.accepted_statuses.contains(&answer.status) {
+            return answer.reply_by_status("the provider", None);
         }
         match (&self.config.id_pointer, &answer.body) {
             (Some(pointer), _) => match id_at(answer, pointer) {
-                Some(id) => answer.taken(id, "accepted"),
-                None => answer.by_status("the provider", None),
+                Some(id) => answer.accepted_reply(id, "accepted"),
+                None => answer.reply_by_status("the provider", None),
             },
             // Without a named id the status must do, but a page for people is nobody's API.
-            (None, Ok(body)) if body.is_empty() || answer.object().is_some() => {
-                answer.means(Meaning::Accepted, "accepted")
+            (None, Ok(body)) if body.is_empty() || answer.json_object().is_some() => {
+                answer.reply(ReplyMeaning::Accepted, "accepted")
             }
-            (None, _) => answer.by_status("the provider", None),
+            (None, _) => answer.reply_by_status("the provider", None),
         }
     }
 }
 
-fn id_at(answer: &Answer, pointer: &str) -> Option<String> {
-    match answer.object()?.pointer(pointer)? {
+fn id_at(answer: &ProviderResponse, pointer: &str) -> Option<String> {
+    match answer.json_object()?.pointer(pointer)? {
         Value::String(id) if !id.trim().is_empty() => Some(id.clone()),
         Value::Number(id) => Some(id.to_string()),
         _ => None,

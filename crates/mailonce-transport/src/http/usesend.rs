@@ -10,39 +10,42 @@
 //! that does not exist. useSend keeps no key of a request that failed, so the question leaves no trace.
 
 use bytes::Bytes;
-use mailonce_core::port::transport::{Asked, Found, Mail, Meaning, Parcel, Recovery, Reply, Transport, Unfit, Wire};
+use mailonce_core::port::transport::{
+    FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport,
+    TransportReply, UnsupportedMail,
+};
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    BadSetting, Base, Call, Provider, Secret, Setting, carrier,
+    BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError, build_transport,
     form::{self, ID_HEADER},
-    wire::Answer,
+    wire::ProviderResponse,
 };
 
-const USUAL_URL: &str = "https://app.usesend.com";
+const DEFAULT_BASE_URL: &str = "https://app.usesend.com";
 const PATH: &str = "/api/v1/emails";
 /// Longer than useSend's lock of 60 s: afterwards no earlier request of ours holds it.
-const SETTLE_MS: i64 = 90_000;
-const ATTACHMENTS: usize = 10;
+const SETTLE_DELAY_MS: i64 = 90_000;
+const MAX_ATTACHMENTS: usize = 10;
 /// Both conflicts have one code, `NOT_UNIQUE`; only the words tell them apart.
 const IN_PROGRESS: &str = "in progress";
 const OTHER_PAYLOAD: &str = "different payload";
 /// Well formed, and never a mail.
-const QUESTION: &str = r#"{"from":"question@mailonce.invalid","to":"question@mailonce.invalid","subject":"Is this key known?","text":"Is this key known?","inReplyToId":"mailonce-asks"}"#;
+const LOOKUP_BODY: &str = r#"{"from":"question@mailonce.invalid","to":"question@mailonce.invalid","subject":"Is this key known?","text":"Is this key known?","inReplyToId":"mailonce-asks"}"#;
 
 struct UseSend {
     api_key: Secret,
 }
 
 /// Mail by useSend. `base_url` is the instance itself; `/api/v1` is added.
-pub fn transport(setting: Setting, api_key: Secret) -> Result<Arc<dyn Transport>, BadSetting> {
-    carrier(setting, UseSend { api_key }, USUAL_URL, "")
+pub fn transport(setting: HttpTransportConfig, api_key: Secret) -> Result<Arc<dyn Transport>, TransportConfigError> {
+    build_transport(setting, UseSend { api_key }, DEFAULT_BASE_URL, "")
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Email<'a> {
+struct UseSendSendRequest<'a> {
     from: String,
     to: Vec<String>,
     #[serde(skip_serializing_if = "form::none")]
@@ -58,65 +61,68 @@ struct Email<'a> {
     html: Option<&'a str>,
     headers: BTreeMap<&'a str, &'a str>,
     #[serde(skip_serializing_if = "form::none")]
-    attachments: Vec<File>,
+    attachments: Vec<UseSendAttachment>,
 }
 
 #[derive(Serialize)]
-struct File {
+struct UseSendAttachment {
     filename: String,
     content: String,
 }
 
-fn check(mail: &Mail<'_>) -> Result<(), Unfit> {
+fn check(mail: &OutboundMail<'_>) -> Result<(), UnsupportedMail> {
     let content = mail.content;
     if content.subject.is_empty() {
-        return Err(Unfit("useSend takes no mail without a subject".into()));
+        return Err(UnsupportedMail("useSend takes no mail without a subject".into()));
     }
-    form::within("attachments by useSend", content.attachments.len(), ATTACHMENTS)?;
+    form::check_limit("attachments by useSend", content.attachments.len(), MAX_ATTACHMENTS)?;
     if content.attachments.iter().any(|file| form::content_id(file).is_some()) {
-        return Err(Unfit("useSend takes no inline files; an attachment has a content_id".into()));
+        return Err(UnsupportedMail("useSend takes no inline files; an attachment has a content_id".into()));
     }
     if content.attachments.iter().any(|file| file.bytes.is_empty()) {
-        return Err(Unfit("useSend takes no empty attachments".into()));
+        return Err(UnsupportedMail("useSend takes no empty attachments".into()));
     }
     // useSend would drop these words without saying so.
     if matches!(content.html.as_deref(), Some("true" | "false")) {
-        return Err(Unfit("useSend discards an html body that is only true or false".into()));
+        return Err(UnsupportedMail("useSend discards an html body that is only true or false".into()));
     }
     Ok(())
 }
 
 impl UseSend {
-    fn keyed(&self, call: Call, key: uuid::Uuid) -> Call {
-        call.bearer(&self.api_key).with("Idempotency-Key", key.as_hyphenated().to_string())
+    fn with_idempotency_key(&self, call: ProviderRequest, key: uuid::Uuid) -> ProviderRequest {
+        call.with_bearer(&self.api_key).with_header("Idempotency-Key", key.as_hyphenated().to_string())
     }
 }
 
-fn said(answer: &Answer) -> Option<String> {
-    let text = answer.word("/error/message")?;
-    Some(format!("{}: {text}", answer.word("/error/code").as_deref().unwrap_or("error")))
+fn error_text(answer: &ProviderResponse) -> Option<String> {
+    let text = answer.str_at("/error/message")?;
+    Some(format!("{}: {text}", answer.str_at("/error/code").as_deref().unwrap_or("error")))
 }
 
-impl Provider for UseSend {
+impl HttpProvider for UseSend {
     const KIND: &'static str = "usesend";
 
-    fn wire(&self) -> Wire {
-        Wire::Content
+    fn wire(&self) -> PayloadFormat {
+        PayloadFormat::Content
     }
 
-    fn recovery(&self) -> Recovery {
-        Recovery::LookUp { settle_ms: SETTLE_MS }
+    fn recovery(&self) -> RecoveryMethod {
+        RecoveryMethod::LookUp { settle_delay_ms: SETTLE_DELAY_MS }
     }
 
     fn secrets(&self) -> Vec<&Secret> {
         vec![&self.api_key]
     }
 
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
         check(mail)?;
         let (content, id) = (mail.content, mail.id.to_string());
-        let file = |(i, a): (usize, &_)| File { filename: form::filename(i, a), content: form::packed(&a.bytes) };
-        form::json(&Email {
+        let file = |(i, a): (usize, &_)| UseSendAttachment {
+            filename: form::filename(i, a),
+            content: form::to_base64(&a.bytes),
+        };
+        form::to_json(&UseSendSendRequest {
             from: form::mailbox(&content.from),
             to: form::mailboxes(&content.to),
             cc: form::mailboxes(&content.cc),
@@ -130,44 +136,44 @@ impl Provider for UseSend {
         })
     }
 
-    fn call(&self, _base: &Base, parcel: &Parcel) -> Call {
-        self.keyed(Call::json(PATH, parcel), parcel.key)
+    fn send_request(&self, _base: &BaseUrl, parcel: &FrozenEnvelope) -> ProviderRequest {
+        self.with_idempotency_key(ProviderRequest::json(PATH, parcel), parcel.key)
     }
 
-    fn visit(&self) -> Option<Call> {
-        Some(Call::get("/api/v1/domains".into()).bearer(&self.api_key))
+    fn probe_request(&self) -> Option<ProviderRequest> {
+        Some(ProviderRequest::get("/api/v1/domains".into()).with_bearer(&self.api_key))
     }
 
-    fn judge(&self, answer: &Answer) -> Reply {
-        if let (200, Some(id)) = (answer.status, answer.word("/emailId")) {
-            return answer.taken(id, "accepted");
+    fn interpret_response(&self, answer: &ProviderResponse) -> TransportReply {
+        if let (200, Some(id)) = (answer.status, answer.str_at("/emailId")) {
+            return answer.accepted_reply(id, "accepted");
         }
-        let said = said(answer);
+        let said = error_text(answer);
         match (answer.status, said.as_deref()) {
             (409, Some(text)) if text.contains(IN_PROGRESS) => {
-                answer.means(Meaning::Concurrent, text).after(answer.pause_ms())
+                answer.reply(ReplyMeaning::Concurrent, text).with_retry_after(answer.retry_after_ms())
             }
-            (409, Some(text)) if text.contains(OTHER_PAYLOAD) => answer.means(Meaning::Mismatch, text),
-            _ => answer.by_status("useSend", said),
+            (409, Some(text)) if text.contains(OTHER_PAYLOAD) => answer.reply(ReplyMeaning::Mismatch, text),
+            _ => answer.reply_by_status("useSend", said),
         }
     }
 
-    fn question(&self, asked: &Asked) -> Option<Call> {
-        let body = Bytes::from_static(QUESTION.as_bytes());
-        Some(self.keyed(Call::post(PATH, "application/json", body), asked.key))
+    fn lookup_request(&self, asked: &LookUpRequest) -> Option<ProviderRequest> {
+        let body = Bytes::from_static(LOOKUP_BODY.as_bytes());
+        Some(self.with_idempotency_key(ProviderRequest::post(PATH, "application/json", body), asked.key))
     }
 
-    fn found(&self, _asked: &Asked, answer: &Answer) -> Found {
-        let text = said(answer).unwrap_or_else(|| answer.excerpt());
+    fn interpret_lookup(&self, _asked: &LookUpRequest, answer: &ProviderResponse) -> LookUpResult {
+        let text = error_text(answer).unwrap_or_else(|| answer.excerpt());
         // Only a refusal of the question's own sender or answered mail shows that the key was looked up before and was
         // not known. A schema error comes earlier and shows nothing.
         let unknown_key = text.contains("Domain:") || text.contains("domain:") || text.contains("inReplyTo");
         match answer.status {
             409 if text.contains(OTHER_PAYLOAD) => {
-                Found::Yes { remote_id: None, text: "useSend knows the key for an earlier request".into() }
+                LookUpResult::Found { remote_id: None, text: "useSend knows the key for an earlier request".into() }
             }
-            400 | 403 if unknown_key => Found::No,
-            _ => Found::Silent(text),
+            400 | 403 if unknown_key => LookUpResult::NotFound,
+            _ => LookUpResult::Unavailable(text),
         }
     }
 }

@@ -7,7 +7,7 @@
 mod message;
 
 use async_trait::async_trait;
-use mailonce_core::port::net::Names;
+use mailonce_core::port::net::DnsResolver;
 use message::Answer;
 use std::{
     io,
@@ -103,8 +103,8 @@ impl Resolver {
 }
 
 #[async_trait]
-impl Names for Resolver {
-    async fn txt(&self, name: &str) -> Result<Vec<String>, String> {
+impl DnsResolver for Resolver {
+    async fn lookup_txt(&self, name: &str) -> Result<Vec<String>, String> {
         self.look(name, message::TXT).await
     }
 }
@@ -194,22 +194,22 @@ mod tests {
             vec![forged, b"noise".to_vec(), reply(question, 0x8180, &[(ASKED, TXT, strings(&["true"]))])]
         })
         .await;
-        assert_eq!(at(&[at_udp]).txt("_mailonce.example.com").await.unwrap(), ["true"]);
+        assert_eq!(at(&[at_udp]).lookup_txt("_mailonce.example.com").await.unwrap(), ["true"]);
     }
 
     #[tokio::test]
     async fn a_server_in_trouble_is_followed_by_the_next() {
         let (broken, _one) = server(|question| vec![reply(question, 0x8182, &[])]).await;
         let (good, _two) = server(|question| vec![reply(question, 0x8183, &[])]).await;
-        assert_eq!(at(&[broken, good]).txt("a.test").await.unwrap(), Vec::<String>::new());
-        assert!(at(&[broken]).txt("a.test").await.unwrap_err().contains("code 2"));
+        assert_eq!(at(&[broken, good]).lookup_txt("a.test").await.unwrap(), Vec::<String>::new());
+        assert!(at(&[broken]).lookup_txt("a.test").await.unwrap_err().contains("code 2"));
     }
 
     #[tokio::test]
     async fn a_silent_server_is_waited_for_in_bounds() {
         let (silent, _server) = server(|_| Vec::new()).await;
         let resolver = Resolver { patience: Duration::from_millis(20), ..Resolver::at(vec![silent]) };
-        assert!(resolver.txt("a.test").await.unwrap_err().contains("in time"));
+        assert!(resolver.lookup_txt("a.test").await.unwrap_err().contains("in time"));
     }
 
     #[tokio::test]
@@ -237,7 +237,7 @@ mod tests {
             stream.write_all(&(answer.len() as u16).to_be_bytes()).await.unwrap();
             stream.write_all(&answer).await.unwrap();
         });
-        assert_eq!(at(&[at_both]).txt("a.test").await.unwrap(), ["x".repeat(4_000)]);
+        assert_eq!(at(&[at_both]).lookup_txt("a.test").await.unwrap(), ["x".repeat(4_000)]);
     }
 
     #[test]

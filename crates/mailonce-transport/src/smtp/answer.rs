@@ -4,22 +4,22 @@
 //! the code make no reply at all.
 
 /// Octets of one line.
-const LINE_OCTETS: usize = 2_000;
+const MAX_LINE_OCTETS: usize = 2_000;
 /// Lines of one reply.
-const LINES: usize = 100;
+const MAX_LINES: usize = 100;
 /// Octets of one reply.
-const REPLY_OCTETS: usize = 64 * 1024;
+const MAX_REPLY_OCTETS: usize = 64 * 1024;
 
 /// A whole reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct RelayReply {
     /// 200 to 599.
     pub(super) code: u16,
     /// What stood behind the code, line by line.
     pub(super) lines: Vec<String>,
 }
 
-impl Answer {
+impl RelayReply {
     /// The first digit.
     pub(super) fn class(&self) -> u16 {
         self.code / 100
@@ -38,84 +38,84 @@ impl Answer {
         let id = match named {
             Some(start) => text.get(start..)?.split_whitespace().next()?,
             // `250 Ok 0102018c…` of a large provider: one long word after Ok.
-            None => text.split_once(' ').filter(|(ok, id)| ok.eq_ignore_ascii_case("ok") && long_word(id))?.1,
+            None => text.split_once(' ').filter(|(ok, id)| ok.eq_ignore_ascii_case("ok") && is_long_word(id))?.1,
         };
         let id = id.trim_matches(|c: char| !c.is_ascii_alphanumeric());
         (!id.is_empty()).then(|| id.to_owned())
     }
 }
 
-fn long_word(text: &str) -> bool {
+fn is_long_word(text: &str) -> bool {
     text.len() >= 16 && !text.contains(char::is_whitespace) && text.bytes().any(|b| b.is_ascii_digit())
 }
 
 /// Why bytes are no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Malformed {
+pub(super) enum RelayReplyError {
     #[error("a line of the reply has no end")]
-    Line,
+    LineTooLong,
     #[error("the reply has too many lines")]
-    Lines,
+    TooManyLines,
     #[error("the reply is too long")]
-    Length,
+    TooLong,
     #[error("a line of the reply has no code")]
-    Code,
+    MissingCode,
     #[error("the lines of the reply have different codes")]
-    Codes,
+    CodesDiffer,
 }
 
 /// A reply in the making.
 #[derive(Debug, Default)]
-pub(super) struct Partial {
+pub(super) struct RelayReplyParser {
     code: Option<u16>,
     lines: Vec<String>,
     octets: usize,
 }
 
-impl Partial {
+impl RelayReplyParser {
     /// Whether a part of a reply was seen.
-    pub(super) fn begun(&self) -> bool {
+    pub(super) fn has_started(&self) -> bool {
         self.code.is_some()
     }
 
     /// Takes whole lines off the front of `bytes` until a reply is complete. The rest stays.
-    pub(super) fn take(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Answer>, Malformed> {
+    pub(super) fn parse(&mut self, bytes: &mut Vec<u8>) -> Result<Option<RelayReply>, RelayReplyError> {
         let mut taken = 0;
         let mut answer = Ok(None);
         while matches!(answer, Ok(None)) {
             let Some(rest) = bytes.get(taken..) else { break };
-            let Some(end) = rest.iter().take(LINE_OCTETS).position(|b| *b == b'\n') else {
-                answer = if rest.len() >= LINE_OCTETS { Err(Malformed::Line) } else { Ok(None) };
+            let Some(end) = rest.iter().take(MAX_LINE_OCTETS).position(|b| *b == b'\n') else {
+                answer = if rest.len() >= MAX_LINE_OCTETS { Err(RelayReplyError::LineTooLong) } else { Ok(None) };
                 break;
             };
-            answer = self.line(&rest[..end]);
+            answer = self.parse_line(&rest[..end]);
             taken += end + 1;
         }
         bytes.drain(..taken);
         answer
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<Option<Answer>, Malformed> {
+    fn parse_line(&mut self, line: &[u8]) -> Result<Option<RelayReply>, RelayReplyError> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let (code, last, text) = split(line).ok_or(Malformed::Code)?;
+        let (code, last, text) = split_line(line).ok_or(RelayReplyError::MissingCode)?;
         if *self.code.get_or_insert(code) != code {
-            return Err(Malformed::Codes);
+            return Err(RelayReplyError::CodesDiffer);
         }
         self.octets += line.len();
-        if self.octets > REPLY_OCTETS {
-            return Err(Malformed::Length);
+        if self.octets > MAX_REPLY_OCTETS {
+            return Err(RelayReplyError::TooLong);
         }
         self.lines.push(String::from_utf8_lossy(text).into_owned());
         if last {
             let lines = std::mem::take(self).lines;
-            return Ok(Some(Answer { code, lines }));
+            return Ok(Some(RelayReply { code, lines }));
         }
-        if self.lines.len() >= LINES { Err(Malformed::Lines) } else { Ok(None) }
+        if self.lines.len() >= MAX_LINES { Err(RelayReplyError::TooManyLines) } else { Ok(None) }
     }
 }
 
 /// Code, whether it is the last line, and the text.
-fn split(line: &[u8]) -> Option<(u16, bool, &[u8])> {
+fn split_line(line: &[u8]) -> Option<(u16, bool, &[u8])> {
     let (code, rest) = line.split_at_checked(3)?;
     if !code.iter().all(u8::is_ascii_digit) || !matches!(code[0], b'2'..=b'5') {
         return None;
@@ -133,14 +133,14 @@ fn split(line: &[u8]) -> Option<(u16, bool, &[u8])> {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> (Result<Option<Answer>, Malformed>, Vec<u8>) {
+    fn read(bytes: &[u8]) -> (Result<Option<RelayReply>, RelayReplyError>, Vec<u8>) {
         let mut bytes = bytes.to_vec();
-        let answer = Partial::default().take(&mut bytes);
+        let answer = RelayReplyParser::default().parse(&mut bytes);
         (answer, bytes)
     }
 
-    fn answer(code: u16, lines: &[&str]) -> Answer {
-        Answer { code, lines: lines.iter().map(ToString::to_string).collect() }
+    fn answer(code: u16, lines: &[&str]) -> RelayReply {
+        RelayReply { code, lines: lines.iter().map(ToString::to_string).collect() }
     }
 
     #[test]
@@ -152,25 +152,25 @@ mod tests {
 
     #[test]
     fn portions_do_not_matter() {
-        let (mut partial, mut bytes, mut found) = (Partial::default(), Vec::new(), Vec::new());
+        let (mut partial, mut bytes, mut found) = (RelayReplyParser::default(), Vec::new(), Vec::new());
         for byte in b"220-one\r\n220\r\n250 two\n" {
             bytes.push(*byte);
-            found.extend(partial.take(&mut bytes).unwrap());
+            found.extend(partial.parse(&mut bytes).unwrap());
         }
         assert_eq!(found, [answer(220, &["one", ""]), answer(250, &["two"])]);
     }
 
     #[test]
     fn what_is_no_reply_is_told_apart() {
-        let cases: [(&[u8], Malformed); 8] = [
-            (b"hello\r\n", Malformed::Code),
-            (b"\r\n", Malformed::Code),
-            (b"25\r\n", Malformed::Code),
-            (b"199 x\r\n", Malformed::Code),
-            (b"600 x\r\n", Malformed::Code),
-            (b"250x\r\n", Malformed::Code),
-            (b"250-yes\r\n550 no\r\n", Malformed::Codes),
-            (&[b'2'; LINE_OCTETS], Malformed::Line),
+        let cases: [(&[u8], RelayReplyError); 8] = [
+            (b"hello\r\n", RelayReplyError::MissingCode),
+            (b"\r\n", RelayReplyError::MissingCode),
+            (b"25\r\n", RelayReplyError::MissingCode),
+            (b"199 x\r\n", RelayReplyError::MissingCode),
+            (b"600 x\r\n", RelayReplyError::MissingCode),
+            (b"250x\r\n", RelayReplyError::MissingCode),
+            (b"250-yes\r\n550 no\r\n", RelayReplyError::CodesDiffer),
+            (&[b'2'; MAX_LINE_OCTETS], RelayReplyError::LineTooLong),
         ];
         for (bytes, why) in cases {
             assert_eq!(read(bytes).0, Err(why), "{}", String::from_utf8_lossy(bytes));
@@ -179,10 +179,10 @@ mod tests {
 
     #[test]
     fn a_reply_has_a_bound() {
-        assert_eq!(read("250-x\r\n".repeat(LINES).as_bytes()).0, Err(Malformed::Lines));
+        assert_eq!(read("250-x\r\n".repeat(MAX_LINES).as_bytes()).0, Err(RelayReplyError::TooManyLines));
         let long = format!("250-{}\r\n", "x".repeat(1_900));
-        assert_eq!(read(long.repeat(40).as_bytes()).0, Err(Malformed::Length));
-        assert_eq!(read("250-x\r\n".repeat(LINES - 1).as_bytes()).0, Ok(None));
+        assert_eq!(read(long.repeat(40).as_bytes()).0, Err(RelayReplyError::TooLong));
+        assert_eq!(read("250-x\r\n".repeat(MAX_LINES - 1).as_bytes()).0, Ok(None));
     }
 
     #[test]

@@ -1,34 +1,34 @@
 //! The bytes of a mail on their way out: what may not pass, and the dots that are doubled.
 
-use mailonce_core::port::transport::Unfit;
+use mailonce_core::port::transport::UnsupportedMail;
 use std::borrow::Cow;
 
 /// Octets of one line without its CRLF (RFC 5321).
-pub(super) const LINE_OCTETS: usize = 998;
+pub(super) const MAX_LINE_OCTETS: usize = 998;
 
 /// What the bytes ask of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Needs {
+pub(super) struct BodyRequirements {
     /// Octets above 127 in the body.
     pub(super) eight_bit: bool,
     /// Octets above 127 in the header.
-    pub(super) utf8: bool,
+    pub(super) smtputf8: bool,
 }
 
 /// Refuses what two servers could read in two ways: a CR or LF that stands alone, a NUL, a line without end.
-pub(super) fn check(bytes: &[u8]) -> Result<Needs, Unfit> {
+pub(super) fn check_body(bytes: &[u8]) -> Result<BodyRequirements, UnsupportedMail> {
     if bytes.is_empty() {
-        return Err(Unfit("the mail has no bytes".to_owned()));
+        return Err(UnsupportedMail("the mail has no bytes".to_owned()));
     }
     if !bytes.ends_with(b"\r\n") {
-        return Err(Unfit("the mail does not end with CRLF".to_owned()));
+        return Err(UnsupportedMail("the mail does not end with CRLF".to_owned()));
     }
-    let mut needs = Needs::default();
+    let mut needs = BodyRequirements::default();
     let mut in_header = true;
     for (number, line) in bytes.split_inclusive(|b| *b == b'\n').enumerate() {
-        let unfit = |why: &str| Err(Unfit(format!("line {} {why}", number + 1)));
+        let unfit = |why: &str| Err(UnsupportedMail(format!("line {} {why}", number + 1)));
         let Some(line) = line.strip_suffix(b"\r\n") else { return unfit("ends with a bare LF") };
-        if line.len() > LINE_OCTETS {
+        if line.len() > MAX_LINE_OCTETS {
             return unfit("is longer than 998 octets");
         }
         if line.contains(&b'\r') {
@@ -40,14 +40,14 @@ pub(super) fn check(bytes: &[u8]) -> Result<Needs, Unfit> {
         in_header &= !line.is_empty();
         if !line.is_ascii() {
             needs.eight_bit = true;
-            needs.utf8 |= in_header;
+            needs.smtputf8 |= in_header;
         }
     }
     Ok(needs)
 }
 
 /// The bytes with every dot that begins a line doubled, without the final dot.
-pub(super) fn stuffed(bytes: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn dot_stuffed(bytes: &[u8]) -> Cow<'_, [u8]> {
     let dots = bytes.split_inclusive(|b| *b == b'\n').filter(|line| line.starts_with(b".")).count();
     if dots == 0 {
         return Cow::Borrowed(bytes);
@@ -84,10 +84,10 @@ mod tests {
             b"a\r",
             b"\n",
         ] {
-            assert!(check(bytes).is_err(), "{:?} passed", String::from_utf8_lossy(bytes));
+            assert!(check_body(bytes).is_err(), "{:?} passed", String::from_utf8_lossy(bytes));
         }
-        assert!(check(format!("{}\r\n", "x".repeat(LINE_OCTETS)).as_bytes()).is_ok());
-        assert!(check(format!("{}\r\n", "x".repeat(LINE_OCTETS + 1)).as_bytes()).is_err());
+        assert!(check_body(format!("{}\r\n", "x".repeat(MAX_LINE_OCTETS)).as_bytes()).is_ok());
+        assert!(check_body(format!("{}\r\n", "x".repeat(MAX_LINE_OCTETS + 1)).as_bytes()).is_err());
     }
 
     #[test]
@@ -98,15 +98,15 @@ mod tests {
             ("..\r\n.a\r\nb.\r\n", "...\r\n..a\r\nb.\r\n"),
             ("a\r\n.\r\n.\r\n", "a\r\n..\r\n..\r\n"),
         ] {
-            assert_eq!(stuffed(plain.as_bytes()), out.as_bytes());
+            assert_eq!(dot_stuffed(plain.as_bytes()), out.as_bytes());
         }
     }
 
     #[test]
     fn octets_above_ascii_are_told_by_place() {
-        let needs = |text: &str| check(text.as_bytes()).unwrap();
-        assert_eq!(needs("Subject: a\r\n\r\nb\r\n"), Needs::default());
-        assert_eq!(needs("Subject: a\r\n\r\nü\r\n"), Needs { eight_bit: true, utf8: false });
-        assert_eq!(needs("Subject: ü\r\n\r\nb\r\n"), Needs { eight_bit: true, utf8: true });
+        let needs = |text: &str| check_body(text.as_bytes()).unwrap();
+        assert_eq!(needs("Subject: a\r\n\r\nb\r\n"), BodyRequirements::default());
+        assert_eq!(needs("Subject: a\r\n\r\nü\r\n"), BodyRequirements { eight_bit: true, smtputf8: false });
+        assert_eq!(needs("Subject: ü\r\n\r\nb\r\n"), BodyRequirements { eight_bit: true, smtputf8: true });
     }
 }

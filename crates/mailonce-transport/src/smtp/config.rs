@@ -1,12 +1,12 @@
 //! How a relay is reached, and how long each step may take.
 
-use crate::dial::Guard;
+use crate::dial::AddressFilter;
 use rustls::pki_types::CertificateDer;
 use std::{fmt, net::IpAddr, time::Duration};
 
 /// How the connection is protected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Security {
+pub enum TlsMode {
     /// Not at all.
     None,
     /// By STARTTLS, which must succeed.
@@ -18,9 +18,9 @@ pub enum Security {
 
 /// How long each step may take, however slowly the bytes drip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct RelayTimeouts {
     /// Until one of the transport's connections is free.
-    pub turn: Duration,
+    pub pool: Duration,
     /// Name look-up and TCP.
     pub connect: Duration,
     /// The TLS handshake.
@@ -32,26 +32,26 @@ pub struct Patience {
     /// The body, without the final dot.
     pub body: Duration,
     /// Between the end of the approach and the final dot. Afterwards the dot is not written any more.
-    pub armed: Duration,
+    pub before_dot: Duration,
     /// The final dot and its answer.
-    pub answer: Duration,
+    pub final_reply: Duration,
     /// How long an unused connection stays open.
     pub idle: Duration,
 }
 
-impl Default for Patience {
+impl Default for RelayTimeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {
-            turn: seconds(60),
+            pool: seconds(60),
             connect: seconds(10),
             tls: seconds(30),
             greeting: seconds(30),
             command: seconds(60),
             body: seconds(180),
-            armed: seconds(60),
+            before_dot: seconds(60),
             // RFC 5321 gives a server ten minutes to answer the final dot.
-            answer: seconds(600),
+            final_reply: seconds(600),
             idle: seconds(20),
         }
     }
@@ -59,7 +59,7 @@ impl Default for Patience {
 
 /// A relay.
 #[derive(Clone)]
-pub struct SmtpConfig {
+pub struct RelayConfig {
     /// The transport's name in the configuration.
     pub name: String,
     /// Name or address of the server; with TLS, the name in its certificate.
@@ -67,41 +67,41 @@ pub struct SmtpConfig {
     /// Its port.
     pub port: u16,
     /// How the connection is protected.
-    pub tls: Security,
+    pub tls: TlsMode,
     /// Log-in, when there is one.
     pub username: Option<String>,
     /// Its password.
     pub password: Option<String>,
     /// What we call ourselves in EHLO.
-    pub hello: String,
+    pub ehlo_name: String,
     /// A fingerprint of the account, else made of user, host and port.
     pub account: Option<String>,
     /// Connections open at the same time.
-    pub connections: usize,
+    pub max_connections: usize,
     /// Authorities trusted beside the usual ones.
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Which addresses may be dialled, else all.
-    pub guard: Option<Guard>,
+    pub address_filter: Option<AddressFilter>,
     /// How long each step may take.
-    pub patience: Patience,
+    pub timeouts: RelayTimeouts,
 }
 
-impl SmtpConfig {
+impl RelayConfig {
     /// A relay with the usual settings, with STARTTLS and without log-in.
     pub fn new(name: impl Into<String>, host: impl Into<String>, port: u16) -> Self {
         Self {
             name: name.into(),
             host: host.into(),
             port,
-            tls: Security::default(),
+            tls: TlsMode::default(),
             username: None,
             password: None,
-            hello: "localhost".to_owned(),
+            ehlo_name: "localhost".to_owned(),
             account: None,
-            connections: 16,
+            max_connections: 16,
             extra_roots: Vec::new(),
-            guard: None,
-            patience: Patience::default(),
+            address_filter: None,
+            timeouts: RelayTimeouts::default(),
         }
     }
 
@@ -112,7 +112,7 @@ impl SmtpConfig {
     }
 
     /// What survives a new password.
-    pub(super) fn fingerprint(&self) -> String {
+    pub(super) fn account_fingerprint(&self) -> String {
         let at = format!("{}:{}", self.host.to_ascii_lowercase(), self.port);
         match (&self.account, &self.username) {
             (Some(account), _) => account.clone(),
@@ -123,7 +123,7 @@ impl SmtpConfig {
 }
 
 /// The password stays out of logs.
-impl fmt::Debug for SmtpConfig {
+impl fmt::Debug for RelayConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SmtpConfig")
             .field("name", &self.name)
@@ -141,15 +141,15 @@ mod tests {
 
     #[test]
     fn the_account_survives_a_new_password_and_the_password_stays_out_of_logs() {
-        let mut config = SmtpConfig::new("relay", "Mail.example", 587);
+        let mut config = RelayConfig::new("relay", "Mail.example", 587);
         config.username = Some("me".to_owned());
         config.password = Some("hunter2".to_owned());
-        assert_eq!(config.fingerprint(), "smtp://me@mail.example:587");
+        assert_eq!(config.account_fingerprint(), "smtp://me@mail.example:587");
         assert!(!format!("{config:?}").contains("hunter2"));
         config.password = None;
-        assert_eq!(config.fingerprint(), "smtp://me@mail.example:587");
+        assert_eq!(config.account_fingerprint(), "smtp://me@mail.example:587");
         config.account = Some("acme".to_owned());
-        assert_eq!(config.fingerprint(), "acme");
+        assert_eq!(config.account_fingerprint(), "acme");
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
             ("10.0.0.1", false),
             ("localhost.example", false),
         ] {
-            assert_eq!(SmtpConfig::new("relay", host, 25).is_loopback(), loopback, "{host}");
+            assert_eq!(RelayConfig::new("relay", host, 25).is_loopback(), loopback, "{host}");
         }
     }
 }

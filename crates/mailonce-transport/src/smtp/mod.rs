@@ -19,21 +19,22 @@ mod session;
 mod transaction;
 mod wire;
 
-pub use config::{Patience, Security, SmtpConfig};
+pub use config::{RelayConfig, RelayTimeouts, TlsMode};
 
-use crate::{age::Since, dial};
+use crate::{age::BootInstant, dial};
 use async_trait::async_trait;
 use mailonce_core::port::transport::{
-    Asked, Capability, Found, Mail, Meaning, Parcel, Phase, Ready, Recovery, Reply, Shape, Transport, Unfit, Visit,
-    Wire,
+    AttemptPhase, ConnectionCheck, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail,
+    PayloadFormat, PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
+    UnsupportedMail,
 };
-use pool::{Pool, Turn};
+use pool::{PoolPermit, RelayPool};
 use rustls::ClientConfig;
-use session::Session;
+use session::RelaySession;
 use std::{sync::Arc, time::Duration};
 
 /// What the engine's patience has above ours, so that our own words about a late answer are heard.
-const MARGIN: Duration = Duration::from_secs(5);
+const TIMEOUT_MARGIN: Duration = Duration::from_secs(5);
 
 /// A relay that cannot be used as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,19 +47,19 @@ pub struct SmtpConfigError {
 }
 
 /// A relay.
-pub struct Smtp {
-    config: SmtpConfig,
+pub struct SmtpTransport {
+    config: RelayConfig,
     account: String,
-    trust: Arc<ClientConfig>,
-    pool: Arc<Pool>,
+    tls_config: Arc<ClientConfig>,
+    pool: Arc<RelayPool>,
 }
 
-impl Smtp {
+impl SmtpTransport {
     /// A relay. Nothing is dialled yet.
-    pub fn new(config: SmtpConfig) -> Result<Self, SmtpConfigError> {
+    pub fn new(config: RelayConfig) -> Result<Self, SmtpConfigError> {
         let wrong = |why: String| SmtpConfigError { name: config.name.clone(), why };
         let is_word = |text: &str| !text.is_empty() && text.len() <= 255 && text.bytes().all(|b| b.is_ascii_graphic());
-        if !is_word(&config.hello) {
+        if !is_word(&config.ehlo_name) {
             return Err(wrong("the EHLO name is not a host name".to_owned()));
         }
         if !is_word(&config.host) {
@@ -68,32 +69,45 @@ impl Smtp {
         if said.into_iter().flatten().any(|text| text.contains('\0')) {
             return Err(wrong("the log-in has a NUL".to_owned()));
         }
-        let trust = dial::trust(&config.extra_roots).map_err(|error| wrong(error.to_string()))?;
-        let pool = Pool::new(config.connections, config.patience.idle);
-        Ok(Self { account: config.fingerprint(), config, trust, pool })
+        let trust = dial::tls_client_config(&config.extra_roots).map_err(|error| wrong(error.to_string()))?;
+        let pool = RelayPool::new(config.max_connections, config.timeouts.idle);
+        Ok(Self { account: config.account_fingerprint(), config, tls_config: trust, pool })
     }
 
-    async fn begin(&self, parcel: &Parcel) -> Result<Armed, Reply> {
-        let patience = self.config.patience;
-        envelope::recipient(parcel)?;
-        let needs =
-            body::check(&parcel.bytes).map_err(|Unfit(why)| Reply::new(Meaning::Refused, Phase::Data, None, &why))?;
-        session::may_log_in(&self.config)?;
-        let Some(turn) = self.pool.turn(patience.turn).await else {
-            return Err(Reply::new(Meaning::Deferred, Phase::Connect, None, "all connections are busy"));
+    async fn send_envelope(&self, parcel: &FrozenEnvelope) -> Result<PreparedSmtpHandoff, TransportReply> {
+        let patience = self.config.timeouts;
+        envelope::check_recipient(parcel)?;
+        let needs = body::check_body(&parcel.bytes).map_err(|UnsupportedMail(why)| {
+            TransportReply::new(ReplyMeaning::Refused, AttemptPhase::Data, None, &why)
+        })?;
+        session::check_login_allowed(&self.config)?;
+        let Some(turn) = self.pool.acquire(patience.pool).await else {
+            return Err(TransportReply::new(
+                ReplyMeaning::Deferred,
+                AttemptPhase::Connect,
+                None,
+                "all connections are busy",
+            ));
         };
         loop {
-            let mut session = match turn.rested().await {
+            let mut session = match turn.take_idle().await {
                 Some(session) => session,
-                None => Session::open(&self.config, &self.trust).await?,
+                None => RelaySession::open(&self.config, &self.tls_config).await?,
             };
-            match session.begin(parcel, needs, &patience).await {
-                Ok(()) => return Ok(Armed { session, turn, since: Since::now(), patience }),
+            match session.send_until_dot(parcel, needs, &patience).await {
+                Ok(()) => {
+                    return Ok(PreparedSmtpHandoff {
+                        session,
+                        permit: turn,
+                        prepared_at: BootInstant::now(),
+                        timeouts: patience,
+                    });
+                }
                 // Only a connection that rested is ever stale, so that a new one ends the loop.
-                Err(setback) if setback.stale => {}
+                Err(setback) if setback.is_stale => {}
                 Err(setback) => {
-                    if setback.reusable {
-                        turn.give_back(session);
+                    if setback.is_reusable {
+                        turn.release(session);
                     }
                     return Err(setback.reply);
                 }
@@ -103,27 +117,27 @@ impl Smtp {
 }
 
 /// A mail of which only the final dot is missing. Dropping it closes the connection without the dot.
-struct Armed {
-    session: Session,
-    turn: Turn,
-    since: Since,
-    patience: Patience,
+struct PreparedSmtpHandoff {
+    session: RelaySession,
+    permit: PoolPermit,
+    prepared_at: BootInstant,
+    timeouts: RelayTimeouts,
 }
 
 #[async_trait]
-impl Ready for Armed {
-    async fn hand_over(mut self: Box<Self>) -> Reply {
-        let settled = self.session.finish(self.since, &self.patience).await;
-        let Self { session, turn, .. } = *self;
-        if settled.reusable {
-            turn.give_back(session);
+impl PreparedHandoff for PreparedSmtpHandoff {
+    async fn hand_over(mut self: Box<Self>) -> TransportReply {
+        let settled = self.session.send_dot(self.prepared_at, &self.timeouts).await;
+        let Self { session, permit, .. } = *self;
+        if settled.is_reusable {
+            permit.release(session);
         }
         settled.reply
     }
 }
 
 #[async_trait]
-impl Transport for Smtp {
+impl Transport for SmtpTransport {
     fn name(&self) -> &str {
         &self.config.name
     }
@@ -136,48 +150,48 @@ impl Transport for Smtp {
         &self.account
     }
 
-    fn capability(&self) -> Capability {
-        let patience = (self.config.patience.answer + MARGIN).as_millis();
-        Capability {
-            shape: Shape::PerRecipient,
-            wire: Wire::Mime,
-            recovery: Recovery::None,
-            patience_ms: i64::try_from(patience).unwrap_or(i64::MAX),
-            at_once: self.config.connections,
+    fn capabilities(&self) -> TransportCapabilities {
+        let patience = (self.config.timeouts.final_reply + TIMEOUT_MARGIN).as_millis();
+        TransportCapabilities {
+            split: HandoffSplit::PerRecipient,
+            payload_format: PayloadFormat::Mime,
+            recovery: RecoveryMethod::None,
+            timeout_ms: i64::try_from(patience).unwrap_or(i64::MAX),
+            max_concurrency: self.config.max_connections,
         }
     }
 
-    fn freeze(&self, mail: &Mail<'_>) -> Result<Vec<u8>, Unfit> {
-        let mime = mail.mime.ok_or_else(|| Unfit("the mail was not composed".to_owned()))?;
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
+        let mime = mail.mime.ok_or_else(|| UnsupportedMail("the mail was not composed".to_owned()))?;
         let mut bytes = mime.to_vec();
         // The last line may lack its end. Signatures count as if it were there.
         if !matches!(bytes.last(), None | Some(b'\r' | b'\n')) {
             bytes.extend_from_slice(b"\r\n");
         }
-        body::check(&bytes)?;
+        body::check_body(&bytes)?;
         Ok(bytes)
     }
 
-    async fn approach(&self, parcel: Parcel) -> Result<Box<dyn Ready>, Reply> {
-        Ok(Box::new(self.begin(&parcel).await?))
+    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        Ok(Box::new(self.send_envelope(&parcel).await?))
     }
 
-    async fn look_up(&self, _asked: Asked) -> Found {
-        Found::Silent("SMTP cannot be asked about a mail".to_owned())
+    async fn look_up(&self, _asked: LookUpRequest) -> LookUpResult {
+        LookUpResult::Unavailable("SMTP cannot be asked about a mail".to_owned())
     }
 
-    async fn visit(&self) -> Visit {
-        let opened = match session::may_log_in(&self.config) {
-            Ok(()) => Session::open(&self.config, &self.trust).await,
+    async fn check_connection(&self) -> ConnectionCheck {
+        let opened = match session::check_login_allowed(&self.config) {
+            Ok(()) => RelaySession::open(&self.config, &self.tls_config).await,
             Err(reply) => Err(reply),
         };
         match opened {
             Ok(session) => {
                 session.quit().await;
-                if self.config.username.is_some() { Visit::LoggedIn } else { Visit::Reached }
+                if self.config.username.is_some() { ConnectionCheck::LoggedIn } else { ConnectionCheck::Reached }
             }
-            Err(reply) if reply.phase == Phase::Login => Visit::Refused(reply.text),
-            Err(reply) => Visit::Unreachable(reply.text),
+            Err(reply) if reply.phase == AttemptPhase::Login => ConnectionCheck::LoginRefused(reply.text),
+            Err(reply) => ConnectionCheck::Unreachable(reply.text),
         }
     }
 }
@@ -218,8 +232,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let heard = tokio::spawn(relay(listener));
-        let config = SmtpConfig { tls: Security::None, ..SmtpConfig::new("relay", "127.0.0.1", port) };
-        let parcel = Parcel {
+        let config = RelayConfig { tls: TlsMode::None, ..RelayConfig::new("relay", "127.0.0.1", port) };
+        let parcel = FrozenEnvelope {
             team: TeamId(Uuid::nil()),
             email: EmailId(Uuid::nil()),
             handoff: 0,
@@ -230,10 +244,10 @@ mod tests {
             key: Uuid::nil(),
             bytes: b"Subject: x\r\n\r\nx\r\n".as_slice().into(),
         };
-        let mut armed = Smtp::new(config).unwrap().begin(&parcel).await.unwrap();
-        armed.since = crate::age::before_suspension();
+        let mut armed = SmtpTransport::new(config).unwrap().send_envelope(&parcel).await.unwrap();
+        armed.prepared_at = crate::age::before_suspension();
         let reply = Box::new(armed).hand_over().await;
-        assert_eq!(reply.meaning, Meaning::Deferred, "{}", reply.text);
+        assert_eq!(reply.meaning, ReplyMeaning::Deferred, "{}", reply.text);
         assert!(heard.await.unwrap().iter().all(|line| line != ".\r\n"), "the dot was given");
     }
 }

@@ -1,7 +1,7 @@
 //! Connections that rest between mails. Open ones never outnumber the turns, because only the holder of a turn opens
 //! one, and only when none rests.
 
-use super::{session::Session, wire::Silence};
+use super::{session::RelaySession, wire::RelayState};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -12,88 +12,89 @@ use tokio::{
 };
 
 /// Mails on one connection. Many servers close after a hundred.
-const MAILS: u32 = 100;
+const MAX_MAILS_PER_CONNECTION: u32 = 100;
 
 /// The connections of one transport.
-pub(super) struct Pool {
-    resting: Mutex<Resting>,
-    turns: Arc<Semaphore>,
-    rest: Duration,
+pub(super) struct RelayPool {
+    idle: Mutex<IdleSessions>,
+    permits: Arc<Semaphore>,
+    idle_timeout: Duration,
 }
 
 #[derive(Default)]
-struct Resting {
+struct IdleSessions {
     /// The one used last is at the end.
-    sessions: Vec<(Instant, Session)>,
+    sessions: Vec<(Instant, RelaySession)>,
     /// Whether somebody closes those that rested too long.
-    watched: bool,
+    has_reaper: bool,
 }
 
 /// The right to one connection.
-pub(super) struct Turn {
-    pool: Arc<Pool>,
+pub(super) struct PoolPermit {
+    pool: Arc<RelayPool>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Pool {
+impl RelayPool {
     pub(super) fn new(connections: usize, rest: Duration) -> Arc<Self> {
         let turns = Arc::new(Semaphore::new(connections.clamp(1, Semaphore::MAX_PERMITS)));
-        Arc::new(Self { resting: Mutex::default(), turns, rest })
+        Arc::new(Self { idle: Mutex::default(), permits: turns, idle_timeout: rest })
     }
 
     /// Waits for the right to a connection.
-    pub(super) async fn turn(self: &Arc<Self>, patience: Duration) -> Option<Turn> {
-        let permit = timeout(patience, self.turns.clone().acquire_owned()).await.ok()?.ok()?;
-        Some(Turn { pool: self.clone(), _permit: permit })
+    pub(super) async fn acquire(self: &Arc<Self>, patience: Duration) -> Option<PoolPermit> {
+        let permit = timeout(patience, self.permits.clone().acquire_owned()).await.ok()?.ok()?;
+        Some(PoolPermit { pool: self.clone(), _permit: permit })
     }
 
-    fn resting(&self) -> MutexGuard<'_, Resting> {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_idle(&self) -> MutexGuard<'_, IdleSessions> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes out those that rested too long, and tells when the next one will have.
-    fn tired(&self) -> (Vec<Session>, Option<Instant>) {
-        let mut resting = self.resting();
+    fn take_expired(&self) -> (Vec<RelaySession>, Option<Instant>) {
+        let mut resting = self.lock_idle();
         let (tired, fresh) = std::mem::take(&mut resting.sessions)
             .into_iter()
-            .partition::<Vec<_>, _>(|(since, _)| since.elapsed() >= self.rest);
-        let next = fresh.first().map(|(since, _)| *since + self.rest);
+            .partition::<Vec<_>, _>(|(since, _)| since.elapsed() >= self.idle_timeout);
+        let next = fresh.first().map(|(since, _)| *since + self.idle_timeout);
         resting.sessions = fresh;
-        resting.watched = next.is_some();
+        resting.has_reaper = next.is_some();
         (tired.into_iter().map(|(_, session)| session).collect(), next)
     }
 }
 
-impl Turn {
+impl PoolPermit {
     /// A connection that rested, is alive and was not spoken on. The others are closed on the way.
-    pub(super) async fn rested(&self) -> Option<Session> {
+    pub(super) async fn take_idle(&self) -> Option<RelaySession> {
         loop {
-            let (since, mut session) = self.pool.resting().sessions.pop()?;
-            if since.elapsed() < self.pool.rest && session.wire.silence().await == Silence::Kept {
+            let (since, mut session) = self.pool.lock_idle().sessions.pop()?;
+            if since.elapsed() < self.pool.idle_timeout && session.connection.relay_state().await == RelayState::Silent
+            {
                 return Some(session);
             }
         }
     }
 
     /// Lets a connection rest, and gives the turn away.
-    pub(super) fn give_back(self, session: Session) {
-        if session.mails >= MAILS {
+    pub(super) fn release(self, session: RelaySession) {
+        if session.mails_started >= MAX_MAILS_PER_CONNECTION {
             return;
         }
-        let mut resting = self.pool.resting();
+        let mut resting = self.pool.lock_idle();
         let now = Instant::now();
         resting.sessions.push((now, session));
-        if !std::mem::replace(&mut resting.watched, true) {
-            tokio::spawn(watch(Arc::downgrade(&self.pool), now + self.pool.rest));
+        if !std::mem::replace(&mut resting.has_reaper, true) {
+            tokio::spawn(close_expired(Arc::downgrade(&self.pool), now + self.pool.idle_timeout));
         }
     }
 }
 
 /// Closes connections that rested too long, until none rests or the transport is gone.
-async fn watch(pool: Weak<Pool>, mut next: Instant) {
+async fn close_expired(pool: Weak<RelayPool>, mut next: Instant) {
     loop {
         sleep_until(next).await;
-        let Some((tired, later)) = pool.upgrade().map(|pool| pool.tired()) else { return };
+        let Some((tired, later)) = pool.upgrade().map(|pool| pool.take_expired()) else { return };
         for session in tired {
             session.quit().await;
         }

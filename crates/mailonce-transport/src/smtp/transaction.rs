@@ -4,202 +4,233 @@
 //! answer is certain.
 
 use super::{
-    answer::Answer,
-    body::{self, Needs},
-    config::Patience,
-    envelope::{self, Command, Expected},
-    session::Session,
-    wire::{Lost, Silence},
+    answer::RelayReply,
+    body::{self, BodyRequirements},
+    config::RelayTimeouts,
+    envelope::{self, ExpectedReply, RelayCommand},
+    session::RelaySession,
+    wire::{RelayConnectionError, RelayState},
 };
-use crate::age::Since;
-use mailonce_core::port::transport::{Meaning, Parcel, Phase, Reply};
+use crate::age::BootInstant;
+use mailonce_core::port::transport::{AttemptPhase, FrozenEnvelope, ReplyMeaning, TransportReply};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long the answers to commands that do not matter any more are waited for.
-const REST: Duration = Duration::from_secs(5);
+const SKIP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a mail did not come as far as the dot.
 #[derive(Debug)]
-pub(super) struct Setback {
+pub(super) struct EnvelopeError {
     /// What it means for the mail.
-    pub(super) reply: Reply,
+    pub(super) reply: TransportReply,
     /// The connection had died while it rested: another may be tried, as nothing was begun on this one.
-    pub(super) stale: bool,
+    pub(super) is_stale: bool,
     /// The connection is in step and can be used again.
-    pub(super) reusable: bool,
+    pub(super) is_reusable: bool,
 }
 
-impl From<Reply> for Setback {
-    fn from(reply: Reply) -> Self {
-        Self { reply, stale: false, reusable: false }
+impl From<TransportReply> for EnvelopeError {
+    fn from(reply: TransportReply) -> Self {
+        Self { reply, is_stale: false, is_reusable: false }
     }
 }
 
 /// What came of the dot.
 #[derive(Debug)]
-pub(super) struct Settled {
-    pub(super) reply: Reply,
-    pub(super) reusable: bool,
+pub(super) struct FinalOutcome {
+    pub(super) reply: TransportReply,
+    pub(super) is_reusable: bool,
 }
 
 /// The meaning of an answer before the dot, when it is not the one that lets things go on.
-fn meaning(answer: &Answer) -> Meaning {
+fn reply_meaning(answer: &RelayReply) -> ReplyMeaning {
     match answer.code {
-        421 | 530 | 534 | 535 | 538 => Meaning::Fault,
-        500.. => Meaning::Refused,
+        421 | 530 | 534 | 535 | 538 => ReplyMeaning::Fault,
+        500.. => ReplyMeaning::Refused,
         // Something other than the protocol has for this place is not a yes, and later it may be.
-        _ => Meaning::Deferred,
+        _ => ReplyMeaning::Deferred,
     }
 }
 
-fn deferred(phase: Phase, text: &str) -> Reply {
-    Reply::new(Meaning::Deferred, phase, None, text)
+fn deferred_reply(phase: AttemptPhase, text: &str) -> TransportReply {
+    TransportReply::new(ReplyMeaning::Deferred, phase, None, text)
 }
 
-fn lost(phase: Phase, lost: &Lost) -> Reply {
-    deferred(phase, &lost.to_string())
+fn deferred_by_error(phase: AttemptPhase, lost: &RelayConnectionError) -> TransportReply {
+    deferred_reply(phase, &lost.to_string())
 }
 
-impl Session {
+impl RelaySession {
     /// Goes as far as the last byte before the final dot.
-    pub(super) async fn begin(&mut self, parcel: &Parcel, needs: Needs, patience: &Patience) -> Result<(), Setback> {
-        let commands = envelope::commands(parcel, needs, &self.offers)
-            .map_err(|reply| Setback { reusable: true, ..Setback::from(reply) })?;
-        let rested = self.mails > 0;
-        self.mails += 1;
+    pub(super) async fn send_until_dot(
+        &mut self,
+        parcel: &FrozenEnvelope,
+        needs: BodyRequirements,
+        patience: &RelayTimeouts,
+    ) -> Result<(), EnvelopeError> {
+        let commands = envelope::envelope_commands(parcel, needs, &self.extensions)
+            .map_err(|reply| EnvelopeError { is_reusable: true, ..EnvelopeError::from(reply) })?;
+        let rested = self.mails_started > 0;
+        self.mails_started += 1;
         let mut flight = Vec::with_capacity(4);
-        flight.extend(rested.then(Command::reset));
+        flight.extend(rested.then(RelayCommand::reset));
         flight.extend(commands);
         mailonce_core::failpoint!("smtp-envelope");
-        self.fly(&flight, rested, patience.command).await?;
+        self.send_commands(&flight, rested, patience.command).await?;
         mailonce_core::failpoint!("smtp-body");
-        self.body(&parcel.bytes, patience).await.map_err(Setback::from)
+        self.send_body(&parcel.bytes, patience).await.map_err(EnvelopeError::from)
     }
 
     /// Gives the commands, all at once where the server takes that, and reads their answers in order.
-    async fn fly(&mut self, flight: &[Command], rested: bool, patience: Duration) -> Result<(), Setback> {
-        let at_once = self.offers.pipelining;
+    async fn send_commands(
+        &mut self,
+        flight: &[RelayCommand],
+        rested: bool,
+        patience: Duration,
+    ) -> Result<(), EnvelopeError> {
+        let at_once = self.extensions.pipelining;
         if at_once {
             let lines: String = flight.iter().flat_map(|command| [command.line.as_str(), "\r\n"]).collect();
-            let written = self.wire.write(lines.as_bytes(), Instant::now() + patience).await;
-            written.map_err(|error| Setback { stale: rested, ..lost(Phase::Mail, &error).into() })?;
+            let written = self.connection.write(lines.as_bytes(), Instant::now() + patience).await;
+            written.map_err(|error| EnvelopeError {
+                is_stale: rested,
+                ..deferred_by_error(AttemptPhase::Mail, &error).into()
+            })?;
         }
         for (number, command) in flight.iter().enumerate() {
             // On a connection that rested, nothing counts as begun before `MAIL` was taken.
             let unbegun = rested && number < 2;
             let answer = if at_once {
-                self.wire.answer(Instant::now() + patience).await
+                self.connection.read_reply(Instant::now() + patience).await
             } else {
-                self.give(command, patience).await
+                self.send_checked(command, patience).await
             };
-            let answer = answer.map_err(|error| Setback { stale: unbegun, ..lost(command.phase, &error).into() })?;
+            let answer = answer.map_err(|error| EnvelopeError {
+                is_stale: unbegun,
+                ..deferred_by_error(command.phase, &error).into()
+            })?;
             let goes_on = match command.expected {
-                Expected::Done => answer.class() == 2,
-                Expected::GoOn => answer.code == 354,
+                ExpectedReply::Success => answer.class() == 2,
+                ExpectedReply::StartMailInput => answer.code == 354,
             };
             if !goes_on {
                 let unanswered = if at_once { flight.len() - number - 1 } else { 0 };
-                let reply = Reply::new(meaning(&answer), command.phase, Some(answer.code), &answer.text());
+                let reply =
+                    TransportReply::new(reply_meaning(&answer), command.phase, Some(answer.code), &answer.text());
                 let closing = answer.code == 421;
                 let stale = unbegun && (closing || number == 0);
-                let reusable = !closing && answer.class() >= 4 && self.skip(unanswered).await;
-                return Err(Setback { reply, stale, reusable });
+                let reusable = !closing && answer.class() >= 4 && self.skip_replies(unanswered).await;
+                return Err(EnvelopeError { reply, is_stale: stale, is_reusable: reusable });
             }
         }
         Ok(())
     }
 
     /// One command by itself.
-    async fn give(&mut self, command: &Command, patience: Duration) -> Result<Answer, Lost> {
+    async fn send_checked(
+        &mut self,
+        command: &RelayCommand,
+        patience: Duration,
+    ) -> Result<RelayReply, RelayConnectionError> {
         let end = Instant::now() + patience;
-        if self.wire.silence().await == Silence::Broken {
-            return Err(Lost::OutOfTurn);
+        if self.connection.relay_state().await == RelayState::Spoke {
+            return Err(RelayConnectionError::UnexpectedReply);
         }
-        self.wire.write(format!("{}\r\n", command.line).as_bytes(), end).await?;
-        self.wire.answer(end).await
+        self.connection.write(format!("{}\r\n", command.line).as_bytes(), end).await?;
+        self.connection.read_reply(end).await
     }
 
     /// Reads answers that do not matter any more, and tells whether the connection is in step afterwards. After one
     /// refusal the rest must be refused too: a server that now waits for a body, say, is not in step.
-    async fn skip(&mut self, answers: usize) -> bool {
-        let end = Instant::now() + REST;
+    async fn skip_replies(&mut self, answers: usize) -> bool {
+        let end = Instant::now() + SKIP_TIMEOUT;
         for _ in 0..answers {
-            match self.wire.answer(end).await {
+            match self.connection.read_reply(end).await {
                 Ok(answer) if answer.class() >= 4 && answer.code != 421 => {}
                 _ => return false,
             }
         }
-        self.wire.in_step()
+        self.connection.is_in_sync()
     }
 
-    async fn body(&mut self, bytes: &[u8], patience: &Patience) -> Result<(), Reply> {
+    async fn send_body(&mut self, bytes: &[u8], patience: &RelayTimeouts) -> Result<(), TransportReply> {
         let end = Instant::now() + patience.body;
-        match self.wire.write_unless_spoken_to(&body::stuffed(bytes), end).await {
-            Ok(Silence::Kept) => Ok(()),
-            Ok(Silence::Broken) => Err(self.early_answer(patience.command).await),
-            Ok(Silence::Gone) => Err(lost(Phase::Data, &Lost::Closed)),
-            Err(error) => Err(lost(Phase::Data, &error)),
+        match self.connection.write_while_silent(&body::dot_stuffed(bytes), end).await {
+            Ok(RelayState::Silent) => Ok(()),
+            Ok(RelayState::Spoke) => Err(self.read_early_reply(patience.command).await),
+            Ok(RelayState::Closed) => Err(deferred_by_error(AttemptPhase::Data, &RelayConnectionError::Closed)),
+            Err(error) => Err(deferred_by_error(AttemptPhase::Data, &error)),
         }
     }
 
     /// What the server said before it was given the dot. It is the answer, and a certain one.
-    async fn early_answer(&mut self, patience: Duration) -> Reply {
-        match self.wire.answer(Instant::now() + patience).await {
+    async fn read_early_reply(&mut self, patience: Duration) -> TransportReply {
+        match self.connection.read_reply(Instant::now() + patience).await {
             Ok(answer) if answer.class() >= 4 => {
-                Reply::new(meaning(&answer), Phase::Data, Some(answer.code), &answer.text())
+                TransportReply::new(reply_meaning(&answer), AttemptPhase::Data, Some(answer.code), &answer.text())
             }
             Ok(answer) => {
                 let text = format!("the server spoke before the final dot: {} {}", answer.code, answer.text());
-                deferred(Phase::Data, &text)
+                deferred_reply(AttemptPhase::Data, &text)
             }
-            Err(error) => lost(Phase::Data, &error),
+            Err(error) => deferred_by_error(AttemptPhase::Data, &error),
         }
     }
 
     /// Writes the final dot, unless it is too late or the server spoke first, and waits for the answer.
-    pub(super) async fn finish(&mut self, armed: Since, patience: &Patience) -> Settled {
-        let not_given = |reply| Settled { reply, reusable: false };
-        match self.wire.silence().await {
-            Silence::Kept => {}
-            Silence::Broken => return not_given(self.early_answer(patience.command).await),
-            Silence::Gone => return not_given(lost(Phase::Data, &Lost::Closed)),
+    pub(super) async fn send_dot(&mut self, armed: BootInstant, patience: &RelayTimeouts) -> FinalOutcome {
+        let not_given = |reply| FinalOutcome { reply, is_reusable: false };
+        match self.connection.relay_state().await {
+            RelayState::Silent => {}
+            RelayState::Spoke => return not_given(self.read_early_reply(patience.command).await),
+            RelayState::Closed => {
+                return not_given(deferred_by_error(AttemptPhase::Data, &RelayConnectionError::Closed));
+            }
         }
-        if armed.elapsed() > patience.armed {
-            return not_given(deferred(Phase::Data, "too much time passed, so the final dot was not given"));
+        if armed.elapsed() > patience.before_dot {
+            return not_given(deferred_reply(
+                AttemptPhase::Data,
+                "too much time passed, so the final dot was not given",
+            ));
         }
         mailonce_core::failpoint!("smtp-before-dot");
-        let end = Instant::now() + patience.answer;
+        let end = Instant::now() + patience.final_reply;
         // Of a dot that could not be written a part may have left, so that the server may have it all.
-        let written = self.wire.write(b".\r\n", end).await;
+        let written = self.connection.write(b".\r\n", end).await;
         mailonce_core::failpoint!("smtp-after-dot");
         let answer = match written {
             Err(error) => Err(error),
-            Ok(()) => self.wire.answer(end).await,
+            Ok(()) => self.connection.read_reply(end).await,
         };
         mailonce_core::failpoint!("smtp-after-answer");
         match answer {
-            Ok(answer) => self.settle(&answer),
-            Err(error) => not_given(Reply::new(Meaning::Unknown, Phase::Final, None, &error.to_string())),
+            Ok(answer) => self.interpret_final_reply(&answer),
+            Err(error) => {
+                not_given(TransportReply::new(ReplyMeaning::Unknown, AttemptPhase::Final, None, &error.to_string()))
+            }
         }
     }
 
-    fn settle(&mut self, answer: &Answer) -> Settled {
+    fn interpret_final_reply(&mut self, answer: &RelayReply) -> FinalOutcome {
         let meaning = match answer.class() {
-            2 => Meaning::Accepted,
-            4 => Meaning::Deferred,
-            5 => Meaning::Refused,
-            _ => Meaning::Unknown,
+            2 => ReplyMeaning::Accepted,
+            4 => ReplyMeaning::Deferred,
+            5 => ReplyMeaning::Refused,
+            _ => ReplyMeaning::Unknown,
         };
-        let reusable = self.wire.in_step() && answer.code != 421 && meaning != Meaning::Unknown;
+        let reusable = self.connection.is_in_sync() && answer.code != 421 && meaning != ReplyMeaning::Unknown;
         // A second answer that says the contrary: nobody can tell which one was meant.
-        let contrary = |second: &Answer| second.class() != answer.class() && second.code != 421;
-        if let Some(second) = self.wire.second_answer().filter(contrary) {
+        let contrary = |second: &RelayReply| second.class() != answer.class() && second.code != 421;
+        if let Some(second) = self.connection.buffered_reply().filter(contrary) {
             let text = format!("two answers: {} {} / {} {}", answer.code, answer.text(), second.code, second.text());
-            return Settled { reply: Reply::new(Meaning::Unknown, Phase::Final, None, &text), reusable: false };
+            return FinalOutcome {
+                reply: TransportReply::new(ReplyMeaning::Unknown, AttemptPhase::Final, None, &text),
+                is_reusable: false,
+            };
         }
-        let reply = Reply::new(meaning, Phase::Final, Some(answer.code), &answer.text());
-        let remote_id = if meaning == Meaning::Accepted { answer.remote_id() } else { None };
-        Settled { reply: reply.named(remote_id), reusable }
+        let reply = TransportReply::new(meaning, AttemptPhase::Final, Some(answer.code), &answer.text());
+        let remote_id = if meaning == ReplyMeaning::Accepted { answer.remote_id() } else { None };
+        FinalOutcome { reply: reply.with_remote_id(remote_id), is_reusable: reusable }
     }
 }

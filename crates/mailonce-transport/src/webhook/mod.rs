@@ -10,8 +10,8 @@ use http_body_util::Full;
 use hyper::{Request, header};
 use mailonce_core::{
     limits,
-    notice::Trouble,
-    port::notify::{Notify, Post, Reply, Told},
+    notice::WebhookError,
+    port::notify::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
 };
 use rustls::{ClientConfig, pki_types::CertificateDer};
 use std::{sync::Arc, time::Duration};
@@ -19,72 +19,73 @@ use tokio::time::Instant;
 
 use crate::{
     dial::{self, DialError},
-    exchange::{Answer, exchange},
-    guard::{Place, Reach},
+    exchange::{HttpResponse, send_once},
+    guard::{EgressPolicy, TargetUrl},
 };
 
 /// From the look-up to the last byte of the answer.
-const PATIENCE: Duration = Duration::from_secs(15);
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(15);
 /// Bytes of an answer's body that are read.
-const READ_BYTES: usize = 64 * 1024;
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 /// Characters of a header of the answer that are kept.
-const HEADER_CHARS: usize = 64;
-const AGENT: &str = concat!("mailonce/", env!("CARGO_PKG_VERSION"));
+const MAX_HEADER_CHARS: usize = 64;
+const USER_AGENT: &str = concat!("mailonce/", env!("CARGO_PKG_VERSION"));
 
 /// Tells receivers by HTTP.
 #[derive(Clone, Debug)]
-pub struct Webhooks {
-    reach: Reach,
-    trust: Arc<ClientConfig>,
-    patience: Duration,
+pub struct HttpWebhookSender {
+    egress: EgressPolicy,
+    tls_config: Arc<ClientConfig>,
+    timeout: Duration,
 }
 
-impl Webhooks {
+impl HttpWebhookSender {
     /// Within a reach; `extra_roots` are trusted besides the usual authorities.
-    pub fn new(reach: Reach, extra_roots: &[CertificateDer<'static>]) -> Result<Self, rustls::Error> {
-        Ok(Self { reach, trust: dial::trust(extra_roots)?, patience: PATIENCE })
+    pub fn new(reach: EgressPolicy, extra_roots: &[CertificateDer<'static>]) -> Result<Self, rustls::Error> {
+        Ok(Self { egress: reach, tls_config: dial::tls_client_config(extra_roots)?, timeout: WEBHOOK_TIMEOUT })
     }
 
-    async fn ask(&self, post: &Post) -> Result<Answer, (Trouble, String)> {
-        let place = self.reach.place(&post.url).map_err(|why| (Trouble::Blocked, why))?;
-        let request = request(&place, post).map_err(|error| (Trouble::Blocked, error.to_string()))?;
-        let stream = self.reach.open(&place, self.patience).await.map_err(unheard)?;
-        let answer = if place.https {
-            let stream = dial::secure(stream, &place.host, &self.trust, self.patience).await.map_err(unheard)?;
-            exchange(stream, request, READ_BYTES).await
+    async fn send(&self, post: &OutgoingWebhook) -> Result<HttpResponse, (WebhookError, String)> {
+        let place = self.egress.check_url(&post.url).map_err(|why| (WebhookError::Blocked, why))?;
+        let request = build_request(&place, post).map_err(|error| (WebhookError::Blocked, error.to_string()))?;
+        let stream = self.egress.open_tcp(&place, self.timeout).await.map_err(dial_failure)?;
+        let answer = if place.is_https {
+            let stream =
+                dial::open_tls(stream, &place.host, &self.tls_config, self.timeout).await.map_err(dial_failure)?;
+            send_once(stream, request, MAX_RESPONSE_BYTES).await
         } else {
-            exchange(stream, request, READ_BYTES).await
+            send_once(stream, request, MAX_RESPONSE_BYTES).await
         };
-        answer.map_err(|why| (Trouble::Broken, why))
+        answer.map_err(|why| (WebhookError::Broken, why))
     }
 }
 
 #[async_trait]
-impl Notify for Webhooks {
-    fn check(&self, url: &str) -> Result<(), String> {
-        self.reach.place(url).map(drop)
+impl WebhookClient for HttpWebhookSender {
+    fn check_url(&self, url: &str) -> Result<(), String> {
+        self.egress.check_url(url).map(drop)
     }
 
-    async fn post(&self, post: Post) -> Told {
+    async fn post(&self, post: OutgoingWebhook) -> WebhookResult {
         let began = Instant::now();
-        let answer = match tokio::time::timeout(self.patience, self.ask(&post)).await {
-            Ok(answer) => answer.map(|answer| reply(&answer)),
+        let answer = match tokio::time::timeout(self.timeout, self.send(&post)).await {
+            Ok(answer) => answer.map(|answer| to_reply(&answer)),
             Err(_elapsed) => {
-                Err((Trouble::Timeout, format!("there was no answer within {} s", self.patience.as_secs())))
+                Err((WebhookError::Timeout, format!("there was no answer within {} s", self.timeout.as_secs())))
             }
         };
-        Told { answer, ms: began.elapsed().as_millis() as u32 }
+        WebhookResult { response: answer, latency_ms: began.elapsed().as_millis() as u32 }
     }
 }
 
 /// The request: ours above the team's own headers, whatever these say.
-fn request(place: &Place, post: &Post) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-    let (at, signed) = (post.at.to_string(), sign::signatures(post));
-    let mut request = Request::post(&place.target)
+fn build_request(place: &TargetUrl, post: &OutgoingWebhook) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+    let (at, signed) = (post.timestamp_s.to_string(), sign::signatures(post));
+    let mut request = Request::post(&place.path_and_query)
         .header(header::HOST, &place.authority)
         .header(header::CONNECTION, "close")
         .header(header::CONTENT_TYPE, "application/json")
-        .header(header::USER_AGENT, AGENT);
+        .header(header::USER_AGENT, USER_AGENT);
     for (id_name, at_name, signature_name) in
         [("webhook-id", "webhook-timestamp", "webhook-signature"), ("svix-id", "svix-timestamp", "svix-signature")]
     {
@@ -96,13 +97,13 @@ fn request(place: &Place, post: &Post) -> Result<Request<Full<Bytes>>, hyper::ht
     request.body(Full::from(post.body.clone()))
 }
 
-fn unheard(error: DialError) -> (Trouble, String) {
+fn dial_failure(error: DialError) -> (WebhookError, String) {
     let class = match &error {
-        DialError::Name { .. } => Trouble::Name,
-        DialError::Forbidden(_) => Trouble::Blocked,
-        DialError::Refused(..) => Trouble::Connect,
-        DialError::Late(_) => Trouble::Timeout,
-        DialError::ServerName(_) | DialError::Tls(..) => Trouble::Tls,
+        DialError::Unresolved { .. } => WebhookError::Name,
+        DialError::Forbidden(_) => WebhookError::Blocked,
+        DialError::Refused(..) => WebhookError::Connect,
+        DialError::TimedOut(_) => WebhookError::Timeout,
+        DialError::ServerName(_) | DialError::Tls(..) => WebhookError::Tls,
     };
     // Which addresses of a network answer, and how, is not for tenants to find out.
     let text = match &error {
@@ -112,16 +113,16 @@ fn unheard(error: DialError) -> (Trouble, String) {
     (class, text)
 }
 
-fn reply(answer: &Answer) -> Reply {
+fn to_reply(answer: &HttpResponse) -> WebhookResponse {
     let header = |name: &str| {
         let value = answer.headers.get(name).and_then(|value| value.to_str().ok());
-        value.map(|value| value.trim().chars().take(HEADER_CHARS).collect::<String>())
+        value.map(|value| value.trim().chars().take(MAX_HEADER_CHARS).collect::<String>())
     };
-    let kept = answer.body.get(..limits::ANSWER_BYTES).unwrap_or(&answer.body);
-    Reply {
+    let kept = answer.body.get(..limits::WEBHOOK_RESPONSE_BYTES).unwrap_or(&answer.body);
+    WebhookResponse {
         status: answer.status,
         retry_after: header("retry-after"),
-        wish: header("webhook-delivery"),
+        delivery_directive: header("webhook-delivery"),
         excerpt: String::from_utf8_lossy(kept).into_owned(),
     }
 }

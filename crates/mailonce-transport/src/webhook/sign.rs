@@ -2,16 +2,16 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use mailonce_core::port::notify::Post;
+use mailonce_core::port::notify::OutgoingWebhook;
 use sha2::Sha256;
 
 /// One signature for each live secret, newest first. A receiver is content when one of them fits.
-pub(super) fn signatures(post: &Post) -> String {
+pub(super) fn signatures(post: &OutgoingWebhook) -> String {
     let each = |secret: &Vec<u8>| {
         // HMAC takes keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(secret).ok()?;
         mac.update(post.id.as_bytes());
-        mac.update(format!(".{}.", post.at).as_bytes());
+        mac.update(format!(".{}.", post.timestamp_s).as_bytes());
         mac.update(&post.body);
         Some(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
     };
@@ -25,10 +25,10 @@ mod tests {
     #[test]
     fn the_specifications_own_example_comes_out() {
         let secret = STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
-        let post = Post {
+        let post = OutgoingWebhook {
             url: String::new(),
             id: "msg_p5jXN8AQM9LWM0D4loKWxJek".into(),
-            at: 1_614_265_330,
+            timestamp_s: 1_614_265_330,
             secrets: vec![secret, b"other".to_vec()],
             headers: Vec::new(),
             body: br#"{"test": 2432232314}"#.to_vec(),

@@ -9,8 +9,8 @@ use tokio::{
 };
 
 /// How a receiver behaves.
-enum Manner {
-    Says(String),
+enum ReceiverBehavior {
+    Responds(String),
     /// Says this again and again until nobody listens.
     Floods(&'static str),
     /// Says this and then nothing, with the line open.
@@ -19,7 +19,7 @@ enum Manner {
 }
 
 /// A receiver, and the requests that it got.
-async fn receiver(manner: Manner) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
+async fn receiver(manner: ReceiverBehavior) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let (told, requests) = mpsc::unbounded_channel();
@@ -28,16 +28,16 @@ async fn receiver(manner: Manner) -> (SocketAddr, mpsc::UnboundedReceiver<String
         while let Ok((mut stream, _)) = listener.accept().await {
             told.send(request_of(&mut stream).await).ok();
             match &manner {
-                Manner::Says(text) => stream.write_all(text.as_bytes()).await.unwrap(),
-                Manner::Floods(head) => {
+                ReceiverBehavior::Responds(text) => stream.write_all(text.as_bytes()).await.unwrap(),
+                ReceiverBehavior::Floods(head) => {
                     stream.write_all(head.as_bytes()).await.unwrap();
                     while stream.write_all(&[b'x'; 4_096]).await.is_ok() {}
                 }
-                Manner::Stalls(text) => {
+                ReceiverBehavior::Stalls(text) => {
                     stream.write_all(text.as_bytes()).await.unwrap();
                     std::future::pending().await
                 }
-                Manner::Closes => {}
+                ReceiverBehavior::Closes => {}
             }
         }
     });
@@ -55,35 +55,35 @@ async fn request_of(stream: &mut TcpStream) -> String {
     String::from_utf8(read).unwrap()
 }
 
-fn webhooks(patience: Duration) -> Webhooks {
-    Webhooks { patience, ..Webhooks::new(Reach::new(Vec::new(), true), &[]).unwrap() }
+fn webhooks(patience: Duration) -> HttpWebhookSender {
+    HttpWebhookSender { timeout: patience, ..HttpWebhookSender::new(EgressPolicy::new(Vec::new(), true), &[]).unwrap() }
 }
 
-fn post(at: SocketAddr) -> Post {
-    Post {
+fn post(at: SocketAddr) -> OutgoingWebhook {
+    OutgoingWebhook {
         url: format!("http://{at}/in?x=1"),
         id: "018f".into(),
-        at: 1_700_000_000,
+        timestamp_s: 1_700_000_000,
         secrets: vec![b"new".to_vec(), b"old".to_vec()],
         headers: vec![("x-team".into(), "blue".into())],
         body: br#"{"a":1}"#.to_vec(),
     }
 }
 
-async fn told(manner: Manner) -> Told {
+async fn post_to(manner: ReceiverBehavior) -> WebhookResult {
     let (at, _requests) = receiver(manner).await;
     webhooks(Duration::from_millis(300)).post(post(at)).await
 }
 
-fn says(status: &str, rest: &str) -> Manner {
-    Manner::Says(format!("HTTP/1.1 {status}\r\n{rest}"))
+fn responds(status: &str, rest: &str) -> ReceiverBehavior {
+    ReceiverBehavior::Responds(format!("HTTP/1.1 {status}\r\n{rest}"))
 }
 
 #[tokio::test]
 async fn a_post_carries_both_sets_of_headers_and_a_signature_for_each_secret() {
-    let (at, mut requests) = receiver(says("204 No Content", "\r\n")).await;
-    let told = webhooks(PATIENCE).post(post(at)).await;
-    assert_eq!(told.answer.unwrap().status, 204);
+    let (at, mut requests) = receiver(responds("204 No Content", "\r\n")).await;
+    let told = webhooks(WEBHOOK_TIMEOUT).post(post(at)).await;
+    assert_eq!(told.response.unwrap().status, 204);
     let request = requests.recv().await.unwrap();
     assert!(request.starts_with("POST /in?x=1 HTTP/1.1\r\n"), "{request}");
     let header = |name: &str| {
@@ -102,66 +102,67 @@ async fn a_post_carries_both_sets_of_headers_and_a_signature_for_each_secret() {
 
 #[tokio::test]
 async fn a_redirect_is_an_answer_and_is_not_followed() {
-    let (elsewhere, mut visited) = receiver(says("200 OK", "content-length: 0\r\n\r\n")).await;
-    let told = told(says("302 Found", &format!("location: http://{elsewhere}/\r\ncontent-length: 0\r\n\r\n"))).await;
-    assert_eq!(told.answer.unwrap().status, 302);
+    let (elsewhere, mut visited) = receiver(responds("200 OK", "content-length: 0\r\n\r\n")).await;
+    let told =
+        post_to(responds("302 Found", &format!("location: http://{elsewhere}/\r\ncontent-length: 0\r\n\r\n"))).await;
+    assert_eq!(told.response.unwrap().status, 302);
     assert!(visited.try_recv().is_err());
 }
 
 #[tokio::test]
 async fn what_an_answer_asks_for_is_kept_and_no_more_than_a_little_of_its_body() {
     let head = "retry-after: 120\r\nwebhook-delivery: Abort-Message\r\ncontent-length: 2000\r\n\r\n";
-    let reply = told(says("503 Busy", &format!("{head}{}", "y".repeat(2_000)))).await.answer.unwrap();
+    let reply = post_to(responds("503 Busy", &format!("{head}{}", "y".repeat(2_000)))).await.response.unwrap();
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("120")));
     assert_eq!(reply.header("webhook-delivery"), Some("Abort-Message"));
-    assert_eq!(reply.excerpt, "y".repeat(limits::ANSWER_BYTES));
+    assert_eq!(reply.excerpt, "y".repeat(limits::WEBHOOK_RESPONSE_BYTES));
 }
 
 #[tokio::test]
 async fn a_body_without_end_is_cut_and_the_status_counts() {
-    let reply = told(Manner::Floods("HTTP/1.1 200 OK\r\n\r\n")).await.answer.unwrap();
-    assert_eq!((reply.status, reply.excerpt.len()), (200, limits::ANSWER_BYTES));
+    let reply = post_to(ReceiverBehavior::Floods("HTTP/1.1 200 OK\r\n\r\n")).await.response.unwrap();
+    assert_eq!((reply.status, reply.excerpt.len()), (200, limits::WEBHOOK_RESPONSE_BYTES));
 }
 
 #[tokio::test]
 async fn a_head_without_end_is_no_answer() {
-    let told = told(Manner::Floods("HTTP/1.1 200 OK\r\nx: ")).await;
-    assert!(matches!(told.answer, Err((Trouble::Broken, _))), "{told:?}");
+    let told = post_to(ReceiverBehavior::Floods("HTTP/1.1 200 OK\r\nx: ")).await;
+    assert!(matches!(told.response, Err((WebhookError::Broken, _))), "{told:?}");
 }
 
 #[tokio::test]
 async fn who_says_nothing_is_left_in_time() {
     let began = Instant::now();
-    let told = told(Manner::Stalls("")).await;
-    assert!(matches!(told.answer, Err((Trouble::Timeout, _))), "{told:?}");
-    assert!(told.ms >= 300 && began.elapsed() < Duration::from_secs(5));
+    let told = post_to(ReceiverBehavior::Stalls("")).await;
+    assert!(matches!(told.response, Err((WebhookError::Timeout, _))), "{told:?}");
+    assert!(told.latency_ms >= 300 && began.elapsed() < Duration::from_secs(5));
 }
 
 #[tokio::test]
 async fn a_body_that_never_ends_is_left_in_time_and_one_that_breaks_off_leaves_its_status() {
-    let stalled = told(Manner::Stalls("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc")).await;
-    assert!(matches!(stalled.answer, Err((Trouble::Timeout, _))), "{stalled:?}");
-    let broken = told(says("200 OK", "content-length: 100\r\n\r\nabc")).await;
-    assert_eq!(broken.answer.unwrap().excerpt, "abc");
+    let stalled = post_to(ReceiverBehavior::Stalls("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc")).await;
+    assert!(matches!(stalled.response, Err((WebhookError::Timeout, _))), "{stalled:?}");
+    let broken = post_to(responds("200 OK", "content-length: 100\r\n\r\nabc")).await;
+    assert_eq!(broken.response.unwrap().excerpt, "abc");
 }
 
 #[tokio::test]
 async fn who_hangs_up_was_not_told() {
-    assert!(matches!(told(Manner::Closes).await.answer, Err((Trouble::Broken, _))));
+    assert!(matches!(post_to(ReceiverBehavior::Closes).await.response, Err((WebhookError::Broken, _))));
     let nobody = {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         listener.local_addr().unwrap()
     };
-    let told = webhooks(PATIENCE).post(post(nobody)).await;
-    assert_eq!(told.answer, Err((Trouble::Connect, "nobody took the connection".into())));
+    let told = webhooks(WEBHOOK_TIMEOUT).post(post(nobody)).await;
+    assert_eq!(told.response, Err((WebhookError::Connect, "nobody took the connection".into())));
 }
 
 #[tokio::test]
 async fn plain_http_and_this_machine_are_for_dev_alone() {
-    let (at, mut requests) = receiver(says("200 OK", "\r\n")).await;
-    let strict = Webhooks::new(Reach::new(Vec::new(), false), &[]).unwrap();
+    let (at, mut requests) = receiver(responds("200 OK", "\r\n")).await;
+    let strict = HttpWebhookSender::new(EgressPolicy::new(Vec::new(), false), &[]).unwrap();
     let told = strict.post(post(at)).await;
-    assert!(matches!(told.answer, Err((Trouble::Blocked, _))), "{told:?}");
-    assert!(strict.check(&post(at).url).is_err());
+    assert!(matches!(told.response, Err((WebhookError::Blocked, _))), "{told:?}");
+    assert!(strict.check_url(&post(at).url).is_err());
     assert!(requests.try_recv().is_err());
 }

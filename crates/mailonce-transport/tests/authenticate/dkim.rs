@@ -1,19 +1,19 @@
 //! Whether a signature holds. `signed.json` is written by `make.py` with OpenSSL.
 
-use crate::zone::{Zone, bare};
+use crate::zone::{DnsZone, without_envelope};
 use mailonce_core::{port::authenticate::AuthResult, time::Time};
-use mailonce_mail::dkim::{Algorithm, DkimKey, DnsRecord, Signer, sign};
+use mailonce_mail::dkim::{DkimAlgorithm, DkimDnsRecord, DkimKey, DkimSigner, sign};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
-struct Signed {
+struct SignedMails {
     keys: BTreeMap<String, String>,
-    cases: Vec<Case>,
+    cases: Vec<SignatureCase>,
 }
 
 #[derive(Deserialize)]
-struct Case {
+struct SignatureCase {
     name: String,
     mail: String,
     dkim: String,
@@ -22,8 +22,8 @@ struct Case {
 
 #[tokio::test]
 async fn every_signature_is_worth_what_it_is_worth() {
-    let signed: Signed = serde_json::from_str(include_str!("signed.json")).unwrap();
-    let mut zone = Zone::default();
+    let signed: SignedMails = serde_json::from_str(include_str!("signed.json")).unwrap();
+    let mut zone = DnsZone::default();
     for (selector, record) in &signed.keys {
         for domain in ["signed.example", "mail.signed.example", "list.example"] {
             zone = zone.txt(&format!("{selector}._domainkey.{domain}"), record);
@@ -31,8 +31,8 @@ async fn every_signature_is_worth_what_it_is_worth() {
     }
     let zone = zone.serve().await;
     for case in &signed.cases {
-        let auth = zone.judge(bare(case.mail.as_bytes())).await;
-        let said = (auth.dkim.word(), auth.verdict.word());
+        let auth = zone.authenticate(without_envelope(case.mail.as_bytes())).await;
+        let said = (auth.dkim.as_str(), auth.verdict.as_str());
         assert_eq!(said, (case.dkim.as_str(), case.verdict.as_str()), "{}: {auth:?}", case.name);
     }
 }
@@ -44,8 +44,8 @@ async fn the_example_of_the_rfc_holds() {
     let ed25519 = "v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=";
     let mail = include_str!("rfc8463.eml").replace('\n', "\r\n");
     for (selector, record) in [("test", rsa), ("brisbane", ed25519)] {
-        let zone = Zone::default().txt(&format!("{selector}._domainkey.football.example.com"), record);
-        let auth = zone.serve().await.judge(bare(mail.as_bytes())).await;
+        let zone = DnsZone::default().txt(&format!("{selector}._domainkey.football.example.com"), record);
+        let auth = zone.serve().await.authenticate(without_envelope(mail.as_bytes())).await;
         assert_eq!((auth.dkim, auth.verdict), (AuthResult::Pass, AuthResult::Pass), "{selector}");
         assert_eq!(auth.domain.as_deref(), Some("football.example.com"));
     }
@@ -55,13 +55,13 @@ async fn the_example_of_the_rfc_holds() {
 #[tokio::test]
 async fn our_own_signatures_hold() {
     let mail = b"From: Ada <ada@ours.example>\r\nTo: b@x.example\r\nSubject: =?utf-8?q?=C3=BC?=\r\nMIME-Version: 1.0\r\nContent-Type: text/plain\r\n\r\nHello  there \r\n\r\n";
-    for key in [DkimKey::generate(Algorithm::Ed25519, [7; 32]), DkimKey::generate(Algorithm::Rsa, [7; 32])] {
+    for key in [DkimKey::generate(DkimAlgorithm::Ed25519, [7; 32]), DkimKey::generate(DkimAlgorithm::Rsa, [7; 32])] {
         let key = key.unwrap();
-        let signer = Signer { domain: "ours.example", selector: "mo1", key: &key };
+        let signer = DkimSigner { domain: "ours.example", selector: "mo1", key: &key };
         let signed = sign(mail, &[signer], Time(1_700_000_000_000)).unwrap();
-        let record = DnsRecord::of(&key, "mo1", "ours.example").unwrap();
-        let zone = Zone::default().txt(&record.name, &record.value).serve().await;
-        let auth = zone.judge(bare(&signed)).await;
+        let record = DkimDnsRecord::for_key(&key, "mo1", "ours.example").unwrap();
+        let zone = DnsZone::default().txt(&record.name, &record.value).serve().await;
+        let auth = zone.authenticate(without_envelope(&signed)).await;
         assert_eq!((auth.dkim, auth.verdict), (AuthResult::Pass, AuthResult::Pass), "{:?}", key.algorithm());
     }
 }
@@ -74,22 +74,22 @@ async fn only_ten_signatures_are_asked_about() {
         )
     };
     let mail = (0..500).map(one).collect::<String>() + "From: a@x.example\r\n\r\n";
-    let zone = Zone::default().serve().await;
-    assert_eq!(zone.judge(bare(mail.as_bytes())).await.dkim, AuthResult::PermError);
-    assert_eq!(zone.heard().iter().filter(|name| name.contains("_domainkey")).count(), 10);
+    let zone = DnsZone::default().serve().await;
+    assert_eq!(zone.authenticate(without_envelope(mail.as_bytes())).await.dkim, AuthResult::PermError);
+    assert_eq!(zone.queried_names().iter().filter(|name| name.contains("_domainkey")).count(), 10);
 }
 
 #[tokio::test]
 async fn headers_without_end_or_number_are_not_looked_at() {
     let endless = format!("From: a@x.example\r\nX: {}\r\n\r\n", "x".repeat(300_000));
     let many = format!("From: a@x.example\r\n{}\r\n", "X: y\r\n".repeat(3_000));
-    let zone = Zone::default().serve().await;
+    let zone = DnsZone::default().serve().await;
     let (none, fail) = (AuthResult::None, AuthResult::Fail);
     for (mail, verdict) in
         [(endless.as_str(), fail), (&many, fail), ("", none), ("\r\n", none), ("From: a@x.example", fail)]
     {
-        let auth = zone.judge(bare(mail.as_bytes())).await;
+        let auth = zone.authenticate(without_envelope(mail.as_bytes())).await;
         assert_eq!((auth.dkim, auth.verdict, auth.domain), (none, verdict, None));
     }
-    assert_eq!(zone.heard(), Vec::<String>::new());
+    assert_eq!(zone.queried_names(), Vec::<String>::new());
 }

@@ -1,11 +1,11 @@
 //! What counts for the domain that people see, and the verdict.
 
-use crate::zone::{Zone, bare};
+use crate::zone::{DnsZone, without_envelope};
 use mailonce_core::{
-    port::authenticate::{Arrived, AuthResult},
+    port::authenticate::{AuthResult, UnauthenticatedMail},
     time::Time,
 };
-use mailonce_mail::dkim::{Algorithm, DkimKey, DnsRecord, Signer, sign};
+use mailonce_mail::dkim::{DkimAlgorithm, DkimDnsRecord, DkimKey, DkimSigner, sign};
 use std::net::Ipv4Addr;
 
 const FAIL: AuthResult = AuthResult::Fail;
@@ -14,17 +14,17 @@ const NONE: AuthResult = AuthResult::None;
 const PASS: AuthResult = AuthResult::Pass;
 
 /// Who a mail says it is from, who vouches for it, and what the world publishes.
-struct World {
+struct DmarcScenario {
     from: &'static str,
     sender: &'static str,
     signer: Option<&'static str>,
-    zone: Zone,
+    zone: DnsZone,
 }
 
-impl World {
+impl DmarcScenario {
     /// The hosts may send for every one of these domains.
     fn new(from: &'static str) -> Self {
-        let mut zone = Zone::default();
+        let mut zone = DnsZone::default();
         for domain in ["shop.example", "mail.shop.example", "other.example", "a.github.io", "shop.co.uk", "co.uk"] {
             zone = zone.txt(domain, "v=spf1 ip4:11.22.33.7 -all");
         }
@@ -36,8 +36,8 @@ impl World {
     }
 
     fn signed_by(mut self, domain: &'static str) -> Self {
-        let key = DkimKey::generate(Algorithm::Ed25519, [7; 32]).unwrap();
-        let record = DnsRecord::of(&key, "k", domain).unwrap();
+        let key = DkimKey::generate(DkimAlgorithm::Ed25519, [7; 32]).unwrap();
+        let record = DkimDnsRecord::for_key(&key, "k", domain).unwrap();
         self.zone = self.zone.txt(&record.name, &record.value);
         Self { signer: Some(domain), ..self }
     }
@@ -48,108 +48,119 @@ impl World {
     }
 
     /// DMARC's word and ours.
-    async fn judged(self) -> (AuthResult, AuthResult) {
+    async fn evaluate(self) -> (AuthResult, AuthResult) {
         let mail = format!("From: A <{}>\r\nSubject: x\r\n\r\nx\r\n", self.from);
-        let key = DkimKey::generate(Algorithm::Ed25519, [7; 32]).unwrap();
+        let key = DkimKey::generate(DkimAlgorithm::Ed25519, [7; 32]).unwrap();
         let signers: Vec<_> =
-            self.signer.map(|domain| Signer { domain, selector: "k", key: &key }).into_iter().collect();
+            self.signer.map(|domain| DkimSigner { domain, selector: "k", key: &key }).into_iter().collect();
         let raw = sign(mail.as_bytes(), &signers, Time(1_700_000_000_000)).unwrap();
         let ip = Some(Ipv4Addr::new(11, 22, 33, 7).into());
-        let mail = Arrived { ip, helo: Some("mx.shop.example"), sender: Some(self.sender), ..bare(&raw) };
-        let auth = self.zone.serve().await.judge(mail).await;
+        let mail = UnauthenticatedMail {
+            ip,
+            helo: Some("mx.shop.example"),
+            sender: Some(self.sender),
+            ..without_envelope(&raw)
+        };
+        let auth = self.zone.serve().await.authenticate(mail).await;
         (auth.dmarc, auth.verdict)
     }
 }
 
-fn shop() -> World {
-    World::new("a@shop.example")
+fn shop() -> DmarcScenario {
+    DmarcScenario::new("a@shop.example")
 }
 
 #[tokio::test]
 async fn what_is_aligned_passes_whatever_is_published() {
-    assert_eq!(shop().sent_by("b@shop.example").judged().await, (NONE, PASS));
-    assert_eq!(shop().signed_by("shop.example").judged().await, (NONE, PASS));
-    assert_eq!(shop().sent_by("b@mail.shop.example").judged().await, (NONE, PASS), "relaxed when nothing is said");
+    assert_eq!(shop().sent_by("b@shop.example").evaluate().await, (NONE, PASS));
+    assert_eq!(shop().signed_by("shop.example").evaluate().await, (NONE, PASS));
+    assert_eq!(shop().sent_by("b@mail.shop.example").evaluate().await, (NONE, PASS), "relaxed when nothing is said");
     for wish in ["none", "quarantine", "reject"] {
         let record = format!("v=DMARC1; p={wish}");
-        assert_eq!(shop().signed_by("shop.example").publishes("shop.example", &record).judged().await, (PASS, PASS));
-        assert_eq!(shop().sent_by("b@shop.example").publishes("shop.example", &record).judged().await, (PASS, PASS));
+        assert_eq!(shop().signed_by("shop.example").publishes("shop.example", &record).evaluate().await, (PASS, PASS));
+        assert_eq!(shop().sent_by("b@shop.example").publishes("shop.example", &record).evaluate().await, (PASS, PASS));
     }
 }
 
 #[tokio::test]
 async fn what_is_not_aligned_fails_only_where_a_domain_asks_for_it() {
     let foreign = || shop().sent_by("b@other.example").signed_by("other.example");
-    assert_eq!(foreign().judged().await, (NONE, NONE));
-    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; p=none").judged().await, (FAIL, NONE));
-    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; p=quarantine").judged().await, (FAIL, FAIL));
-    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; p=reject").judged().await, (FAIL, FAIL));
-    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; rubbish").judged().await, (NONE, NONE));
-    assert_eq!(shop().publishes("shop.example", "v=DMARC1; p=reject").judged().await, (FAIL, FAIL), "nothing at all");
+    assert_eq!(foreign().evaluate().await, (NONE, NONE));
+    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; p=none").evaluate().await, (FAIL, NONE));
+    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; p=quarantine").evaluate().await, (FAIL, FAIL));
+    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; p=reject").evaluate().await, (FAIL, FAIL));
+    assert_eq!(foreign().publishes("shop.example", "v=DMARC1; rubbish").evaluate().await, (NONE, NONE));
+    assert_eq!(shop().publishes("shop.example", "v=DMARC1; p=reject").evaluate().await, (FAIL, FAIL), "nothing at all");
 }
 
 #[tokio::test]
 async fn strict_means_the_very_same_domain() {
     let strict = "v=DMARC1; p=reject; adkim=s; aspf=s";
     let below = || shop().sent_by("b@mail.shop.example").signed_by("mail.shop.example");
-    assert_eq!(below().publishes("shop.example", strict).judged().await, (FAIL, FAIL));
-    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject; adkim=s").judged().await, (PASS, PASS));
-    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject; aspf=s").judged().await, (PASS, PASS));
-    assert_eq!(shop().signed_by("shop.example").publishes("shop.example", strict).judged().await, (PASS, PASS));
+    assert_eq!(below().publishes("shop.example", strict).evaluate().await, (FAIL, FAIL));
+    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject; adkim=s").evaluate().await, (PASS, PASS));
+    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject; aspf=s").evaluate().await, (PASS, PASS));
+    assert_eq!(shop().signed_by("shop.example").publishes("shop.example", strict).evaluate().await, (PASS, PASS));
     let only_spf = shop().sent_by("b@mail.shop.example").publishes("shop.example", "v=DMARC1; p=reject; aspf=s");
-    assert_eq!(only_spf.judged().await, (FAIL, FAIL));
+    assert_eq!(only_spf.evaluate().await, (FAIL, FAIL));
 }
 
 #[tokio::test]
 async fn a_subdomain_follows_the_policy_for_subdomains() {
-    let below = || World::new("a@news.shop.example").sent_by("b@other.example");
-    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject").judged().await, (FAIL, FAIL));
-    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject; sp=none").judged().await, (FAIL, NONE));
-    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=none; sp=reject").judged().await, (FAIL, FAIL));
+    let below = || DmarcScenario::new("a@news.shop.example").sent_by("b@other.example");
+    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject").evaluate().await, (FAIL, FAIL));
+    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=reject; sp=none").evaluate().await, (FAIL, NONE));
+    assert_eq!(below().publishes("shop.example", "v=DMARC1; p=none; sp=reject").evaluate().await, (FAIL, FAIL));
     let own =
         below().publishes("shop.example", "v=DMARC1; p=none").publishes("news.shop.example", "v=DMARC1; p=reject");
-    assert_eq!(own.judged().await, (FAIL, FAIL), "its own comes first");
+    assert_eq!(own.evaluate().await, (FAIL, FAIL), "its own comes first");
 }
 
 #[tokio::test]
 async fn neighbours_under_one_suffix_do_not_vouch_for_each_other() {
-    assert_eq!(World::new("a@b.github.io").sent_by("x@a.github.io").judged().await, (NONE, NONE));
-    assert_eq!(World::new("a@shop.co.uk").sent_by("x@co.uk").judged().await, (NONE, NONE));
-    assert_eq!(World::new("a@www.shop.co.uk").sent_by("x@shop.co.uk").judged().await, (NONE, PASS));
+    assert_eq!(DmarcScenario::new("a@b.github.io").sent_by("x@a.github.io").evaluate().await, (NONE, NONE));
+    assert_eq!(DmarcScenario::new("a@shop.co.uk").sent_by("x@co.uk").evaluate().await, (NONE, NONE));
+    assert_eq!(DmarcScenario::new("a@www.shop.co.uk").sent_by("x@shop.co.uk").evaluate().await, (NONE, PASS));
 }
 
 #[tokio::test]
 async fn the_null_return_path_vouches_by_the_hosts_name() {
     let mut world = shop().publishes("shop.example", "v=DMARC1; p=reject");
     world.zone = world.zone.txt("mx.shop.example", "v=spf1 ip4:11.22.33.7 -all");
-    assert_eq!(world.judged().await, (PASS, PASS));
+    assert_eq!(world.evaluate().await, (PASS, PASS));
 }
 
 #[tokio::test]
 async fn trouble_that_could_have_changed_the_verdict_is_told() {
-    let troubled = |mut world: World, name: &str| {
-        world.zone = world.zone.troubled(name);
+    let troubled = |mut world: DmarcScenario, name: &str| {
+        world.zone = world.zone.failing(name);
         world
     };
     let spf = shop().sent_by("b@mail.shop.example").publishes("shop.example", "v=DMARC1; p=reject");
-    assert_eq!(troubled(spf, "mail.shop.example").judged().await, (LATE, LATE));
+    assert_eq!(troubled(spf, "mail.shop.example").evaluate().await, (LATE, LATE));
     let key = shop().signed_by("shop.example").publishes("shop.example", "v=DMARC1; p=reject");
-    assert_eq!(troubled(key, "k._domainkey.shop.example").judged().await, (LATE, LATE));
+    assert_eq!(troubled(key, "k._domainkey.shop.example").evaluate().await, (LATE, LATE));
     let foreign = shop().sent_by("b@other.example").publishes("shop.example", "v=DMARC1; p=reject");
-    assert_eq!(troubled(foreign, "other.example").judged().await, (FAIL, FAIL), "it would not have been aligned");
+    assert_eq!(troubled(foreign, "other.example").evaluate().await, (FAIL, FAIL), "it would not have been aligned");
     let aligned = || shop().sent_by("b@shop.example");
-    assert_eq!(troubled(aligned(), "_dmarc.shop.example").judged().await, (LATE, PASS), "aligned in any case");
+    assert_eq!(troubled(aligned(), "_dmarc.shop.example").evaluate().await, (LATE, PASS), "aligned in any case");
     let below = shop().sent_by("b@mail.shop.example");
-    assert_eq!(troubled(below, "_dmarc.shop.example").judged().await, (LATE, LATE), "strict, perhaps");
+    assert_eq!(troubled(below, "_dmarc.shop.example").evaluate().await, (LATE, LATE), "strict, perhaps");
 }
 
 #[tokio::test]
 async fn of_several_senders_nobody_vouches() {
-    let zone = Zone::default().txt("shop.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
+    let zone = DnsZone::default().txt("shop.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
     let seen = async |from: &str| {
         let raw = format!("From: {from}\r\nSubject: x\r\n\r\nx");
         let ip = Some(Ipv4Addr::new(11, 22, 33, 7).into());
-        let auth = zone.judge(Arrived { ip, sender: Some("b@shop.example"), ..bare(raw.as_bytes()) }).await;
+        let auth = zone
+            .authenticate(UnauthenticatedMail {
+                ip,
+                sender: Some("b@shop.example"),
+                ..without_envelope(raw.as_bytes())
+            })
+            .await;
         (auth.verdict, auth.domain)
     };
     let shop = Some("shop.example".to_owned());
@@ -166,9 +177,10 @@ async fn of_several_senders_nobody_vouches() {
         assert_eq!(seen(unclear).await, (FAIL, None), "{unclear}");
     }
     assert_eq!(seen("nobody").await, (NONE, None));
-    let idn = Zone::default().txt("xn--mller-kva.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
+    let idn = DnsZone::default().txt("xn--mller-kva.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
     let ip = Some(Ipv4Addr::new(11, 22, 33, 7).into());
     let raw = "From: a@müller.example\r\n\r\nx".as_bytes();
-    let auth = idn.judge(Arrived { ip, sender: Some("b@müller.example"), ..bare(raw) }).await;
+    let auth =
+        idn.authenticate(UnauthenticatedMail { ip, sender: Some("b@müller.example"), ..without_envelope(raw) }).await;
     assert_eq!((auth.verdict, auth.domain.as_deref()), (PASS, Some("xn--mller-kva.example")));
 }

@@ -1,19 +1,24 @@
 //! Whether a host may send for a domain.
 
-use crate::zone::{Zone, bare};
-use mailonce_core::port::authenticate::{Arrived, AuthResult};
+use crate::zone::{DnsZone, without_envelope};
+use mailonce_core::port::authenticate::{AuthResult, UnauthenticatedMail};
 use std::net::Ipv4Addr;
 
 const MAIL: &[u8] = b"From: a@shop.example\r\nSubject: x\r\n\r\nx\r\n";
 const HOST: Ipv4Addr = Ipv4Addr::new(11, 22, 33, 7);
 
-fn from(sender: &str) -> Arrived<'_> {
-    Arrived { ip: Some(HOST.into()), helo: Some("mx.host.example"), sender: Some(sender), ..bare(MAIL) }
+fn from(sender: &str) -> UnauthenticatedMail<'_> {
+    UnauthenticatedMail {
+        ip: Some(HOST.into()),
+        helo: Some("mx.host.example"),
+        sender: Some(sender),
+        ..without_envelope(MAIL)
+    }
 }
 
 /// What SPF says when `shop.example` publishes this, and some other names are known.
-async fn said(record: &str) -> AuthResult {
-    let zone = Zone::default()
+async fn spf_result(record: &str) -> AuthResult {
+    let zone = DnsZone::default()
         .txt("shop.example", "some other text")
         .txt("shop.example", record)
         .txt("partner.example", "v=spf1 ip4:11.22.33.0/24 -all")
@@ -24,8 +29,8 @@ async fn said(record: &str) -> AuthResult {
         .mx("shop.example", "mx.host.example")
         .ptr(HOST, "mx.host.example")
         .ip("7.33.22.11.ok.example", "127.0.0.2")
-        .troubled("troubled.example");
-    zone.serve().await.judge(from("a@shop.example")).await.spf
+        .failing("troubled.example");
+    zone.serve().await.authenticate(from("a@shop.example")).await.spf
 }
 
 #[tokio::test]
@@ -50,7 +55,7 @@ async fn every_result_has_its_word() {
         ("v=spf1 include:troubled.example -all", AuthResult::TempError),
         ("no policy at all", AuthResult::None),
     ] {
-        assert_eq!(said(record).await, result, "{record}");
+        assert_eq!(spf_result(record).await, result, "{record}");
     }
 }
 
@@ -60,46 +65,49 @@ async fn ten_look_ups_are_enough() {
         let asked = (0..names).map(|n| format!("a:n{n}.example")).collect::<Vec<_>>().join(" ");
         format!("v=spf1 {asked} ip4:11.22.33.7 -all")
     };
-    assert_eq!(said(&many(10)).await, AuthResult::Pass);
-    assert_eq!(said(&many(11)).await, AuthResult::PermError);
-    let in_circles = Zone::default().txt("shop.example", "v=spf1 include:shop.example -all").serve().await;
-    assert_eq!(in_circles.judge(from("a@shop.example")).await.spf, AuthResult::PermError);
+    assert_eq!(spf_result(&many(10)).await, AuthResult::Pass);
+    assert_eq!(spf_result(&many(11)).await, AuthResult::PermError);
+    let in_circles = DnsZone::default().txt("shop.example", "v=spf1 include:shop.example -all").serve().await;
+    assert_eq!(in_circles.authenticate(from("a@shop.example")).await.spf, AuthResult::PermError);
 }
 
 #[tokio::test]
 async fn the_null_return_path_is_checked_by_the_hosts_name() {
-    let zone = Zone::default().txt("mx.host.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
-    assert_eq!(zone.judge(from("")).await.spf, AuthResult::Pass);
-    let nameless = Arrived { helo: None, ..from("") };
-    assert_eq!(zone.judge(nameless).await.spf, AuthResult::None);
-    let literal = Arrived { helo: Some("[11.22.33.7]"), ..from("") };
-    assert_eq!(zone.judge(literal).await.spf, AuthResult::None);
+    let zone = DnsZone::default().txt("mx.host.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
+    assert_eq!(zone.authenticate(from("")).await.spf, AuthResult::Pass);
+    let nameless = UnauthenticatedMail { helo: None, ..from("") };
+    assert_eq!(zone.authenticate(nameless).await.spf, AuthResult::None);
+    let literal = UnauthenticatedMail { helo: Some("[11.22.33.7]"), ..from("") };
+    assert_eq!(zone.authenticate(literal).await.spf, AuthResult::None);
 }
 
 #[tokio::test]
 async fn an_address_in_the_clothes_of_ipv6_is_the_same_host() {
-    let zone = Zone::default().txt("shop.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
-    let mapped = Arrived { ip: Some(HOST.to_ipv6_mapped().into()), ..from("a@shop.example") };
-    assert_eq!(zone.judge(mapped).await.spf, AuthResult::Pass);
+    let zone = DnsZone::default().txt("shop.example", "v=spf1 ip4:11.22.33.7 -all").serve().await;
+    let mapped = UnauthenticatedMail { ip: Some(HOST.to_ipv6_mapped().into()), ..from("a@shop.example") };
+    assert_eq!(zone.authenticate(mapped).await.spf, AuthResult::Pass);
 }
 
 #[tokio::test]
 async fn without_a_host_nobody_is_asked() {
-    let zone = Zone::default().serve().await;
-    assert_eq!(zone.judge(Arrived { ip: None, ..from("a@other.example") }).await.spf, AuthResult::None);
-    assert_eq!(zone.judge(Arrived { sender: None, ..from("") }).await.spf, AuthResult::None);
+    let zone = DnsZone::default().serve().await;
+    assert_eq!(
+        zone.authenticate(UnauthenticatedMail { ip: None, ..from("a@other.example") }).await.spf,
+        AuthResult::None
+    );
+    assert_eq!(zone.authenticate(UnauthenticatedMail { sender: None, ..from("") }).await.spf, AuthResult::None);
     // A relay in front of us: its address says nothing about the sender.
     for near in ["127.0.0.1", "10.1.2.3", "192.168.1.1", "::1", "fd00::1", "::ffff:10.0.0.1"] {
-        let near = Arrived { ip: Some(near.parse().unwrap()), ..from("a@other.example") };
-        assert_eq!(zone.judge(near).await.spf, AuthResult::None);
+        let near = UnauthenticatedMail { ip: Some(near.parse().unwrap()), ..from("a@other.example") };
+        assert_eq!(zone.authenticate(near).await.spf, AuthResult::None);
     }
-    assert!(!zone.heard().iter().any(|name| name == "other.example" || name == "mx.host.example"));
+    assert!(!zone.queried_names().iter().any(|name| name == "other.example" || name == "mx.host.example"));
 }
 
 /// Time is not waited for: the runtime moves the clock when nothing else is left to do.
 #[tokio::test(start_paused = true)]
 async fn who_does_not_answer_is_waited_for_two_seconds_in_all() {
-    let mut zone = Zone::default().silent("shop.example").silent("_dmarc.shop.example");
+    let mut zone = DnsZone::default().silent("shop.example").silent("_dmarc.shop.example");
     // Each alone would be given up in time; together they would not.
     let keys = ["a", "b", "c", "d", "e"];
     for key in keys {
@@ -112,7 +120,7 @@ async fn who_does_not_answer_is_waited_for_two_seconds_in_all() {
     let signed = signed.concat() + "From: a@shop.example\r\n\r\n";
     let zone = zone.serve().await;
     let start = tokio::time::Instant::now();
-    let auth = zone.judge(Arrived { raw: signed.as_bytes(), ..from("a@shop.example") }).await;
+    let auth = zone.authenticate(UnauthenticatedMail { raw: signed.as_bytes(), ..from("a@shop.example") }).await;
     let late = AuthResult::TempError;
     assert_eq!((auth.spf, auth.dkim, auth.dmarc, auth.verdict), (late, late, late, late));
     assert!(start.elapsed().as_millis() < 2_000, "{:?}", start.elapsed());

@@ -1,7 +1,7 @@
 //! A name server on this machine that knows a few names and misbehaves as it is told.
 
-use mailonce_core::port::authenticate::{Arrived, Auth, Authenticator as _};
-use mailonce_transport::{authenticate::SenderCheck, names::Resolver};
+use mailonce_core::port::authenticate::{Authenticator as _, SenderAuth, UnauthenticatedMail};
+use mailonce_transport::{authenticate::DnsSenderAuthenticator, names::Resolver};
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -17,13 +17,13 @@ const AAAA: u16 = 28;
 
 /// What is known under names.
 #[derive(Clone, Default)]
-pub(crate) struct Zone {
+pub(crate) struct DnsZone {
     records: HashMap<(String, u16), Vec<Vec<u8>>>,
     silent: Vec<String>,
-    troubled: Vec<String>,
+    failing: Vec<String>,
 }
 
-impl Zone {
+impl DnsZone {
     fn with(mut self, name: &str, kind: u16, data: Vec<u8>) -> Self {
         self.records.entry((name.to_ascii_lowercase(), kind)).or_default().push(data);
         self
@@ -58,20 +58,20 @@ impl Zone {
     }
 
     /// Questions for this name end in the server's own trouble.
-    pub(crate) fn troubled(mut self, name: &str) -> Self {
-        self.troubled.push(name.to_owned());
+    pub(crate) fn failing(mut self, name: &str) -> Self {
+        self.failing.push(name.to_owned());
         self
     }
 
     /// The answer to a question, `None` for silence.
     fn answer(&self, question: &[u8]) -> Option<Vec<u8>> {
-        let (name, kind, end) = asked(question);
+        let (name, kind, end) = parse_question(question);
         if self.silent.contains(&name) {
             return None;
         }
         let found = self.records.get(&(name.clone(), kind)).map(Vec::as_slice).unwrap_or_default();
         let known = self.records.keys().any(|(owner, _)| *owner == name);
-        let code = match (self.troubled.contains(&name), known) {
+        let code = match (self.failing.contains(&name), known) {
             (true, _) => 2,
             (false, true) => 0,
             (false, false) => 3,
@@ -89,7 +89,7 @@ impl Zone {
     }
 
     /// Starts to answer.
-    pub(crate) async fn serve(self) -> Server {
+    pub(crate) async fn serve(self) -> DnsServer {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let at = socket.local_addr().unwrap();
         let heard = Arc::new(Mutex::new(Vec::new()));
@@ -98,18 +98,18 @@ impl Zone {
             let mut bytes = [0; 1_500];
             loop {
                 let (length, from) = socket.recv_from(&mut bytes).await.unwrap();
-                notes.lock().unwrap().push(asked(&bytes[..length]).0);
+                notes.lock().unwrap().push(parse_question(&bytes[..length]).0);
                 if let Some(answer) = self.answer(&bytes[..length]) {
                     socket.send_to(&answer, from).await.unwrap();
                 }
             }
         });
-        Server { at, heard, task }
+        DnsServer { at, queried_names: heard, task }
     }
 }
 
 /// The name and type that are asked for, and where the question ends.
-fn asked(question: &[u8]) -> (String, u16, usize) {
+fn parse_question(question: &[u8]) -> (String, u16, usize) {
     let (mut at, mut name) = (12, Vec::new());
     while question[at] != 0 {
         let end = at + 1 + usize::from(question[at]);
@@ -127,31 +127,31 @@ fn labels(name: &str) -> Vec<u8> {
 }
 
 /// Answers until it is dropped.
-pub(crate) struct Server {
+pub(crate) struct DnsServer {
     at: SocketAddr,
-    heard: Arc<Mutex<Vec<String>>>,
+    queried_names: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
-impl Server {
+impl DnsServer {
     /// What is found out about a mail when this server is asked.
-    pub(crate) async fn judge(&self, mail: Arrived<'_>) -> Auth {
-        SenderCheck::new(&Resolver::at(vec![self.at])).unwrap().authenticate(mail).await
+    pub(crate) async fn authenticate(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth {
+        DnsSenderAuthenticator::new(&Resolver::at(vec![self.at])).unwrap().authenticate(mail).await
     }
 
     /// Every name that was asked for.
-    pub(crate) fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    pub(crate) fn queried_names(&self) -> Vec<String> {
+        self.queried_names.lock().unwrap().clone()
     }
 }
 
-impl Drop for Server {
+impl Drop for DnsServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// A mail without an envelope.
-pub(crate) fn bare(raw: &[u8]) -> Arrived<'_> {
-    Arrived { raw, ip: None, helo: None, sender: None }
+pub(crate) fn without_envelope(raw: &[u8]) -> UnauthenticatedMail<'_> {
+    UnauthenticatedMail { raw, ip: None, helo: None, sender: None }
 }

@@ -6,7 +6,7 @@ use mailonce_core::{
     cidr::Cidr,
     id::ApiKeyId,
     problem::{Code, FieldError, Problem},
-    team::{AboutApiKey, ApiKey, Scope, Team},
+    team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
     time::Time,
 };
 use mailonce_engine::access::NewApiKey;
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App, PathOf,
-    door::{Door, RawBody},
+    ApiResult, App, PathParam,
+    door::{AuthedRequest, RawBody},
     records,
-    wire::words,
+    wire::check_text,
 };
 
 /// A credential to make.
@@ -47,12 +47,12 @@ pub(super) struct NewApiKeyBody {
 }
 
 /// Senders, and addresses, of one API key.
-const RESTRICTIONS: usize = 100;
+const MAX_RESTRICTIONS: usize = 100;
 
-fn allow_ips(blocks: &[String]) -> Result<Vec<Cidr>, Problem> {
+fn parse_allow_ips(blocks: &[String]) -> Result<Vec<Cidr>, Problem> {
     let fault = |at: usize, message: String| Problem::from(vec![FieldError::new(&format!("allow_ips[{at}]"), message)]);
-    if blocks.len() > RESTRICTIONS {
-        return Err(fault(RESTRICTIONS, format!("is one too many: a key has at most {RESTRICTIONS}")));
+    if blocks.len() > MAX_RESTRICTIONS {
+        return Err(fault(MAX_RESTRICTIONS, format!("is one too many: a key has at most {MAX_RESTRICTIONS}")));
     }
     let block = |(at, text): (usize, &String)| {
         let block = text.trim().parse::<Cidr>();
@@ -62,19 +62,20 @@ fn allow_ips(blocks: &[String]) -> Result<Vec<Cidr>, Problem> {
 }
 
 impl NewApiKeyBody {
-    fn read(self) -> Result<AboutApiKey, Problem> {
-        words("name", &self.name)?;
+    fn validate(self) -> Result<ApiKeyDetails, Problem> {
+        check_text("name", &self.name)?;
         let fault = |path: &str, message: &str| Problem::from(vec![FieldError::new(path, message)]);
         let scopes = self.scopes.unwrap_or_else(|| vec!["send".into(), "read".into()]);
         let scope = |word: &String| {
-            Scope::parse(word).ok_or_else(|| fault("scopes", "are among send, read, reply, secrets, admin, operator"))
+            ApiKeyScope::parse(word)
+                .ok_or_else(|| fault("scopes", "are among send, read, reply, secrets, admin, operator"))
         };
         let sender = |rule: String| match rule.strip_prefix('@') {
             Some(domain) => Address::parse(&format!("x@{domain}")).map(|address| format!("@{}", address.domain())),
             None => Address::parse(&rule).map(|address| address.as_str().to_owned()),
         };
         let senders = self.senders.unwrap_or_default();
-        if senders.len() > RESTRICTIONS {
+        if senders.len() > MAX_RESTRICTIONS {
             return Err(fault("senders", "must be at most 100 addresses or domains"));
         }
         let senders = senders.into_iter().map(sender).collect::<Result<_, _>>();
@@ -85,8 +86,8 @@ impl NewApiKeyBody {
             return Err(fault("rate_per_s", "is at least 1"));
         }
         let inboxes = self.inboxes.unwrap_or_default();
-        inboxes.iter().try_for_each(|inbox| words("inboxes", inbox))?;
-        Ok(AboutApiKey {
+        inboxes.iter().try_for_each(|inbox| check_text("inboxes", inbox))?;
+        Ok(ApiKeyDetails {
             name: self.name,
             hint: String::new(),
             scopes: scopes.iter().map(scope).collect::<Result<_, _>>()?,
@@ -94,7 +95,7 @@ impl NewApiKeyBody {
             inboxes,
             rate_per_s: self.rate_per_s,
             expires_at: expires_at.transpose()?,
-            allow_ips: allow_ips(&self.allow_ips.unwrap_or_default())?,
+            allow_ips: parse_allow_ips(&self.allow_ips.unwrap_or_default())?,
         })
     }
 }
@@ -123,15 +124,15 @@ impl From<&ApiKey> for ApiKeyBody {
     fn from(key: &ApiKey) -> Self {
         Self {
             id: key.id.to_string(),
-            name: key.about.name.clone(),
-            hint: key.about.hint.clone(),
-            scopes: key.about.scopes.iter().map(|scope| scope.word()).collect(),
-            senders: key.about.senders.clone(),
-            inboxes: key.about.inboxes.clone(),
-            rate_per_s: key.about.rate_per_s,
+            name: key.details.name.clone(),
+            hint: key.details.hint.clone(),
+            scopes: key.details.scopes.iter().map(|scope| scope.as_str()).collect(),
+            senders: key.details.senders.clone(),
+            inboxes: key.details.inboxes.clone(),
+            rate_per_s: key.details.rate_per_s,
             created_at: key.created_at.to_string(),
-            expires_at: key.about.expires_at.map(|at| at.to_string()),
-            allow_ips: key.about.allow_ips.iter().map(ToString::to_string).collect(),
+            expires_at: key.details.expires_at.map(|at| at.to_string()),
+            allow_ips: key.details.allow_ips.iter().map(ToString::to_string).collect(),
             revoked_at: key.revoked_at.map(|at| at.to_string()),
             last_used_at: key.last_used_at.map(|at| at.to_string()),
         }
@@ -140,7 +141,7 @@ impl From<&ApiKey> for ApiKeyBody {
 
 /// A new credential. The secret is shown once.
 #[derive(Serialize, ToSchema)]
-pub(super) struct MadeApiKeyBody {
+pub(super) struct CreatedApiKeyBody {
     id: String,
     api_key: String,
     created_at: String,
@@ -156,22 +157,22 @@ pub(super) struct ApiKeyPage {
 
 /// Make an API key.
 #[utoipa::path(post, path = "/v1/api-keys", tag = "access", request_body = NewApiKeyBody,
-    responses((status = 201, description = "The key, shown once", body = MadeApiKeyBody),
-        (status = 200, description = "Made before under this key", body = MadeApiKeyBody)))]
-pub(super) async fn create_api_key(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let about = body.parse::<NewApiKeyBody>()?.read()?;
-    let asked = door.asked("api-keys", "", &serde_json::to_vec(&about).unwrap_or_default());
+    responses((status = 201, description = "The key, shown once", body = CreatedApiKeyBody),
+        (status = 200, description = "Made before under this key", body = CreatedApiKeyBody)))]
+pub(super) async fn create_api_key(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let about = body.parse::<NewApiKeyBody>()?.validate()?;
+    let asked = door.keyed_call("api-keys", "", &serde_json::to_vec(&about).unwrap_or_default());
     let made = app.engine.create_api_key(&door.caller, about, asked).await?;
-    let NewApiKey { id, secret, created_at, .. } = made.thing;
-    let body = MadeApiKeyBody { id: id.to_string(), api_key: secret, created_at: created_at.to_string() };
-    Ok(records::made(made.first, Json(body)))
+    let NewApiKey { id, secret, created_at, .. } = made.value;
+    let body = CreatedApiKeyBody { id: id.to_string(), api_key: secret, created_at: created_at.to_string() };
+    Ok(records::created_response(made.is_new, Json(body)))
 }
 
 /// List API keys.
 #[utoipa::path(get, path = "/v1/api-keys", tag = "access", responses((status = 200, description = "The keys", body = ApiKeyPage)))]
-pub(super) async fn list_api_keys(State(app): State<App>, door: Door) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn list_api_keys(State(app): State<App>, door: AuthedRequest) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let keys = app.engine.api_keys(&door.caller).await?;
     Ok(Json(ApiKeyPage { data: keys.iter().map(ApiKeyBody::from).collect(), next_cursor: None }).into_response())
 }
@@ -179,8 +180,8 @@ pub(super) async fn list_api_keys(State(app): State<App>, door: Door) -> Answer 
 /// Take an API key back.
 #[utoipa::path(delete, path = "/v1/api-keys/{id}", tag = "access", params(("id" = String, Path)),
     responses((status = 200, description = "The key", body = ApiKeyBody)))]
-pub(super) async fn revoke_api_key(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn revoke_api_key(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let id: ApiKeyId =
         id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no API key {id}")))?;
     let key = app.engine.revoke_api_key(&door.caller, id).await?;
@@ -196,7 +197,7 @@ pub(super) struct NewTeamBody {
 
 /// A new team with its first key, shown once.
 #[derive(Serialize, ToSchema)]
-pub(super) struct MadeTeamBody {
+pub(super) struct CreatedTeamBody {
     id: String,
     name: String,
     api_key: String,
@@ -233,24 +234,26 @@ pub(super) struct TeamPage {
 
 /// Make a team with its first API key.
 #[utoipa::path(post, path = "/v1/teams", tag = "access", request_body = NewTeamBody,
-    responses((status = 201, description = "The team and its key, shown once", body = MadeTeamBody),
-        (status = 200, description = "Made before under this key", body = MadeTeamBody),
+    responses((status = 201, description = "The team and its key, shown once", body = CreatedTeamBody),
+        (status = 200, description = "Made before under this key", body = CreatedTeamBody),
         (status = 409, description = "There is a team of this name", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create_team(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Operator)?;
+pub(super) async fn create_team(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Operator)?;
     let name = body.parse::<NewTeamBody>()?.name;
-    words("name", &name)?;
-    let asked = door.asked("teams", "", name.as_bytes());
-    let scopes = vec![Scope::Send, Scope::Read, Scope::Reply, Scope::Secrets, Scope::Admin];
-    let made = app.engine.create_team(&door.caller, &name, crate::serve::about("first key", scopes), asked).await?;
-    let body = MadeTeamBody { id: made.thing.team.to_string(), name, api_key: made.thing.secret };
-    Ok(records::made(made.first, Json(body)))
+    check_text("name", &name)?;
+    let asked = door.keyed_call("teams", "", name.as_bytes());
+    let scopes =
+        vec![ApiKeyScope::Send, ApiKeyScope::Read, ApiKeyScope::Reply, ApiKeyScope::Secrets, ApiKeyScope::Admin];
+    let made =
+        app.engine.create_team(&door.caller, &name, crate::serve::unrestricted_key("first key", scopes), asked).await?;
+    let body = CreatedTeamBody { id: made.value.team.to_string(), name, api_key: made.value.secret };
+    Ok(records::created_response(made.is_new, Json(body)))
 }
 
 /// List teams.
 #[utoipa::path(get, path = "/v1/teams", tag = "access", responses((status = 200, description = "The teams", body = TeamPage)))]
-pub(super) async fn list_teams(State(app): State<App>, door: Door) -> Answer {
-    door.caller.need(Scope::Operator)?;
+pub(super) async fn list_teams(State(app): State<App>, door: AuthedRequest) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Operator)?;
     let teams = app.engine.teams().await?;
     Ok(Json(TeamPage { data: teams.iter().map(TeamBody::from).collect(), next_cursor: None }).into_response())
 }
@@ -258,18 +261,23 @@ pub(super) async fn list_teams(State(app): State<App>, door: Door) -> Answer {
 /// A change of a team.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TeamChangeBody {
+pub(super) struct TeamPatchBody {
     /// Whether a send without a key is refused.
     require_keys: bool,
 }
 
 /// Change a team.
-#[utoipa::path(patch, path = "/v1/teams/{id}", tag = "access", params(("id" = String, Path)), request_body = TeamChangeBody,
+#[utoipa::path(patch, path = "/v1/teams/{id}", tag = "access", params(("id" = String, Path)), request_body = TeamPatchBody,
     responses((status = 200, description = "The team", body = TeamBody)))]
-pub(super) async fn change_team(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Operator)?;
+pub(super) async fn change_team(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Operator)?;
     let id = id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no team {id}")))?;
-    let require = body.parse::<TeamChangeBody>()?.require_keys;
+    let require = body.parse::<TeamPatchBody>()?.require_keys;
     let team = app.engine.set_require_keys(id, require).await?;
     Ok(Json(TeamBody::from(&team)).into_response())
 }

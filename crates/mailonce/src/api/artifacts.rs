@@ -6,21 +6,21 @@ use mailonce_core::{
     id::{ArtifactId, WatchId},
     limits,
     problem::{Code, FieldError, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
 use mailonce_engine::{
     Caller,
-    artifacts::{Match, may_see},
+    artifacts::{ArtifactQuery, may_see_value},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App, PathOf,
-    door::{Door, RawBody},
-    inboxes::inbox_of,
+    ApiResult, App, PathParam,
+    door::{AuthedRequest, RawBody},
+    inboxes::find_inbox,
     messages::message_id,
-    wire::{object_or_null, words},
+    wire::{check_text, object_or_null},
 };
 
 /// A code or link.
@@ -52,19 +52,19 @@ pub(super) struct ArtifactBody {
 impl ArtifactBody {
     /// As a caller may see it.
     pub(super) fn of(caller: &Caller, artifact: &Artifact) -> Self {
-        Self::with(artifact, may_see(caller, artifact))
+        Self::with_value_visible(artifact, may_see_value(caller, artifact))
     }
 
-    fn with(artifact: &Artifact, value: bool) -> Self {
-        let consumed = artifact.consumed.as_ref();
+    fn with_value_visible(artifact: &Artifact, value: bool) -> Self {
+        let consumed = artifact.consumption.as_ref();
         Self {
             id: artifact.id.to_string(),
-            kind: artifact.kind.word(),
+            kind: artifact.kind.as_str(),
             rev: artifact.rev,
-            value: value.then(|| artifact.found.value.clone()),
-            masked: artifact.found.masked.clone(),
-            confidence: artifact.found.confidence,
-            reasons: artifact.found.reasons.clone(),
+            value: value.then(|| artifact.extracted.value.clone()),
+            masked: artifact.extracted.masked.clone(),
+            confidence: artifact.extracted.confidence,
+            reasons: artifact.extracted.reasons.clone(),
             message: artifact.message.to_string(),
             inbox_id: artifact.inbox.to_string(),
             sender: artifact.sender.clone(),
@@ -91,7 +91,7 @@ pub(super) struct ArtifactPage {
 
 /// An artifact that was taken.
 #[derive(Serialize, ToSchema)]
-pub(super) struct TakenBody {
+pub(super) struct ConsumedArtifactBody {
     artifact: ArtifactBody,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct ConsumeBody {
 /// What its message must be like.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MatchBody {
+pub(super) struct MessageMatchBody {
     /// An address, or `@domain`.
     #[serde(default)]
     from: Option<String>,
@@ -129,7 +129,7 @@ pub(super) struct ConsumeMatchBody {
     #[serde(rename = "for")]
     purpose: String,
     #[serde(default, rename = "match", deserialize_with = "object_or_null")]
-    matching: Option<MatchBody>,
+    matching: Option<MessageMatchBody>,
     #[serde(default)]
     watch: Option<String>,
 }
@@ -137,28 +137,28 @@ pub(super) struct ConsumeMatchBody {
 /// For whom it was taken.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AppliedBody {
+pub(super) struct ArtifactAppliedBody {
     #[serde(rename = "for")]
     purpose: String,
 }
 
-fn fault(path: &str, message: impl Into<String>) -> Problem {
+fn invalid_field(path: &str, message: impl Into<String>) -> Problem {
     Problem::from(vec![FieldError::new(path, message)])
 }
 
 fn check_purpose(purpose: &str) -> Result<(), Problem> {
-    words("for", purpose)?;
-    if purpose.trim().is_empty() || purpose.chars().count() > limits::FOR_CHARS {
-        return Err(fault(
+    check_text("for", purpose)?;
+    if purpose.trim().is_empty() || purpose.chars().count() > limits::CONSUME_FOR_CHARS {
+        return Err(invalid_field(
             "for",
-            format!("names an account, workflow or run in 1 to {} characters", limits::FOR_CHARS),
+            format!("names an account, workflow or run in 1 to {} characters", limits::CONSUME_FOR_CHARS),
         ));
     }
     Ok(())
 }
 
 fn watch_id(text: Option<&String>) -> Result<Option<WatchId>, Problem> {
-    let wrong = |_not_an_id| fault("watch", "is the id of a watch");
+    let wrong = |_not_an_id| invalid_field("watch", "is the id of a watch");
     text.map(|text| text.parse().map(WatchId).map_err(wrong)).transpose()
 }
 
@@ -169,8 +169,8 @@ fn artifact_id(text: &str) -> Result<ArtifactId, Problem> {
 /// List what was found in a message, best first.
 #[utoipa::path(get, path = "/v1/messages/{id}/artifacts", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "Codes and links", body = ArtifactPage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn list(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let id = message_id(&id)?;
     let message = app.engine.message(&door.caller, id).await?;
     let found = app.engine.artifacts_of(&door.caller, id).await?;
@@ -181,8 +181,8 @@ pub(super) async fn list(State(app): State<App>, door: Door, PathOf(id): PathOf)
 /// Read one artifact.
 #[utoipa::path(get, path = "/v1/artifacts/{id}", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "The artifact", body = ArtifactBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let artifact = app.engine.artifact(&door.caller, artifact_id(&id)?).await?;
     Ok(Json(ArtifactBody::of(&door.caller, &artifact)).into_response())
 }
@@ -190,52 +190,67 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
 /// Take a code or link, once.
 #[utoipa::path(post, path = "/v1/artifacts/{id}/consume", tag = "artifacts", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ConsumeBody,
-    responses((status = 200, description = "It is yours", body = TakenBody),
+    responses((status = 200, description = "It is yours", body = ConsumedArtifactBody),
         (status = 409, description = "It was taken for something else", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn consume(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn consume(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let id = artifact_id(&id)?;
     app.engine.artifact(&door.caller, id).await?;
     let ConsumeBody { purpose, watch } = body.parse()?;
-    let asked = door.asked("consume", &id.to_string(), &body.canonical()?);
+    let asked = door.keyed_call("consume", &id.to_string(), &body.canonical()?);
     check_purpose(&purpose)?;
     let watch = watch_id(watch.as_ref())?;
     let artifact = app.engine.consume(&door.caller, id, purpose, watch, asked).await?;
-    Ok(Json(TakenBody { artifact: ArtifactBody::with(&artifact, true) }).into_response())
+    Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::with_value_visible(&artifact, true) }).into_response())
 }
 
 /// Take the latest code or link of an inbox that matches, once. Consumed or not: an older one is never given out.
 #[utoipa::path(post, path = "/v1/inboxes/{id}/consume", tag = "artifacts", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ConsumeMatchBody,
-    responses((status = 200, description = "It is yours", body = TakenBody),
+    responses((status = 200, description = "It is yours", body = ConsumedArtifactBody),
         (status = 409, description = "It was taken for something else", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn consume_match(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let inbox = inbox_of(&app, &door, &id).await?;
+pub(super) async fn consume_match(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &door, &id).await?;
     let ConsumeMatchBody { kind, purpose, matching, watch } = body.parse()?;
-    let asked = door.asked("inboxes/consume", &inbox.id.to_string(), &body.canonical()?);
+    let asked = door.keyed_call("inboxes/consume", &inbox.id.to_string(), &body.canonical()?);
     check_purpose(&purpose)?;
-    let kind = ArtifactKind::parse(&kind).ok_or_else(|| fault("type", "is code or link"))?;
-    let MatchBody { from, subject } = matching.unwrap_or_default();
+    let kind = ArtifactKind::parse(&kind).ok_or_else(|| invalid_field("type", "is code or link"))?;
+    let MessageMatchBody { from, subject } = matching.unwrap_or_default();
     [("match.from", &from), ("match.subject", &subject)]
         .into_iter()
-        .try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| words(at, text)))?;
+        .try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| check_text(at, text)))?;
     let watch = watch_id(watch.as_ref())?;
-    let wanted = Match { kind, from, subject };
-    let artifact = app.engine.consume_match(&door.caller, inbox.id, &wanted, (purpose, watch), asked).await?;
-    Ok(Json(TakenBody { artifact: ArtifactBody::with(&artifact, true) }).into_response())
+    let wanted = ArtifactQuery { kind, from, subject };
+    let artifact = app.engine.consume_latest_match(&door.caller, inbox.id, &wanted, (purpose, watch), asked).await?;
+    Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::with_value_visible(&artifact, true) }).into_response())
 }
 
 /// Report that what was taken has been used.
-#[utoipa::path(post, path = "/v1/artifacts/{id}/applied", tag = "artifacts", params(("id" = String, Path)), request_body = AppliedBody,
-    responses((status = 200, description = "Noted", body = TakenBody),
+#[utoipa::path(post, path = "/v1/artifacts/{id}/applied", tag = "artifacts", params(("id" = String, Path)), request_body = ArtifactAppliedBody,
+    responses((status = 200, description = "Noted", body = ConsumedArtifactBody),
         (status = 409, description = "Nobody has it, or somebody else", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn applied(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn applied(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let id = artifact_id(&id)?;
     app.engine.artifact(&door.caller, id).await?;
-    let AppliedBody { purpose } = body.parse()?;
+    let ArtifactAppliedBody { purpose } = body.parse()?;
     check_purpose(&purpose)?;
-    let artifact = app.engine.applied(&door.caller, id, &purpose).await?;
-    Ok(Json(TakenBody { artifact: ArtifactBody::of(&door.caller, &artifact) }).into_response())
+    let artifact = app.engine.mark_applied(&door.caller, id, &purpose).await?;
+    Ok(Json(ConsumedArtifactBody { artifact: ArtifactBody::of(&door.caller, &artifact) }).into_response())
 }

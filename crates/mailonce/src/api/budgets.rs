@@ -2,9 +2,9 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    control::budget::{AtLimit, Budget, BudgetScope, Measure, Period},
+    control::budget::{AtLimit, Budget, BudgetMeasure, BudgetPeriod, BudgetScope},
     problem::{Code, FieldError, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
 use mailonce_engine::control::budgets::BudgetView;
 use serde::{Deserialize, Serialize};
@@ -12,11 +12,11 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    Answer, App, PathOf, QueryOf,
-    door::{Door, RawBody},
-    inboxes::inbox_of,
-    records::{PageQuery, made},
-    wire::{named_words, object},
+    ApiResult, App, PathParam, QueryParams,
+    door::{AuthedRequest, RawBody},
+    inboxes::find_inbox,
+    records::{PageQuery, created_response},
+    wire::{check_required_text, object},
 };
 
 /// Which emails count: exactly one of the members.
@@ -101,10 +101,10 @@ impl From<BudgetView> for BudgetBody {
             rev: view.rev,
             created_at: view.created_at.to_string(),
             scope,
-            measure: measure.word(),
-            per: per.word(),
+            measure: measure.as_str(),
+            per: per.as_str(),
             limit,
-            at_limit: at_limit.word(),
+            at_limit: at_limit.as_str(),
             enabled,
             used: view.used,
             remaining: limit.saturating_sub(view.used),
@@ -120,19 +120,20 @@ pub(super) struct BudgetPage {
     next_cursor: Option<String>,
 }
 
-fn fault(path: &str, message: &str) -> Problem {
+fn invalid_field(path: &str, message: &str) -> Problem {
     Problem::from(vec![FieldError::new(path, message)])
 }
 
-async fn scope(app: &App, door: &Door, body: BudgetScopeBody) -> Result<BudgetScope, Problem> {
+async fn parse_scope(app: &App, door: &AuthedRequest, body: BudgetScopeBody) -> Result<BudgetScope, Problem> {
     match (body.team, body.inbox, body.api_key) {
         (Some(true), None, None) => Ok(BudgetScope::Team),
-        (None, Some(inbox), None) => Ok(BudgetScope::Inbox(inbox_of(app, door, &inbox).await?.id)),
+        (None, Some(inbox), None) => Ok(BudgetScope::Inbox(find_inbox(app, door, &inbox).await?.id)),
         (None, None, Some(key)) => {
-            let id = key.parse().map_err(|_not_an_id| fault("scope.api_key", "must be the id of an API key"))?;
+            let id =
+                key.parse().map_err(|_not_an_id| invalid_field("scope.api_key", "must be the id of an API key"))?;
             Ok(BudgetScope::ApiKey(id))
         }
-        _ => Err(fault("scope", "must be one of {\"team\": true}, {\"inbox\": ID} and {\"api_key\": ID}")),
+        _ => Err(invalid_field("scope", "must be one of {\"team\": true}, {\"inbox\": ID} and {\"api_key\": ID}")),
     }
 }
 
@@ -146,29 +147,30 @@ fn budget_id(text: &str) -> Result<Uuid, Problem> {
     responses((status = 201, description = "Created; it counts from now on", body = BudgetBody),
         (status = 200, description = "Created before under this key", body = BudgetBody),
         (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let NewBudgetBody { name, scope: of, measure, per, limit, at_limit, enabled } = body.parse()?;
-    let asked = door.asked("budgets", "", &body.canonical()?);
-    named_words("name", &name)?;
-    let measure = Measure::parse(&measure).ok_or_else(|| fault("measure", "must be mails or recipients"))?;
-    let per = Period::parse(&per).ok_or_else(|| fault("per", "must be minute, hour or day"))?;
+    let asked = door.keyed_call("budgets", "", &body.canonical()?);
+    check_required_text("name", &name)?;
+    let measure =
+        BudgetMeasure::parse(&measure).ok_or_else(|| invalid_field("measure", "must be mails or recipients"))?;
+    let per = BudgetPeriod::parse(&per).ok_or_else(|| invalid_field("per", "must be minute, hour or day"))?;
     let at_limit = match at_limit.as_deref() {
         None => AtLimit::Refuse,
-        Some(word) => AtLimit::parse(word).ok_or_else(|| fault("at_limit", "must be refuse"))?,
+        Some(word) => AtLimit::parse(word).ok_or_else(|| invalid_field("at_limit", "must be refuse"))?,
     };
-    let scope = scope(&app, &door, of).await?;
+    let scope = parse_scope(&app, &door, of).await?;
     let budget = Budget { scope, measure, per, limit, at_limit, enabled: enabled.unwrap_or(true) };
     let created = app.engine.create_budget(&door.caller, name, &budget, asked).await?;
-    Ok(made(created.first, Json(BudgetBody::from(created.thing))))
+    Ok(created_response(created.is_new, Json(BudgetBody::from(created.value))))
 }
 
 /// List budgets, newest first.
 #[utoipa::path(get, path = "/v1/budgets", tag = "budgets", params(PageQuery),
     responses((status = 200, description = "A page", body = BudgetPage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let (before, limit) = query.0.read()?;
+pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let (before, limit) = query.0.parse()?;
     let page = app.engine.budgets(&door.caller, before, limit).await?;
     let data = page.rows.into_iter().map(BudgetBody::from).collect();
     Ok(Json(BudgetPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
@@ -177,8 +179,8 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<Page
 /// Read one budget.
 #[utoipa::path(get, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)),
     responses((status = 200, description = "The budget", body = BudgetBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let budget = app.engine.budget(&door.caller, budget_id(&id)?).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
 }
@@ -187,8 +189,13 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
 #[utoipa::path(patch, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)), request_body = BudgetPatchBody,
     responses((status = 200, description = "The budget as it is now", body = BudgetBody),
         (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn change(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let BudgetPatchBody { rev, limit, enabled } = body.parse()?;
     let apply = |budget: &mut Budget| {
         budget.limit = limit.unwrap_or(budget.limit);
@@ -201,8 +208,8 @@ pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathO
 /// Remove a budget.
 #[utoipa::path(delete, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = BudgetBody)))]
-pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let budget = app.engine.remove_budget(&door.caller, budget_id(&id)?).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
 }

@@ -1,8 +1,8 @@
 //! Everything about one email, as it is told: its content, its envelopes, what was tried, what is known, and when.
 
 use mailonce_core::{
-    address::Mailbox,
-    call::CallMark,
+    address::NamedAddress,
+    call::CallTrace,
     handoff::{Attempt, Evidence, Handoff, Outcome},
     time::Time,
 };
@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::wire::{EmailBody, SuppressedBody};
+use super::wire::{EmailBody, SuppressedCallBody};
 
 /// One try at an envelope.
 #[derive(Serialize, ToSchema)]
@@ -39,14 +39,14 @@ pub(crate) struct AttemptBody {
 
 impl AttemptBody {
     fn of(attempt: &Attempt) -> Self {
-        let about = &attempt.about;
+        let about = &attempt.details;
         Self {
             number: attempt.number,
             at: attempt.at.to_string(),
             ended_at: attempt.ended_at.map(|at| at.to_string()),
-            outcome: attempt.outcome.map(Outcome::word),
+            outcome: attempt.outcome.map(Outcome::as_str),
             transport: Some(about.transport.clone()).filter(|name| !name.is_empty()),
-            phase: about.phase.map(mailonce_core::port::transport::Phase::word),
+            phase: about.phase.map(mailonce_core::port::transport::AttemptPhase::as_str),
             code: about.code,
             reply: attempt.reply.clone(),
             remote_id: about.remote_id.clone(),
@@ -93,8 +93,8 @@ impl EvidenceBody {
             at: fact.at.to_string(),
             handoff: fact.handoff,
             attempt: fact.attempt,
-            source: fact.source.word(),
-            says: fact.says.word(),
+            source: fact.source.as_str(),
+            says: fact.says.as_str(),
             detail: fact.detail.clone(),
         }
     }
@@ -102,14 +102,14 @@ impl EvidenceBody {
 
 /// Something that happened to an email.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct TimelineBody {
+pub(crate) struct TimelineEntryBody {
     at: String,
     what: String,
 }
 
 /// An attachment, without its bytes.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct AttachmentView {
+pub(crate) struct SentAttachmentBody {
     filename: Option<String>,
     content_type: Option<String>,
     content_id: Option<String>,
@@ -127,7 +127,7 @@ pub(crate) struct EmailDetailBody {
     reply_to: Vec<String>,
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     headers: Map<String, Value>,
-    attachments: Vec<AttachmentView>,
+    attachments: Vec<SentAttachmentBody>,
     #[schema(value_type = Object)]
     tags: Value,
     #[schema(value_type = Object)]
@@ -138,16 +138,16 @@ pub(crate) struct EmailDetailBody {
     handoffs: Vec<HandoffBody>,
     /// In the order it was learnt.
     evidence: Vec<EvidenceBody>,
-    timeline: Vec<TimelineBody>,
+    timeline: Vec<TimelineEntryBody>,
     /// The latest 20, newest first.
-    suppressed_calls: Vec<SuppressedBody>,
+    suppressed_calls: Vec<SuppressedCallBody>,
 }
 
 impl EmailDetailBody {
     pub(crate) fn of(view: &EmailView, message_id: String) -> Self {
         let email = &view.detail.email;
         let content = view.content.as_ref();
-        let shown = |mailbox: &Mailbox| match &mailbox.name {
+        let shown = |mailbox: &NamedAddress| match &mailbox.name {
             Some(name) => format!("{name} <{}>", mailbox.address),
             None => mailbox.address.clone(),
         };
@@ -164,17 +164,17 @@ impl EmailDetailBody {
             tags: content.map(|c| serde_json::json!(c.tags)).unwrap_or_default(),
             metadata: content.map(|c| serde_json::json!(c.metadata)).unwrap_or_default(),
             intent: email.head.intent.as_ref().map(|intent| serde_json::json!(intent)),
-            on_unknown: email.head.on_unknown.word(),
+            on_unknown: email.head.on_unknown.as_str(),
             handoffs: handoffs(view),
             evidence: view.detail.evidence.iter().map(EvidenceBody::of).collect(),
             timeline: timeline(view),
-            suppressed_calls: view.detail.suppressed.iter().map(SuppressedBody::from).collect(),
+            suppressed_calls: view.detail.suppressed_calls.iter().map(SuppressedCallBody::from).collect(),
         }
     }
 }
 
-fn attachment_view(file: &mailonce_core::content::Attachment) -> AttachmentView {
-    AttachmentView {
+fn attachment_view(file: &mailonce_core::content::Attachment) -> SentAttachmentBody {
+    SentAttachmentBody {
         filename: file.filename.clone(),
         content_type: file.content_type.clone(),
         content_id: file.content_id.clone(),
@@ -191,56 +191,59 @@ fn handoffs(view: &EmailView) -> Vec<HandoffBody> {
         number: handoff.number,
         transport: handoff.transport.clone(),
         recipients: handoff.recipients.clone(),
-        state: handoff.state.word(),
+        state: handoff.state.as_str(),
         due_at: handoff.due_at.map(|at| at.to_string()),
-        reason: handoff.work.reason.clone(),
+        reason: handoff.progress.reason.clone(),
         in_doubt: handoff.is_in_doubt(),
-        may_duplicate: handoff.work.may_duplicate,
+        may_duplicate: handoff.progress.may_duplicate,
         attempts: attempts(handoff.number),
     };
     view.detail.email.handoffs.iter().map(one).collect()
 }
 
 /// What happened, in order. Made from what the ledger holds, so it needs no table of its own.
-fn timeline(view: &EmailView) -> Vec<TimelineBody> {
+fn timeline(view: &EmailView) -> Vec<TimelineEntryBody> {
     let email = &view.detail.email;
-    let mut facts = vec![(email.head.created_at, format!("accepted{}", called(email.head.call.as_ref())))];
+    let mut facts = vec![(email.head.created_at, format!("accepted{}", call_suffix(email.head.call.as_ref())))];
     if let Some(guard) = email.guard {
-        facts.push((email.head.created_at, format!("held by the guard {}", guard.word())));
+        facts.push((email.head.created_at, format!("held by the guard {}", guard.as_str())));
     }
-    view.detail.attempts.iter().for_each(|attempt| attempt_facts(attempt, &mut facts));
+    view.detail.attempts.iter().for_each(|attempt| push_attempt_entries(attempt, &mut facts));
     for fact in &view.detail.evidence {
         let what =
-            format!("handoff {}: {} says {}: {}", fact.handoff, fact.source.word(), fact.says.word(), fact.detail);
+            format!("handoff {}: {} says {}: {}", fact.handoff, fact.source.as_str(), fact.says.as_str(), fact.detail);
         facts.push((fact.at, what));
     }
-    for call in &view.detail.suppressed {
-        let (door, reason, name) = (call.channel.word(), call.reason.word(), called(call.call.as_ref()));
+    for call in &view.detail.suppressed_calls {
+        let (door, reason, name) = (call.channel.as_str(), call.reason.as_str(), call_suffix(call.call.as_ref()));
         facts.push((call.at, format!("a repeat by {door} was suppressed: {reason}{name}")));
     }
     if let Some(at) = email.settled_at {
-        facts.push((at, format!("settled as {}", email.state().word())));
+        facts.push((at, format!("settled as {}", email.state().as_str())));
     }
     facts.sort_by_key(|(at, _)| *at);
-    facts.into_iter().map(|(at, what)| TimelineBody { at: at.to_string(), what }).collect()
+    facts.into_iter().map(|(at, what)| TimelineEntryBody { at: at.to_string(), what }).collect()
 }
 
 /// What the caller calls a call, behind what the call did.
-fn called(call: Option<&CallMark>) -> String {
+fn call_suffix(call: Option<&CallTrace>) -> String {
     call.and_then(|call| call.id.as_ref()).map(|id| format!(", call {id}")).unwrap_or_default()
 }
 
 /// An attempt is two facts: it began under a lease, and it was answered.
-fn attempt_facts(attempt: &Attempt, facts: &mut Vec<(Time, String)>) {
-    let about = &attempt.about;
+fn push_attempt_entries(attempt: &Attempt, facts: &mut Vec<(Time, String)>) {
+    let about = &attempt.details;
     let name = format!("handoff {}, attempt {}", attempt.handoff, attempt.number);
     let Some(phase) = about.phase else {
-        let outcome = attempt.outcome.map_or("on the wire", Outcome::word);
+        let outcome = attempt.outcome.map_or("on the wire", Outcome::as_str);
         return facts.push((attempt.at, format!("{name}: {outcome}")));
     };
     facts.push((attempt.at, format!("{name}: begun by {} under fence {}", about.transport, about.fence)));
-    let outcome = attempt.outcome.map_or("on the wire", Outcome::word);
+    let outcome = attempt.outcome.map_or("on the wire", Outcome::as_str);
     let code = about.code.map(|code| format!(" {code}")).unwrap_or_default();
     let ended = attempt.ended_at.unwrap_or(attempt.at);
-    facts.push((ended, format!("{name}: {outcome} at {}{code} {}", phase.word(), attempt.reply).trim_end().to_owned()));
+    facts.push((
+        ended,
+        format!("{name}: {outcome} at {}{code} {}", phase.as_str(), attempt.reply).trim_end().to_owned(),
+    ));
 }

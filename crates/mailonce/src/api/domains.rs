@@ -4,17 +4,17 @@ use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     id::DomainId,
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
-use mailonce_engine::domains::{DnsEntry, Domain, Seen, domain_name};
+use mailonce_engine::domains::{DnsCheckResult, DnsEntry, Domain, parse_domain_name};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App, PathOf, QueryOf,
-    door::{Door, RawBody},
+    ApiResult, App, PathParam, QueryParams,
+    door::{AuthedRequest, RawBody},
     emails::EmptyBody,
-    records::{PageQuery, made},
+    records::{PageQuery, created_response},
 };
 
 /// A domain to send from.
@@ -50,7 +50,7 @@ impl From<&DnsEntry> for DnsRecordBody {
             name: entry.name.clone(),
             value: entry.value.clone(),
             required: entry.required,
-            status: entry.status.map(Seen::word),
+            status: entry.status.map(DnsCheckResult::as_str),
         }
     }
 }
@@ -104,20 +104,20 @@ fn domain_id(text: &str) -> Result<DomainId, Problem> {
 #[utoipa::path(post, path = "/v1/domains", tag = "domains", request_body = NewDomainBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Added", body = DomainBody), (status = 200, description = "It was there", body = DomainBody)))]
-pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let name = domain_name(&body.parse::<NewDomainBody>()?.name)?;
-    let asked = door.asked("domains", "", name.as_bytes());
+pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let name = parse_domain_name(&body.parse::<NewDomainBody>()?.name)?;
+    let asked = door.keyed_call("domains", "", name.as_bytes());
     let domain = app.engine.create_domain(&door.caller, &name, asked).await?;
-    Ok(made(domain.first, Json(DomainBody::from(&domain.thing))))
+    Ok(created_response(domain.is_new, Json(DomainBody::from(&domain.value))))
 }
 
 /// List sending domains, newest first.
 #[utoipa::path(get, path = "/v1/domains", tag = "domains", params(PageQuery),
     responses((status = 200, description = "A page", body = DomainPage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let (before, limit) = query.0.read()?;
+pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let (before, limit) = query.0.parse()?;
     let page = app.engine.domains(&door.caller, before, limit).await?;
     let data = page.rows.iter().map(DomainBody::from).collect();
     Ok(Json(DomainPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
@@ -126,8 +126,8 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<Page
 /// Read one sending domain.
 #[utoipa::path(get, path = "/v1/domains/{id}", tag = "domains", params(("id" = String, Path)),
     responses((status = 200, description = "The domain", body = DomainBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let domain = app.engine.domain(&door.caller, domain_id(&id)?).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }
@@ -135,8 +135,8 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
 /// Remove a sending domain and its keys.
 #[utoipa::path(delete, path = "/v1/domains/{id}", tag = "domains", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = DomainBody)))]
-pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let domain = app.engine.remove_domain(&door.caller, domain_id(&id)?).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }
@@ -146,11 +146,16 @@ pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathO
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = Option<EmptyBody>,
     responses((status = 200, description = "The domain with what was found", body = DomainBody),
         (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn verify(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn verify(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = domain_id(&id)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    let asked = door.asked("domains/verify", &id.to_string(), b"");
+    let asked = door.keyed_call("domains/verify", &id.to_string(), b"");
     let domain = app.engine.verify_domain(&door.caller, id, asked).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
 }

@@ -6,57 +6,57 @@ use axum::{
     http::{Extensions, HeaderMap, HeaderValue, header, request::Parts},
 };
 use mailonce_core::{
-    call::{self, CallMark},
+    call::{self, CallTrace},
     digest,
     email::Channel,
     json_limits,
-    key::{Key, KeyName},
+    key::{EmailKey, Key},
     limits,
-    problem::{Code, Problem, nearest, shortened},
+    problem::{Code, Problem, nearest_name, shorten},
 };
-use mailonce_engine::{Asked, Caller, endpoints::WIRE_VERSION};
+use mailonce_engine::{Caller, KeyedCall, endpoints::WIRE_VERSION};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-use super::{App, problem::Refused};
+use super::{App, problem::ApiError};
 use crate::{
     client_address::ClientAddress,
     http::{
         MAX_FAILURES,
-        body_memory::NoRoom,
-        min_rate::{MinRate, TooSlow},
+        body_memory::BodyMemoryExhausted,
+        min_rate::{MinRateBody, TooSlow},
     },
 };
 
 /// How long a body may take.
-const BODY_TIME: Duration = Duration::from_mins(1);
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// An authenticated caller.
-pub(crate) struct Door {
+pub(crate) struct AuthedRequest {
     pub(crate) caller: Caller,
     /// The idempotency key, when there is one.
     pub(crate) key: Option<Key>,
 }
 
-impl FromRequestParts<App> for Door {
-    type Rejection = Refused;
+impl FromRequestParts<App> for AuthedRequest {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let credential = bearer(&parts.headers);
-        let caller = authenticate(app, &parts.extensions, credential, channel(&parts.headers)).await?;
+        let caller = authenticate(app, &parts.extensions, credential, channel_of(&parts.headers)).await?;
         let mut caller = caller
             .ok_or_else(|| Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing"))?;
         check_version(&parts.headers)?;
-        caller.call = call_mark(&parts.headers)?;
+        caller.call = call_trace(&parts.headers)?;
         let key = idempotency_key(&parts.headers)?;
         Ok(Self { caller, key })
     }
 }
 
-impl Door {
+impl AuthedRequest {
     /// What a call that is not a send asks for, if it brought a key.
-    pub(crate) fn asked(&self, operation: &str, path: &str, body: &[u8]) -> Option<Asked> {
-        asked(self.key.as_ref(), operation, path, body)
+    pub(crate) fn keyed_call(&self, operation: &str, path: &str, body: &[u8]) -> Option<KeyedCall> {
+        keyed_call(self.key.as_ref(), operation, path, body)
     }
 }
 
@@ -69,32 +69,32 @@ pub(crate) async fn authenticate(
     channel: Channel,
 ) -> Result<Option<Caller>, Problem> {
     let client = ClientAddress::of(extensions);
-    if let Some((client, seconds)) = client.and_then(|ip| Some((ip, app.failures.retry_after(ip)?)))
-        && !credential.is_some_and(|credential| app.engine.has_seen_api_key(credential))
+    if let Some((client, seconds)) = client.and_then(|ip| Some((ip, app.auth_failures.retry_after(ip)?)))
+        && !credential.is_some_and(|credential| app.engine.is_api_key_cached(credential))
     {
         let detail = format!("{MAX_FAILURES} calls with invalid API keys came from {client}; try again in {seconds} s");
-        return Err(Problem::new(Code::TooManyFailures, detail).with("retry_after", seconds));
+        return Err(Problem::new(Code::TooManyFailures, detail).with_extension("retry_after", seconds));
     }
     let Some(credential) = credential else { return Ok(None) };
     let found = app.engine.authenticate(credential, channel).await;
     if let (Some(client), Err(problem)) = (client, &found)
         && problem.code == Code::Unauthorized
     {
-        app.failures.record(client);
+        app.auth_failures.record(client);
     }
     let caller = found?;
     if !caller.key.may_call_from(client) {
         let from = client.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
         let detail = format!("this API key may not be used from {from}");
-        return Err(Problem::new(Code::IpNotAllowed, detail).with("address", from));
+        return Err(Problem::new(Code::IpNotAllowed, detail).with_extension("address", from));
     }
     Ok(Some(caller))
 }
 
 /// What a call that is not a send asks for, if it brought a key.
-pub(crate) fn asked(key: Option<&Key>, operation: &str, path: &str, body: &[u8]) -> Option<Asked> {
-    let name = KeyName::Given(key?.clone());
-    Some(Asked { name, digest: digest::of_operation(operation, path, body) })
+pub(crate) fn keyed_call(key: Option<&Key>, operation: &str, path: &str, body: &[u8]) -> Option<KeyedCall> {
+    let name = EmailKey::Given(key?.clone());
+    Some(KeyedCall { key: name, digest: digest::operation_digest(operation, path, body) })
 }
 
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -104,7 +104,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The command line says who it is; everything else is plain HTTP.
-fn channel(headers: &HeaderMap) -> Channel {
+fn channel_of(headers: &HeaderMap) -> Channel {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if agent.starts_with("mailonce-cli/") { Channel::Cli } else { Channel::Http }
 }
@@ -116,12 +116,12 @@ fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!("`{}` is not spoken here, only `{WIRE_VERSION}` is", asked.to_str().unwrap_or("?"));
-    Err(Problem::field(Code::UnknownVersion, "Mailonce-Version", detail))
+    Err(Problem::for_field(Code::UnknownVersion, "Mailonce-Version", detail))
 }
 
 /// A key that breaks the rules is refused, never ignored.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<Key>, Problem> {
-    let invalid = |detail: &str| Problem::field(Code::InvalidKey, "Idempotency-Key", detail);
+    let invalid = |detail: &str| Problem::for_field(Code::InvalidKey, "Idempotency-Key", detail);
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -133,25 +133,25 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<Key>, Proble
 
 /// What the caller calls this call. An id that cannot be kept is refused; a trace parent that breaks its standard is
 /// passed over, as the standard wants.
-pub(crate) fn call_mark(headers: &HeaderMap) -> Result<Option<CallMark>, Problem> {
+pub(crate) fn call_trace(headers: &HeaderMap) -> Result<Option<CallTrace>, Problem> {
     let id = headers.get("mailonce-call-id").filter(|value| !value.is_empty()).map(call_id).transpose()?;
-    let trace = headers.get("traceparent").and_then(|value| value.to_str().ok()).and_then(call::trace_of);
-    Ok(CallMark::of(id, trace.map(str::to_owned)))
+    let trace = headers.get("traceparent").and_then(|value| value.to_str().ok()).and_then(call::parse_traceparent);
+    Ok(CallTrace::from_parts(id, trace.map(str::to_owned)))
 }
 
 /// Headers are plain letters, so anything else comes percent-encoded.
 fn call_id(value: &HeaderValue) -> Result<String, Problem> {
-    let plain = |text: &str| String::from_utf8(unescaped(text)).unwrap_or_else(|_not_utf8| text.to_owned());
-    let id = value.to_str().ok().map(plain).filter(|id| call::is_call_id(id));
+    let plain = |text: &str| String::from_utf8(percent_decode(text)).unwrap_or_else(|_not_utf8| text.to_owned());
+    let id = value.to_str().ok().map(plain).filter(|id| call::is_valid_call_id(id));
     id.ok_or_else(|| {
         let most = limits::CALL_ID_CHARS;
         let detail = format!("the Mailonce-Call-Id header is at most {most} characters without control characters");
-        Problem::field(Code::InvalidField, "Mailonce-Call-Id", detail)
+        Problem::for_field(Code::InvalidField, "Mailonce-Call-Id", detail)
     })
 }
 
 /// A text without its percent-escapes; broken ones stay as they are.
-pub(crate) fn unescaped(text: &str) -> Vec<u8> {
+pub(crate) fn percent_decode(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let raw = text.as_bytes();
     let hex = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
@@ -171,19 +171,19 @@ pub(crate) fn unescaped(text: &str) -> Vec<u8> {
 pub(crate) struct RawBody(pub(crate) Bytes);
 
 impl FromRequest<App> for RawBody {
-    type Rejection = Refused;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &App) -> Result<Self, Refused> {
+    async fn from_request(request: Request, _: &App) -> Result<Self, ApiError> {
         check_media_type(request.headers())?;
         Ok(Self::read(request).await?)
     }
 }
 
 /// Reads a body to its end, up to so many bytes.
-pub(crate) async fn read(body: Body, most: usize) -> Result<Bytes, Problem> {
-    let reading = axum::body::to_bytes(Body::new(MinRate::new(body)), most);
-    let read = tokio::time::timeout(BODY_TIME, reading).await.map_err(|_late| {
-        Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIME.as_secs()))
+pub(crate) async fn read_body(body: Body, most: usize) -> Result<Bytes, Problem> {
+    let reading = axum::body::to_bytes(Body::new(MinRateBody::new(body)), most);
+    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await.map_err(|_late| {
+        Problem::new(Code::Timeout, format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))
     })?;
     read.map_err(|error| body_problem(&error, most, Code::InvalidJson))
 }
@@ -191,9 +191,9 @@ pub(crate) async fn read(body: Body, most: usize) -> Result<Bytes, Problem> {
 /// Why a body could not be read. `broken_off` is the code of one that ended too early.
 pub(super) fn body_problem(error: &axum::Error, most: usize, broken_off: Code) -> Problem {
     let text = error.to_string();
-    if TooSlow::caused(error) {
+    if TooSlow::is_cause_of(error) {
         Problem::new(Code::Timeout, text)
-    } else if NoRoom::caused(error) {
+    } else if BodyMemoryExhausted::is_cause_of(error) {
         Problem::new(Code::Unavailable, text)
     } else if text.contains("length limit") {
         Problem::new(Code::TooLarge, format!("the body is larger than {most} bytes"))
@@ -220,7 +220,7 @@ pub(crate) fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
 impl RawBody {
     /// Reads a body of any declared type.
     pub(crate) async fn read(request: Request) -> Result<Self, Problem> {
-        read(request.into_body(), limits::BODY_BYTES).await.map(Self)
+        read_body(request.into_body(), limits::BODY_BYTES).await.map(Self)
     }
 
     /// Reads the body as JSON of this shape.
@@ -230,8 +230,8 @@ impl RawBody {
 
     /// Reads the body as JSON of a shape that borrows from it.
     pub(crate) fn parse_borrowed<'a, T: serde::Deserialize<'a>>(&'a self) -> Result<T, Problem> {
-        check_shape(&self.0)?;
-        serde_json::from_slice(&self.0).map_err(|error| fault(String::new(), &error))
+        check_json_limits(&self.0)?;
+        serde_json::from_slice(&self.0).map_err(|error| json_problem(String::new(), &error))
     }
 
     /// The body in one form for all its spellings, for the digest of a call. Only for small bodies.
@@ -248,7 +248,7 @@ impl RawBody {
 }
 
 /// Refuses JSON that would cost more to read than any call needs, before it is read.
-pub(crate) fn check_shape(bytes: &[u8]) -> Result<(), Problem> {
+pub(crate) fn check_json_limits(bytes: &[u8]) -> Result<(), Problem> {
     json_limits::check(bytes).map_err(|excess| Problem::new(Code::TooLarge, format!("the body {excess}")))
 }
 
@@ -258,45 +258,46 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
         return Err(Problem::new(Code::InvalidType, "a list where an object is expected"));
     }
-    check_shape(bytes)?;
+    check_json_limits(bytes)?;
     serde_json::from_slice(bytes).map_err(|first| {
         let mut json = serde_json::Deserializer::from_slice(bytes);
         match serde_path_to_error::deserialize::<_, T>(&mut json) {
-            Ok(_) => fault(String::new(), &first),
-            Err(error) => fault(error.path().to_string(), error.inner()),
+            Ok(_) => json_problem(String::new(), &first),
+            Err(error) => json_problem(error.path().to_string(), error.inner()),
         }
     })
 }
 
 /// The problem for JSON that does not fit.
-fn fault(path: String, error: &serde_json::Error) -> Problem {
+fn json_problem(path: String, error: &serde_json::Error) -> Problem {
     let text = error.to_string();
     if !error.is_data() || text.starts_with("duplicate") {
-        return Problem::new(Code::InvalidJson, shortened(&text));
+        return Problem::new(Code::InvalidJson, shorten(&text));
     }
     let path = if path == "." { String::new() } else { path };
     let named = |text: &str| text.split('`').nth(1).map(str::to_owned);
     if text.starts_with("unknown field") {
         let wrong = named(&text).unwrap_or_default();
         let right: Vec<&str> = text.split('`').skip(3).step_by(2).collect();
-        let hint = nearest(&wrong, right).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        let hint = nearest_name(&wrong, right).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
         // The path names the unknown member itself, where serde knows it.
-        let path = if path.ends_with(&wrong) && !path.is_empty() { path } else { join(&path, &wrong) };
-        let detail = format!("there is no field `{}`{hint}", shortened(&wrong));
-        return Problem::field(Code::UnknownField, shortened(&path), detail);
+        let path = if path.ends_with(&wrong) && !path.is_empty() { path } else { join_path(&path, &wrong) };
+        let detail = format!("there is no field `{}`{hint}", shorten(&wrong));
+        return Problem::for_field(Code::UnknownField, shorten(&path), detail);
     }
-    let path = if text.starts_with("missing field") { join(&path, &named(&text).unwrap_or_default()) } else { path };
+    let path =
+        if text.starts_with("missing field") { join_path(&path, &named(&text).unwrap_or_default()) } else { path };
     let place = text.find(" at line").unwrap_or(text.len());
-    let detail = in_words(text.get(..place).unwrap_or(&text));
+    let detail = describe_json_error(text.get(..place).unwrap_or(&text));
     if path.is_empty() {
         Problem::new(Code::InvalidType, detail)
     } else {
-        Problem::field(Code::InvalidType, path, detail)
+        Problem::for_field(Code::InvalidType, path, detail)
     }
 }
 
 /// What is wrong with a value, without the names that types have in here.
-fn in_words(text: &str) -> String {
+fn describe_json_error(text: &str) -> String {
     if text.starts_with("data did not match") {
         return "is of no type that can be read here".to_owned();
     }
@@ -322,6 +323,6 @@ fn in_words(text: &str) -> String {
     format!("{found}, expected {expected}")
 }
 
-fn join(path: &str, name: &str) -> String {
+fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }

@@ -11,32 +11,32 @@ use mailonce_core::{
     address::Address,
     email::EmailState,
     id::{EmailId, TeamId},
-    key::{Key, KeyName},
+    key::{EmailKey, Key},
     limits,
     port::store::EmailQuery,
     problem::{Code, FieldError, Problem},
     schedule::Schedule,
-    team::Scope,
+    team::ApiKeyScope,
     time::Time,
 };
-use mailonce_engine::{Caller, view::Sent};
+use mailonce_engine::{Caller, view::SendReceipt};
 use serde::Deserialize;
 use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Answer, App, PathOf,
+    ApiResult, App, PathParam,
     detail::EmailDetailBody,
-    door::{Door, RawBody, parse},
-    problem::Refused,
-    wire::{BatchBody, BatchError, EmailBody, EmailPage, SendBody, SentBody, words},
+    door::{AuthedRequest, RawBody, parse},
+    problem::ApiError,
+    wire::{BatchItemError, BatchReceiptBody, EmailBody, EmailPage, SendBody, SendReceiptBody, check_text},
 };
 
 /// How long a send may wait for its end, in seconds.
-const LONGEST_WAIT_S: u64 = 60;
+const MAX_WAIT_S: u64 = 60;
 
 /// Bytes that most answers to a send fit in, so that nothing grows while one is written.
-const ANSWER_BYTES: usize = 768;
+const RESPONSE_CAPACITY: usize = 768;
 
 /// An email's id from the path. A text that is no id names nothing here.
 pub(super) fn email_id(text: &str) -> Result<EmailId, Problem> {
@@ -44,18 +44,18 @@ pub(super) fn email_id(text: &str) -> Result<EmailId, Problem> {
 }
 
 /// `202` for the first, `200` and a header for every repeat.
-fn sent(sent: Sent) -> Response {
+fn send_response(sent: SendReceipt) -> Response {
     let replayed = !sent.first;
-    let mut body = Vec::with_capacity(ANSWER_BYTES);
-    if let Err(error) = serde_json::to_writer(&mut body, &SentBody::from(sent)) {
-        return Refused::from(Problem::new(Code::Internal, error.to_string())).into_response();
+    let mut body = Vec::with_capacity(RESPONSE_CAPACITY);
+    if let Err(error) = serde_json::to_writer(&mut body, &SendReceiptBody::from(sent)) {
+        return ApiError::from(Problem::new(Code::Internal, error.to_string())).into_response();
     }
     let mut response = Response::new(Body::from(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    replayable(replayed, StatusCode::ACCEPTED, response)
+    with_replay_header(replayed, StatusCode::ACCEPTED, response)
 }
 
-fn replayable(replayed: bool, first: StatusCode, body: impl IntoResponse) -> Response {
+fn with_replay_header(replayed: bool, first: StatusCode, body: impl IntoResponse) -> Response {
     let mut response = body.into_response();
     if !replayed {
         *response.status_mut() = first;
@@ -73,33 +73,43 @@ fn replayable(replayed: bool, first: StatusCode, body: impl IntoResponse) -> Res
     params(("Idempotency-Key" = Option<String>, Header, description = "The name of this wish, the same for every retry"),
         ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state, or with the current one after so many seconds (at most 60)")),
-    responses((status = 202, description = "Accepted", body = SentBody), (status = 200, description = "Accepted before", body = SentBody)))]
-pub(super) async fn send(State(app): State<App>, door: Door, Prefers(wait): Prefers, body: RawBody) -> Answer {
-    door.caller.need(Scope::Send)?;
+    responses((status = 202, description = "Accepted", body = SendReceiptBody), (status = 200, description = "Accepted before", body = SendReceiptBody)))]
+pub(super) async fn send(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PreferredWait(wait): PreferredWait,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Send)?;
     let patience = wait?;
-    let request = body.parse::<SendBody>()?.request(door.key)?;
+    let request = body.parse::<SendBody>()?.into_request(door.key)?;
     // It lies in the connection's own buffer, which is free for the next read once nobody looks at it.
     drop(body);
     mailonce_core::failpoint!("api-before-send");
     let answer = app.engine.send(&door.caller, request).await?;
     mailonce_core::failpoint!("api-after-send");
-    when_settled(&app, &door.caller, answer, patience).await
+    respond_when_settled(&app, &door.caller, answer, patience).await
 }
 
 /// The answer to a send, at once or when it is settled.
-pub(super) async fn when_settled(app: &App, caller: &Caller, mut answer: Sent, patience: Option<Duration>) -> Answer {
+pub(super) async fn respond_when_settled(
+    app: &App,
+    caller: &Caller,
+    mut answer: SendReceipt,
+    patience: Option<Duration>,
+) -> ApiResult {
     if let Some(patience) = patience
-        && let Some(email) = app.engine.settled(caller, answer.id, patience).await?
+        && let Some(email) = app.engine.wait_until_settled(caller, answer.id, patience).await?
     {
-        answer.now(&email);
+        answer.refresh(&email);
     }
-    Ok(sent(answer))
+    Ok(send_response(answer))
 }
 
 /// What a caller prefers, or what is wrong with it. Told only to those who may send.
-pub(super) struct Prefers(pub(super) Result<Option<Duration>, Problem>);
+pub(super) struct PreferredWait(pub(super) Result<Option<Duration>, Problem>);
 
-impl FromRequestParts<App> for Prefers {
+impl FromRequestParts<App> for PreferredWait {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
@@ -112,8 +122,8 @@ fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     let mut waits = values.flat_map(|value| value.split(',')).filter_map(|one| one.trim().strip_prefix("wait="));
     let Some(text) = waits.next() else { return Ok(None) };
-    let seconds = text.trim_matches('"').parse::<u64>().ok().filter(|seconds| *seconds <= LONGEST_WAIT_S);
-    let fault = || Problem::field(Code::InvalidField, "Prefer", format!("wait is 0 to {LONGEST_WAIT_S} seconds"));
+    let seconds = text.trim_matches('"').parse::<u64>().ok().filter(|seconds| *seconds <= MAX_WAIT_S);
+    let fault = || Problem::for_field(Code::InvalidField, "Prefer", format!("wait is 0 to {MAX_WAIT_S} seconds"));
     seconds.map(Duration::from_secs).map(Some).ok_or_else(fault)
 }
 
@@ -124,30 +134,30 @@ fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
     params(("Idempotency-Key" = Option<String>, Header, description = "The name of this batch"),
         ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("x-batch-validation" = Option<String>, Header, description = "`strict` (default) or `permissive`")),
-    responses((status = 202, description = "Accepted", body = BatchBody), (status = 200, description = "Accepted before", body = BatchBody)))]
-pub(super) async fn batch(State(app): State<App>, door: Door, headers: HeaderMap, body: RawBody) -> Answer {
-    door.caller.need(Scope::Send)?;
+    responses((status = 202, description = "Accepted", body = BatchReceiptBody), (status = 200, description = "Accepted before", body = BatchReceiptBody)))]
+pub(super) async fn batch(State(app): State<App>, door: AuthedRequest, headers: HeaderMap, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Send)?;
     let strict = is_strict(&headers)?;
     let values: Vec<&serde_json::value::RawValue> = body.parse_borrowed()?;
     if values.is_empty() || values.len() > limits::BATCH_ITEMS {
         let detail = format!("a batch holds 1 to {} emails, this one {}", limits::BATCH_ITEMS, values.len());
         return Err(Problem::new(Code::InvalidField, detail).into());
     }
-    let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.request(None);
+    let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.into_request(None);
     let items = values.iter().map(item).collect();
     drop(body);
     mailonce_core::failpoint!("api-before-batch");
     let answer = app.engine.send_batch(&door.caller, door.key, items, strict).await?;
     mailonce_core::failpoint!("api-after-batch");
-    let data = answer.items.into_iter().map(|item| item.map(SentBody::from)).collect();
-    let error = |(index, problem): (usize, Problem)| BatchError {
+    let data = answer.items.into_iter().map(|item| item.map(SendReceiptBody::from)).collect();
+    let error = |(index, problem): (usize, Problem)| BatchItemError {
         index,
-        code: problem.code.word(),
+        code: problem.code.as_str(),
         message: problem.detail,
         field: problem.field,
     };
-    let errors = answer.faults.into_iter().map(error).collect();
-    Ok(replayable(answer.replayed, StatusCode::ACCEPTED, Json(BatchBody { data, errors })))
+    let errors = answer.errors.into_iter().map(error).collect();
+    Ok(with_replay_header(answer.replayed, StatusCode::ACCEPTED, Json(BatchReceiptBody { data, errors })))
 }
 
 fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
@@ -155,7 +165,7 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
     match value.to_str().unwrap_or_default() {
         "strict" => Ok(true),
         "permissive" => Ok(false),
-        _ => Err(Problem::field(
+        _ => Err(Problem::for_field(
             Code::InvalidField,
             "x-batch-validation",
             "x-batch-validation is `strict` or `permissive`",
@@ -167,7 +177,7 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct EmailListQuery {
     /// Only in this state.
     state: Option<String>,
     /// Only to this address.
@@ -184,40 +194,41 @@ pub(super) struct ListQuery {
     cursor: Option<String>,
 }
 
-fn query_fault(field: &str, detail: impl Into<String>) -> Problem {
-    Problem::field(Code::InvalidQuery, field, detail)
+fn invalid_query(field: &str, detail: impl Into<String>) -> Problem {
+    Problem::for_field(Code::InvalidQuery, field, detail)
 }
 
 /// A page size within bounds.
 pub(super) fn page_limit(text: Option<&str>, most: usize, usual: usize) -> Result<usize, Problem> {
     let Some(text) = text else { return Ok(usual) };
     let limit = text.parse().ok().filter(|limit| (1..=most).contains(limit));
-    limit.ok_or_else(|| query_fault("limit", format!("limit is 1 to {most}")))
+    limit.ok_or_else(|| invalid_query("limit", format!("limit is 1 to {most}")))
 }
 
-impl ListQuery {
-    fn read(&self, team: TeamId) -> Result<EmailQuery, Problem> {
+impl EmailListQuery {
+    fn parse(&self, team: TeamId) -> Result<EmailQuery, Problem> {
         let time = |field: &str, text: &Option<String>| {
             let parsed = text.as_deref().map(|text| Time::parse(text).ok_or(()));
-            parsed.transpose().map_err(|()| query_fault(field, format!("{field} is an RFC 3339 time with an offset")))
+            parsed.transpose().map_err(|()| invalid_query(field, format!("{field} is an RFC 3339 time with an offset")))
         };
         let state = self.state.as_deref().map(|word| {
             EmailState::parse(word).ok_or_else(|| {
-                let all: Vec<&str> = EmailState::ALL.iter().map(|state| state.word()).collect();
-                query_fault("state", format!("state is one of {}", all.join(", ")))
+                let all: Vec<&str> = EmailState::ALL.iter().map(|state| state.as_str()).collect();
+                invalid_query("state", format!("state is one of {}", all.join(", ")))
             })
         });
         let to =
-            self.to.as_deref().map(|to| Address::parse(to).map_err(|error| query_fault("to", format!("to {error}"))));
-        let key = self.key.as_deref().map(|key| Key::parse(key).map_err(|error| query_fault("key", error.to_string())));
+            self.to.as_deref().map(|to| Address::parse(to).map_err(|error| invalid_query("to", format!("to {error}"))));
+        let key =
+            self.key.as_deref().map(|key| Key::parse(key).map_err(|error| invalid_query("key", error.to_string())));
         let before = self.cursor.as_deref().map(|cursor| {
-            cursor.parse().map_err(|_not_an_id| query_fault("cursor", "cursor is the next_cursor of another page"))
+            cursor.parse().map_err(|_not_an_id| invalid_query("cursor", "cursor is the next_cursor of another page"))
         });
         Ok(EmailQuery {
             from: None,
             state: state.transpose()?,
             to: to.transpose()?.map(|address| address.as_str().to_owned()),
-            key: key.transpose()?.map(|key| KeyName::Given(key).hash(team)),
+            key: key.transpose()?.map(|key| EmailKey::Given(key).hash(team)),
             since: time("since", &self.since)?,
             until: time("until", &self.until)?,
             before: before.transpose()?,
@@ -227,11 +238,15 @@ impl ListQuery {
 }
 
 /// List emails, newest first.
-#[utoipa::path(get, path = "/v1/emails", tag = "emails", params(ListQuery),
+#[utoipa::path(get, path = "/v1/emails", tag = "emails", params(EmailListQuery),
     responses((status = 200, description = "A page", body = EmailPage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, query: super::QueryOf<ListQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let page = app.engine.emails(&door.caller, query.0.read(door.caller.team.id)?).await?;
+pub(super) async fn list(
+    State(app): State<App>,
+    door: AuthedRequest,
+    query: super::QueryParams<EmailListQuery>,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let page = app.engine.emails(&door.caller, query.0.parse(door.caller.team.id)?).await?;
     let data = page.rows.iter().map(|email| EmailBody::of(email, app.engine.message_id(email))).collect();
     Ok(Json(EmailPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
 }
@@ -239,8 +254,8 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: super::Query
 /// Read one email, with its envelopes, attempts, timeline and suppressed calls.
 #[utoipa::path(get, path = "/v1/emails/{id}", tag = "emails", params(("id" = String, Path)),
     responses((status = 200, description = "The email", body = EmailDetailBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let view = app.engine.email_view(&door.caller, email_id(&id)?).await?;
     let message_id = app.engine.message_id(&view.detail.email);
     Ok(Json(EmailDetailBody::of(&view, message_id)).into_response())
@@ -257,8 +272,13 @@ pub(super) struct RescheduleBody {
 /// Move a scheduled email to another time.
 #[utoipa::path(patch, path = "/v1/emails/{id}", tag = "emails", params(("id" = String, Path)), request_body = RescheduleBody,
     responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Not scheduled", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn reschedule(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Send)?;
+pub(super) async fn reschedule(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Send)?;
     let id = email_id(&id)?;
     let text = body.parse::<RescheduleBody>()?.scheduled_at;
     let fault = |error: mailonce_core::schedule::ScheduleError| {
@@ -277,16 +297,21 @@ pub(super) struct EmptyBody {}
 /// Take an email back, if nothing can have left yet.
 #[utoipa::path(post, path = "/v1/emails/{id}/cancel", tag = "emails", params(("id" = String, Path)), request_body = Option<EmptyBody>,
     responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Too late", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn cancel(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Send)?;
+pub(super) async fn cancel(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Send)?;
     let id = email_id(&id)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    let asked = door.asked("cancel", &id.to_string(), b"");
+    let asked = door.keyed_call("cancel", &id.to_string(), b"");
     mailonce_core::failpoint!("api-before-change");
     let email = app.engine.cancel(&door.caller, id, asked).await?;
     mailonce_core::failpoint!("api-after-change");
-    let body = Json(EmailBody::of(&email.thing, app.engine.message_id(&email.thing)));
-    Ok(replayable(!email.first, StatusCode::OK, body))
+    let body = Json(EmailBody::of(&email.value, app.engine.message_id(&email.value)));
+    Ok(with_replay_header(!email.is_new, StatusCode::OK, body))
 }
 
 /// Why an email is sent again.
@@ -300,16 +325,21 @@ pub(super) struct ResendBody {
 
 /// Send an email again on purpose: version n+1 of version n, once.
 #[utoipa::path(post, path = "/v1/emails/{id}/resend", tag = "emails", params(("id" = String, Path)), request_body = Option<ResendBody>,
-    responses((status = 202, description = "The next version", body = SentBody), (status = 200, description = "Made before", body = SentBody),
+    responses((status = 202, description = "The next version", body = SendReceiptBody), (status = 200, description = "Made before", body = SendReceiptBody),
         (status = 409, description = "Not now", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn resend(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Send)?;
+pub(super) async fn resend(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Send)?;
     let id = email_id(&id)?;
     let reason = body.parse_or_empty::<ResendBody>()?.reason;
-    words("reason", reason.as_deref().unwrap_or_default())?;
-    let asked = door.asked("resend", &id.to_string(), b"");
+    check_text("reason", reason.as_deref().unwrap_or_default())?;
+    let asked = door.keyed_call("resend", &id.to_string(), b"");
     mailonce_core::failpoint!("api-before-change");
     let answer = app.engine.resend(&door.caller, id, reason, asked).await?;
     mailonce_core::failpoint!("api-after-change");
-    Ok(sent(answer))
+    Ok(send_response(answer))
 }

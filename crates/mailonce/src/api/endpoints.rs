@@ -2,24 +2,24 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointReason, EndpointState, Filter, Tongue},
-    event::Cursor,
+    endpoint::{Dialect, Endpoint, EndpointReason, EndpointState, EventTypeFilter},
+    event::EventCursor,
     id::EndpointId,
     problem::{Code, FieldError, Problem},
-    team::Scope,
+    team::ApiKeyScope,
     time::parse_span,
 };
-use mailonce_engine::endpoints::{EndpointWish, OVERLAP_MS, Shown};
+use mailonce_engine::endpoints::{EndpointWithSecret, NewEndpoint, ROTATION_OVERLAP_MS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App, PathOf, QueryOf,
-    door::{Door, RawBody},
-    events::after_of,
-    records::{PageQuery, made},
-    wire::{given, word, words},
+    ApiResult, App, PathParam, QueryParams,
+    door::{AuthedRequest, RawBody},
+    events::parse_cursor,
+    records::{PageQuery, created_response},
+    wire::{check_text, given, parse_choice},
 };
 
 /// An endpoint to make.
@@ -141,7 +141,7 @@ pub(super) struct EndpointPage {
 
 /// How a test went.
 #[derive(Serialize, ToSchema)]
-pub(super) struct TestedBody {
+pub(super) struct EndpointTestBody {
     /// The `webhook-id` of the test.
     id: String,
     /// Whether the answer was 2xx.
@@ -157,20 +157,20 @@ pub(super) struct TestedBody {
 
 impl EndpointBody {
     fn of(app: &App, endpoint: Endpoint, secret: Option<String>) -> Self {
-        let secrets = endpoint.about.live_secrets(app.engine.now()).count();
-        let about = endpoint.about;
+        let secrets = endpoint.config.active_secrets(app.engine.now()).count();
+        let about = endpoint.config;
         Self {
             id: endpoint.id.to_string(),
             url: about.url,
-            events: about.events.iter().map(Filter::as_str).map(str::to_owned).collect(),
+            events: about.events.iter().map(EventTypeFilter::as_str).map(str::to_owned).collect(),
             inboxes: about.inboxes.iter().map(ToString::to_string).collect(),
             description: about.description,
             headers: about.headers.into_keys().collect(),
             rate_per_s: about.rate_per_s,
             bodies: about.bodies,
-            state: endpoint.state.word(),
-            reason: endpoint.reason.map(EndpointReason::word),
-            since: endpoint.since.to_string(),
+            state: endpoint.state.as_str(),
+            reason: endpoint.reason.map(EndpointReason::as_str),
+            since: endpoint.state_since.to_string(),
             failing_since: endpoint.failing_since.map(|at| at.to_string()),
             cursor: app.engine.cursor(endpoint.cursor).to_string(),
             secrets,
@@ -182,12 +182,12 @@ impl EndpointBody {
         }
     }
 
-    fn shown(app: &App, shown: Shown) -> Self {
+    fn with_secret(app: &App, shown: EndpointWithSecret) -> Self {
         Self::of(app, shown.endpoint, Some(shown.secret))
     }
 }
 
-fn fault(path: &str, message: impl Into<String>) -> Problem {
+fn invalid_field(path: &str, message: impl Into<String>) -> Problem {
     Problem::from(vec![FieldError::new(path, message)])
 }
 
@@ -197,8 +197,8 @@ pub(super) fn endpoint_id(text: &str) -> Result<EndpointId, Problem> {
 }
 
 /// The endpoint that a path names. Whose it is comes first: a stranger learns nothing about what a body should be.
-async fn own(app: &App, door: &Door, text: &str) -> Result<EndpointId, Problem> {
-    door.caller.need(Scope::Admin)?;
+async fn owned_endpoint_id(app: &App, door: &AuthedRequest, text: &str) -> Result<EndpointId, Problem> {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = endpoint_id(text)?;
     app.engine.endpoint(&door.caller, id).await?;
     Ok(id)
@@ -211,28 +211,28 @@ async fn own(app: &App, door: &Door, text: &str) -> Result<EndpointId, Problem> 
         (status = 200, description = "Made before under this key", body = EndpointBody),
         (status = 409, description = "The team has as many as it may", body = super::problem::ProblemBody, content_type = "application/problem+json"),
         (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let NewEndpointBody { url, events, inboxes, description, headers, rate_per_s, bodies, secret, after, dialect } =
         body.parse()?;
-    description.as_deref().map_or(Ok(()), |text| words("description", text))?;
-    let after: Option<Option<Cursor>> = after.as_deref().map(after_of).transpose()?;
+    description.as_deref().map_or(Ok(()), |text| check_text("description", text))?;
+    let after: Option<Option<EventCursor>> = after.as_deref().map(parse_cursor).transpose()?;
     let rate_per_s = rate_per_s.map(Some);
-    let dialect =
-        word("dialect", dialect.as_deref(), &crate::dialects::NAMES).map_err(|fault| Problem::from(vec![fault]))?;
-    let tongue = dialect.map(|dialect| Tongue { dialect: dialect.to_owned(), ..Tongue::default() });
-    let wish = EndpointWish { url: Some(url), description, events, inboxes, headers, rate_per_s, bodies, tongue };
-    let asked = door.asked("endpoints", "", &app.engine.blind(&body.canonical()?));
+    let dialect = parse_choice("dialect", dialect.as_deref(), &crate::dialects::EVENT_DIALECTS)
+        .map_err(|fault| Problem::from(vec![fault]))?;
+    let dialect = dialect.map(|dialect| Dialect { dialect: dialect.to_owned(), ..Dialect::default() });
+    let wish = NewEndpoint { url: Some(url), description, events, inboxes, headers, rate_per_s, bodies, dialect };
+    let asked = door.keyed_call("endpoints", "", &app.engine.keyed_digest(&body.canonical()?));
     let shown = app.engine.create_endpoint(&door.caller, wish, (secret, after), asked).await?;
-    Ok(made(shown.first, Json(EndpointBody::shown(&app, shown))))
+    Ok(created_response(shown.is_new, Json(EndpointBody::with_secret(&app, shown))))
 }
 
 /// List endpoints, newest first.
 #[utoipa::path(get, path = "/v1/endpoints", tag = "endpoints", params(PageQuery),
     responses((status = 200, description = "A page", body = EndpointPage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let (before, limit) = query.0.read()?;
+pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let (before, limit) = query.0.parse()?;
     let (rows, next) = app.engine.endpoints(&door.caller, before, limit).await?;
     let data = rows.into_iter().map(|endpoint| EndpointBody::of(&app, endpoint, None)).collect();
     Ok(Json(EndpointPage { data, next_cursor: next.map(|id| id.to_string()) }).into_response())
@@ -241,8 +241,8 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<Page
 /// Read one endpoint.
 #[utoipa::path(get, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "The endpoint", body = EndpointBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let endpoint = app.engine.endpoint(&door.caller, endpoint_id(&id)?).await?;
     Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
 }
@@ -251,11 +251,16 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
 #[utoipa::path(patch, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)), request_body = EndpointPatchBody,
     responses((status = 200, description = "The endpoint as it is now", body = EndpointBody),
         (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    let id = own(&app, &door, &id).await?;
+pub(super) async fn change(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    let id = owned_endpoint_id(&app, &door, &id).await?;
     let EndpointPatchBody { url, events, inboxes, description, headers, rate_per_s, bodies, rev } = body.parse()?;
-    description.as_deref().map_or(Ok(()), |text| words("description", text))?;
-    let wish = EndpointWish { url, description, events, inboxes, headers, rate_per_s, bodies, tongue: None };
+    description.as_deref().map_or(Ok(()), |text| check_text("description", text))?;
+    let wish = NewEndpoint { url, description, events, inboxes, headers, rate_per_s, bodies, dialect: None };
     let endpoint = app.engine.change_endpoint(&door.caller, id, wish, rev).await?;
     Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
 }
@@ -263,8 +268,8 @@ pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathO
 /// Remove an endpoint and everything that is owed to it.
 #[utoipa::path(delete, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = EndpointBody)))]
-pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let endpoint = app.engine.remove_endpoint(&door.caller, endpoint_id(&id)?).await?;
     Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
 }
@@ -274,52 +279,58 @@ pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathO
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RotateEndpointBody,
     responses((status = 200, description = "The endpoint; `secret` is shown this once", body = EndpointBody),
         (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn rotate(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
+pub(super) async fn rotate(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
     const LONGEST_MS: i64 = 30 * 86_400_000;
-    let id = own(&app, &door, &id).await?;
+    let id = owned_endpoint_id(&app, &door, &id).await?;
     let RotateEndpointBody { secret, overlap } = body.parse_or_empty()?;
     let overlap = overlap.as_deref().map(|text| {
         let ms = parse_span(text).filter(|ms| (0..=LONGEST_MS).contains(ms));
-        ms.ok_or_else(|| fault("overlap", "is a time such as 1h or 7d, at most 30d"))
+        ms.ok_or_else(|| invalid_field("overlap", "is a time such as 1h or 7d, at most 30d"))
     });
-    let overlap = overlap.transpose()?.unwrap_or(OVERLAP_MS);
-    let asked = door.asked("endpoints/rotate", &id.to_string(), &app.engine.blind(&body.canonical()?));
+    let overlap = overlap.transpose()?.unwrap_or(ROTATION_OVERLAP_MS);
+    let asked = door.keyed_call("endpoints/rotate", &id.to_string(), &app.engine.keyed_digest(&body.canonical()?));
     let shown = app.engine.rotate_endpoint(&door.caller, id, (secret, overlap), asked).await?;
-    Ok(Json(EndpointBody::shown(&app, shown)).into_response())
+    Ok(Json(EndpointBody::with_secret(&app, shown)).into_response())
 }
 
 /// Let an endpoint rest. What happens meanwhile is told when it goes on.
 #[utoipa::path(post, path = "/v1/endpoints/{id}/pause", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The endpoint as it is now", body = EndpointBody)))]
-pub(super) async fn pause(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    turn(&app, &door, &id, EndpointState::Paused).await
+pub(super) async fn pause(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    set_state(&app, &door, &id, EndpointState::Paused).await
 }
 
 /// Let an endpoint go on, whether it was paused or disabled.
 #[utoipa::path(post, path = "/v1/endpoints/{id}/resume", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The endpoint as it is now", body = EndpointBody)))]
-pub(super) async fn resume(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    turn(&app, &door, &id, EndpointState::Enabled).await
+pub(super) async fn resume(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    set_state(&app, &door, &id, EndpointState::Enabled).await
 }
 
-async fn turn(app: &App, door: &Door, id: &str, state: EndpointState) -> Answer {
-    let id = own(app, door, id).await?;
-    let asked = door.asked("endpoints/state", &id.to_string(), state.word().as_bytes());
+async fn set_state(app: &App, door: &AuthedRequest, id: &str, state: EndpointState) -> ApiResult {
+    let id = owned_endpoint_id(app, door, id).await?;
+    let asked = door.keyed_call("endpoints/state", &id.to_string(), state.as_str().as_bytes());
     let endpoint = app.engine.set_endpoint_state(&door.caller, id, state, asked).await?;
     Ok(Json(EndpointBody::of(app, endpoint, None)).into_response())
 }
 
 /// Send a test to an endpoint, now. It is signed like every notice and of the type `endpoint.test`.
 #[utoipa::path(post, path = "/v1/endpoints/{id}/test", tag = "endpoints", params(("id" = String, Path)),
-    responses((status = 200, description = "How it went", body = TestedBody)))]
-pub(super) async fn test(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
+    responses((status = 200, description = "How it went", body = EndpointTestBody)))]
+pub(super) async fn test(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     let (name, told) = app.engine.test_endpoint(&door.caller, endpoint_id(&id)?).await?;
-    let (status, trouble, answer) = match told.answer {
+    let (status, trouble, answer) = match told.response {
         Ok(reply) => (Some(reply.status), None, reply.excerpt),
-        Err((trouble, why)) => (None, Some(trouble.word()), why),
+        Err((trouble, why)) => (None, Some(trouble.as_str()), why),
     };
     let delivered = status.is_some_and(|status| (200..300).contains(&status));
-    Ok(Json(TestedBody { id: name, delivered, status, trouble, latency_ms: told.ms, answer }).into_response())
+    Ok(Json(EndpointTestBody { id: name, delivered, status, trouble, latency_ms: told.latency_ms, answer })
+        .into_response())
 }

@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn every_code_has_a_page_and_every_page_a_code() {
-        let codes: BTreeSet<String> = Code::ALL.iter().map(|code| code.word().to_owned()).collect();
+        let codes: BTreeSet<String> = Code::ALL.iter().map(|code| code.as_str().to_owned()).collect();
         let pages: BTreeSet<String> = PAGES.iter().map(|(word, _)| (*word).to_owned()).collect();
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
         let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
@@ -78,8 +78,8 @@ mod tests {
         assert_eq!(codes, pages);
         assert_eq!(codes, files);
         for (code, (_, page)) in Code::ALL.iter().zip(PAGES) {
-            assert!(page.contains(&code.status().to_string()), "{} does not say its status", code.word());
-            assert!(page.contains(code.retry().word()), "{} does not say its retry class", code.word());
+            assert!(page.contains(&code.status().to_string()), "{} does not say its status", code.as_str());
+            assert!(page.contains(code.retry().as_str()), "{} does not say its retry class", code.as_str());
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    conversation::escalation::{Decided, Decision, Edit, EscalationState, Reason},
+    conversation::escalation::{Decision, DecisionRecord, EmailEdit, EscalationReason, EscalationState},
     email::Email,
     limits,
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
 use mailonce_engine::{
-    escalations::{EscalationQuery, EscalationView, NewQuestion, Verdict},
+    escalations::{DecisionRequest, EscalationQuery, EscalationView, NewEscalation},
     preview::{Preview, PreviewFile},
 };
 use serde::{Deserialize, Serialize};
@@ -17,21 +17,21 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::{
-    Answer, App, PathOf, QueryOf,
-    door::{Door, RawBody},
+    ApiResult, App, PathParam, QueryParams,
+    door::{AuthedRequest, RawBody},
     emails::{email_id, page_limit},
-    inboxes::{bad_query, fault},
+    inboxes::{invalid_field, invalid_query},
     messages::message_id,
-    records::made,
-    wire::{EmailBody, named_words, object_or_null, words},
+    records::created_response,
+    wire::{EmailBody, check_required_text, check_text, object_or_null},
 };
 
 /// Characters of a question.
-pub(crate) const QUESTION_CHARS: usize = 4_000;
+pub(crate) const MAX_QUESTION_CHARS: usize = 4_000;
 
 /// What a question is about.
 #[derive(Serialize, ToSchema)]
-pub(super) struct MatterBody {
+pub(super) struct EscalationSubjectBody {
     email: Option<String>,
     message: Option<String>,
     thread: Option<String>,
@@ -43,7 +43,7 @@ pub(super) struct MatterBody {
     entity: Option<String>,
     /// The rule that wants a person to look first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<RuleNameBody>,
+    rule: Option<RuleRefBody>,
     /// The transport that mail waits for although no node has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     transport: Option<String>,
@@ -54,14 +54,14 @@ pub(super) struct MatterBody {
 
 /// A rule, by the name it had when it spoke.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RuleNameBody {
+pub(super) struct RuleRefBody {
     id: String,
     name: String,
 }
 
 /// What was decided.
 #[derive(Serialize, ToSchema)]
-pub(super) struct DecidedBody {
+pub(super) struct DecisionRecordBody {
     /// `release edit reject sent resend abandon`.
     #[serde(rename = "as")]
     decision: &'static str,
@@ -84,12 +84,15 @@ pub(super) struct EditBody {
     html: Option<String>,
 }
 
-impl From<&Decided> for DecidedBody {
-    fn from(decided: &Decided) -> Self {
-        let edit =
-            |edit: &Edit| EditBody { subject: edit.subject.clone(), text: edit.text.clone(), html: edit.html.clone() };
+impl From<&DecisionRecord> for DecisionRecordBody {
+    fn from(decided: &DecisionRecord) -> Self {
+        let edit = |edit: &EmailEdit| EditBody {
+            subject: edit.subject.clone(),
+            text: edit.text.clone(),
+            html: edit.html.clone(),
+        };
         Self {
-            decision: decided.decision.word(),
+            decision: decided.decision.as_str(),
             at: decided.at.to_string(),
             by: decided.by.map(|id| id.to_string()),
             reason: decided.reason.clone(),
@@ -100,7 +103,7 @@ impl From<&Decided> for DecidedBody {
 
 /// An email that waits, with what it says.
 #[derive(Serialize, ToSchema)]
-pub(super) struct DraftBody {
+pub(super) struct HeldEmailBody {
     #[serde(flatten)]
     email: EmailBody,
     text: Option<String>,
@@ -110,7 +113,7 @@ pub(super) struct DraftBody {
     /// Where answers go, when that is not the sender.
     reply_to: Vec<String>,
     /// The files that go with it.
-    attachments: Vec<DraftFileBody>,
+    attachments: Vec<HeldAttachmentBody>,
     /// What a person should notice: parts that say different things, answers that go elsewhere, programs.
     warnings: Vec<String>,
     /// Everything above as plain text, as the approval page shows it; null when the content is no longer kept.
@@ -121,16 +124,16 @@ pub(super) struct DraftBody {
 
 /// A file that goes with an email.
 #[derive(Serialize, ToSchema)]
-pub(super) struct DraftFileBody {
+pub(super) struct HeldAttachmentBody {
     filename: Option<String>,
     content_type: Option<String>,
     size: u64,
     sha256: String,
 }
 
-impl DraftBody {
+impl HeldEmailBody {
     fn of(app: &App, email: &Email, mut preview: Option<Preview>) -> Self {
-        let file = |file: PreviewFile| DraftFileBody {
+        let file = |file: PreviewFile| HeldAttachmentBody {
             filename: file.filename,
             content_type: file.content_type,
             size: file.size,
@@ -138,7 +141,7 @@ impl DraftBody {
         };
         Self {
             email: EmailBody::of(email, app.engine.message_id(email)),
-            shown: preview.as_ref().map(Preview::shown),
+            shown: preview.as_ref().map(Preview::to_plain_text),
             digest: preview.as_ref().map(|preview| preview.digest(email.id)),
             text: preview.as_mut().and_then(|preview| preview.text.take()),
             html: preview.as_mut().and_then(|preview| preview.html.take()),
@@ -152,7 +155,7 @@ impl DraftBody {
 
 /// The email that a held one looks like.
 #[derive(Serialize, ToSchema)]
-pub(super) struct AlikeBody {
+pub(super) struct SimilarEmailBody {
     email: EmailBody,
     /// Subject and text line by line: `- ` only there, `+ ` only in the held one.
     diff: Vec<String>,
@@ -170,26 +173,26 @@ pub(super) struct EscalationBody {
     state: &'static str,
     /// What may be decided.
     choices: Vec<&'static str>,
-    about: MatterBody,
+    about: EscalationSubjectBody,
     /// When it is decided without a person.
     expires_at: Option<String>,
-    decided: Option<DecidedBody>,
+    decided: Option<DecisionRecordBody>,
     /// When what was decided was done.
     done_at: Option<String>,
     /// The id of the API key that asked.
     asked_by: Option<String>,
     /// The email it is about; only when one question is read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    draft: Option<DraftBody>,
+    draft: Option<HeldEmailBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    looks_like: Option<AlikeBody>,
+    looks_like: Option<SimilarEmailBody>,
 }
 
 impl EscalationBody {
     fn of(app: &App, view: &EscalationView) -> Self {
         let escalation = &view.escalation;
         let about = &escalation.about;
-        let alike = |(email, diff): &(Email, Vec<String>)| AlikeBody {
+        let alike = |(email, diff): &(Email, Vec<String>)| SimilarEmailBody {
             email: EmailBody::of(email, app.engine.message_id(email)),
             diff: diff.clone(),
         };
@@ -197,26 +200,26 @@ impl EscalationBody {
             id: view.id.to_string(),
             rev: view.rev,
             created_at: view.created_at.to_string(),
-            reason: escalation.reason.word(),
-            state: escalation.state.word(),
-            choices: escalation.reason.choices().iter().map(|choice| choice.word()).collect(),
-            about: MatterBody {
+            reason: escalation.reason.as_str(),
+            state: escalation.state.as_str(),
+            choices: escalation.reason.allowed_decisions().iter().map(|choice| choice.as_str()).collect(),
+            about: EscalationSubjectBody {
                 email: about.email.map(|id| id.to_string()),
                 message: about.message.map(|id| id.to_string()),
                 thread: about.thread.map(|id| id.to_string()),
                 inbox: about.inbox.map(|id| id.to_string()),
                 question: about.question.clone(),
                 entity: about.entity.clone(),
-                rule: about.rule.as_ref().map(|rule| RuleNameBody { id: rule.id.to_string(), name: rule.name.clone() }),
+                rule: about.rule.as_ref().map(|rule| RuleRefBody { id: rule.id.to_string(), name: rule.name.clone() }),
                 transport: about.transport.clone(),
                 since: about.since.map(|at| at.to_string()),
             },
             expires_at: escalation.expiry.map(|(at, _)| at.to_string()),
-            decided: escalation.decided.as_ref().map(DecidedBody::from),
+            decided: escalation.decided.as_ref().map(DecisionRecordBody::from),
             done_at: escalation.done_at.map(|at| at.to_string()),
             asked_by: escalation.asked_by.map(|id| id.to_string()),
-            draft: view.draft.as_ref().map(|(email, preview)| DraftBody::of(app, email, preview.clone())),
-            looks_like: view.alike.as_ref().map(alike),
+            draft: view.email.as_ref().map(|(email, preview)| HeldEmailBody::of(app, email, preview.clone())),
+            looks_like: view.earlier_email.as_ref().map(alike),
         }
     }
 }
@@ -233,7 +236,7 @@ pub(super) struct EscalationPage {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct EscalationListQuery {
     /// 1 to 100, 20 by default.
     limit: Option<String>,
     /// Where the page before ended.
@@ -245,20 +248,25 @@ pub(super) struct ListQuery {
 }
 
 /// List questions, newest first.
-#[utoipa::path(get, path = "/v1/escalations", tag = "escalations", params(ListQuery),
+#[utoipa::path(get, path = "/v1/escalations", tag = "escalations", params(EscalationListQuery),
     responses((status = 200, description = "A page", body = EscalationPage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<ListQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let ListQuery { limit, cursor, state, reason } = query.0;
+pub(super) async fn list(
+    State(app): State<App>,
+    door: AuthedRequest,
+    query: QueryParams<EscalationListQuery>,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let EscalationListQuery { limit, cursor, state, reason } = query.0;
     let state = state.as_deref().map(|word| {
-        EscalationState::parse(word).ok_or_else(|| bad_query("state", "state is open, resolved, expired or moot"))
+        EscalationState::parse(word).ok_or_else(|| invalid_query("state", "state is open, resolved, expired or moot"))
     });
     let reason = reason.as_deref().map(|word| {
-        let all: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
-        Reason::parse(word).ok_or_else(|| bad_query("reason", &format!("reason is one of {}", all.join(", "))))
+        let all: Vec<&str> = EscalationReason::ALL.iter().map(|reason| reason.as_str()).collect();
+        EscalationReason::parse(word)
+            .ok_or_else(|| invalid_query("reason", &format!("reason is one of {}", all.join(", "))))
     });
     let wanted = EscalationQuery { state: state.transpose()?, reason: reason.transpose()? };
-    let wrong = |_not_an_id| bad_query("cursor", "cursor is the next_cursor of another page");
+    let wrong = |_not_an_id| invalid_query("cursor", "cursor is the next_cursor of another page");
     let before = cursor.as_deref().map(|text| text.parse::<Uuid>().map_err(wrong)).transpose()?;
     let limit = page_limit(limit.as_deref(), limits::PAGE_ROWS, 20)?;
     let page = app.engine.escalations(&door.caller, wanted, before, limit).await?;
@@ -269,7 +277,7 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<List
 /// A question that an agent asks.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AskBody {
+pub(super) struct NewEscalationBody {
     /// In your own words.
     question: String,
     /// About this message, thread or email.
@@ -285,17 +293,17 @@ pub(super) struct AskBody {
 }
 
 /// Ask a person. The same question is asked once.
-#[utoipa::path(post, path = "/v1/escalations", tag = "escalations", request_body = AskBody,
+#[utoipa::path(post, path = "/v1/escalations", tag = "escalations", request_body = NewEscalationBody,
     responses((status = 201, description = "Asked", body = EscalationBody), (status = 200, description = "Asked before", body = EscalationBody)))]
-pub(super) async fn ask(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Reply)?;
-    let AskBody { question, message, thread, email, entity } = body.parse()?;
-    if question.trim().is_empty() || question.chars().count() > QUESTION_CHARS {
-        return Err(fault("question", format!("is 1 to {QUESTION_CHARS} characters")).into());
+pub(super) async fn ask(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Reply)?;
+    let NewEscalationBody { question, message, thread, email, entity } = body.parse()?;
+    if question.trim().is_empty() || question.chars().count() > MAX_QUESTION_CHARS {
+        return Err(invalid_field("question", format!("is 1 to {MAX_QUESTION_CHARS} characters")).into());
     }
-    entity.as_deref().map_or(Ok(()), |entity| named_words("entity", entity))?;
+    entity.as_deref().map_or(Ok(()), |entity| check_required_text("entity", entity))?;
     let no_thread = |text: &str| Problem::new(Code::NotFound, format!("there is no thread {text}"));
-    let new = NewQuestion {
+    let new = NewEscalation {
         question,
         message: message.as_deref().map(message_id).transpose()?,
         thread: thread.as_deref().map(|text| text.parse().map_err(|_not_an_id| no_thread(text))).transpose()?,
@@ -303,7 +311,7 @@ pub(super) async fn ask(State(app): State<App>, door: Door, body: RawBody) -> An
         entity,
     };
     let asked = app.engine.ask_person(&door.caller, new).await?;
-    Ok(made(asked.first, Json(EscalationBody::of(&app, &asked.thing))))
+    Ok(created_response(asked.is_new, Json(EscalationBody::of(&app, &asked.value))))
 }
 
 fn escalation_id(text: &str) -> Result<Uuid, Problem> {
@@ -313,8 +321,8 @@ fn escalation_id(text: &str) -> Result<Uuid, Problem> {
 /// Read one question, with the email it is about and the one that looks like it.
 #[utoipa::path(get, path = "/v1/escalations/{id}", tag = "escalations", params(("id" = String, Path)),
     responses((status = 200, description = "The question", body = EscalationBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let view = app.engine.escalation(&door.caller, escalation_id(&id)?).await?;
     Ok(Json(EscalationBody::of(&app, &view)).into_response())
 }
@@ -344,16 +352,21 @@ pub(super) struct DecisionBody {
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = DecisionBody,
     responses((status = 200, description = "The question as it is now", body = EscalationBody),
         (status = 409, description = "It changed since it was looked at, or is no longer open", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn resolve(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn resolve(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = escalation_id(&id)?;
-    let asked = door.asked("escalations/resolve", &id.to_string(), &body.canonical()?);
+    let asked = door.keyed_call("escalations/resolve", &id.to_string(), &body.canonical()?);
     let DecisionBody { decision, rev, edit, reason, digest } = body.parse()?;
-    words("reason", reason.as_deref().unwrap_or_default())?;
-    let wrong = || fault("as", "is release, edit, reject, sent, resend or abandon");
+    check_text("reason", reason.as_deref().unwrap_or_default())?;
+    let wrong = || invalid_field("as", "is release, edit, reject, sent, resend or abandon");
     let decision = Decision::parse(&decision).ok_or_else(wrong)?;
-    let edit = edit.map(|EditBody { subject, text, html }| Edit { subject, text, html });
-    let verdict = Verdict { decision, rev, edit, reason, shown: digest };
+    let edit = edit.map(|EditBody { subject, text, html }| EmailEdit { subject, text, html });
+    let verdict = DecisionRequest { decision, rev, edit, reason, preview_digest: digest };
     let view = app.engine.resolve_escalation(&door.caller, id, verdict, asked).await?;
     Ok(Json(EscalationBody::of(&app, &view)).into_response())
 }

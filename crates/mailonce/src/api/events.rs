@@ -2,16 +2,16 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    event::Cursor,
+    event::EventCursor,
     limits,
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
-use mailonce_engine::{endpoints::filter, tail::EventWish, told::EventView};
+use mailonce_engine::{endpoints::parse_filter, tail::EventSelection, told::EventView};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Answer, App, QueryOf, door::Door, emails::page_limit};
+use super::{ApiResult, App, QueryParams, door::AuthedRequest, emails::page_limit};
 
 /// Where to read on.
 #[derive(Deserialize, IntoParams)]
@@ -40,23 +40,23 @@ impl EventQuery {
     /// A stream has no end, so no limit either.
     pub(super) fn refuse_limit(&self) -> Result<(), Problem> {
         match self.limit {
-            Some(_) => Err(Problem::field(Code::InvalidQuery, "limit", "limit is for lists; a stream has no end")),
+            Some(_) => Err(Problem::for_field(Code::InvalidQuery, "limit", "limit is for lists; a stream has no end")),
             None => Ok(()),
         }
     }
 
     /// Which events are wanted.
-    pub(super) fn wish(&self) -> Result<EventWish, Problem> {
-        let wrong = |field: &str| Problem::field(Code::InvalidQuery, field, format!("{field} is an id"));
+    pub(super) fn parse_selection(&self) -> Result<EventSelection, Problem> {
+        let wrong = |field: &str| Problem::for_field(Code::InvalidQuery, field, format!("{field} is an id"));
         let types = self.types.as_deref().unwrap_or_default().split(',').filter(|word| !word.is_empty());
         let types: Vec<_> = types.take(limits::ENDPOINT_PARTS + 1).collect();
         if types.len() > limits::ENDPOINT_PARTS {
             let detail = format!("type names more than {} types", limits::ENDPOINT_PARTS);
-            return Err(Problem::field(Code::InvalidQuery, "type", detail));
+            return Err(Problem::for_field(Code::InvalidQuery, "type", detail));
         }
         let filter =
-            |word: &str| filter("type", word).map_err(|problem| Problem { code: Code::InvalidQuery, ..problem });
-        Ok(EventWish {
+            |word: &str| parse_filter("type", word).map_err(|problem| Problem { code: Code::InvalidQuery, ..problem });
+        Ok(EventSelection {
             types: types.into_iter().map(filter).collect::<Result<_, _>>()?,
             about: self.about.as_deref().map(|id| id.parse().map_err(|_not_an_id| wrong("about"))).transpose()?,
             inbox: self.inbox.as_deref().map(|id| id.parse().map_err(|_not_an_id| wrong("inbox"))).transpose()?,
@@ -65,15 +65,15 @@ impl EventQuery {
 }
 
 /// Reads a cursor; `None` is the very start.
-pub(super) fn after_of(text: &str) -> Result<Option<Cursor>, Problem> {
-    Cursor::parse(text)
-        .ok_or_else(|| Problem::field(Code::InvalidQuery, "after", "after is a cursor such as 1-42, or 0"))
+pub(super) fn parse_cursor(text: &str) -> Result<Option<EventCursor>, Problem> {
+    EventCursor::parse(text)
+        .ok_or_else(|| Problem::for_field(Code::InvalidQuery, "after", "after is a cursor such as 1-42, or 0"))
 }
 
 /// What an event is about.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what the engine words")]
-pub(super) struct AboutBody {
+pub(super) struct EventSubjectBody {
     kind: &'static str,
     id: String,
     rev: u32,
@@ -91,7 +91,7 @@ pub(super) struct EventBody {
     #[schema(rename = "type")]
     kind: &'static str,
     at: String,
-    about: AboutBody,
+    about: EventSubjectBody,
     #[schema(value_type = Object)]
     data: serde_json::Value,
 }
@@ -110,13 +110,13 @@ pub(super) struct EventPage<'a> {
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(EventQuery),
     responses((status = 200, description = "Events in order", body = EventPage),
         (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<EventQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let after = after_of(query.0.after().unwrap_or("0"))?;
+pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<EventQuery>) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let after = parse_cursor(query.0.after().unwrap_or("0"))?;
     let limit = page_limit(query.0.limit.as_deref(), limits::EVENT_ROWS, 100)?;
-    let (events, next) = app.engine.events(&door.caller, after, limit, &query.0.wish()?).await?;
+    let (events, next) = app.engine.events(&door.caller, after, limit, &query.0.parse_selection()?).await?;
     // Without a cursor there is no event either.
     let epoch = next.map_or(0, |cursor| cursor.epoch);
-    let data = events.iter().map(|event| EventView::of(event, epoch)).collect();
+    let data = events.iter().map(|event| EventView::new(event, epoch)).collect();
     Ok(Json(EventPage { data, next_cursor: next.map(|cursor| cursor.to_string()) }).into_response())
 }

@@ -2,25 +2,25 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    dispatch::Choice,
+    dispatch::Resolution,
     problem::{FieldError, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
-use mailonce_engine::{doubts::Resolve, reroute::Rerouted};
+use mailonce_engine::{doubts::ResolveRequest, reroute::RerouteSummary};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App, PathOf,
-    door::{Door, RawBody},
+    ApiResult, App, PathParam,
+    door::{AuthedRequest, RawBody},
     emails::{EmptyBody, email_id},
-    wire::{EmailBody, words},
+    wire::{EmailBody, check_text},
 };
 
 /// What became of an email whose outcome is unknown, as a person decides.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ResolveBody {
+pub(super) struct ResolveEmailBody {
     /// `sent` (it arrived), `resend` (send the same bytes again), `abandon` (give it up).
     r#as: String,
     /// The email's `rev` as you saw it.
@@ -34,18 +34,23 @@ pub(super) struct ResolveBody {
 }
 
 /// Decide what became of an email whose outcome is unknown.
-#[utoipa::path(post, path = "/v1/emails/{id}/resolve", tag = "emails", params(("id" = String, Path)), request_body = ResolveBody,
+#[utoipa::path(post, path = "/v1/emails/{id}/resolve", tag = "emails", params(("id" = String, Path)), request_body = ResolveEmailBody,
     responses((status = 200, description = "The email", body = EmailBody),
         (status = 409, description = "It changed, or nothing is unknown", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn resolve(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn resolve(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = email_id(&id)?;
-    let wish = body.parse::<ResolveBody>()?;
-    words("reason", wish.reason.as_deref().unwrap_or_default())?;
+    let wish = body.parse::<ResolveEmailBody>()?;
+    check_text("reason", wish.reason.as_deref().unwrap_or_default())?;
     let fault = || Problem::from(vec![FieldError::new("as", "is `sent`, `resend` or `abandon`")]);
-    let choice = Choice::parse(&wish.r#as).ok_or_else(fault)?;
-    let asked = door.asked("resolve", &id.to_string(), &body.0);
-    let wish = Resolve { choice, rev: wish.rev, handoff: wish.handoff, reason: wish.reason };
+    let choice = Resolution::parse(&wish.r#as).ok_or_else(fault)?;
+    let asked = door.keyed_call("resolve", &id.to_string(), &body.0);
+    let wish = ResolveRequest { choice, rev: wish.rev, handoff: wish.handoff, reason: wish.reason };
     mailonce_core::failpoint!("api-before-resolve");
     let email = app.engine.resolve(&door.caller, id, wish, asked).await?;
     mailonce_core::failpoint!("api-after-resolve");
@@ -72,7 +77,7 @@ pub(super) struct TransportBody {
 
 /// A transport that mail waits for although no node has it.
 #[derive(Serialize, ToSchema)]
-pub(super) struct OrphanedBody {
+pub(super) struct OrphanedTransportBody {
     /// The name that the mail waits for.
     name: String,
     /// Handoffs that wait.
@@ -86,17 +91,17 @@ pub(super) struct OrphanedBody {
 pub(super) struct TransportPage {
     data: Vec<TransportBody>,
     /// Transports that mail waits for although no node has them. `POST /v1/transports/{name}/reroute` moves it.
-    orphaned: Vec<OrphanedBody>,
+    orphaned: Vec<OrphanedTransportBody>,
     /// Always null: there are few.
     next_cursor: Option<String>,
 }
 
 /// List the ways out, with their breakers.
 #[utoipa::path(get, path = "/v1/transports", tag = "handoff", responses((status = 200, description = "The ways out", body = TransportPage)))]
-pub(super) async fn transports(State(app): State<App>, door: Door) -> Answer {
-    door.caller.need(Scope::Read)?;
-    door.caller.need_whole_team()?;
-    let body = |way: mailonce_engine::ways::WayView| TransportBody {
+pub(super) async fn transports(State(app): State<App>, door: AuthedRequest) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    door.caller.require_unrestricted_key()?;
+    let body = |way: mailonce_engine::ways::TransportStatus| TransportBody {
         name: way.name,
         kind: way.kind,
         account: way.account,
@@ -105,8 +110,8 @@ pub(super) async fn transports(State(app): State<App>, door: Door) -> Answer {
         why: way.why,
         in_flight: way.in_flight,
     };
-    let data = app.engine.way_views().into_iter().map(body).collect();
-    let orphan = |one: mailonce_engine::orphans::OrphanedTransport| OrphanedBody {
+    let data = app.engine.transport_statuses().into_iter().map(body).collect();
+    let orphan = |one: mailonce_engine::orphans::OrphanedTransport| OrphanedTransportBody {
         name: one.name,
         waiting: one.waiting,
         unknown: one.unknown,
@@ -125,7 +130,7 @@ pub(super) struct RerouteBody {
 
 /// What was moved to another transport.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ReroutedBody {
+pub(super) struct RerouteResultBody {
     /// The transport that was left.
     from: String,
     /// The transport that has it now.
@@ -140,19 +145,24 @@ pub(super) struct ReroutedBody {
 
 /// Move what waits for a transport to another one, of every team. What is in doubt stays.
 #[utoipa::path(post, path = "/v1/transports/{name}/reroute", tag = "handoff", params(("name" = String, Path)), request_body = RerouteBody,
-    responses((status = 200, description = "What was moved", body = ReroutedBody),
+    responses((status = 200, description = "What was moved", body = RerouteResultBody),
         (status = 422, description = "`to` is no other transport of this node", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn reroute(State(app): State<App>, door: Door, PathOf(name): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Operator)?;
-    let asked = door.asked("reroute", &name, &body.0);
+pub(super) async fn reroute(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(name): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Operator)?;
+    let asked = door.keyed_call("reroute", &name, &body.0);
     let RerouteBody { to } = body.parse()?;
-    let Rerouted { from, to, moved, left, more } = app.engine.reroute(&door.caller, &name, &to, asked).await?;
-    Ok(Json(ReroutedBody { from, to, moved, left, more }).into_response())
+    let RerouteSummary { from, to, moved, left, more } = app.engine.reroute(&door.caller, &name, &to, asked).await?;
+    Ok(Json(RerouteResultBody { from, to, moved, left, more }).into_response())
 }
 
 /// Whether mail is handed on, and whether time can be trusted.
 #[derive(Serialize, ToSchema)]
-pub(super) struct HandoffState {
+pub(super) struct HandoffStatusBody {
     /// `running` or `paused`.
     handoff: &'static str,
     /// Ledger time.
@@ -161,39 +171,39 @@ pub(super) struct HandoffState {
     time_is_sure: bool,
 }
 
-impl HandoffState {
+impl HandoffStatusBody {
     fn of(app: &App) -> Json<Self> {
         Json(Self {
-            handoff: if app.engine.is_paused() { "paused" } else { "running" },
+            handoff: if app.engine.is_handoff_paused() { "paused" } else { "running" },
             now: app.engine.now().to_string(),
-            time_is_sure: app.engine.time_is_sure(),
+            time_is_sure: app.engine.is_time_trusted(),
         })
     }
 }
 
 /// Let all hand-off of this process rest. What is under way ends; mail is accepted and waits.
-#[utoipa::path(post, path = "/v1/handoff/pause", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Resting", body = HandoffState)))]
-pub(super) async fn pause(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Operator)?;
+#[utoipa::path(post, path = "/v1/handoff/pause", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Resting", body = HandoffStatusBody)))]
+pub(super) async fn pause(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    app.engine.pause(true);
-    Ok(HandoffState::of(&app).into_response())
+    app.engine.set_handoff_paused(true);
+    Ok(HandoffStatusBody::of(&app).into_response())
 }
 
 /// Let hand-off go on.
-#[utoipa::path(post, path = "/v1/handoff/resume", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Going on", body = HandoffState)))]
-pub(super) async fn resume(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Operator)?;
+#[utoipa::path(post, path = "/v1/handoff/resume", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Going on", body = HandoffStatusBody)))]
+pub(super) async fn resume(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
-    app.engine.pause(false);
-    Ok(HandoffState::of(&app).into_response())
+    app.engine.set_handoff_paused(false);
+    Ok(HandoffStatusBody::of(&app).into_response())
 }
 
 /// Say that the machine's clock is right, after it jumped.
-#[utoipa::path(post, path = "/v1/clock/confirm", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Believed", body = HandoffState)))]
-pub(super) async fn confirm_clock(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Operator)?;
+#[utoipa::path(post, path = "/v1/clock/confirm", tag = "handoff", request_body = Option<EmptyBody>, responses((status = 200, description = "Believed", body = HandoffStatusBody)))]
+pub(super) async fn confirm_clock(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Operator)?;
     let EmptyBody {} = body.parse_or_empty()?;
     app.engine.confirm_time();
-    Ok(HandoffState::of(&app).into_response())
+    Ok(HandoffStatusBody::of(&app).into_response())
 }

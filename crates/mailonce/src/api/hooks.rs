@@ -8,24 +8,24 @@ use axum::{
     response::IntoResponse,
 };
 use mailonce_core::problem::{Code, Problem};
-use mailonce_engine::hook::{Posted, Received};
+use mailonce_engine::hook::{ProviderHookRequest, ProviderHookSummary};
 use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-use super::{Answer, App, PathOf, door::body_problem, sources::source_id};
-use crate::http::min_rate::MinRate;
+use super::{ApiResult, App, PathParam, door::body_problem, sources::source_id};
+use crate::http::min_rate::MinRateBody;
 
 /// How long a body may take. Providers give up after some ten seconds themselves.
-const BODY_TIME: Duration = Duration::from_secs(15);
+const EVENT_BODY_TIMEOUT: Duration = Duration::from_secs(15);
 /// The same for a body that may hold a mail with its files.
-const MAIL_TIME: Duration = Duration::from_mins(1);
+const MAIL_BODY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Up to here a body is one of events.
-const SMALL: usize = 1 << 20;
+const MAX_EVENT_BODY: usize = 1 << 20;
 
 /// What came of a request's reports.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ReceivedBody {
+pub(super) struct ProviderRequestSummaryBody {
     /// Reports in it.
     reports: usize,
     /// New facts about emails.
@@ -46,9 +46,19 @@ pub(super) struct ReceivedBody {
     refused: usize,
 }
 
-impl From<Received> for ReceivedBody {
-    fn from(received: Received) -> Self {
-        let Received { reports, learnt, repeated, unknown, ignored, suppressed, kept, duplicate, refused } = received;
+impl From<ProviderHookSummary> for ProviderRequestSummaryBody {
+    fn from(received: ProviderHookSummary) -> Self {
+        let ProviderHookSummary {
+            reports,
+            recorded: learnt,
+            repeated,
+            unknown,
+            ignored,
+            suppressed,
+            accepted: kept,
+            duplicate,
+            refused,
+        } = received;
         Self { reports, learnt, repeated, unknown, ignored, suppressed, kept, duplicate, refused }
     }
 }
@@ -56,22 +66,22 @@ impl From<Received> for ReceivedBody {
 /// Take in a provider's events or mail.
 #[utoipa::path(post, path = "/hooks/{source_id}", tag = "hooks", security(()), params(("source_id" = String, Path)),
     request_body(content = Object, description = "As the provider sends it"),
-    responses((status = 200, description = "Taken in, repeats and strangers included", body = ReceivedBody),
+    responses((status = 200, description = "Taken in, repeats and strangers included", body = ProviderRequestSummaryBody),
         (status = 400, description = "Proven, but not readable", body = super::problem::ProblemBody, content_type = "application/problem+json"),
         (status = 401, description = "Not proven", body = super::problem::ProblemBody, content_type = "application/problem+json"),
         (status = 408, description = "Too slow", body = super::problem::ProblemBody, content_type = "application/problem+json"),
         (status = 413, description = "Larger than 1 MB, or than 40 MB where the source brings mail", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn receive(State(app): State<App>, PathOf(id): PathOf, request: Request) -> Answer {
+pub(super) async fn receive(State(app): State<App>, PathParam(id): PathParam, request: Request) -> ApiResult {
     // The source first: nothing is read for an address that does not exist.
-    let hook = app.engine.hook(source_id(&id)?).await?;
+    let hook = app.engine.find_hook(source_id(&id)?).await?;
     let (head, body) = request.into_parts();
     let headers = head.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec())).collect();
     let query = head.uri.query().unwrap_or_default().to_owned();
-    let posted = Posted { headers, query, body: read(body, hook.most()).await? };
+    let posted = ProviderHookRequest { headers, query, body: read_body(body, hook.max_body_bytes()).await? };
     mailonce_core::failpoint!("hook-received");
-    let received = Box::pin(app.engine.receive(&hook, &posted)).await?;
+    let received = Box::pin(app.engine.handle_provider_hook(&hook, &posted)).await?;
     mailonce_core::failpoint!("hook-before-answer");
-    Ok(Json(ReceivedBody::from(received)).into_response())
+    Ok(Json(ProviderRequestSummaryBody::from(received)).into_response())
 }
 
 /// Answer what Nylas asks an address before it posts there.
@@ -79,19 +89,20 @@ pub(super) async fn receive(State(app): State<App>, PathOf(id): PathOf, request:
     params(("source_id" = String, Path), ("challenge" = String, Query, description = "Said again as it came")),
     responses((status = 200, description = "The challenge", body = String, content_type = "text/plain"),
         (status = 404, description = "No such source, or one that is not asked", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn challenge(State(app): State<App>, PathOf(id): PathOf, uri: Uri) -> Answer {
-    let hook = app.engine.hook(source_id(&id)?).await?;
+pub(super) async fn challenge(State(app): State<App>, PathParam(id): PathParam, uri: Uri) -> ApiResult {
+    let hook = app.engine.find_hook(source_id(&id)?).await?;
     let answer = hook.challenge(uri.query().unwrap_or_default());
     let answer = answer.ok_or_else(|| Problem::new(Code::NotFound, "this source is not asked anything"))?;
     Ok(answer.to_owned().into_response())
 }
 
 /// The raw body within its bounds.
-async fn read(body: Body, most: usize) -> Result<Vec<u8>, Problem> {
-    let time = if most > SMALL { MAIL_TIME } else { BODY_TIME };
+async fn read_body(body: Body, most: usize) -> Result<Vec<u8>, Problem> {
+    let time = if most > MAX_EVENT_BODY { MAIL_BODY_TIMEOUT } else { EVENT_BODY_TIMEOUT };
     let late = |_elapsed| Problem::new(Code::Timeout, format!("the body did not arrive within {} s", time.as_secs()));
-    let read =
-        tokio::time::timeout(time, axum::body::to_bytes(Body::new(MinRate::new(body)), most)).await.map_err(late)?;
+    let read = tokio::time::timeout(time, axum::body::to_bytes(Body::new(MinRateBody::new(body)), most))
+        .await
+        .map_err(late)?;
     // A provider that was cut off must come again.
     read.map(Vec::from).map_err(|error| body_problem(&error, most, Code::Unavailable))
 }

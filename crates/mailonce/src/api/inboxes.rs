@@ -8,40 +8,40 @@ use axum::{
 };
 use mailonce_core::{
     artifact::ArtifactKind,
-    conversation::caps::Caps,
-    event::Cursor,
+    conversation::caps::ReplyCaps,
+    event::EventCursor,
     id::{InboxId, WatchId},
-    inbox::{AboutInbox, Inbox},
+    inbox::{Inbox, InboxSettings},
     limits,
     problem::{Code, FieldError, Problem},
-    team::Scope,
+    team::ApiKeyScope,
     time::{Time, parse_span},
     watch::Watch,
 };
 use mailonce_engine::{
     inboxes::{CapsPatch, InboxPatch, NewInbox},
-    wait::Wanted,
+    wait::WaitFilter,
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Answer, App, PathOf, QueryOf,
-    door::{Door, RawBody},
+    ApiResult, App, PathParam, QueryParams,
+    door::{AuthedRequest, RawBody},
     messages::MessageBody,
-    records::{PageQuery, made},
-    wire::{given, given_object, object_or_null, words},
+    records::{PageQuery, created_response},
+    wire::{check_text, given, given_object, object_or_null},
 };
 
 /// Registrable domains of one inbox whose links are allowed.
-const LINK_DOMAINS: usize = 50;
+const MAX_LINK_DOMAINS: usize = 50;
 /// Resends that a watch may be given.
-const BUDGET: u32 = 100;
+const MAX_WATCH_BUDGET: u32 = 100;
 /// How long a watch lasts when nobody says.
-const WATCH_MS: i64 = 10 * 60_000;
+const DEFAULT_WATCH_MS: i64 = 10 * 60_000;
 /// How long a caller waits when it does not say.
-const WAIT_S: u64 = 30;
+const DEFAULT_WAIT_S: u64 = 30;
 
 /// An inbox to make: a whole `address`, or `username` and `domain`, or neither for a random one.
 #[derive(Deserialize, ToSchema)]
@@ -108,8 +108,8 @@ pub(super) struct CapsBody {
     per_thread: Option<Option<u32>>,
 }
 
-impl From<Caps> for CapsBody {
-    fn from(caps: Caps) -> Self {
+impl From<ReplyCaps> for CapsBody {
+    fn from(caps: ReplyCaps) -> Self {
         Self {
             per_window: Some(caps.per_window),
             window_s: u32::try_from(caps.window_ms / 1000).ok(),
@@ -121,15 +121,15 @@ impl From<Caps> for CapsBody {
 }
 
 impl CapsBody {
-    fn read(self) -> Result<CapsPatch, Problem> {
+    fn validate(self) -> Result<CapsPatch, Problem> {
         let count = |field: &str, given: Option<u32>| match given {
-            Some(most) if most > Caps::MOST => {
-                Err(fault(&format!("caps.{field}"), format!("is at most {}", Caps::MOST)))
+            Some(most) if most > ReplyCaps::MAX => {
+                Err(invalid_field(&format!("caps.{field}"), format!("is at most {}", ReplyCaps::MAX)))
             }
             given => Ok(given),
         };
         if self.window_s.is_some_and(|seconds| !(1..=86_400).contains(&seconds)) {
-            return Err(fault("caps.window_s", "is 1 to 86400"));
+            return Err(invalid_field("caps.window_s", "is 1 to 86400"));
         }
         Ok(CapsPatch {
             per_window: count("per_window", self.per_window)?,
@@ -200,8 +200,8 @@ pub(super) struct InboxBody {
 
 impl InboxBody {
     pub(super) fn of(app: &App, inbox: Inbox) -> Self {
-        let about = inbox.about;
-        let AboutInbox { agent, name, expires_at, catch_all, link_domains, caps, answers_soft, .. } = about;
+        let about = inbox.settings;
+        let InboxSettings { agent, name, expires_at, catch_all, link_domains, caps, answers_soft, .. } = about;
         Self {
             id: inbox.id.to_string(),
             address: inbox.address,
@@ -217,8 +217,8 @@ impl InboxBody {
             answers_soft,
             says_automatic: about.says_automatic,
             metadata: about.metadata,
-            messages: inbox.seq,
-            cursor: app.engine.cursor(inbox.seq).to_string(),
+            messages: inbox.latest_seq,
+            cursor: app.engine.cursor(inbox.latest_seq).to_string(),
         }
     }
 }
@@ -230,38 +230,40 @@ pub(super) struct InboxPage {
     next_cursor: Option<String>,
 }
 
-pub(super) fn fault(path: &str, message: impl Into<String>) -> Problem {
+pub(super) fn invalid_field(path: &str, message: impl Into<String>) -> Problem {
     Problem::from(vec![FieldError::new(path, message)])
 }
 
-pub(super) fn span(path: &str, text: &str, longest: i64) -> Result<i64, Problem> {
+pub(super) fn parse_duration_ms(path: &str, text: &str, longest: i64) -> Result<i64, Problem> {
     let ms = parse_span(text).filter(|ms| (0..=longest).contains(ms));
-    ms.ok_or_else(|| fault(path, format!("is a time such as 30m, 24h or 7d, at most {} d", longest / 86_400_000)))
+    ms.ok_or_else(|| {
+        invalid_field(path, format!("is a time such as 30m, 24h or 7d, at most {} d", longest / 86_400_000))
+    })
 }
 
 pub(super) fn check_texts(texts: &[(&str, Option<&String>)]) -> Result<(), Problem> {
-    texts.iter().try_for_each(|(at, text)| text.map_or(Ok(()), |text| words(at, text)))
+    texts.iter().try_for_each(|(at, text)| text.map_or(Ok(()), |text| check_text(at, text)))
 }
 
 fn check_domains(domains: &[String]) -> Result<(), Problem> {
-    if domains.len() > LINK_DOMAINS {
-        return Err(fault("link_domains", format!("holds more than {LINK_DOMAINS} domains")));
+    if domains.len() > MAX_LINK_DOMAINS {
+        return Err(invalid_field("link_domains", format!("holds more than {MAX_LINK_DOMAINS} domains")));
     }
-    domains.iter().try_for_each(|domain| words("link_domains", domain))
+    domains.iter().try_for_each(|domain| check_text("link_domains", domain))
 }
 
 fn check_metadata(metadata: &BTreeMap<String, String>) -> Result<(), Problem> {
     if metadata.len() > limits::METADATA {
-        return Err(fault("metadata", format!("holds more than {} entries", limits::METADATA)));
+        return Err(invalid_field("metadata", format!("holds more than {} entries", limits::METADATA)));
     }
-    metadata.iter().flat_map(|(name, value)| [name, value]).try_for_each(|text| words("metadata", text))
+    metadata.iter().flat_map(|(name, value)| [name, value]).try_for_each(|text| check_text("metadata", text))
 }
 
 /// The longest life of an inbox that is not permanent.
-const TTL_MS: i64 = 400 * 86_400_000;
+const MAX_TTL_MS: i64 = 400 * 86_400_000;
 
 impl NewInboxBody {
-    fn read(self) -> Result<NewInbox, Problem> {
+    fn validate(self) -> Result<NewInbox, Problem> {
         check_texts(&[
             ("address", self.address.as_ref()),
             ("username", self.username.as_ref()),
@@ -273,23 +275,23 @@ impl NewInboxBody {
         check_domains(&self.link_domains)?;
         check_metadata(&self.metadata)?;
         if self.client_id.as_deref().is_some_and(str::is_empty) {
-            return Err(fault("client_id", "is empty"));
+            return Err(invalid_field("client_id", "is empty"));
         }
-        let ttl_ms = self.ttl.as_deref().map(|ttl| span("ttl", ttl, TTL_MS)).transpose()?;
-        let caps = self.caps.map(CapsBody::read).transpose()?;
+        let ttl_ms = self.ttl.as_deref().map(|ttl| parse_duration_ms("ttl", ttl, MAX_TTL_MS)).transpose()?;
+        let caps = self.caps.map(CapsBody::validate).transpose()?;
         Ok(NewInbox {
             address: self.address,
             username: self.username,
             domain: self.domain,
             ttl_ms,
             client_id: self.client_id,
-            about: AboutInbox {
+            about: InboxSettings {
                 agent: self.agent,
                 name: self.name,
                 expires_at: None,
                 catch_all: self.catch_all,
                 link_domains: self.link_domains,
-                caps: caps.map(|caps| caps.on(Caps::default())),
+                caps: caps.map(|caps| caps.apply_to(ReplyCaps::default())),
                 answers_soft: self.answers_soft,
                 says_automatic: self.says_automatic,
                 metadata: self.metadata,
@@ -300,9 +302,9 @@ impl NewInboxBody {
 }
 
 /// The inbox that a path names, by its id or its address.
-pub(super) async fn inbox_of(app: &App, door: &Door, text: &str) -> Result<Inbox, Problem> {
+pub(super) async fn find_inbox(app: &App, door: &AuthedRequest, text: &str) -> Result<Inbox, Problem> {
     if text.contains('@') {
-        return app.engine.inbox_named(&door.caller, text).await;
+        return app.engine.inbox_by_address(&door.caller, text).await;
     }
     app.engine.inbox(&door.caller, inbox_id(text)?).await
 }
@@ -317,20 +319,20 @@ pub(super) fn inbox_id(text: &str) -> Result<InboxId, Problem> {
     responses((status = 201, description = "Made", body = InboxBody),
         (status = 200, description = "Made before under this key or `client_id`", body = InboxBody),
         (status = 409, description = "The address is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let new = body.parse_or_empty::<NewInboxBody>()?.read()?;
-    let asked = door.asked("inboxes", "", &body.canonical()?);
+pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let new = body.parse_or_empty::<NewInboxBody>()?.validate()?;
+    let asked = door.keyed_call("inboxes", "", &body.canonical()?);
     let inbox = app.engine.create_inbox(&door.caller, new, asked).await?;
-    Ok(made(inbox.first, Json(InboxBody::of(&app, inbox.thing))))
+    Ok(created_response(inbox.is_new, Json(InboxBody::of(&app, inbox.value))))
 }
 
 /// List inboxes, newest first.
 #[utoipa::path(get, path = "/v1/inboxes", tag = "inboxes", params(PageQuery),
     responses((status = 200, description = "A page", body = InboxPage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let (before, limit) = query.0.read()?;
+pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let (before, limit) = query.0.parse()?;
     let page = app.engine.inboxes(&door.caller, before, limit).await?;
     let data = page.rows.into_iter().map(|inbox| InboxBody::of(&app, inbox)).collect();
     Ok(Json(InboxPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
@@ -339,9 +341,9 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<Page
 /// Read one inbox, by its id or its address.
 #[utoipa::path(get, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)),
     responses((status = 200, description = "The inbox", body = InboxBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let inbox = inbox_of(&app, &door, &id).await?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &door, &id).await?;
     Ok(Json(InboxBody::of(&app, inbox)).into_response())
 }
 
@@ -349,9 +351,14 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
 #[utoipa::path(patch, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)), request_body = InboxPatchBody,
     responses((status = 200, description = "The inbox as it is now", body = InboxBody),
         (status = 409, description = "It changed since it was looked at, or its domain has another catch-all", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let inbox = inbox_of(&app, &door, &id).await?;
+pub(super) async fn change(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &door, &id).await?;
     let body: InboxPatchBody = body.parse()?;
     let InboxPatchBody { agent, name, ttl, catch_all, link_domains, metadata, rev, .. } = body;
     check_texts(&[
@@ -363,9 +370,9 @@ pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathO
     let expires_at = match ttl {
         None => None,
         Some(None) => Some(None),
-        Some(Some(ttl)) => Some(Some(app.engine.now().plus(span("ttl", &ttl, TTL_MS)?))),
+        Some(Some(ttl)) => Some(Some(app.engine.now().plus(parse_duration_ms("ttl", &ttl, MAX_TTL_MS)?))),
     };
-    let caps = body.caps.map(|caps| caps.map(CapsBody::read).transpose()).transpose()?;
+    let caps = body.caps.map(|caps| caps.map(CapsBody::validate).transpose()).transpose()?;
     let InboxPatchBody { answers_soft, says_automatic, .. } = body;
     let patch =
         InboxPatch { agent, name, expires_at, catch_all, link_domains, caps, answers_soft, says_automatic, metadata };
@@ -376,9 +383,9 @@ pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathO
 /// Remove an inbox with everything in it. Its address stays taken.
 #[utoipa::path(delete, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = InboxBody)))]
-pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let inbox = inbox_of(&app, &door, &id).await?;
+pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let inbox = find_inbox(&app, &door, &id).await?;
     let inbox = app.engine.remove_inbox(&door.caller, inbox.id).await?;
     Ok(Json(InboxBody::of(&app, inbox)).into_response())
 }
@@ -388,10 +395,10 @@ pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathO
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The inbox as it is now", body = InboxBody),
         (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn rotate(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let inbox = inbox_of(&app, &door, &id).await?;
-    let asked = door.asked("inboxes/rotate", &inbox.id.to_string(), b"");
+pub(super) async fn rotate(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let inbox = find_inbox(&app, &door, &id).await?;
+    let asked = door.keyed_call("inboxes/rotate", &inbox.id.to_string(), b"");
     let inbox = app.engine.rotate_inbox(&door.caller, inbox.id, asked).await?;
     Ok(Json(InboxBody::of(&app, inbox)).into_response())
 }
@@ -415,44 +422,44 @@ pub(super) struct WaitQuery {
     watch: Option<String>,
 }
 
-pub(super) fn bad_query(field: &str, detail: &str) -> Problem {
-    Problem::field(Code::InvalidQuery, field, detail)
+pub(super) fn invalid_query(field: &str, detail: &str) -> Problem {
+    Problem::for_field(Code::InvalidQuery, field, detail)
 }
 
 /// A cursor of an inbox, or `0` for its very start.
-pub(super) fn place(app: &App, field: &str, text: &str) -> Result<u64, Problem> {
-    let wrong = || bad_query(field, &format!("{field} is a cursor such as 1-42, or 0"));
-    app.engine.seq_of(Cursor::parse(text).ok_or_else(wrong)?)
+pub(super) fn parse_inbox_cursor(app: &App, field: &str, text: &str) -> Result<u64, Problem> {
+    let wrong = || invalid_query(field, &format!("{field} is a cursor such as 1-42, or 0"));
+    app.engine.seq_of(EventCursor::parse(text).ok_or_else(wrong)?)
 }
 
 pub(super) fn artifact_kind(field: &str, word: &str) -> Result<ArtifactKind, Problem> {
-    ArtifactKind::parse(word).ok_or_else(|| bad_query(field, &format!("{field} is code or link")))
+    ArtifactKind::parse(word).ok_or_else(|| invalid_query(field, &format!("{field} is code or link")))
 }
 
 impl WaitQuery {
-    fn read(self, app: &App) -> Result<(Wanted, Duration), Problem> {
+    fn parse(self, app: &App) -> Result<(WaitFilter, Duration), Problem> {
         let seconds = match self.timeout.as_deref() {
-            None => WAIT_S,
+            None => DEFAULT_WAIT_S,
             Some(text) => {
-                text.parse().map_err(|_not_a_number| bad_query("timeout", "timeout is a number of seconds"))?
+                text.parse().map_err(|_not_a_number| invalid_query("timeout", "timeout is a number of seconds"))?
             }
         };
-        let after = self.after.as_deref().map(|text| place(app, "after", text)).transpose()?;
-        let watch = |text: &str| text.parse().map(WatchId).map_err(|_not_an_id| no_watch(text));
-        let wanted = Wanted {
+        let after = self.after.as_deref().map(|text| parse_inbox_cursor(app, "after", text)).transpose()?;
+        let watch = |text: &str| text.parse().map(WatchId).map_err(|_not_an_id| missing_watch(text));
+        let wanted = WaitFilter {
             after: after.map(|seq| app.engine.cursor(seq)),
             from: self.from,
             subject: self.subject,
             has: self.has.as_deref().map(|word| artifact_kind("has", word)).transpose()?,
             watch: self.watch.as_deref().map(watch).transpose()?,
         };
-        Ok((wanted, Duration::from_secs(seconds.min(limits::WAIT_MS as u64 / 1000))))
+        Ok((wanted, Duration::from_secs(seconds.min(limits::MAX_WAIT_MS as u64 / 1000))))
     }
 }
 
 /// A message that arrived.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ArrivedBody {
+pub(super) struct WaitResultBody {
     message: MessageBody,
     /// Pass it as `after` to go on.
     cursor: String,
@@ -460,18 +467,23 @@ pub(super) struct ArrivedBody {
 
 /// Wait for a message. Answers at once when a match is there already.
 #[utoipa::path(get, path = "/v1/inboxes/{id}/wait", tag = "inboxes", params(("id" = String, Path), WaitQuery),
-    responses((status = 200, description = "It arrived", body = ArrivedBody), (status = 204, description = "None came in time"),
+    responses((status = 200, description = "It arrived", body = WaitResultBody), (status = 204, description = "None came in time"),
         (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn wait(State(app): State<App>, door: Door, PathOf(id): PathOf, query: QueryOf<WaitQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let inbox = inbox_of(&app, &door, &id).await?;
-    let (wanted, patience) = query.0.read(&app)?;
+pub(super) async fn wait(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    query: QueryParams<WaitQuery>,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &door, &id).await?;
+    let (wanted, patience) = query.0.parse(&app)?;
     // On the heap: thousands of callers wait at a time, and most of what this holds is needed only at its end.
-    let waited = Box::pin(app.engine.wait_for(&door.caller, inbox.id, wanted, patience)).await?;
+    let waited = Box::pin(app.engine.wait_for_message(&door.caller, inbox.id, wanted, patience)).await?;
     let Some(arrived) = waited else { return Ok(StatusCode::NO_CONTENT.into_response()) };
     let cursor = arrived.cursor.to_string();
     let message = MessageBody::of(&app, &arrived.message);
-    Ok(Json(ArrivedBody { message, cursor }).into_response())
+    Ok(Json(WaitResultBody { message, cursor }).into_response())
 }
 
 /// A watch to begin.
@@ -513,43 +525,48 @@ impl WatchBody {
             rev: watch.rev,
             started_at: watch.started_at.to_string(),
             deadline: watch.deadline.to_string(),
-            budget: watch.budget,
-            spent: watch.spent,
+            budget: watch.resend_budget,
+            spent: watch.resends_used,
             require_auth: watch.require_auth,
-            cursor: app.engine.cursor(watch.after).to_string(),
+            cursor: app.engine.cursor(watch.after_seq).to_string(),
         }
     }
 }
 
-fn no_watch(text: &str) -> Problem {
+fn missing_watch(text: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no watch {text}"))
 }
 
 fn watch_id(text: &str) -> Result<WatchId, Problem> {
-    text.parse().map(WatchId).map_err(|_not_an_id| no_watch(text))
+    text.parse().map(WatchId).map_err(|_not_an_id| missing_watch(text))
 }
 
 /// Begin a watch: one run of an agent that waits.
 #[utoipa::path(post, path = "/v1/inboxes/{id}/watches", tag = "inboxes", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = NewWatchBody,
     responses((status = 201, description = "Begun", body = WatchBody), (status = 200, description = "Begun before under this key", body = WatchBody)))]
-pub(super) async fn create_watch(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let inbox = inbox_of(&app, &door, &id).await?;
+pub(super) async fn create_watch(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &door, &id).await?;
     let NewWatchBody { budget, deadline, require_auth } = body.parse_or_empty()?;
     let budget = budget.unwrap_or(1);
-    if budget > BUDGET {
-        return Err(fault("budget", format!("is at most {BUDGET}")).into());
+    if budget > MAX_WATCH_BUDGET {
+        return Err(invalid_field("budget", format!("is at most {MAX_WATCH_BUDGET}")).into());
     }
     let lasts = match deadline.as_deref() {
-        None => WATCH_MS,
+        None => DEFAULT_WATCH_MS,
         Some(text) => match Time::parse(text) {
             Some(at) => at.since(app.engine.now()),
-            None => span("deadline", text, limits::WATCH_MS)?,
+            None => parse_duration_ms("deadline", text, limits::MAX_WATCH_MS)?,
         },
     };
-    if !(1..=limits::WATCH_MS).contains(&lasts) {
-        return Err(fault("deadline", "lies within the next 7 days").into());
+    if !(1..=limits::MAX_WATCH_MS).contains(&lasts) {
+        return Err(invalid_field("deadline", "lies within the next 7 days").into());
     }
     let require_auth = require_auth.unwrap_or(false);
     let mut meaning = serde_json::json!([budget, deadline]);
@@ -558,16 +575,16 @@ pub(super) async fn create_watch(State(app): State<App>, door: Door, PathOf(id):
         members.push("require_auth".into());
     }
     let meaning = meaning.to_string();
-    let asked = door.asked("watches", &inbox.id.to_string(), meaning.as_bytes());
+    let asked = door.keyed_call("watches", &inbox.id.to_string(), meaning.as_bytes());
     let watch = app.engine.create_watch(&door.caller, inbox.id, (budget, lasts, require_auth), asked).await?;
-    Ok(made(watch.first, Json(WatchBody::of(&app, &watch.thing))))
+    Ok(created_response(watch.is_new, Json(WatchBody::of(&app, &watch.value))))
 }
 
 /// Read one watch.
 #[utoipa::path(get, path = "/v1/watches/{id}", tag = "inboxes", params(("id" = String, Path)),
     responses((status = 200, description = "The watch", body = WatchBody)))]
-pub(super) async fn read_watch(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn read_watch(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let watch = app.engine.watch(&door.caller, watch_id(&id)?).await?;
     Ok(Json(WatchBody::of(&app, &watch)).into_response())
 }
@@ -579,12 +596,12 @@ pub(super) async fn read_watch(State(app): State<App>, door: Door, PathOf(id): P
         (status = 409, description = "The budget is spent, or the watch is over", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn spend(
     State(app): State<App>,
-    door: Door,
-    PathOf(id): PathOf,
-) -> Result<Response, super::problem::Refused> {
-    door.caller.need(Scope::Read)?;
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+) -> Result<Response, super::problem::ApiError> {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let id = watch_id(&id)?;
-    let asked = door.asked("watches/resend", &id.to_string(), b"");
-    let watch = app.engine.spend(&door.caller, id, asked).await?;
+    let asked = door.keyed_call("watches/resend", &id.to_string(), b"");
+    let watch = app.engine.spend_resend(&door.caller, id, asked).await?;
     Ok(Json(WatchBody::of(&app, &watch)).into_response())
 }

@@ -4,18 +4,18 @@ use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     email::Email,
     key::Key,
-    port::store::{Bound, KeyView},
+    port::store::{KeyBinding, KeyView},
     problem::{Code, Problem},
-    team::Scope,
-    time::show_span,
+    team::ApiKeyScope,
+    time::format_span,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App, PathOf,
-    door::{Door, RawBody},
-    wire::{SuppressedBody, TtlBody},
+    ApiResult, App, PathParam,
+    door::{AuthedRequest, RawBody},
+    wire::{SuppressedCallBody, TtlBody},
 };
 
 /// A key as it is now.
@@ -42,39 +42,39 @@ pub(super) struct KeyBody {
     /// Calls answered with the email instead of making another.
     hits: u64,
     /// The latest 20, newest first.
-    calls: Vec<SuppressedBody>,
+    calls: Vec<SuppressedCallBody>,
 }
 
-fn key(text: &str) -> Result<Key, Problem> {
-    Key::parse(text).map_err(|error| Problem::field(Code::InvalidKey, "key", error.to_string()))
+fn parse_key(text: &str) -> Result<Key, Problem> {
+    Key::parse(text).map_err(|error| Problem::for_field(Code::InvalidKey, "key", error.to_string()))
 }
 
 impl KeyBody {
     fn of(key: &Key, view: &KeyView) -> Self {
-        let email = match &view.bound {
-            Some(Bound::Email(email)) => Some(email),
-            Some(Bound::Operation { .. }) | None => None,
+        let email = match &view.binding {
+            Some(KeyBinding::Email(email)) => Some(email),
+            Some(KeyBinding::Operation { .. }) | None => None,
         };
-        let bound_to = match &view.bound {
-            Some(Bound::Email(_)) => "email",
-            Some(Bound::Operation { .. }) => "operation",
+        let bound_to = match &view.binding {
+            Some(KeyBinding::Email(_)) => "email",
+            Some(KeyBinding::Operation { .. }) => "operation",
             None => "forgotten",
         };
-        let derivation = |email: &Email| if email.head.is_named_by_intent() { "intent" } else { "header" };
+        let derivation = |email: &Email| if email.head.has_intent_key() { "intent" } else { "header" };
         Self {
             key: key.to_string(),
             bound_to,
             email: email.map(|email| email.id.to_string()),
-            state: email.map(|email| email.state().word()),
+            state: email.map(|email| email.state().as_str()),
             derivation: email.map(derivation),
             intent: email.and_then(|email| email.head.intent.as_ref()).map(|intent| serde_json::json!(intent)),
             digest: email.map(|email| email.digest.to_string()),
-            bind: view.bind,
-            ttl: email.map(|email| show_span(email.ttl.0)),
+            bind: view.bind_number,
+            ttl: email.map(|email| format_span(email.ttl.0)),
             expires_at: view.expires_at.map(|at| at.to_string()),
             forgotten_at: view.forgotten_at.map(|at| at.to_string()),
             hits: email.map_or(0, |email| email.suppressed),
-            calls: view.suppressed.iter().map(SuppressedBody::from).collect(),
+            calls: view.suppressed_calls.iter().map(SuppressedCallBody::from).collect(),
         }
     }
 }
@@ -82,9 +82,9 @@ impl KeyBody {
 /// Inspect a key.
 #[utoipa::path(get, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)),
     responses((status = 200, description = "The key", body = KeyBody)))]
-pub(super) async fn inspect(State(app): State<App>, door: Door, PathOf(text): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let key = key(&text)?;
+pub(super) async fn inspect(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let key = parse_key(&text)?;
     let view = app.engine.key(&door.caller, &key).await?;
     Ok(Json(KeyBody::of(&key, &view)).into_response())
 }
@@ -92,17 +92,22 @@ pub(super) async fn inspect(State(app): State<App>, door: Door, PathOf(text): Pa
 /// Another memory for a key.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ExtendBody {
+pub(super) struct KeyPatchBody {
     ttl: TtlBody,
 }
 
 /// Give a key another memory.
-#[utoipa::path(patch, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)), request_body = ExtendBody,
+#[utoipa::path(patch, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)), request_body = KeyPatchBody,
     responses((status = 200, description = "The key", body = KeyBody)))]
-pub(super) async fn extend(State(app): State<App>, door: Door, PathOf(text): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let key = key(&text)?;
-    let ttl = body.parse::<ExtendBody>()?.ttl.read().map_err(|fault| Problem::from(vec![fault]))?;
+pub(super) async fn extend(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(text): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let key = parse_key(&text)?;
+    let ttl = body.parse::<KeyPatchBody>()?.ttl.parse().map_err(|fault| Problem::from(vec![fault]))?;
     app.engine.extend_key(&door.caller, &key, ttl).await?;
     let view = app.engine.key(&door.caller, &key).await?;
     Ok(Json(KeyBody::of(&key, &view)).into_response())
@@ -111,9 +116,9 @@ pub(super) async fn extend(State(app): State<App>, door: Door, PathOf(text): Pat
 /// Forget a key. The next call with it is a new wish.
 #[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)),
     responses((status = 200, description = "The key", body = KeyBody), (status = 409, description = "Its email is not finished", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn forget(State(app): State<App>, door: Door, PathOf(text): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let key = key(&text)?;
+pub(super) async fn forget(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let key = parse_key(&text)?;
     app.engine.forget_key(&door.caller, &key).await?;
     let view = app.engine.key(&door.caller, &key).await?;
     Ok(Json(KeyBody::of(&key, &view)).into_response())

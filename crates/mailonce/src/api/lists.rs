@@ -9,18 +9,18 @@ use axum::{
 use mailonce_core::{
     list::{ListDirection, ListEntry, ListName, ListType},
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Answer, App, QueryOf,
-    door::{Door, RawBody},
-    inboxes::inbox_of,
-    problem::Refused,
-    records::made,
+    ApiResult, App, QueryParams,
+    door::{AuthedRequest, RawBody},
+    inboxes::find_inbox,
+    problem::ApiError,
+    records::created_response,
 };
 
 /// Which list, and who on it.
@@ -31,9 +31,9 @@ pub(super) struct ListPath {
 }
 
 impl FromRequestParts<App> for ListPath {
-    type Rejection = Refused;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let missing = |detail: String| Problem::new(Code::NotFound, detail);
         let Path(mut words) = Path::<HashMap<String, String>>::from_request_parts(parts, app)
             .await
@@ -49,9 +49,9 @@ impl FromRequestParts<App> for ListPath {
 }
 
 impl ListPath {
-    async fn list(&self, app: &App, door: &Door, query: &ListQuery) -> Result<ListName, Problem> {
+    async fn resolve_list(&self, app: &App, door: &AuthedRequest, query: &ListScopeQuery) -> Result<ListName, Problem> {
         let inbox = match &query.inbox {
-            Some(text) => Some(inbox_of(app, door, text).await?),
+            Some(text) => Some(find_inbox(app, door, text).await?),
             None => None,
         };
         let inbox = inbox.map(|inbox| (inbox.id, inbox.address));
@@ -62,7 +62,7 @@ impl ListPath {
 /// Whose list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct ListScopeQuery {
     /// An inbox by id or address; the list of the whole team without one.
     inbox: Option<String>,
 }
@@ -102,8 +102,8 @@ pub(super) struct ListEntryBody {
 impl From<ListEntry> for ListEntryBody {
     fn from(entry: ListEntry) -> Self {
         Self {
-            direction: entry.list.direction.word(),
-            kind: entry.list.kind.word(),
+            direction: entry.list.direction.as_str(),
+            kind: entry.list.kind.as_str(),
             inbox: entry.list.inbox.map(|(_, address)| address),
             entry: entry.entry,
             reason: entry.reason,
@@ -121,40 +121,50 @@ pub(super) struct ListEntryPage {
 
 /// Put somebody on a list. Whoever is on it already stays.
 #[utoipa::path(post, path = "/v1/lists/{direction}/{type}", tag = "rules", request_body = NewListEntryBody,
-    params(("direction" = String, Path), ("type" = String, Path), ListQuery),
+    params(("direction" = String, Path), ("type" = String, Path), ListScopeQuery),
     responses((status = 201, description = "Put on the list", body = ListEntryBody),
         (status = 200, description = "Was on it", body = ListEntryBody)))]
 pub(super) async fn add(
     State(app): State<App>,
-    door: Door,
+    door: AuthedRequest,
     path: ListPath,
-    query: QueryOf<ListQuery>,
+    query: QueryParams<ListScopeQuery>,
     body: RawBody,
-) -> Answer {
-    door.caller.need(Scope::Admin)?;
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let NewListEntryBody { entry, reason, require_auth } = body.parse()?;
-    let list = path.list(&app, &door, &query.0).await?;
+    let list = path.resolve_list(&app, &door, &query.0).await?;
     let put = app.engine.add_to_list(&door.caller, list, &entry, (reason, require_auth.unwrap_or(false))).await?;
-    Ok(made(put.first, Json(ListEntryBody::from(put.thing))))
+    Ok(created_response(put.is_new, Json(ListEntryBody::from(put.value))))
 }
 
 /// Everybody on a list, in the order of their names.
 #[utoipa::path(get, path = "/v1/lists/{direction}/{type}", tag = "rules",
-    params(("direction" = String, Path), ("type" = String, Path), ListQuery),
+    params(("direction" = String, Path), ("type" = String, Path), ListScopeQuery),
     responses((status = 200, description = "Everybody on it", body = ListEntryPage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, path: ListPath, query: QueryOf<ListQuery>) -> Answer {
-    let list = path.list(&app, &door, &query.0).await?;
+pub(super) async fn list(
+    State(app): State<App>,
+    door: AuthedRequest,
+    path: ListPath,
+    query: QueryParams<ListScopeQuery>,
+) -> ApiResult {
+    let list = path.resolve_list(&app, &door, &query.0).await?;
     let entries = app.engine.list_entries(&door.caller, &list).await?;
     Ok(Json(ListEntryPage { data: entries.into_iter().map(ListEntryBody::from).collect() }).into_response())
 }
 
 /// Take somebody off a list.
 #[utoipa::path(delete, path = "/v1/lists/{direction}/{type}/{entry}", tag = "rules",
-    params(("direction" = String, Path), ("type" = String, Path), ("entry" = String, Path), ListQuery),
+    params(("direction" = String, Path), ("type" = String, Path), ("entry" = String, Path), ListScopeQuery),
     responses((status = 200, description = "Taken off", body = ListEntryBody)))]
-pub(super) async fn remove(State(app): State<App>, door: Door, path: ListPath, query: QueryOf<ListQuery>) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let list = path.list(&app, &door, &query.0).await?;
+pub(super) async fn remove(
+    State(app): State<App>,
+    door: AuthedRequest,
+    path: ListPath,
+    query: QueryParams<ListScopeQuery>,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let list = path.resolve_list(&app, &door, &query.0).await?;
     let gone = app.engine.remove_from_list(&door.caller, &list, &path.entry).await?;
     Ok(Json(ListEntryBody::from(gone)).into_response())
 }

@@ -7,29 +7,29 @@ use axum::{
     response::IntoResponse,
 };
 use mailonce_core::{
-    delivery::{Delivery, DeliveryQuery, DeliveryState, Suppression},
+    delivery::{Delivery, DeliveryQuery, DeliveryState, DeliverySuppression},
     id::{DeliveryId, InboxId, MessageId},
     limits,
-    message::{Handle, Message, MessagePlace, MessageQuery, MessageState, Party},
-    port::authenticate::Auth,
+    message::{AttachmentInfo, Message, MessagePosition, MessageQuery, MessageState, Party},
+    port::authenticate::SenderAuth,
     problem::{Code, Problem},
-    rule::RuleHit,
-    team::Scope,
+    rule::RuleMatch,
+    team::ApiKeyScope,
 };
 use mailonce_engine::{
-    messages::{Body, Flag, Link, Purpose, Shown, View},
+    messages::{CheckedLink, Flag, MessageView, Purpose, RenderedBody, RenderedMessage},
     reply::{ReplyTarget, reply_target},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Answer, App, PathOf, QueryOf,
+    ApiResult, App, PathParam, QueryParams,
     artifacts::ArtifactBody,
-    door::Door,
+    door::AuthedRequest,
     emails::page_limit,
-    inboxes::{artifact_kind, bad_query, inbox_of, place},
-    problem::Refused,
+    inboxes::{artifact_kind, find_inbox, invalid_query, parse_inbox_cursor},
+    problem::ApiError,
 };
 
 /// Somebody named in a mail.
@@ -56,13 +56,13 @@ pub(super) struct AuthBody {
     domain: Option<String>,
 }
 
-impl From<&Auth> for AuthBody {
-    fn from(auth: &Auth) -> Self {
+impl From<&SenderAuth> for AuthBody {
+    fn from(auth: &SenderAuth) -> Self {
         Self {
-            spf: auth.spf.word(),
-            dkim: auth.dkim.word(),
-            dmarc: auth.dmarc.word(),
-            verdict: auth.verdict.word(),
+            spf: auth.spf.as_str(),
+            dkim: auth.dkim.as_str(),
+            dmarc: auth.dmarc.as_str(),
+            verdict: auth.verdict.as_str(),
             domain: auth.domain.clone(),
         }
     }
@@ -70,7 +70,7 @@ impl From<&Auth> for AuthBody {
 
 /// An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes.
 #[derive(Serialize, ToSchema)]
-pub(super) struct HandleBody {
+pub(super) struct AttachmentInfoBody {
     n: usize,
     filename: Option<String>,
     content_type: String,
@@ -79,8 +79,8 @@ pub(super) struct HandleBody {
     size: u64,
 }
 
-fn attachment_body((n, handle): (usize, &Handle)) -> HandleBody {
-    HandleBody {
+fn attachment_body((n, handle): (usize, &AttachmentInfo)) -> AttachmentInfoBody {
+    AttachmentInfoBody {
         n,
         filename: handle.filename.clone(),
         content_type: handle.content_type.clone(),
@@ -92,7 +92,7 @@ fn attachment_body((n, handle): (usize, &Handle)) -> HandleBody {
 
 /// Why a message counts as automatic.
 #[derive(Serialize, ToSchema)]
-pub(super) struct AutomaticBody {
+pub(super) struct AutomaticReasonBody {
     reason: String,
     /// Nothing may override it.
     hard: bool,
@@ -108,9 +108,9 @@ pub(super) struct RuleHitBody {
     actions: Vec<&'static str>,
 }
 
-impl From<&RuleHit> for RuleHitBody {
-    fn from(hit: &RuleHit) -> Self {
-        let actions = hit.actions.iter().map(|action| action.kind.word()).collect();
+impl From<&RuleMatch> for RuleHitBody {
+    fn from(hit: &RuleMatch) -> Self {
+        let actions = hit.actions.iter().map(|action| action.kind.as_str()).collect();
         Self { id: hit.id.to_string(), name: hit.name.clone(), actions }
     }
 }
@@ -157,7 +157,7 @@ pub(super) struct MessageBody {
     /// `unanswered leased answered skipped`.
     state: &'static str,
     auth: AuthBody,
-    automatic: Option<AutomaticBody>,
+    automatic: Option<AutomaticReasonBody>,
     /// Why it counts as our own: `address loop_mark message_id`.
     own: Option<String>,
     /// Emails that answered it or passed it on.
@@ -170,7 +170,7 @@ pub(super) struct MessageBody {
     /// Rules that matched, in the order in which they were asked.
     rules: Vec<RuleHitBody>,
     size: u64,
-    attachments: Vec<HandleBody>,
+    attachments: Vec<AttachmentInfoBody>,
     /// What was found in it: `code`, `link`.
     has: Vec<&'static str>,
 }
@@ -196,19 +196,19 @@ impl MessageBody {
             preview: head.preview.clone(),
             date: head.date.map(|at| at.to_string()),
             received_at: message.received_at.to_string(),
-            state: message.state.word(),
+            state: message.state.as_str(),
             auth: AuthBody::from(&head.auth),
-            automatic: head.automatic.clone().map(|(reason, hard)| AutomaticBody { reason, hard }),
+            automatic: head.automatic.clone().map(|(reason, hard)| AutomaticReasonBody { reason, hard }),
             own: head.own.clone(),
-            answers: message.marks.turn.answers.iter().map(|(_, email)| email.to_string()).collect(),
-            flags: head.flags.iter().map(|flag| flag.word()).collect(),
-            labels: message.marks.labels.clone(),
-            folder: message.marks.folder.clone(),
-            read: message.marks.read,
+            answers: message.annotations.turn.answers.iter().map(|(_, email)| email.to_string()).collect(),
+            flags: head.flags.iter().map(|flag| flag.as_str()).collect(),
+            labels: message.annotations.labels.clone(),
+            folder: message.annotations.folder.clone(),
+            read: message.annotations.read,
             rules: head.rules.iter().flat_map(|rules| &rules.matched).map(RuleHitBody::from).collect(),
             size: head.size,
             attachments: head.attachments.iter().enumerate().map(attachment_body).collect(),
-            has: head.artifacts.iter().map(|(kind, _)| kind.word()).collect(),
+            has: head.artifacts.iter().map(|(kind, _)| kind.as_str()).collect(),
         }
     }
 }
@@ -225,7 +225,7 @@ pub(super) struct MessagePageBody {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct MessageListQuery {
     /// 1 to 100, 20 by default.
     limit: Option<String>,
     /// Newest first: where the page before ended.
@@ -245,22 +245,22 @@ pub(super) struct ListQuery {
     thread: Option<String>,
 }
 
-impl ListQuery {
-    fn read(self, app: &App) -> Result<MessageQuery, Problem> {
+impl MessageListQuery {
+    fn parse(self, app: &App) -> Result<MessageQuery, Problem> {
         let place = match (self.after.as_deref(), self.cursor.as_deref()) {
-            (Some(_), Some(_)) => return Err(bad_query("after", "after and cursor are not given together")),
-            (Some(after), None) => MessagePlace::After(place(app, "after", after)?),
-            (None, Some(cursor)) => MessagePlace::Before(place(app, "cursor", cursor)?),
-            (None, None) => MessagePlace::default(),
+            (Some(_), Some(_)) => return Err(invalid_query("after", "after and cursor are not given together")),
+            (Some(after), None) => MessagePosition::After(parse_inbox_cursor(app, "after", after)?),
+            (None, Some(cursor)) => MessagePosition::Before(parse_inbox_cursor(app, "cursor", cursor)?),
+            (None, None) => MessagePosition::default(),
         };
         let state = |word: &str| {
             MessageState::parse(word)
-                .ok_or_else(|| bad_query("state", "state is unanswered, leased, answered or skipped"))
+                .ok_or_else(|| invalid_query("state", "state is unanswered, leased, answered or skipped"))
         };
         let thread =
-            |text: &str| text.parse().map_err(|_not_an_id| bad_query("thread", "thread is the id of a thread"));
+            |text: &str| text.parse().map_err(|_not_an_id| invalid_query("thread", "thread is the id of a thread"));
         Ok(MessageQuery {
-            unforged: false,
+            exclude_forged: false,
             thread: self.thread.as_deref().map(thread).transpose()?,
             state: self.state.as_deref().map(state).transpose()?,
             from: self.from,
@@ -268,21 +268,26 @@ impl ListQuery {
             has: self.has.as_deref().map(|word| artifact_kind("has", word)).transpose()?,
             label: self.label,
             message_id: None,
-            authenticated: false,
-            place,
+            only_authenticated: false,
+            position: place,
             limit: page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?,
         })
     }
 }
 
 /// List messages of an inbox, newest first; oldest first with `after`.
-#[utoipa::path(get, path = "/v1/inboxes/{id}/messages", tag = "messages", params(("id" = String, Path), ListQuery),
+#[utoipa::path(get, path = "/v1/inboxes/{id}/messages", tag = "messages", params(("id" = String, Path), MessageListQuery),
     responses((status = 200, description = "A page", body = MessagePageBody),
         (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn list(State(app): State<App>, door: Door, PathOf(id): PathOf, query: QueryOf<ListQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let inbox = inbox_of(&app, &door, &id).await?;
-    let page = app.engine.messages(&door.caller, inbox.id, query.0.read(&app)?).await?;
+pub(super) async fn list(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    query: QueryParams<MessageListQuery>,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &door, &id).await?;
+    let page = app.engine.messages(&door.caller, inbox.id, query.0.parse(&app)?).await?;
     let data = page.rows.iter().map(|message| MessageBody::of(&app, message)).collect();
     let next_cursor = page.next.map(|seq| app.engine.cursor(seq).to_string());
     Ok(Json(MessagePageBody { data, next_cursor }).into_response())
@@ -310,33 +315,33 @@ pub(super) struct LinkBody {
     purpose: Option<&'static str>,
 }
 
-fn link_body(link: &Link, secrets: bool) -> LinkBody {
+fn link_body(link: &CheckedLink, secrets: bool) -> LinkBody {
     LinkBody {
         url: secrets.then(|| link.url.clone()),
         host: link.host.clone(),
-        verdict: link.verdict.word(),
-        reasons: link.reasons.iter().map(|reason| reason.word()).collect(),
-        purpose: link.purpose.map(Purpose::word),
+        verdict: link.verdict.as_str(),
+        reasons: link.reasons.iter().map(|reason| reason.as_str()).collect(),
+        purpose: link.purpose.map(Purpose::as_str),
     }
 }
 
 /// A header field.
 #[derive(Serialize, ToSchema)]
-pub(super) struct FieldBody {
+pub(super) struct HeaderFieldBody {
     name: String,
     value: String,
 }
 
 /// A sign that somebody talks to the model.
 #[derive(Serialize, ToSchema)]
-pub(super) struct InjectionBody {
+pub(super) struct InjectionFlagBody {
     flag: &'static str,
     count: usize,
 }
 
 /// A message with what it says.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ShownBody {
+pub(super) struct RenderedMessageBody {
     #[serde(flatten)]
     message: MessageBody,
     /// `min plain full`, or `gone` when its bytes are no longer kept.
@@ -347,7 +352,7 @@ pub(super) struct ShownBody {
     html: Option<String>,
     /// In `full`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<Vec<FieldBody>>,
+    headers: Option<Vec<HeaderFieldBody>>,
     /// What `min` took out, counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -355,7 +360,7 @@ pub(super) struct ShownBody {
     /// Whether all of the mail was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     whole: Option<bool>,
-    injection: Vec<InjectionBody>,
+    injection: Vec<InjectionFlagBody>,
     links: Vec<LinkBody>,
     artifacts: Vec<ArtifactBody>,
     /// What else it could hold; never given out.
@@ -363,9 +368,9 @@ pub(super) struct ShownBody {
     candidates: Vec<serde_json::Value>,
 }
 
-impl ShownBody {
-    fn of(app: &App, door: &Door, shown: &Shown) -> Self {
-        let secrets = door.caller.key.may(Scope::Secrets);
+impl RenderedMessageBody {
+    fn of(app: &App, door: &AuthedRequest, shown: &RenderedMessage) -> Self {
+        let secrets = door.caller.key.has_scope(ApiKeyScope::Secrets);
         let mut body = Self {
             message: MessageBody::of(app, &shown.message),
             view: "gone",
@@ -379,30 +384,31 @@ impl ShownBody {
             artifacts: shown.artifacts.iter().map(|one| ArtifactBody::of(&door.caller, one)).collect(),
             candidates: shown.message.head.candidates.clone(),
         };
-        let drawn = |links: &[Link]| links.iter().map(|link| link_body(link, secrets)).collect();
+        let drawn = |links: &[CheckedLink]| links.iter().map(|link| link_body(link, secrets)).collect();
         match &shown.body {
-            Body::Gone => {}
-            Body::Min { view, links } => {
+            RenderedBody::Gone => {}
+            RenderedBody::Min { view, links } => {
                 body.view = "min";
                 // A stranger's words stand between the fences and nowhere else.
                 body.message.preview.clear();
                 body.text = Some(view.text.clone());
                 body.removed = serde_json::to_value(view.removed).ok();
                 body.whole = Some(view.whole);
-                let flag = |(flag, count): &(Flag, usize)| (flag.word(), *count);
+                let flag = |(flag, count): &(Flag, usize)| (flag.as_str(), *count);
                 body.injection =
-                    view.flags.iter().map(flag).map(|(flag, count)| InjectionBody { flag, count }).collect();
+                    view.flags.iter().map(flag).map(|(flag, count)| InjectionFlagBody { flag, count }).collect();
                 body.links = drawn(links);
             }
-            Body::Plain { text } => {
+            RenderedBody::Plain { text } => {
                 body.view = "plain";
                 body.text = Some(text.clone());
             }
-            Body::Full { text, html, headers, links } => {
+            RenderedBody::Full { text, html, headers, links } => {
                 body.view = "full";
                 body.text.clone_from(text);
                 body.html.clone_from(html);
-                let field = |(name, value): &(String, String)| FieldBody { name: name.clone(), value: value.clone() };
+                let field =
+                    |(name, value): &(String, String)| HeaderFieldBody { name: name.clone(), value: value.clone() };
                 body.headers = Some(headers.iter().map(field).collect());
                 body.links = drawn(links);
             }
@@ -417,34 +423,39 @@ pub(super) fn message_id(text: &str) -> Result<MessageId, Problem> {
 
 /// Read a message: `min` for models, `plain`, or `full`.
 #[utoipa::path(get, path = "/v1/messages/{id}", tag = "messages", params(("id" = String, Path), ViewQuery),
-    responses((status = 200, description = "The message", body = ShownBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf, query: QueryOf<ViewQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
+    responses((status = 200, description = "The message", body = RenderedMessageBody)))]
+pub(super) async fn read(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    query: QueryParams<ViewQuery>,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let id = message_id(&id)?;
     // Whose it is comes first: a stranger learns nothing about what a view may be.
     app.engine.message(&door.caller, id).await?;
     let view = match query.0.view.as_deref() {
-        None => View::Min,
-        Some(word) => View::parse(word).ok_or_else(|| bad_query("view", "view is min, plain or full"))?,
+        None => MessageView::Min,
+        Some(word) => MessageView::parse(word).ok_or_else(|| invalid_query("view", "view is min, plain or full"))?,
     };
-    let shown = app.engine.show(&door.caller, id, view).await?;
-    Ok(Json(ShownBody::of(&app, &door, &shown)).into_response())
+    let shown = app.engine.render_message(&door.caller, id, view).await?;
+    Ok(Json(RenderedMessageBody::of(&app, &door, &shown)).into_response())
 }
 
 /// A message as it travelled.
 #[utoipa::path(get, path = "/v1/messages/{id}/raw", tag = "messages", params(("id" = String, Path)),
     responses((status = 200, description = "The bytes", content_type = "message/rfc822", body = Vec<u8>)))]
-pub(super) async fn raw(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn raw(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let raw = app.engine.raw_message(&door.caller, message_id(&id)?).await?;
     let mut response = raw.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("message/rfc822"));
-    as_a_file(&mut response, "message.eml");
+    set_download_headers(&mut response, "message.eml");
     Ok(response)
 }
 
 /// What a stranger sent is never shown by a browser as a page of ours.
-pub(crate) fn as_a_file(response: &mut axum::response::Response, name: &str) {
+pub(crate) fn set_download_headers(response: &mut axum::response::Response, name: &str) {
     let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_. ".contains(*c)).collect();
     let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{plain}\""));
     let headers = response.headers_mut();
@@ -454,12 +465,12 @@ pub(crate) fn as_a_file(response: &mut axum::response::Response, name: &str) {
 }
 
 /// The two parameters of a path.
-pub(super) struct PathOfTwo(String, String);
+pub(super) struct TwoPathParams(String, String);
 
-impl FromRequestParts<App> for PathOfTwo {
-    type Rejection = Refused;
+impl FromRequestParts<App> for TwoPathParams {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         match Path::<(String, String)>::from_request_parts(parts, app).await {
             Ok(Path((one, two))) => Ok(Self(one, two)),
             Err(rejection) => Err(Problem::new(Code::NotFound, rejection.body_text()).into()),
@@ -470,8 +481,12 @@ impl FromRequestParts<App> for PathOfTwo {
 /// The bytes of one attachment.
 #[utoipa::path(get, path = "/v1/messages/{id}/attachments/{n}", tag = "messages", params(("id" = String, Path), ("n" = usize, Path)),
     responses((status = 200, description = "The bytes", content_type = "application/octet-stream", body = Vec<u8>)))]
-pub(super) async fn attachment(State(app): State<App>, door: Door, PathOfTwo(id, n): PathOfTwo) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn attachment(
+    State(app): State<App>,
+    door: AuthedRequest,
+    TwoPathParams(id, n): TwoPathParams,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let id = message_id(&id)?;
     let missing = |_not_a_number| Problem::new(Code::NotFound, format!("there is no attachment {n}"));
     let found = app.engine.attachment(&door.caller, id, n.parse().map_err(missing)?).await?;
@@ -479,7 +494,7 @@ pub(super) async fn attachment(State(app): State<App>, door: Door, PathOfTwo(id,
     let kind = HeaderValue::from_str(&found.content_type);
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    as_a_file(&mut response, found.filename.as_deref().unwrap_or("attachment"));
+    set_download_headers(&mut response, found.filename.as_deref().unwrap_or("attachment"));
     Ok(response)
 }
 
@@ -512,12 +527,12 @@ pub(super) struct DeliveryBody {
 
 impl From<&Delivery> for DeliveryBody {
     fn from(delivery: &Delivery) -> Self {
-        let about = &delivery.about;
+        let about = &delivery.details;
         Self {
             id: delivery.id.to_string(),
             rev: delivery.rev,
-            state: delivery.state.word(),
-            intake: about.intake.word(),
+            state: delivery.state.as_str(),
+            intake: about.intake.as_str(),
             inbox_id: delivery.target.inbox().map(|id| id.to_string()),
             source_id: about.source.map(|id| id.to_string()),
             recipient: about.recipient.clone(),
@@ -526,10 +541,10 @@ impl From<&Delivery> for DeliveryBody {
             size: about.size,
             received_at: delivery.received_at.to_string(),
             attempts: delivery.attempts,
-            reason: delivery.suppressed.map(Suppression::word),
-            duplicate_of: delivery.of.map(|id| id.to_string()),
+            reason: delivery.suppressed.map(DeliverySuppression::as_str),
+            duplicate_of: delivery.duplicate_of.map(|id| id.to_string()),
             message_id: delivery.message.map(|id| id.to_string()),
-            trouble: delivery.trouble.clone(),
+            trouble: delivery.last_error.clone(),
         }
     }
 }
@@ -561,14 +576,14 @@ pub(super) struct DeliveriesQuery {
 }
 
 impl DeliveriesQuery {
-    fn read(&self, inbox: Option<InboxId>) -> Result<DeliveryQuery, Problem> {
+    fn parse(&self, inbox: Option<InboxId>) -> Result<DeliveryQuery, Problem> {
         let id = |field: &str, text: &Option<String>| {
-            let wrong = |_not_an_id| bad_query(field, &format!("{field} is an id"));
+            let wrong = |_not_an_id| invalid_query(field, &format!("{field} is an id"));
             text.as_deref().map(|text| text.parse::<uuid::Uuid>().map_err(wrong)).transpose()
         };
         let state = |word: &str| {
             DeliveryState::parse(word)
-                .ok_or_else(|| bad_query("state", "state is waiting, done, duplicate, refused or dead"))
+                .ok_or_else(|| invalid_query("state", "state is waiting, done, duplicate, refused or dead"))
         };
         Ok(DeliveryQuery {
             inbox,
@@ -584,13 +599,17 @@ impl DeliveriesQuery {
 /// List arrivals, newest first: each repeat is there with its reason.
 #[utoipa::path(get, path = "/v1/deliveries", tag = "messages", params(DeliveriesQuery),
     responses((status = 200, description = "A page", body = DeliveryPage)))]
-pub(super) async fn deliveries(State(app): State<App>, door: Door, query: QueryOf<DeliveriesQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn deliveries(
+    State(app): State<App>,
+    door: AuthedRequest,
+    query: QueryParams<DeliveriesQuery>,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = match &query.0.inbox {
-        Some(text) => Some(inbox_of(&app, &door, text).await?.id),
+        Some(text) => Some(find_inbox(&app, &door, text).await?.id),
         None => None,
     };
-    let query = query.0.read(inbox)?;
+    let query = query.0.parse(inbox)?;
     let limit = query.limit;
     let rows = app.engine.deliveries(&door.caller, query).await?;
     let next_cursor = rows.last().filter(|_| rows.len() == limit).map(|last| last.id.to_string());
@@ -604,8 +623,8 @@ fn delivery_id(text: &str) -> Result<DeliveryId, Problem> {
 /// Read one arrival.
 #[utoipa::path(get, path = "/v1/deliveries/{id}", tag = "messages", params(("id" = String, Path)),
     responses((status = 200, description = "The delivery", body = DeliveryBody)))]
-pub(super) async fn delivery(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn delivery(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let delivery = app.engine.delivery(&door.caller, delivery_id(&id)?).await?;
     Ok(Json(DeliveryBody::from(&delivery)).into_response())
 }
@@ -614,8 +633,8 @@ pub(super) async fn delivery(State(app): State<App>, door: Door, PathOf(id): Pat
 #[utoipa::path(post, path = "/v1/deliveries/{id}/replay", tag = "messages", params(("id" = String, Path)),
     responses((status = 200, description = "The delivery as it is now", body = DeliveryBody),
         (status = 409, description = "It is not dead", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn replay(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn replay(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let delivery = app.engine.replay_delivery(&door.caller, delivery_id(&id)?).await?;
     Ok(Json(DeliveryBody::from(&delivery)).into_response())
 }

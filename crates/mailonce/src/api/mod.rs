@@ -39,7 +39,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get, post},
 };
-use mailonce_core::problem::{Code, Problem, nearest, shortened};
+use mailonce_core::problem::{Code, Problem, nearest_name, shorten};
 use mailonce_engine::{Engine, send::SendRequest};
 use serde::de::DeserializeOwned;
 use std::{
@@ -58,65 +58,65 @@ use utoipa::openapi::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{http::FailureLimit, intake::smtp::Tally, mcp};
-use problem::Refused;
+use crate::{http::FailureLimit, intake::smtp::SmtpMetrics, mcp};
+use problem::ApiError;
 pub(crate) use {
-    escalations::QUESTION_CHARS,
-    replies::SEEN,
-    wire::{named_words, words},
+    escalations::MAX_QUESTION_CHARS,
+    replies::MAX_SEEN,
+    wire::{check_required_text, check_text},
 };
 
 /// What every handler can reach. Each call takes copies of it, so that it is one pointer.
 #[derive(Clone)]
-pub struct App(Arc<House>);
+pub struct App(Arc<AppState>);
 
 impl Deref for App {
-    type Target = House;
+    type Target = AppState;
 
-    fn deref(&self) -> &House {
+    fn deref(&self) -> &AppState {
         &self.0
     }
 }
 
 /// What the handlers of one process share.
-pub struct House {
+pub struct AppState {
     /// The verbs.
     pub engine: Arc<Engine>,
     /// What the SMTP listener counts, where there is one.
-    pub tally: Option<Arc<Tally>>,
+    pub smtp_metrics: Option<Arc<SmtpMetrics>>,
     /// Where people and programs outside reach this installation.
-    pub url: Arc<str>,
+    pub public_url: Arc<str>,
     /// Invalid API keys by address.
-    pub failures: FailureLimit,
+    pub auth_failures: FailureLimit,
 }
 
 /// What stands beside the API.
 #[derive(Default)]
-pub struct Beside {
+pub struct RouterOptions {
     /// What the SMTP listener counts, where there is one.
-    pub tally: Option<Arc<Tally>>,
+    pub smtp_metrics: Option<Arc<SmtpMetrics>>,
     /// Where people and programs outside reach this installation.
-    pub url: String,
+    pub public_url: String,
     /// Invalid API keys by address.
-    pub failures: FailureLimit,
+    pub auth_failures: FailureLimit,
 }
 
 /// What every handler gives back.
-type Answer = Result<Response, Refused>;
+type ApiResult = Result<Response, ApiError>;
 
 /// What the body of `POST /v1/emails` asks for, or what is wrong with it: the handler's own reading, for those who try
 /// it with hostile bytes.
-pub fn read_send(body: &[u8]) -> Result<SendRequest, Problem> {
-    door::parse::<wire::SendBody>(body)?.request(None)
+pub fn parse_send(body: &[u8]) -> Result<SendRequest, Problem> {
+    door::parse::<wire::SendBody>(body)?.into_request(None)
 }
 
 /// The routes, with the document that describes them: both come from the same lines.
 fn routes() -> OpenApiRouter<App> {
-    sending().merge(reading()).merge(talking()).merge(managing()).merge(operating())
+    outbound_routes().merge(inbox_routes()).merge(conversation_routes()).merge(admin_routes()).merge(system_routes())
 }
 
 /// For those who send.
-fn sending() -> OpenApiRouter<App> {
+fn outbound_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(emails::send, emails::list))
         .routes(routes!(emails::batch))
@@ -130,7 +130,7 @@ fn sending() -> OpenApiRouter<App> {
 }
 
 /// For those who read mail.
-fn reading() -> OpenApiRouter<App> {
+fn inbox_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(inboxes::create, inboxes::list))
         .routes(routes!(inboxes::read, inboxes::change, inboxes::remove))
@@ -154,7 +154,7 @@ fn reading() -> OpenApiRouter<App> {
 }
 
 /// For those who answer it.
-fn talking() -> OpenApiRouter<App> {
+fn conversation_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(replies::reply))
         .routes(routes!(replies::forward))
@@ -171,7 +171,7 @@ fn talking() -> OpenApiRouter<App> {
 }
 
 /// For those who manage a team.
-fn managing() -> OpenApiRouter<App> {
+fn admin_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(access::create_api_key, access::list_api_keys))
         .routes(routes!(access::revoke_api_key))
@@ -210,7 +210,7 @@ fn managing() -> OpenApiRouter<App> {
 }
 
 /// For providers, operators and readers of documents.
-fn operating() -> OpenApiRouter<App> {
+fn system_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(hooks::receive, hooks::challenge))
         .routes(routes!(system::healthz))
@@ -224,14 +224,14 @@ fn operating() -> OpenApiRouter<App> {
 
 /// The whole API over an engine. `echo` adds the bare route that benchmarks compare with.
 pub fn router(engine: Arc<Engine>, echo: bool) -> Router {
-    router_beside(engine, echo, Beside::default())
+    router_with_options(engine, echo, RouterOptions::default())
 }
 
 /// The same beside an SMTP listener, whose figures are shown with the others.
-pub fn router_beside(engine: Arc<Engine>, echo: bool, beside: Beside) -> Router {
+pub fn router_with_options(engine: Arc<Engine>, echo: bool, beside: RouterOptions) -> Router {
     let (router, _) = routes().split_for_parts();
     let mut router = router
-        .route("/", get(system::front))
+        .route("/", get(system::redirect_to_docs))
         .route("/approve/{id}", get(mcp::http::approval_page))
         .route("/mcp", any(mcp::http::serve));
     if echo {
@@ -239,37 +239,37 @@ pub fn router_beside(engine: Arc<Engine>, echo: bool, beside: Beside) -> Router 
     }
     router
         .merge(crate::dialects::routes())
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(no_such_method)
-        .with_state(App(Arc::new(House {
+        .fallback(path_not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(App(Arc::new(AppState {
             engine,
-            tally: beside.tally,
-            url: beside.url.into(),
-            failures: beside.failures,
+            smtp_metrics: beside.smtp_metrics,
+            public_url: beside.public_url.into(),
+            auth_failures: beside.auth_failures,
         })))
 }
 
 /// The bare route: the same parsing and writing of JSON, and nothing else.
-async fn bench_echo(body: Bytes) -> Answer {
+async fn bench_echo(body: Bytes) -> ApiResult {
     let value: serde_json::Value = door::parse(&body)?;
     Ok(axum::Json(value).into_response())
 }
 
-async fn no_such_path(request: Request) -> Refused {
+async fn path_not_found(request: Request) -> ApiError {
     let path = request.uri().path().to_owned();
-    let near = nearest(&path, openapi().paths.paths.keys().map(String::as_str));
+    let near = nearest_name(&path, openapi().paths.paths.keys().map(String::as_str));
     let hint = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-    Refused(Problem::new(Code::NotFound, format!("there is no path {}{hint}", shortened(&path))))
+    ApiError(Problem::new(Code::NotFound, format!("there is no path {}{hint}", shorten(&path))))
 }
 
-async fn no_such_method(request: Request) -> Refused {
-    let (path, method) = (shortened(request.uri().path()), shortened(request.method().as_str()));
+async fn method_not_allowed(request: Request) -> ApiError {
+    let (path, method) = (shorten(request.uri().path()), shorten(request.method().as_str()));
     let detail = format!("{path} does not take {method}");
-    Refused(Problem::new(Code::MethodNotAllowed, detail))
+    ApiError(Problem::new(Code::MethodNotAllowed, detail))
 }
 
 /// The answer to a call. One broken request must not take the house down, nor look like anything but our fault.
-pub(crate) async fn answer<B>(router: Router, request: Request<B>) -> Result<Response, Infallible>
+pub(crate) async fn handle_request<B>(router: Router, request: Request<B>) -> Result<Response, Infallible>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -277,23 +277,23 @@ where
     let mut answering = pin!(router.oneshot(request));
     poll_fn(|cx| {
         let step = catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(cx)));
-        step.unwrap_or_else(|_panic| Poll::Ready(Ok(after_panic())))
+        step.unwrap_or_else(|_panic| Poll::Ready(Ok(panic_response())))
     })
     .await
 }
 
-fn after_panic() -> Response {
+fn panic_response() -> Response {
     tracing::error!("a handler panicked");
-    Refused(Problem::new(Code::Internal, "the handler of this call ended unexpectedly")).into_response()
+    ApiError(Problem::new(Code::Internal, "the handler of this call ended unexpectedly")).into_response()
 }
 
 /// The one parameter of a path.
-pub(crate) struct PathOf(pub(crate) String);
+pub(crate) struct PathParam(pub(crate) String);
 
-impl FromRequestParts<App> for PathOf {
-    type Rejection = Refused;
+impl FromRequestParts<App> for PathParam {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         match Path::<String>::from_request_parts(parts, app).await {
             Ok(Path(text)) => Ok(Self(text)),
             Err(rejection) => Err(Problem::new(Code::NotFound, rejection.body_text()).into()),
@@ -302,39 +302,40 @@ impl FromRequestParts<App> for PathOf {
 }
 
 /// Query parameters of a shape; unknown ones are refused.
-pub(crate) struct QueryOf<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<T: DeserializeOwned> FromRequestParts<App> for QueryOf<T> {
-    type Rejection = Refused;
+impl<T: DeserializeOwned> FromRequestParts<App> for QueryParams<T> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Refused> {
-        let Query(query) = Query::try_from_uri(&parts.uri).map_err(|rejection| bad_query(&rejection.body_text()))?;
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
+        let Query(query) =
+            Query::try_from_uri(&parts.uri).map_err(|rejection| invalid_query(&rejection.body_text()))?;
         Ok(Self(query))
     }
 }
 
 /// Names the parameter that does not exist, and the nearest that does.
-fn bad_query(text: &str) -> Problem {
+fn invalid_query(text: &str) -> Problem {
     let names: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
     match names.split_first().filter(|_| text.contains("unknown field")) {
         Some((wrong, right)) => {
-            let hint = nearest(wrong, right.iter().copied())
+            let hint = nearest_name(wrong, right.iter().copied())
                 .map(|near| format!("; did you mean `{near}`?"))
                 .unwrap_or_default();
-            let wrong = shortened(wrong);
-            Problem::field(Code::InvalidQuery, wrong.as_ref(), format!("there is no parameter `{wrong}`{hint}"))
+            let wrong = shorten(wrong);
+            Problem::for_field(Code::InvalidQuery, wrong.as_ref(), format!("there is no parameter `{wrong}`{hint}"))
         }
-        None => Problem::field(Code::InvalidQuery, "", shortened(text)),
+        None => Problem::for_field(Code::InvalidQuery, "", shorten(text)),
     }
 }
 
 /// The document that describes the routes, made once.
 pub fn openapi() -> &'static OpenApi {
-    static DOCUMENT: LazyLock<OpenApi> = LazyLock::new(describe);
+    static DOCUMENT: LazyLock<OpenApi> = LazyLock::new(build_openapi);
     &DOCUMENT
 }
 
-fn describe() -> OpenApi {
+fn build_openapi() -> OpenApi {
     let (_, mut document) = routes().split_for_parts();
     document.info.title = "mailonce".into();
     document.info.version = env!("CARGO_PKG_VERSION").into();
@@ -348,7 +349,7 @@ fn describe() -> OpenApi {
         let all = [&mut path.get, &mut path.post, &mut path.patch, &mut path.delete];
         for operation in all.into_iter().flatten() {
             let public = operation.security.is_some();
-            for (status, what) in problems(public) {
+            for (status, what) in common_problems(public) {
                 operation.responses.responses.entry((*status).to_owned()).or_insert_with(|| problem_response(what));
             }
         }
@@ -357,7 +358,7 @@ fn describe() -> OpenApi {
 }
 
 /// Problems that any call of a kind may meet.
-fn problems(public: bool) -> &'static [(&'static str, &'static str)] {
+fn common_problems(public: bool) -> &'static [(&'static str, &'static str)] {
     const PUBLIC: [(&str, &str); 4] = [
         ("404", "No such thing"),
         ("421", "Not a host of this server"),
@@ -407,7 +408,7 @@ mod tests {
         let router = Router::new().route("/", get(broken));
         for (path, status) in [("/?x", 500), ("/", 200)] {
             let request = Request::builder().uri(path).body(Body::empty()).unwrap();
-            let answered = answer(router.clone(), request).await.unwrap();
+            let answered = handle_request(router.clone(), request).await.unwrap();
             assert_eq!(answered.status().as_u16(), status, "{path}");
         }
     }

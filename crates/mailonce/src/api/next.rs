@@ -1,27 +1,27 @@
 //! Work for agents: messages with the lease of their thread, and what an agent says about them.
 
 use axum::{Json, extract::State, response::IntoResponse};
-use mailonce_core::{conversation::turn::Settling, limits, problem::Problem, team::Scope};
+use mailonce_core::{conversation::turn::Acknowledgement, limits, problem::Problem, team::ApiKeyScope};
 use mailonce_engine::{
-    next::{AT_ONCE, NextRequest, Taken},
-    threads::{LEASE_MS, LeaseView},
+    next::{MAX_MESSAGES_PER_CALL, WorkItem, WorkRequest},
+    threads::{MAX_LEASE_MS, ThreadLeaseView},
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App, PathOf,
-    door::{Door, RawBody},
-    inboxes::{fault, inbox_id},
+    ApiResult, App, PathParam,
+    door::{AuthedRequest, RawBody},
+    inboxes::{inbox_id, invalid_field},
     messages::{MessageBody, message_id},
-    wire::named_words,
+    wire::check_required_text,
 };
 
 /// How long a lease lasts when nobody says, in seconds.
-const LEASE_S: u32 = 30;
+const DEFAULT_LEASE_S: u32 = 30;
 /// How long a message may be put off, in seconds.
-const DELAY_S: u32 = 86_400;
+const MAX_DELAY_S: u32 = 86_400;
 
 /// A lease.
 #[derive(Serialize, ToSchema)]
@@ -34,29 +34,29 @@ pub(super) struct LeaseBody {
     expires_at: String,
 }
 
-impl From<LeaseView> for LeaseBody {
-    fn from(lease: LeaseView) -> Self {
-        let LeaseView { token, fence, holder, expires_at } = lease;
+impl From<ThreadLeaseView> for LeaseBody {
+    fn from(lease: ThreadLeaseView) -> Self {
+        let ThreadLeaseView { token, fence, holder, expires_at } = lease;
         Self { token, fence, holder, expires_at: expires_at.to_string() }
     }
 }
 
 /// How long a lease is to last, in milliseconds.
-pub(super) fn lease_ms(ttl_s: Option<u32>) -> Result<i64, Problem> {
-    let ms = i64::from(ttl_s.unwrap_or(LEASE_S)) * 1000;
-    if (1_000..=LEASE_MS).contains(&ms) { Ok(ms) } else { Err(fault("ttl_s", "is 1 to 600")) }
+pub(super) fn lease_duration_ms(ttl_s: Option<u32>) -> Result<i64, Problem> {
+    let ms = i64::from(ttl_s.unwrap_or(DEFAULT_LEASE_S)) * 1000;
+    if (1_000..=MAX_LEASE_MS).contains(&ms) { Ok(ms) } else { Err(invalid_field("ttl_s", "is 1 to 600")) }
 }
 
 /// Who holds a lease, as people call it.
-pub(super) fn holder(door: &Door, given: Option<String>) -> Result<String, Problem> {
-    given.as_deref().map_or(Ok(()), |holder| named_words("holder", holder))?;
-    Ok(given.unwrap_or_else(|| door.caller.key.about.name.clone()))
+pub(super) fn lease_holder(door: &AuthedRequest, given: Option<String>) -> Result<String, Problem> {
+    given.as_deref().map_or(Ok(()), |holder| check_required_text("holder", holder))?;
+    Ok(given.unwrap_or_else(|| door.caller.key.details.name.clone()))
 }
 
 /// A wish for work.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NextBody {
+pub(super) struct NextMessagesBody {
     /// At most so many messages, 1 to 10; 1 by default.
     #[serde(default)]
     limit: Option<usize>,
@@ -73,51 +73,57 @@ pub(super) struct NextBody {
 
 /// A message to work on.
 #[derive(Serialize, ToSchema)]
-pub(super) struct OfferBody {
+pub(super) struct WorkItemBody {
     message: MessageBody,
     lease: LeaseBody,
     /// What people wrote in the thread since. Read it, and name it in `seen` when you answer.
     newer: Vec<String>,
 }
 
-impl OfferBody {
-    fn of(app: &App, taken: Taken) -> Self {
-        let newer = taken.newer.iter().map(ToString::to_string).collect();
+impl WorkItemBody {
+    fn of(app: &App, taken: WorkItem) -> Self {
+        let newer = taken.newer_messages.iter().map(ToString::to_string).collect();
         Self { message: MessageBody::of(app, &taken.message), lease: LeaseBody::from(taken.lease), newer }
     }
 }
 
 /// Messages to work on.
 #[derive(Serialize, ToSchema)]
-pub(super) struct TakenPage {
-    data: Vec<OfferBody>,
+pub(super) struct WorkItemPage {
+    data: Vec<WorkItemBody>,
 }
 
 /// Take the oldest messages that nobody works on, each with the lease of its thread.
-#[utoipa::path(post, path = "/v1/inboxes/{id}/next", tag = "conversations", request_body = Option<NextBody>,
+#[utoipa::path(post, path = "/v1/inboxes/{id}/next", tag = "conversations", request_body = Option<NextMessagesBody>,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
-    responses((status = 200, description = "What there was, perhaps nothing", body = TakenPage)))]
-pub(super) async fn next(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Reply)?;
-    let asked = door.asked("next", &id, &body.canonical()?);
-    let NextBody { limit, ttl_s, wait, holder: given } = body.parse_or_empty()?;
-    let inbox = if id.contains('@') { app.engine.inbox_named(&door.caller, &id).await?.id } else { inbox_id(&id)? };
+    responses((status = 200, description = "What there was, perhaps nothing", body = WorkItemPage)))]
+pub(super) async fn next(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Reply)?;
+    let asked = door.keyed_call("next", &id, &body.canonical()?);
+    let NextMessagesBody { limit, ttl_s, wait, holder: given } = body.parse_or_empty()?;
+    let inbox =
+        if id.contains('@') { app.engine.inbox_by_address(&door.caller, &id).await?.id } else { inbox_id(&id)? };
     let limit = limit.unwrap_or(1);
-    if !(1..=AT_ONCE).contains(&limit) {
-        return Err(fault("limit", format!("is 1 to {AT_ONCE}")).into());
+    if !(1..=MAX_MESSAGES_PER_CALL).contains(&limit) {
+        return Err(invalid_field("limit", format!("is 1 to {MAX_MESSAGES_PER_CALL}")).into());
     }
-    let wait = Duration::from_secs(wait.unwrap_or(0).min(limits::WAIT_MS as u64 / 1000));
-    let request = NextRequest { limit, ttl_ms: lease_ms(ttl_s)?, wait, holder: holder(&door, given)? };
+    let wait = Duration::from_secs(wait.unwrap_or(0).min(limits::MAX_WAIT_MS as u64 / 1000));
+    let request = WorkRequest { limit, ttl_ms: lease_duration_ms(ttl_s)?, wait, holder: lease_holder(&door, given)? };
     // On the heap: many workers wait at a time.
-    let taken = Box::pin(app.engine.next(&door.caller, inbox, request, asked)).await?;
-    let data = taken.into_iter().map(|taken| OfferBody::of(&app, taken)).collect();
-    Ok(Json(TakenPage { data }).into_response())
+    let taken = Box::pin(app.engine.lease_messages(&door.caller, inbox, request, asked)).await?;
+    let data = taken.into_iter().map(|taken| WorkItemBody::of(&app, taken)).collect();
+    Ok(Json(WorkItemPage { data }).into_response())
 }
 
 /// What an agent says about a message that it holds.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SettleBody {
+pub(super) struct AcknowledgementBody {
     /// The token of the lease.
     lease: String,
     /// For `nack`: others may try after so many seconds; 0 by default.
@@ -130,53 +136,69 @@ pub(super) struct SettleBody {
 
 /// A message as it stands.
 #[derive(Serialize, ToSchema)]
-pub(super) struct SettledBody {
+pub(super) struct AcknowledgementResultBody {
     message: MessageBody,
     /// After `extend`.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<LeaseBody>,
 }
 
-async fn settle(
-    (app, door): (App, Door),
+async fn acknowledge(
+    (app, door): (App, AuthedRequest),
     id: &str,
     body: &RawBody,
-    how: impl FnOnce(&SettleBody) -> Result<Settling, Problem>,
-) -> Answer {
-    door.caller.need(Scope::Reply)?;
+    how: impl FnOnce(&AcknowledgementBody) -> Result<Acknowledgement, Problem>,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Reply)?;
     let id = message_id(id)?;
-    let body: SettleBody = body.parse()?;
+    let body: AcknowledgementBody = body.parse()?;
     let how = how(&body)?;
-    let taken = app.engine.settle_message(&door.caller, id, &body.lease, how).await?;
-    let OfferBody { message, lease, .. } = OfferBody::of(&app, taken);
-    let lease = matches!(how, Settling::Extend { .. }).then_some(lease);
-    Ok(Json(SettledBody { message, lease }).into_response())
+    let taken = app.engine.acknowledge_message(&door.caller, id, &body.lease, how).await?;
+    let WorkItemBody { message, lease, .. } = WorkItemBody::of(&app, taken);
+    let lease = matches!(how, Acknowledgement::Extend { .. }).then_some(lease);
+    Ok(Json(AcknowledgementResultBody { message, lease }).into_response())
 }
 
 /// Say that you are done with a message, answered or not.
-#[utoipa::path(post, path = "/v1/messages/{id}/ack", tag = "conversations", params(("id" = String, Path)), request_body = SettleBody,
-    responses((status = 200, description = "The message", body = SettledBody),
+#[utoipa::path(post, path = "/v1/messages/{id}/ack", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
+    responses((status = 200, description = "The message", body = AcknowledgementResultBody),
         (status = 409, description = "The lease was lost", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn ack(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    settle((app, door), &id, &body, |_| Ok(Settling::Ack)).await
+pub(super) async fn ack(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    acknowledge((app, door), &id, &body, |_| Ok(Acknowledgement::Ack)).await
 }
 
 /// Give a message back, so that others may try.
-#[utoipa::path(post, path = "/v1/messages/{id}/nack", tag = "conversations", params(("id" = String, Path)), request_body = SettleBody,
-    responses((status = 200, description = "The message", body = SettledBody),
+#[utoipa::path(post, path = "/v1/messages/{id}/nack", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
+    responses((status = 200, description = "The message", body = AcknowledgementResultBody),
         (status = 409, description = "The lease was lost", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn nack(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    let delayed = |body: &SettleBody| match body.delay_s.unwrap_or(0) {
-        seconds if seconds <= DELAY_S => Ok(Settling::Nack { delay_ms: i64::from(seconds) * 1000 }),
-        _ => Err(fault("delay_s", format!("is at most {DELAY_S}"))),
+pub(super) async fn nack(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    let delayed = |body: &AcknowledgementBody| match body.delay_s.unwrap_or(0) {
+        seconds if seconds <= MAX_DELAY_S => Ok(Acknowledgement::Nack { delay_ms: i64::from(seconds) * 1000 }),
+        _ => Err(invalid_field("delay_s", format!("is at most {MAX_DELAY_S}"))),
     };
-    settle((app, door), &id, &body, delayed).await
+    acknowledge((app, door), &id, &body, delayed).await
 }
 
 /// Keep a message longer.
-#[utoipa::path(post, path = "/v1/messages/{id}/extend", tag = "conversations", params(("id" = String, Path)), request_body = SettleBody,
-    responses((status = 200, description = "The message and its lease", body = SettledBody),
+#[utoipa::path(post, path = "/v1/messages/{id}/extend", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
+    responses((status = 200, description = "The message and its lease", body = AcknowledgementResultBody),
         (status = 409, description = "The lease was lost", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn extend(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    settle((app, door), &id, &body, |body| Ok(Settling::Extend { ttl_ms: lease_ms(body.ttl_s)? })).await
+pub(super) async fn extend(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    acknowledge((app, door), &id, &body, |body| Ok(Acknowledgement::Extend { ttl_ms: lease_duration_ms(body.ttl_s)? }))
+        .await
 }

@@ -2,23 +2,23 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    event::Kind,
+    event::EventKind,
     id::NoticeId,
     limits,
-    notice::{Notice, NoticeAttempt, NoticeQuery, NoticeState, Recovery, Since, Trouble},
+    notice::{Notice, NoticeAttempt, NoticeQuery, NoticeRecovery, NoticeState, ReplayFrom, WebhookError},
     problem::{Code, FieldError, Problem},
-    team::Scope,
+    team::ApiKeyScope,
     time::Time,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Answer, App, PathOf, QueryOf,
-    door::{Door, RawBody},
+    ApiResult, App, PathParam, QueryParams,
+    door::{AuthedRequest, RawBody},
     emails::page_limit,
     endpoints::endpoint_id,
-    events::after_of,
+    events::parse_cursor,
 };
 
 /// Which notices.
@@ -41,13 +41,16 @@ pub(super) struct NoticesQuery {
 }
 
 impl NoticesQuery {
-    fn read(&self) -> Result<NoticeQuery, Problem> {
-        let wrong = |field: &str, what: &str| Problem::field(Code::InvalidQuery, field, format!("{field} is {what}"));
+    fn parse(&self) -> Result<NoticeQuery, Problem> {
+        let wrong =
+            |field: &str, what: &str| Problem::for_field(Code::InvalidQuery, field, format!("{field} is {what}"));
         let state = self.state.as_deref().map(|word| {
             NoticeState::parse(word).ok_or_else(|| wrong("state", "one of pending, delivered, dead, dropped"))
         });
-        let kind =
-            self.kind.as_deref().map(|word| Kind::parse(word).ok_or_else(|| wrong("type", "the type of an event")));
+        let kind = self
+            .kind
+            .as_deref()
+            .map(|word| EventKind::parse(word).ok_or_else(|| wrong("type", "the type of an event")));
         let about = self.about.as_deref().map(|id| id.parse().map_err(|_not_an_id| wrong("about", "an id")));
         let before = self.cursor.as_deref();
         let before =
@@ -55,7 +58,7 @@ impl NoticesQuery {
         Ok(NoticeQuery {
             state: state.transpose()?,
             kind: kind.transpose()?,
-            about: about.transpose()?,
+            subject_id: about.transpose()?,
             before: before.transpose()?,
             limit: page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?,
         })
@@ -82,7 +85,7 @@ impl From<NoticeAttempt> for NoticeAttemptBody {
             number: attempt.number,
             at: attempt.at.to_string(),
             status: attempt.status,
-            trouble: attempt.trouble.map(Trouble::word),
+            trouble: attempt.trouble.map(WebhookError::as_str),
             latency_ms: attempt.latency_ms,
             answer: attempt.answer,
         }
@@ -120,15 +123,15 @@ impl NoticeBody {
             id: notice.id.to_string(),
             endpoint: notice.endpoint.to_string(),
             event: app.engine.cursor(notice.seq).to_string(),
-            kind: notice.kind.word(),
-            about: notice.about.to_string(),
-            state: notice.state.word(),
+            kind: notice.kind.as_str(),
+            about: notice.subject_id.to_string(),
+            state: notice.state.as_str(),
             attempts: notice.attempts,
-            next_at: notice.next_at.map(|at| at.to_string()),
-            owed_at: notice.owed_at.to_string(),
+            next_at: notice.due_at.map(|at| at.to_string()),
+            owed_at: notice.created_at.to_string(),
             settled_at: notice.settled_at.map(|at| at.to_string()),
             rev: notice.rev,
-            log: notice.log.into_iter().map(NoticeAttemptBody::from).collect(),
+            log: notice.attempt_log.into_iter().map(NoticeAttemptBody::from).collect(),
         }
     }
 }
@@ -157,14 +160,14 @@ pub(super) struct RecoverBody {
 
 /// What is told again.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RecoveringBody {
+pub(super) struct RecoveryBody {
     /// The cursor behind which events are told again. Null when this was asked before.
     after: Option<String>,
     /// Failed notices that are due now. At 5000 there may be more: ask again under another key.
     due: Option<usize>,
 }
 
-fn fault(path: &str, message: &str) -> Problem {
+fn invalid_field(path: &str, message: &str) -> Problem {
     Problem::from(vec![FieldError::new(path, message)])
 }
 
@@ -177,12 +180,12 @@ fn notice_id(text: &str) -> Result<NoticeId, Problem> {
     responses((status = 200, description = "A page", body = NoticePage)))]
 pub(super) async fn list(
     State(app): State<App>,
-    door: Door,
-    PathOf(id): PathOf,
-    query: QueryOf<NoticesQuery>,
-) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let (rows, next) = app.engine.notices(&door.caller, endpoint_id(&id)?, query.0.read()?).await?;
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    query: QueryParams<NoticesQuery>,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let (rows, next) = app.engine.notices(&door.caller, endpoint_id(&id)?, query.0.parse()?).await?;
     let data = rows.into_iter().map(|notice| NoticeBody::of(&app, notice)).collect();
     Ok(Json(NoticePage { data, next_cursor: next.map(|seq| seq.to_string()) }).into_response())
 }
@@ -190,8 +193,8 @@ pub(super) async fn list(
 /// Read one notice, with its latest attempts.
 #[utoipa::path(get, path = "/v1/notices/{id}", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "The notice", body = NoticeBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let notice = app.engine.notice(&door.caller, notice_id(&id)?).await?;
     Ok(Json(NoticeBody::of(&app, notice)).into_response())
 }
@@ -200,10 +203,10 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
 #[utoipa::path(post, path = "/v1/notices/{id}/replay", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The notice as it is now", body = NoticeBody)))]
-pub(super) async fn replay(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn replay(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = notice_id(&id)?;
-    let asked = door.asked("notices/replay", &id.to_string(), b"");
+    let asked = door.keyed_call("notices/replay", &id.to_string(), b"");
     let notice = app.engine.replay_notice(&door.caller, id, asked).await?;
     Ok(Json(NoticeBody::of(&app, notice)).into_response())
 }
@@ -211,31 +214,36 @@ pub(super) async fn replay(State(app): State<App>, door: Door, PathOf(id): PathO
 /// Tell an endpoint again what failed, or everything, from some place on.
 #[utoipa::path(post, path = "/v1/endpoints/{id}/recover", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RecoverBody,
-    responses((status = 202, description = "It is under way", body = RecoveringBody),
+    responses((status = 202, description = "It is under way", body = RecoveryBody),
         (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn recover(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn recover(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = endpoint_id(&id)?;
     app.engine.endpoint(&door.caller, id).await?;
     let RecoverBody { since, after, only } = body.parse()?;
     let since = match (since, after) {
-        (Some(since), None) => {
-            Since::Time(Time::parse(&since).ok_or_else(|| fault("since", "is an RFC 3339 time with an offset"))?)
-        }
-        (None, Some(after)) => Since::Event(app.engine.seq_of(after_of(&after)?)?),
-        _ => return Err(fault("since", "or after is given, and not both").into()),
+        (Some(since), None) => ReplayFrom::Time(
+            Time::parse(&since).ok_or_else(|| invalid_field("since", "is an RFC 3339 time with an offset"))?,
+        ),
+        (None, Some(after)) => ReplayFrom::Event(app.engine.seq_of(parse_cursor(&after)?)?),
+        _ => return Err(invalid_field("since", "or after is given, and not both").into()),
     };
     let everything = match only.as_deref() {
         None | Some("failed") => false,
         Some("all") => true,
-        Some(_) => return Err(fault("only", "is failed or all").into()),
+        Some(_) => return Err(invalid_field("only", "is failed or all").into()),
     };
-    let asked = door.asked("endpoints/recover", &id.to_string(), &body.canonical()?);
-    let recovery = Recovery { since, everything };
+    let asked = door.keyed_call("endpoints/recover", &id.to_string(), &body.canonical()?);
+    let recovery = NoticeRecovery { from: since, include_delivered: everything };
     let recovering = app.engine.recover_notices(&door.caller, id, recovery, asked).await?;
-    let body = RecoveringBody {
-        after: recovering.map(|it| app.engine.cursor(it.after).to_string()),
-        due: recovering.map(|it| it.due),
+    let body = RecoveryBody {
+        after: recovering.map(|it| app.engine.cursor(it.after_seq).to_string()),
+        due: recovering.map(|it| it.requeued),
     };
     Ok((axum::http::StatusCode::ACCEPTED, Json(body)).into_response())
 }

@@ -39,38 +39,38 @@ pub(crate) struct ProblemBody {
 
 /// A problem on its way out.
 #[derive(Debug)]
-pub(crate) struct Refused(pub(crate) Problem);
+pub(crate) struct ApiError(pub(crate) Problem);
 
-impl From<Problem> for Refused {
+impl From<Problem> for ApiError {
     fn from(problem: Problem) -> Self {
         Self(problem)
     }
 }
 
-impl From<ProblemOf> for Refused {
-    fn from(problem: ProblemOf) -> Self {
+impl From<CodeAndDetail> for ApiError {
+    fn from(problem: CodeAndDetail) -> Self {
         Self(Problem::new(problem.0, problem.1))
     }
 }
 
 /// A code and what happened.
-pub(crate) struct ProblemOf(pub(crate) Code, pub(crate) String);
+pub(crate) struct CodeAndDetail(pub(crate) Code, pub(crate) String);
 
-impl IntoResponse for Refused {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let usual = self.0.next();
-        let Problem { code, detail, field, mut more } = self.0;
+        let usual = self.0.next_step();
+        let Problem { code, detail, field, extensions: mut more } = self.0;
         let retry_after = more.get("retry_after").and_then(Value::as_i64).or((code == Code::Unavailable).then_some(1));
         // Some know better what can be done than their code does.
         let next = more.remove("next").and_then(|next| next.as_str().map(str::to_owned));
         let retry = more.remove("retry").and_then(|retry| retry.as_str().map(str::to_owned));
         let body = ProblemBody {
-            kind: format!("/docs/errors/{}", code.word()),
+            kind: format!("/docs/errors/{}", code.as_str()),
             title: code.title(),
             status: code.status(),
-            code: code.word(),
+            code: code.as_str(),
             detail,
-            retry: retry.unwrap_or_else(|| code.retry().word().to_owned()),
+            retry: retry.unwrap_or_else(|| code.retry().as_str().to_owned()),
             next: next.unwrap_or_else(|| usual.to_owned()),
             field,
             more,

@@ -27,16 +27,16 @@ pub(super) struct PageQuery {
 
 impl PageQuery {
     /// Where to go on, and how many rows.
-    pub(super) fn read(&self) -> Result<(Option<Uuid>, usize), Problem> {
+    pub(super) fn parse(&self) -> Result<(Option<Uuid>, usize), Problem> {
         let wrong =
-            |_not_an_id| Problem::field(Code::InvalidQuery, "cursor", "cursor is the next_cursor of another page");
+            |_not_an_id| Problem::for_field(Code::InvalidQuery, "cursor", "cursor is the next_cursor of another page");
         let before = self.cursor.as_deref().map(|cursor| cursor.parse().map_err(wrong)).transpose()?;
         Ok((before, page_limit(self.limit.as_deref(), limits::PAGE_ROWS, 20)?))
     }
 }
 
 /// `201` for what was made, `200` and a header for what was there.
-pub(super) fn made(first: bool, body: impl IntoResponse) -> Response {
+pub(super) fn created_response(first: bool, body: impl IntoResponse) -> Response {
     if first {
         return (StatusCode::CREATED, body).into_response();
     }

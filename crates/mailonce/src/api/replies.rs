@@ -1,22 +1,22 @@
 //! Answering messages and passing them on.
 
 use axum::extract::State;
-use mailonce_core::{id::MessageId, problem::Problem, team::Scope};
+use mailonce_core::{id::MessageId, problem::Problem, team::ApiKeyScope};
 use mailonce_engine::reply::{ForwardRequest, ReplyRequest};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App, PathOf,
-    door::{Door, RawBody},
-    emails::{Prefers, when_settled},
-    inboxes::fault,
+    ApiResult, App, PathParam,
+    door::{AuthedRequest, RawBody},
+    emails::{PreferredWait, respond_when_settled},
+    inboxes::invalid_field,
     messages::message_id,
-    wire::{OneOrMany, SentBody},
+    wire::{OneOrMany, SendReceiptBody},
 };
 
 /// Messages that one call may name as seen.
-pub(crate) const SEEN: usize = 100;
+pub(crate) const MAX_SEEN: usize = 100;
 
 /// An answer to a message.
 #[derive(Deserialize, ToSchema)]
@@ -48,11 +48,11 @@ pub(super) struct ReplyBody {
 }
 
 impl ReplyBody {
-    fn seen(&self) -> Result<Vec<MessageId>, Problem> {
-        if self.seen.len() > SEEN {
-            return Err(fault("seen", format!("holds more than {SEEN} ids")));
+    fn parse_seen(&self) -> Result<Vec<MessageId>, Problem> {
+        if self.seen.len() > MAX_SEEN {
+            return Err(invalid_field("seen", format!("holds more than {MAX_SEEN} ids")));
         }
-        let id = |text: &String| text.parse().map_err(|_not_an_id| fault("seen", "holds ids of messages"));
+        let id = |text: &String| text.parse().map_err(|_not_an_id| invalid_field("seen", "holds ids of messages"));
         self.seen.iter().map(id).collect()
     }
 }
@@ -64,20 +64,20 @@ impl ReplyBody {
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry"),
         ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state")),
-    responses((status = 202, description = "Accepted, perhaps held", body = SentBody), (status = 200, description = "Answered before", body = SentBody),
+    responses((status = 202, description = "Accepted, perhaps held", body = SendReceiptBody), (status = 200, description = "Answered before", body = SendReceiptBody),
         (status = 409, description = "Another agent has the thread, or a newer message is in it", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn reply(
     State(app): State<App>,
-    door: Door,
-    PathOf(id): PathOf,
-    Prefers(wait): Prefers,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    PreferredWait(wait): PreferredWait,
     body: RawBody,
-) -> Answer {
-    door.caller.need(Scope::Reply)?;
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Reply)?;
     let (id, patience) = (message_id(&id)?, wait?);
     let body: ReplyBody = body.parse()?;
     let request = ReplyRequest {
-        seen: body.seen()?,
+        seen: body.parse_seen()?,
         text: body.text,
         html: body.html,
         reply_all: body.reply_all,
@@ -88,7 +88,7 @@ pub(super) async fn reply(
         distinct_token: body.distinct_token,
     };
     let answer = app.engine.reply(&door.caller, id, request).await?;
-    when_settled(&app, &door.caller, answer, patience).await
+    respond_when_settled(&app, &door.caller, answer, patience).await
 }
 
 /// A message to be passed on.
@@ -112,13 +112,18 @@ pub(super) struct ForwardBody {
 /// Pass a message on with its attachments, once to the same people.
 #[utoipa::path(post, path = "/v1/messages/{id}/forward", tag = "conversations", request_body = ForwardBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
-    responses((status = 202, description = "Accepted, perhaps held", body = SentBody), (status = 200, description = "Passed on before", body = SentBody),
+    responses((status = 202, description = "Accepted, perhaps held", body = SendReceiptBody), (status = 200, description = "Passed on before", body = SendReceiptBody),
         (status = 409, description = "Another agent has the thread", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn forward(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Reply)?;
+pub(super) async fn forward(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Reply)?;
     let id = message_id(&id)?;
     let ForwardBody { to, cc, text, lease, distinct_token } = body.parse()?;
     let request = ForwardRequest { to: to.0, cc: cc.0, text, lease, key: door.key.clone(), distinct_token };
     let answer = app.engine.forward(&door.caller, id, request).await?;
-    when_settled(&app, &door.caller, answer, None).await
+    respond_when_settled(&app, &door.caller, answer, None).await
 }

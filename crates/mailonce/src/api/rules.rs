@@ -3,8 +3,11 @@
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     problem::{Code, FieldError, Problem},
-    rule::{AboutRule, Action, ActionKind, Condition, Direction, Field, Operator, Together},
-    team::Scope,
+    rule::{
+        ConditionOperator, MatchMode, RuleAction, RuleActionKind, RuleCondition, RuleDefinition, RuleDirection,
+        RuleField,
+    },
+    team::ApiKeyScope,
 };
 use mailonce_engine::rules::RuleView;
 use serde::{Deserialize, Serialize};
@@ -12,19 +15,19 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    Answer, App, PathOf, QueryOf,
-    door::{Door, RawBody},
-    records::{PageQuery, made},
-    wire::{object, object_or_null, objects, objects_or_null, words},
+    ApiResult, App, PathParam, QueryParams,
+    door::{AuthedRequest, RawBody},
+    records::{PageQuery, created_response},
+    wire::{check_text, object, object_or_null, objects, objects_or_null},
 };
 
 /// Where a rule without a priority stands.
-const PRIORITY: i32 = 100;
+const DEFAULT_PRIORITY: i32 = 100;
 
 /// One value or several.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(untagged)]
-pub(super) enum Values {
+pub(super) enum ConditionValues {
     One(ConditionValue),
     Several(Vec<ConditionValue>),
 }
@@ -58,7 +61,7 @@ pub(super) struct ConditionBody {
     /// `is is_not contains in_list`.
     operator: String,
     /// One text; a list with `in_list`. It is given back as text.
-    value: Values,
+    value: ConditionValues,
 }
 
 /// When a rule matches.
@@ -80,7 +83,7 @@ pub(super) struct RuleMatchBody {
 /// What is done.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ActionBody {
+pub(super) struct RuleActionBody {
     /// `block folder label skip_agent mark_read`; for mail that goes out `block` and `approve`.
     #[serde(rename = "type")]
     kind: String,
@@ -106,7 +109,7 @@ pub(super) struct NewRuleBody {
     #[serde(rename = "match", deserialize_with = "object")]
     matching: RuleMatchBody,
     #[serde(deserialize_with = "objects")]
-    actions: Vec<ActionBody>,
+    actions: Vec<RuleActionBody>,
 }
 
 /// What to change of a rule. Absent members stay.
@@ -122,7 +125,7 @@ pub(super) struct RulePatchBody {
     #[serde(default, rename = "match", deserialize_with = "object_or_null")]
     matching: Option<RuleMatchBody>,
     #[serde(default, deserialize_with = "objects_or_null")]
-    actions: Option<Vec<ActionBody>>,
+    actions: Option<Vec<RuleActionBody>>,
 }
 
 /// A rule.
@@ -137,40 +140,40 @@ pub(super) struct RuleBody {
     enabled: bool,
     #[serde(rename = "match")]
     matching: RuleMatchBody,
-    actions: Vec<ActionBody>,
+    actions: Vec<RuleActionBody>,
 }
 
 impl From<RuleView> for RuleBody {
     fn from(rule: RuleView) -> Self {
-        let AboutRule { direction, priority, enabled, together, conditions, actions, require_auth } = rule.about;
+        let RuleDefinition { direction, priority, enabled, together, conditions, actions, require_auth } = rule.about;
         Self {
             id: rule.id.to_string(),
             name: rule.name,
             rev: rule.rev,
             created_at: rule.created_at.to_string(),
-            direction: direction.word(),
+            direction: direction.as_str(),
             priority,
             enabled,
             matching: RuleMatchBody {
-                operator: Some(together.word().to_owned()),
+                operator: Some(together.as_str().to_owned()),
                 conditions: conditions.into_iter().map(condition_body).collect(),
                 require_auth: require_auth.then_some(true),
             },
             actions: actions
                 .into_iter()
-                .map(|action| ActionBody { kind: action.kind.word().to_owned(), value: action.value })
+                .map(|action| RuleActionBody { kind: action.kind.as_str().to_owned(), value: action.value })
                 .collect(),
         }
     }
 }
 
-fn condition_body(condition: Condition) -> ConditionBody {
-    let Condition { field, operator, mut values } = condition;
+fn condition_body(condition: RuleCondition) -> ConditionBody {
+    let RuleCondition { field, operator, mut values } = condition;
     let value = match operator {
-        Operator::InList => Values::Several(values.into_iter().map(ConditionValue::Text).collect()),
-        _ => Values::One(ConditionValue::Text(values.pop().unwrap_or_default())),
+        ConditionOperator::InList => ConditionValues::Several(values.into_iter().map(ConditionValue::Text).collect()),
+        _ => ConditionValues::One(ConditionValue::Text(values.pop().unwrap_or_default())),
     };
-    ConditionBody { field: field.into(), operator: operator.word().to_owned(), value }
+    ConditionBody { field: field.into(), operator: operator.as_str().to_owned(), value }
 }
 
 /// Rules, newest first. They are asked in the order of their priority.
@@ -180,37 +183,44 @@ pub(super) struct RulePage {
     next_cursor: Option<String>,
 }
 
-fn fault(path: impl Into<String>, message: impl Into<String>) -> Problem {
+fn invalid_field(path: impl Into<String>, message: impl Into<String>) -> Problem {
     Problem::from(vec![FieldError::new(&path.into(), message)])
 }
 
-fn conditions(body: RuleMatchBody) -> Result<(Together, Vec<Condition>, bool), Problem> {
+fn parse_match(body: RuleMatchBody) -> Result<(MatchMode, Vec<RuleCondition>, bool), Problem> {
     let together = match body.operator.as_deref() {
-        None => Together::All,
-        Some(word) => Together::parse(word).ok_or_else(|| fault("match.operator", "is all or any"))?,
+        None => MatchMode::All,
+        Some(word) => MatchMode::parse(word).ok_or_else(|| invalid_field("match.operator", "is all or any"))?,
     };
     let condition = |(at, condition): (usize, ConditionBody)| {
         let path = |field: &str| format!("match.conditions[{at}].{field}");
-        let field = Field::try_from(condition.field).map_err(|why| fault(path("field"), why))?;
-        let wrong = || fault(path("operator"), "is is, is_not, contains or in_list");
-        let operator = Operator::parse(&condition.operator).ok_or_else(wrong)?;
+        let field = RuleField::try_from(condition.field).map_err(|why| invalid_field(path("field"), why))?;
+        let wrong = || invalid_field(path("operator"), "is is, is_not, contains or in_list");
+        let operator = ConditionOperator::parse(&condition.operator).ok_or_else(wrong)?;
         let values = match (condition.value, operator) {
-            (Values::One(_), Operator::InList) => return Err(fault(path("value"), "is a list of texts with in_list")),
-            (Values::Several(values), Operator::InList) => values.into_iter().map(String::from).collect(),
-            (Values::One(value), _) => vec![value.into()],
-            (Values::Several(_), _) => return Err(fault(path("value"), "is one text; a list goes with in_list")),
+            (ConditionValues::One(_), ConditionOperator::InList) => {
+                return Err(invalid_field(path("value"), "is a list of texts with in_list"));
+            }
+            (ConditionValues::Several(values), ConditionOperator::InList) => {
+                values.into_iter().map(String::from).collect()
+            }
+            (ConditionValues::One(value), _) => vec![value.into()],
+            (ConditionValues::Several(_), _) => {
+                return Err(invalid_field(path("value"), "is one text; a list goes with in_list"));
+            }
         };
-        Ok(Condition { field, operator, values })
+        Ok(RuleCondition { field, operator, values })
     };
     let conditions = body.conditions.into_iter().enumerate().map(condition).collect::<Result<_, Problem>>()?;
     Ok((together, conditions, body.require_auth.unwrap_or(false)))
 }
 
-fn actions(bodies: Vec<ActionBody>) -> Result<Vec<Action>, Problem> {
-    let action = |(at, body): (usize, ActionBody)| {
-        let wrong =
-            || fault(format!("actions[{at}].type"), "is block, folder, label, skip_agent, mark_read or approve");
-        Ok(Action { kind: ActionKind::parse(&body.kind).ok_or_else(wrong)?, value: body.value })
+fn parse_actions(bodies: Vec<RuleActionBody>) -> Result<Vec<RuleAction>, Problem> {
+    let action = |(at, body): (usize, RuleActionBody)| {
+        let wrong = || {
+            invalid_field(format!("actions[{at}].type"), "is block, folder, label, skip_agent, mark_read or approve")
+        };
+        Ok(RuleAction { kind: RuleActionKind::parse(&body.kind).ok_or_else(wrong)?, value: body.value })
     };
     bodies.into_iter().enumerate().map(action).collect()
 }
@@ -224,31 +234,39 @@ fn rule_id(text: &str) -> Result<Uuid, Problem> {
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Added", body = RuleBody), (status = 200, description = "Added before under this key", body = RuleBody),
         (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let NewRuleBody { name, direction, priority, enabled, matching, actions: what } = body.parse()?;
-    let asked = door.asked("rules", "", &body.canonical()?);
-    words("name", &name)?;
+    let asked = door.keyed_call("rules", "", &body.canonical()?);
+    check_text("name", &name)?;
     if name.trim().is_empty() {
-        return Err(fault("name", "is empty").into());
+        return Err(invalid_field("name", "is empty").into());
     }
     let direction = match direction.as_deref() {
-        None => Direction::Inbound,
-        Some(word) => Direction::parse(word).ok_or_else(|| fault("direction", "is inbound or outbound"))?,
+        None => RuleDirection::Inbound,
+        Some(word) => RuleDirection::parse(word).ok_or_else(|| invalid_field("direction", "is inbound or outbound"))?,
     };
-    let (together, conditions, require_auth) = conditions(matching)?;
-    let (priority, enabled) = (priority.unwrap_or(PRIORITY), enabled.unwrap_or(true));
-    let about = AboutRule { direction, priority, enabled, together, conditions, actions: actions(what)?, require_auth };
+    let (together, conditions, require_auth) = parse_match(matching)?;
+    let (priority, enabled) = (priority.unwrap_or(DEFAULT_PRIORITY), enabled.unwrap_or(true));
+    let about = RuleDefinition {
+        direction,
+        priority,
+        enabled,
+        together,
+        conditions,
+        actions: parse_actions(what)?,
+        require_auth,
+    };
     let rule = app.engine.create_rule(&door.caller, name, &about, asked).await?;
-    Ok(made(rule.first, Json(RuleBody::from(rule.thing))))
+    Ok(created_response(rule.is_new, Json(RuleBody::from(rule.value))))
 }
 
 /// List rules, newest first.
 #[utoipa::path(get, path = "/v1/rules", tag = "rules", params(PageQuery),
     responses((status = 200, description = "A page", body = RulePage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let (before, limit) = query.0.read()?;
+pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let (before, limit) = query.0.parse()?;
     let page = app.engine.rules(&door.caller, before, limit).await?;
     let data = page.rows.into_iter().map(RuleBody::from).collect();
     Ok(Json(RulePage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
@@ -257,8 +275,8 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<Page
 /// Read one rule.
 #[utoipa::path(get, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)),
     responses((status = 200, description = "The rule", body = RuleBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let rule = app.engine.rule(&door.caller, rule_id(&id)?).await?;
     Ok(Json(RuleBody::from(rule)).into_response())
 }
@@ -267,15 +285,20 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
 #[utoipa::path(patch, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)), request_body = RulePatchBody,
     responses((status = 200, description = "The rule as it is now", body = RuleBody),
         (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let mut rule = app.engine.rule_to_change(&door.caller, rule_id(&id)?).await?;
+pub(super) async fn change(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let mut rule = app.engine.rule_for_update(&door.caller, rule_id(&id)?).await?;
     let RulePatchBody { rev, priority, enabled, matching, actions: what } = body.parse()?;
     if let Some(matching) = matching {
-        (rule.about.together, rule.about.conditions, rule.about.require_auth) = conditions(matching)?;
+        (rule.about.together, rule.about.conditions, rule.about.require_auth) = parse_match(matching)?;
     }
     if let Some(what) = what {
-        rule.about.actions = actions(what)?;
+        rule.about.actions = parse_actions(what)?;
     }
     rule.about.priority = priority.unwrap_or(rule.about.priority);
     rule.about.enabled = enabled.unwrap_or(rule.about.enabled);
@@ -286,8 +309,8 @@ pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathO
 /// Remove a rule.
 #[utoipa::path(delete, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = RuleBody)))]
-pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let rule = app.engine.remove_rule(&door.caller, rule_id(&id)?).await?;
     Ok(Json(RuleBody::from(rule)).into_response())
 }

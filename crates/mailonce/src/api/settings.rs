@@ -2,21 +2,22 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    conversation::likeness::Mode, message::ReplyToPolicy, problem::Problem, team::Scope, time::show_span,
+    conversation::likeness::ContentGuardMode, message::ReplyToPolicy, problem::Problem, team::ApiKeyScope,
+    time::format_span,
 };
-use mailonce_engine::settings::{Notify, Settings, SettingsPatch};
+use mailonce_engine::settings::{EscalationNotification, SettingsPatch, TeamSettings};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App,
-    door::{Door, RawBody},
-    inboxes::{fault, span},
+    ApiResult, App,
+    door::{AuthedRequest, RawBody},
+    inboxes::{invalid_field, parse_duration_ms},
     wire::{given, given_object, object_or_null},
 };
 
 /// The longest that a held email may wait for a person when it is to expire.
-const EXPIRE_MS: i64 = 30 * 86_400_000;
+const MAX_HELD_EXPIRY_MS: i64 = 30 * 86_400_000;
 const MINUTE_MS: i64 = 60_000;
 
 /// What to do about mails that look like one that was just sent: `off`, `flag` or `hold`.
@@ -37,7 +38,7 @@ pub(super) struct ContentGuardBody {
 /// Who is told by mail when a person is asked.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NotifyBody {
+pub(super) struct NotifySettingsBody {
     from: String,
     to: Vec<String>,
 }
@@ -46,7 +47,7 @@ pub(super) struct NotifyBody {
 #[derive(Serialize, ToSchema)]
 pub(super) struct SettingsBody {
     content_guard: ContentGuardBody,
-    notify: Option<NotifyBody>,
+    notify: Option<NotifySettingsBody>,
     /// After how long a held email that nobody decided about is rejected, such as `24h`; null: never.
     held_expires: Option<String>,
     /// What happens to answers that would go to another organization than the sender's, or to mail that failed
@@ -54,10 +55,10 @@ pub(super) struct SettingsBody {
     reply_to: &'static str,
 }
 
-impl From<&Settings> for SettingsBody {
-    fn from(settings: &Settings) -> Self {
-        let word = |mode: Mode| Some(mode.word().to_owned());
-        let notify = settings.notify.clone().map(|Notify { from, to }| NotifyBody { from, to });
+impl From<&TeamSettings> for SettingsBody {
+    fn from(settings: &TeamSettings) -> Self {
+        let word = |mode: ContentGuardMode| Some(mode.as_str().to_owned());
+        let notify = settings.notify.clone().map(|EscalationNotification { from, to }| NotifySettingsBody { from, to });
         Self {
             content_guard: ContentGuardBody {
                 keyed: word(settings.keyed),
@@ -65,8 +66,8 @@ impl From<&Settings> for SettingsBody {
                 mcp: word(settings.mcp),
             },
             notify,
-            held_expires: settings.expire_ms.map(show_span),
-            reply_to: settings.reply_to.word(),
+            held_expires: settings.expire_ms.map(format_span),
+            reply_to: settings.reply_to.as_str(),
         }
     }
 }
@@ -78,8 +79,8 @@ pub(super) struct SettingsPatchBody {
     #[serde(default, deserialize_with = "object_or_null")]
     content_guard: Option<ContentGuardBody>,
     #[serde(default, deserialize_with = "given_object")]
-    #[schema(value_type = Option<NotifyBody>)]
-    notify: Option<Option<NotifyBody>>,
+    #[schema(value_type = Option<NotifySettingsBody>)]
+    notify: Option<Option<NotifySettingsBody>>,
     /// A time such as `24h`, from 1 minute to 30 days.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
@@ -90,30 +91,34 @@ pub(super) struct SettingsPatchBody {
 }
 
 impl SettingsPatchBody {
-    fn read(self) -> Result<SettingsPatch, Problem> {
+    fn validate(self) -> Result<SettingsPatch, Problem> {
         let mode = |path: &str, word: Option<String>| {
-            let read = |word: String| Mode::parse(&word).ok_or_else(|| fault(path, "is off, flag or hold"));
+            let read = |word: String| {
+                ContentGuardMode::parse(&word).ok_or_else(|| invalid_field(path, "is off, flag or hold"))
+            };
             word.map(read).transpose()
         };
         let guard = self.content_guard.unwrap_or_default();
         let expire_ms = match self.held_expires {
             None => None,
             Some(None) => Some(None),
-            Some(Some(text)) => match span("held_expires", &text, EXPIRE_MS)? {
+            Some(Some(text)) => match parse_duration_ms("held_expires", &text, MAX_HELD_EXPIRY_MS)? {
                 // What a person must look at must be there long enough to be looked at.
-                ms if ms < MINUTE_MS => return Err(fault("held_expires", "is at least 1 minute; null: never")),
+                ms if ms < MINUTE_MS => return Err(invalid_field("held_expires", "is at least 1 minute; null: never")),
                 ms => Some(Some(ms)),
             },
         };
-        let reply_to = self
-            .reply_to
-            .map(|word| ReplyToPolicy::parse(&word).ok_or_else(|| fault("reply_to", "is allow, flag or refuse")));
+        let reply_to = self.reply_to.map(|word| {
+            ReplyToPolicy::parse(&word).ok_or_else(|| invalid_field("reply_to", "is allow, flag or refuse"))
+        });
         Ok(SettingsPatch {
             reply_to: reply_to.transpose()?,
             keyed: mode("content_guard.keyed", guard.keyed)?,
             keyless: mode("content_guard.keyless", guard.keyless)?,
             mcp: mode("content_guard.mcp", guard.mcp)?,
-            notify: self.notify.map(|notify| notify.map(|NotifyBody { from, to }| Notify { from, to })),
+            notify: self
+                .notify
+                .map(|notify| notify.map(|NotifySettingsBody { from, to }| EscalationNotification { from, to })),
             expire_ms,
         })
     }
@@ -121,8 +126,8 @@ impl SettingsPatchBody {
 
 /// Read the team's settings.
 #[utoipa::path(get, path = "/v1/settings", tag = "settings", responses((status = 200, description = "The settings", body = SettingsBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door) -> Answer {
-    door.caller.need(Scope::Read)?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     let settings = app.engine.settings(&door.caller).await?;
     Ok(Json(SettingsBody::from(&*settings)).into_response())
 }
@@ -130,9 +135,9 @@ pub(super) async fn read(State(app): State<App>, door: Door) -> Answer {
 /// Change the team's settings.
 #[utoipa::path(patch, path = "/v1/settings", tag = "settings", request_body = SettingsPatchBody,
     responses((status = 200, description = "The settings as they are now", body = SettingsBody)))]
-pub(super) async fn change(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let patch = body.parse::<SettingsPatchBody>()?.read()?;
+pub(super) async fn change(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let patch = body.parse::<SettingsPatchBody>()?.validate()?;
     let settings = app.engine.change_settings(&door.caller, patch).await?;
     Ok(Json(SettingsBody::from(&*settings)).into_response())
 }

@@ -4,27 +4,27 @@ use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     id::SourceId,
     problem::{Code, FieldError, Problem},
-    team::Scope,
-    time::{parse_span, show_span},
+    team::ApiKeyScope,
+    time::{format_span, parse_span},
 };
 use mailonce_engine::{
-    collect::Collecting,
-    sources::{NewSource, Proof, Rotation, Source, Takes},
+    collect::CollectionConfig,
+    sources::{NewSource, SourceCredential, SourceRotation, SourceScope, SourceView},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App, PathOf, QueryOf,
-    door::{Door, RawBody},
-    records::{PageQuery, made},
-    wire::words,
+    ApiResult, App, PathParam, QueryParams,
+    door::{AuthedRequest, RawBody},
+    records::{PageQuery, created_response},
+    wire::check_text,
 };
 
 /// User and password of HTTP basic.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct BasicBody {
+pub(super) struct BasicAuthBody {
     user: String,
     password: String,
 }
@@ -57,7 +57,7 @@ pub(super) struct NewSourceBody {
     #[serde(default)]
     secret: Option<String>,
     #[serde(default)]
-    basic: Option<BasicBody>,
+    basic: Option<BasicAuthBody>,
     /// A bearer token.
     #[serde(default)]
     bearer: Option<String>,
@@ -88,11 +88,11 @@ pub(super) struct NewSourceBody {
 /// Another secret for a source, in the form of its kind, or another way to collect its mail. What is left out stays.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RotateBody {
+pub(super) struct RotateSourceBody {
     #[serde(default)]
     secret: Option<String>,
     #[serde(default)]
-    basic: Option<BasicBody>,
+    basic: Option<BasicAuthBody>,
     #[serde(default)]
     bearer: Option<String>,
     #[serde(default)]
@@ -118,9 +118,9 @@ pub(super) struct RotateBody {
 }
 
 /// Every way to prove oneself; a call names one.
-struct Proofs {
+struct SourceCredentialFields {
     secret: Option<String>,
-    basic: Option<BasicBody>,
+    basic: Option<BasicAuthBody>,
     bearer: Option<String>,
     header: Option<NamedSecretBody>,
     query: Option<NamedSecretBody>,
@@ -128,23 +128,23 @@ struct Proofs {
     allow_sha1: Option<bool>,
 }
 
-impl Proofs {
+impl SourceCredentialFields {
     /// The one that is given.
-    fn read(self) -> Result<Proof, Problem> {
+    fn require_one(self) -> Result<SourceCredential, Problem> {
         let missing = "is missing; postmark and brevo take basic, bearer, header or query instead, ses takes topics";
-        self.maybe()?.ok_or_else(|| Problem::from(vec![FieldError::new("secret", missing)]))
+        self.find_one()?.ok_or_else(|| Problem::from(vec![FieldError::new("secret", missing)]))
     }
 
     /// The one that is given, if one is.
-    fn maybe(self) -> Result<Option<Proof>, Problem> {
+    fn find_one(self) -> Result<Option<SourceCredential>, Problem> {
         let allow_sha1 = self.allow_sha1.unwrap_or(false);
         let all = [
-            self.secret.map(Proof::Key),
-            self.basic.map(|BasicBody { user, password }| Proof::Basic { user, password }),
-            self.bearer.map(Proof::Bearer),
-            self.header.map(|NamedSecretBody { name, value }| Proof::Header { name, value }),
-            self.query.map(|NamedSecretBody { name, value }| Proof::Query { name, value }),
-            self.topics.map(|topics| Proof::Topics { topics, allow_sha1 }),
+            self.secret.map(SourceCredential::Key),
+            self.basic.map(|BasicAuthBody { user, password }| SourceCredential::Basic { user, password }),
+            self.bearer.map(SourceCredential::Bearer),
+            self.header.map(|NamedSecretBody { name, value }| SourceCredential::Header { name, value }),
+            self.query.map(|NamedSecretBody { name, value }| SourceCredential::Query { name, value }),
+            self.topics.map(|topics| SourceCredential::Topics { topics, allow_sha1 }),
         ];
         let mut given = all.into_iter().flatten();
         let fault = |message: &str| Problem::from(vec![FieldError::new("secret", message)]);
@@ -152,30 +152,34 @@ impl Proofs {
         if given.next().is_some() {
             return Err(fault("and the like: one of secret, basic, bearer, header, query and topics is given"));
         }
-        texts(&proof).into_iter().try_for_each(|text| words("secret", text))?;
+        credential_texts(&proof).into_iter().try_for_each(|text| check_text("secret", text))?;
         Ok(Some(proof))
     }
 }
 
 /// How mail is collected, read from a body.
-fn collecting(api_key: Option<String>, base_url: Option<String>, poll: Option<String>) -> Result<Collecting, Problem> {
+fn parse_collecting(
+    api_key: Option<String>,
+    base_url: Option<String>,
+    poll: Option<String>,
+) -> Result<CollectionConfig, Problem> {
     let given = [("api_key", &api_key), ("base_url", &base_url), ("poll", &poll)];
-    given.into_iter().try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| words(at, text)))?;
+    given.into_iter().try_for_each(|(at, text)| text.as_ref().map_or(Ok(()), |text| check_text(at, text)))?;
     let span = |text: &str| {
         let span = parse_span(text);
         span.ok_or_else(|| Problem::from(vec![FieldError::new("poll", "is a span such as 30s or 5m")]))
     };
     let poll_ms = poll.as_deref().map(span).transpose()?;
-    Ok(Collecting { api_key, base_url, poll_ms })
+    Ok(CollectionConfig { api_key, base_url, poll_ms })
 }
 
 /// Every text in a proof, to be bounded.
-fn texts(proof: &Proof) -> Vec<&str> {
+fn credential_texts(proof: &SourceCredential) -> Vec<&str> {
     match proof {
-        Proof::Key(text) | Proof::Bearer(text) => vec![text],
-        Proof::Basic { user, password } => vec![user, password],
-        Proof::Header { name, value } | Proof::Query { name, value } => vec![name, value],
-        Proof::Topics { topics, .. } => topics.iter().take(101).map(String::as_str).collect(),
+        SourceCredential::Key(text) | SourceCredential::Bearer(text) => vec![text],
+        SourceCredential::Basic { user, password } => vec![user, password],
+        SourceCredential::Header { name, value } | SourceCredential::Query { name, value } => vec![name, value],
+        SourceCredential::Topics { topics, .. } => topics.iter().take(101).map(String::as_str).collect(),
     }
 }
 
@@ -208,25 +212,25 @@ pub(super) struct SourceBody {
     last_error: Option<String>,
 }
 
-impl From<&Source> for SourceBody {
-    fn from(source: &Source) -> Self {
+impl From<&SourceView> for SourceBody {
+    fn from(source: &SourceView) -> Self {
         Self {
             id: source.id.to_string(),
             name: source.name.clone(),
             kind: source.kind,
             transport: source.transport.clone(),
-            takes: source.takes.words(),
+            takes: source.scope.names(),
             rev: source.rev,
             created_at: source.created_at.to_string(),
             path: format!("/hooks/{}", source.id),
-            has_secret: source.secrets > 0,
-            secrets: source.secrets,
+            has_secret: source.live_credentials > 0,
+            secrets: source.live_credentials,
             rotated_at: source.rotated_at.map(|at| at.to_string()),
-            has_api_key: source.fetches,
+            has_api_key: source.can_fetch,
             base_url: source.base_url.clone(),
-            poll: source.poll_ms.map(show_span),
-            last_polled_at: source.polled.at.map(|at| at.to_string()),
-            last_error: source.polled.error.clone(),
+            poll: source.poll_ms.map(format_span),
+            last_polled_at: source.poll_status.at.map(|at| at.to_string()),
+            last_error: source.poll_status.error.clone(),
         }
     }
 }
@@ -244,9 +248,9 @@ pub(super) fn source_id(text: &str) -> Result<SourceId, Problem> {
 }
 
 /// What is said of collecting, as a call means it. `None` when nothing is.
-fn meant(collecting: &Collecting) -> Option<serde_json::Value> {
-    let Collecting { api_key, base_url, poll_ms } = collecting;
-    let said = *collecting != Collecting::default();
+fn collecting_digest_input(collecting: &CollectionConfig) -> Option<serde_json::Value> {
+    let CollectionConfig { api_key, base_url, poll_ms } = collecting;
+    let said = *collecting != CollectionConfig::default();
     said.then(|| serde_json::json!({ "api_key": api_key, "base_url": base_url, "poll": poll_ms }))
 }
 
@@ -256,8 +260,8 @@ fn meant(collecting: &Collecting) -> Option<serde_json::Value> {
     responses((status = 201, description = "Added; `path` is where the provider posts to", body = SourceBody),
         (status = 200, description = "Added before under this key", body = SourceBody),
         (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let NewSourceBody {
         name,
         kind,
@@ -278,30 +282,33 @@ pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) ->
         return Err(Problem::from(vec![FieldError::new("name", "is empty")]).into());
     }
     let transport_named = transport.as_ref().map(|text| ("transport", text));
-    [("name", &name), ("kind", &kind)].into_iter().chain(transport_named).try_for_each(|(at, text)| words(at, text))?;
-    let proof = Proofs { secret, basic, bearer, header, query, topics, allow_sha1 }.read()?;
-    let takes = takes.as_deref().map(Takes::parse).transpose()?;
-    let collecting = collecting(api_key, base_url, poll)?;
-    let new = NewSource { name, kind, transport, takes, proof, collecting };
-    let mut meaning = serde_json::json!([new.name, new.kind, new.transport, new.proof]);
+    [("name", &name), ("kind", &kind)]
+        .into_iter()
+        .chain(transport_named)
+        .try_for_each(|(at, text)| check_text(at, text))?;
+    let proof = SourceCredentialFields { secret, basic, bearer, header, query, topics, allow_sha1 }.require_one()?;
+    let takes = takes.as_deref().map(SourceScope::parse).transpose()?;
+    let collecting = parse_collecting(api_key, base_url, poll)?;
+    let new = NewSource { name, kind, transport, scope: takes, credential: proof, collection: collecting };
+    let mut meaning = serde_json::json!([new.name, new.kind, new.transport, new.credential]);
     // A call without it means what it meant before there was such a field.
-    if let (Some(meaning), Some(takes)) = (meaning.as_array_mut(), new.takes) {
-        meaning.push(serde_json::json!(takes.words()));
+    if let (Some(meaning), Some(takes)) = (meaning.as_array_mut(), new.scope) {
+        meaning.push(serde_json::json!(takes.names()));
     }
-    if let (Some(meaning), Some(collecting)) = (meaning.as_array_mut(), meant(&new.collecting)) {
+    if let (Some(meaning), Some(collecting)) = (meaning.as_array_mut(), collecting_digest_input(&new.collection)) {
         meaning.push(collecting);
     }
-    let asked = door.asked("sources", "", &app.engine.blind(meaning.to_string().as_bytes()));
+    let asked = door.keyed_call("sources", "", &app.engine.keyed_digest(meaning.to_string().as_bytes()));
     let source = app.engine.create_source(&door.caller, new, asked).await?;
-    Ok(made(source.first, Json(SourceBody::from(&source.thing))))
+    Ok(created_response(source.is_new, Json(SourceBody::from(&source.value))))
 }
 
 /// List sources, newest first.
 #[utoipa::path(get, path = "/v1/sources", tag = "sources", params(PageQuery),
     responses((status = 200, description = "A page", body = SourcePage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let (before, limit) = query.0.read()?;
+pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let (before, limit) = query.0.parse()?;
     let page = app.engine.sources(&door.caller, before, limit).await?;
     let data = page.rows.iter().map(SourceBody::from).collect();
     Ok(Json(SourcePage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
@@ -310,8 +317,8 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<Page
 /// Read one source.
 #[utoipa::path(get, path = "/v1/sources/{id}", tag = "sources", params(("id" = String, Path)),
     responses((status = 200, description = "The source", body = SourceBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let source = app.engine.source(&door.caller, source_id(&id)?).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }
@@ -319,8 +326,8 @@ pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf)
 /// Remove a source. What comes to its address afterwards is not found.
 #[utoipa::path(delete, path = "/v1/sources/{id}", tag = "sources", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = SourceBody)))]
-pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let source = app.engine.remove_source(&door.caller, source_id(&id)?).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }
@@ -328,28 +335,33 @@ pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(id): PathO
 /// Give a source another secret, or another key to collect mail with. The secret before stays live until the next
 /// rotation.
 #[utoipa::path(post, path = "/v1/sources/{id}/rotate", tag = "sources", params(("id" = String, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RotateBody,
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RotateSourceBody,
     responses((status = 200, description = "The source", body = SourceBody),
         (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn rotate(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn rotate(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = source_id(&id)?;
     // Whose it is comes first: a stranger learns nothing about what a body should be.
     app.engine.source(&door.caller, id).await?;
-    let body: RotateBody = body.parse()?;
-    let RotateBody { secret, basic, bearer, header, query, topics, allow_sha1, keep_old, .. } = body;
-    let collecting = collecting(body.api_key, body.base_url, body.poll)?;
-    let proofs = Proofs { secret, basic, bearer, header, query, topics, allow_sha1 };
-    let said = meant(&collecting);
-    let proof = if said.is_some() { proofs.maybe()? } else { Some(proofs.read()?) };
+    let body: RotateSourceBody = body.parse()?;
+    let RotateSourceBody { secret, basic, bearer, header, query, topics, allow_sha1, keep_old, .. } = body;
+    let collecting = parse_collecting(body.api_key, body.base_url, body.poll)?;
+    let proofs = SourceCredentialFields { secret, basic, bearer, header, query, topics, allow_sha1 };
+    let said = collecting_digest_input(&collecting);
+    let proof = if said.is_some() { proofs.find_one()? } else { Some(proofs.require_one()?) };
     let keep = keep_old.unwrap_or(true);
     let meaning = match said {
         None => serde_json::json!([proof, keep]),
         Some(said) => serde_json::json!([proof, keep, said]),
     };
-    let meaning = app.engine.blind(meaning.to_string().as_bytes());
-    let rotation = Rotation { proof, keep, collecting };
-    let asked = door.asked("sources/rotate", &id.to_string(), &meaning);
+    let meaning = app.engine.keyed_digest(meaning.to_string().as_bytes());
+    let rotation = SourceRotation { credential: proof, keep, collection: collecting };
+    let asked = door.keyed_call("sources/rotate", &id.to_string(), &meaning);
     let source = app.engine.rotate_source(&door.caller, id, rotation, asked).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
 }

@@ -12,9 +12,9 @@ use axum::{
 use hyper::body::{Bytes, Frame};
 use mailonce_core::{
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
-use mailonce_engine::tail::Reader;
+use mailonce_engine::tail::EventFollower;
 use std::{
     convert::Infallible,
     fmt::Write as _,
@@ -26,19 +26,19 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Answer, App, QueryOf,
-    door::Door,
-    events::{EventQuery, after_of},
+    ApiResult, App, QueryParams,
+    door::AuthedRequest,
+    events::{EventQuery, parse_cursor},
 };
 
 /// A sign of life when nothing happens: well within what proxies wait for.
-const BEAT: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// How long a stream lasts. Then the reader comes again. A revoked key ends it at once.
-const LIFE: Duration = Duration::from_hours(1);
+const MAX_STREAM_AGE: Duration = Duration::from_hours(1);
 /// Bytes of one piece: more than fits on the wire at once only lies about.
-const PIECE: usize = 8 * 1024;
+const MAX_CHUNK_BYTES: usize = 8 * 1024;
 /// How soon a reader that was cut comes back, in milliseconds.
-const COME_BACK_MS: u32 = 1_000;
+const RECONNECT_MS: u32 = 1_000;
 
 /// Follow events live.
 #[utoipa::path(get, path = "/v1/events/stream", tag = "events",
@@ -47,70 +47,72 @@ const COME_BACK_MS: u32 = 1_000;
         (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
 pub(super) async fn stream(
     State(app): State<App>,
-    door: Door,
-    query: QueryOf<EventQuery>,
+    door: AuthedRequest,
+    query: QueryParams<EventQuery>,
     headers: HeaderMap,
-) -> Answer {
-    door.caller.need(Scope::Read)?;
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
     query.0.refuse_limit()?;
     let last = headers.get("last-event-id").map(|value| {
-        let wrong = |_bytes| Problem::field(Code::InvalidQuery, "Last-Event-ID", "Last-Event-ID is a cursor or 0");
+        let wrong = |_bytes| Problem::for_field(Code::InvalidQuery, "Last-Event-ID", "Last-Event-ID is a cursor or 0");
         value.to_str().map_err(wrong)
     });
     // Whoever was cut knows better than the address it came with.
     let last = last.transpose()?.filter(|text| !text.is_empty());
-    let after = last.or(query.0.after()).map(after_of).transpose()?;
-    let reader = app.engine.follow(&door.caller, after, query.0.wish()?).await?;
-    Ok(answer(reader))
+    let after = last.or(query.0.after()).map(parse_cursor).transpose()?;
+    let reader = app.engine.follow_events(&door.caller, after, query.0.parse_selection()?).await?;
+    Ok(stream_response(reader))
 }
 
-fn answer(reader: Reader) -> Response {
+fn stream_response(reader: EventFollower) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    (headers, Body::new(Feed::new(reader))).into_response()
+    (headers, Body::new(EventStreamBody::new(reader))).into_response()
 }
 
 /// What is under way towards the next piece, and then the feed again.
-type Step = Pin<Box<dyn Future<Output = (Option<String>, Option<Talk>)> + Send>>;
+type PendingChunk = Pin<Box<dyn Future<Output = (Option<String>, Option<StreamState>)> + Send>>;
 
 /// The body of a stream.
-struct Feed(Option<Step>);
+struct EventStreamBody(Option<PendingChunk>);
 
 /// One reader and what is left to say to it.
-struct Talk {
-    reader: Reader,
+struct StreamState {
+    reader: EventFollower,
     /// Lines that did not fit into the piece before.
-    rest: String,
-    until: Instant,
+    buffered: String,
+    deadline: Instant,
 }
 
-impl Feed {
-    fn new(reader: Reader) -> Self {
+impl EventStreamBody {
+    fn new(reader: EventFollower) -> Self {
         // Said at once, so that the reader knows that it is heard.
-        let rest = format!("retry: {COME_BACK_MS}\nid: {}\n\n", reader.cursor());
-        Self(Some(Box::pin(Talk { reader, rest, until: Instant::now() + LIFE }.step())))
+        let rest = format!("retry: {RECONNECT_MS}\nid: {}\n\n", reader.cursor());
+        Self(Some(Box::pin(
+            StreamState { reader, buffered: rest, deadline: Instant::now() + MAX_STREAM_AGE }.next_chunk(),
+        )))
     }
 }
 
-impl Talk {
+impl StreamState {
     /// The next piece; without one the stream is over.
-    async fn step(mut self) -> (Option<String>, Option<Self>) {
-        if self.rest.is_empty() {
-            if Instant::now() >= self.until {
+    async fn next_chunk(mut self) -> (Option<String>, Option<Self>) {
+        if self.buffered.is_empty() {
+            if Instant::now() >= self.deadline {
                 return (None, None);
             }
-            match self.reader.next(BEAT).await {
+            match self.reader.next_events(KEEP_ALIVE_INTERVAL).await {
                 Ok(Some(lines)) if lines.is_empty() => {
                     // The id tells how far the reader is, also when nothing it wants has happened.
-                    write!(self.rest, ": beat\nid: {}\n\n", self.reader.cursor()).ok();
+                    write!(self.buffered, ": beat\nid: {}\n\n", self.reader.cursor()).ok();
                 }
                 Ok(Some(lines)) => {
                     let epoch = self.reader.cursor().epoch;
                     for line in lines {
-                        write!(self.rest, "id: {epoch}-{}\ndata: {}\n\n", line.seq, line.json).ok();
+                        write!(self.buffered, "id: {epoch}-{}\ndata: {}\n\n", line.seq, line.json).ok();
                     }
                 }
                 // The reader comes back with its cursor, to a server that is there.
@@ -118,24 +120,24 @@ impl Talk {
             }
         }
         // No event is torn: a piece may end anywhere, the connection joins them.
-        let mut end = PIECE.min(self.rest.len());
-        while !self.rest.is_char_boundary(end) {
+        let mut end = MAX_CHUNK_BYTES.min(self.buffered.len());
+        while !self.buffered.is_char_boundary(end) {
             end -= 1;
         }
-        let rest = self.rest.split_off(end);
-        let piece = std::mem::replace(&mut self.rest, rest);
+        let rest = self.buffered.split_off(end);
+        let piece = std::mem::replace(&mut self.buffered, rest);
         (Some(piece), Some(self))
     }
 }
 
-impl hyper::body::Body for Feed {
+impl hyper::body::Body for EventStreamBody {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(step) = self.0.as_mut() else { return Poll::Ready(None) };
         let Poll::Ready((piece, talk)) = step.as_mut().poll(cx) else { return Poll::Pending };
-        self.0 = talk.map(|talk| Box::pin(talk.step()) as Step);
+        self.0 = talk.map(|talk| Box::pin(talk.next_chunk()) as PendingChunk);
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece.into()))))
     }
 }

@@ -4,17 +4,17 @@ use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     address::Address,
     problem::{Code, FieldError, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
-use mailonce_engine::suppressions::{AboutSuppression, Suppression};
+use mailonce_engine::suppressions::{SuppressionDetails, SuppressionView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, App, PathOf, QueryOf,
-    door::{Door, RawBody},
-    records::{PageQuery, made},
-    wire::words,
+    ApiResult, App, PathParam, QueryParams,
+    door::{AuthedRequest, RawBody},
+    records::{PageQuery, created_response},
+    wire::check_text,
 };
 
 /// An address to leave in peace.
@@ -45,9 +45,9 @@ pub(super) struct SuppressionBody {
     detail: Option<String>,
 }
 
-impl From<&Suppression> for SuppressionBody {
-    fn from(suppression: &Suppression) -> Self {
-        let about = &suppression.about;
+impl From<&SuppressionView> for SuppressionBody {
+    fn from(suppression: &SuppressionView) -> Self {
+        let about = &suppression.details;
         Self {
             id: suppression.id.to_string(),
             address: suppression.address.clone(),
@@ -69,7 +69,7 @@ pub(super) struct SuppressionPage {
 }
 
 /// An address from the path. A text that is none is on no list.
-fn named(text: &str) -> Result<Address, Problem> {
+fn parse_address(text: &str) -> Result<Address, Problem> {
     Address::parse(text).map_err(|_invalid| Problem::new(Code::NotFound, format!("there is no suppression {text}")))
 }
 
@@ -77,24 +77,24 @@ fn named(text: &str) -> Result<Address, Problem> {
 #[utoipa::path(post, path = "/v1/suppressions", tag = "suppressions", request_body = NewSuppressionBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Suppressed", body = SuppressionBody), (status = 200, description = "It was already", body = SuppressionBody)))]
-pub(super) async fn create(State(app): State<App>, door: Door, body: RawBody) -> Answer {
-    door.caller.need(Scope::Admin)?;
+pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
     let body: NewSuppressionBody = body.parse()?;
     let fault = |message: String| Problem::from(vec![FieldError::new("address", message)]);
     let address = Address::parse(&body.address).map_err(|error| fault(error.to_string()))?;
-    words("reason", body.reason.as_deref().unwrap_or_default())?;
-    let about = AboutSuppression::by_hand(body.reason.filter(|reason| !reason.trim().is_empty()));
-    let asked = door.asked("suppressions", "", format!("{}\n{}", address.as_str(), about.reason).as_bytes());
+    check_text("reason", body.reason.as_deref().unwrap_or_default())?;
+    let about = SuppressionDetails::manual(body.reason.filter(|reason| !reason.trim().is_empty()));
+    let asked = door.keyed_call("suppressions", "", format!("{}\n{}", address.as_str(), about.reason).as_bytes());
     let suppression = app.engine.suppress(&door.caller, &address, about, asked).await?;
-    Ok(made(suppression.first, Json(SuppressionBody::from(&suppression.thing))))
+    Ok(created_response(suppression.is_new, Json(SuppressionBody::from(&suppression.value))))
 }
 
 /// List suppressions, newest first.
 #[utoipa::path(get, path = "/v1/suppressions", tag = "suppressions", params(PageQuery),
     responses((status = 200, description = "A page", body = SuppressionPage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<PageQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let (before, limit) = query.0.read()?;
+pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let (before, limit) = query.0.parse()?;
     let page = app.engine.suppressions(&door.caller, before, limit).await?;
     let data = page.rows.iter().map(SuppressionBody::from).collect();
     Ok(Json(SuppressionPage { data, next_cursor: page.next.map(|id| id.to_string()) }).into_response())
@@ -103,17 +103,17 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<Page
 /// Read why an address is suppressed.
 #[utoipa::path(get, path = "/v1/suppressions/{address}", tag = "suppressions", params(("address" = String, Path)),
     responses((status = 200, description = "The suppression", body = SuppressionBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(address): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let suppression = app.engine.read_suppression(&door.caller, &named(&address)?).await?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(address): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let suppression = app.engine.read_suppression(&door.caller, &parse_address(&address)?).await?;
     Ok(Json(SuppressionBody::from(&suppression)).into_response())
 }
 
 /// Write to an address again.
 #[utoipa::path(delete, path = "/v1/suppressions/{address}", tag = "suppressions", params(("address" = String, Path)),
     responses((status = 200, description = "What it was", body = SuppressionBody)))]
-pub(super) async fn remove(State(app): State<App>, door: Door, PathOf(address): PathOf) -> Answer {
-    door.caller.need(Scope::Admin)?;
-    let suppression = app.engine.unsuppress(&door.caller, &named(&address)?).await?;
+pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(address): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let suppression = app.engine.remove_suppression(&door.caller, &parse_address(&address)?).await?;
     Ok(Json(SuppressionBody::from(&suppression)).into_response())
 }

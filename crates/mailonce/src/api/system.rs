@@ -14,7 +14,7 @@ use mailonce_engine::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Answer, App, PathOf, error_pages};
+use super::{ApiResult, App, PathParam, error_pages};
 
 /// How the server is.
 #[derive(Serialize, ToSchema)]
@@ -44,7 +44,7 @@ pub(super) struct ClockBody {
 impl ClockBody {
     fn of(state: ClockState) -> Self {
         Self {
-            sure: state.sure,
+            sure: state.is_trusted,
             confirmed_by: state.confirmed_by.map(ConfirmedBy::as_str),
             ahead_of_database_ms: state.ahead_of_database_ms,
         }
@@ -59,11 +59,11 @@ pub(super) async fn healthz() -> Response {
 
 /// Whether the ledger can commit.
 #[utoipa::path(get, path = "/readyz", tag = "system", security(()), responses((status = 200, description = "Ready", body = HealthBody)))]
-pub(super) async fn readyz(State(app): State<App>) -> Answer {
+pub(super) async fn readyz(State(app): State<App>) -> ApiResult {
     let mut health = app.engine.store().health().await.map_err(unavailable)?;
     let clock = app.engine.clock_state();
-    health.notes.extend(clock.note());
-    if app.engine.is_paused() {
+    health.notes.extend(clock.warning());
+    if app.engine.is_handoff_paused() {
         health.notes.push("hand-off is paused".into());
     }
     for orphaned in app.engine.orphaned_transports() {
@@ -80,21 +80,21 @@ pub(super) async fn readyz(State(app): State<App>) -> Answer {
 /// Figures in the text form of Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "system", security(()), responses((status = 200, description = "Figures", body = String, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(app): State<App>) -> Response {
-    let more = app.tally.as_ref().map(|tally| tally.figures()).unwrap_or_default();
+    let more = app.smtp_metrics.as_ref().map(|tally| tally.render()).unwrap_or_default();
     let text = app.engine.render_metrics(&more).await;
-    typed("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+    text_response("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
 }
 
 /// This document.
 #[utoipa::path(get, path = "/openapi.json", tag = "system", security(()), responses((status = 200, description = "The OpenAPI document", body = Object)))]
 pub(super) async fn openapi() -> Response {
-    typed("application/json", super::openapi_json())
+    text_response("application/json", super::openapi_json())
 }
 
 /// What this service does, for models.
 #[utoipa::path(get, path = "/llms.txt", tag = "system", security(()), responses((status = 200, description = "Plain words", body = String, content_type = "text/plain")))]
 pub(super) async fn llms() -> Response {
-    typed("text/plain; charset=utf-8", include_str!("llms.txt").to_owned())
+    text_response("text/plain; charset=utf-8", include_str!("llms.txt").to_owned())
 }
 
 /// The browsable form of this document.
@@ -110,18 +110,18 @@ pub(super) async fn docs() -> Response {
 /// The page of one problem code, in Markdown.
 #[utoipa::path(get, path = "/docs/errors/{code}", tag = "system", security(()), params(("code" = String, Path)),
     responses((status = 200, description = "The page", body = String, content_type = "text/markdown")))]
-pub(super) async fn error_page(PathOf(code): PathOf) -> Answer {
+pub(super) async fn error_page(PathParam(code): PathParam) -> ApiResult {
     let page =
         error_pages::page(&code).ok_or_else(|| Problem::new(Code::NotFound, format!("there is no code `{code}`")))?;
-    Ok(typed("text/markdown; charset=utf-8", page.to_owned()))
+    Ok(text_response("text/markdown; charset=utf-8", page.to_owned()))
 }
 
 /// Until there is a dashboard, the front door leads to the documents.
-pub(super) async fn front() -> Redirect {
+pub(super) async fn redirect_to_docs() -> Redirect {
     Redirect::temporary("/docs")
 }
 
-fn typed(kind: &'static str, text: String) -> Response {
+fn text_response(kind: &'static str, text: String) -> Response {
     let mut response = text.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response

@@ -3,27 +3,27 @@
 use axum::{Json, extract::State, http::StatusCode, response::IntoResponse};
 use mailonce_core::{
     conversation::{
-        caps::Caps,
+        caps::ReplyCaps,
         thread::{Thread, ThreadEdit, ThreadQuery},
     },
     id::ThreadId,
     limits,
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
     time::Time,
 };
-use mailonce_engine::threads::{LABELS, LeaseRequest, Said, ThreadView};
+use mailonce_engine::threads::{MAX_LABELS, NewThreadLease, ThreadEntry, ThreadView};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    Answer, App, PathOf, QueryOf,
-    door::{Door, RawBody},
+    ApiResult, App, PathParam, QueryParams,
+    door::{AuthedRequest, RawBody},
     emails::page_limit,
-    inboxes::{CapsBody, bad_query, fault, inbox_of},
+    inboxes::{CapsBody, find_inbox, invalid_field, invalid_query},
     messages::MessageBody,
-    next::{LeaseBody, holder, lease_ms},
-    wire::{EmailBody, named_words},
+    next::{LeaseBody, lease_duration_ms, lease_holder},
+    wire::{EmailBody, check_required_text},
 };
 
 /// A day in milliseconds.
@@ -31,7 +31,7 @@ const DAY_MS: i64 = 86_400_000;
 
 /// Who works on a thread.
 #[derive(Serialize, ToSchema)]
-pub(super) struct HolderBody {
+pub(super) struct LeaseHolderBody {
     holder: String,
     expires_at: String,
     /// The message it was offered with.
@@ -40,7 +40,7 @@ pub(super) struct HolderBody {
 
 /// How often a thread was answered, and how often it may be.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RepliesBody {
+pub(super) struct ReplyCountsBody {
     in_window: usize,
     today: usize,
     in_all: u32,
@@ -50,7 +50,7 @@ pub(super) struct RepliesBody {
 /// Something that was said.
 #[derive(Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum SaidBody {
+pub(super) enum ThreadEntryBody {
     /// By somebody else.
     Message {
         /// The message.
@@ -81,18 +81,18 @@ pub(super) struct ThreadBody {
     /// The fence of its latest lease.
     fence: u64,
     /// Who works on it now.
-    lease: Option<HolderBody>,
+    lease: Option<LeaseHolderBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    replies: Option<RepliesBody>,
+    replies: Option<ReplyCountsBody>,
     /// What was said, oldest first, the latest 100 of each direction; only when one thread is read.
     #[serde(skip_serializing_if = "Option::is_none")]
-    said: Option<Vec<SaidBody>>,
+    said: Option<Vec<ThreadEntryBody>>,
 }
 
 impl ThreadBody {
     fn of(app: &App, thread: &Thread) -> Self {
-        let about = &thread.about;
-        let lease = thread.lease_at(app.engine.now()).map(|lease| HolderBody {
+        let about = &thread.details;
+        let lease = thread.active_lease(app.engine.now()).map(|lease| LeaseHolderBody {
             holder: lease.holder.clone(),
             expires_at: lease.expires_at.to_string(),
             message: lease.message.map(|id| id.to_string()),
@@ -103,7 +103,7 @@ impl ThreadBody {
             rev: thread.rev,
             subject: about.subject.clone(),
             created_at: about.created_at.to_string(),
-            latest_at: thread.latest_at.to_string(),
+            latest_at: thread.last_activity_at.to_string(),
             labels: about.labels.clone(),
             handled_at: about.handled_at.map(|at| at.to_string()),
             messages: about.messages,
@@ -116,21 +116,23 @@ impl ThreadBody {
     }
 
     fn with_replies(mut self, app: &App, view: &ThreadView) -> Self {
-        let (sends, now, caps): (_, _, Caps) = (&view.thread.about.sends, app.engine.now(), view.caps);
-        self.replies = Some(RepliesBody {
-            in_window: sends.within(caps.window_ms, now),
-            today: sends.within(DAY_MS, now),
-            in_all: view.thread.about.sent,
+        let (sends, now, caps): (_, _, ReplyCaps) = (&view.thread.details.sends, app.engine.now(), view.caps);
+        self.replies = Some(ReplyCountsBody {
+            in_window: sends.count_within(caps.window_ms, now),
+            today: sends.count_within(DAY_MS, now),
+            in_all: view.thread.details.sent,
             caps: CapsBody::from(caps),
         });
         self
     }
 }
 
-fn said_body(app: &App, said: &Said) -> SaidBody {
+fn entry_body(app: &App, said: &ThreadEntry) -> ThreadEntryBody {
     match said {
-        Said::Message(message) => SaidBody::Message { message: Box::new(MessageBody::of(app, message)) },
-        Said::Email(email) => SaidBody::Email { email: Box::new(EmailBody::of(email, app.engine.message_id(email))) },
+        ThreadEntry::Message(message) => ThreadEntryBody::Message { message: Box::new(MessageBody::of(app, message)) },
+        ThreadEntry::Email(email) => {
+            ThreadEntryBody::Email { email: Box::new(EmailBody::of(email, app.engine.message_id(email))) }
+        }
     }
 }
 
@@ -145,7 +147,7 @@ pub(super) struct ThreadPage {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct ThreadListQuery {
     /// 1 to 100, 20 by default.
     limit: Option<String>,
     /// Where the page before ended.
@@ -158,8 +160,8 @@ pub(super) struct ListQuery {
 }
 
 /// The place in the order of the list: time and id.
-fn place(text: &str) -> Result<(Time, ThreadId), Problem> {
-    let wrong = || bad_query("cursor", "cursor is the next_cursor of another page");
+fn parse_cursor(text: &str) -> Result<(Time, ThreadId), Problem> {
+    let wrong = || invalid_query("cursor", "cursor is the next_cursor of another page");
     let (at, id) = text.split_once('-').ok_or_else(wrong)?;
     Ok((Time(at.parse().map_err(|_not_a_number| wrong())?), id.parse().map_err(|_not_an_id| wrong())?))
 }
@@ -169,22 +171,26 @@ fn thread_id(text: &str) -> Result<ThreadId, Problem> {
 }
 
 /// List threads, those with the latest news first.
-#[utoipa::path(get, path = "/v1/threads", tag = "conversations", params(ListQuery),
+#[utoipa::path(get, path = "/v1/threads", tag = "conversations", params(ThreadListQuery),
     responses((status = 200, description = "A page", body = ThreadPage)))]
-pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<ListQuery>) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let ListQuery { limit, cursor, inbox, label, handled } = query.0;
+pub(super) async fn list(
+    State(app): State<App>,
+    door: AuthedRequest,
+    query: QueryParams<ThreadListQuery>,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let ThreadListQuery { limit, cursor, inbox, label, handled } = query.0;
     let inbox = match inbox {
-        Some(text) => Some(inbox_of(&app, &door, &text).await?.id),
+        Some(text) => Some(find_inbox(&app, &door, &text).await?.id),
         None => None,
     };
     let handled = match handled.as_deref() {
         None => None,
         Some("true") => Some(true),
         Some("false") => Some(false),
-        Some(_) => return Err(bad_query("handled", "handled is true or false").into()),
+        Some(_) => return Err(invalid_query("handled", "handled is true or false").into()),
     };
-    let before = cursor.as_deref().map(place).transpose()?;
+    let before = cursor.as_deref().map(parse_cursor).transpose()?;
     let limit = page_limit(limit.as_deref(), limits::PAGE_ROWS, 20)?;
     let page = app.engine.threads(&door.caller, ThreadQuery { inbox, label, handled, before, limit }).await?;
     let data = page.rows.iter().map(|thread| ThreadBody::of(&app, thread)).collect();
@@ -195,11 +201,11 @@ pub(super) async fn list(State(app): State<App>, door: Door, query: QueryOf<List
 /// Read a thread: who works on it, how often it was answered, and what was said in both directions.
 #[utoipa::path(get, path = "/v1/threads/{id}", tag = "conversations", params(("id" = String, Path)),
     responses((status = 200, description = "The thread", body = ThreadBody)))]
-pub(super) async fn read(State(app): State<App>, door: Door, PathOf(id): PathOf) -> Answer {
-    door.caller.need(Scope::Read)?;
-    let view = app.engine.read_thread(&door.caller, thread_id(&id)?).await?;
+pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Read)?;
+    let view = app.engine.thread_view(&door.caller, thread_id(&id)?).await?;
     let mut body = ThreadBody::of(&app, &view.thread).with_replies(&app, &view);
-    body.said = Some(view.said.iter().map(|said| said_body(&app, said)).collect());
+    body.said = Some(view.entries.iter().map(|said| entry_body(&app, said)).collect());
     Ok(Json(body).into_response())
 }
 
@@ -218,15 +224,20 @@ pub(super) struct ThreadPatchBody {
 /// Change a thread's labels, or say that nothing is left to do.
 #[utoipa::path(patch, path = "/v1/threads/{id}", tag = "conversations", params(("id" = String, Path)), request_body = ThreadPatchBody,
     responses((status = 200, description = "The thread as it is now", body = ThreadBody)))]
-pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Reply)?;
+pub(super) async fn change(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Reply)?;
     let id = thread_id(&id)?;
     let ThreadPatchBody { labels, handled } = body.parse()?;
     if let Some(labels) = &labels {
-        if labels.len() > LABELS {
-            return Err(fault("labels", format!("holds more than {LABELS} labels")).into());
+        if labels.len() > MAX_LABELS {
+            return Err(invalid_field("labels", format!("holds more than {MAX_LABELS} labels")).into());
         }
-        labels.iter().try_for_each(|label| named_words("labels", label))?;
+        labels.iter().try_for_each(|label| check_required_text("labels", label))?;
     }
     let view = app.engine.change_thread(&door.caller, id, ThreadEdit { labels, handled }).await?;
     Ok(Json(ThreadBody::of(&app, &view.thread).with_replies(&app, &view)).into_response())
@@ -235,7 +246,7 @@ pub(super) async fn change(State(app): State<App>, door: Door, PathOf(id): PathO
 /// A wish for a lease.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LeaseAskBody {
+pub(super) struct NewLeaseBody {
     /// 1 to 600; 30 by default.
     #[serde(default)]
     ttl_s: Option<u32>,
@@ -249,15 +260,21 @@ pub(super) struct LeaseAskBody {
 
 /// Take the lease of a thread, or renew it with its token.
 #[utoipa::path(post, path = "/v1/threads/{id}/lease", tag = "conversations", params(("id" = String, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = Option<LeaseAskBody>,
+        ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = Option<NewLeaseBody>,
     responses((status = 201, description = "Taken or renewed", body = LeaseBody),
         (status = 409, description = "Another agent holds it, or the lease was lost", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn lease(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Reply)?;
+pub(super) async fn lease(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Reply)?;
     let id = thread_id(&id)?;
-    let asked = door.asked("threads/lease", &id.to_string(), &body.canonical()?);
-    let LeaseAskBody { ttl_s, holder: given, token } = body.parse_or_empty()?;
-    let request = LeaseRequest { renew: token, holder: holder(&door, given)?, ttl_ms: lease_ms(ttl_s)? };
+    let asked = door.keyed_call("threads/lease", &id.to_string(), &body.canonical()?);
+    let NewLeaseBody { ttl_s, holder: given, token } = body.parse_or_empty()?;
+    let request =
+        NewThreadLease { renew: token, holder: lease_holder(&door, given)?, ttl_ms: lease_duration_ms(ttl_s)? };
     let lease = app.engine.lease_thread(&door.caller, id, request, asked).await?;
     Ok((StatusCode::CREATED, Json(LeaseBody::from(lease))).into_response())
 }
@@ -265,19 +282,24 @@ pub(super) async fn lease(State(app): State<App>, door: Door, PathOf(id): PathOf
 /// Which lease to give back.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ReleaseBody {
+pub(super) struct ReleaseLeaseBody {
     /// Its token: only your own is given back.
     token: String,
 }
 
 /// Give your lease of a thread back.
-#[utoipa::path(delete, path = "/v1/threads/{id}/lease", tag = "conversations", params(("id" = String, Path)), request_body = ReleaseBody,
+#[utoipa::path(delete, path = "/v1/threads/{id}/lease", tag = "conversations", params(("id" = String, Path)), request_body = ReleaseLeaseBody,
     responses((status = 200, description = "The thread as it is now", body = ThreadBody),
         (status = 409, description = "It is not yours", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn release(State(app): State<App>, door: Door, PathOf(id): PathOf, body: RawBody) -> Answer {
-    door.caller.need(Scope::Reply)?;
+pub(super) async fn release(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Reply)?;
     let id = thread_id(&id)?;
-    let ReleaseBody { token } = body.parse()?;
+    let ReleaseLeaseBody { token } = body.parse()?;
     let view = app.engine.release_thread(&door.caller, id, &token).await?;
     Ok(Json(ThreadBody::of(&app, &view.thread).with_replies(&app, &view)).into_response())
 }

@@ -1,18 +1,18 @@
 //! The wire forms of requests and answers. The OpenAPI document is made from these types.
 
 use mailonce_core::{
-    call::CallMark,
-    content::{Content, RawAttachment, RawContent, Scalar},
+    call::CallTrace,
+    content::{EmailContent, MetadataValue, RawAttachment, RawContent},
     email::{Email, Guard, OnUnknown},
-    handoff::State,
+    handoff::HandoffState,
     intent::Intent,
     limits,
-    problem::{Code, FieldError, Problem, nearest},
+    problem::{Code, FieldError, Problem, nearest_name},
     ttl::Ttl,
 };
 use mailonce_engine::{
     send::{OnMismatch, SendRequest},
-    view::Sent,
+    view::SendReceipt,
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::{
@@ -93,23 +93,23 @@ impl ToSchema for ScalarSchema {
 
 /// An object with free names, in order. A name that stands twice is refused.
 #[derive(Clone, Debug)]
-pub(crate) struct Pairs<T>(pub(crate) Vec<(String, T)>);
+pub(crate) struct OrderedMap<T>(pub(crate) Vec<(String, T)>);
 
-impl<T> Default for Pairs<T> {
+impl<T> Default for OrderedMap<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrderedMap<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Visitor<T>(PhantomData<T>);
         impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
-            type Value = Pairs<T>;
+            type Value = OrderedMap<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
-            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Pairs<T>, A::Error> {
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<OrderedMap<T>, A::Error> {
                 let (mut pairs, mut names): (Vec<(String, T)>, HashSet<String>) = Default::default();
                 while let Some((name, value)) = map.next_entry::<String, T>()? {
                     if !names.insert(name.clone()) {
@@ -117,7 +117,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
                     }
                     pairs.push((name, value));
                 }
-                Ok(Pairs(pairs))
+                Ok(OrderedMap(pairs))
             }
         }
         from.deserialize_map(Visitor(PhantomData))
@@ -126,16 +126,16 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
 
 /// An object. Derived readers take a list of values as well; callers mean objects.
 #[derive(Clone, Debug)]
-pub(crate) struct Object<T>(pub(crate) T);
+pub(crate) struct StrictObject<T>(pub(crate) T);
 
 /// Reads an object and no list.
 pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
-    Object::deserialize(from).map(|Object(it)| it)
+    StrictObject::deserialize(from).map(|StrictObject(it)| it)
 }
 
 /// Reads an object and no list, or `null`.
 pub(crate) fn object_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
-    Ok(Option::deserialize(from)?.map(|Object(it)| it))
+    Ok(Option::deserialize(from)?.map(|StrictObject(it)| it))
 }
 
 /// The same for a member that `null` takes away.
@@ -147,27 +147,27 @@ pub(crate) fn given_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 
 /// Reads a list of objects.
 pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
-    Ok(Vec::deserialize(from)?.into_iter().map(|Object(it)| it).collect())
+    Ok(Vec::deserialize(from)?.into_iter().map(|StrictObject(it)| it).collect())
 }
 
 /// Reads a list of objects, or `null`.
 pub(crate) fn objects_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<Vec<T>>, D::Error> {
-    let all: Option<Vec<Object<T>>> = Option::deserialize(from)?;
-    Ok(all.map(|all| all.into_iter().map(|Object(it)| it).collect()))
+    let all: Option<Vec<StrictObject<T>>> = Option::deserialize(from)?;
+    Ok(all.map(|all| all.into_iter().map(|StrictObject(it)| it).collect()))
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for StrictObject<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Visitor<T>(PhantomData<T>);
         impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
-            type Value = Object<T>;
+            type Value = StrictObject<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
-            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(de::value::MapAccessDeserializer::new(map)).map(Object)
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<StrictObject<T>, A::Error> {
+                T::deserialize(de::value::MapAccessDeserializer::new(map)).map(StrictObject)
             }
         }
         from.deserialize_map(Visitor(PhantomData))
@@ -181,7 +181,7 @@ pub(crate) enum TtlBody {
     /// `transactional` (7 d), `notification` (24 h), or a duration from `1s` to `400d`.
     Text(String),
     /// Twice the interval of a mail that recurs.
-    Class(Object<TtlClass>),
+    Class(StrictObject<TtlClass>),
 }
 
 /// The memory of a mail that recurs.
@@ -197,7 +197,11 @@ pub(crate) struct TtlClass {
 impl PartialSchema for TtlBody {
     fn schema() -> RefOr<Schema> {
         let words = "`transactional` (7 d), `notification` (24 h), or a duration from `1s` to `400d`.";
-        text_or::<TtlClass>("How long a key is remembered.", words, "Twice the interval of a mail that recurs.")
+        text_or_object_schema::<TtlClass>(
+            "How long a key is remembered.",
+            words,
+            "Twice the interval of a mail that recurs.",
+        )
     }
 }
 
@@ -208,7 +212,7 @@ impl ToSchema for TtlBody {
 }
 
 /// A text, or an object in its place.
-fn text_or<T: ToSchema>(about: &str, text: &str, object: &str) -> RefOr<Schema> {
+fn text_or_object_schema<T: ToSchema>(about: &str, text: &str, object: &str) -> RefOr<Schema> {
     let text = ObjectBuilder::new().schema_type(Type::String).description(Some(text));
     let mut named = Ref::from_schema_name(T::name());
     object.clone_into(&mut named.description);
@@ -216,10 +220,10 @@ fn text_or<T: ToSchema>(about: &str, text: &str, object: &str) -> RefOr<Schema> 
 }
 
 impl TtlBody {
-    pub(crate) fn read(&self) -> Result<Ttl, FieldError> {
+    pub(crate) fn parse(&self) -> Result<Ttl, FieldError> {
         let read = match self {
             Self::Text(text) => Ttl::parse(text),
-            Self::Class(Object(TtlClass { class, interval })) if class == "scheduled" => Ttl::scheduled(interval),
+            Self::Class(StrictObject(TtlClass { class, interval })) if class == "scheduled" => Ttl::scheduled(interval),
             Self::Class(_) => Err(mailonce_core::ttl::TtlError),
         };
         read.map_err(|error| FieldError::new("ttl", error.to_string()))
@@ -233,12 +237,16 @@ pub(crate) enum TagBody {
     /// Only a name.
     Name(String),
     /// A name and a value.
-    Pair(Object<TagPair>),
+    Pair(StrictObject<TagPair>),
 }
 
 impl PartialSchema for TagBody {
     fn schema() -> RefOr<Schema> {
-        text_or::<TagPair>("A tag: a name, or a name with a value.", "Only a name.", "A name and a value.")
+        text_or_object_schema::<TagPair>(
+            "A tag: a name, or a name with a value.",
+            "Only a name.",
+            "A name and a value.",
+        )
     }
 }
 
@@ -314,22 +322,22 @@ pub(crate) struct SendBody {
     /// Custom headers.
     #[serde(default)]
     #[schema(value_type = Option<BTreeMap<String, String>>)]
-    headers: Option<Pairs<String>>,
+    headers: Option<OrderedMap<String>>,
     #[serde(default)]
     #[schema(value_type = Option<Vec<AttachmentBody>>)]
-    attachments: Option<Vec<Object<AttachmentBody>>>,
+    attachments: Option<Vec<StrictObject<AttachmentBody>>>,
     #[serde(default)]
     tags: Option<Vec<TagBody>>,
     /// Strings, numbers up to 2^53-1 and booleans.
     #[serde(default)]
     #[schema(value_type = Option<BTreeMap<String, ScalarSchema>>)]
-    metadata: Option<Pairs<Option<Scalar>>>,
+    metadata: Option<OrderedMap<Option<MetadataValue>>>,
     /// RFC 3339 with an offset, or `in 5 minutes`.
     #[serde(default)]
     scheduled_at: Option<String>,
     #[serde(default)]
     #[schema(value_type = Option<IntentBody>)]
-    intent: Option<Object<IntentBody>>,
+    intent: Option<StrictObject<IntentBody>>,
     #[serde(default)]
     ttl: Option<TtlBody>,
     /// `reject` or `first_wins`.
@@ -348,20 +356,24 @@ pub(crate) struct SendBody {
 
 impl SendBody {
     /// Checks the words and gives the engine's form of them.
-    pub(crate) fn request(self, key: Option<mailonce_core::key::Key>) -> Result<SendRequest, Problem> {
+    pub(crate) fn into_request(self, key: Option<mailonce_core::key::Key>) -> Result<SendRequest, Problem> {
         let mut faults = Vec::new();
-        let on_mismatch =
-            kept(word("on_mismatch", self.on_mismatch.as_deref(), &["reject", "first_wins"]), &mut faults);
+        let on_mismatch = collect_error(
+            parse_choice("on_mismatch", self.on_mismatch.as_deref(), &["reject", "first_wins"]),
+            &mut faults,
+        );
         let on_mismatch =
             on_mismatch.map(|word| if word == "reject" { OnMismatch::Reject } else { OnMismatch::FirstWins });
-        let on_unknown = kept(word("on_unknown", self.on_unknown.as_deref(), &["hold", "resend"]), &mut faults);
+        let on_unknown =
+            collect_error(parse_choice("on_unknown", self.on_unknown.as_deref(), &["hold", "resend"]), &mut faults);
         let on_unknown = on_unknown.and_then(OnUnknown::parse);
-        let ttl = kept(self.ttl.as_ref().map(TtlBody::read).transpose(), &mut faults);
-        let intent = kept(self.intent.clone().map(|Object(intent)| intent.read()).transpose(), &mut faults);
+        let ttl = collect_error(self.ttl.as_ref().map(TtlBody::parse).transpose(), &mut faults);
+        let intent =
+            collect_error(self.intent.clone().map(|StrictObject(intent)| intent.validate()).transpose(), &mut faults);
         let (transport, distinct_token) = (self.transport.clone(), self.distinct_token.clone());
-        match Content::check(self.content()) {
+        match EmailContent::validate(self.into_content()) {
             Ok(content) if faults.is_empty() => {
-                let plain = SendRequest::plain(content, key);
+                let plain = SendRequest::new(content, key);
                 Ok(SendRequest { intent, ttl, on_mismatch, on_unknown, transport, distinct_token, ..plain })
             }
             Ok(_) => Err(Problem::from(faults)),
@@ -369,8 +381,8 @@ impl SendBody {
         }
     }
 
-    fn content(self) -> RawContent {
-        let attachment = |Object(file): Object<AttachmentBody>| RawAttachment {
+    fn into_content(self) -> RawContent {
+        let attachment = |StrictObject(file): StrictObject<AttachmentBody>| RawAttachment {
             filename: file.filename,
             content: file.content,
             content_type: file.content_type,
@@ -378,7 +390,7 @@ impl SendBody {
         };
         let tag = |tag: TagBody| match tag {
             TagBody::Name(name) => (name, None),
-            TagBody::Pair(Object(pair)) => (pair.name, pair.value),
+            TagBody::Pair(StrictObject(pair)) => (pair.name, pair.value),
         };
         let metadata = self.metadata.unwrap_or_default().0;
         RawContent {
@@ -401,16 +413,16 @@ impl SendBody {
 }
 
 impl IntentBody {
-    fn read(self) -> Result<Intent, FieldError> {
+    fn validate(self) -> Result<Intent, FieldError> {
         let intent =
             Intent { kind: self.kind, entity: self.entity, version: self.version.unwrap_or(1), period: self.period };
-        intent.check().map_err(|error| FieldError::new(&format!("intent.{}", error.field), error.rule))?;
+        intent.validate().map_err(|error| FieldError::new(&format!("intent.{}", error.field), error.rule))?;
         Ok(intent)
     }
 }
 
 /// The value, or its fault on the list.
-fn kept<T>(read: Result<Option<T>, FieldError>, faults: &mut Vec<FieldError>) -> Option<T> {
+fn collect_error<T>(read: Result<Option<T>, FieldError>, faults: &mut Vec<FieldError>) -> Option<T> {
     read.unwrap_or_else(|fault| {
         faults.push(fault);
         None
@@ -418,13 +430,17 @@ fn kept<T>(read: Result<Option<T>, FieldError>, faults: &mut Vec<FieldError>) ->
 }
 
 /// One of a few words.
-pub(crate) fn word<'a>(path: &str, text: Option<&'a str>, allowed: &[&'a str]) -> Result<Option<&'a str>, FieldError> {
+pub(crate) fn parse_choice<'a>(
+    path: &str,
+    text: Option<&'a str>,
+    allowed: &[&'a str],
+) -> Result<Option<&'a str>, FieldError> {
     let Some(text) = text else { return Ok(None) };
     if allowed.contains(&text) {
         return Ok(Some(text));
     }
     let hint =
-        nearest(text, allowed.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        nearest_name(text, allowed.iter().copied()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     Err(FieldError::new(path, format!("is one of {}{hint}", allowed.join(", "))))
 }
 
@@ -445,7 +461,7 @@ pub(crate) struct DedupeBody {
 
 /// The answer to a send, the first time and every time after.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct SentBody {
+pub(crate) struct SendReceiptBody {
     id: String,
     /// `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled`
     state: &'static str,
@@ -473,17 +489,17 @@ pub(crate) struct SentBody {
     dedupe: DedupeBody,
 }
 
-impl From<Sent> for SentBody {
-    fn from(sent: Sent) -> Self {
-        let next = sent.next();
+impl From<SendReceipt> for SendReceiptBody {
+    fn from(sent: SendReceipt) -> Self {
+        let next = sent.next_step();
         Self {
             id: sent.id.to_string(),
-            state: sent.state.word(),
+            state: sent.state.as_str(),
             rev: sent.rev,
             message_id: sent.message_id,
             created_at: sent.created_at.to_string(),
             next,
-            guard: sent.guard.map(Guard::word),
+            guard: sent.guard.map(Guard::as_str),
             distinct_token: sent.distinct_token,
             thread_id: sent.thread.map(|id| id.to_string()),
             fence: sent.fence,
@@ -501,15 +517,15 @@ impl From<Sent> for SentBody {
 
 /// The answer to a batch.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct BatchBody {
+pub(crate) struct BatchReceiptBody {
     /// In order; null where `errors` has a row.
-    pub(crate) data: Vec<Option<SentBody>>,
-    pub(crate) errors: Vec<BatchError>,
+    pub(crate) data: Vec<Option<SendReceiptBody>>,
+    pub(crate) errors: Vec<BatchItemError>,
 }
 
 /// What was wrong with one item.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct BatchError {
+pub(crate) struct BatchItemError {
     pub(crate) index: usize,
     pub(crate) code: &'static str,
     pub(crate) message: String,
@@ -553,20 +569,20 @@ pub(crate) struct EmailBody {
     suppressed: u64,
     /// What its caller calls the call that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    call: Option<CallMarkBody>,
+    call: Option<CallTraceBody>,
 }
 
 impl EmailBody {
     pub(crate) fn of(email: &Email, message_id: String) -> Self {
         let mut counts = BTreeMap::new();
         for handoff in &email.handoffs {
-            *counts.entry(handoff.state.word()).or_insert(0) += 1;
+            *counts.entry(handoff.state.as_str()).or_insert(0) += 1;
         }
-        let wait = |state: State| matches!(state, State::Scheduled | State::Held);
+        let wait = |state: HandoffState| matches!(state, HandoffState::Scheduled | HandoffState::Held);
         let scheduled = email.handoffs.iter().filter(|handoff| wait(handoff.state));
         Self {
             id: email.id.to_string(),
-            state: email.state().word(),
+            state: email.state().as_str(),
             rev: email.rev,
             message_id,
             created_at: email.head.created_at.to_string(),
@@ -575,11 +591,11 @@ impl EmailBody {
             cc: email.head.cc.clone(),
             bcc: email.head.bcc.clone(),
             subject: email.head.subject.clone(),
-            key: email.head.key.as_ref().map(mailonce_core::key::KeyName::shown),
+            key: email.head.key.as_ref().map(mailonce_core::key::EmailKey::display_name),
             expires_at: email.expires_at().map(|at| at.to_string()),
             settled_at: email.settled_at.map(|at| at.to_string()),
             scheduled_at: scheduled.filter_map(|h| h.due_at).min().map(|at| at.to_string()),
-            guard: email.guard.map(Guard::word),
+            guard: email.guard.map(Guard::as_str),
             version: email.head.version,
             resend_of: email.head.resend_of.map(|id| id.to_string()),
             resent_as: email.resent_as.map(|id| id.to_string()),
@@ -587,7 +603,7 @@ impl EmailBody {
             thread_id: email.head.thread.map(|id| id.to_string()),
             counts,
             suppressed: email.suppressed,
-            call: email.head.call.as_ref().map(CallMarkBody::from),
+            call: email.head.call.as_ref().map(CallTraceBody::from),
         }
     }
 }
@@ -602,7 +618,7 @@ pub(crate) struct EmailPage {
 
 /// What a caller calls its own call: for correlation, it decides nothing.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct CallMarkBody {
+pub(crate) struct CallTraceBody {
     /// From `Mailonce-Call-Id`, or the `_meta` of a model's call.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
@@ -611,15 +627,15 @@ pub(crate) struct CallMarkBody {
     traceparent: Option<String>,
 }
 
-impl From<&CallMark> for CallMarkBody {
-    fn from(call: &CallMark) -> Self {
+impl From<&CallTrace> for CallTraceBody {
+    fn from(call: &CallTrace) -> Self {
         Self { id: call.id.clone(), traceparent: call.traceparent.clone() }
     }
 }
 
 /// A call that was answered with an earlier email.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct SuppressedBody {
+pub(crate) struct SuppressedCallBody {
     at: String,
     /// The id of the API key it came with.
     caller: Option<String>,
@@ -628,34 +644,38 @@ pub(crate) struct SuppressedBody {
     reason: &'static str,
     /// What its caller calls it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    call: Option<CallMarkBody>,
+    call: Option<CallTraceBody>,
 }
 
-impl From<&mailonce_core::port::store::SuppressedCall> for SuppressedBody {
+impl From<&mailonce_core::port::store::SuppressedCall> for SuppressedCallBody {
     fn from(call: &mailonce_core::port::store::SuppressedCall) -> Self {
         Self {
             at: call.at.to_string(),
             caller: call.caller.map(|id| id.to_string()),
-            channel: call.channel.word(),
-            reason: call.reason.word(),
-            call: call.call.as_ref().map(CallMarkBody::from),
+            channel: call.channel.as_str(),
+            reason: call.reason.as_str(),
+            call: call.call.as_ref().map(CallTraceBody::from),
         }
     }
 }
 
 /// Words a person gives: short and on one line.
-pub(crate) fn words(path: &str, text: &str) -> Result<(), Problem> {
-    if text.chars().count() > limits::WORDS_CHARS || text.chars().any(char::is_control) {
-        let detail = format!("{path} is at most {} characters without control characters", limits::WORDS_CHARS);
-        return Err(Problem::field(Code::InvalidField, path, detail));
+pub(crate) fn check_text(path: &str, text: &str) -> Result<(), Problem> {
+    if text.chars().count() > limits::FREE_TEXT_CHARS || text.chars().any(char::is_control) {
+        let detail = format!("{path} is at most {} characters without control characters", limits::FREE_TEXT_CHARS);
+        return Err(Problem::for_field(Code::InvalidField, path, detail));
     }
     Ok(())
 }
 
 /// The same for words that name something, which nothing does not.
-pub(crate) fn named_words(path: &str, text: &str) -> Result<(), Problem> {
+pub(crate) fn check_required_text(path: &str, text: &str) -> Result<(), Problem> {
     if text.trim().is_empty() {
-        return Err(Problem::field(Code::InvalidField, path, format!("{path} is an empty text, which names nothing")));
+        return Err(Problem::for_field(
+            Code::InvalidField,
+            path,
+            format!("{path} is an empty text, which names nothing"),
+        ));
     }
-    words(path, text)
+    check_text(path, text)
 }

@@ -4,11 +4,11 @@
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use mailonce_core::{
-    content::{Content, RawContent},
+    content::{EmailContent, RawContent},
     id::{ApiKeyId, TeamId},
     key::Key,
     problem::{Code, Problem},
-    team::{ApiKey, Scope},
+    team::{ApiKey, ApiKeyScope},
     time::Time,
 };
 use mailonce_engine::{Caller, Engine, access::NewApiKey, send::SendRequest};
@@ -17,20 +17,20 @@ use serde_json::json;
 use std::{process::ExitCode, sync::Arc};
 
 use super::{
-    Usage, configured,
-    out::{Out, say, tame, when},
+    UsageError, load_config,
+    out::{Printer, format_time, print_stderr, sanitize},
     progress::Progress,
-    trouble::Trouble,
+    trouble::CliError,
 };
 use crate::{
-    config::{Flags, StoreAt},
-    serve::{self, about},
+    config::{Flags, StoreLocation},
+    serve::{self, unrestricted_key},
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysVerb {
     /// Make an API key, in the ledger itself
-    Create(CreateArgs),
+    Create(CreateApiKeyArgs),
     /// List the API keys of a team, in the ledger itself
     List {
         #[command(flatten)]
@@ -53,7 +53,7 @@ pub(crate) enum KeysVerb {
 
 /// An API key to make.
 #[derive(Debug, Args)]
-pub(crate) struct CreateArgs {
+pub(crate) struct CreateApiKeyArgs {
     #[command(flatten)]
     flags: Flags,
     /// The team's name; made when it does not exist
@@ -83,75 +83,82 @@ pub(crate) enum TeamVerb {
     },
 }
 
-fn scopes(words: &[String]) -> anyhow::Result<Vec<Scope>> {
+fn parse_scopes(words: &[String]) -> anyhow::Result<Vec<ApiKeyScope>> {
     if words.is_empty() {
-        return Ok(Scope::ALL.iter().copied().filter(|scope| *scope != Scope::Operator).collect());
+        return Ok(ApiKeyScope::ALL.iter().copied().filter(|scope| *scope != ApiKeyScope::Operator).collect());
     }
-    let all: Vec<&str> = Scope::ALL.iter().map(|scope| scope.word()).collect();
-    let wrong = || Usage(format!("--scope is one of {}", all.join(", ")));
-    let scope = |word: &String| Ok(Scope::parse(word).ok_or_else(wrong)?);
+    let all: Vec<&str> = ApiKeyScope::ALL.iter().map(|scope| scope.as_str()).collect();
+    let wrong = || UsageError(format!("--scope is one of {}", all.join(", ")));
+    let scope = |word: &String| Ok(ApiKeyScope::parse(word).ok_or_else(wrong)?);
     words.iter().map(scope).collect()
 }
 
 /// Opens the ledger itself. `instead` is the way while a server holds it.
-async fn open(flags: &Flags, instead: &str) -> anyhow::Result<Arc<Engine>> {
-    let mut config = configured(flags)?;
-    if config.store == StoreAt::Sqlite && Sqlite::is_busy(&config.data) {
+async fn open_ledger(flags: &Flags, instead: &str) -> anyhow::Result<Arc<Engine>> {
+    let mut config = load_config(flags)?;
+    if config.store == StoreLocation::Sqlite && Sqlite::is_busy(&config.data) {
         let detail = format!("another process holds the data directory {}", config.data.display());
-        return Err(Trouble::new("ledger_in_use", detail, format!("stop it first, or ask it: {instead}")).into());
+        return Err(CliError::new("ledger_in_use", detail, format!("stop it first, or ask it: {instead}")).into());
     }
     // Who has the ledger itself needs no proof of a domain.
     config.defaults.verify_domains.get_or_insert(false);
     serve::open_engine(&config).await.context("opening the ledger")
 }
 
-fn told(problem: Problem) -> anyhow::Error {
-    Trouble::of(&problem).into()
+fn problem_error(problem: Problem) -> anyhow::Error {
+    CliError::from_problem(&problem).into()
 }
 
 /// What to do about a team that was not made. Of one that is there the name is known here.
-fn unfounded(problem: Problem, name: &str) -> anyhow::Error {
+fn team_creation_error(problem: Problem, name: &str) -> anyhow::Error {
     if problem.code != Code::TeamExists {
-        return told(problem);
+        return problem_error(problem);
     }
     let next = format!("`mailonce keys create --team {name}` makes another key for it");
-    Trouble::new(problem.code.word(), problem.detail, next).into()
+    CliError::new(problem.code.as_str(), problem.detail, next).into()
 }
 
-fn show_made(out: &Out, team: &str, made: &NewApiKey) {
+fn show_created_key(out: &Printer, team: &str, made: &NewApiKey) {
     if out.is_json() {
-        out.value(&json!({ "id": made.id.to_string(), "team": made.team.to_string(), "api_key": made.secret }));
+        out.print_json(&json!({ "id": made.id.to_string(), "team": made.team.to_string(), "api_key": made.secret }));
     } else {
-        out.line(&made.secret);
-        say(&format!("team {team} ({}); the key is shown only now", made.team));
+        out.print_line(&made.secret);
+        print_stderr(&format!("team {team} ({}); the key is shown only now", made.team));
     }
 }
 
 /// Verbs about API keys.
-pub(super) async fn keys(out: &Out, verb: KeysVerb) -> anyhow::Result<ExitCode> {
+pub(super) async fn keys(out: &Printer, verb: KeysVerb) -> anyhow::Result<ExitCode> {
     match verb {
         KeysVerb::Create(args) => {
-            let scopes = scopes(&args.scopes)?;
-            let engine = open(&args.flags, "POST /v1/api-keys").await?;
-            let made = engine.first_api_key(&args.team, about(&args.name, scopes), None).await.map_err(told);
+            let scopes = parse_scopes(&args.scopes)?;
+            let engine = open_ledger(&args.flags, "POST /v1/api-keys").await?;
+            let made = engine
+                .ensure_api_key(&args.team, unrestricted_key(&args.name, scopes), None)
+                .await
+                .map_err(problem_error);
             engine.store().close().await;
-            show_made(out, &args.team, &made?);
+            show_created_key(out, &args.team, &made?);
         }
         KeysVerb::List { flags, team } => {
-            let engine = open(&flags, "GET /v1/api-keys").await?;
-            let id = team_named(&engine, &team).await?;
+            let engine = open_ledger(&flags, "GET /v1/api-keys").await?;
+            let id = find_team(&engine, &team).await?;
             let keys = engine.store().api_keys(id).await?;
             engine.store().close().await;
             show_keys(out, &keys);
         }
         KeysVerb::Revoke { flags, team, id } => {
-            let key = ApiKeyId(id.parse().map_err(|_bad| Usage(format!("{id} is not the id of a key")))?);
-            let engine = open(&flags, "DELETE /v1/api-keys/{id}").await?;
-            let team_id = team_named(&engine, &team).await?;
+            let key = ApiKeyId(id.parse().map_err(|_bad| UsageError(format!("{id} is not the id of a key")))?);
+            let engine = open_ledger(&flags, "DELETE /v1/api-keys/{id}").await?;
+            let team_id = find_team(&engine, &team).await?;
             let revoked = engine.store().revoke_api_key(team_id, key, engine.now()).await?;
             engine.store().close().await;
             let missing = || {
-                Trouble::new("not_found", format!("team {team} has no key {id}"), "`mailonce keys list` shows its keys")
+                CliError::new(
+                    "not_found",
+                    format!("team {team} has no key {id}"),
+                    "`mailonce keys list` shows its keys",
+                )
             };
             show_keys(out, &[revoked.ok_or_else(missing)?]);
         }
@@ -159,10 +166,10 @@ pub(super) async fn keys(out: &Out, verb: KeysVerb) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-async fn team_named(engine: &Engine, name: &str) -> anyhow::Result<TeamId> {
-    let found = engine.teams().await.map_err(told)?.into_iter().find(|team| team.name == name);
+async fn find_team(engine: &Engine, name: &str) -> anyhow::Result<TeamId> {
+    let found = engine.teams().await.map_err(problem_error)?.into_iter().find(|team| team.name == name);
     let missing = || {
-        Trouble::new(
+        CliError::new(
             "not_found",
             format!("there is no team named {name}"),
             "`mailonce team list` shows those there are",
@@ -171,45 +178,51 @@ async fn team_named(engine: &Engine, name: &str) -> anyhow::Result<TeamId> {
     Ok(found.ok_or_else(missing)?.id)
 }
 
-fn show_keys(out: &Out, keys: &[ApiKey]) {
-    let words = |key: &ApiKey| key.about.scopes.iter().map(|scope| scope.word()).collect::<Vec<_>>();
+fn show_keys(out: &Printer, keys: &[ApiKey]) {
+    let words = |key: &ApiKey| key.details.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>();
     if out.is_json() {
         let one = |key: &ApiKey| {
-            json!({ "id": key.id.to_string(), "name": key.about.name, "hint": key.about.hint, "scopes": words(key),
+            json!({ "id": key.id.to_string(), "name": key.details.name, "hint": key.details.hint, "scopes": words(key),
                 "revoked_at": key.revoked_at.map(|at| at.to_string()) })
         };
-        out.value(&json!({ "data": keys.iter().map(one).collect::<Vec<_>>() }));
+        out.print_json(&json!({ "data": keys.iter().map(one).collect::<Vec<_>>() }));
         return;
     }
     let row = |key: &ApiKey| {
-        let at = |time: Option<Time>| time.map_or_else(|| "never".into(), |at| when(&at.to_string()));
+        let at = |time: Option<Time>| time.map_or_else(|| "never".into(), |at| format_time(&at.to_string()));
         let used = key.revoked_at.map_or_else(|| at(key.last_used_at), |_| format!("revoked {}", at(key.revoked_at)));
-        vec![key.id.to_string(), key.about.hint.clone(), tame(&key.about.name, false), words(key).join(" "), used]
+        vec![
+            key.id.to_string(),
+            key.details.hint.clone(),
+            sanitize(&key.details.name, false),
+            words(key).join(" "),
+            used,
+        ]
     };
-    out.table(&["id", "starts with", "~name", "~scopes", "last used"], keys.iter().map(row).collect());
+    out.print_table(&["id", "starts with", "~name", "~scopes", "last used"], keys.iter().map(row).collect());
 }
 
 /// Verbs about teams.
-pub(super) async fn team(out: &Out, verb: TeamVerb) -> anyhow::Result<ExitCode> {
+pub(super) async fn team(out: &Printer, verb: TeamVerb) -> anyhow::Result<ExitCode> {
     match verb {
         TeamVerb::Create { flags, name } => {
-            let engine = open(&flags, "POST /v1/teams, with a key that has the scope operator").await?;
-            let made = engine.found_team(&name, about("first key", scopes(&[])?)).await;
+            let engine = open_ledger(&flags, "POST /v1/teams, with a key that has the scope operator").await?;
+            let made = engine.create_team_directly(&name, unrestricted_key("first key", parse_scopes(&[])?)).await;
             engine.store().close().await;
-            show_made(out, &name, &made.map_err(|problem| unfounded(problem, &name))?);
+            show_created_key(out, &name, &made.map_err(|problem| team_creation_error(problem, &name))?);
         }
         TeamVerb::List { flags } => {
-            let engine = open(&flags, "GET /v1/teams").await?;
-            let teams = engine.teams().await.map_err(told)?;
+            let engine = open_ledger(&flags, "GET /v1/teams").await?;
+            let teams = engine.teams().await.map_err(problem_error)?;
             engine.store().close().await;
             if out.is_json() {
                 let one = |team: &mailonce_core::team::Team| json!({ "id": team.id.to_string(), "name": team.name });
-                out.value(&json!({ "data": teams.iter().map(one).collect::<Vec<_>>() }));
+                out.print_json(&json!({ "data": teams.iter().map(one).collect::<Vec<_>>() }));
             } else {
                 let row = |team: &mailonce_core::team::Team| {
-                    vec![team.id.to_string(), tame(&team.name, false), when(&team.created_at.to_string())]
+                    vec![team.id.to_string(), sanitize(&team.name, false), format_time(&team.created_at.to_string())]
                 };
-                out.table(&["id", "~name", "made"], teams.iter().map(row).collect());
+                out.print_table(&["id", "~name", "made"], teams.iter().map(row).collect());
             }
         }
     }
@@ -217,19 +230,19 @@ pub(super) async fn team(out: &Out, verb: TeamVerb) -> anyhow::Result<ExitCode> 
 }
 
 /// Brings the schema up to date. Opening does it; this says so.
-pub(super) async fn migrate(out: &Out, flags: &Flags) -> anyhow::Result<ExitCode> {
-    let config = configured(flags)?;
+pub(super) async fn migrate(out: &Printer, flags: &Flags) -> anyhow::Result<ExitCode> {
+    let config = load_config(flags)?;
     let store = serve::open_store(&config).await?;
     store.close().await;
     let schema = match &config.store {
-        StoreAt::Sqlite => Sqlite::schema_of(&config.data)?,
-        StoreAt::Postgres(url) => Postgres::schema_version(url).await?.map(i64::from),
+        StoreLocation::Sqlite => Sqlite::schema_version(&config.data)?,
+        StoreLocation::Postgres(url) => Postgres::schema_version(url).await?.map(i64::from),
     };
     let schema = schema.context("the ledger has no schema")?;
     if out.is_json() {
-        out.value(&json!({ "schema": schema }))
+        out.print_json(&json!({ "schema": schema }))
     } else {
-        out.line(&format!("the ledger has schema {schema}"))
+        out.print_line(&format!("the ledger has schema {schema}"))
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -245,15 +258,15 @@ pub(crate) struct FillArgs {
 }
 
 /// Fills a ledger with settled keys, through the same verbs that requests use.
-pub(super) async fn fill(out: &Out, args: FillArgs) -> anyhow::Result<ExitCode> {
-    let engine = open(&args.flags, "nothing").await?;
-    let secret = super::dev::dev_key(&engine, &configured(&args.flags)?.data).await?;
+pub(super) async fn fill(out: &Printer, args: FillArgs) -> anyhow::Result<ExitCode> {
+    let engine = open_ledger(&args.flags, "nothing").await?;
+    let secret = super::dev::dev_key(&engine, &load_config(&args.flags)?.data).await?;
     let progress = Progress::bar("settled keys", args.keys);
-    let caller = engine.authenticate(&secret, mailonce_core::email::Channel::Cli).await.map_err(told)?;
-    fill_ledger(&engine, &caller, args.keys, |done| progress.reach(done)).await?;
+    let caller = engine.authenticate(&secret, mailonce_core::email::Channel::Cli).await.map_err(problem_error)?;
+    fill_ledger(&engine, &caller, args.keys, |done| progress.set_total(done)).await?;
     drop(progress);
     engine.store().close().await;
-    out.line(&format!("{} settled keys", args.keys));
+    out.print_line(&format!("{} settled keys", args.keys));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -261,8 +274,8 @@ pub(super) async fn fill(out: &Out, args: FillArgs) -> anyhow::Result<ExitCode> 
 async fn fill_ledger(engine: &Arc<Engine>, caller: &Caller, count: u64, progress: impl Fn(u64)) -> anyhow::Result<()> {
     const BATCH: u64 = 500;
     for first in (0..count).step_by(BATCH as usize) {
-        let items = (first..count.min(first + BATCH)).map(filler).collect();
-        let made = engine.send_batch(caller, None, items, true).await.map_err(told)?;
+        let items = (first..count.min(first + BATCH)).map(filler_email).collect();
+        let made = engine.send_batch(caller, None, items, true).await.map_err(problem_error)?;
         while engine.store().capture(mailonce_engine::SANDBOX, BATCH as usize, None, engine.now()).await? > 0 {}
         progress(first + made.items.len() as u64);
     }
@@ -270,7 +283,7 @@ async fn fill_ledger(engine: &Arc<Engine>, caller: &Caller, count: u64, progress
 }
 
 /// A small email under a key of its own.
-fn filler(n: u64) -> Result<SendRequest, Problem> {
+fn filler_email(n: u64) -> Result<SendRequest, Problem> {
     let raw = RawContent {
         from: "filler@example.com".into(),
         to: vec!["reader@example.org".into()],
@@ -279,6 +292,6 @@ fn filler(n: u64) -> Result<SendRequest, Problem> {
         ..RawContent::default()
     };
     let key = Key::parse(&format!("filler-{n}")).ok();
-    let content = Content::check(raw)?;
-    Ok(SendRequest::plain(content, key))
+    let content = EmailContent::validate(raw)?;
+    Ok(SendRequest::new(content, key))
 }

@@ -5,7 +5,7 @@ use clap::Args;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Method, Request, body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
-use mailonce_transport::{dial, http::base::Base};
+use mailonce_transport::{dial, http::base::BaseUrl};
 use serde_json::{Value, json};
 use std::{
     process::ExitCode,
@@ -17,11 +17,11 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-use super::{Reach, Usage, client::Client, exit, out::Out, progress::Progress};
-use crate::{outside::authorities, system::fresh_name};
+use super::{ServerArgs, UsageError, client::CliClient, exit, out::Printer, progress::Progress};
+use crate::{outside::load_ca_file, system::random_name};
 
 /// For the connection, and again for TLS.
-const CONNECT_TIME: Duration = Duration::from_secs(15);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Bytes of the text of a mail.
 const TEXT_BYTES: usize = 1_000;
 
@@ -29,7 +29,7 @@ const TEXT_BYTES: usize = 1_000;
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
-    reach: Reach,
+    reach: ServerArgs,
     /// How many sends
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     count: u64,
@@ -42,10 +42,10 @@ pub(crate) struct BenchArgs {
 }
 
 /// What every connection shares.
-struct Run {
-    base: Base,
+struct BenchRun {
+    base: BaseUrl,
     bearer: String,
-    trust: Arc<rustls::ClientConfig>,
+    tls_config: Arc<rustls::ClientConfig>,
     name: String,
     replay: bool,
     count: u64,
@@ -54,16 +54,16 @@ struct Run {
 }
 
 /// Measures, and reports.
-pub(super) async fn bench(out: &Out, args: BenchArgs) -> anyhow::Result<ExitCode> {
-    let client = Client::find(&args.reach)?;
-    let base = Base::parse(client.place.url()).map_err(|bad| Usage(format!("the URL {bad}")))?;
+pub(super) async fn bench(out: &Printer, args: BenchArgs) -> anyhow::Result<ExitCode> {
+    let client = CliClient::find(&args.reach)?;
+    let base = BaseUrl::parse(client.server.url()).map_err(|bad| UsageError(format!("the URL {bad}")))?;
     // Says what is wrong with the server or the key before thousands do.
     client.get("/v1/emails?limit=1").await?;
-    let run = Arc::new(Run {
+    let run = Arc::new(BenchRun {
         base,
         bearer: format!("Bearer {}", client.api_key),
-        trust: dial::trust(&authorities(args.reach.ca_file.as_deref())?).context("setting up TLS")?,
-        name: fresh_name(),
+        tls_config: dial::tls_client_config(&load_ca_file(args.reach.ca_file.as_deref())?).context("setting up TLS")?,
+        name: random_name(),
         replay: args.replay,
         count: args.count,
         next: AtomicU64::new(0),
@@ -72,7 +72,7 @@ pub(super) async fn bench(out: &Out, args: BenchArgs) -> anyhow::Result<ExitCode
     let began = Instant::now();
     let mut lines = JoinSet::new();
     for _ in 0..args.connections.min(args.count) {
-        lines.spawn(Arc::clone(&run).work());
+        lines.spawn(Arc::clone(&run).run_connection());
     }
     let (mut took, mut refused) = (Vec::new(), 0_u64);
     while let Some(line) = lines.join_next().await {
@@ -87,15 +87,15 @@ pub(super) async fn bench(out: &Out, args: BenchArgs) -> anyhow::Result<ExitCode
     Ok(if refused == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-impl Run {
+impl BenchRun {
     /// Sends on one connection until all are sent. How long each took, and how many were refused.
-    async fn work(self: Arc<Self>) -> anyhow::Result<(Vec<Duration>, u64)> {
-        let stream = dial::open(&self.base.host, self.base.port, CONNECT_TIME, None).await?;
-        let mut sender = if self.base.https {
-            let stream = dial::secure(stream, &self.base.host, &self.trust, CONNECT_TIME).await?;
-            begin(stream).await?
+    async fn run_connection(self: Arc<Self>) -> anyhow::Result<(Vec<Duration>, u64)> {
+        let stream = dial::open_tcp(&self.base.host, self.base.port, CONNECT_TIMEOUT, None).await?;
+        let mut sender = if self.base.is_https {
+            let stream = dial::open_tls(stream, &self.base.host, &self.tls_config, CONNECT_TIMEOUT).await?;
+            handshake(stream).await?
         } else {
-            begin(stream).await?
+            handshake(stream).await?
         };
         let (mut took, mut refused) = (Vec::new(), 0);
         loop {
@@ -124,7 +124,7 @@ impl Run {
         });
         let request = Request::builder()
             .method(Method::POST)
-            .uri(format!("{}/v1/emails", self.base.prefix))
+            .uri(format!("{}/v1/emails", self.base.path_prefix))
             .header("host", &self.base.authority)
             .header("authorization", &self.bearer)
             .header("content-type", "application/json")
@@ -133,7 +133,7 @@ impl Run {
     }
 }
 
-async fn begin(
+async fn handshake(
     stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
 ) -> anyhow::Result<http1::SendRequest<Full<Bytes>>> {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.context("HTTP does not begin")?;
@@ -142,7 +142,7 @@ async fn begin(
     Ok(sender)
 }
 
-fn show(out: &Out, args: &BenchArgs, took: &[Duration], refused: u64, all: Duration) {
+fn show(out: &Printer, args: &BenchArgs, took: &[Duration], refused: u64, all: Duration) {
     let at = |share: f64| {
         let place = (took.len().saturating_sub(1) as f64 * share) as usize;
         took.get(place).copied().unwrap_or_default().as_secs_f64() * 1_000.0
@@ -154,9 +154,9 @@ fn show(out: &Out, args: &BenchArgs, took: &[Duration], refused: u64, all: Durat
         let value: Value = json!({ "what": what, "count": took.len(), "refused": refused,
             "connections": args.connections, "seconds": round(all.as_secs_f64()), "per_second": rate.round(),
             "p50_ms": round(at(0.5)), "p99_ms": round(at(0.99)), "max_ms": round(at(1.0)) });
-        return out.value(&value);
+        return out.print_json(&value);
     }
-    out.facts(&[
+    out.print_fields(&[
         (what, took.len().to_string()),
         ("refused", refused.to_string()),
         ("a second", format!("{rate:.0}")),

@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::path::Path;
 
 use super::{
-    Reach, Usage, exit,
-    http::{ANSWER_TIME, Place},
+    ServerArgs, UsageError, exit,
+    http::{ApiServer, RESPONSE_TIMEOUT},
     private_file,
 };
 
@@ -28,23 +28,23 @@ pub(crate) struct DevFile {
 /// The name of that file.
 pub(crate) const DEV_FILE: &str = "dev.json";
 /// Where `dev` keeps its key for the next time, also while it does not run.
-pub(crate) const DEV_KEY: &str = "dev.key";
+pub(crate) const DEV_KEY_FILE: &str = "dev.key";
 /// Where `dev` keeps the key that models get.
-pub(crate) const AGENT_KEY: &str = "agent.key";
+pub(crate) const AGENT_KEY_FILE: &str = "agent.key";
 /// Where a server is when nobody says.
-pub(crate) const USUAL_URL: &str = "http://127.0.0.1:6245";
+pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:6245";
 
 /// A server and the credential for it.
-pub(crate) struct Client {
-    pub(crate) place: Place,
+pub(crate) struct CliClient {
+    pub(crate) server: ApiServer,
     pub(crate) api_key: String,
 }
 
 /// A problem that the server told us.
 #[derive(Debug)]
-pub(crate) struct Told(pub(crate) Value);
+pub(crate) struct ServerProblem(pub(crate) Value);
 
-impl Told {
+impl ServerProblem {
     /// The exit code for it.
     pub(crate) fn exit_code(&self) -> u8 {
         match self.0["code"].as_str().unwrap_or_default() {
@@ -62,31 +62,31 @@ impl Told {
     }
 }
 
-impl std::fmt::Display for Told {
+impl std::fmt::Display for ServerProblem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let part = |name: &str| self.0[name].as_str().unwrap_or_default().to_owned();
         write!(f, "{}: {}\n  next: {}", part("code"), part("detail"), part("next"))
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for ServerProblem {}
 
-impl Client {
+impl CliClient {
     /// Finds the server: flags, environment, else a running `dev`.
-    pub(crate) fn find(reach: &Reach) -> anyhow::Result<Self> {
-        Self::found(reach, read_dev_file)
+    pub(crate) fn find(reach: &ServerArgs) -> anyhow::Result<Self> {
+        Self::resolve(reach, read_dev_file)
     }
 
     /// Finds it for a model: of a running `dev` that gets the key of agents, never the one that decides.
-    pub(crate) fn for_model(reach: &Reach) -> anyhow::Result<Self> {
-        Self::found(reach, |data| {
+    pub(crate) fn for_model(reach: &ServerArgs) -> anyhow::Result<Self> {
+        Self::resolve(reach, |data| {
             let dev = read_dev_file(data)?;
             let key = dev.agent_key.context("this `dev` keeps no key for agents: start it anew")?;
             Ok(DevFile { api_key: key, agent_key: None, ..dev })
         })
     }
 
-    fn found(reach: &Reach, dev: impl Fn(&Path) -> anyhow::Result<DevFile>) -> anyhow::Result<Self> {
+    fn resolve(reach: &ServerArgs, dev: impl Fn(&Path) -> anyhow::Result<DevFile>) -> anyhow::Result<Self> {
         let dev = || dev(&reach.data);
         let (url, api_key) = match (&reach.url, &reach.api_key) {
             (Some(url), Some(key)) => (url.clone(), key.clone()),
@@ -96,8 +96,8 @@ impl Client {
             }
             // A file in the folder must not decide where somebody's API key goes.
             (None, Some(key)) => {
-                let dev = dev().ok().filter(|dev| dev.has(key) || dev.is_on_this_machine());
-                (dev.map_or_else(|| USUAL_URL.into(), |dev| dev.url), key.clone())
+                let dev = dev().ok().filter(|dev| dev.owns_key(key) || dev.is_on_this_machine());
+                (dev.map_or_else(|| DEFAULT_URL.into(), |dev| dev.url), key.clone())
             }
             (None, None) => {
                 let dev =
@@ -105,44 +105,44 @@ impl Client {
                 (dev.url, dev.api_key)
             }
         };
-        Ok(Self { place: Place::new(&url, reach.ca_file.as_deref())?, api_key })
+        Ok(Self { server: ApiServer::new(&url, reach.ca_file.as_deref())?, api_key })
     }
 
     /// Asks until there is an answer, and gives back its status and its JSON. Problems become errors. A POST without a key
     /// gets one of its own, so that its repeats are safe; a mail that nothing names is tried once.
-    pub(crate) async fn ask(
+    pub(crate) async fn call(
         &self,
         method: Method,
         path: &str,
         key: Option<&str>,
         body: Option<&Value>,
     ) -> anyhow::Result<(u16, Value)> {
-        let mut call = self.sdk().build()?.request_with_status(method, path, body).timeout(ANSWER_TIME);
+        let mut call = self.sdk().build()?.request_with_status(method, path, body).timeout(RESPONSE_TIMEOUT);
         if let Some(key) = key {
             call = call.idempotency_key(key);
         }
-        call.await.map_err(|error| self.told(error))
+        call.await.map_err(|error| self.to_error(error))
     }
 
     /// The SDK's client of this server, to be built.
     pub(super) fn sdk(&self) -> mailonce_sdk::Builder {
-        mailonce_sdk::Client::builder().place(self.place.0.clone()).api_key(&self.api_key)
+        mailonce_sdk::Client::builder().place(self.server.0.clone()).api_key(&self.api_key)
     }
 
     /// What a person reads of a failure.
-    pub(super) fn told(&self, error: mailonce_sdk::Error) -> anyhow::Error {
+    pub(super) fn to_error(&self, error: mailonce_sdk::Error) -> anyhow::Error {
         match error.status {
             // Only who speaks RFC 9457 is the server.
-            1.. if error.details.contains_key("code") => Told(Value::Object(error.details.clone())).into(),
-            status @ 1.. => anyhow::anyhow!("{} answered {status} without saying why", self.place.url()),
-            0 if error.code == "invalid_key" => Usage(error.to_string()).into(),
-            0 => anyhow::Error::new(error).context(format!("no answer from {}", self.place.url())),
+            1.. if error.details.contains_key("code") => ServerProblem(Value::Object(error.details.clone())).into(),
+            status @ 1.. => anyhow::anyhow!("{} answered {status} without saying why", self.server.url()),
+            0 if error.code == "invalid_key" => UsageError(error.to_string()).into(),
+            0 => anyhow::Error::new(error).context(format!("no answer from {}", self.server.url())),
         }
     }
 
     /// Asks without a body.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        Ok(self.ask(Method::GET, path, None, None).await?.1)
+        Ok(self.call(Method::GET, path, None, None).await?.1)
     }
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn read_dev_file(data: &Path) -> anyhow::Result<DevFile> {
 
 impl DevFile {
     /// Whether a key is one of its own.
-    fn has(&self, key: &str) -> bool {
+    fn owns_key(&self, key: &str) -> bool {
         self.api_key == key || self.agent_key.as_deref() == Some(key)
     }
 
@@ -176,7 +176,7 @@ impl DevFile {
             return Ok(self.api_key);
         }
         let wrong = format!("the API key of `mailonce dev` belongs to {}, not to {url}: pass --api-key", self.url);
-        Err(Usage(wrong).into())
+        Err(UsageError(wrong).into())
     }
 }
 
@@ -195,8 +195,8 @@ mod tests {
 
     fn found(data: &Path, url: Option<&str>, key: Option<&str>) -> anyhow::Result<(String, String)> {
         let (url, api_key) = (url.map(str::to_owned), key.map(str::to_owned));
-        let client = Client::find(&Reach { url, api_key, data: data.to_owned(), ca_file: None })?;
-        Ok((client.place.url().to_owned(), client.api_key))
+        let client = CliClient::find(&ServerArgs { url, api_key, data: data.to_owned(), ca_file: None })?;
+        Ok((client.server.url().to_owned(), client.api_key))
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
         let folder = beside_dev();
         let data = folder.path();
         let own = found(data, None, Some("mo_real")).unwrap();
-        assert_eq!(own, (USUAL_URL.to_owned(), "mo_real".to_owned()), "a planted file sent the key elsewhere");
+        assert_eq!(own, (DEFAULT_URL.to_owned(), "mo_real".to_owned()), "a planted file sent the key elsewhere");
         assert!(found(data, Some("https://mail.example.com"), None).is_err(), "the key of dev went to another server");
         assert_eq!(found(data, Some("http://evil.example/"), None).unwrap().1, "mo_planted");
         assert_eq!(found(data, None, None).unwrap().1, "mo_planted");
@@ -214,14 +214,15 @@ mod tests {
         // As version control leaves files.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         std::fs::set_permissions(data.join(DEV_FILE), open).unwrap();
-        assert_eq!(found(data, None, Some("mo_real")).unwrap().0, USUAL_URL);
+        assert_eq!(found(data, None, Some("mo_real")).unwrap().0, DEFAULT_URL);
         assert!(found(data, None, None).is_err());
     }
 
     #[test]
     fn only_what_was_typed_wrongly_is_wrong_usage() {
-        let exit_of =
-            |code: Code| Told(serde_json::json!({ "code": code.word(), "status": code.status() })).exit_code();
+        let exit_of = |code: Code| {
+            ServerProblem(serde_json::json!({ "code": code.as_str(), "status": code.status() })).exit_code()
+        };
         for code in [
             Code::Automatic,
             Code::Itself,
@@ -234,10 +235,10 @@ mod tests {
             Code::TooLate,
             Code::Unavailable,
         ] {
-            assert_eq!(exit_of(code), exit::FAILED, "{}", code.word());
+            assert_eq!(exit_of(code), exit::FAILED, "{}", code.as_str());
         }
         for code in [Code::InvalidField, Code::InvalidType, Code::InvalidQuery, Code::InvalidKey, Code::NotFound] {
-            assert_eq!(exit_of(code), exit::USAGE, "{}", code.word());
+            assert_eq!(exit_of(code), exit::USAGE, "{}", code.as_str());
         }
         assert_eq!((exit_of(Code::KeyMismatch), exit_of(Code::UseResolve)), (exit::MISMATCH, exit::UNKNOWN));
     }

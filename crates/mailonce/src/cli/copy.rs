@@ -6,7 +6,7 @@
 use anyhow::Context as _;
 use clap::Args;
 use mailonce_core::{port::install_secret::StoredSecret, time::Time};
-use mailonce_store::sqlite::{Contents, Sqlite};
+use mailonce_store::sqlite::{BackupContents, Sqlite};
 use serde_json::json;
 use std::{
     path::{Path, PathBuf},
@@ -15,13 +15,13 @@ use std::{
 };
 
 use super::{
-    Usage, configured,
-    out::{Out, say, when},
+    UsageError, load_config,
+    out::{Printer, format_time, print_stderr},
     progress::Progress,
-    trouble::Trouble,
+    trouble::CliError,
 };
 use crate::{
-    config::{Config, Flags, StoreAt},
+    config::{Config, Flags, StoreLocation},
     serve,
     system::wall_time,
 };
@@ -51,24 +51,25 @@ pub(crate) struct RestoreArgs {
 }
 
 /// Copies the ledger at one moment, also while a server uses it.
-pub(super) async fn backup(out: &Out, args: BackupArgs) -> anyhow::Result<ExitCode> {
-    let config = embedded(&args.flags, "pg_dump --format=custom --schema=mailonce takes all of it at one moment")?;
+pub(super) async fn backup(out: &Printer, args: BackupArgs) -> anyhow::Result<ExitCode> {
+    let config =
+        embedded_config(&args.flags, "pg_dump --format=custom --schema=mailonce takes all of it at one moment")?;
     if args.file.exists() {
         let detail = format!("there is a file {} already", args.file.display());
-        return Err(Trouble::new("file_exists", detail, "choose another name, or move that file away first").into());
+        return Err(CliError::new("file_exists", detail, "choose another name, or move that file away first").into());
     }
     if !config.data.join("ledger.db").exists() {
         let detail = format!("there is no ledger in {}", config.data.display());
-        return Err(Trouble::new("no_ledger", detail, "name the data directory of the server with --data").into());
+        return Err(CliError::new("no_ledger", detail, "name the data directory of the server with --data").into());
     }
     let (data, file) = (config.data.clone(), args.file.clone());
     // The copy holds all that was acknowledged by now.
     let as_of = wall_time();
-    let contents = long_work("copying the ledger", move || Sqlite::copy(&data, &file)).await?;
+    let contents = run_with_spinner("copying the ledger", move || Sqlite::back_up(&data, &file)).await?;
     let bytes = std::fs::metadata(&args.file).with_context(|| args.file.display().to_string())?.len();
     show(out, &args.file, &contents, &[("as_of", json!(as_of.to_string())), ("bytes", json!(bytes))]);
     if !out.is_json() {
-        say(match Sqlite::stored_secret(&config.data)? {
+        print_stderr(match Sqlite::stored_secret(&config.data)? {
             Some(StoredSecret::Wrapped(_)) => {
                 "It holds everybody's mail, and secrets that only the KEK opens: keep the KEK too, but in another place."
             }
@@ -79,13 +80,14 @@ pub(super) async fn backup(out: &Out, args: BackupArgs) -> anyhow::Result<ExitCo
 }
 
 /// Puts a copy in place.
-pub(super) async fn restore(out: &Out, args: RestoreArgs) -> anyhow::Result<ExitCode> {
-    let config = embedded(&args.flags, "pg_restore into an empty database, then start with MAILONCE_HANDOFF=paused")?;
+pub(super) async fn restore(out: &Printer, args: RestoreArgs) -> anyhow::Result<ExitCode> {
+    let config =
+        embedded_config(&args.flags, "pg_restore into an empty database, then start with MAILONCE_HANDOFF=paused")?;
     let file = args.file.clone();
-    let contents = long_work("reading the copy", move || Sqlite::contents(&file)).await?;
+    let contents = run_with_spinner("reading the copy", move || Sqlite::read_backup(&file)).await?;
     if contents.waiting > 0 && !args.hold && !args.run {
         let waiting = contents.waiting;
-        return Err(Usage(format!(
+        return Err(UsageError(format!(
             "{waiting} of its mails wait to be handed over, and any that left since the copy was made would go again: \
              choose --hold (look first, then `mailonce resume`) or --run (nothing was sent since)"
         ))
@@ -94,29 +96,30 @@ pub(super) async fn restore(out: &Out, args: RestoreArgs) -> anyhow::Result<Exit
     if config.data.join("ledger.db").exists() {
         let detail = format!("there is a ledger in {} already", config.data.display());
         return Err(
-            Trouble::new("ledger_exists", detail, "choose another --data, or move that ledger away first").into()
+            CliError::new("ledger_exists", detail, "choose another --data, or move that ledger away first").into()
         );
     }
     let (file, data) = (args.file.clone(), config.data.clone());
     if args.hold {
         // First: a ledger that is in place must not be without it.
-        serve::hold(&data).with_context(|| format!("writing into {}", data.display()))?;
+        serve::hold_handoff(&data).with_context(|| format!("writing into {}", data.display()))?;
     }
-    let restored = long_work("putting it in place", move || Sqlite::restore(&file, &data, this_second())).await;
+    let restored =
+        run_with_spinner("putting it in place", move || Sqlite::restore(&file, &data, epoch_from_clock())).await;
     if restored.is_err() && args.hold {
-        serve::let_go(&config.data).context("taking the mark back")?;
+        serve::release_handoff(&config.data).context("taking the mark back")?;
     }
     let contents = restored?;
     let handoff = if args.hold { "held" } else { "running" };
     show(out, &config.data, &contents, &[("handoff", json!(handoff))]);
     if !out.is_json() {
-        say(&meaning(args.hold));
+        print_stderr(&restore_consequences(args.hold));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What a ledger that came back means for once.
-fn meaning(hold: bool) -> String {
+fn restore_consequences(hold: bool) -> String {
     let next = if hold {
         "\nNothing is handed over until `mailonce resume`, restarts or not. Before that, start it, look at\n\
          `mailonce emails list --state queued`, and cancel what your provider's log shows as sent."
@@ -130,52 +133,53 @@ fn meaning(hold: bool) -> String {
     )
 }
 
-fn show(out: &Out, place: &Path, contents: &Contents, more: &[(&str, serde_json::Value)]) {
-    let Contents { schema, emails, waiting, unknown, seen_at } = contents;
+fn show(out: &Printer, place: &Path, contents: &BackupContents, more: &[(&str, serde_json::Value)]) {
+    let BackupContents { schema, emails, waiting, unknown, seen_at } = contents;
     let seen = seen_at.map(|Time(ms)| Time(ms).to_string());
     let mut value = json!({ "place": place.display().to_string(), "schema": schema, "emails": emails,
         "waiting": waiting, "unknown": unknown, "seen_at": seen });
     more.iter().for_each(|(name, said)| value[*name] = said.clone());
     if out.is_json() {
-        return out.value(&value);
+        return out.print_json(&value);
     }
     let mut facts = vec![
         ("place", place.display().to_string()),
-        ("last seen", seen.as_deref().map_or_else(|| "-".into(), when)),
+        ("last seen", seen.as_deref().map_or_else(|| "-".into(), format_time)),
         ("emails", emails.to_string()),
         ("waiting", waiting.to_string()),
         ("unknown", unknown.to_string()),
     ];
     // Whoever makes a copy knows when; whoever reads one knows only when its ledger last wrote down the time.
     if let Some((_, as_of)) = more.iter().find(|(name, _)| *name == "as_of") {
-        facts[1] = ("as of", when(&super::out::text(as_of)));
+        facts[1] = ("as of", format_time(&super::out::display_text(as_of)));
     }
     let others = more.iter().filter(|(name, _)| *name != "as_of");
-    facts.extend(others.map(|(name, said)| (*name, super::out::text(said))));
-    out.facts(&facts);
+    facts.extend(others.map(|(name, said)| (*name, super::out::display_text(said))));
+    out.print_fields(&facts);
 }
 
 /// The configuration of an embedded ledger.
-fn embedded(flags: &Flags, instead: &str) -> anyhow::Result<Config> {
-    let config = configured(flags)?;
+fn embedded_config(flags: &Flags, instead: &str) -> anyhow::Result<Config> {
+    let config = load_config(flags)?;
     match config.store {
-        StoreAt::Sqlite => Ok(config),
-        StoreAt::Postgres(_) => {
-            Err(Trouble::new("not_embedded", "the ledger is in PostgreSQL, which has means of its own", instead).into())
+        StoreLocation::Sqlite => Ok(config),
+        StoreLocation::Postgres(_) => {
+            Err(CliError::new("not_embedded", "the ledger is in PostgreSQL, which has means of its own", instead)
+                .into())
         }
     }
 }
 
 /// Runs what may take a while beside a sign of life on stderr.
-async fn long_work<T: Send + 'static>(
+async fn run_with_spinner<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> mailonce_core::port::store::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
-    let _sign = Progress::wheel(what);
+    let _sign = Progress::spinner(what);
     Ok(tokio::task::spawn_blocking(work).await.context(what)??)
 }
 
 /// No two restores of one copy get the same epoch, unless within a second.
-fn this_second() -> u32 {
+fn epoch_from_clock() -> u32 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32)
 }

@@ -2,40 +2,40 @@
 
 use clap::{Args, Subcommand};
 use hyper::Method;
-use mailonce_transport::http::base::escaped;
+use mailonce_transport::http::base::percent_encode;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
 use super::{
-    Reach,
-    client::Client,
-    inbox::rows,
-    out::{Out, field, say, text},
+    ServerArgs,
+    client::CliClient,
+    inbox::show_rows,
+    out::{Printer, display_text, field_text, print_stderr},
     send,
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EmailsVerb {
     /// List emails, newest first
-    List(ListArgs),
+    List(ListEmailsArgs),
     /// Show one email with its envelopes, timeline and suppressed calls
     Show {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The email's id
         id: String,
     },
     /// Take an email back before it is handed off
     Cancel {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The email's id
         id: String,
     },
     /// Move a scheduled email
     Move {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The email's id
         id: String,
         /// When it is due: RFC 3339, or "in 5 minutes"
@@ -45,7 +45,7 @@ pub(crate) enum EmailsVerb {
     /// Send an email again on purpose, once: its next version
     Resend {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The email's id
         id: String,
         /// Why
@@ -53,14 +53,14 @@ pub(crate) enum EmailsVerb {
         reason: Option<String>,
     },
     /// Decide what became of an email whose outcome is unknown
-    Resolve(ResolveArgs),
+    Resolve(ResolveEmailArgs),
 }
 
 /// A decision.
 #[derive(Debug, Args)]
-pub(crate) struct ResolveArgs {
+pub(crate) struct ResolveEmailArgs {
     #[command(flatten)]
-    reach: Reach,
+    reach: ServerArgs,
     /// The email's id
     id: String,
     /// sent (it arrived), resend (the same bytes again) or abandon (give it up)
@@ -79,9 +79,9 @@ pub(crate) struct ResolveArgs {
 
 /// Which emails.
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct ListEmailsArgs {
     #[command(flatten)]
-    reach: Reach,
+    reach: ServerArgs,
     /// Only in this state
     #[arg(long)]
     state: Option<String>,
@@ -105,28 +105,31 @@ pub(crate) struct ListArgs {
     cursor: Option<String>,
 }
 
-fn path(id: &str) -> String {
-    format!("/v1/emails/{}", escaped(id))
+fn email_path(id: &str) -> String {
+    format!("/v1/emails/{}", percent_encode(id))
 }
 
 /// Verbs about emails.
-pub(super) async fn emails(out: &Out, verb: EmailsVerb) -> anyhow::Result<ExitCode> {
+pub(super) async fn emails(out: &Printer, verb: EmailsVerb) -> anyhow::Result<ExitCode> {
     match verb {
         EmailsVerb::List(args) => list(out, args).await?,
-        EmailsVerb::Show { reach, id } => show(out, &Client::find(&reach)?.get(&path(&id)).await?),
+        EmailsVerb::Show { reach, id } => show(out, &CliClient::find(&reach)?.get(&email_path(&id)).await?),
         EmailsVerb::Cancel { reach, id } => {
             let (_, email) =
-                Client::find(&reach)?.ask(Method::POST, &format!("{}/cancel", path(&id)), None, None).await?;
-            head(out, &email);
+                CliClient::find(&reach)?.call(Method::POST, &format!("{}/cancel", email_path(&id)), None, None).await?;
+            show_state(out, &email);
         }
         EmailsVerb::Move { reach, id, scheduled_at } => {
             let body = json!({ "scheduled_at": scheduled_at });
-            head(out, &Client::find(&reach)?.ask(Method::PATCH, &path(&id), None, Some(&body)).await?.1);
+            show_state(
+                out,
+                &CliClient::find(&reach)?.call(Method::PATCH, &email_path(&id), None, Some(&body)).await?.1,
+            );
         }
         EmailsVerb::Resend { reach, id, reason } => {
-            let (path, body) = (format!("{}/resend", path(&id)), json!({ "reason": reason }));
-            let (_, answer) = Client::find(&reach)?.ask(Method::POST, &path, None, Some(&body)).await?;
-            send::show(out, &answer);
+            let (path, body) = (format!("{}/resend", email_path(&id)), json!({ "reason": reason }));
+            let (_, answer) = CliClient::find(&reach)?.call(Method::POST, &path, None, Some(&body)).await?;
+            send::show_result(out, &answer);
             return Ok(ExitCode::from(send::exit_code(&answer)));
         }
         EmailsVerb::Resolve(args) => resolve(out, args).await?,
@@ -134,7 +137,7 @@ pub(super) async fn emails(out: &Out, verb: EmailsVerb) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(out: &Out, args: ListArgs) -> anyhow::Result<()> {
+async fn list(out: &Printer, args: ListEmailsArgs) -> anyhow::Result<()> {
     let limit = args.limit.to_string();
     let asked = [
         ("state", args.state),
@@ -145,40 +148,40 @@ async fn list(out: &Out, args: ListArgs) -> anyhow::Result<()> {
         ("cursor", args.cursor),
         ("limit", Some(limit)),
     ];
-    let page = Client::find(&args.reach)?.get(&format!("/v1/emails?{}", query(asked))).await?;
-    rows(out, &page, &["id", "state", "accepted", "~to", "~subject", "again"], |email| {
-        ["id", "state", "created_at", "to", "subject", "suppressed"].map(|name| field(email, name)).to_vec()
+    let page = CliClient::find(&args.reach)?.get(&format!("/v1/emails?{}", query_string(asked))).await?;
+    show_rows(out, &page, &["id", "state", "accepted", "~to", "~subject", "again"], |email| {
+        ["id", "state", "created_at", "to", "subject", "suppressed"].map(|name| field_text(email, name)).to_vec()
     });
     if let Some(cursor) = page["next_cursor"].as_str().filter(|_| !out.is_json()) {
-        say(&format!("more: --cursor {cursor}"));
+        print_stderr(&format!("more: --cursor {cursor}"));
     }
     Ok(())
 }
 
 /// A query of what was given.
-pub(super) fn query<const N: usize>(asked: [(&str, Option<String>); N]) -> String {
-    let given = asked.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", escaped(&value?))));
+pub(super) fn query_string<const N: usize>(asked: [(&str, Option<String>); N]) -> String {
+    let given = asked.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", percent_encode(&value?))));
     given.collect::<Vec<_>>().join("&")
 }
 
-async fn resolve(out: &Out, args: ResolveArgs) -> anyhow::Result<()> {
-    let client = Client::find(&args.reach)?;
+async fn resolve(out: &Printer, args: ResolveEmailArgs) -> anyhow::Result<()> {
+    let client = CliClient::find(&args.reach)?;
     let rev = match args.rev {
         Some(rev) => json!(rev),
-        None => client.get(&path(&args.id)).await?["rev"].clone(),
+        None => client.get(&email_path(&args.id)).await?["rev"].clone(),
     };
     let body = json!({ "as": args.decision, "rev": rev, "handoff": args.handoff, "reason": args.reason });
-    let (_, email) = client.ask(Method::POST, &format!("{}/resolve", path(&args.id)), None, Some(&body)).await?;
-    head(out, &email);
+    let (_, email) = client.call(Method::POST, &format!("{}/resolve", email_path(&args.id)), None, Some(&body)).await?;
+    show_state(out, &email);
     Ok(())
 }
 
 /// What an email is now.
-fn head(out: &Out, email: &Value) {
+fn show_state(out: &Printer, email: &Value) {
     super::inbox::show(out, email, &["id", "state", "rev", "to", "subject", "key", "created_at", "scheduled_at"]);
 }
 
-fn show(out: &Out, email: &Value) {
+fn show(out: &Printer, email: &Value) {
     const FACTS: &[&str] = &[
         "id",
         "state",
@@ -198,13 +201,16 @@ fn show(out: &Out, email: &Value) {
     ];
     super::inbox::show(out, email, FACTS);
     if !out.is_json() {
-        out.line("");
+        out.print_line("");
         timeline(out, email);
     }
 }
 
 /// What happened to an email, in order.
-pub(super) fn timeline(out: &Out, email: &Value) {
+pub(super) fn timeline(out: &Printer, email: &Value) {
     let facts = email["timeline"].as_array().map(Vec::as_slice).unwrap_or_default();
-    out.table(&["when", "what"], facts.iter().map(|fact| vec![field(fact, "at"), text(&fact["what"])]).collect());
+    out.print_table(
+        &["when", "what"],
+        facts.iter().map(|fact| vec![field_text(fact, "at"), display_text(&fact["what"])]).collect(),
+    );
 }

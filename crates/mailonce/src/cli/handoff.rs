@@ -5,26 +5,27 @@ use serde_json::Value;
 use std::process::ExitCode;
 
 use super::{
-    Reach,
-    client::Client,
-    out::{Out, say},
+    ServerArgs,
+    client::CliClient,
+    out::{Printer, print_stderr},
 };
 
 /// Lets hand-off rest.
-pub(super) async fn pause(out: &Out, reach: &Reach) -> anyhow::Result<ExitCode> {
-    turn(out, reach, "/v1/handoff/pause", "Mail is accepted and waits; `mailonce resume` lets it go on.").await
+pub(super) async fn pause(out: &Printer, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
+    switch_handoff(out, reach, "/v1/handoff/pause", "Mail is accepted and waits; `mailonce resume` lets it go on.")
+        .await
 }
 
 /// Lets hand-off go on.
-pub(super) async fn resume(out: &Out, reach: &Reach) -> anyhow::Result<ExitCode> {
-    turn(out, reach, "/v1/handoff/resume", "What waited is handed over now.").await
+pub(super) async fn resume(out: &Printer, reach: &ServerArgs) -> anyhow::Result<ExitCode> {
+    switch_handoff(out, reach, "/v1/handoff/resume", "What waited is handed over now.").await
 }
 
-async fn turn(out: &Out, reach: &Reach, path: &str, next: &str) -> anyhow::Result<ExitCode> {
-    let (_, state): (_, Value) = Client::find(reach)?.ask(Method::POST, path, None, None).await?;
+async fn switch_handoff(out: &Printer, reach: &ServerArgs, path: &str, next: &str) -> anyhow::Result<ExitCode> {
+    let (_, state): (_, Value) = CliClient::find(reach)?.call(Method::POST, path, None, None).await?;
     super::inbox::show(out, &state, &["handoff", "now", "time_is_sure"]);
     if !out.is_json() {
-        say(next);
+        print_stderr(next);
     }
     Ok(ExitCode::SUCCESS)
 }

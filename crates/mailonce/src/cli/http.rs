@@ -8,22 +8,22 @@ use tokio::time::timeout;
 
 pub(crate) use sdk::{Answer, Line, Request as Call, Stream, Trouble};
 
-use super::Usage;
-use crate::outside::authorities;
+use super::UsageError;
+use crate::outside::load_ca_file;
 
 /// From the request's first byte to the answer's last.
-pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(90);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(90);
 const USER_AGENT: &str = concat!("mailonce-cli/", env!("CARGO_PKG_VERSION"));
 
 /// A server that can be called.
 #[derive(Clone)]
-pub(crate) struct Place(pub(crate) sdk::Place);
+pub(crate) struct ApiServer(pub(crate) sdk::Place);
 
-impl Place {
+impl ApiServer {
     /// Takes a base URL, and trusts the public authorities and those of a PEM file.
     pub(crate) fn new(url: &str, ca_file: Option<&Path>) -> anyhow::Result<Self> {
-        let roots = authorities(ca_file).map_err(|error| Usage(format!("{error:#}")))?;
-        Ok(Self(sdk::Place::new(url, &roots, USER_AGENT).map_err(|bad| Usage(format!("the URL {bad}")))?))
+        let roots = load_ca_file(ca_file).map_err(|error| UsageError(format!("{error:#}")))?;
+        Ok(Self(sdk::Place::new(url, &roots, USER_AGENT).map_err(|bad| UsageError(format!("the URL {bad}")))?))
     }
 
     /// The URL in one spelling.
@@ -32,28 +32,28 @@ impl Place {
     }
 
     /// Opens a connection and says nothing.
-    pub(crate) async fn open(&self) -> Result<Box<dyn Stream>, Trouble> {
+    pub(crate) async fn open_stream(&self) -> Result<Box<dyn Stream>, Trouble> {
         self.0.open().await
     }
 
     /// Opens a connection for one request.
-    pub(crate) async fn line(&self) -> anyhow::Result<Line> {
+    pub(crate) async fn connect(&self) -> anyhow::Result<Line> {
         Ok(self.0.line().await?)
     }
 
     /// Asks once, on a connection of its own.
-    pub(crate) async fn ask(&self, call: &Call) -> anyhow::Result<Answer> {
-        let line = self.line().await.with_context(|| format!("no answer from {}", self.url()))?;
-        self.ask_on(line, call).await
+    pub(crate) async fn call(&self, call: &Call) -> anyhow::Result<Answer> {
+        let line = self.connect().await.with_context(|| format!("no answer from {}", self.url()))?;
+        self.call_on(line, call).await
     }
 
     /// Asks once, on a connection that is already open.
-    pub(crate) async fn ask_on(&self, line: Line, call: &Call) -> anyhow::Result<Answer> {
-        Ok(timeout(ANSWER_TIME, self.0.ask_on(line, call)).await.context("no answer in time")??)
+    pub(crate) async fn call_on(&self, line: Line, call: &Call) -> anyhow::Result<Answer> {
+        Ok(timeout(RESPONSE_TIMEOUT, self.0.ask_on(line, call)).await.context("no answer in time")??)
     }
 
     /// The head of a call as it stands on the wire, for those who mean to break off.
-    pub(crate) fn head(&self, call: &Call) -> String {
+    pub(crate) fn request_head(&self, call: &Call) -> String {
         self.0.head(call)
     }
 }

@@ -2,15 +2,15 @@
 
 use clap::{Args, Subcommand};
 use hyper::Method;
-use mailonce_core::{address::Mailbox, content::bare_sorted, intent::Intent};
-use mailonce_transport::http::base::escaped;
+use mailonce_core::{address::NamedAddress, content::sorted_addresses, intent::Intent};
+use mailonce_transport::http::base::percent_encode;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
 use super::{
-    Reach, Usage,
-    client::Client,
-    out::{Out, field},
+    ServerArgs, UsageError,
+    client::CliClient,
+    out::{Printer, field_text},
 };
 
 #[derive(Debug, Subcommand)]
@@ -20,14 +20,14 @@ pub(crate) enum KeyVerb {
     /// Show what a key is bound to, for how long, and who came again
     Inspect {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The key
         key: String,
     },
     /// Remember a key for longer
     Extend {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The key
         key: String,
         /// transactional, notification, or a duration such as 90d
@@ -37,7 +37,7 @@ pub(crate) enum KeyVerb {
     /// Forget a key: the next send under it is another email
     Forget {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The key
         key: String,
     },
@@ -64,17 +64,17 @@ pub(crate) struct DeriveArgs {
 }
 
 /// Verbs about keys.
-pub(super) async fn key(out: &Out, verb: KeyVerb) -> anyhow::Result<ExitCode> {
+pub(super) async fn key(out: &Printer, verb: KeyVerb) -> anyhow::Result<ExitCode> {
     match verb {
         KeyVerb::Derive(args) => derive(out, args)?,
-        KeyVerb::Inspect { reach, key } => show_key(out, &Client::find(&reach)?.get(&key_path(&key)).await?),
+        KeyVerb::Inspect { reach, key } => show_key(out, &CliClient::find(&reach)?.get(&key_path(&key)).await?),
         KeyVerb::Extend { reach, key, ttl } => {
             let body = json!({ "ttl": ttl });
-            let (_, view) = Client::find(&reach)?.ask(Method::PATCH, &key_path(&key), None, Some(&body)).await?;
+            let (_, view) = CliClient::find(&reach)?.call(Method::PATCH, &key_path(&key), None, Some(&body)).await?;
             show_key(out, &view);
         }
         KeyVerb::Forget { reach, key } => {
-            let (_, view) = Client::find(&reach)?.ask(Method::DELETE, &key_path(&key), None, None).await?;
+            let (_, view) = CliClient::find(&reach)?.call(Method::DELETE, &key_path(&key), None, None).await?;
             show_key(out, &view);
         }
     }
@@ -82,26 +82,29 @@ pub(super) async fn key(out: &Out, verb: KeyVerb) -> anyhow::Result<ExitCode> {
 }
 
 fn key_path(key: &str) -> String {
-    format!("/v1/keys/{}", escaped(key))
+    format!("/v1/keys/{}", percent_encode(key))
 }
 
-fn derive(out: &Out, args: DeriveArgs) -> anyhow::Result<()> {
-    let to = args.to.iter().map(|text| Mailbox::parse(text).map_err(|error| Usage(format!("--to {text}: {error}"))));
-    let to = bare_sorted(&to.collect::<Result<Vec<_>, _>>()?);
+fn derive(out: &Printer, args: DeriveArgs) -> anyhow::Result<()> {
+    let to = args
+        .to
+        .iter()
+        .map(|text| NamedAddress::parse(text).map_err(|error| UsageError(format!("--to {text}: {error}"))));
+    let to = sorted_addresses(&to.collect::<Result<Vec<_>, _>>()?);
     let intent = Intent { kind: args.kind, entity: args.entity, version: args.version, period: args.period };
-    intent.check().map_err(|error| Usage(error.to_string()))?;
-    let key = intent.key(&to);
+    intent.validate().map_err(|error| UsageError(error.to_string()))?;
+    let key = intent.derive_key(&to);
     if out.is_json() {
-        out.value(&json!({ "key": key }))
+        out.print_json(&json!({ "key": key }))
     } else {
-        out.line(&key)
+        out.print_line(&key)
     }
     Ok(())
 }
 
-fn show_key(out: &Out, view: &Value) {
+fn show_key(out: &Printer, view: &Value) {
     if out.is_json() {
-        return out.value(view);
+        return out.print_json(view);
     }
     let names = [
         "key",
@@ -116,17 +119,17 @@ fn show_key(out: &Out, view: &Value) {
         "forgotten_at",
         "hits",
     ];
-    let facts: Vec<(&str, String)> = names.iter().map(|name| (*name, field(view, name))).collect();
-    out.facts(&facts);
+    let facts: Vec<(&str, String)> = names.iter().map(|name| (*name, field_text(view, name))).collect();
+    out.print_fields(&facts);
     show_calls(out, &view["calls"]);
 }
 
-fn show_calls(out: &Out, calls: &Value) {
+fn show_calls(out: &Printer, calls: &Value) {
     let calls = calls.as_array().map(Vec::as_slice).unwrap_or_default();
     if calls.is_empty() {
         return;
     }
-    let row = |call: &Value| ["at", "channel", "reason", "caller"].map(|name| field(call, name)).to_vec();
-    out.line("");
-    out.table(&["suppressed at", "channel", "reason", "caller"], calls.iter().map(row).collect());
+    let row = |call: &Value| ["at", "channel", "reason", "caller"].map(|name| field_text(call, name)).to_vec();
+    out.print_line("");
+    out.print_table(&["suppressed at", "channel", "reason", "caller"], calls.iter().map(row).collect());
 }

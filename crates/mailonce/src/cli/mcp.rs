@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
-use super::{Reach, out::Out};
+use super::{ServerArgs, out::Printer};
 use crate::mcp::{
     install::{self, InstallArgs},
     stdio,
@@ -14,7 +14,7 @@ use crate::mcp::{
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct McpArgs {
     #[command(flatten)]
-    reach: Reach,
+    reach: ServerArgs,
     #[command(subcommand)]
     verb: Option<McpVerb>,
 }
@@ -26,7 +26,7 @@ enum McpVerb {
 }
 
 /// Serves a client over pipes, or tells clients where we are.
-pub(super) async fn mcp(out: &Out, args: McpArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn mcp(out: &Printer, args: McpArgs) -> anyhow::Result<ExitCode> {
     match args.verb {
         None => stdio::run(args.reach).await,
         Some(McpVerb::Install(args)) => install::install(out, &args).await,

@@ -30,9 +30,9 @@ mod webhooks;
 use clap::{Args, Parser, Subcommand};
 use std::process::ExitCode;
 
-use crate::config::{Config, Flags, usual_data};
-use out::Out;
-use trouble::Trouble;
+use crate::config::{Config, Flags, default_data_dir};
+use out::Printer;
+use trouble::CliError;
 
 /// What stands below the help of the whole.
 const AFTER_HELP: &str = "\
@@ -58,12 +58,12 @@ pub struct Cli {
     #[arg(long, global = true, conflicts_with = "json")]
     plain: bool,
     #[command(subcommand)]
-    verb: Verb,
+    verb: CliVerb,
 }
 
 /// How client verbs reach a server.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Reach {
+pub(crate) struct ServerArgs {
     /// Base URL of the API; else the file that a running `dev` left in its data directory
     #[arg(long, env = "MAILONCE_URL", value_name = "URL")]
     pub(crate) url: Option<String>,
@@ -71,7 +71,7 @@ pub(crate) struct Reach {
     #[arg(long, env = "MAILONCE_API_KEY", value_name = "KEY", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
     /// Where to look for a running `dev`
-    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value_os_t = usual_data())]
+    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value_os_t = default_data_dir())]
     pub(crate) data: std::path::PathBuf,
     /// Certificate authorities to trust besides the public ones, as PEM
     #[arg(long, env = "MAILONCE_CA_FILE", value_name = "FILE")]
@@ -79,7 +79,7 @@ pub(crate) struct Reach {
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum CliVerb {
     /// Run everything on this machine with nothing configured: embedded ledger, sandbox, a ready key
     Dev(Flags),
     /// Run as a service
@@ -124,9 +124,9 @@ enum Verb {
     #[command(subcommand)]
     Team(admin::TeamVerb),
     /// Let all hand-off of the server rest: mail is accepted and waits
-    Pause(Reach),
+    Pause(ServerArgs),
     /// Let hand-off go on
-    Resume(Reach),
+    Resume(ServerArgs),
     /// See it happen
     #[command(subcommand)]
     Demo(demo::DemoVerb),
@@ -170,15 +170,15 @@ enum Verb {
 
 /// The command line was used wrongly.
 #[derive(Debug)]
-pub(crate) struct Usage(pub(crate) String);
+pub(crate) struct UsageError(pub(crate) String);
 
-impl std::fmt::Display for Usage {
+impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Usage {}
+impl std::error::Error for UsageError {}
 
 /// Exit codes that scripts rely on.
 pub(crate) mod exit {
@@ -206,28 +206,28 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            return misused(&error);
+            return parse_failure(&error);
         }
     };
     let json = cli.json;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     match runtime {
         Ok(runtime) => runtime.block_on(run(cli)),
-        Err(error) => failed(&anyhow::anyhow!("starting the runtime: {error}"), json),
+        Err(error) => report_error(&anyhow::anyhow!("starting the runtime: {error}"), json),
     }
 }
 
 /// Help and version are answers; everything else is a usage error, 64 as in sysexits.
-fn misused(error: &clap::Error) -> ExitCode {
+fn parse_failure(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|word| word == "--json");
     let lacks_verb = error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if error.use_stderr() && (json || !lacks_verb) {
-        let trouble = if lacks_verb { Trouble::no_verb() } else { Trouble::misused(&error.render().to_string()) };
-        return ExitCode::from(trouble.tell(None, json));
+        let trouble = if lacks_verb { CliError::missing_verb() } else { CliError::usage(&error.render().to_string()) };
+        return ExitCode::from(trouble.report(None, json));
     }
     match error.print() {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            ExitCode::from(Trouble::output(&error).tell(None, json))
+            ExitCode::from(CliError::output(&error).report(None, json))
         }
         _ => ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 }),
     }
@@ -242,67 +242,67 @@ fn use_small_pages() {
 
 /// Runs a verb.
 async fn run(cli: Cli) -> ExitCode {
-    let out = Out::new(cli.json, cli.plain);
+    let out = Printer::new(cli.json, cli.plain);
     let done = match cli.verb {
-        Verb::Dev(flags) => dev::dev(&out, &flags, cli.json).await,
-        Verb::Serve(flags) => dev::serve(&flags).await,
-        Verb::Send(args) => send::send(&out, *args).await,
-        Verb::Key(verb) => key::key(&out, verb).await,
-        Verb::Emails(verb) => emails::emails(&out, verb).await,
-        Verb::Inbox(verb) => inbox::inbox(&out, verb).await,
-        Verb::Wait(args) => inbox::wait(&out, args).await,
-        Verb::Take(args) => inbox::take(&out, args).await,
-        Verb::Tail(args) => tail::tail(&out, args).await,
-        Verb::Webhooks(verb) => webhooks::webhooks(&out, verb).await,
-        Verb::Reply(args) => talk::reply(&out, *args).await,
-        Verb::Thread(verb) => talk::thread(&out, verb).await,
-        Verb::Escalations(verb) => talk::escalations(&out, verb).await,
-        Verb::Mcp(args) => mcp::mcp(&out, *args).await,
-        Verb::Simulate(verb) => simulate::simulate(&out, verb).await,
-        Verb::Keys(verb) => admin::keys(&out, verb).await,
-        Verb::Team(verb) => admin::team(&out, verb).await,
-        Verb::Pause(reach) => handoff::pause(&out, &reach).await,
-        Verb::Resume(reach) => handoff::resume(&out, &reach).await,
-        Verb::Demo(verb) => demo::demo(&out, verb).await,
-        Verb::Prove(args) => prove::prove(&out, *args).await,
-        Verb::Bench(args) => bench::bench(&out, args).await,
-        Verb::Backup(args) => copy::backup(&out, args).await,
-        Verb::Restore(args) => copy::restore(&out, args).await,
-        Verb::Secrets(verb) => secrets::secrets(&out, verb).await,
-        Verb::Openapi => {
-            out.raw(&crate::api::openapi_json());
+        CliVerb::Dev(flags) => dev::dev(&out, &flags, cli.json).await,
+        CliVerb::Serve(flags) => dev::serve(&flags).await,
+        CliVerb::Send(args) => send::send(&out, *args).await,
+        CliVerb::Key(verb) => key::key(&out, verb).await,
+        CliVerb::Emails(verb) => emails::emails(&out, verb).await,
+        CliVerb::Inbox(verb) => inbox::inbox(&out, verb).await,
+        CliVerb::Wait(args) => inbox::wait(&out, args).await,
+        CliVerb::Take(args) => inbox::take(&out, args).await,
+        CliVerb::Tail(args) => tail::tail(&out, args).await,
+        CliVerb::Webhooks(verb) => webhooks::webhooks(&out, verb).await,
+        CliVerb::Reply(args) => talk::reply(&out, *args).await,
+        CliVerb::Thread(verb) => talk::thread(&out, verb).await,
+        CliVerb::Escalations(verb) => talk::escalations(&out, verb).await,
+        CliVerb::Mcp(args) => mcp::mcp(&out, *args).await,
+        CliVerb::Simulate(verb) => simulate::simulate(&out, verb).await,
+        CliVerb::Keys(verb) => admin::keys(&out, verb).await,
+        CliVerb::Team(verb) => admin::team(&out, verb).await,
+        CliVerb::Pause(reach) => handoff::pause(&out, &reach).await,
+        CliVerb::Resume(reach) => handoff::resume(&out, &reach).await,
+        CliVerb::Demo(verb) => demo::demo(&out, verb).await,
+        CliVerb::Prove(args) => prove::prove(&out, *args).await,
+        CliVerb::Bench(args) => bench::bench(&out, args).await,
+        CliVerb::Backup(args) => copy::backup(&out, args).await,
+        CliVerb::Restore(args) => copy::restore(&out, args).await,
+        CliVerb::Secrets(verb) => secrets::secrets(&out, verb).await,
+        CliVerb::Openapi => {
+            out.print_raw(&crate::api::openapi_json());
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Migrate(flags) => admin::migrate(&out, &flags).await,
-        Verb::Doctor(args) => doctor::doctor(&out, &args).await,
-        Verb::Completions { shell } => Ok(shell::completions(&out, shell)),
-        Verb::Man { verb } => shell::man(&out, &verb),
-        Verb::Commands => Ok(shell::commands(&out)),
+        CliVerb::Migrate(flags) => admin::migrate(&out, &flags).await,
+        CliVerb::Doctor(args) => doctor::doctor(&out, &args).await,
+        CliVerb::Completions { shell } => Ok(shell::completions(&out, shell)),
+        CliVerb::Man { verb } => shell::man(&out, &verb),
+        CliVerb::Commands => Ok(shell::commands(&out)),
         #[cfg(feature = "failpoints")]
-        Verb::Failpoints => {
-            out.raw(&mailonce_core::failpoint::POINTS.join("\n"));
+        CliVerb::Failpoints => {
+            out.print_raw(&mailonce_core::failpoint::POINTS.join("\n"));
             Ok(ExitCode::SUCCESS)
         }
-        Verb::BenchFill(args) => admin::fill(&out, args).await,
+        CliVerb::BenchFill(args) => admin::fill(&out, args).await,
     };
-    match (done, out.failure()) {
-        (Err(error), _) => failed(&error, cli.json),
+    match (done, out.write_failure()) {
+        (Err(error), _) => report_error(&error, cli.json),
         // Whoever called has no answer, however it went.
-        (Ok(_), Some(error)) => ExitCode::from(Trouble::output(error).tell(None, cli.json)),
+        (Ok(_), Some(error)) => ExitCode::from(CliError::output(error).report(None, cli.json)),
         (Ok(code), None) => code,
     }
 }
 
 /// Says what went wrong and gives the code for it.
-fn failed(error: &anyhow::Error, json: bool) -> ExitCode {
-    ExitCode::from(Trouble::read(error).tell(Some(error), json))
+fn report_error(error: &anyhow::Error, json: bool) -> ExitCode {
+    ExitCode::from(CliError::from_error(error).report(Some(error), json))
 }
 
 /// Reads the configuration with the process's environment.
-pub(crate) fn configured(flags: &Flags) -> anyhow::Result<Config> {
+pub(crate) fn load_config(flags: &Flags) -> anyhow::Result<Config> {
     let loaded = Config::load(flags, |name| std::env::var(name).ok());
     let wrong = |error: anyhow::Error| {
-        Trouble::new("configuration", format!("{error:#}"), "correct it, then `mailonce doctor` looks again")
+        CliError::new("configuration", format!("{error:#}"), "correct it, then `mailonce doctor` looks again")
     };
     Ok(loaded.map_err(wrong)?)
 }

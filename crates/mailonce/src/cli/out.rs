@@ -9,21 +9,26 @@ use std::{
 use super::table;
 
 /// How answers are shown.
-pub(crate) struct Out {
+pub(crate) struct Printer {
     json: bool,
     colour: bool,
     /// Columns of the terminal. `None` where lines may be as long as they like.
     width: Option<usize>,
     /// Why nothing more can be written.
-    broken: OnceLock<std::io::Error>,
+    write_error: OnceLock<std::io::Error>,
 }
 
-impl Out {
+impl Printer {
     /// JSON when asked for or when nobody looks, unless words are wanted all the same.
     pub(crate) fn new(json: bool, plain: bool) -> Self {
         let terminal = std::io::stdout().is_terminal();
         let colour = terminal && super::env("NO_COLOR").is_none() && super::env("TERM").as_deref() != Some("dumb");
-        Self { json: json || !(terminal || plain), colour, width: width(terminal), broken: OnceLock::new() }
+        Self {
+            json: json || !(terminal || plain),
+            colour,
+            width: terminal_width(terminal),
+            write_error: OnceLock::new(),
+        }
     }
 
     /// Whether machines read this.
@@ -32,74 +37,74 @@ impl Out {
     }
 
     /// Prints a value as JSON.
-    pub(crate) fn value(&self, value: &Value) {
-        self.raw(&format!("{value}\n"));
+    pub(crate) fn print_json(&self, value: &Value) {
+        self.print_raw(&format!("{value}\n"));
     }
 
     /// Prints text as it is. What cannot be written is remembered, and nothing is written after it.
-    pub(crate) fn raw(&self, text: &str) {
-        if self.broken.get().is_some() {
+    pub(crate) fn print_raw(&self, text: &str) {
+        if self.write_error.get().is_some() {
             return;
         }
         let mut stdout = std::io::stdout().lock();
         if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            self.broken.get_or_init(|| error);
+            self.write_error.get_or_init(|| error);
         }
     }
 
     /// Whether nobody gets what is written any more, so that who prints without end can stop.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.broken.get().is_some()
+    pub(crate) fn is_closed(&self) -> bool {
+        self.write_error.get().is_some()
     }
 
     /// Why not all was written. A reader that had enough is no trouble.
-    pub(crate) fn failure(&self) -> Option<&std::io::Error> {
-        self.broken.get().filter(|error| error.kind() != ErrorKind::BrokenPipe)
+    pub(crate) fn write_failure(&self) -> Option<&std::io::Error> {
+        self.write_error.get().filter(|error| error.kind() != ErrorKind::BrokenPipe)
     }
 
     /// Prints a line for people.
-    pub(crate) fn line(&self, text: &str) {
-        self.raw(&format!("{text}\n"));
+    pub(crate) fn print_line(&self, text: &str) {
+        self.print_raw(&format!("{text}\n"));
     }
 
     /// Prints a table for people. A head that begins with `~` names a column that may be cut where there is no room.
-    pub(crate) fn table(&self, heads: &[&str], rows: Vec<Vec<String>>) {
+    pub(crate) fn print_table(&self, heads: &[&str], rows: Vec<Vec<String>>) {
         if rows.is_empty() {
-            return self.line(&self.dim("none"));
+            return self.print_line(&self.dim("none"));
         }
-        self.raw(&table::lay(heads, &rows, self.width, |text| self.dim(text)));
+        self.print_raw(&table::render(heads, &rows, self.width, |text| self.dim(text)));
     }
 
     /// Names and values, one a line.
-    pub(crate) fn facts(&self, facts: &[(&str, String)]) {
+    pub(crate) fn print_fields(&self, facts: &[(&str, String)]) {
         let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in facts {
-            let value = table::wrapped(value, width + 2, self.width);
-            self.line(&format!("{}  {value}", self.dim(&format!("{name:width$}"))));
+            let value = table::wrap(value, width + 2, self.width);
+            self.print_line(&format!("{}  {value}", self.dim(&format!("{name:width$}"))));
         }
     }
 
     /// Quiet words.
     pub(crate) fn dim(&self, text: &str) -> String {
-        self.painted("2", text)
+        self.colored("2", text)
     }
 
     /// Words for what is well.
-    pub(crate) fn good(&self, text: &str) -> String {
-        self.painted("32", text)
+    pub(crate) fn green(&self, text: &str) -> String {
+        self.colored("32", text)
     }
 
     /// Words for what wants a look.
-    pub(crate) fn odd(&self, text: &str) -> String {
-        self.painted("33", text)
+    pub(crate) fn yellow(&self, text: &str) -> String {
+        self.colored("33", text)
     }
 
     /// Words for what is not well.
-    pub(crate) fn bad(&self, text: &str) -> String {
-        self.painted("31", text)
+    pub(crate) fn red(&self, text: &str) -> String {
+        self.colored("31", text)
     }
 
-    fn painted(&self, code: &str, text: &str) -> String {
+    fn colored(&self, code: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
@@ -110,32 +115,32 @@ impl Out {
 }
 
 /// What `COLUMNS` says, else what the terminal says.
-fn width(terminal: bool) -> Option<usize> {
+fn terminal_width(terminal: bool) -> Option<usize> {
     let said = super::env("COLUMNS").and_then(|text| text.parse().ok());
     let asked = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
     said.or_else(|| asked().filter(|_| terminal)).filter(|columns| *columns > 0)
 }
 
 /// A value in words. Mail is hostile: what a terminal would obey becomes a space.
-pub(crate) fn text(value: &Value) -> String {
+pub(crate) fn display_text(value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
-        Value::String(text) => tame(text, false),
+        Value::String(text) => sanitize(text, false),
         Value::Array(all) if all.iter().all(Value::is_string) => {
-            all.iter().filter_map(Value::as_str).map(|one| tame(one, false)).collect::<Vec<_>>().join(", ")
+            all.iter().filter_map(Value::as_str).map(|one| sanitize(one, false)).collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),
     }
 }
 
 /// A member in words; times to the second.
-pub(crate) fn field(value: &Value, name: &str) -> String {
-    let found = text(&value[name]);
-    if matches!(name, "at" | "now") || name.ends_with("_at") { when(&found) } else { found }
+pub(crate) fn field_text(value: &Value, name: &str) -> String {
+    let found = display_text(&value[name]);
+    if matches!(name, "at" | "now") || name.ends_with("_at") { format_time(&found) } else { found }
 }
 
 /// `2026-11-15T18:01:30.123Z` as people read it. Anything else stays.
-pub(crate) fn when(time: &str) -> String {
+pub(crate) fn format_time(time: &str) -> String {
     match (time.split_once('T'), time.ends_with('Z')) {
         (Some((day, clock)), true) if day.len() == 10 && clock.len() >= 9 => {
             format!("{day} {}Z", clock.get(..8).unwrap_or(clock))
@@ -145,19 +150,19 @@ pub(crate) fn when(time: &str) -> String {
 }
 
 /// Words of strangers without anything that a terminal would obey.
-pub(crate) fn tame(text: &str, lines: bool) -> String {
+pub(crate) fn sanitize(text: &str, lines: bool) -> String {
     let obeyed = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if obeyed(c) && !(lines && (c == '\n' || c == '\t')) { ' ' } else { c }).collect()
 }
 
 /// Says something on stderr.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_stderr(text: &str) {
     writeln!(std::io::stderr(), "{text}").ok();
 }
 
 /// Says what went wrong on stderr.
-pub(crate) fn complain(text: &str) {
-    say(&format!("mailonce: {text}"));
+pub(crate) fn print_stderr_error(text: &str) {
+    print_stderr(&format!("mailonce: {text}"));
 }
 
 #[cfg(test)]
@@ -167,17 +172,17 @@ mod tests {
 
     #[test]
     fn a_terminal_obeys_nothing_that_a_mail_says() {
-        assert_eq!(text(&json!("a\x1b[2Jb\r\nc\u{202e}d")), "a [2Jb  c d");
-        assert_eq!(tame("a\nb\x07", true), "a\nb ");
-        assert_eq!(text(&json!(["a", "b"])), "a, b");
-        assert_eq!(text(&json!([{ "a": 1 }])), r#"[{"a":1}]"#);
+        assert_eq!(display_text(&json!("a\x1b[2Jb\r\nc\u{202e}d")), "a [2Jb  c d");
+        assert_eq!(sanitize("a\nb\x07", true), "a\nb ");
+        assert_eq!(display_text(&json!(["a", "b"])), "a, b");
+        assert_eq!(display_text(&json!([{ "a": 1 }])), r#"[{"a":1}]"#);
     }
 
     #[test]
     fn times_are_shown_to_the_second() {
         let value = json!({ "created_at": "2026-11-15T18:01:30.123Z", "subject": "2026-11-15T18:01:30.123Z" });
-        assert_eq!(field(&value, "created_at"), "2026-11-15 18:01:30Z");
-        assert_eq!(field(&value, "subject"), "2026-11-15T18:01:30.123Z");
-        assert_eq!(field(&value, "settled_at"), "-");
+        assert_eq!(field_text(&value, "created_at"), "2026-11-15 18:01:30Z");
+        assert_eq!(field_text(&value, "subject"), "2026-11-15T18:01:30.123Z");
+        assert_eq!(field_text(&value, "settled_at"), "-");
     }
 }

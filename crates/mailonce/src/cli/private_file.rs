@@ -21,12 +21,14 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Option<String>> {
     let mut file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) if is_link(path) => return Err(anyhow::Error::new(error).context(foreign(path, "it is a link"))),
+        Err(error) if is_link(path) => {
+            return Err(anyhow::Error::new(error).context(rejection_message(path, "it is a link")));
+        }
         Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
     };
     let about = file.metadata().with_context(|| format!("reading {}", path.display()))?;
     if let Some(why) = exposure(&about) {
-        bail!(foreign(path, why));
+        bail!(rejection_message(path, why));
     }
     let mut text = String::new();
     file.read_to_string(&mut text).with_context(|| format!("reading {}", path.display()))?;
@@ -47,7 +49,7 @@ pub(crate) fn exposure(about: &Metadata) -> Option<&'static str> {
 /// Writes a file that its owner alone can read. It takes the place of whatever has the name, links included.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    serve::own_folder(folder).with_context(|| format!("making {}", folder.display()))?;
+    serve::create_private_dir(folder).with_context(|| format!("making {}", folder.display()))?;
     let fresh = path.with_extension(format!("{}.new", std::process::id()));
     let written = create(&fresh, bytes).and_then(|()| std::fs::rename(&fresh, path));
     if written.is_err() {
@@ -69,7 +71,7 @@ fn is_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|about| about.file_type().is_symlink())
 }
 
-fn foreign(path: &Path, why: &str) -> String {
+fn rejection_message(path: &Path, why: &str) -> String {
     format!("{} was not left by `mailonce dev`: {why}. Remove it if you do not know it", path.display())
 }
 

@@ -4,10 +4,10 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-use super::out::say;
+use super::out::print_stderr;
 
 /// How often a sign moves by itself.
-const BEAT: Duration = Duration::from_millis(120);
+const TICK_INTERVAL: Duration = Duration::from_millis(120);
 
 /// A sign that is cleared when it is dropped.
 pub(crate) struct Progress(ProgressBar);
@@ -15,38 +15,38 @@ pub(crate) struct Progress(ProgressBar);
 impl Progress {
     /// A bar of so many steps.
     pub(crate) fn bar(what: &str, steps: u64) -> Self {
-        Self::begun(ProgressBar::new(steps), "{spinner} {bar:24} {pos}/{len}  {wide_msg}", what)
+        Self::started(ProgressBar::new(steps), "{spinner} {bar:24} {pos}/{len}  {wide_msg}", what)
     }
 
     /// A wheel, for what has no known end.
-    pub(crate) fn wheel(what: &str) -> Self {
-        Self::begun(ProgressBar::new_spinner(), "{spinner} {elapsed}  {wide_msg}", what)
+    pub(crate) fn spinner(what: &str) -> Self {
+        Self::started(ProgressBar::new_spinner(), "{spinner} {elapsed}  {wide_msg}", what)
     }
 
-    fn begun(bar: ProgressBar, layout: &str, what: &str) -> Self {
+    fn started(bar: ProgressBar, layout: &str, what: &str) -> Self {
         // A layout that cannot be read leaves the usual one.
         if let Ok(style) = ProgressStyle::with_template(layout) {
             bar.set_style(style);
         }
         bar.set_message(what.to_owned());
-        bar.enable_steady_tick(BEAT);
+        bar.enable_steady_tick(TICK_INTERVAL);
         // Also what is done within a beat is seen.
         bar.tick();
         Self(bar)
     }
 
     /// What is done now. A line where there is no bar.
-    pub(crate) fn step(&self, what: &str) {
+    pub(crate) fn set_message(&self, what: &str) {
         if self.0.is_hidden() {
-            say(what);
+            print_stderr(what);
         } else {
             self.0.set_message(what.to_owned());
         }
     }
 
     /// A line that stays.
-    pub(crate) fn say(&self, what: &str) {
-        self.0.suspend(|| say(what));
+    pub(crate) fn print_line(&self, what: &str) {
+        self.0.suspend(|| print_stderr(what));
     }
 
     /// One step further.
@@ -55,7 +55,7 @@ impl Progress {
     }
 
     /// So many steps in all.
-    pub(crate) fn reach(&self, steps: u64) {
+    pub(crate) fn set_total(&self, steps: u64) {
         self.0.set_position(steps);
     }
 }

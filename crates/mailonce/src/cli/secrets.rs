@@ -2,20 +2,20 @@
 
 use clap::{Args, Subcommand};
 use mailonce_core::port::{install_secret::StoredSecret, store::Result as StoreResult};
-use mailonce_engine::kek::{Kek, Rotate};
+use mailonce_engine::kek::{Kek, KekRotation};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
 use std::{path::PathBuf, process::ExitCode};
 
 use super::{
-    Usage, configured, exit,
-    out::{Out, say, when},
-    trouble::Trouble,
+    UsageError, exit, load_config,
+    out::{Printer, format_time, print_stderr},
+    trouble::CliError,
 };
 use crate::{
-    config::{Config, Flags, StoreAt},
+    config::{Config, Flags, StoreLocation},
     secrets::{KekSource, KekStatus, UNLOCK_HINT},
-    system::{SystemChance, wall_time},
+    system::{OsEntropy, wall_time},
 };
 
 #[derive(Debug, Subcommand)]
@@ -23,12 +23,12 @@ pub(crate) enum SecretsVerb {
     /// Show where the key encryption key (KEK) lives, its fingerprint, and since when it is in use
     Status(Flags),
     /// Wrap the ledger's secrets under a new KEK, also while servers run
-    RotateKek(Box<RotateArgs>),
+    RotateKek(Box<RotateKekArgs>),
 }
 
 /// The ledger, and the KEK that follows. The configuration still names the old one.
 #[derive(Debug, Args)]
-pub(crate) struct RotateArgs {
+pub(crate) struct RotateKekArgs {
     #[command(flatten)]
     flags: Flags,
     #[command(flatten)]
@@ -50,25 +50,25 @@ struct NewKek {
 }
 
 /// Verbs about the KEK.
-pub(super) async fn secrets(out: &Out, verb: SecretsVerb) -> anyhow::Result<ExitCode> {
+pub(super) async fn secrets(out: &Printer, verb: SecretsVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        SecretsVerb::Status(flags) => status(out, &configured(&flags)?).await,
+        SecretsVerb::Status(flags) => status(out, &load_config(&flags)?).await,
         SecretsVerb::RotateKek(args) => rotate(out, *args).await,
     }
 }
 
-async fn status(out: &Out, config: &Config) -> anyhow::Result<ExitCode> {
-    let status = KekStatus::look(config).await?;
+async fn status(out: &Printer, config: &Config) -> anyhow::Result<ExitCode> {
+    let status = KekStatus::inspect(config).await?;
     let place = status.configured.as_ref().map(|(source, _)| source.to_string());
     let fingerprint = status.configured.as_ref().and_then(|(_, kek)| kek.as_ref().ok()).map(Kek::fingerprint);
-    let (wrapped, refusal) = (status.wrapped(), status.refusal());
+    let (wrapped, refusal) = (status.wrapped(), status.open_error());
     let ledger = match &status.stored {
         None => "none",
         Some(StoredSecret::Plain(_)) => "plain",
         Some(StoredSecret::Wrapped(_)) => "wrapped",
     };
     if out.is_json() {
-        out.value(&json!({
+        out.print_json(&json!({
             "ledger": ledger,
             "ledger_kek": wrapped.as_ref().map(|wrapped| &wrapped.kek),
             "since": wrapped.as_ref().map(|wrapped| wrapped.since.to_string()),
@@ -79,25 +79,25 @@ async fn status(out: &Out, config: &Config) -> anyhow::Result<ExitCode> {
         }));
     } else {
         let mut facts = vec![
-            ("ledger", meaning(ledger).to_owned()),
+            ("ledger", explain_state(ledger).to_owned()),
             ("KEK", place.unwrap_or_else(|| "not configured".into())),
             ("fingerprint", fingerprint.unwrap_or_else(|| "-".into())),
             ("seal_bodies", config.secrets.seal_bodies.to_string()),
         ];
         if let Some(wrapped) = &wrapped {
             facts.push(("wrapped by", wrapped.kek.clone()));
-            facts.push(("since", when(&wrapped.since.to_string())));
+            facts.push(("since", format_time(&wrapped.since.to_string())));
         }
-        out.facts(&facts);
+        out.print_fields(&facts);
     }
     match refusal {
-        Some(why) if !out.is_json() => Err(Trouble::new("kek", why, UNLOCK_HINT).into()),
+        Some(why) if !out.is_json() => Err(CliError::new("kek", why, UNLOCK_HINT).into()),
         Some(_) => Ok(ExitCode::from(exit::FAILED)),
         None => Ok(ExitCode::SUCCESS),
     }
 }
 
-fn meaning(ledger: &str) -> &'static str {
+fn explain_state(ledger: &str) -> &'static str {
     match ledger {
         "wrapped" => "wrapped: without the KEK its secrets cannot be opened",
         "plain" => "plain: the install secret lies in the ledger",
@@ -105,25 +105,26 @@ fn meaning(ledger: &str) -> &'static str {
     }
 }
 
-async fn rotate(out: &Out, args: RotateArgs) -> anyhow::Result<ExitCode> {
-    let config = configured(&args.flags)?;
+async fn rotate(out: &Printer, args: RotateKekArgs) -> anyhow::Result<ExitCode> {
+    let config = load_config(&args.flags)?;
     let NewKek { new_kek_file, new_kek_env, new_kek_command } = args.new;
     let source = KekSource::one_of(new_kek_file, new_kek_env, new_kek_command)?;
-    let source = source.ok_or_else(|| Usage("a new KEK is missing".into()))?;
+    let source = source.ok_or_else(|| UsageError("a new KEK is missing".into()))?;
     let old = config.secrets.read_kek().await?;
     let old = old.ok_or_else(|| {
-        Trouble::new(
+        CliError::new(
             "kek",
             "no KEK is configured, so there is none to rotate",
             "set [secrets] to the present KEK first",
         )
     })?;
-    let unread = |error: anyhow::Error| Trouble::new("kek", format!("{error:#}"), "correct it; nothing was changed");
+    let unread = |error: anyhow::Error| CliError::new("kek", format!("{error:#}"), "correct it; nothing was changed");
     let new = source.read().await.map_err(unread)?;
     if new.fingerprint() == old.fingerprint() {
-        return Err(Usage(format!("the new KEK is the configured one ({})", old.fingerprint())).into());
+        return Err(UsageError(format!("the new KEK is the configured one ({})", old.fingerprint())).into());
     }
-    let is_clean = replace(&config, &Rotate { old: &old, new: &new, chance: &SystemChance, now: wall_time() }).await?;
+    let is_clean =
+        rewrap_secret(&config, &KekRotation { old: &old, new: &new, entropy: &OsEntropy, now: wall_time() }).await?;
     let before = config.secrets.kek.as_ref().map(ToString::to_string);
     show_rotated(
         out,
@@ -133,26 +134,26 @@ async fn rotate(out: &Out, args: RotateArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn replace(config: &Config, keeper: &Rotate<'_>) -> StoreResult<bool> {
+async fn rewrap_secret(config: &Config, keeper: &KekRotation<'_>) -> StoreResult<bool> {
     match &config.store {
-        StoreAt::Sqlite => Sqlite::replace_secret(&config.data, keeper),
-        StoreAt::Postgres(url) => Postgres::replace_secret(url, keeper).await,
+        StoreLocation::Sqlite => Sqlite::replace_secret(&config.data, keeper),
+        StoreLocation::Postgres(url) => Postgres::replace_secret(url, keeper).await,
     }
 }
 
-fn show_rotated(out: &Out, rotated: &Value) {
+fn show_rotated(out: &Printer, rotated: &Value) {
     if out.is_json() {
-        return out.value(rotated);
+        return out.print_json(rotated);
     }
-    let text = |name: &str| super::out::text(&rotated[name]);
-    out.facts(&[("from", text("from")), ("to", text("to")), ("place", text("place"))]);
-    say(&format!(
+    let text = |name: &str| super::out::display_text(&rotated[name]);
+    out.print_fields(&[("from", text("from")), ("to", text("to")), ("place", text("place"))]);
+    print_stderr(&format!(
         "Set [secrets] to the new KEK ({}) on every node before its next start: the old one opens this ledger no more.\n\
          Servers that run go on. Backups made before still need the old KEK.",
         text("place")
     ));
     if rotated["clean"] == false {
-        say(
+        print_stderr(
             "Another process reads the ledger, so the secret wrapped by the old KEK stays in its files until the next start.",
         );
     }

@@ -6,13 +6,13 @@ use hyper::Method;
 use serde_json::{Value, json};
 use std::{io::Read as _, process::ExitCode};
 
-use super::{Reach, Usage, client::Client, exit, out::Out, out::say};
+use super::{ServerArgs, UsageError, client::CliClient, exit, out::Printer, out::print_stderr};
 
 /// An email to send.
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
     #[command(flatten)]
-    reach: Reach,
+    reach: ServerArgs,
     /// Sender
     #[arg(long)]
     from: String,
@@ -55,17 +55,17 @@ pub(crate) struct SendArgs {
 }
 
 /// Sends it and tells by the exit code how it stands.
-pub(super) async fn send(out: &Out, args: SendArgs) -> anyhow::Result<ExitCode> {
-    let client = Client::find(&args.reach)?;
+pub(super) async fn send(out: &Printer, args: SendArgs) -> anyhow::Result<ExitCode> {
+    let client = CliClient::find(&args.reach)?;
     if args.key.is_none() && args.kind.is_none() {
-        say("mailonce: no --key and no --type with --entity: a retry of this command would be another email");
+        print_stderr("mailonce: no --key and no --type with --entity: a retry of this command would be another email");
     }
-    let (_, answer) = client.ask(Method::POST, "/v1/emails", args.key.as_deref(), Some(&body(&args)?)).await?;
-    show(out, &answer);
+    let (_, answer) = client.call(Method::POST, "/v1/emails", args.key.as_deref(), Some(&request_body(&args)?)).await?;
+    show_result(out, &answer);
     Ok(ExitCode::from(exit_code(&answer)))
 }
 
-fn body(args: &SendArgs) -> anyhow::Result<Value> {
+fn request_body(args: &SendArgs) -> anyhow::Result<Value> {
     let mut body = json!({ "from": args.from, "to": args.to, "subject": args.subject });
     let text = match args.text.as_deref() {
         Some("-") => {
@@ -76,7 +76,7 @@ fn body(args: &SendArgs) -> anyhow::Result<Value> {
         text => text.map(str::to_owned),
     };
     if text.is_none() && args.html.is_none() {
-        return Err(Usage("a mail needs a body: --text, --text - or --html".into()).into());
+        return Err(UsageError("a mail needs a body: --text, --text - or --html".into()).into());
     }
     let optional = [
         ("text", json!(text)),
@@ -95,16 +95,16 @@ fn body(args: &SendArgs) -> anyhow::Result<Value> {
 }
 
 /// Shows what became of a send or an answer.
-pub(super) fn show(out: &Out, answer: &Value) {
+pub(super) fn show_result(out: &Printer, answer: &Value) {
     if out.is_json() {
-        return out.value(answer);
+        return out.print_json(answer);
     }
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let outcome = text(&answer["dedupe"]["outcome"]);
     let mut facts = vec![
         ("email", text(&answer["id"])),
         ("state", text(&answer["state"])),
-        ("outcome", if outcome == "first" { out.good(&outcome) } else { outcome }),
+        ("outcome", if outcome == "first" { out.green(&outcome) } else { outcome }),
         ("key", text(&answer["dedupe"]["key"])),
         ("suppressed", answer["dedupe"]["suppressed"].to_string()),
     ];
@@ -115,14 +115,14 @@ pub(super) fn show(out: &Out, answer: &Value) {
     let token = answer["distinct_token"].as_str();
     facts.extend(token.map(|token| ("distinct_token", token.to_owned())));
     facts.push(("next", text(&answer["next"])));
-    out.facts(&facts);
-    if let Some(todo) = todo(answer, token) {
-        out.line(&format!("\n{todo}"));
+    out.print_fields(&facts);
+    if let Some(todo) = next_command(answer, token) {
+        out.print_line(&format!("\n{todo}"));
     }
 }
 
 /// The words of the command line for what `next` says.
-fn todo(answer: &Value, token: Option<&str>) -> Option<String> {
+fn next_command(answer: &Value, token: Option<&str>) -> Option<String> {
     let id = answer["id"].as_str().unwrap_or_default();
     match (answer["state"].as_str()?, token) {
         ("held", Some(token)) => Some(format!(

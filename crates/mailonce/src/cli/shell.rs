@@ -4,42 +4,42 @@ use clap::{Command, CommandFactory as _};
 use serde_json::json;
 use std::process::ExitCode;
 
-use super::{Cli, Usage, out::Out};
+use super::{Cli, UsageError, out::Printer};
 
 /// Prints the completions of a shell.
-pub(super) fn completions(out: &Out, shell: clap_complete::Shell) -> ExitCode {
+pub(super) fn completions(out: &Printer, shell: clap_complete::Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "mailonce", &mut script);
-    out.raw(&String::from_utf8_lossy(&script));
+    out.print_raw(&String::from_utf8_lossy(&script));
     ExitCode::SUCCESS
 }
 
 /// Prints a manual page, as roff.
-pub(super) fn man(out: &Out, words: &[String]) -> anyhow::Result<ExitCode> {
+pub(super) fn man(out: &Printer, words: &[String]) -> anyhow::Result<ExitCode> {
     let mut command = Cli::command();
     command.build();
     let mut found = &command;
     for word in words {
         let next = found.get_subcommands().find(|verb| verb.get_name() == word && !verb.is_hide_set());
-        found = next.ok_or_else(|| Usage(format!("there is no verb `{}`", words.join(" "))))?;
+        found = next.ok_or_else(|| UsageError(format!("there is no verb `{}`", words.join(" "))))?;
     }
     let mut page = Vec::new();
     clap_mangen::Man::new(found.clone()).render(&mut page)?;
-    out.raw(&String::from_utf8_lossy(&page));
+    out.print_raw(&String::from_utf8_lossy(&page));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints every verb with what it does.
-pub(super) fn commands(out: &Out) -> ExitCode {
+pub(super) fn commands(out: &Printer) -> ExitCode {
     let mut command = Cli::command();
     command.build();
     let mut verbs = Vec::new();
     walk(&command, &mut Vec::new(), &mut verbs);
     if out.is_json() {
         let one = |(verb, about): &(String, String)| json!({ "verb": verb, "about": about });
-        out.value(&json!({ "data": verbs.iter().map(one).collect::<Vec<_>>() }));
+        out.print_json(&json!({ "data": verbs.iter().map(one).collect::<Vec<_>>() }));
     } else {
-        out.table(&["verb", "~what it does"], verbs.into_iter().map(|(verb, about)| vec![verb, about]).collect());
+        out.print_table(&["verb", "~what it does"], verbs.into_iter().map(|(verb, about)| vec![verb, about]).collect());
     }
     ExitCode::SUCCESS
 }

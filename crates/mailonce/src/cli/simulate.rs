@@ -4,14 +4,14 @@ use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::{Args, Subcommand};
 use mailonce_core::{
-    address::{Address, Mailbox},
+    address::{Address, NamedAddress},
     id::{EmailId, TeamId},
     port::{
-        Chance as _,
-        transport::{Meaning, Parcel, Transport as _},
+        Entropy as _,
+        transport::{FrozenEnvelope, ReplyMeaning, Transport as _},
     },
 };
-use mailonce_transport::smtp::{Security, Smtp, SmtpConfig};
+use mailonce_transport::smtp::{RelayConfig, SmtpTransport, TlsMode};
 use serde_json::json;
 use std::{
     io::Read as _,
@@ -21,15 +21,15 @@ use std::{
 use uuid::Uuid;
 
 use super::{
-    Usage,
+    UsageError,
     client::read_dev_file,
-    out::{Out, say},
-    trouble::Trouble,
+    out::{Printer, print_stderr},
+    trouble::CliError,
 };
-use crate::{config::usual_data, system::SystemChance};
+use crate::{config::default_data_dir, system::OsEntropy};
 
 /// The largest mail that is read from a file or stdin.
-const MAIL_BYTES: u64 = mailonce_core::limits::MAIL_BYTES as u64;
+const MAIL_BYTES: u64 = mailonce_core::limits::INBOUND_MAIL_BYTES as u64;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimulateVerb {
@@ -68,49 +68,50 @@ pub(crate) struct InboundArgs {
     #[arg(long, env = "MAILONCE_SMTP_LISTEN", value_name = "ADDR")]
     smtp: Option<String>,
     /// Where to look for a running `dev`
-    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value_os_t = usual_data())]
+    #[arg(long, env = "MAILONCE_DATA", value_name = "DIR", default_value_os_t = default_data_dir())]
     data: PathBuf,
 }
 
 /// Lets something happen.
-pub(super) async fn simulate(out: &Out, verb: SimulateVerb) -> anyhow::Result<ExitCode> {
+pub(super) async fn simulate(out: &Printer, verb: SimulateVerb) -> anyhow::Result<ExitCode> {
     let SimulateVerb::Inbound(args) = verb;
-    let mailbox =
-        |flag: &str, text: &str| Mailbox::parse(text).map_err(|error| Usage(format!("--{flag} {text} {error}")));
+    let mailbox = |flag: &str, text: &str| {
+        NamedAddress::parse(text).map_err(|error| UsageError(format!("--{flag} {text} {error}")))
+    };
     let (sender, reader) = (mailbox("from", &args.from)?, mailbox("to", &args.to)?);
-    let address = |text: &str| Address::parse(text).map_err(|error| Usage(format!("{text} {error}")));
+    let address = |text: &str| Address::parse(text).map_err(|error| UsageError(format!("{text} {error}")));
     let (from, to) = (address(&sender.address)?, address(&reader.address)?);
-    let (raw, code, link) = mail(&args, (&sender, &from), &reader)?;
+    let (raw, code, link) = build_mail(&args, (&sender, &from), &reader)?;
     let smtp = match &args.smtp {
         Some(smtp) if smtp != "off" => smtp.clone(),
-        _ => smtp_of_dev(&args.data)?,
+        _ => dev_smtp_address(&args.data)?,
     };
     for _ in 0..args.duplicate.max(1) {
         if let Err(said) = deliver(&smtp, &from, &to, &raw).await? {
             let next = "make the inbox first: `mailonce inbox create --address ADDRESS`";
             return Err(
-                Trouble::new("not_taken", format!("{to} did not take it: {said}", to = to.as_str()), next).into()
+                CliError::new("not_taken", format!("{to} did not take it: {said}", to = to.as_str()), next).into()
             );
         }
     }
     let count = args.duplicate.max(1);
     if out.is_json() {
-        out.value(&json!({ "to": to.as_str(), "delivered": count, "code": code, "link": link }));
+        out.print_json(&json!({ "to": to.as_str(), "delivered": count, "code": code, "link": link }));
     } else {
         let times = if count == 1 { String::new() } else { format!(", {count} times the same") };
-        out.line(&format!("delivered to {}{times}", to.as_str()));
+        out.print_line(&format!("delivered to {}{times}", to.as_str()));
         let held = [("code", code), ("link", link)];
         held.iter().filter_map(|(name, value)| Some((name, value.as_ref()?))).for_each(|(name, value)| {
-            out.line(&format!("{name} {value}"));
-            say(&format!("take it once: mailonce take {} --type {name} --for signup-1", to.as_str()));
+            out.print_line(&format!("{name} {value}"));
+            print_stderr(&format!("take it once: mailonce take {} --type {name} --for signup-1", to.as_str()));
         });
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Where a running `dev` takes mail.
-fn smtp_of_dev(data: &Path) -> Result<String, Trouble> {
-    let none = |detail: &str, next: &str| Err(Trouble::new("no_server", detail, next));
+fn dev_smtp_address(data: &Path) -> Result<String, CliError> {
+    let none = |detail: &str, next: &str| Err(CliError::new("no_server", detail, next));
     match read_dev_file(data).map(|dev| dev.smtp) {
         Ok(Some(smtp)) => Ok(smtp),
         Ok(None) => {
@@ -121,10 +122,10 @@ fn smtp_of_dev(data: &Path) -> Result<String, Trouble> {
 }
 
 /// The mail's bytes, and the code and link in it.
-fn mail(
+fn build_mail(
     args: &InboundArgs,
-    (sender, from): (&Mailbox, &Address),
-    to: &Mailbox,
+    (sender, from): (&NamedAddress, &Address),
+    to: &NamedAddress,
 ) -> anyhow::Result<(Vec<u8>, Option<String>, Option<String>)> {
     if let Some(file) = &args.file {
         let mut raw = Vec::new();
@@ -134,10 +135,10 @@ fn mail(
             let opened = std::fs::File::open(file).with_context(|| format!("reading {}", file.display()))?;
             opened.take(MAIL_BYTES).read_to_end(&mut raw)?;
         }
-        return Ok((crlf(&raw), None, None));
+        return Ok((to_crlf(&raw), None, None));
     }
     let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
-    let chance = chance();
+    let chance = random_number();
     let code = args.code.clone().map(|code| if code.is_empty() { format!("{:06}", chance % 1_000_000) } else { code });
     let example = || format!("https://{}/verify?token={:016x}", from.domain(), chance as u64);
     let link = args.link.clone().map(|link| if link.is_empty() { example() } else { link });
@@ -157,18 +158,18 @@ fn mail(
     let raw = format!(
         "From: {from}\nTo: {to}\nSubject: {subject}\nDate: {date}\nMessage-ID: <{chance:032x}@{domain}>\n\
          MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n{body}\n",
-        from = header(sender),
-        to = header(to),
+        from = header_mailbox(sender),
+        to = header_mailbox(to),
         subject = plain(&subject),
         date = jiff::fmt::rfc2822::to_string(&now)?,
         domain = from.domain(),
     );
-    Ok((crlf(raw.as_bytes()), code, link))
+    Ok((to_crlf(raw.as_bytes()), code, link))
 }
 
 /// A mailbox as a header has it, whatever its name is.
-fn header(mailbox: &Mailbox) -> String {
-    let Mailbox { name, address } = mailbox;
+fn header_mailbox(mailbox: &NamedAddress) -> String {
+    let NamedAddress { name, address } = mailbox;
     match name {
         None => address.clone(),
         Some(name) if name.is_ascii() => {
@@ -179,14 +180,14 @@ fn header(mailbox: &Mailbox) -> String {
 }
 
 /// A number that nobody has seen before.
-fn chance() -> u128 {
+fn random_number() -> u128 {
     let mut bytes = [0; 16];
-    SystemChance.fill(&mut bytes);
+    OsEntropy.fill(&mut bytes);
     u128::from_be_bytes(bytes)
 }
 
 /// Every line end as mail has it.
-fn crlf(raw: &[u8]) -> Vec<u8> {
+fn to_crlf(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len() + raw.len() / 32);
     for line in raw.split_inclusive(|byte| *byte == b'\n') {
         let bare = line.strip_suffix(b"\n").map_or(line, |line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -199,11 +200,11 @@ fn crlf(raw: &[u8]) -> Vec<u8> {
 /// Hands it over. The inner error is what the server said.
 async fn deliver(smtp: &str, from: &Address, to: &Address, raw: &[u8]) -> anyhow::Result<Result<(), String>> {
     let (host, port) = smtp.rsplit_once(':').context("an SMTP address is host:port")?;
-    let mut config = SmtpConfig::new("simulate", host, port.parse().context("an SMTP address is host:port")?);
-    config.tls = Security::None;
-    let client = Smtp::new(config)?;
-    let id = Uuid::from_u128(chance());
-    let parcel = Parcel {
+    let mut config = RelayConfig::new("simulate", host, port.parse().context("an SMTP address is host:port")?);
+    config.tls = TlsMode::None;
+    let client = SmtpTransport::new(config)?;
+    let id = Uuid::from_u128(random_number());
+    let parcel = FrozenEnvelope {
         team: TeamId(id),
         email: EmailId(id),
         handoff: 0,
@@ -214,9 +215,9 @@ async fn deliver(smtp: &str, from: &Address, to: &Address, raw: &[u8]) -> anyhow
         key: id,
         bytes: raw.into(),
     };
-    let reply = match client.approach(parcel).await {
+    let reply = match client.prepare(parcel).await {
         Ok(ready) => ready.hand_over().await,
         Err(reply) => reply,
     };
-    Ok(if reply.meaning == Meaning::Accepted { Ok(()) } else { Err(reply.text) })
+    Ok(if reply.meaning == ReplyMeaning::Accepted { Ok(()) } else { Err(reply.text) })
 }

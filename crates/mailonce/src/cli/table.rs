@@ -3,40 +3,42 @@
 use unicode_width::UnicodeWidthChar as _;
 
 /// Between two columns.
-const GAP: usize = 2;
+const COLUMN_GAP: usize = 2;
 /// What is left of a column that is cut, at the least.
-const LEAST: usize = 12;
+const MIN_COLUMN_WIDTH: usize = 12;
 
 /// The lines of a table. Heads that begin with `~` name columns that may be cut.
-pub(super) fn lay(
+pub(super) fn render(
     heads: &[&str],
     rows: &[Vec<String>],
     width: Option<usize>,
     quiet: impl Fn(&str) -> String,
 ) -> String {
     let names: Vec<&str> = heads.iter().map(|head| head.trim_start_matches('~')).collect();
-    let widest = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| columns(cell)).max().unwrap_or(0);
-    let mut widths: Vec<usize> = names.iter().enumerate().map(|(at, name)| columns(name).max(widest(at))).collect();
+    let widest =
+        |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| display_width(cell)).max().unwrap_or(0);
+    let mut widths: Vec<usize> =
+        names.iter().enumerate().map(|(at, name)| display_width(name).max(widest(at))).collect();
     let elastic: Vec<usize> =
         (0..heads.len()).filter(|at| heads.get(*at).is_some_and(|head| head.starts_with('~'))).collect();
-    if !fit(&mut widths, &elastic, width) {
+    if !shrink_to_fit(&mut widths, &elastic, width) {
         return blocks(&names, rows, width, quiet);
     }
-    let head = line(&names.iter().map(ToString::to_string).collect::<Vec<_>>(), &widths);
-    let body = rows.iter().map(|row| format!("{}\n", line(row, &widths)));
+    let head = render_row(&names.iter().map(ToString::to_string).collect::<Vec<_>>(), &widths);
+    let body = rows.iter().map(|row| format!("{}\n", render_row(row, &widths)));
     std::iter::once(format!("{}\n", quiet(&head))).chain(body).collect()
 }
 
 /// Takes from the widest elastic columns until all fit. False when they cannot.
-fn fit(widths: &mut [usize], elastic: &[usize], width: Option<usize>) -> bool {
+fn shrink_to_fit(widths: &mut [usize], elastic: &[usize], width: Option<usize>) -> bool {
     let Some(room) = width else { return true };
     loop {
-        let wanted = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
+        let wanted = widths.iter().sum::<usize>() + COLUMN_GAP * widths.len().saturating_sub(1);
         if wanted <= room {
             return true;
         }
         let widest = elastic.iter().copied().max_by_key(|at| widths.get(*at).copied().unwrap_or(0));
-        match widest.and_then(|at| widths.get_mut(at)).filter(|width| **width > LEAST) {
+        match widest.and_then(|at| widths.get_mut(at)).filter(|width| **width > MIN_COLUMN_WIDTH) {
             Some(width) => *width -= 1,
             None => return false,
         }
@@ -44,11 +46,11 @@ fn fit(widths: &mut [usize], elastic: &[usize], width: Option<usize>) -> bool {
 }
 
 /// One row, padded but at its end.
-fn line(cells: &[String], widths: &[usize]) -> String {
+fn render_row(cells: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (cell, width) in cells.iter().zip(widths) {
-        let cell = cut(cell, *width);
-        let pad = width.saturating_sub(columns(&cell)) + GAP;
+        let cell = truncate(cell, *width);
+        let pad = width.saturating_sub(display_width(&cell)) + COLUMN_GAP;
         line.push_str(&cell);
         line.extend(std::iter::repeat_n(' ', pad));
     }
@@ -57,10 +59,10 @@ fn line(cells: &[String], widths: &[usize]) -> String {
 
 /// Each row as names and values.
 fn blocks(names: &[&str], rows: &[Vec<String>], room: Option<usize>, quiet: impl Fn(&str) -> String) -> String {
-    let width = names.iter().map(|name| columns(name)).max().unwrap_or(0);
+    let width = names.iter().map(|name| display_width(name)).max().unwrap_or(0);
     let block = |row: &Vec<String>| {
         let fact = |(name, cell): (&&str, &String)| {
-            format!("{}  {}\n", quiet(&format!("{name:width$}")), wrapped(cell, width + GAP, room))
+            format!("{}  {}\n", quiet(&format!("{name:width$}")), wrap(cell, width + COLUMN_GAP, room))
         };
         names.iter().zip(row).map(fact).collect::<String>()
     };
@@ -68,11 +70,11 @@ fn blocks(names: &[&str], rows: &[Vec<String>], room: Option<usize>, quiet: impl
 }
 
 /// Words on as many lines as they need, each below the first. What is to be copied stays in one piece.
-pub(super) fn wrapped(text: &str, indent: usize, width: Option<usize>) -> String {
+pub(super) fn wrap(text: &str, indent: usize, width: Option<usize>) -> String {
     let Some(room) = width.map(|width| width.saturating_sub(indent).max(20)) else { return text.to_owned() };
     let (mut lines, mut used) = (String::new(), 0);
     for word in text.split(' ') {
-        let length = columns(word);
+        let length = display_width(word);
         if used > 0 && used + 1 + length > room {
             lines.push('\n');
             lines.extend(std::iter::repeat_n(' ', indent));
@@ -88,8 +90,8 @@ pub(super) fn wrapped(text: &str, indent: usize, width: Option<usize>) -> String
 }
 
 /// A cell with an ellipsis where it was cut. Colours are never cut: what has them is short.
-fn cut(cell: &str, width: usize) -> String {
-    if columns(cell) <= width {
+fn truncate(cell: &str, width: usize) -> String {
+    if display_width(cell) <= width {
         return cell.to_owned();
     }
     let (mut kept, mut used) = (String::new(), 1);
@@ -104,7 +106,7 @@ fn cut(cell: &str, width: usize) -> String {
 }
 
 /// Columns of a terminal that a text takes, without its colours.
-fn columns(text: &str) -> usize {
+fn display_width(text: &str) -> usize {
     let (mut count, mut colour) = (0, false);
     for c in text.chars() {
         match c {
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn columns_stand_below_each_other_whatever_is_in_them() {
-        let laid = lay(HEADS, &rows(), None, str::to_owned);
+        let laid = render(HEADS, &rows(), None, str::to_owned);
         assert_eq!(
             laid,
             "id          state  subject\n0123456789  sent   A subject that is rather long\n\
@@ -141,14 +143,14 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_cut_where_it_may_be() {
-        let laid = lay(HEADS, &rows(), Some(36), str::to_owned);
-        assert!(laid.lines().all(|line| columns(line) <= 36), "{laid}");
+        let laid = render(HEADS, &rows(), Some(36), str::to_owned);
+        assert!(laid.lines().all(|line| display_width(line) <= 36), "{laid}");
         assert!(laid.contains("0123456789  sent   A subject that i…"), "{laid}");
     }
 
     #[test]
     fn a_narrow_terminal_gets_a_block_for_each_row() {
-        let laid = lay(HEADS, &rows(), Some(20), str::to_owned);
+        let laid = render(HEADS, &rows(), Some(20), str::to_owned);
         assert!(
             laid.starts_with("id       0123456789\nstate    sent\nsubject  A subject that is\n         rather long\n"),
             "{laid}"
@@ -158,9 +160,9 @@ mod tests {
 
     #[test]
     fn sentences_are_wrapped_below_themselves() {
-        assert_eq!(wrapped("one two three four five six", 4, Some(24)), "one two three four\n    five six");
-        assert_eq!(wrapped("one two", 4, None), "one two");
+        assert_eq!(wrap("one two three four five six", 4, Some(24)), "one two three four\n    five six");
+        assert_eq!(wrap("one two", 4, None), "one two");
         let long = "x".repeat(40);
-        assert_eq!(wrapped(&format!("a {long} b"), 2, Some(30)), format!("a\n  {long}\n  b"));
+        assert_eq!(wrap(&format!("a {long} b"), 2, Some(30)), format!("a\n  {long}\n  b"));
     }
 }

@@ -6,19 +6,19 @@ use serde_json::Value;
 use std::{process::ExitCode, time::Duration};
 
 use super::{
-    Reach,
-    client::Client,
-    out::{Out, complain, field, text},
+    ServerArgs,
+    client::CliClient,
+    out::{Printer, display_text, field_text, print_stderr_error},
 };
 
 /// The pause before another try.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Which events.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TailArgs {
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) reach: ServerArgs,
     /// Begin after this cursor; `0` for the very start. Without it with the next event
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
@@ -34,18 +34,18 @@ pub(crate) struct TailArgs {
 }
 
 /// Prints events until told to stop.
-pub(super) async fn tail(out: &Out, args: TailArgs) -> anyhow::Result<ExitCode> {
-    let mut events = Events::begin(&args)?;
+pub(super) async fn tail(out: &Printer, args: TailArgs) -> anyhow::Result<ExitCode> {
+    let mut events = EventTail::open(&args)?;
     while let Some(event) = events.next().await? {
         if out.is_json() {
-            out.value(&event);
+            out.print_json(&event);
         } else {
-            let at = out.dim(&field(&event, "at"));
-            let kind = text(&event["type"]);
+            let at = out.dim(&field_text(&event, "at"));
+            let kind = display_text(&event["type"]);
             // The type names the kind; the id is what one copies.
-            out.line(&format!("{at}  {kind:<20}  {}", text(&event["about"]["id"])));
+            out.print_line(&format!("{at}  {kind:<20}  {}", display_text(&event["about"]["id"])));
         }
-        if out.is_gone() {
+        if out.is_closed() {
             break;
         }
     }
@@ -53,39 +53,39 @@ pub(super) async fn tail(out: &Out, args: TailArgs) -> anyhow::Result<ExitCode> 
 }
 
 /// Events one after the other, whatever becomes of the connection.
-pub(super) struct Events {
-    client: Client,
-    followed: Followed,
-    left: Option<usize>,
+pub(super) struct EventTail {
+    client: CliClient,
+    stream: Followed,
+    remaining: Option<usize>,
 }
 
-impl Events {
-    pub(super) fn begin(args: &TailArgs) -> anyhow::Result<Self> {
-        let client = Client::find(&args.reach)?;
+impl EventTail {
+    pub(super) fn open(args: &TailArgs) -> anyhow::Result<Self> {
+        let client = CliClient::find(&args.reach)?;
         let types = (!args.types.is_empty()).then(|| args.types.join(","));
         let (after, about) = (args.after.clone(), args.about.clone());
         let query = EventQuery { after, kind: types, about, ..EventQuery::default() };
         // Every failure is told, so none is repeated in silence.
         let followed = client.sdk().max_retries(0).build()?.events.stream(query);
-        Ok(Self { client, followed, left: args.limit })
+        Ok(Self { client, stream: followed, remaining: args.limit })
     }
 
     /// The next event. `None` when there were as many as wanted. Only a refusal ends it.
     pub(super) async fn next(&mut self) -> anyhow::Result<Option<Value>> {
-        if self.left == Some(0) {
+        if self.remaining == Some(0) {
             return Ok(None);
         }
         loop {
-            match self.followed.next_as().await {
+            match self.stream.next_as().await {
                 Ok(event) => {
-                    self.left = self.left.map(|left| left - 1);
+                    self.remaining = self.remaining.map(|left| left - 1);
                     return Ok(Some(event));
                 }
                 Err(error) if error.retry == Retry::Same || error.status == 429 => {
-                    complain(&format!("{:#}; trying again", self.client.told(error)));
-                    tokio::time::sleep(PAUSE).await;
+                    print_stderr_error(&format!("{:#}; trying again", self.client.to_error(error)));
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
-                Err(error) => return Err(self.client.told(error)),
+                Err(error) => return Err(self.client.to_error(error)),
             }
         }
     }

@@ -3,16 +3,16 @@
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use hyper::Method;
-use mailonce_transport::http::base::escaped;
+use mailonce_transport::http::base::percent_encode;
 use serde_json::{Value, json};
 use std::{io::Read as _, process::ExitCode};
 
 use super::{
-    Reach, Usage,
-    client::Client,
-    emails::query,
-    inbox::{rows, show},
-    out::{Out, field, tame, text},
+    ServerArgs, UsageError,
+    client::CliClient,
+    emails::query_string,
+    inbox::{show, show_rows},
+    out::{Printer, display_text, field_text, sanitize},
     send,
 };
 
@@ -20,7 +20,7 @@ use super::{
 #[derive(Debug, Args)]
 pub(crate) struct ReplyArgs {
     #[command(flatten)]
-    reach: Reach,
+    reach: ServerArgs,
     /// The message's id
     message: String,
     /// Plain text; `-` reads it from stdin
@@ -53,7 +53,7 @@ pub(crate) struct ReplyArgs {
 }
 
 /// Answers a message and tells by the exit code how it stands.
-pub(super) async fn reply(out: &Out, args: ReplyArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn reply(out: &Printer, args: ReplyArgs) -> anyhow::Result<ExitCode> {
     let words = match args.text.as_deref() {
         Some("-") => {
             let mut words = String::new();
@@ -63,7 +63,7 @@ pub(super) async fn reply(out: &Out, args: ReplyArgs) -> anyhow::Result<ExitCode
         words => words.map(str::to_owned),
     };
     if words.is_none() && args.html.is_none() {
-        return Err(Usage("an answer needs a body: --text, --text - or --html".into()).into());
+        return Err(UsageError("an answer needs a body: --text, --text - or --html".into()).into());
     }
     let body = json!({
         "text": words,
@@ -75,10 +75,10 @@ pub(super) async fn reply(out: &Out, args: ReplyArgs) -> anyhow::Result<ExitCode
         "quote": args.quote,
         "distinct_token": args.distinct_token,
     });
-    let path = format!("/v1/messages/{}/reply", escaped(&args.message));
-    let client = Client::find(&args.reach)?;
-    let (_, answer) = client.ask(Method::POST, &path, args.key.as_deref(), Some(&body)).await?;
-    send::show(out, &answer);
+    let path = format!("/v1/messages/{}/reply", percent_encode(&args.message));
+    let client = CliClient::find(&args.reach)?;
+    let (_, answer) = client.call(Method::POST, &path, args.key.as_deref(), Some(&body)).await?;
+    send::show_result(out, &answer);
     Ok(ExitCode::from(send::exit_code(&answer)))
 }
 
@@ -87,7 +87,7 @@ pub(crate) enum ThreadVerb {
     /// List threads, those with the latest news first
     List {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// Only of this inbox: its id or address
         #[arg(long)]
         inbox: Option<String>,
@@ -101,14 +101,14 @@ pub(crate) enum ThreadVerb {
     /// Show a thread: who works on it, and what was said in both directions
     Show {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The thread's id
         thread: String,
     },
     /// Take the lease of a thread, or renew it with its token
     Lease {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The thread's id
         thread: String,
         /// Who asks, as people call it
@@ -124,7 +124,7 @@ pub(crate) enum ThreadVerb {
     /// Give your lease back
     Release {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The thread's id
         thread: String,
         /// The token of your lease
@@ -134,95 +134,97 @@ pub(crate) enum ThreadVerb {
     /// Say that nothing is left to do
     Done {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The thread's id
         thread: String,
     },
 }
 
-const THREAD: &[&str] = &["id", "subject", "messages", "emails", "labels", "handled_at", "latest_at", "fence"];
+const THREAD_FIELDS: &[&str] = &["id", "subject", "messages", "emails", "labels", "handled_at", "latest_at", "fence"];
 
 fn thread_path(thread: &str) -> String {
-    format!("/v1/threads/{}", escaped(thread))
+    format!("/v1/threads/{}", percent_encode(thread))
 }
 
 /// Verbs about threads.
-pub(super) async fn thread(out: &Out, verb: ThreadVerb) -> anyhow::Result<ExitCode> {
+pub(super) async fn thread(out: &Printer, verb: ThreadVerb) -> anyhow::Result<ExitCode> {
     match verb {
         ThreadVerb::List { reach, inbox, label, open } => {
             let handled = open.then(|| "false".to_owned());
             let asked = [("inbox", inbox), ("label", label), ("handled", handled), ("limit", Some("100".into()))];
-            let page = Client::find(&reach)?.get(&format!("/v1/threads?{}", query(asked))).await?;
-            rows(out, &page, &["id", "latest", "messages", "emails", "~holder", "~subject"], |thread| {
-                let fields = ["id", "latest_at", "messages", "emails"].map(|name| field(thread, name));
-                [fields.as_slice(), &[text(&thread["lease"]["holder"]), text(&thread["subject"])]].concat()
+            let page = CliClient::find(&reach)?.get(&format!("/v1/threads?{}", query_string(asked))).await?;
+            show_rows(out, &page, &["id", "latest", "messages", "emails", "~holder", "~subject"], |thread| {
+                let fields = ["id", "latest_at", "messages", "emails"].map(|name| field_text(thread, name));
+                [fields.as_slice(), &[display_text(&thread["lease"]["holder"]), display_text(&thread["subject"])]]
+                    .concat()
             });
         }
         ThreadVerb::Show { reach, thread } => {
-            let view = Client::find(&reach)?.get(&thread_path(&thread)).await?;
-            show(out, &view, THREAD);
+            let view = CliClient::find(&reach)?.get(&thread_path(&thread)).await?;
+            show(out, &view, THREAD_FIELDS);
             if !out.is_json() {
-                show_work(out, &view);
-                show_said(out, &view);
+                show_lease(out, &view);
+                show_entries(out, &view);
             }
         }
         ThreadVerb::Lease { reach, thread, holder, ttl, token } => {
             let body = json!({ "holder": holder, "ttl_s": ttl, "token": token });
             let path = format!("{}/lease", thread_path(&thread));
-            let (_, lease) = Client::find(&reach)?.ask(Method::POST, &path, None, Some(&body)).await?;
+            let (_, lease) = CliClient::find(&reach)?.call(Method::POST, &path, None, Some(&body)).await?;
             show(out, &lease, &["token", "fence", "holder", "expires_at"]);
         }
         ThreadVerb::Release { reach, thread, token } => {
             let path = format!("{}/lease", thread_path(&thread));
             let body = json!({ "token": token });
-            let (_, view) = Client::find(&reach)?.ask(Method::DELETE, &path, None, Some(&body)).await?;
-            show(out, &view, THREAD);
+            let (_, view) = CliClient::find(&reach)?.call(Method::DELETE, &path, None, Some(&body)).await?;
+            show(out, &view, THREAD_FIELDS);
         }
         ThreadVerb::Done { reach, thread } => {
             let body = json!({ "handled": true });
-            let (_, view) = Client::find(&reach)?.ask(Method::PATCH, &thread_path(&thread), None, Some(&body)).await?;
-            show(out, &view, THREAD);
+            let (_, view) =
+                CliClient::find(&reach)?.call(Method::PATCH, &thread_path(&thread), None, Some(&body)).await?;
+            show(out, &view, THREAD_FIELDS);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Who works on a thread, and how often it was answered.
-fn show_work(out: &Out, view: &Value) {
+fn show_lease(out: &Printer, view: &Value) {
     let (lease, replies) = (&view["lease"], &view["replies"]);
-    let [window, today, in_all] = ["in_window", "today", "in_all"].map(|name| field(replies, name));
+    let [window, today, in_all] = ["in_window", "today", "in_all"].map(|name| field_text(replies, name));
     let mut facts = vec![("answers", format!("{window} of late, {today} today, {in_all} in all"))];
     if !lease.is_null() {
-        facts.push(("holder", text(&lease["holder"])));
-        facts.push(("held_until", field(lease, "expires_at")));
+        facts.push(("holder", display_text(&lease["holder"])));
+        facts.push(("held_until", field_text(lease, "expires_at")));
     }
-    out.facts(&facts);
+    out.print_fields(&facts);
 }
 
 /// What was decided about a question, once it is.
-fn show_decision(out: &Out, view: &Value) {
+fn show_decision(out: &Printer, view: &Value) {
     let decided = &view["decided"];
     if !decided.is_null() {
         let facts: Vec<(&str, String)> = ["as", "reason", "at", "by"]
-            .map(|name| (if name == "as" { "decided" } else { name }, field(decided, name)))
+            .map(|name| (if name == "as" { "decided" } else { name }, field_text(decided, name)))
             .into();
-        out.facts(&facts);
+        out.print_fields(&facts);
     }
 }
 
-fn show_said(out: &Out, view: &Value) {
+fn show_entries(out: &Printer, view: &Value) {
     let said = view["said"].as_array().map(Vec::as_slice).unwrap_or_default();
     let row = |said: &Value| {
         let (message, email) = (&said["message"], &said["email"]);
         if said["type"] == "message" {
-            let said = [&message["from"]["address"], &message["state"], &message["subject"]].map(text);
-            [&[field(message, "received_at")], said.as_slice()].concat()
+            let said = [&message["from"]["address"], &message["state"], &message["subject"]].map(display_text);
+            [&[field_text(message, "received_at")], said.as_slice()].concat()
         } else {
-            ["created_at", "from", "state", "subject"].map(|name| field(email, name)).to_vec()
+            ["created_at", "from", "state", "subject"].map(|name| field_text(email, name)).to_vec()
         }
     };
-    out.line("");
-    out.table(&["when", "~who", "state", "~subject"], said.iter().map(row).collect());
+    out.print_line("");
+    out.print_table(&["when", "~who", "state", "~subject"], said.iter().map(row).collect());
 }
 
 #[derive(Debug, Subcommand)]
@@ -230,7 +232,7 @@ pub(crate) enum EscalationsVerb {
     /// List questions, newest first
     List {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// open, resolved, expired or moot
         #[arg(long, default_value = "open")]
         state: String,
@@ -241,19 +243,19 @@ pub(crate) enum EscalationsVerb {
     /// Show one question, with the email that waits and what it looks like
     Show {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The escalation's id
         id: String,
     },
     /// Decide a question
-    Resolve(Box<ResolveArgs>),
+    Resolve(Box<ResolveEscalationArgs>),
 }
 
 /// A decision.
 #[derive(Debug, Args)]
-pub(crate) struct ResolveArgs {
+pub(crate) struct ResolveEscalationArgs {
     #[command(flatten)]
-    reach: Reach,
+    reach: ServerArgs,
     /// The escalation's id
     id: String,
     /// release, edit, reject, sent, resend or abandon
@@ -279,29 +281,29 @@ pub(crate) struct ResolveArgs {
     reason: Option<String>,
 }
 
-const ESCALATION: &[&str] = &["id", "rev", "state", "reason", "choices", "created_at", "expires_at", "done_at"];
+const ESCALATION_FIELDS: &[&str] = &["id", "rev", "state", "reason", "choices", "created_at", "expires_at", "done_at"];
 
 fn escalation_path(id: &str) -> String {
-    format!("/v1/escalations/{}", escaped(id))
+    format!("/v1/escalations/{}", percent_encode(id))
 }
 
 /// Verbs about questions for people.
-pub(super) async fn escalations(out: &Out, verb: EscalationsVerb) -> anyhow::Result<ExitCode> {
+pub(super) async fn escalations(out: &Printer, verb: EscalationsVerb) -> anyhow::Result<ExitCode> {
     match verb {
         EscalationsVerb::List { reach, state, all } => {
             let asked = [("state", Some(state).filter(|_| !all)), ("limit", Some("100".into()))];
-            let page = Client::find(&reach)?.get(&format!("/v1/escalations?{}", query(asked))).await?;
-            rows(out, &page, &["id", "asked", "reason", "state", "about"], |one| {
-                let fields = ["id", "created_at", "reason", "state"].map(|name| field(one, name));
-                [fields.as_slice(), &[matter(&one["about"])]].concat()
+            let page = CliClient::find(&reach)?.get(&format!("/v1/escalations?{}", query_string(asked))).await?;
+            show_rows(out, &page, &["id", "asked", "reason", "state", "about"], |one| {
+                let fields = ["id", "created_at", "reason", "state"].map(|name| field_text(one, name));
+                [fields.as_slice(), &[subject_summary(&one["about"])]].concat()
             });
         }
         EscalationsVerb::Show { reach, id } => {
-            let view = Client::find(&reach)?.get(&escalation_path(&id)).await?;
-            show(out, &view, ESCALATION);
+            let view = CliClient::find(&reach)?.get(&escalation_path(&id)).await?;
+            show(out, &view, ESCALATION_FIELDS);
             if !out.is_json() {
                 show_decision(out, &view);
-                show_draft(out, &view);
+                show_held_email(out, &view);
             }
         }
         EscalationsVerb::Resolve(args) => resolve(out, *args).await?,
@@ -310,12 +312,12 @@ pub(super) async fn escalations(out: &Out, verb: EscalationsVerb) -> anyhow::Res
 }
 
 /// What a question is about, in a few words.
-fn matter(about: &Value) -> String {
+fn subject_summary(about: &Value) -> String {
     let named = ["email", "message", "thread", "inbox"].into_iter().find(|name| !about[*name].is_null());
-    named.map_or_else(|| "-".to_owned(), |name| format!("{name} {}", text(&about[name])))
+    named.map_or_else(|| "-".to_owned(), |name| format!("{name} {}", display_text(&about[name])))
 }
 
-fn show_draft(out: &Out, view: &Value) {
+fn show_held_email(out: &Printer, view: &Value) {
     let draft = &view["draft"];
     let about = &view["about"];
     let facts = [
@@ -329,20 +331,20 @@ fn show_draft(out: &Out, view: &Value) {
         ("digest", &draft["digest"]),
     ];
     let known = facts.into_iter().filter(|(_, value)| !value.is_null());
-    out.facts(&known.map(|(name, value)| (name, text(value))).collect::<Vec<_>>());
+    out.print_fields(&known.map(|(name, value)| (name, display_text(value))).collect::<Vec<_>>());
     if let Some(shown) = draft["shown"].as_str() {
-        out.line("");
-        out.line(&tame(shown, true));
+        out.print_line("");
+        out.print_line(&sanitize(shown, true));
     }
     let diff = view["looks_like"]["diff"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !diff.is_empty() {
-        out.line(&out.dim("\nIt looks like this mail, which was sent:"));
-        diff.iter().filter_map(Value::as_str).for_each(|line| out.line(&tame(line, false)));
+        out.print_line(&out.dim("\nIt looks like this mail, which was sent:"));
+        diff.iter().filter_map(Value::as_str).for_each(|line| out.print_line(&sanitize(line, false)));
     }
 }
 
-async fn resolve(out: &Out, args: ResolveArgs) -> anyhow::Result<()> {
-    let client = Client::find(&args.reach)?;
+async fn resolve(out: &Printer, args: ResolveEscalationArgs) -> anyhow::Result<()> {
+    let client = CliClient::find(&args.reach)?;
     let path = escalation_path(&args.id);
     let seen = client.get(&path).await?;
     let rev = args.rev.map_or_else(|| seen["rev"].clone(), |rev| json!(rev));
@@ -351,8 +353,8 @@ async fn resolve(out: &Out, args: ResolveArgs) -> anyhow::Result<()> {
     if args.subject.is_some() || args.text.is_some() || args.html.is_some() {
         body["edit"] = json!({ "subject": args.subject, "text": args.text, "html": args.html });
     }
-    let (_, view) = client.ask(Method::POST, &format!("{path}/resolve"), None, Some(&body)).await?;
-    show(out, &view, ESCALATION);
+    let (_, view) = client.call(Method::POST, &format!("{path}/resolve"), None, Some(&body)).await?;
+    show(out, &view, ESCALATION_FIELDS);
     if !out.is_json() {
         show_decision(out, &view);
     }

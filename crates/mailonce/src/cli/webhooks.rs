@@ -6,13 +6,13 @@ use hyper::Method;
 use mailonce_core::{
     id::{EndpointId, EventId},
     notice::notice_id,
-    port::notify::{Notify as _, Post},
+    port::notify::{OutgoingWebhook, WebhookClient as _},
 };
 use mailonce_engine::endpoints::{secret_bytes, secret_text};
 use mailonce_transport::{
-    guard::{Cidr, Reach as Dialled},
-    http::base::escaped,
-    webhook::Webhooks,
+    guard::{Cidr, EgressPolicy as Dialled},
+    http::base::percent_encode,
+    webhook::HttpWebhookSender,
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -23,13 +23,13 @@ use std::{
 use uuid::Uuid;
 
 use super::{
-    Reach, Usage,
-    client::Client,
-    inbox::rows,
-    out::{Out, say, text},
-    tail::{Events, TailArgs},
+    ServerArgs, UsageError,
+    client::CliClient,
+    inbox::show_rows,
+    out::{Printer, display_text, print_stderr},
+    tail::{EventTail, TailArgs},
 };
-use crate::{outside::authorities, system::fresh_secret};
+use crate::{outside::load_ca_file, system::fresh_secret};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WebhooksVerb {
@@ -47,33 +47,37 @@ pub(crate) enum WebhooksVerb {
     /// Tell a notice again, at once and under its id
     Replay {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
         /// The id of the notice, which is the `webhook-id` of its requests
         notice: String,
     },
     /// List endpoints and how they are
     List {
         #[command(flatten)]
-        reach: Reach,
+        reach: ServerArgs,
     },
 }
 
-pub(super) async fn webhooks(out: &Out, verb: WebhooksVerb) -> anyhow::Result<ExitCode> {
+pub(super) async fn webhooks(out: &Printer, verb: WebhooksVerb) -> anyhow::Result<ExitCode> {
     match verb {
-        WebhooksVerb::Listen { tail, forward_to, secret } => listen(out, &tail, forward_to, secret).await?,
+        WebhooksVerb::Listen { tail, forward_to, secret } => forward_events(out, &tail, forward_to, secret).await?,
         WebhooksVerb::Replay { reach, notice } => {
-            let path = format!("/v1/notices/{}/replay", escaped(&notice));
-            let (_, notice) = Client::find(&reach)?.ask(Method::POST, &path, None, None).await?;
+            let path = format!("/v1/notices/{}/replay", percent_encode(&notice));
+            let (_, notice) = CliClient::find(&reach)?.call(Method::POST, &path, None, None).await?;
             if out.is_json() {
-                out.value(&notice);
+                out.print_json(&notice);
             } else {
-                out.line(&format!("{} is told again: {}", text(&notice["id"]), text(&notice["type"])));
+                out.print_line(&format!(
+                    "{} is told again: {}",
+                    display_text(&notice["id"]),
+                    display_text(&notice["type"])
+                ));
             }
         }
         WebhooksVerb::List { reach } => {
-            let page = Client::find(&reach)?.get("/v1/endpoints?limit=100").await?;
-            rows(out, &page, &["id", "state", "cursor", "~url"], |endpoint| {
-                ["id", "state", "cursor", "url"].map(|name| text(&endpoint[name])).to_vec()
+            let page = CliClient::find(&reach)?.get("/v1/endpoints?limit=100").await?;
+            show_rows(out, &page, &["id", "state", "cursor", "~url"], |endpoint| {
+                ["id", "state", "cursor", "url"].map(|name| display_text(&endpoint[name])).to_vec()
             });
         }
     }
@@ -82,7 +86,7 @@ pub(super) async fn webhooks(out: &Out, verb: WebhooksVerb) -> anyhow::Result<Ex
 
 /// The id under which a receiver is told of an event: one for each receiver and event, whoever forwards it and how
 /// often, as an endpoint's notices have it.
-fn notice(url: &str, event: &Value) -> anyhow::Result<String> {
+fn forwarded_notice_id(url: &str, event: &Value) -> anyhow::Result<String> {
     let event: Uuid = event["id"].as_str().unwrap_or_default().parse().context("an event without an id")?;
     let sum = Sha256::digest(url.as_bytes());
     let receiver = sum.first_chunk().map(|half| Uuid::from_bytes(*half)).unwrap_or_default();
@@ -90,40 +94,41 @@ fn notice(url: &str, event: &Value) -> anyhow::Result<String> {
 }
 
 /// Forwards events until told to stop. Whoever types the address may have anything dialled.
-async fn listen(out: &Out, tail: &TailArgs, url: String, secret: Option<String>) -> anyhow::Result<()> {
+async fn forward_events(out: &Printer, tail: &TailArgs, url: String, secret: Option<String>) -> anyhow::Result<()> {
     let everywhere = ["0.0.0.0/0", "::/0"].map(str::parse::<Cidr>).into_iter().collect::<Result<_, _>>()?;
-    let webhooks = Webhooks::new(Dialled::new(everywhere, true), &authorities(tail.reach.ca_file.as_deref())?)?;
-    webhooks.check(&url).map_err(|why| Usage(format!("--forward-to {why}")))?;
+    let webhooks =
+        HttpWebhookSender::new(Dialled::new(everywhere, true), &load_ca_file(tail.reach.ca_file.as_deref())?)?;
+    webhooks.check_url(&url).map_err(|why| UsageError(format!("--forward-to {why}")))?;
     let shown = secret.unwrap_or_else(|| secret_text(&fresh_secret()));
-    let secret = secret_bytes(&shown).map_err(|problem| Usage(problem.detail))?;
-    let mut events = Events::begin(tail)?;
-    say(&format!("forwarding to {url}, signed with {shown}"));
+    let secret = secret_bytes(&shown).map_err(|problem| UsageError(problem.detail))?;
+    let mut events = EventTail::open(tail)?;
+    print_stderr(&format!("forwarding to {url}, signed with {shown}"));
     while let Some(event) = events.next().await? {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let told_as = notice(&url, &event)?;
-        let post = Post {
+        let told_as = forwarded_notice_id(&url, &event)?;
+        let post = OutgoingWebhook {
             url: url.clone(),
             id: told_as.clone(),
-            at: at as i64,
+            timestamp_s: at as i64,
             secrets: vec![secret.clone()],
             headers: Vec::new(),
             body: event.to_string().into_bytes(),
         };
         let told = webhooks.post(post).await;
-        let (status, said) = match &told.answer {
+        let (status, said) = match &told.response {
             Ok(reply) => (Some(reply.status), reply.status.to_string()),
             Err((_, why)) => (None, why.clone()),
         };
         if out.is_json() {
-            let forwarded = json!({ "id": told_as, "event": event["id"], "type": event["type"], "cursor": event["cursor"], "status": status, "ms": told.ms, "said": said });
-            out.value(&forwarded);
+            let forwarded = json!({ "id": told_as, "event": event["id"], "type": event["type"], "cursor": event["cursor"], "status": status, "ms": told.latency_ms, "said": said });
+            out.print_json(&forwarded);
         } else {
             let said = if status.is_some_and(|status| (200..300).contains(&status)) {
-                out.good(&said)
+                out.green(&said)
             } else {
-                out.bad(&said)
+                out.red(&said)
             };
-            out.line(&format!("{said}  {}  {} ms", text(&event["type"]), told.ms));
+            out.print_line(&format!("{said}  {}  {} ms", display_text(&event["type"]), told.latency_ms));
         }
     }
     Ok(())

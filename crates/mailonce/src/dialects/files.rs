@@ -7,32 +7,32 @@ use std::fmt;
 
 /// The bytes of a file, as base64 whatever they came as.
 #[derive(Clone, Debug)]
-pub(super) struct Content(pub(super) String);
+pub(super) struct Base64Content(pub(super) String);
 
-impl<'de> Deserialize<'de> for Content {
+impl<'de> Deserialize<'de> for Base64Content {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Visitor;
         impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Content;
+            type Value = Base64Content;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("base64, a list of bytes or a Buffer")
             }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Content, E> {
-                Ok(Content(text.to_owned()))
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Base64Content, E> {
+                Ok(Base64Content(text.to_owned()))
             }
-            fn visit_string<E: de::Error>(self, text: String) -> Result<Content, E> {
-                Ok(Content(text))
+            fn visit_string<E: de::Error>(self, text: String) -> Result<Base64Content, E> {
+                Ok(Base64Content(text))
             }
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Content, A::Error> {
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Base64Content, A::Error> {
                 let mut bytes = Vec::new();
                 while let Some(byte) = list.next_element::<u8>()? {
                     bytes.push(byte);
                 }
-                Ok(Content(STANDARD.encode(bytes)))
+                Ok(Base64Content(STANDARD.encode(bytes)))
             }
-            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Content, A::Error> {
-                let buffer = Buffer::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                Ok(Content(STANDARD.encode(buffer.data)))
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Base64Content, A::Error> {
+                let buffer = NodeBuffer::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(Base64Content(STANDARD.encode(buffer.data)))
             }
         }
         from.deserialize_any(Visitor)
@@ -41,15 +41,15 @@ impl<'de> Deserialize<'de> for Content {
 
 /// `{"type": "Buffer", "data": [97, 98]}`.
 #[derive(Deserialize)]
-struct Buffer {
+struct NodeBuffer {
     data: Vec<u8>,
 }
 
 /// A file that goes with a mail. Both spellings that SDKs use are read.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct File {
+pub(super) struct DialectAttachment {
     #[serde(default)]
-    pub(super) content: Option<Content>,
+    pub(super) content: Option<Base64Content>,
     /// An address to fetch it from; nothing is ever fetched.
     #[serde(default)]
     pub(super) path: Option<serde::de::IgnoredAny>,
@@ -76,9 +76,9 @@ fn name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> 
     })
 }
 
-impl File {
+impl DialectAttachment {
     /// The engine's form of it; `None` without content.
-    pub(super) fn raw(self) -> Option<RawAttachment> {
+    pub(super) fn into_raw(self) -> Option<RawAttachment> {
         Some(RawAttachment {
             filename: self.filename,
             content: self.content?.0,
@@ -94,12 +94,12 @@ mod tests {
 
     #[test]
     fn three_spellings_are_the_same_file() {
-        let read = |text: &str| serde_json::from_str::<Content>(text).unwrap().0;
+        let read = |text: &str| serde_json::from_str::<Base64Content>(text).unwrap().0;
         assert_eq!(read(r#""YWJj""#), "YWJj");
         assert_eq!(read("[97, 98, 99]"), "YWJj");
         assert_eq!(read(r#"{"type":"Buffer","data":[97,98,99]}"#), "YWJj");
         for bad in ["[256]", "[-1]", "[\"a\"]", "7", "{\"type\":\"Buffer\"}"] {
-            assert!(serde_json::from_str::<Content>(bad).is_err(), "{bad}");
+            assert!(serde_json::from_str::<Base64Content>(bad).is_err(), "{bad}");
         }
     }
 }

@@ -18,16 +18,16 @@ use axum::{
 use mailonce_core::{
     email::{Channel, EmailState, Guard},
     key::Key,
-    port::wording::{Telling, Worded, Wording},
+    port::wording::{EventFormatter, FormattedEvent, NoticeContext},
     problem::{Code, Problem},
 };
-use mailonce_engine::{Asked, Caller, view::Sent};
+use mailonce_engine::{Caller, KeyedCall, view::SendReceipt};
 use serde::{Serialize, de::DeserializeOwned};
 use std::marker::PhantomData;
 
 use crate::api::{
     App,
-    door::{self, RawBody, bearer, call_mark, idempotency_key},
+    door::{self, RawBody, bearer, call_trace, idempotency_key},
 };
 
 /// Every dialect under its own path.
@@ -39,25 +39,25 @@ pub(crate) fn routes() -> Router<App> {
 }
 
 /// The dialects in which endpoints can be told of events.
-pub(crate) const NAMES: [&str; 2] = [resend::word::NAME, usesend::word::NAME];
+pub(crate) const EVENT_DIALECTS: [&str; 2] = [resend::word::NAME, usesend::word::NAME];
 
 /// The words of every dialect, for endpoints that are told in them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wordings;
+pub(crate) struct DialectEventFormatter;
 
-impl Wording for Wordings {
-    fn word(&self, telling: &Telling<'_>) -> Option<Worded> {
-        match telling.endpoint.about.tongue.as_ref()?.dialect.as_str() {
-            resend::word::NAME => resend::word::word(telling),
-            usesend::word::NAME => usesend::word::word(telling),
-            agentmail::NAME => agentmail::word(telling),
+impl EventFormatter for DialectEventFormatter {
+    fn format_event(&self, telling: &NoticeContext<'_>) -> Option<FormattedEvent> {
+        match telling.endpoint.config.tongue.as_ref()?.dialect.as_str() {
+            resend::word::NAME => resend::word::format_event(telling),
+            usesend::word::NAME => usesend::word::format_event(telling),
+            agentmail::NAME => agentmail::format_event(telling),
             _ => None,
         }
     }
 }
 
 /// What a dialect says in its own way, whatever was asked.
-pub(crate) trait Contract: Send + Sync + 'static {
+pub(crate) trait DialectContract: Send + Sync + 'static {
     /// The door that its callers come through.
     const CHANNEL: Channel;
     /// Where the credential is.
@@ -65,17 +65,17 @@ pub(crate) trait Contract: Send + Sync + 'static {
         bearer(headers)
     }
     /// What a caller without a credential is told.
-    fn nobody() -> Response;
+    fn unauthorized() -> Response;
     /// A problem in its words.
-    fn refused(problem: &Problem) -> Response;
+    fn error_response(problem: &Problem) -> Response;
 }
 
 /// A problem on its way out, in the words of a dialect.
-pub(crate) struct Refusal<C>(Box<Response>, PhantomData<fn() -> C>);
+pub(crate) struct DialectError<C>(Box<Response>, PhantomData<fn() -> C>);
 
-impl<C> Refusal<C> {
+impl<C> DialectError<C> {
     /// Words that the dialect has ready.
-    pub(crate) fn said(response: Response) -> Self {
+    pub(crate) fn from_response(response: Response) -> Self {
         Self(Box::new(response), PhantomData)
     }
 
@@ -85,64 +85,64 @@ impl<C> Refusal<C> {
     }
 }
 
-impl<C: Contract> From<Problem> for Refusal<C> {
+impl<C: DialectContract> From<Problem> for DialectError<C> {
     fn from(problem: Problem) -> Self {
-        let mut response = C::refused(&problem);
-        if let Some(seconds) = problem.more.get("retry_after").and_then(serde_json::Value::as_i64) {
+        let mut response = C::error_response(&problem);
+        if let Some(seconds) = problem.extensions.get("retry_after").and_then(serde_json::Value::as_i64) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        Self::said(response)
+        Self::from_response(response)
     }
 }
 
-impl<C> IntoResponse for Refusal<C> {
+impl<C> IntoResponse for DialectError<C> {
     fn into_response(self) -> Response {
         *self.0
     }
 }
 
 /// What a handler of a dialect gives back.
-pub(crate) type Spoken<C> = Result<Response, Refusal<C>>;
+pub(crate) type DialectResult<C> = Result<Response, DialectError<C>>;
 
 /// An authenticated caller of a dialect.
-pub(crate) struct Visitor<C> {
+pub(crate) struct AuthedDialectRequest<C> {
     pub(crate) caller: Caller,
     /// The idempotency key, when there is one.
     pub(crate) key: Option<Key>,
-    of: PhantomData<fn() -> C>,
+    dialect: PhantomData<fn() -> C>,
 }
 
-impl<C: Contract> FromRequestParts<App> for Visitor<C> {
-    type Rejection = Refusal<C>;
+impl<C: DialectContract> FromRequestParts<App> for AuthedDialectRequest<C> {
+    type Rejection = DialectError<C>;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal<C>> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, DialectError<C>> {
         let found = door::authenticate(app, &parts.extensions, C::credential(&parts.headers), C::CHANNEL).await?;
-        let Some(mut caller) = found else { return Err(Refusal::said(C::nobody())) };
-        caller.call = call_mark(&parts.headers)?;
+        let Some(mut caller) = found else { return Err(DialectError::from_response(C::unauthorized())) };
+        caller.call = call_trace(&parts.headers)?;
         let key = idempotency_key(&parts.headers)?;
-        Ok(Self { caller, key, of: PhantomData })
+        Ok(Self { caller, key, dialect: PhantomData })
     }
 }
 
-impl<C> Visitor<C> {
+impl<C> AuthedDialectRequest<C> {
     /// What a call that is not a send asks for, if it brought a key.
-    pub(crate) fn asked(&self, operation: &str, path: &str, body: &[u8]) -> Option<Asked> {
-        door::asked(self.key.as_ref(), operation, path, body)
+    pub(crate) fn keyed_call(&self, operation: &str, path: &str, body: &[u8]) -> Option<KeyedCall> {
+        door::keyed_call(self.key.as_ref(), operation, path, body)
     }
 }
 
 /// A body as SDKs send them: of any declared type, empty where nothing is to be said.
-pub(crate) struct Said<C>(RawBody, PhantomData<fn() -> C>);
+pub(crate) struct DialectBody<C>(RawBody, PhantomData<fn() -> C>);
 
-impl<C: Contract> FromRequest<App> for Said<C> {
-    type Rejection = Refusal<C>;
+impl<C: DialectContract> FromRequest<App> for DialectBody<C> {
+    type Rejection = DialectError<C>;
 
-    async fn from_request(request: Request, _: &App) -> Result<Self, Refusal<C>> {
+    async fn from_request(request: Request, _: &App) -> Result<Self, DialectError<C>> {
         Ok(Self(RawBody::read(request).await?, PhantomData))
     }
 }
 
-impl<C> Said<C> {
+impl<C> DialectBody<C> {
     /// Reads an object; an absent one counts as `{}`. Members that a dialect does not know are passed over.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         self.0.parse_or_empty()
@@ -160,12 +160,12 @@ impl<C> Said<C> {
 }
 
 /// The parameters of a path, in order.
-pub(crate) struct Named<T, C>(pub(crate) T, PhantomData<fn() -> C>);
+pub(crate) struct DialectPath<T, C>(pub(crate) T, PhantomData<fn() -> C>);
 
-impl<T: DeserializeOwned + Send, C: Contract> FromRequestParts<App> for Named<T, C> {
-    type Rejection = Refusal<C>;
+impl<T: DeserializeOwned + Send, C: DialectContract> FromRequestParts<App> for DialectPath<T, C> {
+    type Rejection = DialectError<C>;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal<C>> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, DialectError<C>> {
         match Path::<T>::from_request_parts(parts, app).await {
             Ok(Path(names)) => Ok(Self(names, PhantomData)),
             Err(rejection) => Err(Problem::new(Code::NotFound, rejection.body_text()).into()),
@@ -174,15 +174,15 @@ impl<T: DeserializeOwned + Send, C: Contract> FromRequestParts<App> for Named<T,
 }
 
 /// The query of a call. Parameters that a dialect does not know are passed over.
-pub(crate) struct Queried<T, C>(pub(crate) T, PhantomData<fn() -> C>);
+pub(crate) struct DialectQuery<T, C>(pub(crate) T, PhantomData<fn() -> C>);
 
-impl<T: DeserializeOwned, C: Contract> FromRequestParts<App> for Queried<T, C> {
-    type Rejection = Refusal<C>;
+impl<T: DeserializeOwned, C: DialectContract> FromRequestParts<App> for DialectQuery<T, C> {
+    type Rejection = DialectError<C>;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Refusal<C>> {
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, DialectError<C>> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(query)) => Ok(Self(query, PhantomData)),
-            Err(rejection) => Err(Problem::field(Code::InvalidQuery, "", rejection.body_text()).into()),
+            Err(rejection) => Err(Problem::for_field(Code::InvalidQuery, "", rejection.body_text()).into()),
         }
     }
 }
@@ -193,7 +193,7 @@ pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
 }
 
 /// A problem with a field that the dialect calls otherwise.
-pub(crate) fn renamed(mut problem: Problem, (ours, theirs): (&str, &str)) -> Problem {
+pub(crate) fn rename_field(mut problem: Problem, (ours, theirs): (&str, &str)) -> Problem {
     if problem.field.as_deref() == Some(ours) {
         if let Some(rest) = problem.detail.strip_prefix(ours) {
             problem.detail = format!("{theirs}{rest}");
@@ -204,7 +204,7 @@ pub(crate) fn renamed(mut problem: Problem, (ours, theirs): (&str, &str)) -> Pro
 }
 
 /// A path such as `[2].to[0]` without the number of its item.
-pub(crate) fn own_path(path: &str) -> &str {
+pub(crate) fn strip_item_index(path: &str) -> &str {
     match path.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((_, own)) => own.strip_prefix('.').unwrap_or(own),
         None => path,
@@ -212,13 +212,13 @@ pub(crate) fn own_path(path: &str) -> &str {
 }
 
 /// The words about an item of a batch, `item 2: ` apart.
-pub(crate) fn own_words(detail: &str) -> (&str, &str) {
+pub(crate) fn split_item_prefix(detail: &str) -> (&str, &str) {
     let end = detail.find(": ").filter(|_| detail.starts_with("item ")).map_or(0, |at| at + 2);
     detail.split_at(end)
 }
 
 /// What is said about a field that is not what it is to be: `is a number` says what it must be.
-pub(crate) fn must(text: &str) -> String {
+pub(crate) fn to_requirement(text: &str) -> String {
     let is_wish = ["is a ", "is an "].iter().any(|start| text.starts_with(start));
     match text.strip_prefix("is").filter(|_| is_wish) {
         Some(rest) => format!("must be{rest}"),
@@ -228,17 +228,17 @@ pub(crate) fn must(text: &str) -> String {
 
 /// What was done with a message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum MessageAction {
     Answered,
     Forwarded,
 }
 
 /// A message is answered once, and passed on to the same people once: other words are not sent, and that is said.
-pub(crate) fn stands(sent: Sent, deed: Deed) -> Result<Sent, Problem> {
+pub(crate) fn reject_different_payload(sent: SendReceipt, deed: MessageAction) -> Result<SendReceipt, Problem> {
     if sent.guard == Some(Guard::AlreadyAnswered) && sent.payload_differs {
         let done = match deed {
-            Deed::Answered => "answered",
-            Deed::Forwarded => "forwarded to these recipients",
+            MessageAction::Answered => "answered",
+            MessageAction::Forwarded => "forwarded to these recipients",
         };
         let detail = format!("this message was already {done} by {}, with other words", sent.message_id);
         return Err(Problem::new(Code::AlreadyAnswered, detail));
@@ -247,10 +247,10 @@ pub(crate) fn stands(sent: Sent, deed: Deed) -> Result<Sent, Problem> {
 }
 
 /// The member of a problem that says in which state the mail is that was accepted.
-pub(crate) const STANDS_AS: &str = "stands_as";
+pub(crate) const ACCEPTED_STATE: &str = "stands_as";
 
 /// Why an answer to a send must not look like a success: the mail does not go, did not, or nobody can tell.
-pub(crate) fn no_success(sent: &Sent) -> Option<Problem> {
+pub(crate) fn send_failure(sent: &SendReceipt) -> Option<Problem> {
     let known = if sent.first { "accepted" } else { "accepted before" };
     let (code, what) = match sent.state {
         EmailState::Unknown => (
@@ -276,12 +276,12 @@ pub(crate) fn no_success(sent: &Sent) -> Option<Problem> {
         _ => return None,
     };
     let detail = format!("this email was {known} as {}, {what}", sent.id);
-    Some(Problem::new(code, detail).with(STANDS_AS, sent.state.word()))
+    Some(Problem::new(code, detail).with_extension(ACCEPTED_STATE, sent.state.as_str()))
 }
 
 /// The fault of one item as that of its whole batch. Whoever reads it must not send the others again.
-pub(crate) fn of_batch((index, problem): (usize, Problem)) -> Problem {
-    if !problem.more.contains_key(STANDS_AS) {
+pub(crate) fn batch_failure((index, problem): (usize, Problem)) -> Problem {
+    if !problem.extensions.contains_key(ACCEPTED_STATE) {
         return problem;
     }
     let detail = format!(
@@ -292,19 +292,22 @@ pub(crate) fn of_batch((index, problem): (usize, Problem)) -> Problem {
 }
 
 /// The same of every mail of a batch, by its place.
-pub(crate) fn no_successes(items: &[Option<Sent>]) -> Vec<(usize, Problem)> {
-    let of = |(index, item): (usize, &Option<Sent>)| Some((index, no_success(item.as_ref()?)?));
+pub(crate) fn send_failures(items: &[Option<SendReceipt>]) -> Vec<(usize, Problem)> {
+    let of = |(index, item): (usize, &Option<SendReceipt>)| Some((index, send_failure(item.as_ref()?)?));
     items.iter().enumerate().filter_map(of).collect()
 }
 
 /// What the caller of a send is told.
-pub(crate) fn told<C: Contract>(sent: &Sent, answer: impl FnOnce() -> Response) -> Response {
-    with_news([sent], no_success(sent).map_or_else(answer, |problem| C::refused(&problem)))
+pub(crate) fn respond_to_send<C: DialectContract>(sent: &SendReceipt, answer: impl FnOnce() -> Response) -> Response {
+    with_state_headers([sent], send_failure(sent).map_or_else(answer, |problem| C::error_response(&problem)))
 }
 
 /// An answer to a send, with what the dialect has no place for in headers that its SDK passes over.
-pub(crate) fn with_news<'a>(sent: impl IntoIterator<Item = &'a Sent>, mut response: Response) -> Response {
-    let sent: Vec<&Sent> = sent.into_iter().collect();
+pub(crate) fn with_state_headers<'a>(
+    sent: impl IntoIterator<Item = &'a SendReceipt>,
+    mut response: Response,
+) -> Response {
+    let sent: Vec<&SendReceipt> = sent.into_iter().collect();
     if sent.is_empty() {
         return response;
     }
@@ -312,7 +315,7 @@ pub(crate) fn with_news<'a>(sent: impl IntoIterator<Item = &'a Sent>, mut respon
     if sent.iter().all(|one| !one.first) {
         headers.insert(HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
     }
-    let states: Vec<&str> = sent.iter().map(|one| one.state.word()).collect();
+    let states: Vec<&str> = sent.iter().map(|one| one.state.as_str()).collect();
     if let Ok(value) = HeaderValue::from_str(&states.join(", ")) {
         headers.insert(HeaderName::from_static("mailonce-state"), value);
     }

@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-use crate::client_address::{TrustedProxies, network};
+use crate::client_address::{TrustedProxies, network_of};
 
 /// Invalid API keys that an address may try in a minute.
 pub(crate) const MAX_FAILURES: u32 = 20;
@@ -25,13 +25,13 @@ pub(super) struct ConnectionLimit {
     /// None: no limit.
     max: Option<u32>,
     exempt: TrustedProxies,
-    state: Mutex<Connections>,
+    state: Mutex<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Connections {
+struct OpenConnections {
     open: HashMap<IpAddr, u32>,
-    logged: Option<Instant>,
+    last_logged: Option<Instant>,
 }
 
 impl ConnectionLimit {
@@ -44,7 +44,7 @@ impl ConnectionLimit {
         let Some(max) = self.max.filter(|_| !is_exempt(peer, &self.exempt)) else {
             return Some(OpenConnection { counted: None });
         };
-        let address = network(peer);
+        let address = network_of(peer);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let open = state.open.entry(address).or_default();
         if *open < max {
@@ -52,8 +52,8 @@ impl ConnectionLimit {
             return Some(OpenConnection { counted: Some((Arc::clone(self), address)) });
         }
         let now = Instant::now();
-        if state.logged.is_none_or(|at| now - at >= LOG_INTERVAL) {
-            state.logged = Some(now);
+        if state.last_logged.is_none_or(|at| now - at >= LOG_INTERVAL) {
+            state.last_logged = Some(now);
             tracing::warn!(%address, max, "refused a connection: http.connections_per_address is reached");
         }
         None
@@ -83,11 +83,11 @@ impl Drop for OpenConnection {
 #[derive(Debug, Default)]
 pub struct FailureLimit {
     exempt: TrustedProxies,
-    failures: Mutex<HashMap<IpAddr, Failures>>,
+    failures: Mutex<HashMap<IpAddr, FailureWindow>>,
 }
 
 #[derive(Debug)]
-struct Failures {
+struct FailureWindow {
     since: Instant,
     count: u32,
 }
@@ -104,7 +104,7 @@ impl FailureLimit {
             return None;
         }
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = failures.get(&network(client)).filter(|found| found.count >= MAX_FAILURES)?;
+        let found = failures.get(&network_of(client)).filter(|found| found.count >= MAX_FAILURES)?;
         let left = (found.since + WINDOW).checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
         Some(left.as_secs() as i64 + 1)
     }
@@ -114,7 +114,7 @@ impl FailureLimit {
         if is_exempt(client, &self.exempt) {
             return;
         }
-        let (address, now) = (network(client), Instant::now());
+        let (address, now) = (network_of(client), Instant::now());
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= MAX_ADDRESSES && !failures.contains_key(&address) {
             failures.retain(|_, found| now - found.since < WINDOW);
@@ -122,9 +122,9 @@ impl FailureLimit {
                 return;
             }
         }
-        let found = failures.entry(address).or_insert(Failures { since: now, count: 0 });
+        let found = failures.entry(address).or_insert(FailureWindow { since: now, count: 0 });
         if now - found.since >= WINDOW {
-            *found = Failures { since: now, count: 0 };
+            *found = FailureWindow { since: now, count: 0 };
         }
         found.count += 1;
     }

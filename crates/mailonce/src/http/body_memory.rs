@@ -19,13 +19,13 @@ use tokio::sync::Semaphore;
 use super::address_limits::is_exempt;
 use crate::{
     byte_budget::{self, ByteBudget, ByteLease, Shortage},
-    client_address::{TrustedProxies, network},
+    client_address::{TrustedProxies, network_of},
 };
 
 /// Bodies that declare at most so many bytes are not counted. The limit of connections bounds them.
-const SMALL: u64 = 16 * 1024;
+const UNCOUNTED_MAX_BYTES: u64 = 16 * 1024;
 /// Bytes of all request bodies together, unless the configuration says otherwise. An address may hold a quarter of it.
-pub(super) const BODY_MEMORY: usize = 512 * 1024 * 1024;
+pub(super) const DEFAULT_BODY_MEMORY: usize = 512 * 1024 * 1024;
 /// Addresses whose shares are remembered before those without a request are forgotten.
 const MAX_SHARES: usize = 1_024;
 
@@ -40,7 +40,7 @@ pub(crate) struct BodyLimits {
 
 impl Default for BodyLimits {
     fn default() -> Self {
-        Self { total: BODY_MEMORY, per_address: Some(BODY_MEMORY / 4) }
+        Self { total: DEFAULT_BODY_MEMORY, per_address: Some(DEFAULT_BODY_MEMORY / 4) }
     }
 }
 
@@ -56,17 +56,17 @@ pub(super) struct BodyMemory {
 impl BodyMemory {
     /// `exempt` proxies have no share of their own, because many callers share them.
     pub(super) fn new(limits: BodyLimits, exempt: TrustedProxies) -> Self {
-        let total = byte_budget::octets(limits.total);
+        let total = byte_budget::semaphore_for(limits.total);
         Self { total, per_address: limits.per_address, exempt, shares: Mutex::default() }
     }
 
     /// Counts a body until it and the lease beside it are dropped.
-    pub(super) fn count<B>(&self, client: IpAddr, body: B) -> (Body, Option<SharedLease>)
+    pub(super) fn meter<B>(&self, client: IpAddr, body: B) -> (Body, Option<SharedLease>)
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
-        if body.size_hint().upper().is_some_and(|bytes| bytes <= SMALL) {
+        if body.size_hint().upper().is_some_and(|bytes| bytes <= UNCOUNTED_MAX_BYTES) {
             return (Body::new(body), None);
         }
         let budget = ByteBudget { total: Arc::clone(&self.total), share: self.share_of(client) };
@@ -80,8 +80,8 @@ impl BodyMemory {
         if shares.len() >= MAX_SHARES {
             shares.retain(|_, share| share.strong_count() > 0);
         }
-        let slot = shares.entry(network(client)).or_default();
-        let share = slot.upgrade().unwrap_or_else(|| byte_budget::octets(octets));
+        let slot = shares.entry(network_of(client)).or_default();
+        let share = slot.upgrade().unwrap_or_else(|| byte_budget::semaphore_for(octets));
         *slot = Arc::downgrade(&share);
         Some(share)
     }
@@ -108,7 +108,7 @@ impl HttpBody for MeteredBody {
         let grown = self.lease.lock().unwrap_or_else(PoisonError::into_inner).try_grow(arrived);
         Poll::Ready(match grown {
             Ok(()) => frame.map(|frame| frame.map_err(Into::into)),
-            Err(shortage) => Some(Err(NoRoom(shortage).into())),
+            Err(shortage) => Some(Err(BodyMemoryExhausted(shortage).into())),
         })
     }
 
@@ -123,16 +123,16 @@ impl HttpBody for MeteredBody {
 
 /// There is no memory left for a body.
 #[derive(Debug)]
-pub(crate) struct NoRoom(Shortage);
+pub(crate) struct BodyMemoryExhausted(Shortage);
 
-impl NoRoom {
+impl BodyMemoryExhausted {
     /// Whether it is the reason of an error.
-    pub(crate) fn caused(error: &(dyn Error + 'static)) -> bool {
-        error.is::<Self>() || error.source().is_some_and(Self::caused)
+    pub(crate) fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
+        error.is::<Self>() || error.source().is_some_and(Self::is_cause_of)
     }
 }
 
-impl fmt::Display for NoRoom {
+impl fmt::Display for BodyMemoryExhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             Shortage::Share => "the requests of this address use all the memory that it may have for bodies",
@@ -141,7 +141,7 @@ impl fmt::Display for NoRoom {
     }
 }
 
-impl Error for NoRoom {}
+impl Error for BodyMemoryExhausted {}
 
 #[cfg(test)]
 mod tests {
@@ -159,9 +159,9 @@ mod tests {
 
     /// Reads a body of this size, and keeps what it holds.
     async fn read(memory: &BodyMemory, client: IpAddr, octets: usize) -> Result<Option<SharedLease>, bool> {
-        let (body, lease) = memory.count(client, Body::from(vec![0; octets]));
+        let (body, lease) = memory.meter(client, Body::from(vec![0; octets]));
         let read = to_bytes(body, usize::MAX).await;
-        read.map(|_| lease).map_err(|error| NoRoom::caused(&error))
+        read.map(|_| lease).map_err(|error| BodyMemoryExhausted::is_cause_of(&error))
     }
 
     #[tokio::test]
@@ -182,8 +182,8 @@ mod tests {
     async fn small_bodies_are_not_counted() {
         let memory = memory();
         let _held = read(&memory, ATTACKER, 4 * MIB).await.unwrap();
-        assert!(read(&memory, ATTACKER, SMALL as usize).await.unwrap().is_none());
-        assert!(read(&memory, ATTACKER, SMALL as usize + 1).await.unwrap_err());
+        assert!(read(&memory, ATTACKER, UNCOUNTED_MAX_BYTES as usize).await.unwrap().is_none());
+        assert!(read(&memory, ATTACKER, UNCOUNTED_MAX_BYTES as usize + 1).await.unwrap_err());
     }
 
     #[tokio::test]
@@ -191,7 +191,7 @@ mod tests {
         let memory = memory();
         for n in 0..3_000_u32 {
             let client = IpAddr::V4(std::net::Ipv4Addr::from(0xc633_6400 + n));
-            read(&memory, client, SMALL as usize + 1).await.unwrap();
+            read(&memory, client, UNCOUNTED_MAX_BYTES as usize + 1).await.unwrap();
         }
         assert!(memory.shares.lock().unwrap().len() <= MAX_SHARES);
     }

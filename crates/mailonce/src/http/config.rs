@@ -6,7 +6,7 @@ use serde::Deserialize;
 use std::path::PathBuf;
 
 use super::{
-    body_memory::{BODY_MEMORY, BodyLimits},
+    body_memory::{BodyLimits, DEFAULT_BODY_MEMORY},
     host_check::Host,
 };
 use crate::client_address::TrustedProxies;
@@ -57,17 +57,17 @@ impl HttpOptions {
         let list = |name: &str| env(name).map(|text| comma_separated(&text));
         let trusted_proxies = list("MAILONCE_HTTP_TRUSTED_PROXIES").or(file.trusted_proxies).unwrap_or_default();
         let hosts = list("MAILONCE_HTTP_HOSTS").or(file.hosts).unwrap_or_default();
-        let most = number(env, "MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS")?;
+        let most = parse_number(env, "MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS")?;
         let most = most.or(file.connections_per_address).unwrap_or(CONNECTIONS_PER_ADDRESS);
-        let total = number(env, "MAILONCE_HTTP_BODY_MEMORY")?.or(file.body_memory).unwrap_or(BODY_MEMORY);
+        let total = parse_number(env, "MAILONCE_HTTP_BODY_MEMORY")?.or(file.body_memory).unwrap_or(DEFAULT_BODY_MEMORY);
         if total < limits::BODY_BYTES {
             bail!("http.body_memory is at least {}, the size of one body", limits::BODY_BYTES);
         }
-        let share = number(env, "MAILONCE_HTTP_BODY_MEMORY_PER_ADDRESS")?.or(file.body_memory_per_address);
+        let share = parse_number(env, "MAILONCE_HTTP_BODY_MEMORY_PER_ADDRESS")?.or(file.body_memory_per_address);
         let share = share.unwrap_or(total / 4).max(limits::BODY_BYTES);
         Ok(Self {
             tls_files,
-            hosts: hosts.iter().map(|text| host(text)).collect::<anyhow::Result<_>>()?,
+            hosts: hosts.iter().map(|text| parse_host(text)).collect::<anyhow::Result<_>>()?,
             connections_per_address: (most > 0).then_some(most),
             body_memory: BodyLimits { total, per_address: Some(share) },
             trusted_proxies: TrustedProxies::parse(&trusted_proxies)?,
@@ -76,13 +76,13 @@ impl HttpOptions {
 }
 
 /// A number in a variable of the environment.
-fn number<T: std::str::FromStr>(env: &impl Fn(&str) -> Option<String>, name: &str) -> anyhow::Result<Option<T>> {
+fn parse_number<T: std::str::FromStr>(env: &impl Fn(&str) -> Option<String>, name: &str) -> anyhow::Result<Option<T>> {
     let Some(text) = env(name) else { return Ok(None) };
     text.parse().map(Some).map_err(|_not| anyhow::anyhow!("{name} is a number, not `{text}`"))
 }
 
 /// A host without scheme and port.
-fn host(text: &str) -> anyhow::Result<Host> {
+fn parse_host(text: &str) -> anyhow::Result<Host> {
     Host::parse(text).with_context(|| {
         format!("http.hosts: `{text}` is not a host such as `mailonce` or `mail.example.com`, without scheme and port")
     })

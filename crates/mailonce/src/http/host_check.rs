@@ -6,13 +6,13 @@
 //! Addresses are safe because DNS rebinding needs a name.
 
 use axum::http::{HeaderMap, Method, Uri, header, uri::Authority};
-use mailonce_core::problem::{Code, Problem, shortened};
+use mailonce_core::problem::{Code, Problem, shorten};
 use std::net::IpAddr;
 
 /// Paths that orchestrators, collectors of metrics and providers call under names that nobody configured.
-const EXEMPT: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+const EXEMPT_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 /// Providers sign what they post here, and browsers have no part in it.
-const EXEMPT_BELOW: &str = "/hooks/";
+const EXEMPT_PREFIX: &str = "/hooks/";
 
 /// Which hosts and origins this server answers.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct HostCheck {
 
 /// What is known about the connection of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct ConnectionInfo {
     /// The server's address on this connection.
     pub(crate) local: IpAddr,
     pub(crate) tls: bool,
@@ -77,17 +77,18 @@ impl HostCheck {
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
-        arrived: Arrived,
+        arrived: ConnectionInfo,
     ) -> Result<(), Problem> {
-        if EXEMPT.contains(&uri.path()) || uri.path().starts_with(EXEMPT_BELOW) {
+        if EXEMPT_PATHS.contains(&uri.path()) || uri.path().starts_with(EXEMPT_PREFIX) {
             return Ok(());
         }
         let named = named_host(uri, headers)?;
-        let host = Host::of(&named).filter(|host| self.allows(host, arrived)).ok_or_else(|| misdirected(&named))?;
+        let host =
+            Host::of(&named).filter(|host| self.allows(host, arrived)).ok_or_else(|| misdirected_host(&named))?;
         if is_guarded(method, uri, headers) { self.check_origin(headers, &named, &host, arrived) } else { Ok(()) }
     }
 
-    fn allows(&self, host: &Host, arrived: Arrived) -> bool {
+    fn allows(&self, host: &Host, arrived: ConnectionInfo) -> bool {
         let own = |ip: &IpAddr| *ip == arrived.local.to_canonical() || *ip == self.listen;
         let is_public = self.public_host().as_ref() == Some(host);
         let is_address = matches!(host, Host::Address(ip) if own(ip));
@@ -105,7 +106,7 @@ impl HostCheck {
         headers: &HeaderMap,
         named: &Authority,
         host: &Host,
-        arrived: Arrived,
+        arrived: ConnectionInfo,
     ) -> Result<(), Problem> {
         let Some(value) = headers.get(header::ORIGIN) else { return Ok(()) };
         let origin = value.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
@@ -124,7 +125,7 @@ impl HostCheck {
             return Ok(());
         }
         let shown = String::from_utf8_lossy(value.as_bytes());
-        let detail = format!("the Origin header names another site, `{}`", shortened(&shown));
+        let detail = format!("the Origin header names another site, `{}`", shorten(&shown));
         Err(Problem::new(Code::ForeignOrigin, detail))
     }
 }
@@ -138,7 +139,7 @@ fn named_host(uri: &Uri, headers: &HeaderMap) -> Result<Authority, Problem> {
     if further.is_some() {
         return Err(missing("the request has more than one Host header"));
     }
-    let read = |text: &str| text.parse::<Authority>().map_err(|_invalid| unreadable(text));
+    let read = |text: &str| text.parse::<Authority>().map_err(|_invalid| unreadable_host(text));
     let field = field.map(|value| read(&String::from_utf8_lossy(value.as_bytes()))).transpose()?;
     match (uri.authority(), field) {
         (Some(authority), Some(field)) if *authority != field => {
@@ -150,23 +151,23 @@ fn named_host(uri: &Uri, headers: &HeaderMap) -> Result<Authority, Problem> {
     }
 }
 
-fn unreadable(text: &str) -> Problem {
-    Problem::new(Code::MisdirectedHost, format!("the Host header `{}` is not a host", shortened(text)))
+fn unreadable_host(text: &str) -> Problem {
+    Problem::new(Code::MisdirectedHost, format!("the Host header `{}` is not a host", shorten(text)))
 }
 
 /// Names the host and the setting that makes the server answer to it.
-fn misdirected(named: &Authority) -> Problem {
-    let Some(host) = Host::of(named) else { return unreadable(named.as_str()) };
+fn misdirected_host(named: &Authority) -> Problem {
+    let Some(host) = Host::of(named) else { return unreadable_host(named.as_str()) };
     let host = match host {
         Host::Address(ip) => ip.to_string(),
         Host::Name(name) => name,
     };
-    let host = shortened(&host);
+    let host = shorten(&host);
     let detail = format!(
         "this server does not answer to the host `{host}`; if callers should reach it by that name, start it with \
          MAILONCE_HTTP_HOSTS={host}, add `{host}` to http.hosts, or set http.public_url to the URL that they use"
     );
-    Problem::new(Code::MisdirectedHost, detail).with("host", host)
+    Problem::new(Code::MisdirectedHost, detail).with_extension("host", host)
 }
 
 /// Whether another site's page could do harm by the request: it changes something, brings a credential or becomes a
@@ -182,7 +183,13 @@ mod tests {
     use super::*;
     use axum::http::HeaderValue;
 
-    fn checked(check: &HostCheck, method: &Method, path: &str, headers: &[(&str, &str)], arrived: Arrived) -> u16 {
+    fn checked(
+        check: &HostCheck,
+        method: &Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        arrived: ConnectionInfo,
+    ) -> u16 {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name: header::HeaderName = name.parse().unwrap();
@@ -192,8 +199,8 @@ mod tests {
         result.map_or_else(|problem| problem.code.status(), |()| 200)
     }
 
-    fn arrived(local: &str, tls: bool) -> Arrived {
-        Arrived { local: local.parse().unwrap(), tls }
+    fn arrived(local: &str, tls: bool) -> ConnectionInfo {
+        ConnectionInfo { local: local.parse().unwrap(), tls }
     }
 
     /// With `hosts = ["mailonce", "192.0.2.80"]`, on all addresses.
@@ -306,6 +313,6 @@ mod tests {
         let refused = refused.unwrap_err();
         assert!(refused.detail.contains("MAILONCE_HTTP_HOSTS=mailonce,"), "{}", refused.detail);
         assert!(refused.detail.contains("http.hosts") && refused.detail.contains("http.public_url"));
-        assert_eq!(refused.more["host"], "mailonce");
+        assert_eq!(refused.extensions["host"], "mailonce");
     }
 }

@@ -18,16 +18,16 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::api::{self, problem::Refused};
+use crate::api::{self, problem::ApiError};
 
 /// Bodies up to this size are handled on the connection's thread: about a millisecond of work.
-const SMALL: u64 = 128 * 1024;
+const SMALL_BODY_MAX: u64 = 128 * 1024;
 
 /// The threads. They end when this is dropped.
 #[derive(Debug)]
-pub(super) struct LargeBodies(Option<Runtime>);
+pub(super) struct LargeBodyThreads(Option<Runtime>);
 
-impl LargeBodies {
+impl LargeBodyThreads {
     pub(super) fn open() -> io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let runtime =
@@ -41,21 +41,21 @@ impl LargeBodies {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let is_small = request.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL);
+        let is_small = request.body().size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BODY_MAX);
         let Some(runtime) = self.0.as_ref().filter(|_| !is_small) else {
-            return api::answer(router, request).await;
+            return api::handle_request(router, request).await;
         };
         // Dropping the set aborts the task, so that a request still ends when its caller hangs up.
         let mut task = JoinSet::new();
-        task.spawn_on(api::answer(router, request), runtime.handle());
+        task.spawn_on(api::handle_request(router, request), runtime.handle());
         match task.join_next().await {
             Some(Ok(answer)) => answer,
-            Some(Err(_)) | None => Ok(Refused(Problem::new(Code::Unavailable, "the server stops")).into_response()),
+            Some(Err(_)) | None => Ok(ApiError(Problem::new(Code::Unavailable, "the server stops")).into_response()),
         }
     }
 }
 
-impl Drop for LargeBodies {
+impl Drop for LargeBodyThreads {
     fn drop(&mut self) {
         // Dropping a runtime blocks, which panics inside another runtime.
         if let Some(runtime) = self.0.take() {
@@ -94,7 +94,7 @@ mod tests {
         thread::current().name().unwrap_or_default().to_owned()
     }
 
-    async fn handled_by(large: &LargeBodies, body: Body) -> String {
+    async fn handled_by(large: &LargeBodyThreads, body: Body) -> String {
         let router = Router::new().route("/", post(|_: Bytes| async { thread_name() }));
         let request = Request::post("/").body(body).unwrap();
         let answer = large.answer(router, request).await.unwrap();
@@ -104,17 +104,17 @@ mod tests {
 
     #[tokio::test]
     async fn large_bodies_are_handled_apart_and_small_ones_where_they_came() {
-        let large = LargeBodies::open().unwrap();
+        let large = LargeBodyThreads::open().unwrap();
         let here = thread_name();
         assert_eq!(handled_by(&large, Body::empty()).await, here);
-        assert_eq!(handled_by(&large, Body::from(vec![0; SMALL as usize])).await, here);
-        assert_eq!(handled_by(&large, Body::from(vec![0; SMALL as usize + 1])).await, "large-body");
+        assert_eq!(handled_by(&large, Body::from(vec![0; SMALL_BODY_MAX as usize])).await, here);
+        assert_eq!(handled_by(&large, Body::from(vec![0; SMALL_BODY_MAX as usize + 1])).await, "large-body");
         assert_eq!(handled_by(&large, Body::new(Unsized)).await, "large-body");
     }
 
     #[tokio::test]
     async fn a_caller_that_hangs_up_ends_its_request() {
-        let large = LargeBodies::open().unwrap();
+        let large = LargeBodyThreads::open().unwrap();
         let running = Arc::new(());
         let held = Arc::clone(&running);
         let handler = move |_: Bytes| async move {

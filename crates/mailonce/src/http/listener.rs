@@ -26,17 +26,17 @@ use super::{
     HttpOptions,
     address_limits::ConnectionLimit,
     body_memory::BodyMemory,
-    host_check::{Arrived, HostCheck},
-    large_bodies::LargeBodies,
+    host_check::{ConnectionInfo, HostCheck},
+    large_bodies::LargeBodyThreads,
     secure_headers,
 };
 use crate::{
-    api::problem::Refused,
+    api::problem::ApiError,
     client_address::TrustedProxies,
     config::Config,
-    lanes::Lanes,
+    lanes::ConnectionThreads,
     mcp,
-    stall::{self, Watched},
+    stall::{self, WriteTimeout},
     tls::Tls,
 };
 
@@ -67,21 +67,21 @@ pub(crate) fn read_certificate(options: &HttpOptions) -> anyhow::Result<Option<A
 }
 
 /// What all connections share.
-struct Shared {
+struct HttpListenerState {
     router: Router,
     trusted_proxies: TrustedProxies,
     hosts: HostCheck,
     connections: Arc<ConnectionLimit>,
-    large_bodies: LargeBodies,
+    large_bodies: LargeBodyThreads,
     body_memory: BodyMemory,
     tls: Option<Arc<Tls>>,
 }
 
 /// The listener and its open connections.
 pub(crate) struct HttpListener {
-    shared: Arc<Shared>,
+    shared: Arc<HttpListenerState>,
     permits: Arc<Semaphore>,
-    closing: watch::Sender<bool>,
+    shutdown: watch::Sender<bool>,
 }
 
 impl HttpListener {
@@ -89,21 +89,21 @@ impl HttpListener {
     pub(crate) fn new(router: Router, tls: Option<Arc<Tls>>, config: &Config) -> anyhow::Result<Self> {
         let HttpOptions { hosts, connections_per_address, body_memory, trusted_proxies, .. } =
             config.http_options.clone();
-        let shared = Shared {
+        let shared = HttpListenerState {
             router,
             hosts: HostCheck::new(config.public_url.as_deref(), hosts, config.http.ip()),
             connections: ConnectionLimit::new(connections_per_address, trusted_proxies.clone()),
             body_memory: BodyMemory::new(body_memory, trusted_proxies.clone()),
             trusted_proxies,
-            large_bodies: LargeBodies::open().context("starting threads for large bodies")?,
+            large_bodies: LargeBodyThreads::open().context("starting threads for large bodies")?,
             tls,
         };
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        Ok(Self { shared: Arc::new(shared), permits, closing: watch::Sender::new(false) })
+        Ok(Self { shared: Arc::new(shared), permits, shutdown: watch::Sender::new(false) })
     }
 
     /// Accepts connections and follows changes of the certificate. Returns only when it cannot go on.
-    pub(crate) async fn run(&self, listener: TcpListener, lanes: &Lanes) -> anyhow::Error {
+    pub(crate) async fn run(&self, listener: TcpListener, lanes: &ConnectionThreads) -> anyhow::Error {
         let reload = async {
             match self.shared.tls.clone() {
                 Some(tls) => tls.reload_on_change().await,
@@ -116,7 +116,7 @@ impl HttpListener {
         }
     }
 
-    async fn accept(&self, listener: TcpListener, lanes: &Lanes) -> anyhow::Error {
+    async fn accept(&self, listener: TcpListener, lanes: &ConnectionThreads) -> anyhow::Error {
         loop {
             let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
                 return anyhow::anyhow!("the listener closed");
@@ -131,7 +131,7 @@ impl HttpListener {
                 }
             };
             let Some(counted) = self.shared.connections.enter(peer) else { continue };
-            let (shared, closing) = (Arc::clone(&self.shared), self.closing.subscribe());
+            let (shared, closing) = (Arc::clone(&self.shared), self.shutdown.subscribe());
             let served = lanes.serve(stream, move |stream| async move {
                 if let Err(error) = serve_connection(stream, peer, shared, closing).await {
                     tracing::debug!(error = format!("{error:#}"), "a connection ended");
@@ -147,7 +147,7 @@ impl HttpListener {
     /// Lets every connection end after the requests that it is serving, and waits for them. A connection that became a
     /// WebSocket is not among them: it ends with the event streams.
     pub(crate) async fn drain(&self) {
-        self.closing.send_replace(true);
+        self.shutdown.send_replace(true);
         drop(self.permits.acquire_many(MAX_CONNECTIONS as u32).await);
     }
 }
@@ -156,15 +156,15 @@ impl HttpListener {
 async fn serve_connection(
     stream: TcpStream,
     peer: IpAddr,
-    shared: Arc<Shared>,
+    shared: Arc<HttpListenerState>,
     closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY");
     }
-    let arrived = Arrived { local: stream.local_addr()?.ip(), tls: shared.tls.is_some() };
-    let served = Connection { shared, peer, arrived };
-    let stream = Watched::new(stream, stall::PATIENCE);
+    let arrived = ConnectionInfo { local: stream.local_addr()?.ip(), tls: shared.tls.is_some() };
+    let served = HttpConnection { shared, peer, info: arrived };
+    let stream = WriteTimeout::new(stream, stall::WRITE_TIMEOUT);
     match served.shared.tls.clone() {
         None => serve_http1(stream, served, closing).await,
         // On the heap: connections without TLS need no room for it.
@@ -174,16 +174,16 @@ async fn serve_connection(
 
 /// The handshake, then the protocol that it agreed on.
 async fn serve_tls(
-    stream: Watched<TcpStream>,
+    stream: WriteTimeout<TcpStream>,
     tls: Arc<Tls>,
-    served: Connection,
+    served: HttpConnection,
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let stream = tokio::select! {
         done = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)) => {
             done.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut)).flatten().context("TLS handshake")?
         }
-        () = closed(&mut closing) => return Ok(()),
+        () = wait_for_shutdown(&mut closing) => return Ok(()),
     };
     match stream.get_ref().1.alpn_protocol() {
         Some(b"h2") => serve_http2(stream, served, closing).await,
@@ -193,7 +193,7 @@ async fn serve_tls(
 
 async fn serve_http1(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    served: Connection,
+    served: HttpConnection,
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let connection = http1::Builder::new()
@@ -203,7 +203,7 @@ async fn serve_http1(
     let mut connection = pin!(connection.with_upgrades());
     tokio::select! {
         ended = connection.as_mut() => ended?,
-        () = closed(&mut closing) => {
+        () = wait_for_shutdown(&mut closing) => {
             connection.as_mut().graceful_shutdown();
             connection.await?;
         }
@@ -213,7 +213,7 @@ async fn serve_http1(
 
 async fn serve_http2(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    served: Connection,
+    served: HttpConnection,
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     // The executor spawns on the runtime of this thread, so all streams of a connection stay here.
@@ -229,7 +229,7 @@ async fn serve_http2(
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => ended?,
-        () = closed(&mut closing) => {
+        () = wait_for_shutdown(&mut closing) => {
             connection.as_mut().graceful_shutdown();
             connection.await?;
         }
@@ -238,34 +238,34 @@ async fn serve_http2(
 }
 
 /// Resolves when the server stops.
-async fn closed(closing: &mut watch::Receiver<bool>) {
+async fn wait_for_shutdown(closing: &mut watch::Receiver<bool>) {
     drop(closing.wait_for(|closing| *closing).await);
 }
 
 /// A connection as its requests see it.
 #[derive(Clone)]
-struct Connection {
-    shared: Arc<Shared>,
+struct HttpConnection {
+    shared: Arc<HttpListenerState>,
     peer: IpAddr,
-    arrived: Arrived,
+    info: ConnectionInfo,
 }
 
-impl Connection {
+impl HttpConnection {
     /// Answers one request.
     async fn respond(self, mut request: Request<Incoming>) -> Result<Response, Infallible> {
-        let Self { shared, peer, arrived } = self;
+        let Self { shared, peer, info: arrived } = self;
         let client = shared.trusted_proxies.client(peer, request.headers());
         request.extensions_mut().insert(client);
         let checked = shared.hosts.check(request.method(), request.uri(), request.headers(), arrived);
         let (head, body) = request.into_parts();
-        let (body, lease) = shared.body_memory.count(client.0, body);
+        let (body, lease) = shared.body_memory.meter(client.0, body);
         let request = Request::from_parts(head, body);
         let mut response = match checked {
             Ok(()) => shared.large_bodies.answer(shared.router.clone(), request).await?,
-            Err(problem) if request.uri().path() == "/mcp" => mcp::http::refused(problem),
-            Err(problem) => Refused(problem).into_response(),
+            Err(problem) if request.uri().path() == "/mcp" => mcp::http::rejection_response(problem),
+            Err(problem) => ApiError(problem).into_response(),
         };
-        secure_headers::add(response.headers_mut(), arrived.tls);
+        secure_headers::add_secure_headers(response.headers_mut(), arrived.tls);
         drop(lease);
         Ok(response)
     }

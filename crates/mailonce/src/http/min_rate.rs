@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(30);
 const MAX_AHEAD: Duration = Duration::from_hours(24);
 
 /// A body that fails with [`TooSlow`] when it arrives below the minimum rate.
-pub(crate) struct MinRate {
+pub(crate) struct MinRateBody {
     inner: Body,
     grace_until: Instant,
     rate: ArrivalRate,
@@ -26,14 +26,14 @@ pub(crate) struct MinRate {
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl MinRate {
+impl MinRateBody {
     pub(crate) fn new(inner: Body) -> Self {
         let grace_until = Instant::now() + GRACE;
         Self { inner, grace_until, rate: ArrivalRate::new(Duration::ZERO, MAX_AHEAD), timer: None }
     }
 }
 
-impl HttpBody for MinRate {
+impl HttpBody for MinRateBody {
     type Data = Bytes;
     type Error = axum::BoxError;
 
@@ -72,8 +72,8 @@ pub(crate) struct TooSlow;
 
 impl TooSlow {
     /// Whether it is the reason of an error.
-    pub(crate) fn caused(error: &(dyn Error + 'static)) -> bool {
-        error.is::<Self>() || error.source().is_some_and(Self::caused)
+    pub(crate) fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
+        error.is::<Self>() || error.source().is_some_and(Self::is_cause_of)
     }
 }
 
@@ -117,8 +117,8 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs(every)).await;
             }
         });
-        let read = to_bytes(Body::new(MinRate::new(Body::new(Chunks(chunks)))), usize::MAX).await;
-        (began.elapsed().as_secs(), read.map(|bytes| bytes.len()).map_err(|error| TooSlow::caused(&error)))
+        let read = to_bytes(Body::new(MinRateBody::new(Body::new(Chunks(chunks)))), usize::MAX).await;
+        (began.elapsed().as_secs(), read.map(|bytes| bytes.len()).map_err(|error| TooSlow::is_cause_of(&error)))
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000");
 
 /// Adds what the handler did not set itself. Answers hold mail and secrets, so nothing may keep them unless the handler
 /// says so.
-pub(super) fn add(headers: &mut HeaderMap, tls: bool) {
+pub(super) fn add_secure_headers(headers: &mut HeaderMap, tls: bool) {
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
@@ -30,11 +30,11 @@ mod tests {
     fn what_the_handler_set_stays() {
         let mut headers = HeaderMap::new();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=60"));
-        add(&mut headers, false);
+        add_secure_headers(&mut headers, false);
         assert_eq!(headers[header::CACHE_CONTROL], "max-age=60");
         assert_eq!(headers[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
         assert!(!headers.contains_key(header::STRICT_TRANSPORT_SECURITY));
-        add(&mut headers, true);
+        add_secure_headers(&mut headers, true);
         assert_eq!(headers[header::STRICT_TRANSPORT_SECURITY], HSTS);
     }
 }

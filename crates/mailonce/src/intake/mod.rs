@@ -3,4 +3,4 @@
 mod reception;
 pub mod smtp;
 
-pub use reception::FrontDesk;
+pub use reception::EngineReceiver;

@@ -1,55 +1,55 @@
 //! The engine at the SMTP door: whom mail is for, and that it is kept before anybody says `250`.
 
 use async_trait::async_trait;
-use mailonce_core::delivery::{Form, Intake};
+use mailonce_core::delivery::{DeliveryFormat, Intake};
 use mailonce_engine::{
     Engine,
-    receive::{Incoming, Place},
+    receive::{IntakeMail, RecipientRoute},
 };
 use std::sync::Arc;
 
-use super::smtp::{Mail, NotTaken, Reception, Verdict};
+use super::smtp::{MailReceiver, NotAccepted, ReceivedMail, RecipientStatus};
 
 /// The engine, as the listener sees it.
-pub struct FrontDesk(pub Arc<Engine>);
+pub struct EngineReceiver(pub Arc<Engine>);
 
 #[async_trait]
-impl Reception for FrontDesk {
-    async fn recipient(&self, sender: &str, address: &str) -> Verdict {
-        match self.0.place_of(Some(sender), address).await {
-            Ok(Place::Inbox(_) | Place::Return(..)) => Verdict::Here,
-            Ok(Place::Unknown) => Verdict::Unknown,
-            Ok(Place::Expired(_)) => Verdict::Expired,
-            Ok(Place::Blocked(_)) => Verdict::Blocked,
-            Ok(Place::Elsewhere) => Verdict::Elsewhere,
+impl MailReceiver for EngineReceiver {
+    async fn check_recipient(&self, sender: &str, address: &str) -> RecipientStatus {
+        match self.0.route_recipient(Some(sender), address).await {
+            Ok(RecipientRoute::Inbox(_) | RecipientRoute::ReturnPath(..)) => RecipientStatus::Accepted,
+            Ok(RecipientRoute::UnknownInbox) => RecipientStatus::Unknown,
+            Ok(RecipientRoute::Expired(_)) => RecipientStatus::Expired,
+            Ok(RecipientRoute::Blocked(_)) => RecipientStatus::Blocked,
+            Ok(RecipientRoute::NotLocal) => RecipientStatus::NotLocal,
             Err(error) => {
                 tracing::warn!(%error, "looking for an inbox");
-                Verdict::Trouble
+                RecipientStatus::TemporaryError
             }
         }
     }
 
-    async fn take(&self, mail: Mail) -> Result<(), NotTaken> {
+    async fn accept(&self, mail: ReceivedMail) -> Result<(), NotAccepted> {
         let accepted = mail.recipients.len();
-        let incoming = Incoming {
+        let incoming = IntakeMail {
             intake: Intake::Smtp,
             source: None,
-            name: None,
+            provider_delivery_id: None,
             ip: Some(mail.ip),
             helo: Some(mail.helo),
             sender: Some(mail.sender),
             recipients: mail.recipients,
-            form: Form::Mime,
+            form: DeliveryFormat::Mime,
             raw: mail.raw.into(),
         };
-        let received = self.0.take_mail(incoming).await.map_err(|error| {
+        let received = self.0.receive_mail(incoming).await.map_err(|error| {
             tracing::warn!(%error, "keeping a mail");
-            NotTaken::Trouble
+            NotAccepted::TemporaryError
         })?;
-        match received.iter().filter(|received| received.is_taken()).count() {
+        match received.iter().filter(|received| received.is_accepted()).count() {
             taken if taken == accepted => Ok(()),
-            0 => Err(NotTaken::AllGone),
-            _ => Err(NotTaken::SomeGone),
+            0 => Err(NotAccepted::AllRecipientsGone),
+            _ => Err(NotAccepted::SomeRecipientsGone),
         }
     }
 }

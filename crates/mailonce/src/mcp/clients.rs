@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::splice;
 use crate::cli::{
-    Reach, Usage,
-    client::{AGENT_KEY, DEV_KEY, USUAL_URL, read_dev_file},
+    ServerArgs, UsageError,
+    client::{AGENT_KEY_FILE, DEFAULT_URL, DEV_KEY_FILE, read_dev_file},
 };
 
 /// A client that can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Client {
+pub(crate) enum McpClient {
     /// Claude Code, for the project in this folder
     ClaudeCode,
     /// Claude Desktop
@@ -30,9 +30,9 @@ pub(crate) enum Client {
     Codex,
 }
 
-impl Client {
+impl McpClient {
     /// Where the client keeps its servers, and what must be there for it to be one of this machine.
-    pub(super) fn place(self, home: &Path, here: &Path) -> (PathBuf, PathBuf) {
+    pub(super) fn config_paths(self, home: &Path, here: &Path) -> (PathBuf, PathBuf) {
         let support = if cfg!(target_os = "macos") { "Library/Application Support/Claude" } else { ".config/Claude" };
         match self {
             Self::ClaudeCode => (here.join(".mcp.json"), home.join(".claude")),
@@ -50,7 +50,7 @@ impl Client {
     }
 
     /// Who reads the file.
-    pub(super) fn reach(self) -> &'static str {
+    pub(super) fn config_scope(self) -> &'static str {
         match self {
             Self::ClaudeCode | Self::Vscode => "read in this folder alone",
             _ => "read wherever it is started",
@@ -58,12 +58,12 @@ impl Client {
     }
 
     /// Where in its file the servers are.
-    fn list(self) -> &'static str {
+    fn servers_member(self) -> &'static str {
         if self == Self::Vscode { "servers" } else { "mcpServers" }
     }
 
     /// Our server as this client has it.
-    pub(super) fn server(self, command: &Command) -> Value {
+    pub(super) fn server_entry(self, command: &LaunchCommand) -> Value {
         let mut server = command.json();
         if self == Self::Vscode {
             server["type"] = json!("stdio");
@@ -76,15 +76,15 @@ impl Client {
         if self == Self::Codex {
             return Ok(toml_server(text)?.map(serde_json::to_value).transpose()?);
         }
-        splice::server_in(text, self.list())
+        splice::server_in(text, self.servers_member())
     }
 
     /// The file with our server in it. Everything else that it says stays.
-    pub(super) fn written(self, old: &str, command: &Command) -> anyhow::Result<String> {
+    pub(super) fn with_server(self, old: &str, command: &LaunchCommand) -> anyhow::Result<String> {
         if self == Self::Codex {
             return command.toml(old);
         }
-        splice::with_server(old, self.list(), &self.server(command))
+        splice::with_server(old, self.servers_member(), &self.server_entry(command))
     }
 }
 
@@ -100,36 +100,38 @@ pub(super) const API_KEY: &str = "MAILONCE_API_KEY";
 
 /// How a client starts us.
 #[derive(Clone)]
-pub(super) struct Command {
+pub(super) struct LaunchCommand {
     program: String,
     arguments: Vec<String>,
     environment: Vec<(&'static str, String)>,
 }
 
-impl Command {
+impl LaunchCommand {
     /// How to reach the server that is meant from wherever a client starts us: nothing of this shell is there then. Beside
     /// it the key that was given, if one was: what it may do is for the server to say. A `dev` keeps a key for agents
     /// in its own file, and `mailonce mcp` finds it there.
-    pub(super) fn of(reach: &Reach, here: &Path) -> anyhow::Result<(Self, Option<String>)> {
+    pub(super) fn for_server(reach: &ServerArgs, here: &Path) -> anyhow::Result<(Self, Option<String>)> {
         let program = std::env::current_exe().context("finding this program")?.display().to_string();
         let data: PathBuf = here.join(&reach.data).components().collect();
         let dev = read_dev_file(&data).ok();
-        let own = dev.map(|dev| dev.api_key).or_else(|| std::fs::read_to_string(data.join(DEV_KEY)).ok());
+        let own = dev.map(|dev| dev.api_key).or_else(|| std::fs::read_to_string(data.join(DEV_KEY_FILE)).ok());
         let (data, url, key) = match (reach.url.clone(), reach.api_key.clone()) {
             (Some(url), Some(key)) => (None, Some(url), Some(key)),
             (url, None) if own.is_some() => (Some(data), url, None),
-            (Some(_), None) => return Err(Usage("no API key: set MAILONCE_API_KEY or pass --api-key".into()).into()),
+            (Some(_), None) => {
+                return Err(UsageError("no API key: set MAILONCE_API_KEY or pass --api-key".into()).into());
+            }
             (None, Some(key)) if own.is_some() => (Some(data), None, Some(key).filter(|key| own.as_ref() != Some(key))),
-            (None, Some(key)) => (None, Some(USUAL_URL.to_owned()), Some(key)),
+            (None, Some(key)) => (None, Some(DEFAULT_URL.to_owned()), Some(key)),
             (None, None) => {
                 let next = "no server: start `mailonce dev` here, or set MAILONCE_URL and MAILONCE_API_KEY";
-                return Err(Usage(next.into()).into());
+                return Err(UsageError(next.into()).into());
             }
         };
-        if let Some(data) = data.as_ref().filter(|data| key.is_none() && !data.join(AGENT_KEY).exists()) {
+        if let Some(data) = data.as_ref().filter(|data| key.is_none() && !data.join(AGENT_KEY_FILE).exists()) {
             let detail =
                 format!("no key for agents is in {}: start `mailonce dev` there, then install", data.display());
-            return Err(Usage(detail).into());
+            return Err(UsageError(detail).into());
         }
         let mut arguments = vec!["mcp".to_owned()];
         arguments.extend(data.into_iter().flat_map(|data| ["--data".to_owned(), data.display().to_string()]));

@@ -5,30 +5,30 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{members, revision};
+use super::{object, revision};
 
 /// What the person is told. No word of a model or a stranger is in it.
-const WORDS: &str = "An agent asked for something that a person must decide. Open the page of mailonce to see it and to \
+const PROMPT: &str = "An agent asked for something that a person must decide. Open the page of mailonce to see it and to \
     decide; it asks for a key with the scope admin. Nothing happens until then.";
 /// Our name for the request in the client's answer.
-const NAME: &str = "decision";
+const REQUEST_NAME: &str = "decision";
 
 /// The request for input that comes in the place of an answer, for a client that can open a page and was not asked yet.
-pub(super) fn instead(params: &Map<String, Value>, page: &str) -> Option<Map<String, Value>> {
+pub(super) fn input_request(params: &Map<String, Value>, page: &str) -> Option<Map<String, Value>> {
     let asked_before = params.contains_key("inputResponses");
-    if asked_before || !opens_pages(params) {
+    if asked_before || !supports_url_mode(params) {
         return None;
     }
     let request = json!({
         "method": "elicitation/create",
-        "params": { "mode": "url", "message": WORDS, "url": page },
+        "params": { "mode": "url", "message": PROMPT, "url": page },
     });
-    Some(members([("resultType", json!("input_required")), ("inputRequests", json!({ NAME: request }))]))
+    Some(object([("resultType", json!("input_required")), ("inputRequests", json!({ REQUEST_NAME: request }))]))
 }
 
 /// Whether the client says that it can lead a person to a page. Without a word about modes it can show forms alone, and
 /// a form that a model could fill in must not decide.
-fn opens_pages(params: &Map<String, Value>) -> bool {
+fn supports_url_mode(params: &Map<String, Value>) -> bool {
     revision::capabilities(params)
         .and_then(|all| all.get("elicitation"))
         .is_some_and(|modes| modes.get("url").is_some_and(Value::is_object))
@@ -41,7 +41,7 @@ mod tests {
     fn asked(capabilities: &Value, more: Value) -> bool {
         let Value::Object(mut params) = more else { return false };
         params.insert("_meta".into(), json!({ "io.modelcontextprotocol/clientCapabilities": capabilities }));
-        instead(&params, "https://mail.example.com/approve/1").is_some()
+        input_request(&params, "https://mail.example.com/approve/1").is_some()
     }
 
     #[test]

@@ -14,8 +14,8 @@ use mailonce_core::{
 use serde_json::{Value, json};
 
 use super::{
-    Desk, answer,
-    message::{self, Fault, Incoming, REFUSED},
+    ToolContext, dispatch,
+    message::{self, IncomingMessage, REJECTED, RpcError},
     revision::{self, Revision},
 };
 use crate::api::{App, door};
@@ -24,40 +24,40 @@ use crate::api::{App, door};
 pub(super) const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A call that was turned away.
-struct Turned {
+struct McpHttpError {
     status: u16,
     id: Value,
-    fault: Fault,
+    fault: RpcError,
     retry_after: Option<i64>,
 }
 
-impl Turned {
+impl McpHttpError {
     fn new(status: u16, why: &str) -> Self {
-        Self { status, id: Value::Null, fault: Fault::new(REFUSED, why.to_owned()), retry_after: None }
+        Self { status, id: Value::Null, fault: RpcError::new(REJECTED, why.to_owned()), retry_after: None }
     }
 
-    fn by(fault: Fault, id: Value) -> Self {
-        Self { status: fault.status(), id, fault, retry_after: None }
+    fn from_rpc_error(fault: RpcError, id: Value) -> Self {
+        Self { status: fault.http_status(), id, fault, retry_after: None }
     }
 }
 
-impl From<Problem> for Turned {
+impl From<Problem> for McpHttpError {
     fn from(problem: Problem) -> Self {
         let code = problem.code;
-        let data = json!({ "code": code.word(), "next": problem.next(), "retry": code.retry().word() });
+        let data = json!({ "code": code.as_str(), "next": problem.next_step(), "retry": code.retry().as_str() });
         Self {
             status: code.status(),
             id: Value::Null,
-            retry_after: problem.more.get("retry_after").and_then(Value::as_i64),
-            fault: Fault::new(REFUSED, problem.detail).with(data),
+            retry_after: problem.extensions.get("retry_after").and_then(Value::as_i64),
+            fault: RpcError::new(REJECTED, problem.detail).with_data(data),
         }
     }
 }
 
-impl IntoResponse for Turned {
+impl IntoResponse for McpHttpError {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (status, Json(self.fault.told(&self.id))).into_response();
+        let mut response = (status, Json(self.fault.to_message(&self.id))).into_response();
         let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -73,8 +73,8 @@ impl IntoResponse for Turned {
 }
 
 /// The answer to a message that the listener refused.
-pub(crate) fn refused(problem: Problem) -> Response {
-    Turned::from(problem).into_response()
+pub(crate) fn rejection_response(problem: Problem) -> Response {
+    McpHttpError::from(problem).into_response()
 }
 
 /// Answers one message.
@@ -87,9 +87,9 @@ pub(crate) async fn serve(State(app): State<App>, request: Request) -> Response 
     }
 }
 
-async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, Turned> {
+async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, McpHttpError> {
     if parts.method != Method::POST {
-        return Err(Turned::new(405, "there is nothing to follow here: POST a message and read its answer"));
+        return Err(McpHttpError::new(405, "there is nothing to follow here: POST a message and read its answer"));
     }
     let missing = || Problem::new(Code::Unauthorized, "the Authorization header with a Bearer key is missing");
     let credential = door::bearer(&parts.headers);
@@ -97,24 +97,26 @@ async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, Turned
     let mut caller = found.ok_or_else(missing)?;
     check_accept(&parts.headers)?;
     door::check_media_type(&parts.headers)?;
-    let body = door::read(body, MESSAGE_BYTES).await?;
-    let request = match message::read(&body).map_err(|fault| Turned::by(fault, Value::Null))? {
-        Incoming::Request(request) => request,
-        Incoming::Told => {
-            revision::named(&parts.headers).map_err(|fault| Turned::by(fault, Value::Null))?;
+    let body = door::read_body(body, MESSAGE_BYTES).await?;
+    let request = match message::parse(&body).map_err(|fault| McpHttpError::from_rpc_error(fault, Value::Null))? {
+        IncomingMessage::Request(request) => request,
+        IncomingMessage::Notification => {
+            revision::header_revision(&parts.headers)
+                .map_err(|fault| McpHttpError::from_rpc_error(fault, Value::Null))?;
             return Ok(StatusCode::ACCEPTED.into_response());
         }
     };
-    let revision = revision::of(&request, &parts.headers).map_err(|fault| Turned::by(fault, request.id.clone()))?;
-    caller.call = revision::marked(&request.params, door::call_mark(&parts.headers).unwrap_or_default());
-    match answer(&Desk { app, caller: &caller }, revision, &request).await {
-        Ok(result) => Ok(Json(message::result(&request.id, &result)).into_response()),
-        Err(fault) if revision == Revision::Stateless => Err(Turned::by(fault, request.id)),
-        Err(fault) => Ok(Json(fault.told(&request.id)).into_response()),
+    let revision = revision::detect(&request, &parts.headers)
+        .map_err(|fault| McpHttpError::from_rpc_error(fault, request.id.clone()))?;
+    caller.call = revision::call_trace(&request.params, door::call_trace(&parts.headers).unwrap_or_default());
+    match dispatch(&ToolContext { app, caller: &caller }, revision, &request).await {
+        Ok(result) => Ok(Json(message::result_message(&request.id, &result)).into_response()),
+        Err(fault) if revision == Revision::Stateless => Err(McpHttpError::from_rpc_error(fault, request.id)),
+        Err(fault) => Ok(Json(fault.to_message(&request.id)).into_response()),
     }
 }
 
-fn check_accept(headers: &HeaderMap) -> Result<(), Turned> {
+fn check_accept(headers: &HeaderMap) -> Result<(), McpHttpError> {
     let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
     if accepted.peek().is_none() {
         return Ok(());
@@ -126,7 +128,7 @@ fn check_accept(headers: &HeaderMap) -> Result<(), Turned> {
     if accepted.flat_map(|value| value.split(',')).any(is_json) {
         return Ok(());
     }
-    Err(Turned::new(406, "answers are application/json"))
+    Err(McpHttpError::new(406, "answers are application/json"))
 }
 
 /// The page on which a person decides about what an agent may not. It knows nothing by itself: whoever decides brings

@@ -2,17 +2,17 @@
 //! headers; the older ones agreed in a handshake that we need not remember, because their tools are the same.
 
 use axum::http::HeaderMap;
-use mailonce_core::call::{self, CallMark};
+use mailonce_core::call::{self, CallTrace};
 use serde_json::{Map, Value, json};
 
-use super::message::{Fault, HEADER_MISMATCH, Request, UNSUPPORTED_VERSION};
+use super::message::{HEADER_MISMATCH, RpcError, RpcRequest, UNSUPPORTED_VERSION};
 
 /// The revision without a handshake.
-pub(super) const STATELESS: &str = "2026-07-28";
+pub(super) const STATELESS_VERSION: &str = "2026-07-28";
 /// Revisions with one, the latest first.
-pub(super) const HANDSHAKE: [&str; 2] = ["2025-11-25", "2025-06-18"];
+pub(super) const HANDSHAKE_VERSIONS: [&str; 2] = ["2025-11-25", "2025-06-18"];
 /// What a client of the handshake speaks when no header says it. Its tools look the same.
-const UNSAID: &str = "2025-03-26";
+const IMPLIED_VERSION: &str = "2025-03-26";
 
 /// Where a stateless request says its revision.
 pub(super) const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -23,7 +23,7 @@ pub(super) const METHOD_HEADER: &str = "mcp-method";
 pub(super) const NAME_HEADER: &str = "mcp-name";
 
 /// Where clients put their own names for a call. They are kept beside what it did and never decide anything.
-const CALL_KEYS: [&str; 2] = ["claudecode/toolUseId", "dev.mailonce/call-id"];
+const CALL_ID_KEYS: [&str; 2] = ["claudecode/toolUseId", "dev.mailonce/call-id"];
 
 /// How a request is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,73 +44,75 @@ pub(super) fn capabilities(params: &Map<String, Value>) -> Option<&Map<String, V
 
 /// What the caller calls this call: in the message itself, else in its headers. What cannot be kept is passed over,
 /// because a model cannot mend what its client says.
-pub(super) fn marked(params: &Map<String, Value>, told: Option<CallMark>) -> Option<CallMark> {
+pub(super) fn call_trace(params: &Map<String, Value>, told: Option<CallTrace>) -> Option<CallTrace> {
     let meta = meta(params);
     let word = |key: &str| meta.and_then(|meta| meta.get(key)).and_then(Value::as_str);
-    let id = CALL_KEYS.iter().find_map(|key| word(key).filter(|id| call::is_call_id(id)));
-    let trace = word("traceparent").and_then(call::trace_of);
+    let id = CALL_ID_KEYS.iter().find_map(|key| word(key).filter(|id| call::is_valid_call_id(id)));
+    let trace = word("traceparent").and_then(call::parse_traceparent);
     let told = told.unwrap_or_default();
-    CallMark::of(id.map(str::to_owned).or(told.id), trace.map(str::to_owned).or(told.traceparent))
+    CallTrace::from_parts(id.map(str::to_owned).or(told.id), trace.map(str::to_owned).or(told.traceparent))
 }
 
-fn mismatch(why: &str) -> Fault {
-    Fault::new(HEADER_MISMATCH, why.to_owned())
+fn header_mismatch(why: &str) -> RpcError {
+    RpcError::new(HEADER_MISMATCH, why.to_owned())
 }
 
-fn unsupported(asked: &str) -> Fault {
-    let known: Vec<&str> = std::iter::once(STATELESS).chain(HANDSHAKE).collect();
+fn unsupported_version(asked: &str) -> RpcError {
+    let known: Vec<&str> = std::iter::once(STATELESS_VERSION).chain(HANDSHAKE_VERSIONS).collect();
     let data = json!({ "supported": known, "requested": asked });
-    Fault::new(UNSUPPORTED_VERSION, "Unsupported protocol version").with(data)
+    RpcError::new(UNSUPPORTED_VERSION, "Unsupported protocol version").with_data(data)
 }
 
 /// The one value of a header.
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Fault> {
+fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, RpcError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(mismatch(&format!("the {name} header is given more than once")));
+        return Err(header_mismatch(&format!("the {name} header is given more than once")));
     }
-    value.to_str().map(Some).map_err(|_bytes| mismatch(&format!("the {name} header is not plain text")))
+    value.to_str().map(Some).map_err(|_bytes| header_mismatch(&format!("the {name} header is not plain text")))
 }
 
 /// The revision that a header names for a message without an answer.
-pub(super) fn named(headers: &HeaderMap) -> Result<Option<Revision>, Fault> {
-    match header(headers, VERSION_HEADER)? {
+pub(super) fn header_revision(headers: &HeaderMap) -> Result<Option<Revision>, RpcError> {
+    match single_header(headers, VERSION_HEADER)? {
         None => Ok(None),
-        Some(STATELESS) => Ok(Some(Revision::Stateless)),
-        Some(version) if HANDSHAKE.contains(&version) || version == UNSAID => Ok(Some(Revision::Handshake)),
-        Some(other) => Err(unsupported(other)),
+        Some(STATELESS_VERSION) => Ok(Some(Revision::Stateless)),
+        Some(version) if HANDSHAKE_VERSIONS.contains(&version) || version == IMPLIED_VERSION => {
+            Ok(Some(Revision::Handshake))
+        }
+        Some(other) => Err(unsupported_version(other)),
     }
 }
 
 /// The revision of a request, once its headers and its body agree.
-pub(super) fn of(request: &Request, headers: &HeaderMap) -> Result<Revision, Fault> {
+pub(super) fn detect(request: &RpcRequest, headers: &HeaderMap) -> Result<Revision, RpcError> {
     let said = meta(&request.params).and_then(|meta| meta.get(VERSION_KEY));
-    match named(headers)? {
-        None if said.is_some() => Err(mismatch("the MCP-Protocol-Version header is missing")),
+    match header_revision(headers)? {
+        None if said.is_some() => Err(header_mismatch("the MCP-Protocol-Version header is missing")),
         None | Some(Revision::Handshake) => Ok(Revision::Handshake),
-        Some(Revision::Stateless) => stateless(request, headers).map(|()| Revision::Stateless),
+        Some(Revision::Stateless) => check_stateless(request, headers).map(|()| Revision::Stateless),
     }
 }
 
-fn stateless(request: &Request, headers: &HeaderMap) -> Result<(), Fault> {
+fn check_stateless(request: &RpcRequest, headers: &HeaderMap) -> Result<(), RpcError> {
     let meta = meta(&request.params);
     let missing: Vec<&str> = [VERSION_KEY, CAPABILITIES_KEY]
         .into_iter()
         .filter(|key| meta.is_none_or(|meta| !meta.contains_key(*key)))
         .collect();
     if !missing.is_empty() {
-        return Err(Fault::invalid_params(format!("params._meta lacks {}", missing.join(", "))));
+        return Err(RpcError::invalid_params(format!("params._meta lacks {}", missing.join(", "))));
     }
-    if meta.and_then(|meta| meta.get(VERSION_KEY)).and_then(Value::as_str) != Some(STATELESS) {
-        return Err(mismatch("the MCP-Protocol-Version header and params._meta name different revisions"));
+    if meta.and_then(|meta| meta.get(VERSION_KEY)).and_then(Value::as_str) != Some(STATELESS_VERSION) {
+        return Err(header_mismatch("the MCP-Protocol-Version header and params._meta name different revisions"));
     }
-    if header(headers, METHOD_HEADER)? != Some(request.method.as_str()) {
-        return Err(mismatch("the Mcp-Method header is not the method of the request"));
+    if single_header(headers, METHOD_HEADER)? != Some(request.method.as_str()) {
+        return Err(header_mismatch("the Mcp-Method header is not the method of the request"));
     }
     let name = (request.method == "tools/call").then(|| request.params.get("name").and_then(Value::as_str)).flatten();
-    if name.is_some() && header(headers, NAME_HEADER)? != name {
-        return Err(mismatch("the Mcp-Name header is not the name of the tool"));
+    if name.is_some() && single_header(headers, NAME_HEADER)? != name {
+        return Err(header_mismatch("the Mcp-Name header is not the name of the tool"));
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json, ser::PrettyFormatter, value::RawValue};
 use std::{collections::BTreeMap, ops::Range};
 
 /// Under this name clients know us.
-const NAME: &str = "mailonce";
-const NO_JSON: &str = "it holds more than plain JSON; add the server by hand";
+const SERVER_NAME: &str = "mailonce";
+const NOT_PLAIN_JSON: &str = "it holds more than plain JSON; add the server by hand";
 
 /// The members of an object, as they stand in the text.
 type Members<'a> = BTreeMap<String, &'a RawValue>;
@@ -17,27 +17,33 @@ pub(super) fn server_in(text: &str, list: &str) -> anyhow::Result<Option<Value>>
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let file: Value = serde_json::from_str(text).context(NO_JSON)?;
-    Ok(file.get(list).and_then(|all| all.get(NAME)).cloned())
+    let file: Value = serde_json::from_str(text).context(NOT_PLAIN_JSON)?;
+    Ok(file.get(list).and_then(|all| all.get(SERVER_NAME)).cloned())
 }
 
 /// The file with this server in its list.
 pub(super) fn with_server(old: &str, list: &str, server: &Value) -> anyhow::Result<String> {
-    let style = Style(indent_of(old));
+    let style = IndentStyle(indent_of(old));
     if old.trim().is_empty() {
-        return Ok(format!("{}\n", style.pretty(&json!({ list: { NAME: server } }), 0)?));
+        return Ok(format!("{}\n", style.pretty(&json!({ list: { SERVER_NAME: server } }), 0)?));
     }
-    let file: Members<'_> = serde_json::from_str(old).context(NO_JSON)?;
+    let file: Members<'_> = serde_json::from_str(old).context(NOT_PLAIN_JSON)?;
     let Some(servers) = file.get(list) else {
         let start = old.len() - old.trim_start().len();
-        return style.put(old, start..old.trim_end().len(), &file, list, (&json!({ NAME: server }), 1));
+        return style.insert_member(
+            old,
+            start..old.trim_end().len(),
+            &file,
+            list,
+            (&json!({ SERVER_NAME: server }), 1),
+        );
     };
     let all: Members<'_> = serde_json::from_str(servers.get())
         .with_context(|| format!("`{list}` is no object; add the server by hand"))?;
-    match all.get(NAME) {
+    match all.get(SERVER_NAME) {
         Some(there) if serde_json::from_str::<Value>(there.get())? == *server => Ok(old.to_owned()),
-        Some(there) => Ok(replaced(old, span(old, there), &style.pretty(server, 2)?)),
-        None => style.put(old, span(old, servers), &all, NAME, (server, 2)),
+        Some(there) => Ok(replace_range(old, span(old, there), &style.pretty(server, 2)?)),
+        None => style.insert_member(old, span(old, servers), &all, SERVER_NAME, (server, 2)),
     }
 }
 
@@ -47,7 +53,7 @@ fn span(text: &str, value: &RawValue) -> Range<usize> {
     start..start + value.get().len()
 }
 
-fn replaced(text: &str, place: Range<usize>, with: &str) -> String {
+fn replace_range(text: &str, place: Range<usize>, with: &str) -> String {
     let (before, after) = (text.get(..place.start).unwrap_or_default(), text.get(place.end..).unwrap_or_default());
     format!("{before}{with}{after}")
 }
@@ -60,9 +66,9 @@ fn indent_of(text: &str) -> String {
 }
 
 /// How a file is laid out.
-struct Style(String);
+struct IndentStyle(String);
 
-impl Style {
+impl IndentStyle {
     /// A value as it stands at a depth. Its first line begins where it is put.
     fn pretty(&self, value: &Value, depth: usize) -> anyhow::Result<String> {
         let mut bytes = Vec::new();
@@ -72,7 +78,7 @@ impl Style {
     }
 
     /// Puts a member behind the last one of the object that stands at `place`.
-    fn put(
+    fn insert_member(
         &self,
         text: &str,
         place: Range<usize>,
@@ -82,8 +88,8 @@ impl Style {
     ) -> anyhow::Result<String> {
         let line = format!("\n{}{}: {}", self.0.repeat(depth), json!(name), self.pretty(value, depth)?);
         Ok(match members.values().map(|value| span(text, value).end).max() {
-            Some(end) => replaced(text, end..end, &format!(",{line}")),
-            None => replaced(text, place, &format!("{{{line}\n{}}}", self.0.repeat(depth - 1))),
+            Some(end) => replace_range(text, end..end, &format!(",{line}")),
+            None => replace_range(text, place, &format!("{{{line}\n{}}}", self.0.repeat(depth - 1))),
         })
     }
 }

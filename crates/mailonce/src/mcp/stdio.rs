@@ -18,47 +18,47 @@ use tokio::{
 
 use super::{
     http::MESSAGE_BYTES,
-    message::{self, Fault, Incoming, Request},
+    message::{self, IncomingMessage, RpcError, RpcRequest},
     revision::{METHOD_HEADER, NAME_HEADER, VERSION_HEADER, VERSION_KEY, meta},
 };
 use crate::cli::{
-    Reach,
-    client::Client,
+    ServerArgs,
+    client::CliClient,
     http::{Answer, Call},
 };
 
 /// Lines that wait while others are answered.
-const WAITING: usize = 64;
+const MAX_QUEUED_LINES: usize = 64;
 /// Calls at a time.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT_CALLS: usize = 64;
 /// How often a call is asked anew when nobody answers.
-const TRIES: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 /// How long what still runs may take when the client is gone.
-const FAREWELL: Duration = Duration::from_mins(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 
-type Running = Arc<Mutex<HashMap<String, AbortHandle>>>;
+type RunningCalls = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
 /// Carries until the client closes its end.
-pub(crate) async fn run(reach: Reach) -> anyhow::Result<ExitCode> {
-    let mut lines = lines();
+pub(crate) async fn run(reach: ServerArgs) -> anyhow::Result<ExitCode> {
+    let mut lines = stdin_lines();
     let reach = Arc::new(reach);
-    let running = Running::default();
+    let running = RunningCalls::default();
     let mut calls = JoinSet::new();
     while let Some(line) = lines.recv().await {
-        while calls.len() >= AT_ONCE {
+        while calls.len() >= MAX_CONCURRENT_CALLS {
             calls.join_next().await;
         }
         while calls.try_join_next().is_some() {}
-        match message::read(&line) {
-            Err(fault) => say(&fault.told(&Value::Null))?,
-            Ok(Incoming::Told) => cancel(&running, &line),
-            Ok(Incoming::Request(request)) => {
+        match message::parse(&line) {
+            Err(fault) => write_message(&fault.to_message(&Value::Null))?,
+            Ok(IncomingMessage::Notification) => cancel(&running, &line),
+            Ok(IncomingMessage::Request(request)) => {
                 let (id, reach, known) = (request.id.to_string(), Arc::clone(&reach), Arc::clone(&running));
                 let name = id.clone();
                 let call = calls.spawn(async move {
-                    let answer = carry(&reach, &request, line).await;
+                    let answer = forward(&reach, &request, line).await;
                     forget(&known, &name);
-                    if let Err(error) = say(&answer) {
+                    if let Err(error) = write_message(&answer) {
                         tracing::debug!(%error, "the client is gone");
                     }
                 });
@@ -67,15 +67,15 @@ pub(crate) async fn run(reach: Reach) -> anyhow::Result<ExitCode> {
         }
     }
     let ending = async { while calls.join_next().await.is_some() {} };
-    if tokio::time::timeout(FAREWELL, ending).await.is_err() {
+    if tokio::time::timeout(DRAIN_TIMEOUT, ending).await.is_err() {
         tracing::debug!("some calls did not end in time");
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The lines of stdin, read apart: nothing else may wait for them.
-fn lines() -> mpsc::Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel(WAITING);
+fn stdin_lines() -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel(MAX_QUEUED_LINES);
     std::thread::spawn(move || {
         let mut input = std::io::stdin().lock();
         loop {
@@ -95,17 +95,17 @@ fn lines() -> mpsc::Receiver<Vec<u8>> {
 }
 
 /// Writes one message on a line of its own.
-fn say(message: &Value) -> anyhow::Result<()> {
+fn write_message(message: &Value) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{message}").and_then(|()| out.flush()).context("writing to the client")
 }
 
-fn forget(running: &Running, id: &str) {
+fn forget(running: &RunningCalls, id: &str) {
     running.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
 }
 
 /// A client that no longer waits for an answer says so. What was accepted stays accepted.
-fn cancel(running: &Running, line: &[u8]) {
+fn cancel(running: &RunningCalls, line: &[u8]) {
     let Ok(message) = serde_json::from_slice::<Value>(line) else { return };
     if message["method"] != "notifications/cancelled" {
         return;
@@ -117,14 +117,14 @@ fn cancel(running: &Running, line: &[u8]) {
 }
 
 /// Asks the server. The answer is always a message for the client.
-async fn carry(reach: &Reach, request: &Request, line: Vec<u8>) -> Value {
+async fn forward(reach: &ServerArgs, request: &RpcRequest, line: Vec<u8>) -> Value {
     let mut pause = Duration::from_millis(100);
     let mut tries = 0;
     loop {
         tries += 1;
-        match ask(reach, request, line.clone()).await {
-            Ok(answer) => return told(request, &answer),
-            Err(error) if tries == TRIES => return unreachable(request, &format!("{error:#}")),
+        match post(reach, request, line.clone()).await {
+            Ok(answer) => return response_message(request, &answer),
+            Err(error) if tries == MAX_ATTEMPTS => return unreachable_message(request, &format!("{error:#}")),
             Err(error) => tracing::debug!(%error, "asking again"),
         }
         tokio::time::sleep(pause).await;
@@ -132,19 +132,19 @@ async fn carry(reach: &Reach, request: &Request, line: Vec<u8>) -> Value {
     }
 }
 
-pub(super) async fn ask(reach: &Reach, request: &Request, line: Vec<u8>) -> anyhow::Result<Answer> {
+pub(super) async fn post(reach: &ServerArgs, request: &RpcRequest, line: Vec<u8>) -> anyhow::Result<Answer> {
     // Found anew each time: `dev` may have come back at another place.
-    let client = Client::for_model(reach)?;
+    let client = CliClient::for_model(reach)?;
     let mut headers = vec![
         ("authorization", format!("Bearer {}", client.api_key)),
         ("accept", "application/json, text/event-stream".to_owned()),
     ];
-    headers.extend(routing(&request.method, &request.params));
-    client.place.ask(&Call { method: Method::POST, path: "/mcp".into(), headers, body: line.into() }).await
+    headers.extend(routing_headers(&request.method, &request.params));
+    client.server.call(&Call { method: Method::POST, path: "/mcp".into(), headers, body: line.into() }).await
 }
 
 /// Headers that repeat what a stateless request says.
-pub(super) fn routing(method: &str, params: &Map<String, Value>) -> Vec<(&'static str, String)> {
+pub(super) fn routing_headers(method: &str, params: &Map<String, Value>) -> Vec<(&'static str, String)> {
     let version = meta(params).and_then(|meta| meta.get(VERSION_KEY)).and_then(Value::as_str);
     let Some(version) = version else { return Vec::new() };
     let plain = |text: &&str| text.chars().all(|c| c.is_ascii_graphic());
@@ -154,7 +154,7 @@ pub(super) fn routing(method: &str, params: &Map<String, Value>) -> Vec<(&'stati
 }
 
 /// The server's answer, or the reason why it gave none in our language.
-fn told(request: &Request, answer: &Answer) -> Value {
+fn response_message(request: &RpcRequest, answer: &Answer) -> Value {
     match serde_json::from_slice::<Value>(&answer.body) {
         Ok(mut message) if message["jsonrpc"] == "2.0" => {
             // Refused before its id was read; there is only one it can mean.
@@ -163,14 +163,14 @@ fn told(request: &Request, answer: &Answer) -> Value {
             }
             message
         }
-        _ => unreachable(request, &format!("the server answered {} without a message", answer.status)),
+        _ => unreachable_message(request, &format!("the server answered {} without a message", answer.status)),
     }
 }
 
 /// A model can call again, so it is told in its own form; anybody else gets a fault.
-fn unreachable(request: &Request, why: &str) -> Value {
+fn unreachable_message(request: &RpcRequest, why: &str) -> Value {
     if request.method != "tools/call" {
-        return Fault::internal(why).told(&request.id);
+        return RpcError::internal(why).to_message(&request.id);
     }
     let next = "mailonce could not be reached. Call again with the same arguments; it is safe.";
     let body = json!({ "status": "unavailable", "next": next, "detail": why });
@@ -181,5 +181,5 @@ fn unreachable(request: &Request, why: &str) -> Value {
         "isError": true,
         "resultType": "complete",
     });
-    message::result(&request.id, &result)
+    message::result_message(&request.id, &result)
 }

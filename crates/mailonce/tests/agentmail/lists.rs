@@ -3,26 +3,26 @@
 use serde_json::{Value, json};
 
 use crate::{
-    binary::{Desk, Server},
-    wire::{INBOX, arrives, call},
+    binary::{CliFixture, SpawnedServer},
+    wire::{INBOX_PATH, api_call, receive_mail},
 };
 
-const TEAM: &str = "/compat/agentmail/v0";
+const API_ROOT: &str = "/compat/agentmail/v0";
 
 /// What a member of every row of a page says.
-async fn column(server: &Server, path: &str, rows: &str, member: &str) -> Vec<String> {
-    let (status, page) = call(server, "GET", path, &[], "").await;
+async fn list_column(server: &SpawnedServer, path: &str, rows: &str, member: &str) -> Vec<String> {
+    let (status, page) = api_call(server, "GET", path, &[], "").await;
     assert_eq!(status, 200, "{path}: {page}");
     assert_eq!(page["count"].as_u64().unwrap() as usize, page[rows].as_array().unwrap().len(), "{page}");
     page[rows].as_array().unwrap().iter().map(|row| row[member].as_str().unwrap().to_owned()).collect()
 }
 
 /// The rows of all pages of so many rows, each but the last whole.
-async fn paged(server: &Server, path: &str, rows: &str, member: &str, limit: usize) -> Vec<String> {
+async fn list_all_pages(server: &SpawnedServer, path: &str, rows: &str, member: &str, limit: usize) -> Vec<String> {
     let mut all = Vec::new();
     let mut place = String::new();
     loop {
-        let (status, page) = call(server, "GET", &format!("{path}limit={limit}{place}"), &[], "").await;
+        let (status, page) = api_call(server, "GET", &format!("{path}limit={limit}{place}"), &[], "").await;
         assert_eq!(status, 200, "{page}");
         let found = page[rows].as_array().unwrap();
         all.extend(found.iter().map(|row| row[member].as_str().unwrap().to_owned()));
@@ -32,55 +32,59 @@ async fn paged(server: &Server, path: &str, rows: &str, member: &str, limit: usi
     }
 }
 
-async fn sends(server: &Server, to: &str, subject: &str, text: &str) -> Value {
+async fn send_email(server: &SpawnedServer, to: &str, subject: &str, text: &str) -> Value {
     let body = json!({ "to": to, "subject": subject, "text": text }).to_string();
-    let (status, sent) = call(server, "POST", &format!("{INBOX}/messages/send"), &[], &body).await;
+    let (status, sent) = api_call(server, "POST", &format!("{INBOX_PATH}/messages/send"), &[], &body).await;
     assert_eq!(status, 200, "{sent}");
     sent
 }
 
 #[tokio::test]
 async fn lists_go_either_way_in_whole_pages() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     for n in 0..5 {
-        arrives(&server, &format!("<in-{n}@x.test>"), &format!("In {n}")).await;
-        sends(&server, "ann@example.com", &format!("Out {n}"), "Hello.").await;
-        call(&server, "POST", &format!("{INBOX}/drafts"), &[], r#"{"text":"draft"}"#).await;
-        call(&server, "POST", &format!("{TEAM}/inboxes"), &[], "{}").await;
+        receive_mail(&server, &format!("<in-{n}@x.test>"), &format!("In {n}")).await;
+        send_email(&server, "ann@example.com", &format!("Out {n}"), "Hello.").await;
+        api_call(&server, "POST", &format!("{INBOX_PATH}/drafts"), &[], r#"{"text":"draft"}"#).await;
+        api_call(&server, "POST", &format!("{API_ROOT}/inboxes"), &[], "{}").await;
         let hook = json!({ "url": format!("http://127.0.0.1:9/{n}"), "event_types": ["message.sent"] });
-        call(&server, "POST", &format!("{TEAM}/webhooks"), &[], &hook.to_string()).await;
+        api_call(&server, "POST", &format!("{API_ROOT}/webhooks"), &[], &hook.to_string()).await;
     }
     for (path, rows, member, count) in [
-        (format!("{INBOX}/messages"), "messages", "message_id", 10),
-        (format!("{INBOX}/threads"), "threads", "thread_id", 10),
-        (format!("{TEAM}/threads"), "threads", "thread_id", 10),
-        (format!("{INBOX}/drafts"), "drafts", "draft_id", 5),
-        (format!("{TEAM}/drafts"), "drafts", "draft_id", 5),
-        (format!("{TEAM}/inboxes"), "inboxes", "inbox_id", 6),
-        (format!("{TEAM}/webhooks"), "webhooks", "webhook_id", 5),
+        (format!("{INBOX_PATH}/messages"), "messages", "message_id", 10),
+        (format!("{INBOX_PATH}/threads"), "threads", "thread_id", 10),
+        (format!("{API_ROOT}/threads"), "threads", "thread_id", 10),
+        (format!("{INBOX_PATH}/drafts"), "drafts", "draft_id", 5),
+        (format!("{API_ROOT}/drafts"), "drafts", "draft_id", 5),
+        (format!("{API_ROOT}/inboxes"), "inboxes", "inbox_id", 6),
+        (format!("{API_ROOT}/webhooks"), "webhooks", "webhook_id", 5),
     ] {
-        let mut all = column(&server, &format!("{path}?limit=100"), rows, member).await;
+        let mut all = list_column(&server, &format!("{path}?limit=100"), rows, member).await;
         assert_eq!(all.len(), count, "{path}");
-        assert_eq!(paged(&server, &format!("{path}?"), rows, member, 2).await, all, "{path}");
+        assert_eq!(list_all_pages(&server, &format!("{path}?"), rows, member, 2).await, all, "{path}");
         all.reverse();
-        assert_eq!(column(&server, &format!("{path}?limit=100&ascending=true"), rows, member).await, all, "{path}");
-        assert_eq!(paged(&server, &format!("{path}?ascending=true&"), rows, member, 3).await, all, "{path}");
+        assert_eq!(
+            list_column(&server, &format!("{path}?limit=100&ascending=true"), rows, member).await,
+            all,
+            "{path}"
+        );
+        assert_eq!(list_all_pages(&server, &format!("{path}?ascending=true&"), rows, member, 3).await, all, "{path}");
     }
     // A filter leaves no holes in pages.
-    let path = format!("{TEAM}/threads?subject=Out&");
-    assert_eq!(paged(&server, &path, "threads", "thread_id", 2).await.len(), 5);
-    let path = format!("{INBOX}/threads?subject=In&");
-    assert_eq!(paged(&server, &path, "threads", "thread_id", 2).await.len(), 5);
+    let path = format!("{API_ROOT}/threads?subject=Out&");
+    assert_eq!(list_all_pages(&server, &path, "threads", "thread_id", 2).await.len(), 5);
+    let path = format!("{INBOX_PATH}/threads?subject=In&");
+    assert_eq!(list_all_pages(&server, &path, "threads", "thread_id", 2).await.len(), 5);
 }
 
 #[tokio::test]
 async fn every_word_of_a_search_is_found_somewhere() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    arrives(&server, "<one@x.test>", "Invoice 42 for October").await;
-    sends(&server, "bob@shop.example", "October news", "The invoice was paid yesterday.").await;
-    sends(&server, "bob@shop.example", "Nothing", "A prepaid card.").await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    receive_mail(&server, "<one@x.test>", "Invoice 42 for October").await;
+    send_email(&server, "bob@shop.example", "October news", "The invoice was paid yesterday.").await;
+    send_email(&server, "bob@shop.example", "Nothing", "A prepaid card.").await;
     for (words, subjects) in [
         ("invoice october", &["Invoice 42 for October", "October news"][..]),
         ("OCTOBER 42", &["Invoice 42 for October"]),
@@ -92,14 +96,14 @@ async fn every_word_of_a_search_is_found_somewhere() {
     ] {
         let q = words.replace(' ', "%20");
         for (path, rows) in [
-            (format!("{INBOX}/messages/search?q={q}"), "messages"),
-            (format!("{INBOX}/threads/search?q={q}"), "threads"),
-            (format!("{TEAM}/threads/search?q={q}"), "threads"),
+            (format!("{INBOX_PATH}/messages/search?q={q}"), "messages"),
+            (format!("{INBOX_PATH}/threads/search?q={q}"), "threads"),
+            (format!("{API_ROOT}/threads/search?q={q}"), "threads"),
         ] {
-            assert_eq!(column(&server, &path, rows, "subject").await, subjects, "{path}");
+            assert_eq!(list_column(&server, &path, rows, "subject").await, subjects, "{path}");
         }
     }
-    let (_, page) = call(&server, "GET", &format!("{INBOX}/messages/search?q=paid%20bob"), &[], "").await;
+    let (_, page) = api_call(&server, "GET", &format!("{INBOX_PATH}/messages/search?q=paid%20bob"), &[], "").await;
     let lights = &page["messages"][0]["highlights"];
     assert_eq!(lights["recipients"], json!(["**bob**@shop.example"]));
     assert_eq!(lights["text"], json!(["The invoice was **paid** yesterday."]));
@@ -107,13 +111,13 @@ async fn every_word_of_a_search_is_found_somewhere() {
 
 #[tokio::test]
 async fn a_mail_is_reached_by_the_id_that_lists_show() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let ids = ["<plain@x.test>", "<a/b@x.test>", "<a?b=c@x.test>", "<a#b@x.test>", "<a%41b@x.test>", "<a/../b@x.test>"];
     for (n, id) in ids.iter().enumerate() {
-        arrives_as(&server, id, &format!("Mail {n}")).await;
+        receive_mail_by_subject(&server, id, &format!("Mail {n}")).await;
     }
-    let (_, page) = call(&server, "GET", &format!("{INBOX}/messages?ascending=true"), &[], "").await;
+    let (_, page) = api_call(&server, "GET", &format!("{INBOX_PATH}/messages?ascending=true"), &[], "").await;
     for ((n, id), row) in ids.iter().enumerate().zip(page["messages"].as_array().unwrap()) {
         let name = row["message_id"].as_str().unwrap();
         assert_eq!(name == *id, n < 2, "{row}");
@@ -121,17 +125,17 @@ async fn a_mail_is_reached_by_the_id_that_lists_show() {
         let raw = name.replace('<', "%3C").replace('>', "%3E");
         let escaped = id.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
         for name in [raw, escaped] {
-            let (status, found) = call(&server, "GET", &format!("{INBOX}/messages/{name}"), &[], "").await;
+            let (status, found) = api_call(&server, "GET", &format!("{INBOX_PATH}/messages/{name}"), &[], "").await;
             assert_eq!((status, &found["subject"]), (200, &json!(format!("Mail {n}"))), "{name}: {found}");
         }
     }
 }
 
 /// A mail comes from outside, and is there by its subject.
-async fn arrives_as(server: &Server, message_id: &str, subject: &str) {
-    crate::wire::delivers(server, message_id, subject).await;
+async fn receive_mail_by_subject(server: &SpawnedServer, message_id: &str, subject: &str) {
+    crate::wire::deliver_by_smtp(server, message_id, subject).await;
     for _ in 0..100 {
-        let (_, page) = call(server, "GET", &format!("{INBOX}/messages"), &[], "").await;
+        let (_, page) = api_call(server, "GET", &format!("{INBOX_PATH}/messages"), &[], "").await;
         if page["messages"].as_array().unwrap().iter().any(|one| one["subject"] == subject) {
             return;
         }

@@ -15,7 +15,7 @@ mod packages;
 mod retries;
 mod wire;
 
-use binary::{Desk, Server};
+use binary::{CliFixture, SpawnedServer};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,25 +24,25 @@ use std::{
 };
 use tokio::process::Command;
 
-const TABLE: &str = include_str!("../../../../docs/dialects-agentmail.md");
+const METHOD_TABLE: &str = include_str!("../../../../docs/dialects-agentmail.md");
 /// How long a walk may take.
-const PATIENCE: Duration = Duration::from_mins(4);
+const TIMEOUT: Duration = Duration::from_mins(4);
 
 /// Where the walks are.
-fn scripts() -> PathBuf {
+fn scripts_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agentmail")
 }
 
 /// What a server says of where it takes mail.
-pub(crate) fn smtp(server: &Server) -> String {
-    let line = server.greeting.lines().find_map(|line| line.split_once("by SMTP at "));
-    line.unwrap_or_else(|| panic!("no SMTP in {}", server.greeting)).1.trim().to_owned()
+pub(crate) fn smtp_address(server: &SpawnedServer) -> String {
+    let line = server.startup_banner.lines().find_map(|line| line.split_once("by SMTP at "));
+    line.unwrap_or_else(|| panic!("no SMTP in {}", server.startup_banner)).1.trim().to_owned()
 }
 
 /// Walks with a program, and gives what it says in the end.
-async fn walk(command: &mut Command, server: &Server) -> Value {
-    command.env("URL", &server.url).env("KEY", &server.api_key).env("SMTP", smtp(server));
-    let ran = tokio::time::timeout(PATIENCE, command.kill_on_drop(true).output()).await;
+async fn run_sdk_script(command: &mut Command, server: &SpawnedServer) -> Value {
+    command.env("URL", &server.url).env("KEY", &server.api_key).env("SMTP", smtp_address(server));
+    let ran = tokio::time::timeout(TIMEOUT, command.kill_on_drop(true).output()).await;
     let output = ran.expect("the walk does not end").expect("node and python3 are needed for this test");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stdout));
@@ -50,35 +50,37 @@ async fn walk(command: &mut Command, server: &Server) -> Value {
 }
 
 /// The rows of the table: which packages have a method, and what comes of it.
-fn table() -> BTreeMap<String, (String, String)> {
-    let rows = TABLE.split("## Every method").nth(1).unwrap().lines().filter(|line| line.starts_with("| `"));
+fn parse_method_table() -> BTreeMap<String, (String, String)> {
+    let rows = METHOD_TABLE.split("## Every method").nth(1).unwrap().lines().filter(|line| line.starts_with("| `"));
     let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_owned()).collect() };
     rows.map(cells).map(|row| (row[1].trim_matches('`').to_owned(), (row[2].clone(), row[3].clone()))).collect()
 }
 
-fn words(list: &Value) -> BTreeSet<String> {
+fn string_set(list: &Value) -> BTreeSet<String> {
     list.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
 }
 
 /// Holds the table to a package: it has those methods and no other, and each that is covered was called.
-fn holds(package: &str, walked: &Value) {
-    let table = table();
+fn check_method_table(package: &str, walked: &Value) {
+    let table = parse_method_table();
     let here: BTreeSet<String> =
         table.iter().filter(|(_, (who, _))| who == package || who == "both").map(|(name, _)| name.clone()).collect();
-    assert_eq!(here, words(&walked["methods"]), "the table does not have what the package has");
+    assert_eq!(here, string_set(&walked["methods"]), "the table does not have what the package has");
     let covered: BTreeSet<String> = here.into_iter().filter(|name| table[name].1 == "covered").collect();
-    let missed: Vec<String> = covered.difference(&words(&walked["called"])).cloned().collect();
+    let missed: Vec<String> = covered.difference(&string_set(&walked["called"])).cloned().collect();
     assert!(missed.is_empty(), "covered, and never called: {missed:?}");
 }
 
 #[tokio::test]
 async fn the_package_for_node_finds_what_it_expects() {
-    let home = packages::npm("agentmail-npm", &["agentmail@0.5.27", "svix@1.99.1"]);
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let home = packages::install_npm("agentmail-npm", &["agentmail@0.5.27", "svix@1.99.1"]);
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let mut node = Command::new("node");
-    let walked = walk(node.arg(scripts().join("walk.cjs")).env("NODE_PATH", home.join("node_modules")), &server).await;
-    holds("Node", &walked);
+    let walked =
+        run_sdk_script(node.arg(scripts_dir().join("walk.cjs")).env("NODE_PATH", home.join("node_modules")), &server)
+            .await;
+    check_method_table("Node", &walked);
 
     // What is not covered is told so, where the call leaves the package at all.
     let refused = walked["refused"].as_object().unwrap();
@@ -90,22 +92,22 @@ async fn the_package_for_node_finds_what_it_expects() {
 
 #[tokio::test]
 async fn the_package_for_python_finds_what_it_expects() {
-    let python = packages::python("agentmail-pypi", &["agentmail==2.0.18", "svix==2.9.1"]);
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let python = packages::install_python("agentmail-pypi", &["agentmail==2.0.18", "svix==2.9.1"]);
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let mut command = Command::new(python);
-    let walked = walk(command.arg("-B").arg(scripts().join("walk.py")), &server).await;
-    holds("Python", &walked);
+    let walked = run_sdk_script(command.arg("-B").arg(scripts_dir().join("walk.py")), &server).await;
+    check_method_table("Python", &walked);
     assert!(server.terminate().await.success());
 }
 
 #[tokio::test]
 async fn what_prove_asks_of_an_agentmail_server_holds() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let target = format!("{}/compat/agentmail", server.url);
     let words = ["prove", "--target", &target, "--dialect", "agentmail", "--key", &server.api_key];
     let more = ["--from", "agent@mailonce.test", "--callers", "20"];
-    let report = desk.run(&[&words[..], &more[..]].concat()).await.exits(0).json();
+    let report = desk.run(&[&words[..], &more[..]].concat()).await.expect_exit(0).json();
     assert_eq!(report["held"], true, "{report:#}");
 }

@@ -8,15 +8,15 @@ use tokio::{
 };
 
 use crate::{
-    binary::{Desk, Server},
-    smtp,
+    binary::{CliFixture, SpawnedServer},
+    smtp_address,
 };
 
-pub(crate) const INBOX: &str = "/compat/agentmail/v0/inboxes/agent@mailonce.test";
+pub(crate) const INBOX_PATH: &str = "/compat/agentmail/v0/inboxes/agent@mailonce.test";
 
 /// One call with a credential.
-pub(crate) async fn call(
-    server: &Server,
+pub(crate) async fn api_call(
+    server: &SpawnedServer,
     method: &str,
     path: &str,
     headers: &[(&str, &str)],
@@ -29,8 +29,8 @@ pub(crate) async fn call(
 }
 
 /// A mail is handed over from outside.
-pub(crate) async fn delivers(server: &Server, message_id: &str, subject: &str) {
-    let mut stream = TcpStream::connect(smtp(server)).await.unwrap();
+pub(crate) async fn deliver_by_smtp(server: &SpawnedServer, message_id: &str, subject: &str) {
+    let mut stream = TcpStream::connect(smtp_address(server)).await.unwrap();
     let mail = format!(
         "From: ann@x.test\r\nTo: agent@mailonce.test\r\nSubject: {subject}\r\nMessage-ID: {message_id}\r\n\r\nHello.\r\n."
     );
@@ -44,10 +44,10 @@ pub(crate) async fn delivers(server: &Server, message_id: &str, subject: &str) {
 }
 
 /// A mail comes from outside.
-pub(crate) async fn arrives(server: &Server, message_id: &str, subject: &str) {
-    delivers(server, message_id, subject).await;
+pub(crate) async fn receive_mail(server: &SpawnedServer, message_id: &str, subject: &str) {
+    deliver_by_smtp(server, message_id, subject).await;
     for _ in 0..100 {
-        let (_, page) = call(server, "GET", &format!("{INBOX}/messages"), &[], "").await;
+        let (_, page) = api_call(server, "GET", &format!("{INBOX_PATH}/messages"), &[], "").await;
         if page["messages"].as_array().unwrap().iter().any(|one| one["message_id"] == message_id) {
             return;
         }
@@ -58,73 +58,75 @@ pub(crate) async fn arrives(server: &Server, message_id: &str, subject: &str) {
 
 #[tokio::test]
 async fn calls_are_read_as_packages_really_make_them() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    arrives(&server, "<a/b+c@x.test>", "Slashes").await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    receive_mail(&server, "<a/b+c@x.test>", "Slashes").await;
     for id in ["%3Ca/b+c@x.test%3E", "%3Ca%2Fb%2Bc%40x.test%3E", "%3ca%2fb+c@x.test%3e"] {
-        for inbox in [INBOX, "/compat/agentmail/v0/inboxes/agent%40mailonce.test"] {
-            let (status, message) = call(&server, "GET", &format!("{inbox}/messages/{id}"), &[], "").await;
+        for inbox in [INBOX_PATH, "/compat/agentmail/v0/inboxes/agent%40mailonce.test"] {
+            let (status, message) = api_call(&server, "GET", &format!("{inbox}/messages/{id}"), &[], "").await;
             assert_eq!((status, &message["message_id"]), (200, &json!("<a/b+c@x.test>")), "{id}");
         }
     }
     // A body on a GET, and none with a JSON content type.
     let json = [("content-type", "application/json")];
-    let (status, _) = call(&server, "GET", &format!("{INBOX}/messages?labels=%5B%22unread%22%5D"), &json, "{}").await;
+    let (status, _) =
+        api_call(&server, "GET", &format!("{INBOX_PATH}/messages?labels=%5B%22unread%22%5D"), &json, "{}").await;
     assert_eq!(status, 200);
-    let (status, _) = call(&server, "POST", "/compat/agentmail/v0/inboxes", &json, "").await;
+    let (status, _) = api_call(&server, "POST", "/compat/agentmail/v0/inboxes", &json, "").await;
     assert_eq!(status, 200);
-    let (status, _) = call(&server, "DELETE", &format!("{INBOX}/messages/%3Ca/b+c@x.test%3E"), &json, "").await;
+    let (status, _) =
+        api_call(&server, "DELETE", &format!("{INBOX_PATH}/messages/%3Ca/b+c@x.test%3E"), &json, "").await;
     assert_eq!(status, 204);
 }
 
 #[tokio::test]
 async fn a_thread_is_found_by_the_labels_that_it_shows() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    arrives(&server, "<question@x.test>", "A question").await;
-    let (_, page) = call(&server, "GET", &format!("{INBOX}/threads"), &[], "").await;
-    let thread = format!("{INBOX}/threads/{}", page["threads"][0]["thread_id"].as_str().unwrap());
-    call(&server, "PATCH", &thread, &[], r#"{"add_labels":["urgent"]}"#).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    receive_mail(&server, "<question@x.test>", "A question").await;
+    let (_, page) = api_call(&server, "GET", &format!("{INBOX_PATH}/threads"), &[], "").await;
+    let thread = format!("{INBOX_PATH}/threads/{}", page["threads"][0]["thread_id"].as_str().unwrap());
+    api_call(&server, "PATCH", &thread, &[], r#"{"add_labels":["urgent"]}"#).await;
     // Its own label and one that only its mail has; and one that neither has.
     for (labels, count) in [("labels=urgent&labels=received", 1), ("labels=urgent&labels=sent", 0)] {
-        let (_, found) = call(&server, "GET", &format!("{INBOX}/threads?{labels}"), &[], "").await;
+        let (_, found) = api_call(&server, "GET", &format!("{INBOX_PATH}/threads?{labels}"), &[], "").await;
         assert_eq!(found["count"], count, "{labels}: {found}");
     }
 }
 
 #[tokio::test]
 async fn a_send_that_does_not_go_is_never_a_success() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let rule = json!({ "name": "ask", "direction": "outbound", "match": { "operator": "all", "conditions":
         [{ "field": "recipient.address", "operator": "is", "value": "boss@example.com" }] }, "actions": [{ "type": "approve" }] });
-    let (status, made) = call(&server, "POST", "/v1/rules", &[], &rule.to_string()).await;
+    let (status, made) = api_call(&server, "POST", "/v1/rules", &[], &rule.to_string()).await;
     assert_eq!(status, 201, "{made}");
     let mail = |to: &str| json!({ "to": to, "subject": "Raise", "text": "Please." }).to_string();
-    let send = format!("{INBOX}/messages/send");
+    let send = format!("{INBOX_PATH}/messages/send");
     let key = [("Idempotency-Key", "raise")];
     for _ in 0..2 {
-        let (status, body) = call(&server, "POST", &send, &key, &mail("boss@example.com")).await;
+        let (status, body) = api_call(&server, "POST", &send, &key, &mail("boss@example.com")).await;
         assert_eq!(
             (status, &body["name"], &body["state"]),
             (403, &json!("MessageRejectedError"), &json!("held")),
             "{body}"
         );
         let id = body["message_id"].as_str().unwrap().replace('<', "%3C").replace('>', "%3E");
-        let (_, message) = call(&server, "GET", &format!("{INBOX}/messages/{id}"), &[], "").await;
+        let (_, message) = api_call(&server, "GET", &format!("{INBOX_PATH}/messages/{id}"), &[], "").await;
         assert_eq!(message["labels"], json!(["held"]));
     }
     let (status, first) =
-        call(&server, "POST", &send, &[("Idempotency-Key", "doubt")], &mail("unknown@sandbox.mailonce.test")).await;
+        api_call(&server, "POST", &send, &[("Idempotency-Key", "doubt")], &mail("unknown@sandbox.mailonce.test")).await;
     assert_eq!(status, 200, "{first}");
     let id = first["message_id"].as_str().unwrap().replace('<', "%3C").replace('>', "%3E");
-    let path = format!("{INBOX}/messages/{id}");
+    let path = format!("{INBOX_PATH}/messages/{id}");
     for _ in 0..100 {
-        let (_, message) = call(&server, "GET", &path, &[], "").await;
+        let (_, message) = api_call(&server, "GET", &path, &[], "").await;
         if message["labels"] == json!(["unknown"]) {
             // Nor is a repeat told as one, though the first call could not know.
             let again = mail("unknown@sandbox.mailonce.test");
-            let (status, body) = call(&server, "POST", &send, &[("Idempotency-Key", "doubt")], &again).await;
+            let (status, body) = api_call(&server, "POST", &send, &[("Idempotency-Key", "doubt")], &again).await;
             assert_eq!((status, &body["state"]), (403, &json!("unknown")), "{body}");
             assert_eq!(body["message_id"], first["message_id"]);
             return;
@@ -136,9 +138,9 @@ async fn a_send_that_does_not_go_is_never_a_success() {
 
 #[tokio::test]
 async fn refusals_have_the_shape_that_is_documented() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    let send = format!("{INBOX}/messages/send");
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    let send = format!("{INBOX_PATH}/messages/send");
     let cases: [(&str, &str, &str, u16, &str, &str); 8] = [
         ("POST", &send, "{", 400, "ValidationError", "validation_error"),
         ("POST", &send, "[]", 400, "ValidationError", "validation_error"),
@@ -150,7 +152,7 @@ async fn refusals_have_the_shape_that_is_documented() {
         ("PUT", "/compat/agentmail/v0/inboxes", "", 404, "NotFoundError", "not_found"),
     ];
     for (method, path, body, status, name, code) in cases {
-        let (found, answer) = call(&server, method, path, &[], body).await;
+        let (found, answer) = api_call(&server, method, path, &[], body).await;
         assert_eq!((found, &answer["name"], &answer["code"]), (status, &json!(name), &json!(code)), "{body} {answer}");
         assert!(answer["message"].is_string() && answer["fix"].is_string(), "{answer}");
         assert_eq!(answer["errors"].is_array(), status == 400, "{answer}");
@@ -163,35 +165,35 @@ async fn refusals_have_the_shape_that_is_documented() {
 
 #[tokio::test]
 async fn another_team_finds_nothing() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    arrives(&server, "<mine@x.test>", "Mine").await;
-    let send = format!("{INBOX}/messages/send");
-    let (_, sent) = call(&server, "POST", &send, &[], r#"{"to":"a@example.com","text":"x"}"#).await;
-    let (_, draft) = call(&server, "POST", &format!("{INBOX}/drafts"), &[], r#"{"text":"x"}"#).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    receive_mail(&server, "<mine@x.test>", "Mine").await;
+    let send = format!("{INBOX_PATH}/messages/send");
+    let (_, sent) = api_call(&server, "POST", &send, &[], r#"{"to":"a@example.com","text":"x"}"#).await;
+    let (_, draft) = api_call(&server, "POST", &format!("{INBOX_PATH}/drafts"), &[], r#"{"text":"x"}"#).await;
     let hook = r#"{"url":"http://127.0.0.1:9/","event_types":["message.sent"]}"#;
-    let (_, hook) = call(&server, "POST", "/compat/agentmail/v0/webhooks", &[], hook).await;
+    let (_, hook) = api_call(&server, "POST", "/compat/agentmail/v0/webhooks", &[], hook).await;
     let word = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
     let (thread, draft, hook) = (word(&sent, "thread_id"), word(&draft, "draft_id"), word(&hook, "webhook_id"));
-    let (_, team) = call(&server, "POST", "/v1/teams", &[], r#"{"name":"other"}"#).await;
+    let (_, team) = api_call(&server, "POST", "/v1/teams", &[], r#"{"name":"other"}"#).await;
     let bearer = format!("Bearer {}", word(&team, "api_key"));
     let other = [("Authorization", bearer.as_str())];
     for path in [
-        INBOX.to_owned(),
-        format!("{INBOX}/messages"),
-        format!("{INBOX}/messages/%3Cmine@x.test%3E"),
-        format!("{INBOX}/threads/{thread}"),
-        format!("{INBOX}/drafts/{draft}"),
+        INBOX_PATH.to_owned(),
+        format!("{INBOX_PATH}/messages"),
+        format!("{INBOX_PATH}/messages/%3Cmine@x.test%3E"),
+        format!("{INBOX_PATH}/threads/{thread}"),
+        format!("{INBOX_PATH}/drafts/{draft}"),
         format!("/compat/agentmail/v0/threads/{thread}"),
         format!("/compat/agentmail/v0/drafts/{draft}"),
         format!("/compat/agentmail/v0/webhooks/{hook}"),
     ] {
         let (status, found) = server.call("GET", &path, &other, "").await;
         assert_eq!((status, &found["name"]), (404, &json!("NotFoundError")), "{path}: {found}");
-        let (status, found) = call(&server, "GET", &path, &[], "").await;
+        let (status, found) = api_call(&server, "GET", &path, &[], "").await;
         assert_eq!(status, 200, "{path}: {found}");
     }
-    for (method, path) in [("POST", send.as_str()), ("DELETE", INBOX)] {
+    for (method, path) in [("POST", send.as_str()), ("DELETE", INBOX_PATH)] {
         let (status, found) = server.call(method, path, &other, r#"{"to":"a@example.com","text":"x"}"#).await;
         assert_eq!(status, 404, "{found}");
     }
@@ -199,7 +201,7 @@ async fn another_team_finds_nothing() {
     assert_eq!(listed["count"], 0, "{listed}");
 }
 
-const ROOT: &str = "/compat/agentmail/v0";
+const API_ROOT: &str = "/compat/agentmail/v0";
 
 /// Every route that names something of the agent's inbox, with a body where it needs one.
 fn routes_of_inbox(
@@ -214,57 +216,63 @@ fn routes_of_inbox(
     let labels = r#"{"add_labels":["x"]}"#;
     let rename = r#"{"display_name":"Mallory"}"#;
     vec![
-        ("GET", INBOX.to_owned(), ""),
-        ("PATCH", INBOX.to_owned(), rename),
-        ("DELETE", INBOX.to_owned(), ""),
-        ("GET", format!("{INBOX}/messages"), ""),
-        ("GET", format!("{INBOX}/messages/search?q=canary"), ""),
-        ("POST", format!("{INBOX}/messages/send"), mail),
-        ("POST", format!("{INBOX}/messages/batch-get"), ids),
-        ("POST", format!("{INBOX}/messages/batch-update"), ids),
-        ("GET", format!("{INBOX}/messages/{message}"), ""),
-        ("PATCH", format!("{INBOX}/messages/{message}"), labels),
-        ("DELETE", format!("{INBOX}/messages/{message}"), ""),
-        ("GET", format!("{INBOX}/messages/{message}/raw"), ""),
-        ("POST", format!("{INBOX}/messages/{message}/reply"), mail),
-        ("POST", format!("{INBOX}/messages/{message}/reply-all"), mail),
-        ("POST", format!("{INBOX}/messages/{message}/forward"), mail),
-        ("GET", format!("{INBOX}/threads"), ""),
-        ("GET", format!("{INBOX}/threads/search?q=canary"), ""),
-        ("GET", format!("{INBOX}/threads/{thread}"), ""),
-        ("PATCH", format!("{INBOX}/threads/{thread}"), labels),
-        ("DELETE", format!("{INBOX}/threads/{thread}"), ""),
-        ("GET", format!("{ROOT}/threads/{thread}"), ""),
-        ("PATCH", format!("{ROOT}/threads/{thread}"), labels),
-        ("DELETE", format!("{ROOT}/threads/{thread}"), ""),
-        ("GET", format!("{INBOX}/drafts"), ""),
-        ("POST", format!("{INBOX}/drafts"), r#"{"text":"x"}"#),
-        ("GET", format!("{INBOX}/drafts/{draft}"), ""),
-        ("PATCH", format!("{INBOX}/drafts/{draft}"), r#"{"text":"x"}"#),
-        ("POST", format!("{INBOX}/drafts/{draft}/send"), "{}"),
-        ("DELETE", format!("{INBOX}/drafts/{draft}"), ""),
-        ("GET", format!("{ROOT}/drafts/{draft}"), ""),
-        ("GET", format!("{INBOX}/lists/receive/block"), ""),
-        ("POST", format!("{INBOX}/lists/receive/block"), entry),
-        ("POST", format!("{ROOT}/lists/receive/block"), entry),
-        ("GET", format!("{INBOX}/webhooks"), ""),
-        ("GET", format!("{ROOT}/webhooks/{hook}"), ""),
-        ("PATCH", format!("{ROOT}/webhooks/{hook}"), r#"{"event_types":["message.received"]}"#),
-        ("DELETE", format!("{ROOT}/webhooks/{hook}"), ""),
-        ("GET", format!("{ROOT}/webhooks/{hook}/headers"), ""),
+        ("GET", INBOX_PATH.to_owned(), ""),
+        ("PATCH", INBOX_PATH.to_owned(), rename),
+        ("DELETE", INBOX_PATH.to_owned(), ""),
+        ("GET", format!("{INBOX_PATH}/messages"), ""),
+        ("GET", format!("{INBOX_PATH}/messages/search?q=canary"), ""),
+        ("POST", format!("{INBOX_PATH}/messages/send"), mail),
+        ("POST", format!("{INBOX_PATH}/messages/batch-get"), ids),
+        ("POST", format!("{INBOX_PATH}/messages/batch-update"), ids),
+        ("GET", format!("{INBOX_PATH}/messages/{message}"), ""),
+        ("PATCH", format!("{INBOX_PATH}/messages/{message}"), labels),
+        ("DELETE", format!("{INBOX_PATH}/messages/{message}"), ""),
+        ("GET", format!("{INBOX_PATH}/messages/{message}/raw"), ""),
+        ("POST", format!("{INBOX_PATH}/messages/{message}/reply"), mail),
+        ("POST", format!("{INBOX_PATH}/messages/{message}/reply-all"), mail),
+        ("POST", format!("{INBOX_PATH}/messages/{message}/forward"), mail),
+        ("GET", format!("{INBOX_PATH}/threads"), ""),
+        ("GET", format!("{INBOX_PATH}/threads/search?q=canary"), ""),
+        ("GET", format!("{INBOX_PATH}/threads/{thread}"), ""),
+        ("PATCH", format!("{INBOX_PATH}/threads/{thread}"), labels),
+        ("DELETE", format!("{INBOX_PATH}/threads/{thread}"), ""),
+        ("GET", format!("{API_ROOT}/threads/{thread}"), ""),
+        ("PATCH", format!("{API_ROOT}/threads/{thread}"), labels),
+        ("DELETE", format!("{API_ROOT}/threads/{thread}"), ""),
+        ("GET", format!("{INBOX_PATH}/drafts"), ""),
+        ("POST", format!("{INBOX_PATH}/drafts"), r#"{"text":"x"}"#),
+        ("GET", format!("{INBOX_PATH}/drafts/{draft}"), ""),
+        ("PATCH", format!("{INBOX_PATH}/drafts/{draft}"), r#"{"text":"x"}"#),
+        ("POST", format!("{INBOX_PATH}/drafts/{draft}/send"), "{}"),
+        ("DELETE", format!("{INBOX_PATH}/drafts/{draft}"), ""),
+        ("GET", format!("{API_ROOT}/drafts/{draft}"), ""),
+        ("GET", format!("{INBOX_PATH}/lists/receive/block"), ""),
+        ("POST", format!("{INBOX_PATH}/lists/receive/block"), entry),
+        ("POST", format!("{API_ROOT}/lists/receive/block"), entry),
+        ("GET", format!("{INBOX_PATH}/webhooks"), ""),
+        ("GET", format!("{API_ROOT}/webhooks/{hook}"), ""),
+        ("PATCH", format!("{API_ROOT}/webhooks/{hook}"), r#"{"event_types":["message.received"]}"#),
+        ("DELETE", format!("{API_ROOT}/webhooks/{hook}"), ""),
+        ("GET", format!("{API_ROOT}/webhooks/{hook}/headers"), ""),
     ]
 }
 
 /// A webhook that a tied key makes and widens says nothing of the events that it dropped.
-async fn webhook_shows_no_dropped_events(server: &Server, tied: &[(&str, &str)]) {
+async fn webhook_shows_no_dropped_events(server: &SpawnedServer, tied: &[(&str, &str)]) {
     let own = r#"{"url":"http://127.0.0.1:9/own","event_types":["message.sent"],"inbox_ids":["second@mailonce.test"]}"#;
-    let (_, own) = server.call("POST", &format!("{ROOT}/webhooks"), tied, own).await;
+    let (_, own) = server.call("POST", &format!("{API_ROOT}/webhooks"), tied, own).await;
     let endpoint = own["webhook_id"].as_str().unwrap().replace("ep_", "");
     let (status, changed) =
         server.call("PATCH", &format!("/v1/endpoints/{endpoint}"), tied, r#"{"events":["*"],"rev":1}"#).await;
     assert_eq!(status, 200, "{changed}");
-    let (_, _) =
-        call(server, "POST", &format!("{INBOX}/messages/send"), &[], r#"{"to":"x@example.com","text":"later"}"#).await;
+    let (_, _) = api_call(
+        server,
+        "POST",
+        &format!("{INBOX_PATH}/messages/send"),
+        &[],
+        r#"{"to":"x@example.com","text":"later"}"#,
+    )
+    .await;
     for _ in 0..20 {
         let (status, page) = server.call("GET", &format!("/v1/endpoints/{endpoint}/notices"), tied, "").await;
         assert_eq!((status, &page["data"]), (200, &json!([])), "{page}");
@@ -274,19 +282,19 @@ async fn webhook_shows_no_dropped_events(server: &Server, tied: &[(&str, &str)])
 
 #[tokio::test]
 async fn a_key_of_another_inbox_finds_and_changes_nothing() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    arrives(&server, "<canary@x.test>", "canary").await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    receive_mail(&server, "<canary@x.test>", "canary").await;
     let mail = r#"{"to":"canary@example.com","subject":"canary","text":"canary","labels":["canary"]}"#;
-    let (_, sent) = call(&server, "POST", &format!("{INBOX}/messages/send"), &[], mail).await;
-    let (_, draft) = call(&server, "POST", &format!("{INBOX}/drafts"), &[], r#"{"text":"canary"}"#).await;
+    let (_, sent) = api_call(&server, "POST", &format!("{INBOX_PATH}/messages/send"), &[], mail).await;
+    let (_, draft) = api_call(&server, "POST", &format!("{INBOX_PATH}/drafts"), &[], r#"{"text":"canary"}"#).await;
     let hook = r#"{"url":"http://127.0.0.1:9/canary","event_types":["message.sent"]}"#;
-    let (_, hook) = call(&server, "POST", &format!("{ROOT}/webhooks"), &[], hook).await;
+    let (_, hook) = api_call(&server, "POST", &format!("{API_ROOT}/webhooks"), &[], hook).await;
     let word = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
     let (thread, draft, hook) = (word(&sent, "thread_id"), word(&draft, "draft_id"), word(&hook, "webhook_id"));
-    call(&server, "POST", "/v1/inboxes", &[], r#"{"username":"second"}"#).await;
+    api_call(&server, "POST", "/v1/inboxes", &[], r#"{"username":"second"}"#).await;
     let key = json!({ "name": "tied", "scopes": ["send", "read", "reply", "secrets", "admin"], "inboxes": ["second@mailonce.test"] });
-    let (_, key) = call(&server, "POST", "/v1/api-keys", &[], &key.to_string()).await;
+    let (_, key) = api_call(&server, "POST", "/v1/api-keys", &[], &key.to_string()).await;
     let bearer = format!("Bearer {}", word(&key, "api_key"));
     let tied = [("Authorization", bearer.as_str())];
 
@@ -297,40 +305,52 @@ async fn a_key_of_another_inbox_finds_and_changes_nothing() {
         assert!(!answer.to_string().contains("Hello"), "{method} {path}: {answer}");
     }
     for list in ["inboxes", "inboxes/search?q=agent", "threads", "threads/search?q=canary", "drafts", "webhooks"] {
-        let (_, answer) = server.call("GET", &format!("{ROOT}/{list}"), &tied, "").await;
+        let (_, answer) = server.call("GET", &format!("{API_ROOT}/{list}"), &tied, "").await;
         let shown = answer.to_string();
         assert!(!shown.contains("canary") && !shown.contains("agent@mailonce.test"), "{list}: {answer}");
     }
     webhook_shows_no_dropped_events(&server, &tied).await;
     for (method, path, body) in calls.iter().filter(|(method, ..)| *method == "GET") {
-        let (status, answer) = call(&server, method, path, &[], body).await;
+        let (status, answer) = api_call(&server, method, path, &[], body).await;
         assert_eq!(status, 200, "the owner still has it: {path}: {answer}");
     }
 }
 
 #[tokio::test]
 async fn what_is_wrong_is_said_in_words_that_the_answer_has() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    let send = format!("{INBOX}/messages/send");
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    let send = format!("{INBOX_PATH}/messages/send");
     let many = json!({ "to": vec!["a@example.com"; 60], "text": "x" }).to_string();
     for (method, path, body, told, field) in [
         ("POST", send.as_str(), "7", "invalid type: integer `7`, expected an object", json!([])),
         ("POST", &send, r#"{"to":7}"#, "to: invalid type: integer `7`, expected an address or a list", json!(["to"])),
         ("POST", &send, &many, "to names 60 recipients with cc and bcc; at most 50 fit one email", json!(["to"])),
-        ("POST", &format!("{INBOX}/messages/batch-get"), "{}", "missing field `message_ids`", json!(["message_ids"])),
-        ("POST", &format!("{INBOX}/drafts"), r#"{"send_at":"x"}"#, "send_at must be a time", json!(["send_at"])),
-        ("GET", &format!("{INBOX}/threads?limit=0"), "", "limit must be a number from 1 to 100", json!(["limit"])),
-        ("GET", &format!("{INBOX}/drafts?ascending=x"), "", "ascending must be true or false", json!(["ascending"])),
+        (
+            "POST",
+            &format!("{INBOX_PATH}/messages/batch-get"),
+            "{}",
+            "missing field `message_ids`",
+            json!(["message_ids"]),
+        ),
+        ("POST", &format!("{INBOX_PATH}/drafts"), r#"{"send_at":"x"}"#, "send_at must be a time", json!(["send_at"])),
+        ("GET", &format!("{INBOX_PATH}/threads?limit=0"), "", "limit must be a number from 1 to 100", json!(["limit"])),
+        (
+            "GET",
+            &format!("{INBOX_PATH}/drafts?ascending=x"),
+            "",
+            "ascending must be true or false",
+            json!(["ascending"]),
+        ),
     ] {
-        let (status, answer) = call(&server, method, path, &[], body).await;
+        let (status, answer) = api_call(&server, method, path, &[], body).await;
         let (message, fix) = (answer["message"].as_str().unwrap(), answer["fix"].as_str().unwrap());
         assert!(status == 400 && message.starts_with(told), "{path}: {answer}");
         assert_eq!(answer["errors"][0]["path"], field, "{answer}");
         // A fix names no member that this answer lacks.
         assert!(!fix.contains("`field`") && !fix.contains("/v1/") && fix.contains("errors"), "{answer}");
     }
-    let (_, made) = call(&server, "POST", "/v1/api-keys", &[], r#"{"name":"look","scopes":["read"]}"#).await;
+    let (_, made) = api_call(&server, "POST", "/v1/api-keys", &[], r#"{"name":"look","scopes":["read"]}"#).await;
     let bearer = format!("Bearer {}", made["api_key"].as_str().unwrap());
     let (status, answer) =
         server.call("POST", &send, &[("Authorization", &bearer)], r#"{"to":"a@example.com","text":"x"}"#).await;

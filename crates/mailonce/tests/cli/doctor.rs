@@ -11,41 +11,41 @@ use tokio::{
     net::{TcpListener, UdpSocket},
 };
 
-use crate::binary::Desk;
+use crate::binary::CliFixture;
 
 /// A name and the type of a record.
-type Question = (String, u16);
+type DnsQuestion = (String, u16);
 const MX: u16 = 15;
 const TXT: u16 = 16;
 
 /// A resolver that knows what it is told.
-struct Zone {
-    at: SocketAddr,
-    records: Arc<Mutex<BTreeMap<Question, Vec<Vec<u8>>>>>,
+struct FakeResolver {
+    address: SocketAddr,
+    records: Arc<Mutex<BTreeMap<DnsQuestion, Vec<Vec<u8>>>>>,
 }
 
-impl Zone {
-    async fn open() -> Self {
+impl FakeResolver {
+    async fn start() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let (at, records) = (socket.local_addr().unwrap(), Arc::new(Mutex::new(BTreeMap::new())));
-        let known: Arc<Mutex<BTreeMap<Question, Vec<Vec<u8>>>>> = Arc::clone(&records);
+        let known: Arc<Mutex<BTreeMap<DnsQuestion, Vec<Vec<u8>>>>> = Arc::clone(&records);
         tokio::spawn(async move {
             let mut bytes = [0; 600];
             loop {
                 let (length, from) = socket.recv_from(&mut bytes).await.unwrap();
-                let answer = answer(&bytes[..length], &known.lock().unwrap());
+                let answer = answer_dns(&bytes[..length], &known.lock().unwrap());
                 socket.send_to(&answer, from).await.unwrap();
             }
         });
-        Self { at, records }
+        Self { address: at, records }
     }
 
-    fn txt(&self, name: &str, text: &str) {
+    fn add_txt(&self, name: &str, text: &str) {
         let data = text.as_bytes().chunks(255).flat_map(|part| [&[part.len() as u8], part].concat()).collect();
         self.records.lock().unwrap().entry((name.to_lowercase(), TXT)).or_default().push(data);
     }
 
-    fn mx(&self, name: &str, host: &str) {
+    fn add_mx(&self, name: &str, host: &str) {
         let mut data = vec![0, 10];
         host.split('.').for_each(|label| data.extend([&[label.len() as u8], label.as_bytes()].concat()));
         data.push(0);
@@ -53,7 +53,7 @@ impl Zone {
     }
 }
 
-fn answer(question: &[u8], known: &BTreeMap<Question, Vec<Vec<u8>>>) -> Vec<u8> {
+fn answer_dns(question: &[u8], known: &BTreeMap<DnsQuestion, Vec<Vec<u8>>>) -> Vec<u8> {
     let (mut labels, mut at) = (Vec::new(), 12);
     while question[at] != 0 {
         let end = at + 1 + usize::from(question[at]);
@@ -75,7 +75,7 @@ fn answer(question: &[u8], known: &BTreeMap<Question, Vec<Vec<u8>>>) -> Vec<u8> 
 }
 
 /// The checks of one name, as `level: found → next`.
-fn checks(report: &Value, name: &str) -> Vec<String> {
+fn checks_named(report: &Value, name: &str) -> Vec<String> {
     let all = report["checks"].as_array().unwrap().iter().filter(|check| check["check"] == name);
     let part = |check: &Value, name: &str| check[name].as_str().unwrap().to_owned();
     all.map(|check| format!("{}: {} → {}", part(check, "level"), part(check, "found"), part(check, "next"))).collect()
@@ -83,54 +83,57 @@ fn checks(report: &Value, name: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn records_that_are_missing_or_wrong_are_named_with_what_to_publish() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let bearer = format!("Bearer {}", server.api_key);
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
     let (status, made) = server.call("POST", "/v1/domains", &headers, r#"{"name":"example.com"}"#).await;
     assert_eq!(status, 201, "{made}");
-    let zone = Zone::open().await;
-    let dns = zone.at.to_string();
+    let zone = FakeResolver::start().await;
+    let dns = zone.address.to_string();
     let config = "smtp.domains = [\"agents.example.com\"]\nsmtp.hostname = \"mx.example.com\"\n";
     std::fs::write(desk.path().join("mailonce.toml"), config).unwrap();
     let words = ["doctor", "--dns", dns.as_str()];
 
     // Nothing is published. A running server tells its domains.
-    let ill = desk.run(&words).await.exits(5).json();
+    let ill = desk.run(&words).await.expect_exit(5).json();
     let record = |purpose: &str| {
         made["records"].as_array().unwrap().iter().find(|record| record["purpose"] == purpose).unwrap().clone()
     };
     let own = record("ownership");
     let (name, value) = (own["name"].as_str().unwrap(), own["value"].as_str().unwrap());
     let publish = format!("fail: {name} is missing → publish TXT {name} \"{value}\"");
-    assert_eq!(checks(&ill, "ownership"), [publish]);
-    assert_eq!(checks(&ill, "dkim").len(), 2);
-    assert!(checks(&ill, "spf")[0].starts_with("warn: "), "{ill}");
-    assert!(checks(&ill, "dmarc")[0].starts_with("warn: "), "{ill}");
-    assert!(checks(&ill, "mx")[0].ends_with("publish MX agents.example.com \"10 mx.example.com\""), "{ill}");
+    assert_eq!(checks_named(&ill, "ownership"), [publish]);
+    assert_eq!(checks_named(&ill, "dkim").len(), 2);
+    assert!(checks_named(&ill, "spf")[0].starts_with("warn: "), "{ill}");
+    assert!(checks_named(&ill, "dmarc")[0].starts_with("warn: "), "{ill}");
+    assert!(checks_named(&ill, "mx")[0].ends_with("publish MX agents.example.com \"10 mx.example.com\""), "{ill}");
     server.terminate().await;
 
     // The same from the ledger itself, with one record that says something else.
     for record in made["records"].as_array().unwrap().iter().filter(|record| record["required"] == true) {
-        zone.txt(record["name"].as_str().unwrap(), record["value"].as_str().unwrap());
+        zone.add_txt(record["name"].as_str().unwrap(), record["value"].as_str().unwrap());
     }
-    zone.txt("example.com", "v=spf1 include:relay.test ~all");
-    zone.mx("agents.example.com", "mx.other.test");
-    let odd = desk.run(&words).await.exits(0).json();
-    assert!(checks(&odd, "ownership")[0].starts_with("ok: "), "{odd}");
-    assert!(checks(&odd, "dkim").iter().all(|check| check.starts_with("ok: ")), "{odd}");
-    assert!(checks(&odd, "spf")[0].starts_with("ok: "), "{odd}");
-    assert!(checks(&odd, "mx")[0].starts_with("warn: "), "{odd}");
-    zone.mx("agents.example.com", "mx.example.com");
-    zone.txt("_dmarc.example.com", "v=DMARC1; p=none");
-    zone.txt("example.com", "v=spf1 -all");
-    let two = desk.run(&words).await.exits(5).json();
-    assert!(checks(&two, "spf")[0].starts_with("fail: "), "two policies are none: {two}");
-    assert!(checks(&two, "mx")[0].starts_with("ok: ") && checks(&two, "dmarc")[0].starts_with("ok: "), "{two}");
+    zone.add_txt("example.com", "v=spf1 include:relay.test ~all");
+    zone.add_mx("agents.example.com", "mx.other.test");
+    let odd = desk.run(&words).await.expect_exit(0).json();
+    assert!(checks_named(&odd, "ownership")[0].starts_with("ok: "), "{odd}");
+    assert!(checks_named(&odd, "dkim").iter().all(|check| check.starts_with("ok: ")), "{odd}");
+    assert!(checks_named(&odd, "spf")[0].starts_with("ok: "), "{odd}");
+    assert!(checks_named(&odd, "mx")[0].starts_with("warn: "), "{odd}");
+    zone.add_mx("agents.example.com", "mx.example.com");
+    zone.add_txt("_dmarc.example.com", "v=DMARC1; p=none");
+    zone.add_txt("example.com", "v=spf1 -all");
+    let two = desk.run(&words).await.expect_exit(5).json();
+    assert!(checks_named(&two, "spf")[0].starts_with("fail: "), "two policies are none: {two}");
+    assert!(
+        checks_named(&two, "mx")[0].starts_with("ok: ") && checks_named(&two, "dmarc")[0].starts_with("ok: "),
+        "{two}"
+    );
 }
 
 /// A relay that takes one password.
-async fn relay() -> SocketAddr {
+async fn start_relay() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -160,7 +163,7 @@ async fn relay() -> SocketAddr {
 
 #[tokio::test]
 async fn private_keys_that_others_can_read_are_named() {
-    let desk = Desk::new();
+    let desk = CliFixture::new();
     for name in ["http.key", "smtp.key"] {
         std::fs::write(desk.path().join(name), "not read here").unwrap();
     }
@@ -168,13 +171,13 @@ async fn private_keys_that_others_can_read_are_named() {
                   [smtp]\ntls_cert = \"smtp.pem\"\ntls_key = \"smtp.key\"\n";
     std::fs::write(desk.path().join("mailonce.toml"), config).unwrap();
     let found = desk.run(&["doctor", "--offline"]).await.json();
-    assert!(checks(&found, "permissions")[0].contains("chmod 600 http.key smtp.key"), "{found}");
+    assert!(checks_named(&found, "permissions")[0].contains("chmod 600 http.key smtp.key"), "{found}");
 }
 
 #[tokio::test]
 async fn a_relay_is_visited_as_far_as_its_log_in_and_no_mail_is_begun() {
-    let desk = Desk::new();
-    let port = relay().await.port();
+    let desk = CliFixture::new();
+    let port = start_relay().await.port();
     let file = desk.path().join("mailonce.toml");
     let write = |port: u16, password: &str| {
         let text = format!(
@@ -184,59 +187,59 @@ async fn a_relay_is_visited_as_far_as_its_log_in_and_no_mail_is_begun() {
         std::fs::write(&file, text).unwrap();
     };
     write(port, "right");
-    let well = desk.run(&["doctor"]).await.exits(0).json();
-    assert_eq!(checks(&well, "transport"), ["ok: relay (smtp) takes our log-in → "]);
+    let well = desk.run(&["doctor"]).await.expect_exit(0).json();
+    assert_eq!(checks_named(&well, "transport"), ["ok: relay (smtp) takes our log-in → "]);
     // A password in a file that others can read is worth a word.
-    assert!(checks(&well, "permissions")[0].contains("chmod 600 mailonce.toml"), "{well}");
+    assert!(checks_named(&well, "permissions")[0].contains("chmod 600 mailonce.toml"), "{well}");
     write(port, "wrong");
-    let ill = desk.run(&["doctor"]).await.exits(5).json();
-    let said = checks(&ill, "transport").remove(0);
+    let ill = desk.run(&["doctor"]).await.expect_exit(5).json();
+    let said = checks_named(&ill, "transport").remove(0);
     assert!(
         said.contains("5.7.8 not with this password")
             && said.contains("username and password of the transport `relay`"),
         "{said}"
     );
     write(1, "right");
-    let gone = desk.run(&["doctor"]).await.exits(5).json();
-    assert!(checks(&gone, "transport")[0].contains("cannot be reached"), "{gone}");
-    desk.run(&["doctor", "--offline"]).await.exits(0);
+    let gone = desk.run(&["doctor"]).await.expect_exit(5).json();
+    assert!(checks_named(&gone, "transport")[0].contains("cannot be reached"), "{gone}");
+    desk.run(&["doctor", "--offline"]).await.expect_exit(0);
 }
 
 #[tokio::test]
 async fn the_server_that_has_the_ledger_is_the_one_that_is_named() {
-    let desk = Desk::new();
+    let desk = CliFixture::new();
     let elsewhere = desk.path().join("elsewhere");
-    let server = desk.dev(&[("MAILONCE_DATA", elsewhere.to_str().unwrap())]).await;
-    let report = desk.run(&["doctor", "--data", "elsewhere"]).await.exits(0).json();
-    assert_eq!(checks(&report, "server"), [format!("ok: runs at {} and can commit → ", server.url)]);
+    let server = desk.start_dev(&[("MAILONCE_DATA", elsewhere.to_str().unwrap())]).await;
+    let report = desk.run(&["doctor", "--data", "elsewhere"]).await.expect_exit(0).json();
+    assert_eq!(checks_named(&report, "server"), [format!("ok: runs at {} and can commit → ", server.url)]);
     server.terminate().await;
 }
 
 #[tokio::test]
 async fn what_waits_rests_or_is_in_doubt_is_told_by_a_server_and_by_its_ledger() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    let report = desk.run(&["doctor", "--offline"]).await.exits(0).json();
-    assert!(checks(&report, "ledger")[0].starts_with("ok: sqlite, schema "), "{report}");
-    assert_eq!(checks(&report, "hand-off"), ["ok: goes on; nothing waits → "]);
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    let report = desk.run(&["doctor", "--offline"]).await.expect_exit(0).json();
+    assert!(checks_named(&report, "ledger")[0].starts_with("ok: sqlite, schema "), "{report}");
+    assert_eq!(checks_named(&report, "hand-off"), ["ok: goes on; nothing waits → "]);
     let doubt = ["send", "--from", "a@x.test", "--to", "unknown@sandbox.mailonce.test", "--text", "x", "--key", "d"];
     for _ in 0..200 {
-        if desk.run(&doubt).await.code == 7 {
+        if desk.run(&doubt).await.exit_code == 7 {
             break;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    let report = desk.run(&["doctor", "--offline"]).await.exits(0).json();
-    let said = checks(&report, "hand-off").remove(0);
+    let report = desk.run(&["doctor", "--offline"]).await.expect_exit(0).json();
+    let said = checks_named(&report, "hand-off").remove(0);
     assert!(said.starts_with("warn: nothing waits; 1 unknown") && said.contains("emails resolve"), "{said}");
-    desk.run(&["pause"]).await.exits(0);
-    desk.run(&crate::binary::send_words("k", "x")).await.exits(4);
-    let report = desk.run(&["doctor", "--offline"]).await.exits(0).json();
-    let said = checks(&report, "hand-off").remove(0);
+    desk.run(&["pause"]).await.expect_exit(0);
+    desk.run(&crate::binary::send_args("k", "x")).await.expect_exit(4);
+    let report = desk.run(&["doctor", "--offline"]).await.expect_exit(0).json();
+    let said = checks_named(&report, "hand-off").remove(0);
     assert!(said.contains("it is paused") && said.contains("1 wait") && said.contains("mailonce resume"), "{said}");
     server.terminate().await;
-    let report = desk.run(&["doctor", "--offline"]).await.exits(0).json();
-    let said = checks(&report, "hand-off").remove(0);
+    let report = desk.run(&["doctor", "--offline"]).await.expect_exit(0).json();
+    let said = checks_named(&report, "hand-off").remove(0);
     assert!(said.contains("1 wait") && said.contains("1 unknown"), "{said}");
-    assert!(checks(&report, "ledger")[0].starts_with("ok: sqlite, schema "), "{report}");
+    assert!(checks_named(&report, "ledger")[0].starts_with("ok: sqlite, schema "), "{report}");
 }

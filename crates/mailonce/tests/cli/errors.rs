@@ -3,19 +3,19 @@
 use serde_json::Value;
 use std::{process::Stdio, time::Duration};
 
-use crate::binary::{Desk, Ran, send_words};
+use crate::binary::{CliFixture, CommandOutput, send_args};
 
 /// The one line of JSON on stderr.
-fn told(ran: &Ran) -> Value {
-    assert!(ran.out.is_empty(), "{ran:?}");
-    serde_json::from_str(&ran.err).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+fn stderr_json(ran: &CommandOutput) -> Value {
+    assert!(ran.stdout.is_empty(), "{ran:?}");
+    serde_json::from_str(&ran.stderr).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
 #[tokio::test]
 async fn every_error_has_a_code_and_a_next_step_in_both_forms() {
-    let desk = Desk::new();
+    let desk = CliFixture::new();
     let nowhere = [("MAILONCE_URL", "http://127.0.0.1:1"), ("MAILONCE_API_KEY", "mo_x")];
-    let send = send_words("k", "x");
+    let send = send_args("k", "x");
     std::fs::write(desk.path().join("there.db"), "mine").unwrap();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap().to_string();
@@ -35,43 +35,43 @@ async fn every_error_has_a_code_and_a_next_step_in_both_forms() {
         (&["simulate", "inbound"], &[("MAILONCE_SMTP_LISTEN", "127.0.0.1:1")], "not_taken", 5),
     ];
     for (words, env, code, exit) in cases {
-        let json = desk.run_with(&[words, &["--json"]].concat(), env).await.exits(exit);
-        let said = told(&json);
+        let json = desk.run_with_env(&[words, &["--json"]].concat(), env).await.expect_exit(exit);
+        let said = stderr_json(&json);
         assert_eq!(said["code"], code, "{words:?}: {said}");
         assert!(said["next"].as_str().is_some_and(|next| !next.is_empty()), "{words:?}: {said}");
-        let plain = desk.run_with(words, env).await.exits(exit);
-        assert!(plain.out.is_empty(), "{plain:?}");
-        assert!(plain.err.contains(&format!("mailonce: {code}: ")) && plain.err.contains("next: "), "{plain:?}");
+        let plain = desk.run_with_env(words, env).await.expect_exit(exit);
+        assert!(plain.stdout.is_empty(), "{plain:?}");
+        assert!(plain.stderr.contains(&format!("mailonce: {code}: ")) && plain.stderr.contains("next: "), "{plain:?}");
     }
 }
 
 #[tokio::test]
 async fn a_wrong_call_is_told_whole_with_the_way_to_make_it() {
-    let desk = Desk::new();
-    let said = told(&desk.run(&["send", "--text", "x", "--json"]).await.exits(64));
+    let desk = CliFixture::new();
+    let said = stderr_json(&desk.run(&["send", "--text", "x", "--json"]).await.expect_exit(64));
     let detail = said["detail"].as_str().unwrap();
     assert!(detail.contains("--from <FROM>") && detail.contains("--to <TO>") && !detail.contains('\n'), "{said}");
     assert!(said["next"].as_str().unwrap().contains("mailonce send"), "{said}");
-    let said = told(&desk.run(&["sedn", "--json"]).await.exits(64));
+    let said = stderr_json(&desk.run(&["sedn", "--json"]).await.expect_exit(64));
     assert!(said["detail"].as_str().unwrap().contains("similar subcommand exists: 'send'"), "{said}");
-    let said = told(&desk.run(&["emails", "--json"]).await.exits(64));
+    let said = stderr_json(&desk.run(&["emails", "--json"]).await.expect_exit(64));
     assert!(said["code"] == "usage" && said["detail"].as_str().unwrap().contains("requires a subcommand"), "{said}");
-    let said = told(&desk.run(&["--json", "emails"]).await.exits(64));
+    let said = stderr_json(&desk.run(&["--json", "emails"]).await.expect_exit(64));
     assert_eq!((&said["code"], &said["detail"]), (&"usage".into(), &"a verb is missing".into()));
     // Without a verb people get the list of them.
-    let plain = desk.run(&["emails"]).await.exits(64);
-    assert!(plain.err.contains("Usage: mailonce emails"), "{plain:?}");
+    let plain = desk.run(&["emails"]).await.expect_exit(64);
+    assert!(plain.stderr.contains("Usage: mailonce emails"), "{plain:?}");
 }
 
 #[tokio::test]
 async fn output_that_cannot_be_written_is_told_and_a_reader_that_had_enough_is_not() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
     for words in
         [&["emails", "list"][..], &["openapi"], &["--help"], &["tail", "--after", "0"], &["commands", "--plain"]]
     {
-        desk.run(&send_words("k", "x")).await;
+        desk.run(&send_args("k", "x")).await;
         let ran = desk.command(words).stdout(full()).spawn().unwrap().wait_with_output().await.unwrap();
         let said = String::from_utf8(ran.stderr).unwrap();
         assert_eq!(ran.status.code(), Some(74), "{words:?}: {said}");
@@ -94,16 +94,16 @@ async fn output_that_cannot_be_written_is_told_and_a_reader_that_had_enough_is_n
 
 #[tokio::test]
 async fn a_wrong_key_and_a_ledger_in_use_are_told_with_their_own_next_step() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let wrong = [("MAILONCE_API_KEY", "mo_nobody_knows_this_key")];
-    let said = told(&desk.run_with(&["emails", "list", "--json"], &wrong).await.exits(64));
+    let said = stderr_json(&desk.run_with_env(&["emails", "list", "--json"], &wrong).await.expect_exit(64));
     assert_eq!((&said["code"], &said["status"]), (&"unauthorized".into(), &401.into()));
     assert!(said["next"].as_str().unwrap().contains("Authorization: "), "not as the server said it: {said}");
-    let plain = desk.run_with(&["emails", "list"], &wrong).await.exits(64);
-    assert!(plain.err.contains("MAILONCE_API_KEY") && !plain.err.contains("Authorization:"), "{plain:?}");
+    let plain = desk.run_with_env(&["emails", "list"], &wrong).await.expect_exit(64);
+    assert!(plain.stderr.contains("MAILONCE_API_KEY") && !plain.stderr.contains("Authorization:"), "{plain:?}");
     for words in [&["dev", "--http", "127.0.0.1:0"][..], &["serve", "--http", "127.0.0.1:0"], &["keys", "create"]] {
-        let said = told(&desk.run(&[words, &["--json"]].concat()).await.exits(5));
+        let said = stderr_json(&desk.run(&[words, &["--json"]].concat()).await.expect_exit(5));
         assert_eq!(said["code"], "ledger_in_use", "{words:?}: {said}");
     }
     server.terminate().await;
@@ -111,11 +111,15 @@ async fn a_wrong_key_and_a_ledger_in_use_are_told_with_their_own_next_step() {
 
 #[tokio::test]
 async fn a_server_without_smtp_says_so_and_so_does_whoever_wants_to_bring_mail() {
-    let desk = Desk::new();
+    let desk = CliFixture::new();
     let off = [("MAILONCE_SMTP_LISTEN", "off")];
-    let server = desk.dev(&off).await;
-    assert!(server.greeting.contains("agent@mailonce.test, no mail comes in: SMTP is off\n"), "{}", server.greeting);
-    let said = told(&desk.run_with(&["simulate", "inbound", "--json"], &off).await.exits(5));
+    let server = desk.start_dev(&off).await;
+    assert!(
+        server.startup_banner.contains("agent@mailonce.test, no mail comes in: SMTP is off\n"),
+        "{}",
+        server.startup_banner
+    );
+    let said = stderr_json(&desk.run_with_env(&["simulate", "inbound", "--json"], &off).await.expect_exit(5));
     assert!(said["detail"].as_str().unwrap().contains("SMTP is off"), "{said}");
     assert!(said["next"].as_str().unwrap().contains("--smtp off"), "{said}");
     server.terminate().await;
@@ -123,62 +127,62 @@ async fn a_server_without_smtp_says_so_and_so_does_whoever_wants_to_bring_mail()
 
 #[tokio::test]
 async fn a_held_mail_says_what_to_do_in_words_of_the_command_line() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let words =
         ["send", "--from", "agent@mailonce.test", "--to", "bob@example.com", "--text", "The shop is open again."];
-    desk.run(&words).await.exits(4);
-    let held = desk.run(&[&words[..], &["--plain"]].concat()).await.exits(3);
-    let token = held.out.lines().find_map(|line| line.trim().strip_prefix("--distinct-token ")).unwrap_or_default();
-    assert!(!token.is_empty() && held.out.contains("mailonce emails cancel "), "{held:?}");
-    let meant = desk.run(&[&words[..], &["--distinct-token", token, "--plain"]].concat()).await.exits(0);
-    assert!(!meant.out.contains("distinct-token"), "{meant:?}");
+    desk.run(&words).await.expect_exit(4);
+    let held = desk.run(&[&words[..], &["--plain"]].concat()).await.expect_exit(3);
+    let token = held.stdout.lines().find_map(|line| line.trim().strip_prefix("--distinct-token ")).unwrap_or_default();
+    assert!(!token.is_empty() && held.stdout.contains("mailonce emails cancel "), "{held:?}");
+    let meant = desk.run(&[&words[..], &["--distinct-token", token, "--plain"]].concat()).await.expect_exit(0);
+    assert!(!meant.stdout.contains("distinct-token"), "{meant:?}");
     let some = ["send", "--from", "a@mailonce.test", "--text", "x", "--type", "t", "--entity", "e", "--plain"];
-    desk.run(&[&some[..], &["--to", "a@x.test", "--to", "b@x.test"]].concat()).await.exits(4);
-    let held = desk.run(&[&some[..], &["--to", "a@x.test"]].concat()).await.exits(3);
-    assert!(held.out.contains("guard") && held.out.contains("mailonce escalations resolve ID"), "{held:?}");
+    desk.run(&[&some[..], &["--to", "a@x.test", "--to", "b@x.test"]].concat()).await.expect_exit(4);
+    let held = desk.run(&[&some[..], &["--to", "a@x.test"]].concat()).await.expect_exit(3);
+    assert!(held.stdout.contains("guard") && held.stdout.contains("mailonce escalations resolve ID"), "{held:?}");
     server.terminate().await;
 }
 
 #[tokio::test]
 async fn a_server_that_cannot_be_proven_is_told_in_both_forms() {
-    let desk = Desk::new();
+    let desk = CliFixture::new();
     let words = ["prove", "--target", "http://127.0.0.1:1", "--key", "k"];
-    let said = told(&desk.run(&[&words[..], &["--json"]].concat()).await.exits(2));
+    let said = stderr_json(&desk.run(&[&words[..], &["--json"]].concat()).await.expect_exit(2));
     assert_eq!(said["code"], "unreachable");
-    let plain = desk.run(&words).await.exits(2);
-    assert!(plain.err.contains("mailonce: unreachable: ") && plain.err.contains("next: "), "{plain:?}");
+    let plain = desk.run(&words).await.expect_exit(2);
+    assert!(plain.stderr.contains("mailonce: unreachable: ") && plain.stderr.contains("next: "), "{plain:?}");
 }
 
 #[tokio::test]
 async fn the_table_of_exit_codes_is_the_one_that_is_documented() {
-    let desk = Desk::new();
-    let help = desk.run(&["--help"]).await.exits(0).out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let desk = CliFixture::new();
+    let help = desk.run(&["--help"]).await.expect_exit(0).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md")).unwrap();
     for code in ["0", "2", "3", "4", "5", "6", "7", "64", "74"] {
         assert!(page.contains(&format!("| {code} |")), "docs/cli.md does not say {code}");
         assert!(help.contains(&format!(" {code} ")), "--help does not say {code}: {help}");
     }
-    let server = desk.dev(&[]).await;
-    desk.run(&send_words("k", "x")).await.exits(4);
-    desk.run(&send_words("k", "x")).await.exits(0);
-    desk.run(&send_words("k", "y")).await.exits(6);
-    desk.run(&["wait", "agent@mailonce.test", "--timeout", "1"]).await.exits(2);
+    let server = desk.start_dev(&[]).await;
+    desk.run(&send_args("k", "x")).await.expect_exit(4);
+    desk.run(&send_args("k", "x")).await.expect_exit(0);
+    desk.run(&send_args("k", "y")).await.expect_exit(6);
+    desk.run(&["wait", "agent@mailonce.test", "--timeout", "1"]).await.expect_exit(2);
     let overlap = |to: &'static [&'static str]| {
         let mut words = vec!["send", "--from", "a@mailonce.test", "--text", "x", "--type", "alert", "--entity", "e"];
         words.extend(to.iter().flat_map(|to| ["--to", to]));
         words
     };
-    desk.run(&overlap(&["a@x.test", "b@x.test"])).await.exits(4);
-    desk.run(&overlap(&["a@x.test"])).await.exits(3);
+    desk.run(&overlap(&["a@x.test", "b@x.test"])).await.expect_exit(4);
+    desk.run(&overlap(&["a@x.test"])).await.expect_exit(3);
     let doubt = ["send", "--from", "a@x.test", "--to", "unknown@sandbox.mailonce.test", "--text", "x", "--key", "d"];
-    let mut code = desk.run(&doubt).await.code;
+    let mut code = desk.run(&doubt).await.exit_code;
     for _ in 0..200 {
         if code == 7 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
-        code = desk.run(&doubt).await.code;
+        code = desk.run(&doubt).await.exit_code;
     }
     assert_eq!(code, 7, "an unknown outcome");
     server.terminate().await;
@@ -186,17 +190,17 @@ async fn the_table_of_exit_codes_is_the_one_that_is_documented() {
 
 #[tokio::test]
 async fn words_go_into_a_pipe_when_they_are_wanted_and_colours_never() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    let door: Value = serde_json::from_slice(&std::fs::read(desk.data().join("dev.json")).unwrap()).unwrap();
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    let door: Value = serde_json::from_slice(&std::fs::read(desk.data_dir().join("dev.json")).unwrap()).unwrap();
     let smtp = door["smtp"].as_str().unwrap();
-    desk.run(&["simulate", "inbound", "--code", "481922", "--smtp", smtp]).await.exits(0);
+    desk.run(&["simulate", "inbound", "--code", "481922", "--smtp", smtp]).await.expect_exit(0);
     let take = ["take", "agent@mailonce.test", "--for", "s", "--wait", "20"];
-    let code = desk.run(&[&take[..], &["--plain"]].concat()).await.exits(0);
-    assert_eq!(code.out, "481922\n");
-    assert_eq!(desk.run(&take).await.exits(0).json()["artifact"]["value"], "481922");
-    let list = desk.run(&["inbox", "list", "--plain"]).await.exits(0);
-    assert!(!list.out.contains('\u{1b}') && list.out.contains("agent@mailonce.test"), "{list:?}");
-    desk.run(&["inbox", "list", "--plain", "--json"]).await.exits(64);
+    let code = desk.run(&[&take[..], &["--plain"]].concat()).await.expect_exit(0);
+    assert_eq!(code.stdout, "481922\n");
+    assert_eq!(desk.run(&take).await.expect_exit(0).json()["artifact"]["value"], "481922");
+    let list = desk.run(&["inbox", "list", "--plain"]).await.expect_exit(0);
+    assert!(!list.stdout.contains('\u{1b}') && list.stdout.contains("agent@mailonce.test"), "{list:?}");
+    desk.run(&["inbox", "list", "--plain", "--json"]).await.expect_exit(64);
     server.terminate().await;
 }

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use std::time::Duration;
 
-use crate::binary::{Desk, Ran};
+use crate::binary::{CliFixture, CommandOutput};
 
 /// The commands of the README's first screen, with what stands behind each.
-fn commands() -> Vec<(Vec<String>, String)> {
+fn readme_commands() -> Vec<(Vec<String>, String)> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
     let minute = page.split("## The first minute").nth(1).unwrap().split("\n**").next().unwrap();
     let line = |line: &str| {
@@ -18,44 +18,47 @@ fn commands() -> Vec<(Vec<String>, String)> {
 
 #[tokio::test]
 async fn the_first_minute_goes_as_it_is_told() {
-    let commands = commands();
+    let commands = readme_commands();
     let verbs: Vec<&str> = commands.iter().map(|(words, _)| words[0].as_str()).collect();
     assert_eq!(verbs, ["dev", "demo", "mcp", "simulate", "take", "doctor"]);
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     std::fs::create_dir(desk.path().join(".cursor")).unwrap();
-    let door: Value = serde_json::from_slice(&std::fs::read(desk.data().join("dev.json")).unwrap()).unwrap();
+    let door: Value = serde_json::from_slice(&std::fs::read(desk.data_dir().join("dev.json")).unwrap()).unwrap();
     let smtp = door["smtp"].as_str().unwrap();
     let env = [("HOME", desk.path().to_str().unwrap()), ("MAILONCE_SMTP_LISTEN", smtp)];
     let mut code = String::new();
     for (words, about) in &commands[1..] {
         let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
         words.push("--plain");
-        let mut ran: Ran = desk.run_with(&words, &env).await;
+        let mut ran: CommandOutput = desk.run_with_env(&words, &env).await;
         for _ in 0..100 {
             // The mail may still be on its way to the inbox.
-            if words[0] != "take" || ran.code == 0 {
+            if words[0] != "take" || ran.exit_code == 0 {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
-            ran = desk.run_with(&words, &env).await;
+            ran = desk.run_with_env(&words, &env).await;
         }
-        let ran = ran.exits(0);
+        let ran = ran.expect_exit(0);
         match words[0] {
             "demo" => {
-                assert!(about.starts_with("50 callers") && ran.out.contains("50 callers, "), "{ran:?}");
-                assert!(ran.out.contains(" 1 email, 1 mail\n") && ran.out.contains("Its timeline: file://"), "{ran:?}");
+                assert!(about.starts_with("50 callers") && ran.stdout.contains("50 callers, "), "{ran:?}");
+                assert!(
+                    ran.stdout.contains(" 1 email, 1 mail\n") && ran.stdout.contains("Its timeline: file://"),
+                    "{ran:?}"
+                );
             }
-            "mcp" => assert!(ran.err.contains(".cursor/mcp.json") && ran.err.contains("Pass --yes"), "{ran:?}"),
+            "mcp" => assert!(ran.stderr.contains(".cursor/mcp.json") && ran.stderr.contains("Pass --yes"), "{ran:?}"),
             "simulate" => {
-                assert!(about.contains("agent@mailonce.test") && ran.out.contains("agent@mailonce.test"), "{ran:?}");
-                code = ran.out.lines().find_map(|line| line.strip_prefix("code ")).unwrap().to_owned();
+                assert!(about.contains("agent@mailonce.test") && ran.stdout.contains("agent@mailonce.test"), "{ran:?}");
+                code = ran.stdout.lines().find_map(|line| line.strip_prefix("code ")).unwrap().to_owned();
             }
-            "take" => assert_eq!(ran.out, format!("{code}\n")),
-            _ => assert!(ran.out.contains("hand-off") && ran.out.contains("for real mail"), "{ran:?}"),
+            "take" => assert_eq!(ran.stdout, format!("{code}\n")),
+            _ => assert!(ran.stdout.contains("hand-off") && ran.stdout.contains("for real mail"), "{ran:?}"),
         }
     }
     // Another run does not get it.
-    desk.run(&["take", "agent@mailonce.test", "--for", "another"]).await.exits(5);
+    desk.run(&["take", "agent@mailonce.test", "--for", "another"]).await.expect_exit(5);
     server.terminate().await;
 }

@@ -3,10 +3,10 @@
 
 use std::process::Stdio;
 
-use crate::binary::{Desk, send_words};
+use crate::binary::{CliFixture, send_args};
 
 /// Runs a program in a terminal of so many columns, prints what it showed and ends as it ended.
-const TERMINAL: &str = r#"
+const PTY_SCRIPT: &str = r#"
 import fcntl, os, pty, struct, sys, termios
 pid, fd = pty.fork()
 if pid == 0:
@@ -26,14 +26,19 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
 
 /// What a terminal showed, and the exit code.
-async fn shown(desk: &Desk, columns: u32, words: &[&str]) -> (String, i32) {
-    shown_with(desk, columns, words, &[("TERM", "xterm")]).await
+async fn run_in_terminal(desk: &CliFixture, columns: u32, words: &[&str]) -> (String, i32) {
+    run_in_terminal_with_env(desk, columns, words, &[("TERM", "xterm")]).await
 }
 
-async fn shown_with(desk: &Desk, columns: u32, words: &[&str], env: &[(&str, &str)]) -> (String, i32) {
+async fn run_in_terminal_with_env(
+    desk: &CliFixture,
+    columns: u32,
+    words: &[&str],
+    env: &[(&str, &str)],
+) -> (String, i32) {
     // Python is looked for where we look; the program itself gets nothing of it but a kind of terminal.
     let mut command = tokio::process::Command::new("python3");
-    command.args(["-c", TERMINAL, &columns.to_string(), env!("CARGO_BIN_EXE_mailonce")]).args(words);
+    command.args(["-c", PTY_SCRIPT, &columns.to_string(), env!("CARGO_BIN_EXE_mailonce")]).args(words);
     command.current_dir(desk.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("MAILONCE_SMTP_LISTEN", "127.0.0.1:0").envs(env.iter().copied());
     command.kill_on_drop(true).stdin(Stdio::null());
@@ -43,15 +48,15 @@ async fn shown_with(desk: &Desk, columns: u32, words: &[&str], env: &[(&str, &st
 }
 
 /// The frames of a wheel.
-fn turns(screen: &str) -> bool {
+fn has_spinner(screen: &str) -> bool {
     screen.chars().any(|c| ('\u{2800}'..='\u{28ff}').contains(&c))
 }
 
 #[tokio::test]
-async fn long_work_shows_that_it_lives_and_leaves_nothing_of_it() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    desk.run(&send_words("k", "x")).await.exits(4);
+async fn long_commands_show_progress_and_clear_it() {
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    desk.run(&send_args("k", "x")).await.expect_exit(4);
     let storm = ["demo", "storm", "--callers", "9", "--data", "elsewhere"];
     let cases: [(&[&str], &str, i32); 6] = [
         (&["wait", "agent@mailonce.test", "--subject", "never", "--timeout", "1"], "waiting up to 1 s", 2),
@@ -62,54 +67,54 @@ async fn long_work_shows_that_it_lives_and_leaves_nothing_of_it() {
         (&storm, "/9", 0),
     ];
     for (words, sign, code) in cases {
-        let (screen, ended) = shown(&desk, 100, words).await;
+        let (screen, ended) = run_in_terminal(&desk, 100, words).await;
         assert_eq!(ended, code, "{words:?}: {screen}");
-        assert!(turns(&screen) && screen.contains(sign), "{words:?} shows no sign of life: {screen:?}");
+        assert!(has_spinner(&screen) && screen.contains(sign), "{words:?} shows no sign of life: {screen:?}");
         // The last thing that happens to a sign is that it goes.
         let last = screen.rfind(|c| ('\u{2800}'..='\u{28ff}').contains(&c)).unwrap();
         assert!(screen[last..].contains("\u{1b}[2K"), "{words:?} leaves its sign: {screen:?}");
     }
     // Into a pipe there is none.
-    let piped = desk.run(&["bench", "--count", "20", "--connections", "2"]).await.exits(0);
-    assert!(!turns(&piped.err) && piped.err.is_empty(), "{piped:?}");
+    let piped = desk.run(&["bench", "--count", "20", "--connections", "2"]).await.expect_exit(0);
+    assert!(!has_spinner(&piped.stderr) && piped.stderr.is_empty(), "{piped:?}");
     server.terminate().await;
 }
 
 #[tokio::test]
 async fn a_terminal_gets_words_and_colours_unless_it_wants_none() {
-    let desk = Desk::new();
+    let desk = CliFixture::new();
     let words = ["doctor", "--offline"];
-    let (screen, _) = shown(&desk, 100, &words).await;
+    let (screen, _) = run_in_terminal(&desk, 100, &words).await;
     assert!(screen.contains("\u{1b}[32mok") && !screen.contains('{'), "{screen:?}");
     for plain in [[("TERM", "xterm"), ("NO_COLOR", "1")], [("TERM", "dumb"), ("LANG", "C")]] {
-        let (screen, _) = shown_with(&desk, 100, &words, &plain).await;
+        let (screen, _) = run_in_terminal_with_env(&desk, 100, &words, &plain).await;
         assert!(screen.contains("ok    configuration") && !screen.contains('\u{1b}'), "{plain:?}: {screen:?}");
     }
-    let (screen, _) = shown(&desk, 100, &["doctor", "--offline", "--json"]).await;
+    let (screen, _) = run_in_terminal(&desk, 100, &["doctor", "--offline", "--json"]).await;
     assert!(serde_json::from_str::<serde_json::Value>(screen.trim()).is_ok(), "{screen:?}");
 }
 
 #[tokio::test]
 async fn help_fits_the_terminal() {
-    let desk = Desk::new();
+    let desk = CliFixture::new();
     for columns in [60, 80, 100] {
         for words in
             [&["--help"][..], &["send", "--help"], &["dev", "--help"], &["prove", "--help"], &["emails", "--help"]]
         {
-            let (screen, code) = shown(&desk, columns, words).await;
-            let plain = uncoloured(&screen);
+            let (screen, code) = run_in_terminal(&desk, columns, words).await;
+            let plain = strip_colors(&screen);
             let wide: Vec<&str> =
                 plain.lines().map(str::trim_end).filter(|line| line.chars().count() > columns as usize).collect();
             assert!(code == 0 && wide.is_empty(), "{words:?} at {columns}: {wide:#?}");
         }
     }
     // Where nobody says how wide it is, lines are still for reading.
-    let piped = desk.run(&["send", "--help"]).await.exits(0);
-    assert!(piped.out.lines().all(|line| line.chars().count() <= 100), "{}", piped.out);
+    let piped = desk.run(&["send", "--help"]).await.expect_exit(0);
+    assert!(piped.stdout.lines().all(|line| line.chars().count() <= 100), "{}", piped.stdout);
 }
 
 /// Without what sets colours.
-fn uncoloured(screen: &str) -> String {
+fn strip_colors(screen: &str) -> String {
     let mut parts = screen.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + part.split_once('m').map_or("", |(_, rest)| rest))

@@ -7,32 +7,32 @@ use std::{
 };
 
 use crate::{
-    binary::Desk,
-    sdks::{Walked, run, script, with_mail},
+    binary::CliFixture,
+    sdks::{SdkCoverage, run_script, script_path, start_server_with_mail},
     table,
 };
 
 /// Files of the crate that hold no service.
-const PLUMBING: [&str; 3] = ["client", "config", "rate_limit"];
+const NON_SERVICE_FILES: [&str; 3] = ["client", "config", "rate_limit"];
 
 /// Cargo on the package that calls the crate.
-fn cargo(word: &str) -> Command {
+fn cargo_command(word: &str) -> Command {
     let mut command = Command::new(env!("CARGO"));
-    command.args([word, "--quiet", "--locked", "--manifest-path"]).arg(script("resend-rs").join("Cargo.toml"));
+    command.args([word, "--quiet", "--locked", "--manifest-path"]).arg(script_path("resend-rs").join("Cargo.toml"));
     command
 }
 
 /// The program that calls the crate.
-fn program() -> PathBuf {
+fn build_program() -> PathBuf {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dialects-crate");
-    let built = cargo("build").arg("--target-dir").arg(&home).output().unwrap();
+    let built = cargo_command("build").arg("--target-dir").arg(&home).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     home.join("debug/resend-rs-walk")
 }
 
 /// Every method of the crate's services, read from its source.
-fn methods() -> Vec<String> {
-    let output = cargo("metadata").args(["--format-version", "1"]).output().unwrap();
+fn crate_methods() -> Vec<String> {
+    let output = cargo_command("metadata").args(["--format-version", "1"]).output().unwrap();
     let tree: Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = tree["packages"].as_array().unwrap();
     let found = packages.iter().find(|package| package["name"] == "resend-rs").unwrap();
@@ -42,7 +42,7 @@ fn methods() -> Vec<String> {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         let service = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        if PLUMBING.contains(&service.as_str()) {
+        if NON_SERVICE_FILES.contains(&service.as_str()) {
             continue;
         }
         let own = text.split("pub mod types {").next().unwrap();
@@ -54,17 +54,17 @@ fn methods() -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resend_for_rust_reads_every_answer_by_its_type() {
-    let desk = Desk::new();
-    let server = with_mail(&desk, "rust").await;
-    let mut walk = Command::new(program());
+    let desk = CliFixture::new();
+    let server = start_server_with_mail(&desk, "rust").await;
+    let mut walk = Command::new(build_program());
     // By itself it makes a few calls a second, which is what Resend allows.
     walk.env("RESEND_RATE_LIMIT", "1000");
-    let said = run(walk, &server, "/compat/resend").await;
+    let said = run_script(walk, &server, "/compat/resend").await;
     // Its methods want typed arguments, so those that are not covered are not called: their routes are the same as
     // those of the other packages.
     let refused: serde_json::Map<String, Value> =
-        methods().into_iter().map(|method| (method, json!("not covered"))).collect();
+        crate_methods().into_iter().map(|method| (method, json!("not covered"))).collect();
     let methods: Vec<&String> = refused.keys().collect();
     let said = json!({ "methods": methods, "worked": said["worked"], "refused": refused });
-    table::agrees("resend-rs 0.35.1 (crate)", &Walked::read(&said));
+    table::check_table("resend-rs 0.35.1 (crate)", &SdkCoverage::parse(&said));
 }

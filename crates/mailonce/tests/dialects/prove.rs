@@ -1,14 +1,14 @@
 //! `mailonce prove`, told to expect what each dialect promises, asks mailonce itself.
 
-use crate::binary::Desk;
+use crate::binary::CliFixture;
 
-async fn holds(dialect: &str, base: &str) {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+async fn check_prove_passes(dialect: &str, base: &str) {
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let target = format!("{}{base}", server.url);
     let words = ["prove", "--target", &target, "--dialect", dialect, "--key", &server.api_key];
     let more = ["--from", "agent@mailonce.test", "--to", "ada@example.com", "--json"];
-    let report = desk.run(&[&words[..], &more[..]].concat()).await.exits(0).json();
+    let report = desk.run(&[&words[..], &more[..]].concat()).await.expect_exit(0).json();
     assert_eq!(report["held"], true, "{report:#}");
     let cases = report["cases"].as_array().unwrap();
     // What is not promised holds all the same.
@@ -19,10 +19,10 @@ async fn holds(dialect: &str, base: &str) {
 
 #[tokio::test]
 async fn everything_that_resend_promises_holds() {
-    holds("resend", "/compat/resend").await;
+    check_prove_passes("resend", "/compat/resend").await;
 }
 
 #[tokio::test]
 async fn everything_that_usesend_promises_holds() {
-    holds("usesend", "/compat/usesend").await;
+    check_prove_passes("usesend", "/compat/usesend").await;
 }

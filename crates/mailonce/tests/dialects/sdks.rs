@@ -12,15 +12,15 @@ use tokio::{
 };
 
 use crate::{
-    binary::{Desk, Server},
+    binary::{CliFixture, SpawnedServer},
     packages, table,
 };
 
-const NPM: [&str; 2] = ["resend@6.37.0", "usesend-js@1.6.3"];
-const PYPI: [&str; 3] = ["resend==2.50.0", "usesend==0.2.10", "httpx==0.28.1"];
+const NPM_PACKAGES: [&str; 2] = ["resend@6.37.0", "usesend-js@1.6.3"];
+const PYPI_PACKAGES: [&str; 3] = ["resend==2.50.0", "usesend==0.2.10", "httpx==0.28.1"];
 
 /// What a script tells of its SDK.
-pub(crate) struct Walked {
+pub(crate) struct SdkCoverage {
     /// Every method that the package has.
     pub(crate) methods: BTreeSet<String>,
     /// Those that gave back what was asked for.
@@ -29,8 +29,8 @@ pub(crate) struct Walked {
     pub(crate) refused: BTreeMap<String, String>,
 }
 
-impl Walked {
-    pub(crate) fn read(said: &Value) -> Self {
+impl SdkCoverage {
+    pub(crate) fn parse(said: &Value) -> Self {
         let words = |value: &Value| {
             value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
         };
@@ -44,25 +44,25 @@ impl Walked {
 }
 
 /// A script of ours.
-pub(crate) fn script(name: &str) -> PathBuf {
+pub(crate) fn script_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dialects/scripts").join(name)
 }
 
-pub(crate) fn node(name: &str) -> Command {
+pub(crate) fn node_script(name: &str) -> Command {
     let mut command = Command::new("node");
-    let home = packages::npm("dialects-npm", &NPM);
-    command.arg(script(name)).env("NODE_PATH", home.join("node_modules")).env("WALK", script("walk.cjs"));
+    let home = packages::install_npm("dialects-npm", &NPM_PACKAGES);
+    command.arg(script_path(name)).env("NODE_PATH", home.join("node_modules")).env("WALK", script_path("walk.cjs"));
     command
 }
 
-pub(crate) fn python(name: &str) -> Command {
-    let mut command = Command::new(packages::python("dialects-pypi", &PYPI));
-    command.arg(script(name)).env("PYTHONDONTWRITEBYTECODE", "1");
+pub(crate) fn python_script(name: &str) -> Command {
+    let mut command = Command::new(packages::install_python("dialects-pypi", &PYPI_PACKAGES));
+    command.arg(script_path(name)).env("PYTHONDONTWRITEBYTECODE", "1");
     command
 }
 
 /// Runs a script against a server. What it says in the end.
-pub(crate) async fn run(mut command: Command, server: &Server, base: &str) -> Value {
+pub(crate) async fn run_script(mut command: Command, server: &SpawnedServer, base: &str) -> Value {
     let (url, key) = (format!("{}{base}", server.url), server.api_key.clone());
     let running = move || command.env("URL", url).env("KEY", key).stdin(Stdio::null()).output();
     let output = tokio::task::spawn_blocking(running).await.unwrap().expect("node or python is needed for this test");
@@ -72,8 +72,8 @@ pub(crate) async fn run(mut command: Command, server: &Server, base: &str) -> Va
 }
 
 /// A mail arrives by SMTP at the inbox of `dev`.
-async fn arrives(server: &Server, raw: &str) {
-    let at = server.greeting.split("by SMTP at ").nth(1).unwrap().lines().next().unwrap().trim();
+async fn receive_mail(server: &SpawnedServer, raw: &str) {
+    let at = server.startup_banner.split("by SMTP at ").nth(1).unwrap().lines().next().unwrap().trim();
     let mut stream = TcpStream::connect(at).await.unwrap();
     let letter = format!("{}\r\n.\r\nQUIT\r\n", raw.replace('\n', "\r\n"));
     for line in [
@@ -94,45 +94,45 @@ async fn arrives(server: &Server, raw: &str) {
     assert!(rest.contains("250") || rest.contains("354"), "{rest}");
 }
 
-fn letter(id: &str, subject: &str, rest: &str) -> String {
+fn raw_mail(id: &str, subject: &str, rest: &str) -> String {
     format!(
         "From: Bob <bob@example.org>\nTo: agent@mailonce.test\nSubject: {subject}\nMessage-ID: <{id}@example.org>\nDate: Sun, 15 Nov 2026 10:00:00 +0000\n{rest}"
     )
 }
 
 /// A server with some mail in its inbox.
-pub(crate) async fn with_mail(desk: &Desk, who: &str) -> Server {
-    let server = desk.dev(&[("MAILONCE_API_KEY", "dialects-test-key-0001")]).await;
+pub(crate) async fn start_server_with_mail(desk: &CliFixture, who: &str) -> SpawnedServer {
+    let server = desk.start_dev(&[("MAILONCE_API_KEY", "dialects-test-key-0001")]).await;
     let file = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\nSee the file.\n--b\nContent-Type: text/plain; name=a.txt\nContent-Disposition: attachment; filename=a.txt\nContent-Transfer-Encoding: base64\n\naGVsbG8K\n--b--";
-    arrives(&server, &letter("1", "With a file", file)).await;
-    arrives(&server, &letter("2", &format!("A question for {who}"), "\nWhat is the answer?")).await;
-    arrives(&server, &letter("3", "Another", "\nOne more.")).await;
+    receive_mail(&server, &raw_mail("1", "With a file", file)).await;
+    receive_mail(&server, &raw_mail("2", &format!("A question for {who}"), "\nWhat is the answer?")).await;
+    receive_mail(&server, &raw_mail("3", "Another", "\nOne more.")).await;
     server
 }
 
-async fn walks(command: Command, who: &str, base: &str, title: &str) {
-    let desk = Desk::new();
-    let server = with_mail(&desk, who).await;
-    let said = run(command, &server, base).await;
-    table::agrees(title, &Walked::read(&said));
+async fn check_sdk_coverage(command: Command, who: &str, base: &str, title: &str) {
+    let desk = CliFixture::new();
+    let server = start_server_with_mail(&desk, who).await;
+    let said = run_script(command, &server, base).await;
+    table::check_table(title, &SdkCoverage::parse(&said));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resend_for_node_calls_every_method() {
-    walks(node("resend.cjs"), "node", "/compat/resend", "resend 6.37.0 (npm)").await;
+    check_sdk_coverage(node_script("resend.cjs"), "node", "/compat/resend", "resend 6.37.0 (npm)").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resend_for_python_calls_every_method() {
-    walks(python("resend_sdk.py"), "python", "/compat/resend", "resend 2.50.0 (PyPI)").await;
+    check_sdk_coverage(python_script("resend_sdk.py"), "python", "/compat/resend", "resend 2.50.0 (PyPI)").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usesend_for_node_calls_every_method() {
-    walks(node("usesend.cjs"), "node", "/compat/usesend", "usesend-js 1.6.3 (npm)").await;
+    check_sdk_coverage(node_script("usesend.cjs"), "node", "/compat/usesend", "usesend-js 1.6.3 (npm)").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn usesend_for_python_calls_every_method() {
-    walks(python("usesend_sdk.py"), "python", "/compat/usesend", "usesend 0.2.10 (PyPI)").await;
+    check_sdk_coverage(python_script("usesend_sdk.py"), "python", "/compat/usesend", "usesend 0.2.10 (PyPI)").await;
 }

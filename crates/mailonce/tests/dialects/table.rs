@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::sdks::Walked;
+use crate::sdks::SdkCoverage;
 
 /// The rows under a heading: each method with its answer.
-fn rows(title: &str) -> BTreeMap<String, String> {
+fn documented_rows(title: &str) -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dialects.md");
     let text = std::fs::read_to_string(path).unwrap();
     let heading = format!("### {title}\n");
@@ -24,7 +24,7 @@ fn rows(title: &str) -> BTreeMap<String, String> {
 }
 
 /// Fails unless the table names every method of the package, and says of each what really happens.
-pub(crate) fn agrees(title: &str, walked: &Walked) {
+pub(crate) fn check_table(title: &str, walked: &SdkCoverage) {
     let mut seen = BTreeMap::new();
     for method in &walked.methods {
         let answer = if walked.worked.contains(method) {
@@ -34,7 +34,7 @@ pub(crate) fn agrees(title: &str, walked: &Walked) {
         };
         seen.insert(method.clone(), answer);
     }
-    let told = rows(title);
+    let told = documented_rows(title);
     let wrong: Vec<String> = seen
         .iter()
         .filter(|(method, answer)| told.get(*method) != Some(answer))

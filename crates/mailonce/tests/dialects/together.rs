@@ -1,15 +1,15 @@
 //! One key space: whichever way a wish comes in, it is one email.
 
 use crate::{
-    binary::Desk,
-    sdks::{node, run},
+    binary::CliFixture,
+    sdks::{node_script, run_script},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_key_through_both_sdks_and_the_api_is_one_email() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    let said = run(node("together.cjs"), &server, "").await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    let said = run_script(node_script("together.cjs"), &server, "").await;
     let auth = format!("Bearer {}", server.api_key);
     let (status, page) = server.call("GET", "/v1/emails?limit=100", &[("authorization", &auth)], "").await;
     assert_eq!(status, 200);

@@ -3,24 +3,24 @@
 use serde_json::{Value, json};
 
 use crate::{
-    call::{Call, delete, get, patch, post},
+    call::{TestRequest, delete, get, patch, post},
     world::{DAY, HOUR, World, mail, mail_with},
 };
 
-const RESEND: &str = "/compat/resend";
-const USESEND: &str = "/compat/usesend/api/v1";
+const RESEND_BASE: &str = "/compat/resend";
+const USESEND_BASE: &str = "/compat/usesend/api/v1";
 
-fn resend(path: &str) -> String {
-    format!("{RESEND}{path}")
+fn resend_path(path: &str) -> String {
+    format!("{RESEND_BASE}{path}")
 }
 
-fn usesend(path: &str) -> String {
-    format!("{USESEND}{path}")
+fn usesend_path(path: &str) -> String {
+    format!("{USESEND_BASE}{path}")
 }
 
 /// The error of an answer in Resend's words.
 #[track_caller]
-fn error(answer: &crate::call::Answer, status: u16, name: &str) -> String {
+fn expect_resend_error(answer: &crate::call::TestResponse, status: u16, name: &str) -> String {
     assert_eq!(answer.header("content-type"), Some("application/json"), "{}", answer.text);
     let body = &answer.body;
     assert_eq!(
@@ -35,7 +35,7 @@ fn error(answer: &crate::call::Answer, status: u16, name: &str) -> String {
 
 /// The error of an answer in useSend's words.
 #[track_caller]
-fn envelope(answer: &crate::call::Answer, status: u16, code: &str) -> String {
+fn expect_usesend_error(answer: &crate::call::TestResponse, status: u16, code: &str) -> String {
     assert_eq!((answer.status, &answer.body["error"]["code"]), (status, &json!(code)), "{}", answer.text);
     assert_eq!(answer.body.as_object().unwrap().len(), 1);
     answer.body["error"]["message"].as_str().unwrap().to_owned()
@@ -45,51 +45,58 @@ fn envelope(answer: &crate::call::Answer, status: u16, code: &str) -> String {
 async fn who_brings_no_key_or_a_wrong_one_is_told_in_the_words_of_the_dialect() {
     let world = World::memory().await;
     for path in ["/emails", "/what", "/emails/x/cancel"] {
-        let answer = world.call(post(&resend(path)).anonymous().json(&mail())).await;
-        assert_eq!(error(&answer, 401, "missing_api_key"), "Missing API key in the authorization header.");
-        let answer = world.call(get(&resend(path)).by("re_wrong")).await;
-        assert_eq!(error(&answer, 403, "invalid_api_key"), "API key is invalid.");
-        let answer = world.call(post(&usesend(path)).anonymous().json(&mail())).await;
-        assert_eq!(envelope(&answer, 401, "UNAUTHORIZED"), "No Authorization header provided");
-        let answer = world.call(get(&usesend(path)).by("us_wrong_wrong")).await;
-        assert_eq!(envelope(&answer, 403, "FORBIDDEN"), "Invalid API token");
+        let answer = world.call(post(&resend_path(path)).anonymous().json(&mail())).await;
+        assert_eq!(
+            expect_resend_error(&answer, 401, "missing_api_key"),
+            "Missing API key in the authorization header."
+        );
+        let answer = world.call(get(&resend_path(path)).bearer("re_wrong")).await;
+        assert_eq!(expect_resend_error(&answer, 403, "invalid_api_key"), "API key is invalid.");
+        let answer = world.call(post(&usesend_path(path)).anonymous().json(&mail())).await;
+        assert_eq!(expect_usesend_error(&answer, 401, "UNAUTHORIZED"), "No Authorization header provided");
+        let answer = world.call(get(&usesend_path(path)).bearer("us_wrong_wrong")).await;
+        assert_eq!(expect_usesend_error(&answer, 403, "FORBIDDEN"), "Invalid API token");
     }
     // useSend looks at the second word, whatever the first one is.
-    let odd = get(&usesend("/domains")).header("authorization", &format!("Token {}", world.secret));
-    world.call(odd).await.is(200);
+    let odd = get(&usesend_path("/domains")).header("authorization", &format!("Token {}", world.secret));
+    world.call(odd).await.expect_status(200);
 }
 
 #[tokio::test]
 async fn odd_bodies_are_taken_and_wrong_ones_refused() {
     let world = World::memory().await;
-    let sent = world.call(post(&resend("/emails")).header("IDEMPOTENCY-KEY", "k").json(&mail())).await.is(200);
+    let sent =
+        world.call(post(&resend_path("/emails")).header("IDEMPOTENCY-KEY", "k").json(&mail())).await.expect_status(200);
     let id = sent.body["id"].as_str().unwrap();
     // A body on GET, an empty one declared as JSON, and none at all.
-    world.call(get(&resend(&format!("/emails/{id}"))).text("{}")).await.is(200);
+    world.call(get(&resend_path(&format!("/emails/{id}"))).json_bytes("{}")).await.expect_status(200);
     let later = mail_with(json!({ "scheduled_at": "in 1 hour", "subject": "Later" }));
     for body in ["", "{}"] {
-        let other =
-            world.call(post(&resend("/emails")).json(&later)).await.is(200).body["id"].as_str().unwrap().to_owned();
-        world.call(post(&resend(&format!("/emails/{other}/cancel"))).text(body)).await.is(200);
+        let other = world.call(post(&resend_path("/emails")).json(&later)).await.expect_status(200).body["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        world.call(post(&resend_path(&format!("/emails/{other}/cancel"))).json_bytes(body)).await.expect_status(200);
     }
     // Undeclared, and with members that nobody knows.
     let odd = mail_with(json!({ "region": "x", "cc": null, "attachments": null, "headers": null, "html": null }));
-    let again = world.call(post(&resend("/emails")).key("k").bytes(odd.to_string())).await.is(200);
+    let again = world.call(post(&resend_path("/emails")).key("k").raw_body(odd.to_string())).await.expect_status(200);
     assert_eq!(again.body["id"], id);
     for body in ["", "[]", "7", "\"x\"", "null"] {
-        assert!(world.call(post(&resend("/emails")).text(body)).await.status >= 400, "{body}");
-        assert!(world.call(post(&usesend("/emails")).text(body)).await.status >= 400, "{body}");
+        assert!(world.call(post(&resend_path("/emails")).json_bytes(body)).await.status >= 400, "{body}");
+        assert!(world.call(post(&usesend_path("/emails")).json_bytes(body)).await.status >= 400, "{body}");
     }
-    error(&world.call(post(&resend("/emails")).text("{")).await, 400, "validation_error");
-    let told = envelope(&world.call(post(&usesend("/emails")).text("{")).await, 400, "BAD_REQUEST");
+    expect_resend_error(&world.call(post(&resend_path("/emails")).json_bytes("{")).await, 400, "validation_error");
+    let told =
+        expect_usesend_error(&world.call(post(&usesend_path("/emails")).json_bytes("{")).await, 400, "BAD_REQUEST");
     assert_eq!(told, "Malformed JSON in request body");
-    assert_eq!(world.count().await, 3);
+    assert_eq!(world.email_count().await, 3);
 }
 
 #[tokio::test]
 async fn wrong_fields_get_the_names_that_are_documented() {
     let world = World::memory().await;
-    let answer = |more: Value| post(&resend("/emails")).json(&mail_with(more));
+    let answer = |more: Value| post(&resend_path("/emails")).json(&mail_with(more));
     for (more, name) in [
         (json!({ "from": null }), "missing_required_field"),
         (json!({ "to": [] }), "missing_required_field"),
@@ -105,23 +112,31 @@ async fn wrong_fields_get_the_names_that_are_documented() {
         (json!({ "attachments": [{ "filename": "a", "content": "?" }] }), "invalid_attachment"),
         (json!({ "attachments": [{ "filename": "a" }] }), "invalid_attachment"),
     ] {
-        error(&world.call(answer(more)).await, 422, name);
+        expect_resend_error(&world.call(answer(more)).await, 422, name);
     }
-    error(&world.call(answer(json!({})).key("")).await, 400, "invalid_idempotency_key");
-    error(&world.call(answer(json!({})).key(&"k".repeat(257))).await, 400, "invalid_idempotency_key");
-    error(&world.get(&resend("/what")).await, 404, "not_found");
-    error(&world.call(delete(&resend("/emails"))).await, 405, "method_not_allowed");
-    error(&world.get(&resend("/emails/x")).await, 422, "invalid_parameter");
-    error(&world.get(&resend("/emails?limit=0")).await, 422, "validation_error");
+    expect_resend_error(&world.call(answer(json!({})).key("")).await, 400, "invalid_idempotency_key");
+    expect_resend_error(&world.call(answer(json!({})).key(&"k".repeat(257))).await, 400, "invalid_idempotency_key");
+    expect_resend_error(&world.get(&resend_path("/what")).await, 404, "not_found");
+    expect_resend_error(&world.call(delete(&resend_path("/emails"))).await, 405, "method_not_allowed");
+    expect_resend_error(&world.get(&resend_path("/emails/x")).await, 422, "invalid_parameter");
+    expect_resend_error(&world.get(&resend_path("/emails?limit=0")).await, 422, "validation_error");
     let id = uuid::Uuid::from_u128(7);
-    error(&world.get(&resend(&format!("/emails?after={id}&before={id}"))).await, 422, "validation_error");
-    envelope(&world.get(&usesend("/contactBooks")).await, 404, "NOT_FOUND");
-    envelope(&world.call(delete(&usesend("/emails"))).await, 405, "METHOD_NOT_ALLOWED");
+    expect_resend_error(
+        &world.get(&resend_path(&format!("/emails?after={id}&before={id}"))).await,
+        422,
+        "validation_error",
+    );
+    expect_usesend_error(&world.get(&usesend_path("/contactBooks")).await, 404, "NOT_FOUND");
+    expect_usesend_error(&world.call(delete(&usesend_path("/emails"))).await, 405, "METHOD_NOT_ALLOWED");
     assert_eq!(
-        envelope(&world.call(post(&usesend("/emails")).key("").json(&mail())).await, 400, "BAD_REQUEST"),
+        expect_usesend_error(
+            &world.call(post(&usesend_path("/emails")).key("").json(&mail())).await,
+            400,
+            "BAD_REQUEST"
+        ),
         "Invalid Idempotency-Key length"
     );
-    assert_eq!(world.count().await, 0);
+    assert_eq!(world.email_count().await, 0);
 }
 
 #[tokio::test]
@@ -132,17 +147,17 @@ async fn a_dialect_remembers_for_a_day_and_the_api_for_longer() {
         let body = &answer.body;
         body["id"].as_str().or(body["emailId"].as_str()).map(str::to_owned).unwrap_or(answer.text)
     };
-    let ways = [resend("/emails"), usesend("/emails"), "/v1/emails".to_owned()];
+    let ways = [resend_path("/emails"), usesend_path("/emails"), "/v1/emails".to_owned()];
     let mut firsts = Vec::new();
     for (n, way) in ways.iter().enumerate() {
         firsts.push(send(way, &format!("k{n}")).await);
     }
-    world.hand_over().await;
-    world.pass(23 * HOUR);
+    world.hand_off_due().await;
+    world.advance_clock(23 * HOUR);
     for (n, way) in ways.iter().enumerate() {
         assert_eq!(send(way, &format!("k{n}")).await, firsts[n]);
     }
-    world.pass(2 * HOUR);
+    world.advance_clock(2 * HOUR);
     for (n, way) in ways.iter().enumerate() {
         assert_eq!(send(way, &format!("k{n}")).await == firsts[n], n == 2, "{way}");
     }
@@ -153,51 +168,58 @@ async fn a_batch_of_a_dialect_is_remembered_for_a_day() {
     let world = World::sqlite().await;
     let batch = [mail(), mail_with(json!({ "subject": "Two" }))];
     let other = [mail_with(json!({ "subject": "Three" }))];
-    let send = async |items: &[Value]| world.call(post(&resend("/emails/batch")).key("b").json(&json!(items))).await;
-    let first = send(&batch).await.is(200).body;
-    world.hand_over().await;
-    world.pass(DAY - HOUR);
-    assert_eq!(send(&batch).await.is(200).body, first);
-    error(&send(&other).await, 409, "invalid_idempotent_request");
-    world.pass(2 * HOUR);
-    send(&other).await.is(200);
+    let send =
+        async |items: &[Value]| world.call(post(&resend_path("/emails/batch")).key("b").json(&json!(items))).await;
+    let first = send(&batch).await.expect_status(200).body;
+    world.hand_off_due().await;
+    world.advance_clock(DAY - HOUR);
+    assert_eq!(send(&batch).await.expect_status(200).body, first);
+    expect_resend_error(&send(&other).await, 409, "invalid_idempotent_request");
+    world.advance_clock(2 * HOUR);
+    send(&other).await.expect_status(200);
 }
 
 #[tokio::test]
 async fn look_alikes_without_a_key_are_not_held_in_a_dialect() {
     let world = World::sqlite().await;
-    for (path, field) in [(resend("/emails"), "id"), (usesend("/emails"), "emailId")] {
+    for (path, field) in [(resend_path("/emails"), "id"), (usesend_path("/emails"), "emailId")] {
         for _ in 0..2 {
-            let sent = world.call(post(&path).json(&mail())).await.is(200);
+            let sent = world.call(post(&path).json(&mail())).await.expect_status(200);
             assert_eq!(world.email(sent.body[field].as_str().unwrap()).await["state"], "queued");
         }
     }
-    let held = world.wish(&mail()).await.is(202);
+    let held = world.send_without_key(&mail()).await.expect_status(202);
     assert_eq!(held.body["state"], "held");
     let id = held.body["id"].as_str().unwrap();
     // A held mail waits; it is not told as sent.
-    assert_eq!(world.get(&resend(&format!("/emails/{id}"))).await.is(200).body["last_event"], "queued");
-    assert_eq!(world.get(&usesend(&format!("/emails/{id}"))).await.is(200).body["latestStatus"], "QUEUED");
+    assert_eq!(world.get(&resend_path(&format!("/emails/{id}"))).await.expect_status(200).body["last_event"], "queued");
+    assert_eq!(
+        world.get(&usesend_path(&format!("/emails/{id}"))).await.expect_status(200).body["latestStatus"],
+        "QUEUED"
+    );
 }
 
 /// A body that every call takes what it needs from.
-fn says() -> Value {
+fn catch_all_body() -> Value {
     json!({ "text": "x", "to": "x@example.com", "scheduled_at": "in 1 hour", "folder": "inbox" })
 }
 
 /// Makes one of everything: the id of the email, and the calls of Resend's dialect that name something of it.
-async fn calls_of_everything(world: &World) -> (String, Vec<(&'static str, String)>) {
-    let email = world.send("k", &mail()).await.is(202).body["id"].as_str().unwrap().to_owned();
-    let inbox = world.inbox("agent").await;
-    world.arrives(&["agent@agents.test"], "From: a@b.test\nMessage-ID: <1@b.test>\nSubject: Hi\n\nHello\n").await;
-    let [message] = &world.get(&format!("/v1/inboxes/{inbox}/messages")).await.is(200).rows()[..] else { panic!() };
+async fn create_resources_and_calls(world: &World) -> (String, Vec<(&'static str, String)>) {
+    let email = world.send("k", &mail()).await.expect_status(202).body["id"].as_str().unwrap().to_owned();
+    let inbox = world.create_inbox("agent").await;
+    world.receive_mail(&["agent@agents.test"], "From: a@b.test\nMessage-ID: <1@b.test>\nSubject: Hi\n\nHello\n").await;
+    let [message] = &world.get(&format!("/v1/inboxes/{inbox}/messages")).await.expect_status(200).rows()[..] else {
+        panic!()
+    };
     let (message, thread) = (message["id"].as_str().unwrap(), message["thread_id"].as_str().unwrap());
-    let domain = world.post("/v1/domains", &json!({ "name": "ours.example.com" })).await.is(201).body["id"]
+    let domain = world.post("/v1/domains", &json!({ "name": "ours.example.com" })).await.expect_status(201).body["id"]
         .as_str()
         .unwrap()
         .to_owned();
     let hook = json!({ "endpoint": "https://example.com/in", "events": ["email.sent"] });
-    let hook = world.post(&resend("/webhooks"), &hook).await.is(201).body["id"].as_str().unwrap().to_owned();
+    let hook =
+        world.post(&resend_path("/webhooks"), &hook).await.expect_status(201).body["id"].as_str().unwrap().to_owned();
     let calls = vec![
         ("GET", format!("/emails/{email}")),
         ("PATCH", format!("/emails/{email}")),
@@ -229,16 +251,20 @@ async fn calls_of_everything(world: &World) -> (String, Vec<(&'static str, Strin
 
 #[tokio::test]
 async fn other_teams_are_not_found_in_any_route() {
-    let world = World::sqlite().await.with_inboxes().await;
-    let stranger = world.team("strangers").await;
-    let (email, calls) = calls_of_everything(&world).await;
-    let says = says();
+    let world = World::sqlite().await.with_inbox_domain().await;
+    let stranger = world.create_team("strangers").await;
+    let (email, calls) = create_resources_and_calls(&world).await;
+    let says = catch_all_body();
     for (method, path) in calls {
-        let answer = world.call(Call::new(method, &resend(&path)).by(&stranger).json(&says)).await;
-        error(&answer, 404, "not_found");
+        let answer = world.call(TestRequest::new(method, &resend_path(&path)).bearer(&stranger).json(&says)).await;
+        expect_resend_error(&answer, 404, "not_found");
     }
     for path in ["/emails", "/emails/receiving", "/inboxes", "/webhooks", "/domains"] {
-        assert_eq!(world.call(get(&resend(path)).by(&stranger)).await.is(200).body["data"], json!([]), "{path}");
+        assert_eq!(
+            world.call(get(&resend_path(path)).bearer(&stranger)).await.expect_status(200).body["data"],
+            json!([]),
+            "{path}"
+        );
     }
     for (method, path) in [
         ("GET", format!("/emails/{email}")),
@@ -246,34 +272,41 @@ async fn other_teams_are_not_found_in_any_route() {
         ("POST", format!("/emails/{email}/cancel")),
     ] {
         let says = json!({ "scheduledAt": "2027-01-01T00:00:00Z" });
-        envelope(&world.call(Call::new(method, &usesend(&path)).by(&stranger).json(&says)).await, 404, "NOT_FOUND");
+        expect_usesend_error(
+            &world.call(TestRequest::new(method, &usesend_path(&path)).bearer(&stranger).json(&says)).await,
+            404,
+            "NOT_FOUND",
+        );
     }
-    assert_eq!(world.call(get(&usesend("/emails")).by(&stranger)).await.is(200).body["data"], json!([]));
-    assert_eq!(world.call(get(&usesend("/domains")).by(&stranger)).await.is(200).body, json!([]));
+    assert_eq!(
+        world.call(get(&usesend_path("/emails")).bearer(&stranger)).await.expect_status(200).body["data"],
+        json!([])
+    );
+    assert_eq!(world.call(get(&usesend_path("/domains")).bearer(&stranger)).await.expect_status(200).body, json!([]));
 }
 
 #[tokio::test]
 async fn a_key_of_another_inbox_is_refused_in_every_route() {
-    let world = World::sqlite().await.with_inboxes().await;
-    let (email, calls) = calls_of_everything(&world).await;
-    let second = world.inbox("second").await;
+    let world = World::sqlite().await.with_inbox_domain().await;
+    let (email, calls) = create_resources_and_calls(&world).await;
+    let second = world.create_inbox("second").await;
     let scopes = ["send", "read", "reply", "secrets", "admin"];
-    let tied = world.api_key(&json!({ "name": "tied", "scopes": scopes, "inboxes": [second] })).await;
-    let mut all: Vec<(&str, String)> = calls.into_iter().map(|(method, path)| (method, resend(&path))).collect();
+    let tied = world.create_api_key(&json!({ "name": "tied", "scopes": scopes, "inboxes": [second] })).await;
+    let mut all: Vec<(&str, String)> = calls.into_iter().map(|(method, path)| (method, resend_path(&path))).collect();
     for (method, path) in [("GET", ""), ("PATCH", ""), ("POST", "/cancel")] {
-        all.push((method, usesend(&format!("/emails/{email}{path}"))));
+        all.push((method, usesend_path(&format!("/emails/{email}{path}"))));
     }
     let sends = ["/emails", "/emails/batch"];
-    all.extend(sends.iter().flat_map(|path| [("POST", resend(path)), ("POST", usesend(path))]));
+    all.extend(sends.iter().flat_map(|path| [("POST", resend_path(path)), ("POST", usesend_path(path))]));
     for (method, path) in all {
         let mail = json!({ "from": "agent@agents.test", "to": "x@example.com", "subject": "x", "text": "x" });
         let body = match (method, path.ends_with("/batch"), path.ends_with("/emails")) {
             ("POST", true, _) => json!([mail]),
             ("POST", _, true) => mail,
             _ if path.contains("usesend") => json!({ "scheduledAt": "2027-01-01T00:00:00Z" }),
-            _ => says(),
+            _ => catch_all_body(),
         };
-        let answer = world.call(Call::new(method, &path).by(&tied).json(&body)).await;
+        let answer = world.call(TestRequest::new(method, &path).bearer(&tied).json(&body)).await;
         // Resend says 401 to a restricted key.
         let restricted = answer.body["name"] == "restricted_api_key" && answer.status == 401;
         assert!(
@@ -283,60 +316,78 @@ async fn a_key_of_another_inbox_is_refused_in_every_route() {
             answer.body
         );
     }
-    for path in [resend("/emails"), resend("/emails/receiving"), resend("/webhooks"), usesend("/emails")] {
-        let answer = world.call(get(&path).by(&tied)).await;
+    for path in
+        [resend_path("/emails"), resend_path("/emails/receiving"), resend_path("/webhooks"), usesend_path("/emails")]
+    {
+        let answer = world.call(get(&path).bearer(&tied)).await;
         let restricted = [401, 403].contains(&answer.status);
         assert!(restricted || answer.body["data"] == json!([]), "{path}: {}", answer.body);
     }
-    let inboxes = world.call(get(&resend("/inboxes")).by(&tied)).await.is(200);
+    let inboxes = world.call(get(&resend_path("/inboxes")).bearer(&tied)).await.expect_status(200);
     assert_eq!(inboxes.rows().len(), 1, "{}", inboxes.body);
 }
 
 #[tokio::test]
 async fn a_key_that_may_only_send_reads_nothing() {
     let world = World::memory().await;
-    let only = world.api_key(&json!({ "name": "only", "scopes": ["send"] })).await;
-    world.call(post(&resend("/emails")).by(&only).json(&mail())).await.is(200);
+    let only = world.create_api_key(&json!({ "name": "only", "scopes": ["send"] })).await;
+    world.call(post(&resend_path("/emails")).bearer(&only).json(&mail())).await.expect_status(200);
     for path in ["/emails", "/emails/receiving", "/inboxes", "/webhooks", "/domains", "/api-keys"] {
-        let answer = world.call(get(&resend(path)).by(&only)).await;
-        assert_eq!(error(&answer, 401, "restricted_api_key"), "This API key is restricted to only send emails.");
+        let answer = world.call(get(&resend_path(path)).bearer(&only)).await;
+        assert_eq!(
+            expect_resend_error(&answer, 401, "restricted_api_key"),
+            "This API key is restricted to only send emails."
+        );
     }
-    let read = world.api_key(&json!({ "name": "read", "scopes": ["read"] })).await;
-    let told = error(&world.call(post(&resend("/emails")).by(&read).json(&mail())).await, 401, "restricted_api_key");
+    let read = world.create_api_key(&json!({ "name": "read", "scopes": ["read"] })).await;
+    let told = expect_resend_error(
+        &world.call(post(&resend_path("/emails")).bearer(&read).json(&mail())).await,
+        401,
+        "restricted_api_key",
+    );
     assert_eq!(told, "This API key is restricted: this call needs the scope `send`.");
-    envelope(&world.call(post(&usesend("/emails")).by(&read).json(&mail())).await, 403, "FORBIDDEN");
-    envelope(&world.call(patch(&usesend("/emails/x")).by(&read).json(&json!({}))).await, 403, "FORBIDDEN");
+    expect_usesend_error(
+        &world.call(post(&usesend_path("/emails")).bearer(&read).json(&mail())).await,
+        403,
+        "FORBIDDEN",
+    );
+    expect_usesend_error(
+        &world.call(patch(&usesend_path("/emails/x")).bearer(&read).json(&json!({}))).await,
+        403,
+        "FORBIDDEN",
+    );
 }
 
 #[tokio::test]
 async fn links_to_bytes_open_for_an_hour_and_for_nobody_who_made_one_up() {
-    let world = World::sqlite().await.with_inboxes().await;
-    world.inbox("agent").await;
-    world.arrives(&["agent@agents.test"], "From: a@b.test\nMessage-ID: <1@b.test>\nSubject: Hi\n\nHello\n").await;
+    let world = World::sqlite().await.with_inbox_domain().await;
+    world.create_inbox("agent").await;
+    world.receive_mail(&["agent@agents.test"], "From: a@b.test\nMessage-ID: <1@b.test>\nSubject: Hi\n\nHello\n").await;
     let [received] =
-        &world.get(&resend("/emails/receiving")).await.is(200).body["data"].as_array().unwrap().clone()[..]
+        &world.get(&resend_path("/emails/receiving")).await.expect_status(200).body["data"].as_array().unwrap().clone()
+            [..]
     else {
         panic!()
     };
-    let path = resend(&format!("/emails/receiving/{}", received["id"].as_str().unwrap()));
-    let url = world.get(&path).await.is(200).body["raw"]["download_url"].as_str().unwrap().to_owned();
-    assert!(world.call(get(&url).anonymous()).await.is(200).text.contains("Subject: Hi"));
+    let path = resend_path(&format!("/emails/receiving/{}", received["id"].as_str().unwrap()));
+    let url = world.get(&path).await.expect_status(200).body["raw"]["download_url"].as_str().unwrap().to_owned();
+    assert!(world.call(get(&url).anonymous()).await.expect_status(200).text.contains("Subject: Hi"));
     // Another mail, another end, another signature.
     let (words, mac) = url.rsplit_once('.').unwrap();
     let bent = [
         format!("{words}0.{mac}"),
         url.replace("raw.", "file."),
         format!("{words}.{}", "0".repeat(64)),
-        resend("/files/x"),
+        resend_path("/files/x"),
     ];
     for url in bent {
-        error(&world.call(get(&url).anonymous()).await, 404, "not_found");
+        expect_resend_error(&world.call(get(&url).anonymous()).await, 404, "not_found");
     }
-    world.pass(HOUR);
-    error(&world.call(get(&url).anonymous()).await, 404, "not_found");
+    world.advance_clock(HOUR);
+    expect_resend_error(&world.call(get(&url).anonymous()).await, 404, "not_found");
     // Bytes as they came are for those who may see secrets.
-    let read = world.api_key(&json!({ "name": "read", "scopes": ["read"] })).await;
-    let plain = world.call(get(&path).by(&read)).await.is(200).body;
+    let read = world.create_api_key(&json!({ "name": "read", "scopes": ["read"] })).await;
+    let plain = world.call(get(&path).bearer(&read)).await.expect_status(200).body;
     assert_eq!((&plain["raw"], &plain["html"]), (&Value::Null, &Value::Null));
 }
 
@@ -344,8 +395,11 @@ async fn links_to_bytes_open_for_an_hour_and_for_nobody_who_made_one_up() {
 async fn usesend_counts_every_page() {
     for world in [World::memory().await, World::sqlite().await] {
         for n in 0..7 {
-            world.call(post(&usesend("/emails")).json(&mail_with(json!({ "subject": format!("{n}") })))).await.is(200);
-            world.pass(HOUR);
+            world
+                .call(post(&usesend_path("/emails")).json(&mail_with(json!({ "subject": format!("{n}") }))))
+                .await
+                .expect_status(200);
+            world.advance_clock(HOUR);
         }
         for (query, rows, count) in [
             ("", 7, 7),
@@ -358,12 +412,12 @@ async fn usesend_counts_every_page() {
             ("?startDate=2026-11-15T11:00:00Z&endDate=2026-11-15T11:00:00.001Z", 1, 1),
             ("?startDate=2026-11-15T11:00:00.001Z&endDate=2026-11-15T11:59:59Z", 0, 0),
         ] {
-            let page = world.get(&usesend(&format!("/emails{query}"))).await.is(200).body;
+            let page = world.get(&usesend_path(&format!("/emails{query}"))).await.expect_status(200).body;
             assert_eq!((page["data"].as_array().unwrap().len(), &page["count"]), (rows, &json!(count)), "{query}");
         }
     }
     let world = World::memory().await;
-    let told = envelope(&world.get(&usesend("/emails?domainId=3")).await, 400, "BAD_REQUEST");
+    let told = expect_usesend_error(&world.get(&usesend_path("/emails?domainId=3")).await, 400, "BAD_REQUEST");
     assert_eq!(told, "domainId is not available here; leave it out");
 }
 
@@ -390,7 +444,7 @@ async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
             "The `headers.Date` field is written by mailonce and cannot be set.",
         ),
     ] {
-        let answer = world.call(post(&resend("/emails")).json(&body)).await;
+        let answer = world.call(post(&resend_path("/emails")).json(&body)).await;
         let said = answer.body["message"].as_str().unwrap();
         assert!(said.starts_with(told) && !said.contains("struct"), "{said}");
     }
@@ -401,8 +455,8 @@ async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
         (mail_with(json!({ "scheduledAt": 7 })), "scheduledAt: invalid type: integer `7`, expected a string"),
         (mail_with(json!({ "replyTo": "x" })), "replyTo"),
     ] {
-        let answer = world.call(post(&usesend("/emails")).json(&body)).await;
-        let said = envelope(&answer, 400, "BAD_REQUEST");
+        let answer = world.call(post(&usesend_path("/emails")).json(&body)).await;
+        let said = expect_usesend_error(&answer, 400, "BAD_REQUEST");
         assert!(said.starts_with(told) && !said.contains("struct"), "{said}");
     }
     let id = uuid::Uuid::from_u128(7);
@@ -424,24 +478,31 @@ async fn what_is_wrong_is_said_in_the_words_of_the_dialect() {
         ("/inboxes", json!({ "email_address": "x" }), 422, "The `email_address` field has no local part"),
         ("/api-keys", json!({ "name": "n", "domain_id": id }), 404, "Domain not found"),
     ] {
-        let answer = world.call(post(&resend(path)).json(&body)).await;
+        let answer = world.call(post(&resend_path(path)).json(&body)).await;
         let said = answer.body["message"].as_str().unwrap();
         assert!(answer.status == status && said.starts_with(told), "{path}: {}", answer.text);
     }
-    assert_eq!(error(&world.get(&resend(&format!("/emails/{id}"))).await, 404, "not_found"), "Email not found");
+    assert_eq!(
+        expect_resend_error(&world.get(&resend_path(&format!("/emails/{id}"))).await, 404, "not_found"),
+        "Email not found"
+    );
 }
 
 #[tokio::test]
 async fn a_webhook_is_told_which_of_its_types_never_happen() {
     let world = World::memory().await;
     let hook = |events: Value| json!({ "endpoint": "https://example.com/in", "events": events });
-    let made = world.post(&resend("/webhooks"), &hook(json!(["email.sent", "email.opened", "topic.created"]))).await;
+    let made =
+        world.post(&resend_path("/webhooks"), &hook(json!(["email.sent", "email.opened", "topic.created"]))).await;
     assert_eq!(made.header("mailonce-never-happens"), Some("email.opened, topic.created"), "{}", made.text);
-    let path = resend(&format!("/webhooks/{}", made.is(201).body["id"].as_str().unwrap()));
-    let changed = world.call(patch(&path).json(&json!({ "events": ["email.bounced", "email.clicked"] }))).await.is(200);
+    let path = resend_path(&format!("/webhooks/{}", made.expect_status(201).body["id"].as_str().unwrap()));
+    let changed = world
+        .call(patch(&path).json(&json!({ "events": ["email.bounced", "email.clicked"] })))
+        .await
+        .expect_status(200);
     assert_eq!(changed.header("mailonce-never-happens"), Some("email.clicked"));
-    let plain = world.post(&resend("/webhooks"), &hook(json!(["email.sent"]))).await.is(201);
+    let plain = world.post(&resend_path("/webhooks"), &hook(json!(["email.sent"]))).await.expect_status(201);
     assert_eq!(plain.header("mailonce-never-happens"), None);
-    let told = world.post(&resend("/webhooks"), &hook(json!(["email.opened"]))).await;
-    assert_eq!(error(&told, 422, "validation_error"), "None of these events ever happens here.");
+    let told = world.post(&resend_path("/webhooks"), &hook(json!(["email.opened"]))).await;
+    assert_eq!(expect_resend_error(&told, 422, "validation_error"), "None of these events ever happens here.");
 }

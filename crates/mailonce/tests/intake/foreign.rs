@@ -1,7 +1,7 @@
 //! Clients that nobody here wrote: Python's smtplib, swaks, and Postfix with its smtp-source. Every byte counts.
 
-use crate::world::{PATIENCE, World, settings};
-use mailonce::intake::smtp::{Settings, Tls};
+use crate::world::{SmtpFixture, TIMEOUT, test_settings};
+use mailonce::intake::smtp::{SmtpSettings, Tls};
 use std::{
     net::SocketAddr,
     os::unix::fs::PermissionsExt as _,
@@ -17,7 +17,7 @@ use tokio::{
 };
 
 /// Sends mails and leaves beside the socket what it sent: folder/0, folder/1 and so on.
-const SMTPLIB: &str = r#"
+const SMTPLIB_SCRIPT: &str = r#"
 import email.message, email.policy, pathlib, smtplib, ssl, sys
 port, folder, tls = int(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3] == "tls"
 
@@ -70,7 +70,7 @@ print(smtp.sent - 1)
 "#;
 
 /// Runs a program to its end, with `input`, and fails unless it succeeds.
-async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
+async fn run_program(program: &str, arguments: &[&str], input: &[u8]) -> Output {
     let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
     let mut child = Command::new(program)
         .args(arguments)
@@ -86,7 +86,7 @@ async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
         stdin.write_all(input).await.unwrap();
         drop(stdin);
     };
-    let (out, ()) = tokio::time::timeout(PATIENCE, async { tokio::join!(child.wait_with_output(), fed) })
+    let (out, ()) = tokio::time::timeout(TIMEOUT, async { tokio::join!(child.wait_with_output(), fed) })
         .await
         .unwrap_or_else(|_| panic!("{program} did not end"));
     let out = out.unwrap();
@@ -96,20 +96,23 @@ async fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
 }
 
 /// A world that offers TLS, and where it listens.
-async fn listening() -> (World, SocketAddr) {
-    let world = World::new(Settings { tls: Some(Arc::new(Tls::self_made("mx.in.test").unwrap())), ..settings() });
+async fn start_tls_listener() -> (SmtpFixture, SocketAddr) {
+    let world = SmtpFixture::new(SmtpSettings {
+        tls: Some(Arc::new(Tls::self_signed("mx.in.test").unwrap())),
+        ..test_settings()
+    });
     let (at, _listening) = world.listen().await;
     (world, at)
 }
 
 /// Every mail of smtplib is there, byte for byte, in order.
-async fn smtplib(protection: &str) {
-    let (world, at) = listening().await;
+async fn check_smtplib(protection: &str) {
+    let (world, at) = start_tls_listener().await;
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().to_string_lossy().into_owned();
-    let out = run("python3", &["-c", SMTPLIB, &at.port().to_string(), &place, protection], b"").await;
+    let out = run_program("python3", &["-c", SMTPLIB_SCRIPT, &at.port().to_string(), &place, protection], b"").await;
     let count: usize = String::from_utf8(out.stdout).unwrap().trim().parse().unwrap();
-    let mails = world.recorder.mails();
+    let mails = world.reception.mails();
     assert_eq!((mails.len(), count), (8, 8));
     for (n, mail) in mails.iter().enumerate() {
         let sent = std::fs::read(folder.path().join(n.to_string())).unwrap();
@@ -123,25 +126,25 @@ async fn smtplib(protection: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn smtplib_sends_every_kind_of_mail() {
-    smtplib("plain").await;
+    check_smtplib("plain").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn smtplib_sends_every_kind_of_mail_by_tls() {
-    smtplib("tls").await;
+    check_smtplib("tls").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn swaks_sends_in_each_of_its_ways() {
-    let (world, at) = listening().await;
+    let (world, at) = start_tls_listener().await;
     let server = at.to_string();
     let usual = ["--server", &server, "--helo", "out.test", "--from", "eve@out.test", "--data", "-"];
     let text = b"Subject: swaks\n\n.\n..\n.dots\nend\n";
     let ways: [&[&str]; 4] = [&[], &["--pipeline"], &["--tls"], &["--protocol", "SMTP"]];
     for way in ways {
-        run("swaks", &[&usual[..], &["--to", "ada@in.test,bob@in.test"], way].concat(), text).await;
+        run_program("swaks", &[&usual[..], &["--to", "ada@in.test,bob@in.test"], way].concat(), text).await;
     }
-    let mails = world.recorder.mails();
+    let mails = world.reception.mails();
     assert_eq!(mails.len(), ways.len());
     for mail in mails {
         assert_eq!(mail.raw, &b"Subject: swaks\r\n\r\n.\r\n..\r\n.dots\r\nend\r\n\r\n"[..]);
@@ -152,17 +155,17 @@ async fn swaks_sends_in_each_of_its_ways() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn smtp_source_sends_many_on_each_connection() {
-    let (world, at) = listening().await;
+    let (world, at) = start_tls_listener().await;
     let mails = ["-s", "10", "-m", "300", "-l", "1200", "-f", "eve@out.test", "-t", "ada@in.test"];
-    run("smtp-source", &[&mails[..], &["-d", &at.to_string()]].concat(), b"").await;
-    run("smtp-source", &[&mails[..], &[&at.to_string()]].concat(), b"").await;
-    assert_eq!((world.recorder.mails().len(), world.tally.taken()), (600, 600));
-    assert!(world.recorder.texts().iter().all(|text| text.len() >= 1200 && text.ends_with(b"\r\n")));
+    run_program("smtp-source", &[&mails[..], &["-d", &at.to_string()]].concat(), b"").await;
+    run_program("smtp-source", &[&mails[..], &[&at.to_string()]].concat(), b"").await;
+    assert_eq!((world.reception.mails().len(), world.tally.accepted()), (600, 600));
+    assert!(world.reception.raw_mails().iter().all(|text| text.len() >= 1200 && text.ends_with(b"\r\n")));
     assert_eq!(world.tally.connections(), 310);
 }
 
 /// A Postfix of our own that relays everything to `at`, with all its files in `home`.
-async fn postfix(home: &Path, at: SocketAddr) -> Child {
+async fn start_postfix(home: &Path, at: SocketAddr) -> Child {
     assert!(rustix::process::geteuid().is_root(), "Postfix gives its programs other users, which only root may");
     let etc = home.join("etc");
     for name in ["etc", "queue", "data"] {
@@ -170,7 +173,7 @@ async fn postfix(home: &Path, at: SocketAddr) -> Child {
     }
     // Its programs reach their files as a user of their own, which also owns the data.
     std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o711)).unwrap();
-    run("chown", &["postfix", &home.join("data").to_string_lossy()], b"").await;
+    run_program("chown", &["postfix", &home.join("data").to_string_lossy()], b"").await;
     let (host, port, home) = (at.ip(), at.port(), home.display());
     let main = format!(
         "compatibility_level = 3.6\nqueue_directory = {home}/queue\ndata_directory = {home}/data\n\
@@ -187,8 +190,8 @@ async fn postfix(home: &Path, at: SocketAddr) -> Child {
         anvil unix - - n - 1 anvil\nscache unix - - n - 1 scache\npostlog unix-dgram n - n - 1 postlogd\n";
     std::fs::write(etc.join("main.cf"), main).unwrap();
     std::fs::write(etc.join("master.cf"), services).unwrap();
-    run("postfix", &["-c", &etc.to_string_lossy(), "check"], b"").await;
-    let daemons = run("postconf", &["-h", "daemon_directory"], b"").await.stdout;
+    run_program("postfix", &["-c", &etc.to_string_lossy(), "check"], b"").await;
+    let daemons = run_program("postconf", &["-h", "daemon_directory"], b"").await.stdout;
     let master = Path::new(String::from_utf8(daemons).unwrap().trim()).join("master");
     // The master itself, so that it is our child: its own children end when it is gone.
     let command = Command::new(master).arg("-s").arg("-c").arg(&etc).stdin(Stdio::null()).kill_on_drop(true).spawn();
@@ -197,27 +200,27 @@ async fn postfix(home: &Path, at: SocketAddr) -> Child {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postfix_relays_to_us_by_tls() {
-    let (world, at) = listening().await;
+    let (world, at) = start_tls_listener().await;
     let home = tempfile::tempdir().unwrap();
-    let mut master = postfix(home.path(), at).await;
+    let mut master = start_postfix(home.path(), at).await;
     let door = home.path().join("queue/public/feed");
     let began = Instant::now();
     while tokio::net::UnixStream::connect(&door).await.is_err() {
-        assert!(began.elapsed() < PATIENCE, "Postfix does not answer: {}", maillog(home.path()));
+        assert!(began.elapsed() < TIMEOUT, "Postfix does not answer: {}", read_maillog(home.path()));
         sleep(Duration::from_millis(50)).await;
     }
     let mails = ["-s", "4", "-m", "40", "-l", "1200", "-f", "eve@out.test", "-t", "ada@in.test"];
-    run("smtp-source", &[&mails[..], &[&format!("unix:{}", door.display())]].concat(), b"").await;
-    let came = world.recorder.until(40).await;
+    run_program("smtp-source", &[&mails[..], &[&format!("unix:{}", door.display())]].concat(), b"").await;
+    let came = world.reception.wait_for_mails(40).await;
     assert_eq!(came.len(), 40);
     assert!(came.iter().all(|mail| mail.helo == "out.test" && mail.raw.starts_with(b"Received: from ")));
     let pid = rustix::process::Pid::from_raw(master.id().unwrap().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     master.wait().await.unwrap();
-    assert!(maillog(home.path()).contains("TLS connection established to"), "{}", maillog(home.path()));
-    assert_eq!(world.tally.taken(), 40, "each once");
+    assert!(read_maillog(home.path()).contains("TLS connection established to"), "{}", read_maillog(home.path()));
+    assert_eq!(world.tally.accepted(), 40, "each once");
 }
 
-fn maillog(home: &Path) -> String {
+fn read_maillog(home: &Path) -> String {
     std::fs::read_to_string(home.join("maillog")).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! What one network can hold, and what a mail costs while it comes in. The clock is paused, so nothing waits here.
 
-use crate::world::{Client, ENVELOPE, World, settings};
-use mailonce::intake::smtp::{PerIp, Reason, Settings, SpoolDir, SpoolFiles};
+use crate::world::{ENVELOPE_COMMANDS, LineClient, SmtpFixture, test_settings};
+use mailonce::intake::smtp::{NetworkLimits, Reason, SmtpSettings, SpoolDir, SpoolFiles};
 use std::{
     fs::File,
     io,
@@ -18,82 +18,87 @@ const KIB: usize = 1024;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Addresses of different networks.
-fn ip(n: u8) -> IpAddr {
+fn test_ip(n: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, n))
 }
 
 /// A connection from an address, up to the answer to `DATA`.
-async fn in_data(world: &World, n: u8) -> (Client<DuplexStream>, String) {
-    let (mut client, _served) = world.pipe_from(ip(n), 4_000_000);
-    client.say(ENVELOPE).await;
-    assert_eq!(client.codes(4).await, ["220", "250", "250", "250"]);
-    let answer = client.hear().await;
+async fn connect_to_data(world: &SmtpFixture, n: u8) -> (LineClient<DuplexStream>, String) {
+    let (mut client, _served) = world.connect_pipe_from(test_ip(n), 4_000_000);
+    client.send(ENVELOPE_COMMANDS).await;
+    assert_eq!(client.read_codes(4).await, ["220", "250", "250", "250"]);
+    let answer = client.read_reply().await;
     (client, answer)
 }
 
 /// A text of so many octets, without its end.
-fn text(octets: usize) -> String {
+fn mail_text(octets: usize) -> String {
     format!("{}\r\n", "x".repeat(octets - 2))
 }
 
 /// Says what `says` returns for each second, and tells after how many seconds it was sent away with what.
-async fn drip(client: &mut Client<DuplexStream>, says: impl Fn(u64) -> usize) -> (u64, String) {
+async fn send_slowly_until_cut(client: &mut LineClient<DuplexStream>, says: impl Fn(u64) -> usize) -> (u64, String) {
     let began = Instant::now();
     loop {
         let second = began.elapsed().as_secs();
         tokio::select! {
-            answer = client.hear() => return (second, answer),
-            () = sleep(SECOND) => client.say("x".repeat(says(second))).await,
+            answer = client.read_reply() => return (second, answer),
+            () = sleep(SECOND) => client.send("x".repeat(says(second))).await,
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_text_that_trickles_is_cut_off_and_holds_nothing() {
-    let world = World::new(settings());
-    let (mut client, _) = in_data(&world, 1).await;
-    let (after, answer) = drip(&mut client, |_| 1).await;
+    let world = SmtpFixture::new(test_settings());
+    let (mut client, _) = connect_to_data(&world, 1).await;
+    let (after, answer) = send_slowly_until_cut(&mut client, |_| 1).await;
     assert!(answer.starts_with("421 4.4.2") && (59..=61).contains(&after), "{answer} after {after} s");
-    assert_eq!(client.hear().await, "", "closed");
+    assert_eq!(client.read_reply().await, "", "closed");
 
-    let (mut client, _) = in_data(&world, 1).await;
-    let (after, answer) = drip(&mut client, |_| 512).await;
+    let (mut client, _) = connect_to_data(&world, 1).await;
+    let (after, answer) = send_slowly_until_cut(&mut client, |_| 512).await;
     assert!(answer.starts_with("421 4.4.2") && (118..=122).contains(&after), "{answer} after {after} s");
 
     // A fast beginning pays for three minutes and not for the whole session.
-    let (mut client, _) = in_data(&world, 1).await;
-    let (after, answer) = drip(&mut client, |second| if second == 0 { 3_000_000 } else { 1 }).await;
+    let (mut client, _) = connect_to_data(&world, 1).await;
+    let (after, answer) = send_slowly_until_cut(&mut client, |second| if second == 0 { 3_000_000 } else { 1 }).await;
     assert!(answer.starts_with("421 4.4.2") && (179..=183).contains(&after), "{answer} after {after} s");
     assert_eq!(world.tally.refused(Reason::Timeout), 3);
-    assert!(world.recorder.mails().is_empty());
+    assert!(world.reception.mails().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_but_honest_link_is_waited_for() {
-    let world = World::new(settings());
-    let (mut client, _) = in_data(&world, 1).await;
+    let world = SmtpFixture::new(test_settings());
+    let (mut client, _) = connect_to_data(&world, 1).await;
     // Nothing at first, then 16 kbit/s with a pause of a minute and a half in the middle.
     sleep(50 * SECOND).await;
     for second in 0..300 {
-        client.say(text(2 * KIB)).await;
+        client.send(mail_text(2 * KIB)).await;
         sleep(if second == 150 { 90 * SECOND } else { SECOND }).await;
     }
-    assert!(client.ask(".\r\n").await.starts_with("250 2.0.0"));
-    assert_eq!(world.recorder.texts().iter().map(Vec::len).collect::<Vec<_>>(), [600 * KIB]);
+    assert!(client.command(".\r\n").await.starts_with("250 2.0.0"));
+    assert_eq!(world.reception.raw_mails().iter().map(Vec::len).collect::<Vec<_>>(), [600 * KIB]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn memory_that_one_network_holds_is_not_missed_by_others() {
-    let shares = PerIp { memory: Some(1024 * KIB), ..PerIp::default() };
-    let world = World::new(Settings { max_memory: 4096 * KIB, max_size: 1000 * KIB, per_ip: shares, ..settings() });
+    let shares = NetworkLimits { memory: Some(1024 * KIB), ..NetworkLimits::default() };
+    let world = SmtpFixture::new(SmtpSettings {
+        max_memory: 4096 * KIB,
+        max_size: 1000 * KIB,
+        per_ip: shares,
+        ..test_settings()
+    });
     let mut held = Vec::new();
     let refused = loop {
-        let (mut client, answer) = in_data(&world, 1).await;
+        let (mut client, answer) = connect_to_data(&world, 1).await;
         if !answer.starts_with("354") {
             break answer;
         }
         assert!(held.len() < 20, "one network holds more than its share");
-        client.say(text(250 * KIB)).await;
+        client.send(mail_text(250 * KIB)).await;
         // Until all of it was read and memory granted for it.
         sleep(SECOND).await;
         held.push(client);
@@ -101,69 +106,79 @@ async fn memory_that_one_network_holds_is_not_missed_by_others() {
     assert!(refused.starts_with("451 4.7.0"), "{refused}");
     assert_eq!(held.len(), 4);
     let began = Instant::now();
-    let (mut other, answer) = in_data(&world, 2).await;
+    let (mut other, answer) = connect_to_data(&world, 2).await;
     assert!(answer.starts_with("354"), "{answer}");
-    assert!(other.ask(format!("{}.\r\n", text(900 * KIB))).await.starts_with("250 2.0.0"));
+    assert!(other.command(format!("{}.\r\n", mail_text(900 * KIB))).await.starts_with("250 2.0.0"));
     assert!(began.elapsed() < SECOND, "it waited for {:?}", began.elapsed());
-    assert!(held[0].ask(".\r\n").await.starts_with("250 2.0.0"), "what was begun can be finished");
-    let (_client, answer) = in_data(&world, 1).await;
+    assert!(held[0].command(".\r\n").await.starts_with("250 2.0.0"), "what was begun can be finished");
+    let (_client, answer) = connect_to_data(&world, 1).await;
     assert!(answer.starts_with("354"), "its share is free again: {answer}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_network_holds_its_share_of_the_spool_and_all_together_the_whole() {
-    let shares = PerIp { spool: Some(1024 * KIB), ..PerIp::default() };
-    let world = World::new(Settings { max_spool: 4096 * KIB, max_size: 1024 * KIB, per_ip: shares, ..settings() });
+    let shares = NetworkLimits { spool: Some(1024 * KIB), ..NetworkLimits::default() };
+    let world = SmtpFixture::new(SmtpSettings {
+        max_spool: 4096 * KIB,
+        max_size: 1024 * KIB,
+        per_ip: shares,
+        ..test_settings()
+    });
     let mut held = Vec::new();
     for n in 1..=4 {
-        let (mut client, _) = in_data(&world, n).await;
-        client.say(text(1000 * KIB)).await;
+        let (mut client, _) = connect_to_data(&world, n).await;
+        client.send(mail_text(1000 * KIB)).await;
         held.push(client);
         sleep(SECOND).await;
     }
-    let large = format!("{}.\r\n", text(1000 * KIB));
-    let (mut second, _) = in_data(&world, 1).await;
-    let answer = second.ask(&large).await;
+    let large = format!("{}.\r\n", mail_text(1000 * KIB));
+    let (mut second, _) = connect_to_data(&world, 1).await;
+    let answer = second.command(&large).await;
     assert!(answer.starts_with("452 4.7.0"), "{answer}");
-    let (mut fifth, _) = in_data(&world, 5).await;
-    let answer = fifth.ask(&large).await;
+    let (mut fifth, _) = connect_to_data(&world, 5).await;
+    let answer = fifth.command(&large).await;
     assert!(answer.starts_with("452 4.3.1"), "{answer}");
     assert_eq!((world.tally.refused(Reason::Share), world.tally.refused(Reason::Disk)), (1, 1));
-    fifth.say("MAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n").await;
-    assert_eq!(fifth.codes(3).await, ["250", "250", "354"]);
-    assert!(fifth.ask("small\r\n.\r\n").await.starts_with("250 2.0.0"), "small mails need no disk");
+    fifth.send("MAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n").await;
+    assert_eq!(fifth.read_codes(3).await, ["250", "250", "354"]);
+    assert!(fifth.command("small\r\n.\r\n").await.starts_with("250 2.0.0"), "small mails need no disk");
     for client in &mut held {
-        assert!(client.ask(".\r\n").await.starts_with("250 2.0.0"), "what was begun can be finished");
+        assert!(client.command(".\r\n").await.starts_with("250 2.0.0"), "what was begun can be finished");
     }
     for client in [&mut second, &mut fifth] {
-        client.say("MAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n").await;
-        assert_eq!(client.codes(3).await, ["250", "250", "354"]);
-        assert!(client.ask(&large).await.starts_with("250 2.0.0"), "all room is free again");
+        client.send("MAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n").await;
+        assert_eq!(client.read_codes(3).await, ["250", "250", "354"]);
+        assert!(client.command(&large).await.starts_with("250 2.0.0"), "all room is free again");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn large_mails_that_have_arrived_wait_for_memory_and_their_network_for_its_share() {
-    let shares = PerIp { memory: Some(1536 * KIB), ..PerIp::default() };
-    let world = World::new(Settings { max_memory: 8192 * KIB, max_size: 1024 * KIB, per_ip: shares, ..settings() });
+    let shares = NetworkLimits { memory: Some(1536 * KIB), ..NetworkLimits::default() };
+    let world = SmtpFixture::new(SmtpSettings {
+        max_memory: 8192 * KIB,
+        max_size: 1024 * KIB,
+        per_ip: shares,
+        ..test_settings()
+    });
     let mut clients = Vec::new();
     for n in [1, 1, 2] {
-        let (mut client, _served) = world.pipe_from(ip(n), 4_000_000);
-        client.say("EHLO out.test\r\nMAIL FROM:<>\r\nRCPT TO:<slow@in.test>\r\nDATA\r\n").await;
-        assert_eq!(client.codes(5).await, ["220", "250", "250", "250", "354"]);
-        client.say(format!("{}.\r\n", text(1024 * KIB))).await;
+        let (mut client, _served) = world.connect_pipe_from(test_ip(n), 4_000_000);
+        client.send("EHLO out.test\r\nMAIL FROM:<>\r\nRCPT TO:<slow@in.test>\r\nDATA\r\n").await;
+        assert_eq!(client.read_codes(5).await, ["220", "250", "250", "250", "354"]);
+        client.send(format!("{}.\r\n", mail_text(1024 * KIB))).await;
         sleep(SECOND).await;
         clients.push(client);
     }
     let began = Instant::now();
-    let answer = clients[1].hear().await;
+    let answer = clients[1].read_reply().await;
     assert!(answer.starts_with("451 4.7.0"), "{answer}");
     assert!((27 * SECOND..=31 * SECOND).contains(&began.elapsed()), "{:?}", began.elapsed());
-    world.recorder.gate.add_permits(2);
+    world.reception.gate.add_permits(2);
     for n in [0, 2] {
-        assert!(clients[n].hear().await.starts_with("250 2.0.0"));
+        assert!(clients[n].read_reply().await.starts_with("250 2.0.0"));
     }
-    assert_eq!(world.recorder.texts().iter().map(Vec::len).collect::<Vec<_>>(), [1024 * KIB; 2]);
+    assert_eq!(world.reception.raw_mails().iter().map(Vec::len).collect::<Vec<_>>(), [1024 * KIB; 2]);
 }
 
 /// A disk without room: the kernel answers every write with `ENOSPC`.
@@ -180,16 +195,16 @@ impl SpoolFiles for FullDisk {
 async fn a_full_disk_refuses_large_mails_for_now_and_takes_nothing_of_them() {
     let missing: Arc<dyn SpoolFiles> = Arc::new(SpoolDir("/nowhere/at/all".into()));
     for spool in [Arc::new(FullDisk) as Arc<dyn SpoolFiles>, missing] {
-        let world = World::new(Settings { spool, ..settings() });
-        let (mut client, _) = in_data(&world, 1).await;
-        client.say(text(400 * KIB)).await;
-        assert!(timeout(SECOND, client.hear()).await.is_err(), "said before the end");
-        let answer = client.ask(".\r\n").await;
+        let world = SmtpFixture::new(SmtpSettings { spool, ..test_settings() });
+        let (mut client, _) = connect_to_data(&world, 1).await;
+        client.send(mail_text(400 * KIB)).await;
+        assert!(timeout(SECOND, client.read_reply()).await.is_err(), "said before the end");
+        let answer = client.command(".\r\n").await;
         assert!(answer.starts_with("452 4.3.1"), "{answer}");
-        assert!(world.recorder.mails().is_empty(), "half a mail is none");
-        client.say("MAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n").await;
-        assert_eq!(client.codes(3).await, ["250", "250", "354"], "the session goes on");
-        assert!(client.ask(format!("{}.\r\n", text(200 * KIB))).await.starts_with("250 2.0.0"));
-        assert_eq!((world.recorder.mails().len(), world.tally.refused(Reason::Disk)), (1, 1));
+        assert!(world.reception.mails().is_empty(), "half a mail is none");
+        client.send("MAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n").await;
+        assert_eq!(client.read_codes(3).await, ["250", "250", "354"], "the session goes on");
+        assert!(client.command(format!("{}.\r\n", mail_text(200 * KIB))).await.starts_with("250 2.0.0"));
+        assert_eq!((world.reception.mails().len(), world.tally.refused(Reason::Disk)), (1, 1));
     }
 }

@@ -1,26 +1,26 @@
 //! STARTTLS, with a client that trusts only what it should.
 
-use crate::world::{Client, ENVELOPE, World, settings};
-use mailonce::intake::smtp::{Reason, Settings, Tls};
+use crate::world::{ENVELOPE_COMMANDS, LineClient, SmtpFixture, test_settings};
+use mailonce::intake::smtp::{Reason, SmtpSettings, Tls};
 use rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
 use std::{path::Path, sync::Arc};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 /// Writes a fresh certificate with its key, and gives back what a client must trust.
-fn write_pair(folder: &Path) -> CertificateDer<'static> {
+fn write_certificate(folder: &Path) -> CertificateDer<'static> {
     let made = rcgen::generate_simple_self_signed(["mx.in.test".to_owned()]).unwrap();
     std::fs::write(folder.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
     std::fs::write(folder.join("cert.pem"), made.cert.pem()).unwrap();
     made.cert.der().clone()
 }
 
-fn with_tls(folder: &Path) -> Settings {
+fn tls_settings(folder: &Path) -> SmtpSettings {
     let tls = Tls::from_files(&folder.join("cert.pem"), &folder.join("key.pem")).unwrap();
-    Settings { tls: Some(Arc::new(tls)), ..settings() }
+    SmtpSettings { tls: Some(Arc::new(tls)), ..test_settings() }
 }
 
-async fn secure<S: mailonce::intake::smtp::Stream>(
+async fn tls_handshake<S: mailonce::intake::smtp::ByteStream>(
     stream: S,
     trusted: &CertificateDer<'static>,
 ) -> std::io::Result<TlsStream<S>> {
@@ -35,84 +35,84 @@ async fn secure<S: mailonce::intake::smtp::Stream>(
 }
 
 /// A connection up to the answer to STARTTLS.
-async fn before_tls(at: std::net::SocketAddr) -> Client<TcpStream> {
-    let mut client = Client::dial(at).await;
-    client.say("EHLO out.test\r\n").await;
-    assert_eq!(client.codes(2).await, ["220", "250"]);
-    assert!(client.ask("STARTTLS\r\n").await.starts_with("220 2.0.0"));
+async fn connect_and_starttls(at: std::net::SocketAddr) -> LineClient<TcpStream> {
+    let mut client = LineClient::connect(at).await;
+    client.send("EHLO out.test\r\n").await;
+    assert_eq!(client.read_codes(2).await, ["220", "250"]);
+    assert!(client.command("STARTTLS\r\n").await.starts_with("220 2.0.0"));
     client
 }
 
 #[tokio::test]
 async fn a_mail_comes_by_tls() {
     let folder = tempfile::tempdir().unwrap();
-    let trusted = write_pair(folder.path());
-    let world = World::new(with_tls(folder.path()));
+    let trusted = write_certificate(folder.path());
+    let world = SmtpFixture::new(tls_settings(folder.path()));
     let (at, _listening) = world.listen().await;
-    let stream = secure(before_tls(at).await.stream, &trusted).await.unwrap();
-    let mut client = Client::new(stream);
-    assert!(client.ask("MAIL FROM:<>\r\n").await.starts_with("503"), "the greeting before TLS is forgotten");
-    client.say(format!("{ENVELOPE}secret\r\n.\r\nSTARTTLS\r\nQUIT\r\n")).await;
-    assert_eq!(client.codes(7).await, ["250", "250", "250", "354", "250", "503", "221"]);
-    assert_eq!(world.recorder.texts(), [b"secret\r\n"]);
+    let stream = tls_handshake(connect_and_starttls(at).await.stream, &trusted).await.unwrap();
+    let mut client = LineClient::new(stream);
+    assert!(client.command("MAIL FROM:<>\r\n").await.starts_with("503"), "the greeting before TLS is forgotten");
+    client.send(format!("{ENVELOPE_COMMANDS}secret\r\n.\r\nSTARTTLS\r\nQUIT\r\n")).await;
+    assert_eq!(client.read_codes(7).await, ["250", "250", "250", "354", "250", "503", "221"]);
+    assert_eq!(world.reception.raw_mails(), [b"secret\r\n"]);
 }
 
 #[tokio::test]
 async fn a_large_mail_comes_by_tls_byte_for_byte() {
     let folder = tempfile::tempdir().unwrap();
-    let trusted = write_pair(folder.path());
-    let world = World::new(with_tls(folder.path()));
+    let trusted = write_certificate(folder.path());
+    let world = SmtpFixture::new(tls_settings(folder.path()));
     let (at, _listening) = world.listen().await;
-    let mut client = Client::new(secure(before_tls(at).await.stream, &trusted).await.unwrap());
-    client.say(ENVELOPE).await;
-    assert_eq!(client.codes(4).await, ["250", "250", "250", "354"]);
+    let mut client = LineClient::new(tls_handshake(connect_and_starttls(at).await.stream, &trusted).await.unwrap());
+    client.send(ENVELOPE_COMMANDS).await;
+    assert_eq!(client.read_codes(4).await, ["250", "250", "250", "354"]);
     let text = (0..100_000).fold(String::new(), |text, n: u32| text + "line " + &n.to_string() + "\r\n");
-    assert!(client.ask(format!("{text}.\r\n")).await.starts_with("250"));
-    assert!(world.recorder.texts()[0] == text.as_bytes(), "the bytes differ");
+    assert!(client.command(format!("{text}.\r\n")).await.starts_with("250"));
+    assert!(world.reception.raw_mails()[0] == text.as_bytes(), "the bytes differ");
 }
 
 #[tokio::test]
 async fn plain_words_after_starttls_are_not_obeyed() {
     let folder = tempfile::tempdir().unwrap();
-    let trusted = write_pair(folder.path());
-    let world = World::new(with_tls(folder.path()));
+    let trusted = write_certificate(folder.path());
+    let world = SmtpFixture::new(tls_settings(folder.path()));
     let (at, _listening) = world.listen().await;
     // In one piece with the command: refused before TLS.
-    let mut client = Client::dial(at).await;
-    client.say(format!("EHLO out.test\r\nSTARTTLS\r\n{ENVELOPE}x\r\n.\r\n")).await;
-    assert_eq!(client.codes(3).await, ["220", "250", "554"]);
-    assert_eq!(client.hear().await, "", "closed");
+    let mut client = LineClient::connect(at).await;
+    client.send(format!("EHLO out.test\r\nSTARTTLS\r\n{ENVELOPE_COMMANDS}x\r\n.\r\n")).await;
+    assert_eq!(client.read_codes(3).await, ["220", "250", "554"]);
+    assert_eq!(client.read_reply().await, "", "closed");
     // After it: no handshake begins like that.
-    let mut client = before_tls(at).await;
-    client.say("MAIL FROM:<eve@out.test>\r\n").await;
-    assert!(secure(client.stream, &trusted).await.is_err());
-    assert_eq!((world.recorder.mails().len(), world.tally.refused(Reason::OutOfTurn)), (0, 1));
+    let mut client = connect_and_starttls(at).await;
+    client.send("MAIL FROM:<eve@out.test>\r\n").await;
+    assert!(tls_handshake(client.stream, &trusted).await.is_err());
+    assert_eq!((world.reception.mails().len(), world.tally.refused(Reason::OutOfTurn)), (0, 1));
 }
 
 #[tokio::test]
-async fn a_made_certificate_is_only_as_good_as_it_looks() {
+async fn a_self_signed_certificate_is_rejected_unless_trusted() {
     let folder = tempfile::tempdir().unwrap();
-    let stranger = write_pair(folder.path());
-    let made = Tls::self_made("mx.in.test").unwrap();
-    let world = World::new(Settings { tls: Some(Arc::new(made)), ..settings() });
+    let stranger = write_certificate(folder.path());
+    let made = Tls::self_signed("mx.in.test").unwrap();
+    let world = SmtpFixture::new(SmtpSettings { tls: Some(Arc::new(made)), ..test_settings() });
     let (at, _listening) = world.listen().await;
-    let failed = secure(before_tls(at).await.stream, &stranger).await.unwrap_err();
+    let failed = tls_handshake(connect_and_starttls(at).await.stream, &stranger).await.unwrap_err();
     assert!(failed.to_string().contains("certificate"), "{failed}");
 }
 
 #[tokio::test]
 async fn without_a_certificate_tls_is_not_offered() {
-    let world = World::new(settings());
-    let (mut client, _served) = world.pipe(4096);
-    client.say("EHLO out.test\r\nSTARTTLS\r\n").await;
-    assert_eq!(client.codes(3).await, ["220", "250", "502"]);
+    let world = SmtpFixture::new(test_settings());
+    let (mut client, _served) = world.connect_pipe(4096);
+    client.send("EHLO out.test\r\nSTARTTLS\r\n").await;
+    assert_eq!(client.read_codes(3).await, ["220", "250", "502"]);
 }
 
 #[tokio::test]
 async fn files_that_do_not_fit_are_refused() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    write_pair(one.path());
-    write_pair(other.path());
+    write_certificate(one.path());
+    write_certificate(other.path());
     let mixed = Tls::from_files(&one.path().join("cert.pem"), &other.path().join("key.pem"));
     assert!(format!("{:#}", mixed.unwrap_err()).contains("do not fit"));
     std::fs::write(one.path().join("cert.pem"), "no certificate").unwrap();
@@ -121,27 +121,27 @@ async fn files_that_do_not_fit_are_refused() {
 }
 
 /// Lets the listener compare its files twice. Paused time stands still while another thread reads them.
-async fn look_again() {
+async fn wait_for_reload() {
     tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_certificate_that_changes_is_taken_up_and_a_broken_one_is_not() {
     let folder = tempfile::tempdir().unwrap();
-    let first = write_pair(folder.path());
-    let world = World::new(with_tls(folder.path()));
+    let first = write_certificate(folder.path());
+    let world = SmtpFixture::new(tls_settings(folder.path()));
     let (_at, _listening) = world.listen().await;
     let shakes = async |trusted: &CertificateDer<'static>| {
-        let (mut client, _served) = world.pipe(64 * 1024);
-        client.say("EHLO out.test\r\nSTARTTLS\r\n").await;
-        assert_eq!(client.codes(3).await, ["220", "250", "220"]);
-        secure(client.stream, trusted).await.is_ok()
+        let (mut client, _served) = world.connect_pipe(64 * 1024);
+        client.send("EHLO out.test\r\nSTARTTLS\r\n").await;
+        assert_eq!(client.read_codes(3).await, ["220", "250", "220"]);
+        tls_handshake(client.stream, trusted).await.is_ok()
     };
     assert!(shakes(&first).await);
     std::fs::write(folder.path().join("cert.pem"), "broken").unwrap();
-    look_again().await;
+    wait_for_reload().await;
     assert!(shakes(&first).await, "the last good one stays");
-    let second = write_pair(folder.path());
-    look_again().await;
+    let second = write_certificate(folder.path());
+    wait_for_reload().await;
     assert!(shakes(&second).await && !shakes(&first).await, "the new one is in use");
 }

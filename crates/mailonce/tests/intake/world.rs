@@ -1,7 +1,9 @@
 //! A listener with a reception that remembers, and a client that says exactly what it is told to.
 
 use async_trait::async_trait;
-use mailonce::intake::smtp::{Mail, NotTaken, Reception, Settings, Smtp, Stream, Tally, Verdict};
+use mailonce::intake::smtp::{
+    ByteStream, MailReceiver, NotAccepted, ReceivedMail, RecipientStatus, SmtpListener, SmtpMetrics, SmtpSettings,
+};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
@@ -16,38 +18,39 @@ use tokio::{
 
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// How long a mail or a program may take. They take a second or two.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(3);
 /// A mail up to its text, as one who waits for nothing would say it.
-pub(crate) const ENVELOPE: &str = "EHLO out.test\r\nMAIL FROM:<eve@out.test>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n";
+pub(crate) const ENVELOPE_COMMANDS: &str =
+    "EHLO out.test\r\nMAIL FROM:<eve@out.test>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n";
 
 /// Remembers every mail, and misbehaves by the recipient's name.
-pub(crate) struct Recorder {
-    mails: Mutex<Vec<Mail>>,
-    came: Notify,
+pub(crate) struct RecordingReception {
+    mails: Mutex<Vec<ReceivedMail>>,
+    mail_added: Notify,
     /// Mails for `slow@` wait for a permit.
     pub(crate) gate: Semaphore,
 }
 
-impl Default for Recorder {
+impl Default for RecordingReception {
     fn default() -> Self {
-        Self { mails: Mutex::default(), came: Notify::new(), gate: Semaphore::new(0) }
+        Self { mails: Mutex::default(), mail_added: Notify::new(), gate: Semaphore::new(0) }
     }
 }
 
-impl Recorder {
-    pub(crate) fn mails(&self) -> Vec<Mail> {
+impl RecordingReception {
+    pub(crate) fn mails(&self) -> Vec<ReceivedMail> {
         self.mails.lock().unwrap().clone()
     }
 
-    pub(crate) fn texts(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn raw_mails(&self) -> Vec<Vec<u8>> {
         self.mails().iter().map(|mail| mail.raw.to_vec()).collect()
     }
 
     /// Waits until there are so many mails, or fails when they do not come.
-    pub(crate) async fn until(&self, count: usize) -> Vec<Mail> {
-        let end = Instant::now() + PATIENCE;
+    pub(crate) async fn wait_for_mails(&self, count: usize) -> Vec<ReceivedMail> {
+        let end = Instant::now() + TIMEOUT;
         loop {
-            let came = self.came.notified();
+            let came = self.mail_added.notified();
             let mails = self.mails();
             if mails.len() >= count {
                 return mails;
@@ -58,45 +61,45 @@ impl Recorder {
 }
 
 #[async_trait]
-impl Reception for Recorder {
-    async fn recipient(&self, _: &str, address: &str) -> Verdict {
+impl MailReceiver for RecordingReception {
+    async fn check_recipient(&self, _: &str, address: &str) -> RecipientStatus {
         match address.split_once('@') {
             Some(("never", _)) => std::future::pending().await,
-            Some(("gone", _)) => Verdict::Unknown,
-            Some((_, "in.test")) => Verdict::Here,
-            _ => Verdict::Elsewhere,
+            Some(("gone", _)) => RecipientStatus::Unknown,
+            Some((_, "in.test")) => RecipientStatus::Accepted,
+            _ => RecipientStatus::NotLocal,
         }
     }
 
-    async fn take(&self, mail: Mail) -> Result<(), NotTaken> {
+    async fn accept(&self, mail: ReceivedMail) -> Result<(), NotAccepted> {
         let is_for = |name: &str| mail.recipients.iter().any(|to| to.starts_with(name));
         if is_for("slow@") {
-            self.gate.acquire().await.map_err(|_closed| NotTaken::Trouble)?.forget();
+            self.gate.acquire().await.map_err(|_closed| NotAccepted::TemporaryError)?.forget();
         }
         assert!(!is_for("panic@"), "a reception that breaks, as it was told to");
         if is_for("ill@") {
-            return Err(NotTaken::Trouble);
+            return Err(NotAccepted::TemporaryError);
         }
         self.mails.lock().unwrap().push(mail);
-        self.came.notify_waiters();
+        self.mail_added.notify_waiters();
         Ok(())
     }
 }
 
 /// A listener, its reception and the switch that stops it.
-pub(crate) struct World {
-    pub(crate) smtp: Smtp,
-    pub(crate) recorder: Arc<Recorder>,
-    pub(crate) tally: Arc<Tally>,
+pub(crate) struct SmtpFixture {
+    pub(crate) listener: SmtpListener,
+    pub(crate) reception: Arc<RecordingReception>,
+    pub(crate) tally: Arc<SmtpMetrics>,
     stop: watch::Sender<bool>,
 }
 
-impl World {
-    pub(crate) fn new(settings: Settings) -> Self {
-        let recorder = Arc::new(Recorder::default());
-        let tally = Arc::clone(&settings.tally);
-        let smtp = Smtp::new(Arc::clone(&recorder) as Arc<dyn Reception>, settings);
-        Self { smtp, recorder, tally, stop: watch::Sender::new(false) }
+impl SmtpFixture {
+    pub(crate) fn new(settings: SmtpSettings) -> Self {
+        let recorder = Arc::new(RecordingReception::default());
+        let tally = Arc::clone(&settings.metrics);
+        let smtp = SmtpListener::new(Arc::clone(&recorder) as Arc<dyn MailReceiver>, settings);
+        Self { listener: smtp, reception: recorder, tally, stop: watch::Sender::new(false) }
     }
 
     pub(crate) fn stop(&self) {
@@ -104,55 +107,55 @@ impl World {
     }
 
     /// A connection without a socket, which paused time can pass over.
-    pub(crate) fn pipe(&self, octets: usize) -> (Client<DuplexStream>, JoinHandle<()>) {
-        self.pipe_from(LOOPBACK, octets)
+    pub(crate) fn connect_pipe(&self, octets: usize) -> (LineClient<DuplexStream>, JoinHandle<()>) {
+        self.connect_pipe_from(LOOPBACK, octets)
     }
 
     /// The same, as if it came from this address.
-    pub(crate) fn pipe_from(&self, ip: IpAddr, octets: usize) -> (Client<DuplexStream>, JoinHandle<()>) {
+    pub(crate) fn connect_pipe_from(&self, ip: IpAddr, octets: usize) -> (LineClient<DuplexStream>, JoinHandle<()>) {
         let (ours, theirs) = duplex(octets);
-        let (smtp, stop) = (self.smtp.clone(), self.stop.subscribe());
-        let served = tokio::spawn(async move { smtp.converse(theirs, ip, stop).await });
-        (Client::new(ours), served)
+        let (smtp, stop) = (self.listener.clone(), self.stop.subscribe());
+        let served = tokio::spawn(async move { smtp.serve_stream(theirs, ip, stop).await });
+        (LineClient::new(ours), served)
     }
 
     /// Listens on a free port of this machine.
     pub(crate) async fn listen(&self) -> (SocketAddr, JoinHandle<()>) {
         let listener = TcpListener::bind((LOOPBACK, 0)).await.unwrap();
         let at = listener.local_addr().unwrap();
-        let (smtp, stop) = (self.smtp.clone(), self.stop.subscribe());
+        let (smtp, stop) = (self.listener.clone(), self.stop.subscribe());
         (at, tokio::spawn(async move { smtp.listen(listener, stop).await }))
     }
 }
 
-pub(crate) fn settings() -> Settings {
-    Settings::new("mx.in.test")
+pub(crate) fn test_settings() -> SmtpSettings {
+    SmtpSettings::new("mx.in.test")
 }
 
 /// A client that knows nothing but lines.
-pub(crate) struct Client<S> {
+pub(crate) struct LineClient<S> {
     pub(crate) stream: S,
     unread: Vec<u8>,
 }
 
-impl Client<TcpStream> {
-    pub(crate) async fn dial(at: SocketAddr) -> Self {
+impl LineClient<TcpStream> {
+    pub(crate) async fn connect(at: SocketAddr) -> Self {
         Self::new(TcpStream::connect(at).await.unwrap())
     }
 }
 
-impl<S: Stream> Client<S> {
+impl<S: ByteStream> LineClient<S> {
     pub(crate) fn new(stream: S) -> Self {
         Self { stream, unread: Vec::new() }
     }
 
-    pub(crate) async fn say(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
         self.stream.flush().await.unwrap();
     }
 
     /// The last line of the next reply; empty when the other side closed.
-    pub(crate) async fn hear(&mut self) -> String {
+    pub(crate) async fn read_reply(&mut self) -> String {
         loop {
             while let Some(end) = self.unread.windows(2).position(|two| two == b"\r\n") {
                 let line: Vec<u8> = self.unread.drain(..end + 2).collect();
@@ -169,17 +172,17 @@ impl<S: Stream> Client<S> {
     }
 
     /// So many replies by their codes.
-    pub(crate) async fn codes(&mut self, count: usize) -> Vec<String> {
+    pub(crate) async fn read_codes(&mut self, count: usize) -> Vec<String> {
         let mut codes = Vec::new();
         for _ in 0..count {
-            codes.push(self.hear().await.chars().take(3).collect());
+            codes.push(self.read_reply().await.chars().take(3).collect());
         }
         codes
     }
 
     /// Says something, and hears one reply.
-    pub(crate) async fn ask(&mut self, bytes: impl AsRef<[u8]>) -> String {
-        self.say(bytes).await;
-        self.hear().await
+    pub(crate) async fn command(&mut self, bytes: impl AsRef<[u8]>) -> String {
+        self.send(bytes).await;
+        self.read_reply().await
     }
 }

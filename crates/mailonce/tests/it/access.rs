@@ -3,101 +3,101 @@
 use serde_json::json;
 
 use crate::{
-    call::{Call, delete, get, patch, post},
+    call::{TestRequest, delete, get, patch, post},
     world::{DAY, HOUR, World, mail, mail_with},
 };
 
-fn sending(secret: &str) -> Call {
-    post("/v1/emails").by(secret).json(&mail())
+fn send_request(secret: &str) -> TestRequest {
+    post("/v1/emails").bearer(secret).json(&mail())
 }
 
 over_memory_and_sqlite! {
     async fn a_call_without_a_key_is_401_and_says_how_to_bring_one(world) {
         let malformed = ["", "Bearer", "Bearer ", "Basic dXNlcjpwYXNz", "mo_key", &format!("Token {}", world.secret)];
-        let mut calls: Vec<Call> = malformed.iter().map(|value| get("/v1/emails").header("authorization", value)).collect();
+        let mut calls: Vec<TestRequest> = malformed.iter().map(|value| get("/v1/emails").header("authorization", value)).collect();
         calls.push(get("/v1/emails").anonymous());
         for call in calls {
-            let refused = world.call(call).await.refused(401, "unauthorized");
+            let refused = world.call(call).await.expect_problem(401, "unauthorized");
             assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
             assert_eq!(refused["retry"], "never");
         }
         let lower = get("/v1/emails").header("authorization", &format!("bearer {}", world.secret));
-        world.call(lower).await.is(200);
+        world.call(lower).await.expect_status(200);
     }
 
     async fn whoever_pins_a_wire_format_gets_that_one_or_a_clear_no(world) {
-        let pinned = |version: &str| sending(&world.secret).header("mailonce-version", version);
-        world.call(pinned("2026-11-15")).await.is(202);
+        let pinned = |version: &str| send_request(&world.secret).header("mailonce-version", version);
+        world.call(pinned("2026-11-15")).await.expect_status(202);
         for other in ["2031-01-01", "", "latest", "2026-11-15T00:00:00Z"] {
-            let refused = world.call(pinned(other)).await.refused(400, "unknown_version").at("Mailonce-Version");
-            assert!(refused.word("detail").contains("`2026-11-15`"), "{}", refused.text);
+            let refused = world.call(pinned(other)).await.expect_problem(400, "unknown_version").expect_field("Mailonce-Version");
+            assert!(refused.string_field("detail").contains("`2026-11-15`"), "{}", refused.text);
             assert_eq!(refused["retry"], "never");
         }
         // Who may not come in learns nothing of versions.
-        world.call(get("/v1/emails").anonymous().header("mailonce-version", "x")).await.refused(401, "unauthorized");
+        world.call(get("/v1/emails").anonymous().header("mailonce-version", "x")).await.expect_problem(401, "unauthorized");
     }
 
     async fn a_key_that_is_not_known_is_401(world) {
         for secret in ["mo_unknown", &world.secret[..world.secret.len() - 1], &format!("{}x", world.secret)] {
-            world.call(sending(secret)).await.refused(401, "unauthorized");
+            world.call(send_request(secret)).await.expect_problem(401, "unauthorized");
         }
         assert!(world.events().await.is_empty());
     }
 
     async fn a_revoked_key_is_401_at_once(world) {
-        let made = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.is(201);
-        let secret = made.word("api_key");
-        world.call(sending(&secret)).await.is(202);
-        let revoked = world.call(delete(&format!("/v1/api-keys/{}", made.word("id")))).await.is(200);
-        assert_eq!(revoked["revoked_at"], world.at(0));
-        world.call(sending(&secret)).await.refused(401, "unauthorized");
-        world.call(delete(&format!("/v1/api-keys/{}", made.word("id")))).await.is(200);
-        world.call(delete("/v1/api-keys/019a0000-0000-7000-8000-000000000000")).await.refused(404, "not_found");
-        world.call(delete("/v1/api-keys/nonsense")).await.refused(404, "not_found");
+        let made = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.expect_status(201);
+        let secret = made.string_field("api_key");
+        world.call(send_request(&secret)).await.expect_status(202);
+        let revoked = world.call(delete(&format!("/v1/api-keys/{}", made.string_field("id")))).await.expect_status(200);
+        assert_eq!(revoked["revoked_at"], world.timestamp_in(0));
+        world.call(send_request(&secret)).await.expect_problem(401, "unauthorized");
+        world.call(delete(&format!("/v1/api-keys/{}", made.string_field("id")))).await.expect_status(200);
+        world.call(delete("/v1/api-keys/019a0000-0000-7000-8000-000000000000")).await.expect_problem(404, "not_found");
+        world.call(delete("/v1/api-keys/nonsense")).await.expect_problem(404, "not_found");
     }
 
     async fn an_expired_key_is_401_from_its_time_on(world) {
-        let secret = world.api_key(&json!({ "name": "guest", "expires_at": world.at(HOUR) })).await;
-        world.call(sending(&secret)).await.is(202);
-        world.pass(HOUR - 1);
-        world.call(sending(&secret)).await.is(202);
-        world.pass(1);
-        let refused = world.call(sending(&secret)).await.refused(401, "key_expired");
+        let secret = world.create_api_key(&json!({ "name": "guest", "expires_at": world.timestamp_in(HOUR) })).await;
+        world.call(send_request(&secret)).await.expect_status(202);
+        world.advance_clock(HOUR - 1);
+        world.call(send_request(&secret)).await.expect_status(202);
+        world.advance_clock(1);
+        let refused = world.call(send_request(&secret)).await.expect_problem(401, "key_expired");
         assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
-        assert_eq!(refused.word("expires_at"), world.at(0));
+        assert_eq!(refused.string_field("expires_at"), world.timestamp_in(0));
         // Whoever revokes it says nothing more about it.
-        let keys = world.get("/v1/api-keys").await.is(200).rows();
+        let keys = world.get("/v1/api-keys").await.expect_status(200).rows();
         let id = keys.iter().find(|key| key["name"] == "guest").unwrap()["id"].as_str().unwrap().to_owned();
-        world.call(delete(&format!("/v1/api-keys/{id}"))).await.is(200);
-        world.call(sending(&secret)).await.refused(401, "unauthorized");
+        world.call(delete(&format!("/v1/api-keys/{id}"))).await.expect_status(200);
+        world.call(send_request(&secret)).await.expect_problem(401, "unauthorized");
     }
 
     async fn a_key_is_limited_to_addresses_that_can_be_read(world) {
         let blocks = json!(["10.0.0.0/8", "2001:db8::/32", "192.0.2.7"]);
-        let made = world.post("/v1/api-keys", &json!({ "name": "office", "allow_ips": blocks })).await.is(201);
-        let keys = world.get("/v1/api-keys").await.is(200).rows();
+        let made = world.post("/v1/api-keys", &json!({ "name": "office", "allow_ips": blocks })).await.expect_status(201);
+        let keys = world.get("/v1/api-keys").await.expect_status(200).rows();
         let office = keys.iter().find(|key| key["name"] == "office").unwrap();
         assert_eq!(office["allow_ips"], json!(["10.0.0.0/8", "2001:db8::/32", "192.0.2.7/32"]));
         // Without the listener nobody knows where a call comes from, and then it is refused.
-        world.call(sending(&made.word("api_key"))).await.refused(403, "ip_not_allowed");
+        world.call(send_request(&made.string_field("api_key"))).await.expect_problem(403, "ip_not_allowed");
         for bad in ["10.0.0.0/33", "office", "", "10.0.0.0/8,11.0.0.0/8"] {
             let body = json!({ "name": "x", "allow_ips": ["10.0.0.1", bad] });
-            world.post("/v1/api-keys", &body).await.refused(422, "invalid_field").at("allow_ips[1]");
+            world.post("/v1/api-keys", &body).await.expect_problem(422, "invalid_field").expect_field("allow_ips[1]");
         }
         let many: Vec<String> = (0..101).map(|n| format!("10.0.0.{n}")).collect();
-        world.post("/v1/api-keys", &json!({ "name": "x", "allow_ips": many })).await.refused(422, "invalid_field");
+        world.post("/v1/api-keys", &json!({ "name": "x", "allow_ips": many })).await.expect_problem(422, "invalid_field");
         let many: Vec<String> = (0..101).map(|n| format!("u{n}@example.com")).collect();
         let refused = world.post("/v1/api-keys", &json!({ "name": "x", "senders": many })).await;
-        refused.refused(422, "invalid_field").at("senders");
+        refused.expect_problem(422, "invalid_field").expect_field("senders");
     }
 
     async fn a_key_may_do_only_what_its_scopes_say(world) {
-        let id = world.send("k", &mail()).await.is(202).word("id");
-        let sender = world.api_key(&json!({ "name": "s", "scopes": ["send"] })).await;
-        let reader = world.api_key(&json!({ "name": "r", "scopes": ["read"] })).await;
-        let admin = world.api_key(&json!({ "name": "a", "scopes": ["admin"] })).await;
+        let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
+        let sender = world.create_api_key(&json!({ "name": "s", "scopes": ["send"] })).await;
+        let reader = world.create_api_key(&json!({ "name": "r", "scopes": ["read"] })).await;
+        let admin = world.create_api_key(&json!({ "name": "a", "scopes": ["admin"] })).await;
         let (email, key) = (format!("/v1/emails/{id}"), "/v1/keys/k");
-        let calls: [(&str, &dyn Fn() -> Call); 9] = [
+        let calls: [(&str, &dyn Fn() -> TestRequest); 9] = [
             ("send", &|| post("/v1/emails").key("k").json(&mail())),
             ("send", &|| post("/v1/emails/batch").key("b").json(&json!([mail()]))),
             ("read", &|| get("/v1/emails")),
@@ -110,89 +110,89 @@ over_memory_and_sqlite! {
         ];
         for (scope, call) in calls {
             for (holds, secret) in [("send", &sender), ("read", &reader), ("admin", &admin)] {
-                let answer = world.call(call().by(secret)).await;
+                let answer = world.call(call().bearer(secret)).await;
                 if holds == scope {
                     assert!(answer.status < 300, "{holds}: {}", answer.text);
                 } else {
-                    let refused = answer.refused(403, "wrong_scope");
-                    assert!(refused.word("detail").contains(&format!("`{scope}`")), "{}", refused.text);
+                    let refused = answer.expect_problem(403, "wrong_scope");
+                    assert!(refused.string_field("detail").contains(&format!("`{scope}`")), "{}", refused.text);
                 }
             }
         }
-        world.call(get("/v1/teams").by(&admin)).await.refused(403, "wrong_scope");
-        world.call(post("/v1/teams").by(&admin).json(&json!({ "name": "x" }))).await.refused(403, "wrong_scope");
+        world.call(get("/v1/teams").bearer(&admin)).await.expect_problem(403, "wrong_scope");
+        world.call(post("/v1/teams").bearer(&admin).json(&json!({ "name": "x" }))).await.expect_problem(403, "wrong_scope");
     }
 
     async fn a_key_tied_to_senders_cannot_send_from_elsewhere(world) {
-        let secret = world.api_key(&json!({ "name": "bot", "senders": ["Agent@Example.com", "@news.example.com"] })).await;
+        let secret = world.create_api_key(&json!({ "name": "bot", "senders": ["Agent@Example.com", "@news.example.com"] })).await;
         for (from, status) in [
             ("agent@example.com", 202), ("The agent <AGENT@example.com>", 202), ("x@news.example.com", 202),
             ("other@example.com", 403), ("x@evilnews.example.com", 403), ("x@news.example.com.evil.test", 403),
             ("agent@sub.example.com", 403),
         ] {
-            let answer = world.call(post("/v1/emails").by(&secret).json(&mail_with(json!({ "from": from })))).await;
+            let answer = world.call(post("/v1/emails").bearer(&secret).json(&mail_with(json!({ "from": from })))).await;
             assert_eq!(answer.status, status, "{from}: {}", answer.text);
             if status == 403 {
-                answer.refused(403, "sender_not_allowed").at("from");
+                answer.expect_problem(403, "sender_not_allowed").expect_field("from");
             }
         }
-        assert_eq!(world.count().await, 3);
+        assert_eq!(world.email_count().await, 3);
     }
 
     async fn a_key_that_calls_too_fast_is_429_and_told_when_to_come_again(world) {
-        let secret = world.api_key(&json!({ "name": "slow", "rate_per_s": 2 })).await;
+        let secret = world.create_api_key(&json!({ "name": "slow", "rate_per_s": 2 })).await;
         for _ in 0..2 {
-            world.call(sending(&secret)).await.is(202);
+            world.call(send_request(&secret)).await.expect_status(202);
         }
-        let refused = world.call(sending(&secret)).await.refused(429, "rate_limited");
+        let refused = world.call(send_request(&secret)).await.expect_problem(429, "rate_limited");
         assert_eq!(refused.header("retry-after"), Some("1"));
         assert_eq!(refused["retry"], "later");
-        world.pass(500);
-        world.call(sending(&secret)).await.is(202);
-        world.call(sending(&secret)).await.refused(429, "rate_limited");
-        world.pass(DAY);
+        world.advance_clock(500);
+        world.call(send_request(&secret)).await.expect_status(202);
+        world.call(send_request(&secret)).await.expect_problem(429, "rate_limited");
+        world.advance_clock(DAY);
         for status in [202, 202, 429] {
-            world.call(sending(&secret)).await.is(status);
+            world.call(send_request(&secret)).await.expect_status(status);
         }
-        world.send("others", &mail()).await.is(202);
+        world.send("others", &mail()).await.expect_status(202);
     }
 
     async fn nobody_hands_out_scopes_they_lack(world) {
-        let admin = world.api_key(&json!({ "name": "a", "scopes": ["admin", "read"] })).await;
-        let make = |scopes| post("/v1/api-keys").by(&admin).json(&json!({ "name": "x", "scopes": scopes }));
+        let admin = world.create_api_key(&json!({ "name": "a", "scopes": ["admin", "read"] })).await;
+        let make = |scopes| post("/v1/api-keys").bearer(&admin).json(&json!({ "name": "x", "scopes": scopes }));
         for scope in ["send", "operator", "secrets"] {
-            world.call(make(json!(["read", scope]))).await.refused(403, "wrong_scope");
+            world.call(make(json!(["read", scope]))).await.expect_problem(403, "wrong_scope");
         }
-        world.call(post("/v1/api-keys").by(&admin).json(&json!({ "name": "x" }))).await.refused(403, "wrong_scope");
-        world.call(make(json!(["read", "admin"]))).await.is(201);
+        world.call(post("/v1/api-keys").bearer(&admin).json(&json!({ "name": "x" }))).await.expect_problem(403, "wrong_scope");
+        world.call(make(json!(["read", "admin"]))).await.expect_status(201);
     }
 
     async fn nobody_hands_out_senders_they_may_not_use(world) {
-        let bound = world.api_key(&json!({ "name": "b", "scopes": ["admin", "send"], "senders": ["agent@example.com"] })).await;
-        let make = |senders| post("/v1/api-keys").by(&bound).json(&json!({ "name": "x", "scopes": ["send"], "senders": senders }));
+        let bound = world.create_api_key(&json!({ "name": "b", "scopes": ["admin", "send"], "senders": ["agent@example.com"] })).await;
+        let make = |senders| post("/v1/api-keys").bearer(&bound).json(&json!({ "name": "x", "scopes": ["send"], "senders": senders }));
         for senders in [json!(null), json!([]), json!(["other@example.com"]), json!(["@example.com"])] {
             let answer = world.call(make(senders.clone())).await;
             assert_eq!(answer.status, 403, "{senders}: {}", answer.text);
         }
-        world.call(make(json!(["agent@example.com"]))).await.is(201);
+        world.call(make(json!(["agent@example.com"]))).await.expect_status(201);
     }
 
     async fn the_list_of_keys_shows_no_secret_and_when_each_was_made(world) {
         let about = json!({ "name": "worker", "scopes": ["send"], "senders": ["@example.com"], "rate_per_s": 5, "inboxes": ["Support@Example.com"] });
-        let secret = world.api_key(&about).await;
+        let secret = world.create_api_key(&about).await;
         assert!(secret.starts_with("mo_") && secret.len() == 46, "{secret}");
-        let list = world.get("/v1/api-keys").await.is(200);
+        let list = world.get("/v1/api-keys").await.expect_status(200);
         assert!(!list.text.contains(&secret) && !list.text.contains(&world.secret));
         let row = &list.rows()[0];
         assert_eq!((&row["name"], &row["scopes"]), (&json!("worker"), &json!(["send"])));
         assert_eq!((&row["senders"], &row["rate_per_s"]), (&json!(["@example.com"]), &json!(5)));
         assert_eq!(row["inboxes"], json!(["support@example.com"]), "as inboxes are compared");
-        assert_eq!((&row["hint"], &row["created_at"]), (&json!(&secret[..7]), &json!(world.at(0))));
+        assert_eq!((&row["hint"], &row["created_at"]), (&json!(&secret[..7]), &json!(world.timestamp_in(0))));
     }
 
     async fn a_scope_that_is_named_twice_is_kept_once(world) {
-        world.api_key(&json!({ "name": "worker", "scopes": ["read", "send", "read"] })).await;
-        assert_eq!(world.get("/v1/api-keys").await.is(200).rows()[0]["scopes"], json!(["read", "send"]));
+        world.create_api_key(&json!({ "name": "worker", "scopes": ["read", "send", "read"] })).await;
+        assert_eq!(world.get("/v1/api-keys").await.expect_status(200).rows()[0]["scopes"], json!(["read", "send"]));
     }
 
     async fn a_key_that_makes_no_sense_is_not_made(world) {
@@ -207,14 +207,14 @@ over_memory_and_sqlite! {
             ("inboxes", json!({ "name": "x", "inboxes": ["nope"] })),
             ("name", json!({ "name": "" })),
             ("scopes", json!({ "name": "x", "scopes": [] })),
-            ("expires_at", json!({ "name": "x", "expires_at": world.at(0) })),
+            ("expires_at", json!({ "name": "x", "expires_at": world.timestamp_in(0) })),
         ];
         for (field, body) in faults {
-            world.post("/v1/api-keys", &body).await.refused(422, "invalid_field").at(field);
+            world.post("/v1/api-keys", &body).await.expect_problem(422, "invalid_field").expect_field(field);
         }
-        world.post("/v1/api-keys", &json!({})).await.refused(400, "invalid_type").at("name");
-        world.post("/v1/api-keys", &json!({ "name": "x", "scope": [] })).await.refused(400, "unknown_field").at("scope");
-        world.post("/v1/teams", &json!({ "name": "a\nb" })).await.refused(422, "invalid_field").at("name");
+        world.post("/v1/api-keys", &json!({})).await.expect_problem(400, "invalid_type").expect_field("name");
+        world.post("/v1/api-keys", &json!({ "name": "x", "scope": [] })).await.expect_problem(400, "unknown_field").expect_field("scope");
+        world.post("/v1/teams", &json!({ "name": "a\nb" })).await.expect_problem(422, "invalid_field").expect_field("name");
         assert_eq!(world.get("/v1/api-keys").await.rows().len(), 1);
     }
 }
@@ -222,10 +222,10 @@ over_memory_and_sqlite! {
 #[tokio::test]
 async fn credentials_survive_a_restart_and_so_does_their_end() {
     let world = World::sqlite().await;
-    let kept = world.api_key(&json!({ "name": "kept" })).await;
-    let ended = world.post("/v1/api-keys", &json!({ "name": "ended" })).await.is(201);
-    world.call(delete(&format!("/v1/api-keys/{}", ended.word("id")))).await.is(200);
+    let kept = world.create_api_key(&json!({ "name": "kept" })).await;
+    let ended = world.post("/v1/api-keys", &json!({ "name": "ended" })).await.expect_status(201);
+    world.call(delete(&format!("/v1/api-keys/{}", ended.string_field("id")))).await.expect_status(200);
     let world = Box::pin(world.restart()).await;
-    world.call(sending(&kept)).await.is(202);
-    world.call(sending(&ended.word("api_key"))).await.refused(401, "unauthorized");
+    world.call(send_request(&kept)).await.expect_status(202);
+    world.call(send_request(&ended.string_field("api_key"))).await.expect_problem(401, "unauthorized");
 }

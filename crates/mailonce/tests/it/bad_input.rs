@@ -3,58 +3,58 @@
 use serde_json::{Value, json};
 
 use crate::{
-    call::{Call, patch, post},
-    talk::{Letter, word},
+    call::{TestRequest, patch, post},
+    talk::{TestMail, str_field},
     world::{World, mail, mail_with},
 };
 
 /// Makes the call under a key, checks the refusal, and that nothing came of it.
-async fn refuses(world: &World, what: &str, call: Call, expected: (u16, &str, Option<&str>)) {
+async fn expect_refused(world: &World, what: &str, call: TestRequest, expected: (u16, &str, Option<&str>)) {
     let (status, code, field) = expected;
     let answer = world.call(call.key("k")).await;
     assert_eq!((answer.status, answer["code"].as_str()), (status, Some(code)), "{what}: {}", answer.text);
     assert_eq!(answer["field"].as_str(), field, "{what}: {}", answer.text);
-    answer.is_problem();
+    answer.expect_problem_format();
 }
 
 /// Nothing was stored by what was refused before, and its key is free.
-async fn nothing_happened(world: &World) {
+async fn expect_nothing_stored(world: &World) {
     assert!(world.events().await.is_empty(), "an event was left");
-    assert_eq!(world.count().await, 0, "an email was left");
-    world.get("/v1/keys/k").await.refused(404, "not_found");
-    world.send("k", &mail()).await.is(202);
+    assert_eq!(world.email_count().await, 0, "an email was left");
+    world.get("/v1/keys/k").await.expect_problem(404, "not_found");
+    world.send("k", &mail()).await.expect_status(202);
 }
 
-async fn refuses_texts(world: World, status: u16, code: &str, texts: &[(&str, Option<&str>)]) {
+async fn expect_texts_refused(world: World, status: u16, code: &str, texts: &[(&str, Option<&str>)]) {
     for (text, field) in texts {
-        refuses(&world, text, post("/v1/emails").text((*text).to_owned()), (status, code, *field)).await;
+        expect_refused(&world, text, post("/v1/emails").json_bytes((*text).to_owned()), (status, code, *field)).await;
     }
-    nothing_happened(&world).await;
+    expect_nothing_stored(&world).await;
 }
 
-async fn refuses_members(world: World, status: u16, code: &str, members: &[(Value, &str)]) {
+async fn expect_members_refused(world: World, status: u16, code: &str, members: &[(Value, &str)]) {
     for (more, field) in members {
         let call = post("/v1/emails").json(&mail_with(more.clone()));
-        refuses(&world, &more.to_string(), call, (status, code, Some(field))).await;
+        expect_refused(&world, &more.to_string(), call, (status, code, Some(field))).await;
     }
-    nothing_happened(&world).await;
+    expect_nothing_stored(&world).await;
 }
 
 /// An email, and something behind it.
-const WHOLE_AND_MORE: &str = r#"{"from":"a@x.test","to":"b@x.test","text":"t"} {}"#;
+const EMAIL_WITH_TRAILING_JSON: &str = r#"{"from":"a@x.test","to":"b@x.test","text":"t"} {}"#;
 
 over_memory_and_sqlite! {
     async fn malformed_json_is_refused(world) {
-        let texts = ["", " ", "{", "}", "nonsense", "{\"from\":", "{'from':'a'}", "{\"from\":\"a\",}", WHOLE_AND_MORE, "\u{feff}{}", "{\"text\":\"\n\"}", "{\"text\":NaN}", "{\"from\":\"a\" \"to\":\"b\"}"];
-        refuses_texts(world, 400, "invalid_json", &texts.map(|text| (text, None))).await;
+        let texts = ["", " ", "{", "}", "nonsense", "{\"from\":", "{'from':'a'}", "{\"from\":\"a\",}", EMAIL_WITH_TRAILING_JSON, "\u{feff}{}", "{\"text\":\"\n\"}", "{\"text\":NaN}", "{\"from\":\"a\" \"to\":\"b\"}"];
+        expect_texts_refused(world, 400, "invalid_json", &texts.map(|text| (text, None))).await;
     }
 
     async fn bytes_that_are_no_utf_8_and_depth_without_end_are_refused(world) {
         let bytes = b"{\"from\":\"a@x.test\",\"to\":\"b@x.test\",\"text\":\"\xff\"}".to_vec();
-        refuses(&world, "latin", post("/v1/emails").text(bytes), (400, "invalid_json", None)).await;
+        expect_refused(&world, "latin", post("/v1/emails").json_bytes(bytes), (400, "invalid_json", None)).await;
         let deep = format!("{{\"metadata\":{}", "[".repeat(100_000));
-        refuses(&world, "deep", post("/v1/emails").text(deep), (413, "too_large", None)).await;
-        nothing_happened(&world).await;
+        expect_refused(&world, "deep", post("/v1/emails").json_bytes(deep), (413, "too_large", None)).await;
+        expect_nothing_stored(&world).await;
     }
 
     async fn json_that_is_dear_to_read_is_refused_before_it_is_read(world) {
@@ -71,44 +71,44 @@ over_memory_and_sqlite! {
         ];
         for body in costly {
             for path in ["/v1/emails", "/v1/emails/batch", "/compat/resend/emails", "/compat/usesend/api/v1/emails", "/mcp"] {
-                let answer = world.call(post(path).text(body.clone())).await;
+                let answer = world.call(post(path).json_bytes(body.clone())).await;
                 assert!((400..500).contains(&answer.status), "{path}: {}", answer.text);
                 assert!(answer.text.len() < 2_000, "{path} answers with {} bytes", answer.text.len());
             }
-            refuses(&world, "costly", post("/v1/emails").text(body), (413, "too_large", None)).await;
+            expect_refused(&world, "costly", post("/v1/emails").json_bytes(body), (413, "too_large", None)).await;
         }
-        nothing_happened(&world).await;
+        expect_nothing_stored(&world).await;
     }
 
     async fn a_long_wrong_name_is_compared_with_nothing_and_shown_in_part(world) {
         let long = "a".repeat(60_000);
-        let answer = world.get(&format!("/{long}")).await.refused(404, "not_found");
+        let answer = world.get(&format!("/{long}")).await.expect_problem(404, "not_found");
         assert!(answer.text.len() < 1_000 && !answer.text.contains("did you mean"), "{}", answer.text);
-        let answer = world.get(&format!("/v1/emails?{long}=1")).await.refused(400, "invalid_query");
+        let answer = world.get(&format!("/v1/emails?{long}=1")).await.expect_problem(400, "invalid_query");
         assert!(answer.text.len() < 1_500, "{}", answer.text.len());
         let body = format!(r#"{{"from":"a@x.test","{}":1}}"#, "s".repeat(4_000));
-        let answer = world.call(post("/v1/emails").text(body)).await;
+        let answer = world.call(post("/v1/emails").json_bytes(body)).await;
         assert_eq!(answer["code"], "unknown_field");
         assert!(answer.text.len() < 2_000, "{}", answer.text);
     }
 
     async fn a_body_that_is_no_object_is_refused(world) {
         let texts = ["null", "5", "\"x\"", "true"];
-        refuses_texts(world, 400, "invalid_type", &texts.map(|text| (text, None))).await;
+        expect_texts_refused(world, 400, "invalid_type", &texts.map(|text| (text, None))).await;
     }
 
     async fn an_array_is_no_email(world) {
         let text = r#"["agent@example.com",["user@example.com"],[],[],[],"subject","text"]"#;
-        let answer = world.call(post("/v1/emails").key("k").text(text)).await;
+        let answer = world.call(post("/v1/emails").key("k").json_bytes(text)).await;
         assert_eq!(answer.status, 400, "{}", answer.text);
         let intent = mail_with(json!({ "intent": ["order.confirmation", "order_1"] }));
         let answer = world.call(post("/v1/emails").key("k").json(&intent)).await;
         assert_eq!(answer.status, 400, "{}", answer.text);
-        nothing_happened(&world).await;
+        expect_nothing_stored(&world).await;
     }
 
     async fn a_missing_field_is_named(world) {
-        refuses_texts(world, 400, "invalid_type", &[
+        expect_texts_refused(world, 400, "invalid_type", &[
             ("{}", Some("from")),
             (r#"{"from":"a@x.test","text":"t"}"#, Some("to")),
             (r#"{"to":"b@x.test","text":"t"}"#, Some("from")),
@@ -119,7 +119,7 @@ over_memory_and_sqlite! {
     }
 
     async fn a_wrong_type_is_refused_with_its_path(world) {
-        refuses_members(world, 400, "invalid_type", &[
+        expect_members_refused(world, 400, "invalid_type", &[
             (json!({ "from": 5 }), "from"),
             (json!({ "from": null }), "from"),
             (json!({ "from": ["a@x.test"] }), "from"),
@@ -156,12 +156,12 @@ over_memory_and_sqlite! {
         let versions = [(json!(0), "1"), (json!(-1), "0"), (json!(9_007_199_254_740_993_u64), "0")];
         for (version, least) in versions {
             let body = mail_with(json!({ "intent": { "type": "t", "entity": "e", "version": version } }));
-            let told = world.post("/v1/emails", &body).await.word("detail");
+            let told = world.post("/v1/emails", &body).await.string_field("detail");
             assert!(told.ends_with(&format!("a whole number from {least} to 4294967295")), "{told}");
             assert!(told.matches("intent.version").count() <= 1, "{told}");
         }
         let body = json!({ "name": "x", "rate_per_s": 1_000_000_000_000_u64 });
-        let told = world.post("/v1/api-keys", &body).await.refused(400, "invalid_type").word("detail");
+        let told = world.post("/v1/api-keys", &body).await.expect_problem(400, "invalid_type").string_field("detail");
         assert!(told.contains("expected a whole number from 0 to 4294967295"), "{told}");
     }
 
@@ -169,15 +169,15 @@ over_memory_and_sqlite! {
         let many = json!(vec![mail(); 1_001]).to_string();
         let (one, batch) = ("/v1/emails", "/v1/emails/batch");
         for (path, body) in [(one, "[]"), (one, "null"), (one, "\"x\""), (batch, "{}"), (batch, "[]"), (batch, &many)] {
-            let told = world.call(post(path).text(body.to_owned())).await;
-            told.is_problem();
-            assert_eq!((&told["field"], told.word("next").contains("`field`")), (&json!(null), false), "{}", told.text);
+            let told = world.call(post(path).json_bytes(body.to_owned())).await;
+            told.expect_problem_format();
+            assert_eq!((&told["field"], told.string_field("next").contains("`field`")), (&json!(null), false), "{}", told.text);
         }
     }
 
     async fn what_is_said_of_a_key_is_true_though_it_is_bound(world) {
-        world.send("k", &mail()).await.is(202);
-        let told = world.send("k", &mail_with(json!({ "to": "nobody" }))).await.refused(422, "invalid_field").word("next");
+        world.send("k", &mail()).await.expect_status(202);
+        let told = world.send("k", &mail_with(json!({ "to": "nobody" }))).await.expect_problem(422, "invalid_field").string_field("next");
         assert!(told.ends_with("this call stored nothing and bound no key."), "{told}");
     }
 
@@ -193,11 +193,11 @@ over_memory_and_sqlite! {
         ];
         for (more, field, near) in members {
             let call = post("/v1/emails").key("k").json(&mail_with(more));
-            let refused = world.call(call).await.refused(400, "unknown_field").at(field);
+            let refused = world.call(call).await.expect_problem(400, "unknown_field").expect_field(field);
             let hint = near.map(|near| format!("did you mean `{near}`?"));
-            assert!(hint.is_none_or(|hint| refused.word("detail").contains(&hint)), "{}", refused.text);
+            assert!(hint.is_none_or(|hint| refused.string_field("detail").contains(&hint)), "{}", refused.text);
         }
-        nothing_happened(&world).await;
+        expect_nothing_stored(&world).await;
     }
 
     async fn a_bad_address_is_refused_wherever_it_stands(world) {
@@ -206,18 +206,18 @@ over_memory_and_sqlite! {
             for field in ["from", "to", "cc", "bcc", "reply_to"] {
                 let path = if field == "from" { "from".to_owned() } else { format!("{field}[0]") };
                 let call = post("/v1/emails").json(&mail_with(json!({ field: address })));
-                refuses(&world, &format!("{field} {address:?}"), call, (422, "invalid_field", Some(&path))).await;
+                expect_refused(&world, &format!("{field} {address:?}"), call, (422, "invalid_field", Some(&path))).await;
             }
         }
         let long = format!("{}@example.com", "a".repeat(65));
         let second = mail_with(json!({ "to": ["user@example.com", long] }));
-        refuses(&world, "long", post("/v1/emails").json(&second), (422, "invalid_field", Some("to[1]"))).await;
-        nothing_happened(&world).await;
+        expect_refused(&world, "long", post("/v1/emails").json(&second), (422, "invalid_field", Some("to[1]"))).await;
+        expect_nothing_stored(&world).await;
     }
 
     async fn an_email_without_a_body_or_a_recipient_or_with_too_many_is_refused(world) {
         let many: Vec<String> = (0..51).map(|n| format!("r{n}@example.com")).collect();
-        refuses_members(world, 422, "invalid_field", &[
+        expect_members_refused(world, 422, "invalid_field", &[
             (json!({ "text": null }), "text"),
             (json!({ "text": "" }), "text"),
             (json!({ "text": "", "html": "" }), "text"),
@@ -230,12 +230,12 @@ over_memory_and_sqlite! {
 
     async fn fifty_recipients_pass(world) {
         let many: Vec<String> = (0..50).map(|n| format!("r{n}@example.com")).collect();
-        world.send("k", &mail_with(json!({ "to": many[..20], "cc": many[20..40], "bcc": many[40..] }))).await.is(202);
+        world.send("k", &mail_with(json!({ "to": many[..20], "cc": many[20..40], "bcc": many[40..] }))).await.expect_status(202);
     }
 
     async fn a_value_that_cannot_be_used_is_refused_with_its_path(world) {
         let files: Vec<Value> = (0..101).map(|_| json!({ "content": "" })).collect();
-        refuses_members(world, 422, "invalid_field", &[
+        expect_members_refused(world, 422, "invalid_field", &[
             (json!({ "attachments": [{ "content": "not base64!" }] }), "attachments[0].content"),
             (json!({ "attachments": [{ "content": "aGk=" }, { "content": "a" }] }), "attachments[1].content"),
             (json!({ "attachments": [{ "content": "aGk===" }] }), "attachments[0].content"),
@@ -265,8 +265,8 @@ over_memory_and_sqlite! {
     }
 
     async fn a_list_is_no_object_wherever_it_stands(world) {
-        let world = world.with_inboxes().await;
-        let inbox = format!("/v1/inboxes/{}", world.inbox("a").await);
+        let world = world.with_inbox_domain().await;
+        let inbox = format!("/v1/inboxes/{}", world.create_inbox("a").await);
         for (call, body, field) in [
             (patch(&inbox), json!({ "caps": [] }), "caps"),
             (patch(&inbox), json!({ "caps": [1, 60, 2, 3] }), "caps"),
@@ -274,17 +274,17 @@ over_memory_and_sqlite! {
             (patch("/v1/settings"), json!({ "content_guard": [] }), "content_guard"),
             (patch("/v1/settings"), json!({ "notify": ["a@example.com", ["b@example.com"]] }), "notify"),
         ] {
-            world.call(call.json(&body)).await.refused(400, "invalid_type").at(field);
+            world.call(call.json(&body)).await.expect_problem(400, "invalid_type").expect_field(field);
         }
-        assert_eq!(world.get(&inbox).await.is(200)["caps"]["per_window"], 3);
-        assert_eq!(world.get("/v1/settings").await.is(200)["notify"], Value::Null);
+        assert_eq!(world.get(&inbox).await.expect_status(200)["caps"]["per_window"], 3);
+        assert_eq!(world.get("/v1/settings").await.expect_status(200)["notify"], Value::Null);
     }
 
     async fn what_names_nothing_is_refused(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
-        let message = world.hears(Letter::default()).await;
-        let thread = format!("/v1/threads/{}", word(&message, "thread_id"));
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
+        let message = world.receive_message(TestMail::default()).await;
+        let thread = format!("/v1/threads/{}", str_field(&message, "thread_id"));
         for (call, body, field) in [
             (post(&format!("{thread}/lease")), json!({ "holder": "" }), "holder"),
             (post("/v1/inboxes/a@agents.test/next"), json!({ "holder": " " }), "holder"),
@@ -293,28 +293,28 @@ over_memory_and_sqlite! {
             (patch("/v1/settings"), json!({ "held_expires": "0s" }), "held_expires"),
             (patch("/v1/settings"), json!({ "held_expires": "59s" }), "held_expires"),
         ] {
-            world.call(call.json(&body)).await.refused(422, "invalid_field").at(field);
+            world.call(call.json(&body)).await.expect_problem(422, "invalid_field").expect_field(field);
         }
-        world.call(patch("/v1/settings").json(&json!({ "held_expires": "1m" }))).await.is(200);
-        assert_eq!(world.get(&thread).await.is(200)["labels"], json!([]));
+        world.call(patch("/v1/settings").json(&json!({ "held_expires": "1m" }))).await.expect_status(200);
+        assert_eq!(world.get(&thread).await.expect_status(200)["labels"], json!([]));
     }
 
     async fn reserved_headers_cannot_be_set(world) {
         let names = ["Message-ID", "date", "Auto-Submitted", "DKIM-Signature", "Return-Path", "X-Mailonce-Id", "Resend-Idempotency-Key", "Idempotency-Key", "From", "To", "Bcc", "Subject", "Content-Type", "Resent-Bcc", "Resent-To", "Apparently-To", "Authentication-Results", "ARC-Seal", "Received-SPF", "Content-Disposition", "Content-ID", "Delivered-To"];
         for name in names {
             let call = post("/v1/emails").json(&mail_with(json!({ "headers": { name: "x" } })));
-            refuses(&world, name, call, (422, "invalid_field", Some(&format!("headers.{name}")))).await;
+            expect_refused(&world, name, call, (422, "invalid_field", Some(&format!("headers.{name}")))).await;
         }
-        nothing_happened(&world).await;
+        expect_nothing_stored(&world).await;
         let allowed = json!({ "Content-Language": "de", "List-Unsubscribe": "<https://example.com/u>", "X-Campaign": "7", "Arcade": "yes" });
-        world.send("allowed", &mail_with(json!({ "headers": allowed }))).await.is(202);
+        world.send("allowed", &mail_with(json!({ "headers": allowed }))).await.expect_status(202);
     }
 
     async fn every_fault_is_listed_and_the_first_leads(world) {
         let body = mail_with(json!({ "from": "nobody", "to": ["user@example.com", "x"], "subject": "a\nb" }));
-        let refused = world.send("k", &body).await.refused(422, "invalid_field").at("from");
+        let refused = world.send("k", &body).await.expect_problem(422, "invalid_field").expect_field("from");
         let fields: Vec<_> = refused["faults"].as_array().unwrap().iter().map(|fault| fault["field"].clone()).collect();
         assert_eq!(fields, ["from", "to[1]", "subject"]);
-        nothing_happened(&world).await;
+        expect_nothing_stored(&world).await;
     }
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// An email with a text at one place, and the path that is to be named.
-fn places(text: &str) -> Vec<(Value, String)> {
+fn emails_with_text_in_each_field(text: &str) -> Vec<(Value, String)> {
     let file = |member: &str| json!({ "attachments": [{ "content": "aGk=", member: text }] });
     let intent = |member: &str| {
         let mut intent = json!({ "type": "t", "entity": "e", "period": "p" });
@@ -37,70 +37,70 @@ fn places(text: &str) -> Vec<(Value, String)> {
     places
 }
 
-async fn nothing_happened(world: &World) {
+async fn expect_nothing_stored(world: &World) {
     assert!(world.events().await.is_empty());
-    world.send("k", &mail()).await.is(202);
+    world.send("k", &mail()).await.expect_status(202);
 }
 
 over_memory_and_sqlite! {
     async fn cr_lf_and_nul_are_refused_in_everything_that_becomes_a_header(world) {
         let evil = ["user@example.com\r\nBcc: evil@x.test", "user@example.com\nX: y", "user@example.com\ry", "user@example.com\0", "\nuser@example.com", "user@example.com\r\n"];
         for text in evil {
-            for (more, field) in places(text) {
+            for (more, field) in emails_with_text_in_each_field(text) {
                 let answer = world.send("k", &mail_with(more.clone())).await;
                 assert_eq!(answer.status, 422, "{more}: {}", answer.text);
-                answer.refused(422, "invalid_field").at(&field);
+                answer.expect_problem(422, "invalid_field").expect_field(&field);
             }
         }
-        nothing_happened(&world).await;
+        expect_nothing_stored(&world).await;
     }
 
     async fn nul_is_refused_in_a_body(world) {
         for field in ["text", "html"] {
-            world.send("k", &mail_with(json!({ field: "a\0b" }))).await.refused(422, "invalid_field").at(field);
+            world.send("k", &mail_with(json!({ field: "a\0b" }))).await.expect_problem(422, "invalid_field").expect_field(field);
         }
-        nothing_happened(&world).await;
+        expect_nothing_stored(&world).await;
     }
 
     async fn header_names_that_are_none_are_refused(world) {
         for name in ["", "X A", "X:A", "Ünï", "X\tA", &"X".repeat(77)] {
-            world.send("k", &mail_with(json!({ "headers": { name: "x" } }))).await.refused(422, "invalid_field").at("headers");
+            world.send("k", &mail_with(json!({ "headers": { name: "x" } }))).await.expect_problem(422, "invalid_field").expect_field("headers");
         }
-        nothing_happened(&world).await;
+        expect_nothing_stored(&world).await;
     }
 
     async fn a_body_of_more_than_40_mb_is_413(world) {
         let most = mailonce_core::limits::BODY_BYTES;
         let mut body = mail_with(json!({ "text": "x" })).to_string().into_bytes();
         body.resize(most + 1, b' ');
-        let refused = world.call(post("/v1/emails").key("k").text(body.clone())).await.refused(413, "too_large");
-        assert!(refused.word("detail").contains(&most.to_string()), "{}", refused.text);
+        let refused = world.call(post("/v1/emails").key("k").json_bytes(body.clone())).await.expect_problem(413, "too_large");
+        assert!(refused.string_field("detail").contains(&most.to_string()), "{}", refused.text);
         assert!(world.events().await.is_empty());
         // One byte less is read.
         body.pop();
-        world.call(post("/v1/emails").key("k").text(body)).await.is(202);
+        world.call(post("/v1/emails").key("k").json_bytes(body)).await.expect_status(202);
     }
 
     async fn attachments_of_more_than_25_mb_are_413(world) {
         let content = "AAAA".repeat(26 * 1024 * 1024 / 3);
         let body = mail_with(json!({ "attachments": [{ "filename": "f", "content": content }] }));
-        world.send("k", &body).await.refused(413, "too_large").at("attachments");
-        nothing_happened(&world).await;
+        world.send("k", &body).await.expect_problem(413, "too_large").expect_field("attachments");
+        expect_nothing_stored(&world).await;
     }
 
     async fn a_body_that_is_not_declared_as_json_is_415(world) {
         let text = mail().to_string();
         for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml", "json", ""] {
             for path in ["/v1/emails", "/v1/emails/batch", "/v1/api-keys"] {
-                let call = post(path).key("k").header("content-type", kind).bytes(text.clone());
-                world.call(call).await.refused(415, "unsupported_media_type");
+                let call = post(path).key("k").header("content-type", kind).raw_body(text.clone());
+                world.call(call).await.expect_problem(415, "unsupported_media_type");
             }
         }
         assert!(world.events().await.is_empty());
         for (n, kind) in ["application/json", "application/json; charset=utf-8", "Application/JSON", "application/vnd.x+json"].into_iter().enumerate() {
-            let call = post("/v1/emails").key(&format!("k{n}")).header("content-type", kind).bytes(text.clone());
-            world.call(call).await.is(202);
+            let call = post("/v1/emails").key(&format!("k{n}")).header("content-type", kind).raw_body(text.clone());
+            world.call(call).await.expect_status(202);
         }
-        world.call(post("/v1/emails").key("undeclared").bytes(text)).await.is(202);
+        world.call(post("/v1/emails").key("undeclared").raw_body(text)).await.expect_status(202);
     }
 }

@@ -4,27 +4,27 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 use crate::{
-    call::{Answer, post},
-    world::{World, about, mail, mail_with},
+    call::{TestResponse, post},
+    world::{World, mail, mail_with, mail_with_intent},
 };
 
-async fn batch(world: &World, key: &str, items: &Value) -> Answer {
+async fn send_batch(world: &World, key: &str, items: &Value) -> TestResponse {
     world.call(post("/v1/emails/batch").key(key).json(items)).await
 }
 
 /// Emails to readers 0, 1, 2 …
-fn numbered(count: usize) -> Value {
+fn numbered_emails(count: usize) -> Value {
     (0..count).map(|n| mail_with(json!({ "to": format!("reader{n}@example.com") }))).collect()
 }
 
-fn ids(answer: &Answer) -> Vec<Value> {
+fn ids(answer: &TestResponse) -> Vec<Value> {
     answer.rows().iter().map(|row| row["id"].clone()).collect()
 }
 
 over_every_engine! {
     async fn a_batch_of_1000_comes_back_in_order_and_again_with_the_same_ids(world) {
-        let items = numbered(1000);
-        let first = batch(&world, "news", &items).await.is(202);
+        let items = numbered_emails(1000);
+        let first = send_batch(&world, "news", &items).await.expect_status(202);
         assert!(!first.is_replay());
         assert_eq!((first.rows().len(), &first["errors"]), (1000, &json!([])));
         let unique: BTreeSet<String> = first.rows().iter().map(|row| row["id"].to_string()).collect();
@@ -35,45 +35,45 @@ over_every_engine! {
             assert_eq!(first["data"][n]["dedupe"]["key"], format!("news[{n}]"));
             assert_eq!(first["data"][n]["dedupe"]["outcome"], "first");
         }
-        let again = batch(&world, "news", &items).await.is(200);
+        let again = send_batch(&world, "news", &items).await.expect_status(200);
         assert!(again.is_replay());
         assert_eq!(ids(&again), ids(&first));
         assert_eq!(again["data"][999]["dedupe"]["outcome"], "replayed");
-        world.hand_over().await;
-        assert_eq!(batch(&world, "news", &items).await.is(200)["data"][500]["state"], "sent");
+        world.hand_off_due().await;
+        assert_eq!(send_batch(&world, "news", &items).await.expect_status(200)["data"][500]["state"], "sent");
     }
 
     async fn a_batch_holds_1_to_1000_emails(world) {
-        batch(&world, "none", &json!([])).await.refused(422, "invalid_field");
-        batch(&world, "many", &numbered(1001)).await.refused(422, "invalid_field");
-        batch(&world, "none", &numbered(1)).await.is(202);
+        send_batch(&world, "none", &json!([])).await.expect_problem(422, "invalid_field");
+        send_batch(&world, "many", &numbered_emails(1001)).await.expect_problem(422, "invalid_field");
+        send_batch(&world, "none", &numbered_emails(1)).await.expect_status(202);
     }
 
     async fn another_body_under_a_batch_key_is_a_mismatch(world) {
-        let first = batch(&world, "b", &numbered(3)).await.is(202);
-        let mut other = numbered(3);
+        let first = send_batch(&world, "b", &numbered_emails(3)).await.expect_status(202);
+        let mut other = numbered_emails(3);
         other[1]["text"] = json!("else");
-        batch(&world, "b", &other).await.refused(422, "key_mismatch");
-        batch(&world, "b", &numbered(4)).await.refused(422, "key_mismatch");
-        assert_eq!(ids(&batch(&world, "b", &numbered(3)).await.is(200)), ids(&first));
-        assert_eq!(world.count().await, 3);
+        send_batch(&world, "b", &other).await.expect_problem(422, "key_mismatch");
+        send_batch(&world, "b", &numbered_emails(4)).await.expect_problem(422, "key_mismatch");
+        assert_eq!(ids(&send_batch(&world, "b", &numbered_emails(3)).await.expect_status(200)), ids(&first));
+        assert_eq!(world.email_count().await, 3);
     }
 
     async fn one_bad_item_refuses_a_strict_batch_whole_and_binds_nothing(world) {
-        let mut items = numbered(5);
+        let mut items = numbered_emails(5);
         items[3]["to"] = json!("nobody");
-        let refused = batch(&world, "b", &items).await.refused(422, "invalid_field").at("[3].to[0]");
+        let refused = send_batch(&world, "b", &items).await.expect_problem(422, "invalid_field").expect_field("[3].to[0]");
         assert_eq!(refused["index"], 3);
-        assert_eq!(world.count().await, 0);
-        batch(&world, "b", &numbered(5)).await.is(202);
+        assert_eq!(world.email_count().await, 0);
+        send_batch(&world, "b", &numbered_emails(5)).await.expect_status(202);
     }
 
     async fn a_permissive_batch_accepts_the_good_items_and_names_the_others(world) {
-        let mut items = numbered(4);
+        let mut items = numbered_emails(4);
         items[1]["to"] = json!("nobody");
         items[2]["subjct"] = json!("Typo");
         let call = || post("/v1/emails/batch").key("b").header("x-batch-validation", "permissive").json(&items);
-        let first = world.call(call()).await.is(202);
+        let first = world.call(call()).await.expect_status(202);
         assert_eq!((&first["data"][1], &first["data"][2]), (&json!(null), &json!(null)));
         assert!(first["data"][0]["id"].is_string() && first["data"][3]["id"].is_string());
         assert_eq!(first["data"][3]["dedupe"]["key"], "b[3]");
@@ -81,46 +81,46 @@ over_every_engine! {
         assert_eq!((&errors[0]["index"], &errors[0]["code"], &errors[0]["field"]), (&json!(1), &json!("invalid_field"), &json!("to[0]")));
         assert_eq!((&errors[1]["index"], &errors[1]["code"], &errors[1]["field"]), (&json!(2), &json!("unknown_field"), &json!("subjct")));
         assert!(errors[1]["message"].as_str().unwrap().contains("`subject`"));
-        let again = world.call(call()).await.is(200);
+        let again = world.call(call()).await.expect_status(200);
         assert_eq!((&again["data"][0]["id"], &again["data"][3]["id"]), (&first["data"][0]["id"], &first["data"][3]["id"]));
         assert_eq!(again["errors"], first["errors"]);
-        assert_eq!(world.count().await, 2);
+        assert_eq!(world.email_count().await, 2);
     }
 
     async fn an_item_may_have_an_intent_of_its_own(world) {
-        let single = world.wish(&about("order_1")).await.is(202);
-        let items = json!([about("order_0"), about("order_1"), mail(), about("order_0")]);
-        let first = batch(&world, "b", &items).await.is(202);
+        let single = world.send_without_key(&mail_with_intent("order_1")).await.expect_status(202);
+        let items = json!([mail_with_intent("order_0"), mail_with_intent("order_1"), mail(), mail_with_intent("order_0")]);
+        let first = send_batch(&world, "b", &items).await.expect_status(202);
         assert_eq!(first["data"][1]["id"], single["id"]);
         assert_eq!(first["data"][1]["dedupe"]["outcome"], "replayed");
         assert_eq!(first["data"][0]["id"], first["data"][3]["id"]);
         assert_eq!(first["data"][2]["dedupe"]["key"], "b[2]");
         // The same intents in another batch are the same emails.
-        let other = batch(&world, "c", &json!([about("order_1"), about("order_0")])).await.is(200);
+        let other = send_batch(&world, "c", &json!([mail_with_intent("order_1"), mail_with_intent("order_0")])).await.expect_status(200);
         assert_eq!((&other["data"][0]["id"], &other["data"][1]["id"]), (&single["id"], &first["data"][0]["id"]));
-        assert_eq!(world.count().await, 3);
+        assert_eq!(world.email_count().await, 3);
     }
 
     async fn no_header_key_reaches_the_child_of_a_batch(world) {
-        let first = batch(&world, "b", &numbered(4)).await.is(202);
-        let single = world.send("b[3]", &numbered(4)[3]).await.is(202);
+        let first = send_batch(&world, "b", &numbered_emails(4)).await.expect_status(202);
+        let single = world.send("b[3]", &numbered_emails(4)[3]).await.expect_status(202);
         assert_ne!(single["id"], first["data"][3]["id"]);
-        world.send("b[2]", &mail_with(json!({ "text": "else" }))).await.is(202);
-        world.get("/v1/keys/b%5B1%5D").await.refused(404, "not_found");
+        world.send("b[2]", &mail_with(json!({ "text": "else" }))).await.expect_status(202);
+        world.get("/v1/keys/b%5B1%5D").await.expect_problem(404, "not_found");
     }
 
     async fn a_batch_without_a_key_is_accepted_each_time_anew(world) {
-        let first = world.post("/v1/emails/batch", &numbered(2)).await.is(202);
-        let second = world.post("/v1/emails/batch", &numbered(2)).await.is(202);
+        let first = world.post("/v1/emails/batch", &numbered_emails(2)).await.expect_status(202);
+        let second = world.post("/v1/emails/batch", &numbered_emails(2)).await.expect_status(202);
         assert_ne!(ids(&first), ids(&second));
-        assert_eq!(world.count().await, 4);
+        assert_eq!(world.email_count().await, 4);
     }
 
     async fn a_batch_of_intents_retried_after_a_lost_answer_sends_only_what_is_new(world) {
-        world.post("/v1/emails/batch", &json!([about("order_1"), about("order_2")])).await.is(202);
-        let more = world.post("/v1/emails/batch", &json!([about("order_1"), about("order_2"), about("order_3")])).await.is(202);
+        world.post("/v1/emails/batch", &json!([mail_with_intent("order_1"), mail_with_intent("order_2")])).await.expect_status(202);
+        let more = world.post("/v1/emails/batch", &json!([mail_with_intent("order_1"), mail_with_intent("order_2"), mail_with_intent("order_3")])).await.expect_status(202);
         let outcomes: Vec<_> = more.rows().iter().map(|row| row["dedupe"]["outcome"].clone()).collect();
         assert_eq!(outcomes, ["replayed", "replayed", "first"]);
-        assert_eq!(world.count().await, 3);
+        assert_eq!(world.email_count().await, 3);
     }
 }

@@ -13,45 +13,45 @@ use tokio::{
     process::{Child, ChildStderr, Command},
 };
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A place for one test.
-pub(crate) struct Desk {
-    folder: TempDir,
+pub(crate) struct CliFixture {
+    temp_dir: TempDir,
 }
 
 /// What a command said and how it ended.
 #[derive(Debug)]
-pub(crate) struct Ran {
-    pub(crate) code: i32,
-    pub(crate) out: String,
-    pub(crate) err: String,
+pub(crate) struct CommandOutput {
+    pub(crate) exit_code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
-impl Ran {
+impl CommandOutput {
     #[track_caller]
-    pub(crate) fn exits(self, code: i32) -> Self {
-        assert_eq!(self.code, code, "{self:?}");
+    pub(crate) fn expect_exit(self, code: i32) -> Self {
+        assert_eq!(self.exit_code, code, "{self:?}");
         self
     }
 
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
-impl Desk {
+impl CliFixture {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { temp_dir: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
+        self.temp_dir.path()
     }
 
     /// The default data directory of commands that are run here.
-    pub(crate) fn data(&self) -> PathBuf {
+    pub(crate) fn data_dir(&self) -> PathBuf {
         self.path().join("mailonce-data")
     }
 
@@ -64,52 +64,57 @@ impl Desk {
         command
     }
 
-    pub(crate) async fn run(&self, words: &[&str]) -> Ran {
-        self.run_with(words, &[]).await
+    pub(crate) async fn run(&self, words: &[&str]) -> CommandOutput {
+        self.run_with_env(words, &[]).await
     }
 
-    pub(crate) async fn run_with(&self, words: &[&str], env: &[(&str, &str)]) -> Ran {
+    pub(crate) async fn run_with_env(&self, words: &[&str], env: &[(&str, &str)]) -> CommandOutput {
         let running = self.command(words).envs(env.iter().copied()).output();
-        let output = tokio::time::timeout(PATIENCE, running).await.expect("the command does not end").unwrap();
+        let output = tokio::time::timeout(TIMEOUT, running).await.expect("the command does not end").unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+        CommandOutput {
+            exit_code: output.status.code().unwrap_or(-1),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
     }
 
     /// Starts `dev` on a free port and waits for its greeting.
-    pub(crate) async fn dev(&self, env: &[(&str, &str)]) -> Server {
-        let mut server = Server::start(self.command(&["dev", "--http", "127.0.0.1:0"]).envs(env.iter().copied()));
-        let greeting = server.read_until("Ctrl-C stops it.").await;
+    pub(crate) async fn start_dev(&self, env: &[(&str, &str)]) -> SpawnedServer {
+        let mut server =
+            SpawnedServer::spawn(self.command(&["dev", "--http", "127.0.0.1:0"]).envs(env.iter().copied()));
+        let greeting = server.read_stderr_until("Ctrl-C stops it.").await;
         let said = |name: &str| {
             let line = greeting.lines().find_map(|line| line.trim().strip_prefix(name));
             line.unwrap_or_else(|| panic!("no {name} in {greeting}")).trim().to_owned()
         };
         (server.url, server.api_key) = (said("API "), said("key "));
-        server.greeting = greeting;
+        server.startup_banner = greeting;
         server
     }
 }
 
 /// A server that runs until it is stopped or dropped.
-pub(crate) struct Server {
+pub(crate) struct SpawnedServer {
     child: Child,
-    errors: Lines<BufReader<ChildStderr>>,
-    pub(crate) greeting: String,
+    stderr_lines: Lines<BufReader<ChildStderr>>,
+    pub(crate) startup_banner: String,
     pub(crate) url: String,
     pub(crate) api_key: String,
 }
 
-impl Server {
-    pub(crate) fn start(command: &mut Command) -> Self {
+impl SpawnedServer {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap()).lines();
-        Self { child, errors, greeting: String::new(), url: String::new(), api_key: String::new() }
+        Self { child, stderr_lines: errors, startup_banner: String::new(), url: String::new(), api_key: String::new() }
     }
 
     /// Reads what it says on stderr up to a line with these words.
-    pub(crate) async fn read_until(&mut self, words: &str) -> String {
+    pub(crate) async fn read_stderr_until(&mut self, words: &str) -> String {
         let mut text = String::new();
         let reading = async {
-            while let Some(line) = self.errors.next_line().await.unwrap() {
+            while let Some(line) = self.stderr_lines.next_line().await.unwrap() {
                 text.push_str(&line);
                 text.push('\n');
                 if line.contains(words) {
@@ -118,20 +123,20 @@ impl Server {
             }
             panic!("it ended without `{words}`: {text}");
         };
-        tokio::time::timeout(PATIENCE, reading).await.expect("it does not say what it should");
+        tokio::time::timeout(TIMEOUT, reading).await.expect("it does not say what it should");
         text
     }
 
     /// Sends it a signal.
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn send_signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_raw(self.child.id().unwrap().cast_signed()).unwrap();
         rustix::process::kill_process(id, signal).unwrap();
     }
 
     /// Asks it to stop and waits for its end.
     pub(crate) async fn terminate(mut self) -> ExitStatus {
-        self.signal(rustix::process::Signal::TERM);
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it does not stop").unwrap()
+        self.send_signal(rustix::process::Signal::TERM);
+        tokio::time::timeout(TIMEOUT, self.child.wait()).await.expect("it does not stop").unwrap()
     }
 
     /// Ends it as a power failure would.
@@ -145,19 +150,25 @@ impl Server {
     }
 
     /// Resident octets.
-    pub(crate) fn resident(&self) -> usize {
+    pub(crate) fn resident_bytes(&self) -> usize {
         let statm = std::fs::read_to_string(self.proc_dir().join("statm")).unwrap();
         statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4_096
     }
 
     /// One call over a plain socket. The status and the JSON of the answer.
     pub(crate) async fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
-        let (status, text) = self.fetch(method, path, headers, body).await;
+        let (status, text) = self.call_text(method, path, headers, body).await;
         (status, serde_json::from_str(&text).unwrap_or_default())
     }
 
     /// The same with the answer as it is.
-    pub(crate) async fn fetch(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, String) {
+    pub(crate) async fn call_text(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (u16, String) {
         let address = self.url.strip_prefix("http://").unwrap();
         let headers: String = headers.iter().flat_map(|(name, value)| [*name, ": ", *value, "\r\n"]).collect();
         let length = body.len();
@@ -167,14 +178,14 @@ impl Server {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
-        tokio::time::timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
+        tokio::time::timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
         (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
     }
 }
 
 /// The words of a `send` with a key.
-pub(crate) fn send_words<'a>(key: &'a str, text: &'a str) -> Vec<&'a str> {
+pub(crate) fn send_args<'a>(key: &'a str, text: &'a str) -> Vec<&'a str> {
     vec![
         "send",
         "--from",

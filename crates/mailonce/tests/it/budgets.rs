@@ -11,131 +11,131 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-fn budget(scope: &Value, measure: &str, per: &str, limit: u64) -> Value {
+fn budget_body(scope: &Value, measure: &str, per: &str, limit: u64) -> Value {
     json!({ "name": format!("{measure} per {per}"), "scope": scope, "measure": measure, "per": per, "limit": limit })
 }
 
-fn team() -> Value {
+fn team_scope() -> Value {
     json!({ "team": true })
 }
 
 /// A mail to so many people.
-fn mail_to(people: usize) -> Value {
+fn mail_to_recipients(people: usize) -> Value {
     mail_with(json!({ "to": (0..people).map(|n| format!("u{n}@example.com")).collect::<Vec<_>>() }))
 }
 
-async fn usage(world: &World, id: &str) -> (u64, u64) {
-    let budget = world.get(&format!("/v1/budgets/{id}")).await.is(200);
+async fn budget_usage(world: &World, id: &str) -> (u64, u64) {
+    let budget = world.get(&format!("/v1/budgets/{id}")).await.expect_status(200);
     (budget["used"].as_u64().unwrap(), budget["remaining"].as_u64().unwrap())
 }
 
 over_memory_and_sqlite! {
     async fn one_call_cannot_send_a_thousand_mails_past_a_budget(world) {
-        let key = world.post("/v1/api-keys", &json!({ "name": "agent", "rate_per_s": 1 })).await.is(201);
-        let (id, secret) = (key.word("id"), key.word("api_key"));
-        world.post("/v1/budgets", &budget(&json!({ "api_key": id }), "mails", "minute", 10)).await.is(201);
-        let items: Vec<Value> = (0..1_000).map(|_| mail_to(50)).collect();
-        let batch = || post("/v1/emails/batch").key("b").json(&json!(items)).by(&secret);
-        let refused = world.call(batch()).await.refused(429, "quota_exceeded");
+        let key = world.post("/v1/api-keys", &json!({ "name": "agent", "rate_per_s": 1 })).await.expect_status(201);
+        let (id, secret) = (key.string_field("id"), key.string_field("api_key"));
+        world.post("/v1/budgets", &budget_body(&json!({ "api_key": id }), "mails", "minute", 10)).await.expect_status(201);
+        let items: Vec<Value> = (0..1_000).map(|_| mail_to_recipients(50)).collect();
+        let batch = || post("/v1/emails/batch").key("b").json(&json!(items)).bearer(&secret);
+        let refused = world.call(batch()).await.expect_problem(429, "quota_exceeded");
         assert_eq!((&refused["limit"], &refused["used"]), (&json!(10), &json!(10)), "{}", refused.text);
-        assert_eq!(world.count().await, 0, "a strict batch is refused whole");
-        world.pass(1_000);
-        let permissive = world.call(batch().header("x-batch-validation", "permissive")).await.is(202);
-        assert_eq!(world.count().await, 10, "{}", permissive.text);
-        world.pass(1_000);
+        assert_eq!(world.email_count().await, 0, "a strict batch is refused whole");
+        world.advance_clock(1_000);
+        let permissive = world.call(batch().header("x-batch-validation", "permissive")).await.expect_status(202);
+        assert_eq!(world.email_count().await, 10, "{}", permissive.text);
+        world.advance_clock(1_000);
         // The other keys of the team are not concerned.
-        world.send("other", &mail()).await.is(202);
+        world.send("other", &mail()).await.expect_status(202);
     }
 
     async fn the_recipients_of_a_mail_are_counted_wherever_they_stand(world) {
-        let id = world.post("/v1/budgets", &budget(&team(), "recipients", "day", 5)).await.is(201).word("id");
+        let id = world.post("/v1/budgets", &budget_body(&team_scope(), "recipients", "day", 5)).await.expect_status(201).string_field("id");
         let three = mail_with(json!({ "cc": ["c@example.com"], "bcc": ["d@example.com"] }));
-        world.send("1", &three).await.is(202);
-        assert_eq!(usage(&world, &id).await, (3, 2));
-        let refused = world.send("2", &three).await.refused(429, "quota_exceeded");
+        world.send("1", &three).await.expect_status(202);
+        assert_eq!(budget_usage(&world, &id).await, (3, 2));
+        let refused = world.send("2", &three).await.expect_problem(429, "quota_exceeded");
         assert_eq!(refused["budget"]["name"], "recipients per day");
         assert_eq!(refused["resets_at"], world.get(&format!("/v1/budgets/{id}")).await["resets_at"]);
         // What cannot ever fit says so, and names no time to come again.
-        let never = world.send("3", &mail_to(6)).await.refused(429, "quota_exceeded");
-        assert!(never.word("detail").contains("alone counts 6") && never.header("retry-after").is_none());
-        assert!(never["retry"] == "never" && never.word("next").contains("Do not retry"), "{}", never.text);
-        assert_eq!(usage(&world, &id).await, (3, 2));
+        let never = world.send("3", &mail_to_recipients(6)).await.expect_problem(429, "quota_exceeded");
+        assert!(never.string_field("detail").contains("alone counts 6") && never.header("retry-after").is_none());
+        assert!(never["retry"] == "never" && never.string_field("next").contains("Do not retry"), "{}", never.text);
+        assert_eq!(budget_usage(&world, &id).await, (3, 2));
     }
 
     async fn a_retry_gets_its_answer_and_the_same_key_goes_in_the_next_period(world) {
-        let id = world.post("/v1/budgets", &budget(&team(), "mails", "hour", 1)).await.is(201).word("id");
-        let first = world.send("1", &mail()).await.is(202).word("id");
-        assert_eq!(world.send("1", &mail()).await.is(200).word("id"), first);
-        let refused = world.send("2", &mail()).await.refused(429, "quota_exceeded");
+        let id = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "hour", 1)).await.expect_status(201).string_field("id");
+        let first = world.send("1", &mail()).await.expect_status(202).string_field("id");
+        assert_eq!(world.send("1", &mail()).await.expect_status(200).string_field("id"), first);
+        let refused = world.send("2", &mail()).await.expect_problem(429, "quota_exceeded");
         let wait: i64 = refused.header("retry-after").unwrap().parse().unwrap();
         assert!(wait > 0 && wait <= 3_600, "{wait}");
         assert_eq!((&refused["retry"], refused["retry_after"].as_i64()), (&json!("later"), Some(wait)));
-        world.pass(wait * 1_000);
-        world.send("2", &mail()).await.is(202);
-        assert_eq!(usage(&world, &id).await, (1, 0));
+        world.advance_clock(wait * 1_000);
+        world.send("2", &mail()).await.expect_status(202);
+        assert_eq!(budget_usage(&world, &id).await, (1, 0));
     }
 
     async fn a_budget_of_an_inbox_counts_its_mails_and_replies_alone(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        world.inbox("b").await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        world.create_inbox("b").await;
         let scope = json!({ "inbox": "a@agents.test" });
-        let made = world.post("/v1/budgets", &budget(&scope, "mails", "day", 2)).await.is(201);
+        let made = world.post("/v1/budgets", &budget_body(&scope, "mails", "day", 2)).await.expect_status(201);
         assert_eq!(made["scope"], json!({ "inbox": inbox }));
         let from = |who: &str| mail_with(json!({ "from": format!("{who}@agents.test") }));
-        world.send("1", &from("a")).await.is(202);
-        world.send("2", &from("b")).await.is(202);
-        world.arrives(&["a@agents.test"], "From: ann@x.test\nMessage-ID: <1@x>\nSubject: hi\n\nhello\n").await;
-        let message = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.is(200).ids().remove(0);
+        world.send("1", &from("a")).await.expect_status(202);
+        world.send("2", &from("b")).await.expect_status(202);
+        world.receive_mail(&["a@agents.test"], "From: ann@x.test\nMessage-ID: <1@x>\nSubject: hi\n\nhello\n").await;
+        let message = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.expect_status(200).ids().remove(0);
         let reply = |text: &str| post(&format!("/v1/messages/{message}/reply")).json(&json!({ "text": text }));
-        let sent = world.call(reply("yes")).await.is(202).word("id");
+        let sent = world.call(reply("yes")).await.expect_status(202).string_field("id");
         // A plus tag does not make another inbox of it, and a resend is another mail.
-        world.send("3", &from("a+x")).await.refused(429, "quota_exceeded");
-        world.hand_over().await;
-        world.post(&format!("/v1/emails/{sent}/resend"), &json!({ "reason": "lost" })).await.refused(429, "quota_exceeded");
-        world.arrives(&["a@agents.test"], "From: ann@x.test\nMessage-ID: <2@x>\nSubject: more\n\nhello\n").await;
-        let next = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.is(200).ids();
+        world.send("3", &from("a+x")).await.expect_problem(429, "quota_exceeded");
+        world.hand_off_due().await;
+        world.post(&format!("/v1/emails/{sent}/resend"), &json!({ "reason": "lost" })).await.expect_problem(429, "quota_exceeded");
+        world.receive_mail(&["a@agents.test"], "From: ann@x.test\nMessage-ID: <2@x>\nSubject: more\n\nhello\n").await;
+        let next = world.get(&format!("/v1/inboxes/{inbox}/messages")).await.expect_status(200).ids();
         let next = next.into_iter().find(|id| *id != message).unwrap();
         let refused = world.post(&format!("/v1/messages/{next}/reply"), &json!({ "text": "no" })).await;
-        assert_eq!(refused.refused(429, "quota_exceeded")["guard"], "budget");
+        assert_eq!(refused.expect_problem(429, "quota_exceeded")["guard"], "budget");
         assert_eq!(world.get(&format!("/v1/messages/{next}")).await["state"], "unanswered");
     }
 
     async fn a_scheduled_mail_counts_in_the_period_in_which_it_is_due(world) {
-        let id = world.post("/v1/budgets", &budget(&team(), "mails", "day", 1)).await.is(201).word("id");
-        let tomorrow = |hours: i64| mail_with(json!({ "scheduled_at": world.at(DAY + hours * HOUR) }));
-        world.send("1", &tomorrow(0)).await.is(202);
-        assert_eq!(usage(&world, &id).await, (0, 1));
-        world.send("2", &mail()).await.is(202);
-        world.send("3", &tomorrow(0)).await.refused(429, "quota_exceeded");
-        world.pass(DAY);
-        assert_eq!(usage(&world, &id).await, (1, 0));
+        let id = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 1)).await.expect_status(201).string_field("id");
+        let tomorrow = |hours: i64| mail_with(json!({ "scheduled_at": world.timestamp_in(DAY + hours * HOUR) }));
+        world.send("1", &tomorrow(0)).await.expect_status(202);
+        assert_eq!(budget_usage(&world, &id).await, (0, 1));
+        world.send("2", &mail()).await.expect_status(202);
+        world.send("3", &tomorrow(0)).await.expect_problem(429, "quota_exceeded");
+        world.advance_clock(DAY);
+        assert_eq!(budget_usage(&world, &id).await, (1, 0));
     }
 
     async fn budgets_are_made_changed_and_removed(world) {
-        let body = budget(&team(), "mails", "day", 0);
-        let made = world.call(post("/v1/budgets").key("k").json(&body)).await.is(201);
-        let again = world.call(post("/v1/budgets").key("k").json(&body)).await.is(200);
-        assert_eq!(made.word("id"), again.word("id"));
-        world.post("/v1/budgets", &body).await.refused(409, "name_taken").at("name");
-        world.send("1", &mail()).await.refused(429, "quota_exceeded");
-        let path = format!("/v1/budgets/{}", made.word("id"));
-        let off = world.call(patch(&path).json(&json!({ "rev": 1, "enabled": false }))).await.is(200);
+        let body = budget_body(&team_scope(), "mails", "day", 0);
+        let made = world.call(post("/v1/budgets").key("k").json(&body)).await.expect_status(201);
+        let again = world.call(post("/v1/budgets").key("k").json(&body)).await.expect_status(200);
+        assert_eq!(made.string_field("id"), again.string_field("id"));
+        world.post("/v1/budgets", &body).await.expect_problem(409, "name_taken").expect_field("name");
+        world.send("1", &mail()).await.expect_problem(429, "quota_exceeded");
+        let path = format!("/v1/budgets/{}", made.string_field("id"));
+        let off = world.call(patch(&path).json(&json!({ "rev": 1, "enabled": false }))).await.expect_status(200);
         assert_eq!((&off["enabled"], &off["rev"], &off["limit"]), (&json!(false), &json!(2), &json!(0)));
-        world.send("1", &mail()).await.is(202);
-        world.call(patch(&path).json(&json!({ "rev": 1, "limit": 9 }))).await.refused(409, "stale_rev");
-        let on = world.call(patch(&path).json(&json!({ "rev": 2, "enabled": true, "limit": 1 }))).await.is(200);
+        world.send("1", &mail()).await.expect_status(202);
+        world.call(patch(&path).json(&json!({ "rev": 1, "limit": 9 }))).await.expect_problem(409, "stale_rev");
+        let on = world.call(patch(&path).json(&json!({ "rev": 2, "enabled": true, "limit": 1 }))).await.expect_status(200);
         assert_eq!((&on["used"], &on["remaining"]), (&json!(0), &json!(1)), "what was sent while it was off is not counted");
-        world.send("2", &mail()).await.is(202);
-        world.send("3", &mail()).await.refused(429, "quota_exceeded");
-        assert_eq!(world.get("/v1/budgets").await.is(200).rows().len(), 1);
-        world.call(delete(&path)).await.is(200);
-        world.call(delete(&path)).await.refused(404, "not_found");
-        world.send("3", &mail()).await.is(202);
+        world.send("2", &mail()).await.expect_status(202);
+        world.send("3", &mail()).await.expect_problem(429, "quota_exceeded");
+        assert_eq!(world.get("/v1/budgets").await.expect_status(200).rows().len(), 1);
+        world.call(delete(&path)).await.expect_status(200);
+        world.call(delete(&path)).await.expect_problem(404, "not_found");
+        world.send("3", &mail()).await.expect_status(202);
     }
 
     async fn a_bad_budget_is_refused_by_name(world) {
-        let good = budget(&team(), "mails", "day", 5);
+        let good = budget_body(&team_scope(), "mails", "day", 5);
         for (member, value) in [
             ("scope", json!({})), ("scope", json!({ "team": false })), ("scope", json!({ "team": true, "inbox": "x" })),
             ("measure", json!("bytes")), ("per", json!("week")), ("at_limit", json!("hold")),
@@ -145,7 +145,7 @@ over_memory_and_sqlite! {
         ] {
             let mut body = good.clone();
             body[member.split('.').next().unwrap()] = value.clone();
-            let answer = world.post("/v1/budgets", &body).await.refused(422, "invalid_field");
+            let answer = world.post("/v1/budgets", &body).await.expect_problem(422, "invalid_field");
             assert!(answer.text.contains(&format!("\"{member}\"")), "{value}: {}", answer.text);
         }
         for limit in [json!(-1), json!(1.5), json!("5")] {
@@ -153,139 +153,143 @@ over_memory_and_sqlite! {
             body["limit"] = limit;
             assert_eq!(world.post("/v1/budgets", &body).await.status / 100, 4);
         }
-        let nobody = budget(&json!({ "inbox": "nobody@agents.test" }), "mails", "day", 5);
-        world.post("/v1/budgets", &nobody).await.refused(404, "not_found");
-        assert!(world.get("/v1/budgets").await.is(200).rows().is_empty());
-        let agent = world.api_key(&json!({ "name": "agent", "scopes": ["send", "read"] })).await;
-        world.call(post("/v1/budgets").by(&agent).json(&good)).await.refused(403, "wrong_scope");
+        let nobody = budget_body(&json!({ "inbox": "nobody@agents.test" }), "mails", "day", 5);
+        world.post("/v1/budgets", &nobody).await.expect_problem(404, "not_found");
+        assert!(world.get("/v1/budgets").await.expect_status(200).rows().is_empty());
+        let agent = world.create_api_key(&json!({ "name": "agent", "scopes": ["send", "read"] })).await;
+        world.call(post("/v1/budgets").bearer(&agent).json(&good)).await.expect_problem(403, "wrong_scope");
     }
 
     async fn a_team_has_at_most_a_hundred_budgets(world) {
         for n in 0..100 {
-            let mut body = budget(&team(), "mails", "day", 1_000);
+            let mut body = budget_body(&team_scope(), "mails", "day", 1_000);
             body["name"] = json!(format!("b{n}"));
-            world.post("/v1/budgets", &body).await.is(201);
+            world.post("/v1/budgets", &body).await.expect_status(201);
         }
-        world.post("/v1/budgets", &budget(&team(), "mails", "day", 5)).await.refused(422, "invalid_field");
+        world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 5)).await.expect_problem(422, "invalid_field");
     }
 }
 
 /// Moving scheduled mail: its charge moves along.
-mod moves {
+mod reschedules {
     use serde_json::{Value, json};
 
-    use super::{DAY, HOUR, budget, team, usage};
+    use super::{DAY, HOUR, budget_body, budget_usage, team_scope};
     use crate::{
-        call::{Answer, patch, post},
+        call::{TestResponse, patch, post},
         world::{World, mail, mail_with},
     };
 
-    async fn scheduled(world: &World, key: &str, ms: i64) -> String {
-        world.send(key, &mail_with(json!({ "scheduled_at": world.at(ms) }))).await.is(202).word("id")
+    async fn schedule_email(world: &World, key: &str, ms: i64) -> String {
+        world
+            .send(key, &mail_with(json!({ "scheduled_at": world.timestamp_in(ms) })))
+            .await
+            .expect_status(202)
+            .string_field("id")
     }
 
-    async fn reschedule(world: &World, id: &str, ms: i64) -> Answer {
-        world.call(patch(&format!("/v1/emails/{id}")).json(&json!({ "scheduled_at": world.at(ms) }))).await
+    async fn reschedule(world: &World, id: &str, ms: i64) -> TestResponse {
+        world.call(patch(&format!("/v1/emails/{id}")).json(&json!({ "scheduled_at": world.timestamp_in(ms) }))).await
     }
 
-    async fn due(world: &World, id: &str) -> Value {
-        world.get(&format!("/v1/emails/{id}")).await.is(200)["scheduled_at"].clone()
+    async fn scheduled_at(world: &World, id: &str) -> Value {
+        world.get(&format!("/v1/emails/{id}")).await.expect_status(200)["scheduled_at"].clone()
     }
 
     over_every_engine! {
         async fn scheduled_mail_that_is_moved_to_now_stays_within_the_budget(world) {
-            let budget = world.post("/v1/budgets", &budget(&team(), "mails", "day", 2)).await.is(201).word("id");
+            let budget = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 2)).await.expect_status(201).string_field("id");
             for key in ["1", "2"] {
-                world.send(key, &mail()).await.is(202);
+                world.send(key, &mail()).await.expect_status(202);
             }
             for day in 1..4 {
-                let id = scheduled(&world, &format!("day {day}"), day * DAY).await;
+                let id = schedule_email(&world, &format!("day {day}"), day * DAY).await;
                 // A time that is over means now, and must not count in a day that is over.
                 for ms in [0, -HOUR, -DAY, -3 * DAY, HOUR] {
-                    let refused = reschedule(&world, &id, ms).await.refused(429, "quota_exceeded");
+                    let refused = reschedule(&world, &id, ms).await.expect_problem(429, "quota_exceeded");
                     assert!(refused.header("retry-after").is_some() && refused["used"] == 2, "{}", refused.text);
                 }
-                assert_eq!(due(&world, &id).await, world.at(day * DAY), "it stays where it was");
+                assert_eq!(scheduled_at(&world, &id).await, world.timestamp_in(day * DAY), "it stays where it was");
             }
-            world.hand_over().await;
-            let emails = world.get("/v1/emails").await.is(200).rows();
+            world.hand_off_due().await;
+            let emails = world.get("/v1/emails").await.expect_status(200).rows();
             let sent = emails.iter().filter(|email| email["state"] == "sent").count();
-            assert_eq!((sent, usage(&world, &budget).await), (2, (2, 0)));
+            assert_eq!((sent, budget_usage(&world, &budget).await), (2, (2, 0)));
         }
 
         async fn a_move_gives_the_place_back_and_one_within_the_day_changes_nothing(world) {
-            let budget = world.post("/v1/budgets", &budget(&team(), "mails", "day", 1)).await.is(201).word("id");
-            let id = scheduled(&world, "1", HOUR).await;
-            assert_eq!(usage(&world, &budget).await, (1, 0));
+            let budget = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 1)).await.expect_status(201).string_field("id");
+            let id = schedule_email(&world, "1", HOUR).await;
+            assert_eq!(budget_usage(&world, &budget).await, (1, 0));
             for ms in [2 * HOUR, HOUR, 3 * HOUR] {
-                reschedule(&world, &id, ms).await.is(200);
-                assert_eq!(usage(&world, &budget).await, (1, 0));
+                reschedule(&world, &id, ms).await.expect_status(200);
+                assert_eq!(budget_usage(&world, &budget).await, (1, 0));
             }
-            reschedule(&world, &id, DAY).await.is(200);
-            assert_eq!(usage(&world, &budget).await, (0, 1));
+            reschedule(&world, &id, DAY).await.expect_status(200);
+            assert_eq!(budget_usage(&world, &budget).await, (0, 1));
             // Its place is free for another mail, so that it cannot come back, and tomorrow is taken.
-            world.send("2", &mail()).await.is(202);
-            reschedule(&world, &id, HOUR).await.refused(429, "quota_exceeded");
-            world.send("3", &mail_with(json!({ "scheduled_at": world.at(DAY) }))).await.refused(429, "quota_exceeded");
-            world.pass(DAY);
-            assert_eq!(usage(&world, &budget).await, (1, 0));
+            world.send("2", &mail()).await.expect_status(202);
+            reschedule(&world, &id, HOUR).await.expect_problem(429, "quota_exceeded");
+            world.send("3", &mail_with(json!({ "scheduled_at": world.timestamp_in(DAY) }))).await.expect_problem(429, "quota_exceeded");
+            world.advance_clock(DAY);
+            assert_eq!(budget_usage(&world, &budget).await, (1, 0));
         }
 
         async fn mail_from_before_the_budget_counts_once_it_moves(world) {
-            let id = scheduled(&world, "1", DAY).await;
-            let budget = world.post("/v1/budgets", &budget(&team(), "mails", "day", 1)).await.is(201).word("id");
-            reschedule(&world, &id, DAY + HOUR).await.is(200);
-            let other = scheduled(&world, "2", DAY).await;
-            reschedule(&world, &id, 0).await.is(200);
-            assert_eq!(usage(&world, &budget).await, (1, 0));
-            reschedule(&world, &other, 0).await.refused(429, "quota_exceeded");
+            let id = schedule_email(&world, "1", DAY).await;
+            let budget = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 1)).await.expect_status(201).string_field("id");
+            reschedule(&world, &id, DAY + HOUR).await.expect_status(200);
+            let other = schedule_email(&world, "2", DAY).await;
+            reschedule(&world, &id, 0).await.expect_status(200);
+            assert_eq!(budget_usage(&world, &budget).await, (1, 0));
+            reschedule(&world, &other, 0).await.expect_problem(429, "quota_exceeded");
             // Tomorrow has the place of the other mail alone.
-            world.send("3", &mail_with(json!({ "scheduled_at": world.at(DAY) }))).await.refused(429, "quota_exceeded");
+            world.send("3", &mail_with(json!({ "scheduled_at": world.timestamp_in(DAY) }))).await.expect_problem(429, "quota_exceeded");
         }
 
         async fn mail_counts_for_the_key_that_sent_it_whoever_moves_it(world) {
-            let key = world.post("/v1/api-keys", &json!({ "name": "agent" })).await.is(201);
-            let scope = json!({ "api_key": key.word("id") });
-            let budget = world.post("/v1/budgets", &budget(&scope, "mails", "day", 1)).await.is(201).word("id");
-            let secret = key.word("api_key");
-            let by_agent = |key: &str, body: &Value| post("/v1/emails").key(key).json(body).by(&secret);
-            world.call(by_agent("1", &mail())).await.is(202);
-            let later = mail_with(json!({ "scheduled_at": world.at(DAY) }));
-            let id = world.call(by_agent("2", &later)).await.is(202).word("id");
-            reschedule(&world, &id, 0).await.refused(429, "quota_exceeded");
-            assert_eq!(usage(&world, &budget).await, (1, 0));
+            let key = world.post("/v1/api-keys", &json!({ "name": "agent" })).await.expect_status(201);
+            let scope = json!({ "api_key": key.string_field("id") });
+            let budget = world.post("/v1/budgets", &budget_body(&scope, "mails", "day", 1)).await.expect_status(201).string_field("id");
+            let secret = key.string_field("api_key");
+            let by_agent = |key: &str, body: &Value| post("/v1/emails").key(key).json(body).bearer(&secret);
+            world.call(by_agent("1", &mail())).await.expect_status(202);
+            let later = mail_with(json!({ "scheduled_at": world.timestamp_in(DAY) }));
+            let id = world.call(by_agent("2", &later)).await.expect_status(202).string_field("id");
+            reschedule(&world, &id, 0).await.expect_problem(429, "quota_exceeded");
+            assert_eq!(budget_usage(&world, &budget).await, (1, 0));
             // A mail of another key is not concerned.
-            let own = scheduled(&world, "3", DAY).await;
-            reschedule(&world, &own, 0).await.is(200);
+            let own = schedule_email(&world, "3", DAY).await;
+            reschedule(&world, &own, 0).await.expect_status(200);
         }
 
         async fn the_dialects_cannot_move_mail_past_a_budget_either(world) {
-            let budget = world.post("/v1/budgets", &budget(&team(), "mails", "day", 1)).await.is(201).word("id");
-            world.send("1", &mail()).await.is(202);
-            let id = scheduled(&world, "2", DAY).await;
+            let budget = world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 1)).await.expect_status(201).string_field("id");
+            world.send("1", &mail()).await.expect_status(202);
+            let id = schedule_email(&world, "2", DAY).await;
             let path = format!("/compat/resend/emails/{id}");
-            let refused = world.call(patch(&path).json(&json!({ "scheduled_at": world.at(0) }))).await;
+            let refused = world.call(patch(&path).json(&json!({ "scheduled_at": world.timestamp_in(0) }))).await;
             assert_eq!((refused.status, &refused["name"]), (429, &json!("daily_quota_exceeded")), "{}", refused.text);
             let path = format!("/compat/usesend/api/v1/emails/{id}");
-            let refused = world.call(patch(&path).json(&json!({ "scheduledAt": world.at(0) }))).await;
+            let refused = world.call(patch(&path).json(&json!({ "scheduledAt": world.timestamp_in(0) }))).await;
             assert_eq!((refused.status, &refused["error"]["code"]), (429, &json!("RATE_LIMITED")), "{}", refused.text);
-            assert_eq!((due(&world, &id).await, usage(&world, &budget).await), (json!(world.at(DAY)), (1, 0)));
+            assert_eq!((scheduled_at(&world, &id).await, budget_usage(&world, &budget).await), (json!(world.timestamp_in(DAY)), (1, 0)));
         }
 
         async fn a_draft_that_cannot_go_now_stays_scheduled_and_open(world) {
-            let world = world.with_inboxes().await;
-            world.inbox("a").await;
-            world.post("/v1/budgets", &budget(&team(), "mails", "day", 1)).await.is(201);
-            world.send("1", &mail()).await.is(202);
+            let world = world.with_inbox_domain().await;
+            world.create_inbox("a").await;
+            world.post("/v1/budgets", &budget_body(&team_scope(), "mails", "day", 1)).await.expect_status(201);
+            world.send("1", &mail()).await.expect_status(202);
             let drafts = "/compat/agentmail/v0/inboxes/a@agents.test/drafts";
-            let body = json!({ "to": ["ann@example.com"], "text": "x", "send_at": world.at(DAY) });
-            let draft = world.post(drafts, &body).await.is(200).word("draft_id");
+            let body = json!({ "to": ["ann@example.com"], "text": "x", "send_at": world.timestamp_in(DAY) });
+            let draft = world.post(drafts, &body).await.expect_status(200).string_field("draft_id");
             let send = || post(&format!("{drafts}/{draft}/send")).key("send").json(&json!({}));
             assert_eq!(world.call(send()).await.status, 429);
             let open = world.call(patch(&format!("{drafts}/{draft}")).json(&json!({ "add_labels": ["x"] }))).await;
-            assert_eq!(open.is(200)["send_at"], world.at(DAY));
-            world.pass(DAY - HOUR);
-            world.call(send()).await.is(200);
+            assert_eq!(open.expect_status(200)["send_at"], world.timestamp_in(DAY));
+            world.advance_clock(DAY - HOUR);
+            world.call(send()).await.expect_status(200);
         }
     }
 }

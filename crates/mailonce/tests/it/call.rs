@@ -8,13 +8,13 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 
 /// A request in the making.
-pub(crate) struct Call {
+pub(crate) struct TestRequest {
     builder: Builder,
     body: Body,
     anonymous: bool,
 }
 
-impl Call {
+impl TestRequest {
     pub(crate) fn new(method: &str, path: &str) -> Self {
         let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap();
         Self { builder: Request::builder().method(method).uri(path), body: Body::empty(), anonymous: false }
@@ -31,7 +31,7 @@ impl Call {
     }
 
     /// With this credential instead of the world's own.
-    pub(crate) fn by(self, secret: &str) -> Self {
+    pub(crate) fn bearer(self, secret: &str) -> Self {
         self.header("authorization", &format!("Bearer {secret}"))
     }
 
@@ -42,24 +42,24 @@ impl Call {
     }
 
     pub(crate) fn json(self, body: &Value) -> Self {
-        self.text(body.to_string())
+        self.json_bytes(body.to_string())
     }
 
     /// With these bytes, declared as JSON.
-    pub(crate) fn text(self, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn json_bytes(self, body: impl Into<Bytes>) -> Self {
         let mut call = self.header("content-type", "application/json");
         call.body = Body::from(body.into());
         call
     }
 
     /// With these bytes, declared as something else or not at all.
-    pub(crate) fn bytes(mut self, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn raw_body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = Body::from(body.into());
         self
     }
 
     /// The request, with a credential when it names none itself.
-    pub(crate) fn request(self, secret: &str) -> Request<Body> {
+    pub(crate) fn build(self, secret: &str) -> Request<Body> {
         let mut request = self.builder.body(self.body).unwrap();
         if !self.anonymous && !request.headers().contains_key(header::AUTHORIZATION) {
             let value = HeaderValue::from_str(&format!("Bearer {secret}")).unwrap();
@@ -69,25 +69,25 @@ impl Call {
     }
 }
 
-pub(crate) fn get(path: &str) -> Call {
-    Call::new("GET", path)
+pub(crate) fn get(path: &str) -> TestRequest {
+    TestRequest::new("GET", path)
 }
 
-pub(crate) fn post(path: &str) -> Call {
-    Call::new("POST", path)
+pub(crate) fn post(path: &str) -> TestRequest {
+    TestRequest::new("POST", path)
 }
 
-pub(crate) fn patch(path: &str) -> Call {
-    Call::new("PATCH", path)
+pub(crate) fn patch(path: &str) -> TestRequest {
+    TestRequest::new("PATCH", path)
 }
 
-pub(crate) fn delete(path: &str) -> Call {
-    Call::new("DELETE", path)
+pub(crate) fn delete(path: &str) -> TestRequest {
+    TestRequest::new("DELETE", path)
 }
 
 /// An answer, read to its end.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
@@ -95,8 +95,8 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
-impl Answer {
-    pub(crate) async fn read(response: axum::response::Response) -> Self {
+impl TestResponse {
+    pub(crate) async fn from_response(response: axum::response::Response) -> Self {
         let (head, body) = response.into_parts();
         let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
         let body = serde_json::from_str(&text).unwrap_or_default();
@@ -114,29 +114,29 @@ impl Answer {
 
     /// Fails unless the status is this one.
     #[track_caller]
-    pub(crate) fn is(self, status: u16) -> Self {
+    pub(crate) fn expect_status(self, status: u16) -> Self {
         assert_eq!(self.status, status, "{}", self.text);
         self
     }
 
     /// Fails unless it is a whole problem with this status and code.
     #[track_caller]
-    pub(crate) fn refused(self, status: u16, code: &str) -> Self {
+    pub(crate) fn expect_problem(self, status: u16, code: &str) -> Self {
         assert_eq!((self.status, self["code"].as_str()), (status, Some(code)), "{}", self.text);
-        self.is_problem();
+        self.expect_problem_format();
         self
     }
 
     /// Fails unless the problem names this field.
     #[track_caller]
-    pub(crate) fn at(self, field: &str) -> Self {
+    pub(crate) fn expect_field(self, field: &str) -> Self {
         assert_eq!(self["field"], field, "{}", self.text);
         self
     }
 
     /// Fails unless it is a problem as RFC 9457 and the contract want it.
     #[track_caller]
-    pub(crate) fn is_problem(&self) {
+    pub(crate) fn expect_problem_format(&self) {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text);
         for member in ["type", "title", "code", "detail", "retry", "next"] {
             assert!(self[member].as_str().is_some_and(|text| !text.is_empty()), "no {member} in {}", self.text);
@@ -149,7 +149,7 @@ impl Answer {
 
     /// A member that must be text.
     #[track_caller]
-    pub(crate) fn word(&self, member: &str) -> String {
+    pub(crate) fn string_field(&self, member: &str) -> String {
         self[member].as_str().unwrap_or_else(|| panic!("no {member} in {}", self.text)).to_owned()
     }
 
@@ -166,7 +166,7 @@ impl Answer {
     }
 }
 
-impl std::ops::Index<&str> for Answer {
+impl std::ops::Index<&str> for TestResponse {
     type Output = Value;
 
     fn index(&self, member: &str) -> &Value {

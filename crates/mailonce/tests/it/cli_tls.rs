@@ -10,10 +10,10 @@ use tokio_rustls::{
     },
 };
 
-use crate::binary::{Desk, send_words};
+use crate::binary::{CliFixture, send_args};
 
 /// TLS in front of a plain server, with a certificate that only the file's readers trust.
-async fn secured(desk: &Desk, plain: &str) -> (SocketAddr, PathBuf) {
+async fn start_tls_proxy(desk: &CliFixture, plain: &str) -> (SocketAddr, PathBuf) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let file = desk.path().join("ca.pem");
     std::fs::write(&file, made.cert.pem()).unwrap();
@@ -44,22 +44,22 @@ async fn secured(desk: &Desk, plain: &str) -> (SocketAddr, PathBuf) {
 
 #[tokio::test]
 async fn every_client_verb_speaks_tls_and_trusts_only_whom_it_is_told_to() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    let (address, file) = secured(&desk, &server.url).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    let (address, file) = start_tls_proxy(&desk, &server.url).await;
     let (url, file) = (format!("https://localhost:{}", address.port()), file.to_str().unwrap().to_owned());
     let env = [("MAILONCE_URL", url.as_str()), ("MAILONCE_API_KEY", &server.api_key), ("MAILONCE_CA_FILE", &file)];
-    let sent = desk.run_with(&send_words("k", "Hello"), &env).await.exits(4).json();
+    let sent = desk.run_with_env(&send_args("k", "Hello"), &env).await.expect_exit(4).json();
     let id = sent["id"].as_str().unwrap();
-    desk.run_with(&["emails", "show", id], &env).await.exits(0);
-    desk.run_with(&["emails", "list"], &env).await.exits(0);
-    desk.run_with(&["key", "inspect", "k"], &env).await.exits(0);
-    let proven = desk.run_with(&["prove", "--callers", "10"], &env).await.exits(0).json();
+    desk.run_with_env(&["emails", "show", id], &env).await.expect_exit(0);
+    desk.run_with_env(&["emails", "list"], &env).await.expect_exit(0);
+    desk.run_with_env(&["key", "inspect", "k"], &env).await.expect_exit(0);
+    let proven = desk.run_with_env(&["prove", "--callers", "10"], &env).await.expect_exit(0).json();
     assert_eq!((&proven["target"], &proven["held"]), (&url.as_str().into(), &true.into()));
 
-    let stranger = desk.run_with(&["emails", "list"], &env[..2]).await.exits(5);
-    assert!(stranger.err.contains("TLS with localhost"), "{}", stranger.err);
+    let stranger = desk.run_with_env(&["emails", "list"], &env[..2]).await.expect_exit(5);
+    assert!(stranger.stderr.contains("TLS with localhost"), "{}", stranger.stderr);
     let words = ["emails", "list", "--ca-file", &file];
-    desk.run_with(&words, &env[..2]).await.exits(0);
-    desk.run_with(&["prove"], &env[..2]).await.exits(2);
+    desk.run_with_env(&words, &env[..2]).await.expect_exit(0);
+    desk.run_with_env(&["prove"], &env[..2]).await.expect_exit(2);
 }

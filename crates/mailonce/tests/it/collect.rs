@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::{
-    delivery::{Brought, Form},
+    delivery::{DeliveryFormat, FetchedContent},
     id::{DeliveryId, TeamId},
     limits,
 };
@@ -13,70 +13,70 @@ use std::{fmt::Write as _, sync::Arc};
 use uuid::Uuid;
 
 use crate::{
-    call::{Call, post},
-    provider_fake::{API_KEY, Act, Held, Provider, outside},
-    wired::seconds,
+    call::{TestRequest, post},
+    provider_fake::{API_KEY, FakeProvider, ProviderFault, ProviderMail, engine_deps_with_collector},
+    wired::unix_seconds,
     world::{MINUTE, SECOND, World},
 };
 
-const KEY: &[u8; 24] = b"a secret of 24 letters!!";
+const SIGNING_KEY: &[u8; 24] = b"a secret of 24 letters!!";
 
-fn mac(text: &[u8]) -> Vec<u8> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(KEY).unwrap();
+fn hmac_sha256(text: &[u8]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(SIGNING_KEY).unwrap();
     mac.update(text);
     mac.finalize().into_bytes().to_vec()
 }
 
 /// A source of mail from Resend, with more in its body. Its path.
-pub(crate) async fn resend(world: &World, provider: &Provider, more: Value) -> String {
-    let secret = format!("whsec_{}", STANDARD.encode(KEY));
+pub(crate) async fn create_resend_source(world: &World, provider: &FakeProvider, more: Value) -> String {
+    let secret = format!("whsec_{}", STANDARD.encode(SIGNING_KEY));
     let mut body = json!({ "name": "resend", "kind": "resend", "takes": ["inbound"], "secret": secret,
         "api_key": API_KEY, "base_url": provider.url });
     for (name, value) in more.as_object().unwrap() {
         body[name] = value.clone();
     }
-    world.post("/v1/sources", &body).await.is(201).word("path")
+    world.post("/v1/sources", &body).await.expect_status(201).string_field("path")
 }
 
 /// Resend tells of a mail.
-pub(crate) fn told(world: &World, path: &str, id: &str, to: &str) -> Call {
+pub(crate) fn resend_received_webhook(world: &World, path: &str, id: &str, to: &str) -> TestRequest {
     let body =
         json!({ "type": "email.received", "data": { "email_id": id, "to": [to], "received_for": [to] } }).to_string();
-    let at = seconds(world.engine.now());
-    let signature = format!("v1,{}", STANDARD.encode(mac(format!("msg_{id}.{at}.{body}").as_bytes())));
+    let at = unix_seconds(world.engine.now());
+    let signature = format!("v1,{}", STANDARD.encode(hmac_sha256(format!("msg_{id}.{at}.{body}").as_bytes())));
     let call = post(path).anonymous().header("svix-id", &format!("msg_{id}")).header("svix-timestamp", &at);
-    call.header("svix-signature", &signature).text(body)
+    call.header("svix-signature", &signature).json_bytes(body)
 }
 
-pub(crate) async fn messages(world: &World, inbox: &str) -> Vec<Value> {
-    while world.engine.read_waiting().await.unwrap() > 0 {}
-    world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.is(200).rows()
+pub(crate) async fn parse_and_list_messages(world: &World, inbox: &str) -> Vec<Value> {
+    while world.engine.process_waiting_deliveries().await.unwrap() > 0 {}
+    world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.expect_status(200).rows()
 }
 
-pub(crate) async fn deliveries(world: &World) -> Vec<Value> {
-    world.get("/v1/deliveries?limit=100").await.is(200).rows()
+pub(crate) async fn list_deliveries(world: &World) -> Vec<Value> {
+    world.get("/v1/deliveries?limit=100").await.expect_status(200).rows()
 }
 
-async fn text(world: &World, message: &Value) -> String {
-    world.get(&format!("/v1/messages/{}/raw", message["id"].as_str().unwrap())).await.is(200).text
+async fn raw_message(world: &World, message: &Value) -> String {
+    world.get(&format!("/v1/messages/{}/raw", message["id"].as_str().unwrap())).await.expect_status(200).text
 }
 
 over_every_engine! {
     async fn a_notice_is_fetched_and_makes_one_message(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let inbox = world.inbox("a").await;
-        let path = resend(&world, &provider, json!({})).await;
-        provider.holds(Held::new("m1", world.at(0), "a@agents.test"));
+        let provider = FakeProvider::start().await;
+        let inbox = world.create_inbox("a").await;
+        let path = create_resend_source(&world, &provider, json!({})).await;
+        provider.add_mail(ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test"));
         for kept in [1, 0, 0] {
-            let answer = world.call(told(&world, &path, "m1", "a@agents.test")).await.is(200);
+            let answer = world.call(resend_received_webhook(&world, &path, "m1", "a@agents.test")).await.expect_status(200);
             assert_eq!((&answer["kept"], &answer["duplicate"]), (&json!(kept), &json!(1 - kept)));
         }
-        let rows = messages(&world, &inbox).await;
+        let rows = parse_and_list_messages(&world, &inbox).await;
         assert_eq!((rows.len(), &rows[0]["subject"]), (1, &json!("Mail m1")));
-        assert!(text(&world, &rows[0]).await.ends_with("\r\n\r\nHello m1\r\n"), "the mail and not its notice");
-        assert_eq!(provider.asked(), ["/emails/receiving/m1?html_format=cid", "/raw/m1?signature=s"]);
-        let rows = deliveries(&world).await;
+        assert!(raw_message(&world, &rows[0]).await.ends_with("\r\n\r\nHello m1\r\n"), "the mail and not its notice");
+        assert_eq!(provider.take_requested_paths(), ["/emails/receiving/m1?html_format=cid", "/raw/m1?signature=s"]);
+        let rows = list_deliveries(&world).await;
         let states: Vec<_> = rows.iter().map(|row| (row["state"].as_str().unwrap(), &row["reason"])).collect();
         let again = ("duplicate", &json!("same_delivery"));
         assert_eq!(states, [again, again, ("done", &Value::Null)]);
@@ -84,120 +84,120 @@ over_every_engine! {
 
     async fn a_provider_that_misbehaves_is_asked_again_later(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let inbox = world.inbox("a").await;
-        let path = resend(&world, &provider, json!({})).await;
-        provider.holds(Held::new("m1", world.at(0), "a@agents.test"));
-        provider.acts(&[Act::TooMany(90), Act::Status(500), Act::Cut, Act::Portal, Act::Redirect, Act::Status(401)]);
-        world.call(told(&world, &path, "m1", "a@agents.test")).await.is(200);
-        assert!(messages(&world, &inbox).await.is_empty());
-        world.pass(89 * SECOND);
-        assert!(messages(&world, &inbox).await.is_empty());
-        assert_eq!(provider.asked().len(), 1, "not before the pause it asked for is over");
+        let provider = FakeProvider::start().await;
+        let inbox = world.create_inbox("a").await;
+        let path = create_resend_source(&world, &provider, json!({})).await;
+        provider.add_mail(ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test"));
+        provider.queue_faults(&[ProviderFault::TooManyRequests(90), ProviderFault::Status(500), ProviderFault::TruncatedBody, ProviderFault::CaptivePortalPage, ProviderFault::Redirect, ProviderFault::Status(401)]);
+        world.call(resend_received_webhook(&world, &path, "m1", "a@agents.test")).await.expect_status(200);
+        assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
+        world.advance_clock(89 * SECOND);
+        assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
+        assert_eq!(provider.take_requested_paths().len(), 1, "not before the pause it asked for is over");
         let mut troubles = Vec::new();
         for _ in 0..5 {
-            world.pass(5 * MINUTE);
-            assert!(messages(&world, &inbox).await.is_empty());
-            let row = deliveries(&world).await.remove(0);
+            world.advance_clock(5 * MINUTE);
+            assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
+            let row = list_deliveries(&world).await.remove(0);
             assert_eq!(row["state"], "waiting", "{row}");
             troubles.push(row["trouble"].as_str().unwrap().to_owned());
         }
         for (trouble, said) in troubles.iter().zip(["500", "broke off", "no JSON", "302", "401"]) {
             assert!(trouble.contains(said), "{said}: {troubles:?}");
         }
-        world.pass(5 * MINUTE);
-        assert_eq!(messages(&world, &inbox).await.len(), 1);
-        assert_eq!(deliveries(&world).await[0]["state"], "done");
+        world.advance_clock(5 * MINUTE);
+        assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 1);
+        assert_eq!(list_deliveries(&world).await[0]["state"], "done");
     }
 
     async fn a_mail_that_is_gone_is_dead_with_a_reason_and_can_be_replayed(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let inbox = world.inbox("a").await;
-        let path = resend(&world, &provider, json!({})).await;
-        world.call(told(&world, &path, "m1", "a@agents.test")).await.is(200);
+        let provider = FakeProvider::start().await;
+        let inbox = world.create_inbox("a").await;
+        let path = create_resend_source(&world, &provider, json!({})).await;
+        world.call(resend_received_webhook(&world, &path, "m1", "a@agents.test")).await.expect_status(200);
         for _ in 0..4 {
-            assert!(messages(&world, &inbox).await.is_empty());
-            world.pass(MINUTE);
+            assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
+            world.advance_clock(MINUTE);
         }
-        assert_eq!(provider.asked().len(), 3, "a notice may be faster than the provider's own store");
-        let row = deliveries(&world).await.remove(0);
+        assert_eq!(provider.take_requested_paths().len(), 3, "a notice may be faster than the provider's own store");
+        let row = list_deliveries(&world).await.remove(0);
         assert_eq!(row["state"], "dead");
         assert!(row["trouble"].as_str().unwrap().contains("404"), "{row}");
-        provider.holds(Held::new("m1", world.at(0), "a@agents.test"));
-        world.post(&format!("/v1/deliveries/{}/replay", row["id"].as_str().unwrap()), &json!({})).await.is(200);
-        assert_eq!(messages(&world, &inbox).await.len(), 1);
+        provider.add_mail(ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test"));
+        world.post(&format!("/v1/deliveries/{}/replay", row["id"].as_str().unwrap()), &json!({})).await.expect_status(200);
+        assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 1);
     }
 
     async fn without_a_key_it_is_dead_until_one_is_rotated_in(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let inbox = world.inbox("a").await;
-        let path = resend(&world, &provider, json!({ "api_key": null, "base_url": null })).await;
-        provider.holds(Held::new("m1", world.at(0), "a@agents.test"));
-        world.call(told(&world, &path, "m1", "a@agents.test")).await.is(200);
-        assert!(messages(&world, &inbox).await.is_empty());
-        let row = deliveries(&world).await.remove(0);
+        let provider = FakeProvider::start().await;
+        let inbox = world.create_inbox("a").await;
+        let path = create_resend_source(&world, &provider, json!({ "api_key": null, "base_url": null })).await;
+        provider.add_mail(ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test"));
+        world.call(resend_received_webhook(&world, &path, "m1", "a@agents.test")).await.expect_status(200);
+        assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
+        let row = list_deliveries(&world).await.remove(0);
         assert!(row["trouble"].as_str().unwrap().contains("no api_key"), "{row}");
         let id = path.rsplit('/').next().unwrap();
         let body = json!({ "api_key": API_KEY, "base_url": provider.url });
-        let source = world.post(&format!("/v1/sources/{id}/rotate"), &body).await.is(200);
+        let source = world.post(&format!("/v1/sources/{id}/rotate"), &body).await.expect_status(200);
         assert_eq!((&source["has_api_key"], &source["secrets"]), (&json!(true), &json!(1)));
         assert!(!source.text.contains(API_KEY), "never shown again");
-        world.post(&format!("/v1/deliveries/{}/replay", row["id"].as_str().unwrap()), &json!({})).await.is(200);
-        assert_eq!(messages(&world, &inbox).await.len(), 1);
+        world.post(&format!("/v1/deliveries/{}/replay", row["id"].as_str().unwrap()), &json!({})).await.expect_status(200);
+        assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 1);
     }
 
     async fn what_is_given_as_fields_is_put_together_with_its_files(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let inbox = world.inbox("a").await;
-        let path = resend(&world, &provider, json!({})).await;
-        provider.holds(Held { whole: false, ..Held::new("m1", world.at(0), "a@agents.test") });
-        world.call(told(&world, &path, "m1", "a@agents.test")).await.is(200);
-        let rows = messages(&world, &inbox).await;
+        let provider = FakeProvider::start().await;
+        let inbox = world.create_inbox("a").await;
+        let path = create_resend_source(&world, &provider, json!({})).await;
+        provider.add_mail(ProviderMail { has_raw: false, ..ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test") });
+        world.call(resend_received_webhook(&world, &path, "m1", "a@agents.test")).await.expect_status(200);
+        let rows = parse_and_list_messages(&world, &inbox).await;
         assert_eq!(rows.len(), 1);
-        let full = world.get(&format!("/v1/messages/{}?view=full", rows[0]["id"].as_str().unwrap())).await.is(200);
+        let full = world.get(&format!("/v1/messages/{}?view=full", rows[0]["id"].as_str().unwrap())).await.expect_status(200);
         assert_eq!(full["attachments"][0]["filename"], "a.txt");
         assert!(full.text.contains("Hello m1"));
     }
 
     async fn a_mail_that_is_said_to_lie_elsewhere_is_not_fetched(world) {
         let world = world.with_providers().await;
-        let (provider, elsewhere) = (Provider::start().await, Provider::start().await);
-        let inbox = world.inbox("a").await;
-        let path = resend(&world, &provider, json!({})).await;
-        provider.holds(Held::new("m1", world.at(0), "a@agents.test"));
-        elsewhere.holds(Held::new("m1", world.at(0), "a@agents.test"));
-        provider.downloads_at(&elsewhere.url);
-        world.call(told(&world, &path, "m1", "a@agents.test")).await.is(200);
-        assert!(messages(&world, &inbox).await.is_empty());
-        assert_eq!(deliveries(&world).await[0]["state"], "dead");
-        assert!(elsewhere.asked().is_empty());
+        let (provider, elsewhere) = (FakeProvider::start().await, FakeProvider::start().await);
+        let inbox = world.create_inbox("a").await;
+        let path = create_resend_source(&world, &provider, json!({})).await;
+        provider.add_mail(ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test"));
+        elsewhere.add_mail(ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test"));
+        provider.set_download_url(&elsewhere.url);
+        world.call(resend_received_webhook(&world, &path, "m1", "a@agents.test")).await.expect_status(200);
+        assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
+        assert_eq!(list_deliveries(&world).await[0]["state"], "dead");
+        assert!(elsewhere.take_requested_paths().is_empty());
     }
 
     async fn nylas_gives_the_mail_under_its_grant(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let inbox = world.inbox("a").await;
-        let body = json!({ "name": "nylas", "kind": "nylas", "secret": std::str::from_utf8(KEY).unwrap(),
+        let provider = FakeProvider::start().await;
+        let inbox = world.create_inbox("a").await;
+        let body = json!({ "name": "nylas", "kind": "nylas", "secret": std::str::from_utf8(SIGNING_KEY).unwrap(),
             "api_key": API_KEY, "base_url": provider.url });
-        let path = world.post("/v1/sources", &body).await.is(201).word("path");
-        provider.holds(Held::new("m1", world.at(0), "a@agents.test"));
+        let path = world.post("/v1/sources", &body).await.expect_status(201).string_field("path");
+        provider.add_mail(ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test"));
         let object = json!({ "id": "m1", "grant_id": "g1", "to": [{ "email": "a@agents.test" }] });
         let body = json!({ "type": "message.created.truncated", "id": "n", "data": { "object": object } }).to_string();
-        let signature = mac(body.as_bytes()).iter().fold(String::new(), |mut text, byte| {
+        let signature = hmac_sha256(body.as_bytes()).iter().fold(String::new(), |mut text, byte| {
             write!(text, "{byte:02x}").unwrap();
             text
         });
-        world.call(post(&path).anonymous().header("x-nylas-signature", &signature).text(body)).await.is(200);
-        let rows = messages(&world, &inbox).await;
+        world.call(post(&path).anonymous().header("x-nylas-signature", &signature).json_bytes(body)).await.expect_status(200);
+        let rows = parse_and_list_messages(&world, &inbox).await;
         assert_eq!((rows.len(), &rows[0]["subject"]), (1, &json!("Mail m1")));
-        assert_eq!(provider.asked(), ["/v3/grants/g1/messages/m1?fields=raw_mime"]);
+        assert_eq!(provider.take_requested_paths(), ["/v3/grants/g1/messages/m1?fields=raw_mime"]);
     }
 
     async fn how_mail_is_collected_is_checked(world) {
-        let secret = json!(format!("whsec_{}", STANDARD.encode(KEY)));
+        let secret = json!(format!("whsec_{}", STANDARD.encode(SIGNING_KEY)));
         let inbound = |kind: &str, more: Value| {
             let mut body = json!({ "name": "n", "kind": kind, "takes": ["inbound"], "secret": secret });
             for (name, value) in more.as_object().unwrap() {
@@ -215,15 +215,15 @@ over_every_engine! {
             (inbound("standard", json!({ "api_key": API_KEY })), "api_key"),
             (json!({ "name": "n", "kind": "resend", "transport": "sandbox", "secret": secret, "api_key": API_KEY }), "api_key"),
         ] {
-            world.post("/v1/sources", &body).await.refused(422, "invalid_field").at(field);
+            world.post("/v1/sources", &body).await.expect_problem(422, "invalid_field").expect_field(field);
         }
-        let strict = Arc::new(mailonce_transport::collect::Collector::new(None, false));
-        let world = world.rewired(mailonce_engine::ways::Outside { collect: strict, ..outside() }).await;
+        let strict = Arc::new(mailonce_transport::collect::HttpMailCollector::new(None, false));
+        let world = world.with_engine_deps(mailonce_engine::ways::EngineDeps { mail_collector: strict, ..engine_deps_with_collector() }).await;
         for base_url in ["http://x.test", "ftp://x.test", "https://u:p@x.test", "nonsense"] {
             let body = inbound("resend", json!({ "api_key": API_KEY, "base_url": base_url }));
-            world.post("/v1/sources", &body).await.refused(422, "invalid_field").at("base_url");
+            world.post("/v1/sources", &body).await.expect_problem(422, "invalid_field").expect_field("base_url");
         }
-        let made = world.post("/v1/sources", &inbound("resend", json!({ "api_key": API_KEY, "poll": "5m" }))).await.is(201);
+        let made = world.post("/v1/sources", &inbound("resend", json!({ "api_key": API_KEY, "poll": "5m" }))).await.expect_status(201);
         assert_eq!((&made["poll"], &made["has_api_key"], &made["last_polled_at"]), (&json!("5m"), &json!(true), &Value::Null));
         assert!(!made.text.contains(API_KEY));
     }
@@ -232,21 +232,21 @@ over_every_engine! {
 #[tokio::test]
 async fn a_provider_that_says_nothing_holds_back_nobody_else() {
     let world = World::memory().await.with_providers().await;
-    let provider = Provider::start().await;
-    let inbox = world.inbox("a").await;
-    let path = resend(&world, &provider, json!({})).await;
-    provider.acts(&[Act::Stall; 30]);
+    let provider = FakeProvider::start().await;
+    let inbox = world.create_inbox("a").await;
+    let path = create_resend_source(&world, &provider, json!({})).await;
+    provider.queue_faults(&[ProviderFault::Stall; 30]);
     for n in 0..30 {
-        world.call(told(&world, &path, &format!("m{n}"), "a@agents.test")).await.is(200);
+        world.call(resend_received_webhook(&world, &path, &format!("m{n}"), "a@agents.test")).await.expect_status(200);
     }
     let (_go_on, stop) = tokio::sync::watch::channel(false);
-    let reader = tokio::spawn(Arc::clone(&world.engine).read_mail(stop));
-    while provider.asked().is_empty() {
+    let reader = tokio::spawn(Arc::clone(&world.engine).run_inbound_worker(stop));
+    while provider.take_requested_paths().is_empty() {
         tokio::task::yield_now().await;
     }
     let mail = "From: ann@shop.test\nMessage-ID: <x@shop.test>\nSubject: Other\n\nHello\n";
-    world.engine.take_mail(crate::world::incoming(&["a@agents.test"], mail)).await.unwrap();
-    let found = world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=15")).await.is(200);
+    world.engine.receive_mail(crate::world::incoming_mail(&["a@agents.test"], mail)).await.unwrap();
+    let found = world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=15")).await.expect_status(200);
     assert_eq!(found["message"]["subject"], "Other");
     reader.abort();
     assert!(reader.await.unwrap_err().is_cancelled());
@@ -256,37 +256,37 @@ async fn a_provider_that_says_nothing_holds_back_nobody_else() {
 #[tokio::test]
 async fn a_kill_between_fetch_and_file_makes_one_message() {
     let world = World::sqlite().await.with_providers().await;
-    let provider = Provider::start().await;
-    let inbox = world.inbox("a").await;
-    let path = resend(&world, &provider, json!({})).await;
+    let provider = FakeProvider::start().await;
+    let inbox = world.create_inbox("a").await;
+    let path = create_resend_source(&world, &provider, json!({})).await;
     for id in ["m1", "m2"] {
-        provider.holds(Held::new(id, world.at(0), "a@agents.test"));
-        world.call(told(&world, &path, id, "a@agents.test")).await.is(200);
+        provider.add_mail(ProviderMail::new(id, world.timestamp_in(0), "a@agents.test"));
+        world.call(resend_received_webhook(&world, &path, id, "a@agents.test")).await.expect_status(200);
     }
-    provider.acts(&[Act::Stall]);
+    provider.queue_faults(&[ProviderFault::Stall]);
     let dying = Arc::clone(&world.engine);
-    let reader = tokio::spawn(async move { dying.read_waiting().await });
-    while provider.asked().is_empty() {
+    let reader = tokio::spawn(async move { dying.process_waiting_deliveries().await });
+    while provider.take_requested_paths().is_empty() {
         tokio::task::yield_now().await;
     }
     reader.abort();
     assert!(reader.await.unwrap_err().is_cancelled());
-    let rows = deliveries(&world).await;
+    let rows = list_deliveries(&world).await;
     let second: Uuid = rows[0]["id"].as_str().unwrap().parse().unwrap();
     let team: TeamId = world.engine.teams().await.unwrap()[0].id;
-    let raw = Held::new("m2", world.at(0), "a@agents.test").raw;
+    let raw = ProviderMail::new("m2", world.timestamp_in(0), "a@agents.test").raw;
     let size = raw.len() as u64;
     // As the engine packs what LZ4 would not make smaller: one byte in front.
     let raw: Arc<[u8]> = [[2].as_slice(), raw.as_bytes()].concat().into();
     let place = DeliveryId(Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001));
-    let brought = Brought { place, form: Form::Mime, size, raw };
-    world.engine.store().bring(team, DeliveryId(second), brought).await.unwrap().unwrap();
+    let brought = FetchedContent { storage_id: place, form: DeliveryFormat::Mime, size, raw };
+    world.engine.store().attach_fetched_content(team, DeliveryId(second), brought).await.unwrap().unwrap();
     let world = world.restart().await.with_providers().await;
-    world.pass(limits::READING_MS + SECOND);
-    let rows = messages(&world, &inbox).await;
+    world.advance_clock(limits::DELIVERY_LEASE_MS + SECOND);
+    let rows = parse_and_list_messages(&world, &inbox).await;
     let mut subjects: Vec<_> = rows.iter().map(|row| row["subject"].as_str().unwrap()).collect();
     subjects.sort_unstable();
     assert_eq!(subjects, ["Mail m1", "Mail m2"]);
-    let asked = provider.asked();
+    let asked = provider.take_requested_paths();
     assert!(asked.iter().all(|path| path.contains("m1")), "what was kept is not fetched again: {asked:?}");
 }

@@ -4,184 +4,184 @@ use serde_json::{Value, json};
 
 use crate::{
     call::{delete, patch, post},
-    talk::{Letter, reply_path, word},
+    talk::{TestMail, reply_path, str_field},
     world::{MINUTE, World, mail, mail_with},
 };
 
-fn said(subject: &str, text: &str) -> Value {
+fn mail_with_content(subject: &str, text: &str) -> Value {
     mail_with(json!({ "subject": subject, "text": text }))
 }
 
 over_every_engine! {
     async fn a_reworded_retry_without_a_key_is_held_and_its_token_lets_that_very_mail_go(world) {
-        world.wish(&said("Your order 4821", "Hello Ann, your order 4821 has shipped and arrives on Monday.")).await.is(202);
-        let again = said("Your order 4821", "Hi Ann, your order 4821 has shipped and arrives on Monday!");
-        let held = world.wish(&again).await.is(202);
+        world.send_without_key(&mail_with_content("Your order 4821", "Hello Ann, your order 4821 has shipped and arrives on Monday.")).await.expect_status(202);
+        let again = mail_with_content("Your order 4821", "Hi Ann, your order 4821 has shipped and arrives on Monday!");
+        let held = world.send_without_key(&again).await.expect_status(202);
         assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("looks_duplicate")));
         assert!(held["next"].as_str().unwrap().contains("distinct_token"));
-        assert_eq!(world.sent().await, 1);
-        let token = held.word("distinct_token");
+        assert_eq!(world.hand_off_and_count_sent().await, 1);
+        let token = held.string_field("distinct_token");
         let mut meant = again.clone();
         meant["distinct_token"] = json!(token);
         let other_people = mail_with(json!({ "to": "x@y.test", "distinct_token": token }));
-        let refused = world.wish(&other_people).await.refused(422, "key_mismatch");
+        let refused = world.send_without_key(&other_people).await.expect_problem(422, "key_mismatch");
         assert!(refused.body.get("key").is_none() && !refused.text.contains("``"), "{}", refused.text);
-        let mut other_words = said("Your refund", "Hi Ann, your money is on its way back.");
+        let mut other_words = mail_with_content("Your refund", "Hi Ann, your money is on its way back.");
         other_words["distinct_token"] = json!(token);
-        let refused = world.wish(&other_words).await.refused(422, "key_mismatch");
-        assert!(refused.word("detail").starts_with("the token belongs to another mail"), "{}", refused.text);
+        let refused = world.send_without_key(&other_words).await.expect_problem(422, "key_mismatch");
+        assert!(refused.string_field("detail").starts_with("the token belongs to another mail"), "{}", refused.text);
         assert_eq!((&refused["original"], &refused["differs"]), (&held["id"], &json!(["subject", "text"])));
-        assert_eq!(world.email(&held.word("id")).await["state"], "held", "nothing was released");
+        assert_eq!(world.email(&held.string_field("id")).await["state"], "held", "nothing was released");
         let mut forged = meant.clone();
         forged["distinct_token"] = json!(format!("{}0", &token[..token.len() - 1]));
         if forged["distinct_token"] != meant["distinct_token"] {
-            world.wish(&forged).await.refused(422, "invalid_field");
+            world.send_without_key(&forged).await.expect_problem(422, "invalid_field");
         }
-        world.send("another key", &meant).await.refused(422, "key_mismatch");
-        let stranger = world.team("strangers").await;
-        world.call(post("/v1/emails").by(&stranger).json(&meant)).await.refused(422, "invalid_field");
-        let released = world.wish(&meant).await.is(200);
+        world.send("another key", &meant).await.expect_problem(422, "key_mismatch");
+        let stranger = world.create_team("strangers").await;
+        world.call(post("/v1/emails").bearer(&stranger).json(&meant)).await.expect_problem(422, "invalid_field");
+        let released = world.send_without_key(&meant).await.expect_status(200);
         assert_eq!((&released["id"], &released["state"]), (&held["id"], &json!("queued")));
         assert!(released.body.get("distinct_token").is_none());
-        assert_eq!(world.sent().await, 2);
+        assert_eq!(world.hand_off_and_count_sent().await, 2);
         // Used: it answers with that mail and makes no other.
-        assert_eq!(world.wish(&meant).await.is(200)["id"], held["id"]);
-        assert_eq!((world.sent().await, world.count().await), (2, 2));
-        assert_eq!(world.questions("").await[0]["state"], "moot");
+        assert_eq!(world.send_without_key(&meant).await.expect_status(200)["id"], held["id"]);
+        assert_eq!((world.hand_off_and_count_sent().await, world.email_count().await), (2, 2));
+        assert_eq!(world.escalations("").await[0]["state"], "moot");
     }
 
     async fn a_keyless_retry_of_a_keyed_mail_is_held(world) {
-        world.send("k", &mail()).await.is(202);
-        assert_eq!(world.wish(&mail()).await.is(202)["guard"], "looks_duplicate");
+        world.send("k", &mail()).await.expect_status(202);
+        assert_eq!(world.send_without_key(&mail()).await.expect_status(202)["guard"], "looks_duplicate");
     }
 
     async fn keyed_mails_are_only_flagged(world) {
-        world.send("1", &mail()).await.is(202);
-        let second = world.send("2", &mail()).await.is(202);
+        world.send("1", &mail()).await.expect_status(202);
+        let second = world.send("2", &mail()).await.expect_status(202);
         assert_eq!((&second["state"], &second["guard"]), (&json!("queued"), &json!("looks_duplicate")));
         assert!(second.body.get("distinct_token").is_none());
-        assert_eq!(world.sent().await, 2);
-        assert!(world.questions("").await.is_empty());
-        world.pass(11 * MINUTE);
-        assert!(world.send("3", &mail()).await.is(202).body.get("guard").is_none());
+        assert_eq!(world.hand_off_and_count_sent().await, 2);
+        assert!(world.escalations("").await.is_empty());
+        world.advance_clock(11 * MINUTE);
+        assert!(world.send("3", &mail()).await.expect_status(202).body.get("guard").is_none());
     }
 
     async fn items_of_a_keyed_batch_are_compared_with_each_other(world) {
         let other = mail_with(json!({ "to": "else@example.com" }));
         let call = || post("/v1/emails/batch").key("b").json(&json!([mail(), other, mail(), mail()]));
-        let rows = world.call(call()).await.is(202).rows();
+        let rows = world.call(call()).await.expect_status(202).rows();
         let guards: Vec<Option<&str>> = rows.iter().map(|row| row["guard"].as_str()).collect();
         assert_eq!(guards, [None, None, Some("looks_duplicate"), Some("looks_duplicate")]);
         assert!(rows.iter().all(|row| row["state"] == "queued"), "{rows:?}");
         // A repeat is no look-alike, and what comes after the batch is.
-        let again = world.call(call()).await.is(200).rows();
+        let again = world.call(call()).await.expect_status(200).rows();
         assert_eq!(again[0]["guard"], rows[0]["guard"]);
-        assert_eq!(world.send("k", &other).await.is(202)["guard"], "looks_duplicate");
-        assert_eq!((world.sent().await, world.questions("").await.len()), (5, 0));
+        assert_eq!(world.send("k", &other).await.expect_status(202)["guard"], "looks_duplicate");
+        assert_eq!((world.hand_off_and_count_sent().await, world.escalations("").await.len()), (5, 0));
     }
 
     async fn a_batch_that_is_refused_is_not_remembered(world) {
         let items = json!([mail(), mail_with(json!({ "to": "nobody" }))]);
-        world.call(post("/v1/emails/batch").key("b").json(&items)).await.refused(422, "invalid_field");
-        assert!(world.send("k", &mail()).await.is(202).body.get("guard").is_none());
+        world.call(post("/v1/emails/batch").key("b").json(&items)).await.expect_problem(422, "invalid_field");
+        assert!(world.send("k", &mail()).await.expect_status(202).body.get("guard").is_none());
     }
 
     async fn a_team_chooses(world) {
         let set = |keyed: &str, keyless: &str| json!({ "content_guard": { "keyed": keyed, "keyless": keyless } });
-        world.call(patch("/v1/settings").json(&set("hold", "off"))).await.is(200);
-        world.send("1", &mail()).await.is(202);
-        let held = world.send("2", &mail()).await.is(202);
+        world.call(patch("/v1/settings").json(&set("hold", "off"))).await.expect_status(200);
+        world.send("1", &mail()).await.expect_status(202);
+        let held = world.send("2", &mail()).await.expect_status(202);
         assert_eq!(held["state"], "held");
         let mut meant = mail();
         meant["distinct_token"] = held["distinct_token"].clone();
-        let released = world.send("2", &meant).await.is(200);
+        let released = world.send("2", &meant).await.expect_status(200);
         assert_eq!((&released["id"], &released["state"]), (&held["id"], &json!("queued")));
-        assert!(world.wish(&mail()).await.is(202).body.get("guard").is_none());
-        world.call(patch("/v1/settings").json(&set("loud", "off"))).await.refused(422, "invalid_field");
+        assert!(world.send_without_key(&mail()).await.expect_status(202).body.get("guard").is_none());
+        world.call(patch("/v1/settings").json(&set("loud", "off"))).await.expect_problem(422, "invalid_field");
     }
 
     async fn the_token_of_a_held_answer_lets_that_very_answer_go(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
-        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.is(200);
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
+        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.expect_status(200);
         let words = "We open at nine o'clock in the morning, every day of the week.";
-        let first = world.hears(Letter::default()).await;
-        let second = world.hears(Letter { id: "2", ..Letter::default() }).await;
-        let third = world.hears(Letter { id: "3", ..Letter::default() }).await;
-        world.reply(&first, words).await.is(202);
-        let held = world.reply(&second, words).await.is(202);
+        let first = world.receive_message(TestMail::default()).await;
+        let second = world.receive_message(TestMail { id: "2", ..TestMail::default() }).await;
+        let third = world.receive_message(TestMail { id: "3", ..TestMail::default() }).await;
+        world.reply(&first, words).await.expect_status(202);
+        let held = world.reply(&second, words).await.expect_status(202);
         assert_eq!((&held["state"], &held["guard"]), (&json!("held"), &json!("looks_duplicate")));
-        let repeated = world.reply(&second, words).await.is(200);
+        let repeated = world.reply(&second, words).await.expect_status(200);
         for member in ["id", "guard", "distinct_token", "next"] {
             assert_eq!(repeated[member], held[member], "{}", repeated.text);
         }
-        let others = world.reply(&second, "Never on Sundays.").await.is(200);
+        let others = world.reply(&second, "Never on Sundays.").await.expect_status(200);
         assert_eq!((&others["guard"], others.body.get("distinct_token")), (&json!("already_answered"), None));
-        let agent = world.api_key(&json!({ "name": "another", "scopes": ["read", "reply", "send"] })).await;
-        let other = post(&reply_path(&second)).by(&agent).json(&json!({ "text": words }));
-        assert_eq!(world.call(other).await.is(200)["guard"], "already_answered");
+        let agent = world.create_api_key(&json!({ "name": "another", "scopes": ["read", "reply", "send"] })).await;
+        let other = post(&reply_path(&second)).bearer(&agent).json(&json!({ "text": words }));
+        assert_eq!(world.call(other).await.expect_status(200)["guard"], "already_answered");
         let meant = |text: &str| json!({ "text": text, "distinct_token": held["distinct_token"] });
-        world.reply_with(&second, meant("Never on Sundays.")).await.refused(422, "key_mismatch");
-        world.reply_with(&third, meant(words)).await.refused(422, "key_mismatch");
-        world.reply_with(&third, json!({ "text": words, "distinct_token": "dt_made_up" })).await.refused(422, "invalid_field");
-        assert_eq!(world.sent().await, 1);
+        world.reply_with(&second, meant("Never on Sundays.")).await.expect_problem(422, "key_mismatch");
+        world.reply_with(&third, meant(words)).await.expect_problem(422, "key_mismatch");
+        world.reply_with(&third, json!({ "text": words, "distinct_token": "dt_made_up" })).await.expect_problem(422, "invalid_field");
+        assert_eq!(world.hand_off_and_count_sent().await, 1);
         for _ in 0..2 {
-            assert_eq!(world.reply_with(&second, meant(words)).await.is(200)["id"], held["id"]);
+            assert_eq!(world.reply_with(&second, meant(words)).await.expect_status(200)["id"], held["id"]);
         }
-        assert_eq!((world.sent().await, world.count().await), (2, 2));
+        assert_eq!((world.hand_off_and_count_sent().await, world.email_count().await), (2, 2));
     }
 
     async fn a_token_goes_past_no_cap_and_no_lease(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
-        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.is(200);
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
+        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.expect_status(200);
         let words = "We open at nine o'clock in the morning, every day of the week.";
-        let message = world.hears(Letter::default()).await;
+        let message = world.receive_message(TestMail::default()).await;
         let answer = |n: u32| json!({ "text": words, "follow_up": n });
-        world.reply_with(&message, answer(0)).await.is(202);
+        world.reply_with(&message, answer(0)).await.expect_status(202);
         for n in 1..3 {
-            let held = world.reply_with(&message, answer(n)).await.is(202);
+            let held = world.reply_with(&message, answer(n)).await.expect_status(202);
             let mut meant = answer(n);
             meant["distinct_token"] = held["distinct_token"].clone();
-            world.reply_with(&message, meant).await.is(200);
+            world.reply_with(&message, meant).await.expect_status(200);
         }
-        let fourth = world.reply_with(&message, answer(3)).await.is(202);
+        let fourth = world.reply_with(&message, answer(3)).await.expect_status(202);
         assert_eq!((&fourth["guard"], fourth.body.get("distinct_token")), (&json!("cap"), None), "{}", fourth.text);
 
-        let other = world.hears(Letter { id: "2", ..Letter::default() }).await;
-        let held = world.reply(&other, words).await.is(202);
+        let other = world.receive_message(TestMail { id: "2", ..TestMail::default() }).await;
+        let held = world.reply(&other, words).await.expect_status(202);
         assert_eq!(held["guard"], "looks_duplicate", "{}", held.text);
         let meant = json!({ "text": words, "distinct_token": held["distinct_token"] });
-        let lease = format!("/v1/threads/{}/lease", word(&other, "thread_id"));
-        let taken = world.post(&lease, &json!({ "holder": "another" })).await.is(201);
-        world.reply_with(&other, meant.clone()).await.refused(409, "leased");
+        let lease = format!("/v1/threads/{}/lease", str_field(&other, "thread_id"));
+        let taken = world.post(&lease, &json!({ "holder": "another" })).await.expect_status(201);
+        world.reply_with(&other, meant.clone()).await.expect_problem(409, "leased");
         world.call(delete(&lease).json(&json!({ "token": taken["token"] }))).await;
-        world.reply_with(&other, meant).await.is(200);
-        assert_eq!(world.sent().await, 4);
+        world.reply_with(&other, meant).await.expect_status(200);
+        assert_eq!(world.hand_off_and_count_sent().await, 4);
     }
 
     async fn the_token_of_a_held_forward_lets_that_very_forward_go(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
-        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.is(200);
-        let (first, second) = (world.hears(Letter::default()).await, world.hears(Letter { id: "2", ..Letter::default() }).await);
-        let path = |message: &Value| format!("/v1/messages/{}/forward", word(message, "id"));
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
+        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.expect_status(200);
+        let (first, second) = (world.receive_message(TestMail::default()).await, world.receive_message(TestMail { id: "2", ..TestMail::default() }).await);
+        let path = |message: &Value| format!("/v1/messages/{}/forward", str_field(message, "id"));
         let mut body = json!({ "to": "boss@example.com", "text": "Please look at this." });
-        world.post(&path(&first), &body).await.is(202);
-        let held = world.post(&path(&second), &body).await.is(202);
+        world.post(&path(&first), &body).await.expect_status(202);
+        let held = world.post(&path(&second), &body).await.expect_status(202);
         assert_eq!(held["guard"], "looks_duplicate", "{}", held.text);
         body["distinct_token"] = held["distinct_token"].clone();
-        let released = world.post(&path(&second), &body).await.is(200);
+        let released = world.post(&path(&second), &body).await.expect_status(200);
         assert_eq!((&released["id"], &released["state"]), (&held["id"], &json!("queued")));
-        assert_eq!(world.sent().await, 2);
+        assert_eq!(world.hand_off_and_count_sent().await, 2);
     }
 
     async fn of_two_that_come_at_once_one_is_held(world) {
         let mail = mail();
-        let (one, two) = tokio::join!(world.wish(&mail), world.wish(&mail));
-        let states = [one.is(202)["state"].clone(), two.is(202)["state"].clone()];
+        let (one, two) = tokio::join!(world.send_without_key(&mail), world.send_without_key(&mail));
+        let states = [one.expect_status(202)["state"].clone(), two.expect_status(202)["state"].clone()];
         assert!(states.contains(&json!("queued")) && states.contains(&json!("held")), "{states:?}");
-        assert_eq!(world.sent().await, 1);
+        assert_eq!(world.hand_off_and_count_sent().await, 1);
     }
 
     async fn a_series_with_a_period_and_other_numbers_are_not_held(world) {
@@ -189,25 +189,25 @@ over_every_engine! {
             "subject": "Reminder", "text": "Please pay your invoice.",
             "intent": { "type": "invoice.reminder", "entity": "inv_7", "period": period },
         }));
-        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.is(200);
+        world.call(patch("/v1/settings").json(&json!({ "content_guard": { "keyed": "hold" } }))).await.expect_status(200);
         for week in ["2026-W46", "2026-W47", "2026-W48"] {
-            assert_eq!(world.wish(&reminder(week)).await.is(202)["state"], "queued");
+            assert_eq!(world.send_without_key(&reminder(week)).await.expect_status(202)["state"], "queued");
         }
         for build in [41, 42] {
             let text = format!("Build {build} failed on main. See https://ci.test/{build} for the log.");
-            let sent = world.wish(&said(&format!("Build {build} failed"), &text)).await.is(202);
+            let sent = world.send_without_key(&mail_with_content(&format!("Build {build} failed"), &text)).await.expect_status(202);
             assert_eq!(sent["state"], "queued");
         }
-        assert_eq!(world.sent().await, 5);
+        assert_eq!(world.hand_off_and_count_sent().await, 5);
     }
 
     async fn the_corpus_of_pairs_is_judged_as_people_would(world) {
-        judge_corpus(&world).await;
+        evaluate_corpus(&world).await;
     }
 }
 
 /// Sends each pair to people of its own, and prints what became of it.
-async fn judge_corpus(world: &World) {
+async fn evaluate_corpus(world: &World) {
     let pairs: Vec<(&str, &str, bool)> = CORPUS
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
@@ -224,8 +224,8 @@ async fn judge_corpus(world: &World) {
             let (subject, text) = text.split_once("//").unwrap_or(("News", text));
             mail_with(json!({ "to": format!("u{at}@example.com"), "subject": subject.trim(), "text": text.trim() }))
         };
-        world.wish(&mail(one)).await.is(202);
-        let held = world.wish(&mail(two)).await.is(202)["state"] == "held";
+        world.send_without_key(&mail(one)).await.expect_status(202);
+        let held = world.send_without_key(&mail(two)).await.expect_status(202)["state"] == "held";
         table[usize::from(*same)][usize::from(held)] += 1;
         if held != *same {
             wrong.push(format!(

@@ -4,40 +4,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_postgres::{Client, NoTls};
 
 /// A database of its own, dropped at the end.
-pub(crate) struct FreshDatabase {
-    admin: String,
+pub(crate) struct TempDatabase {
+    admin_url: String,
     name: String,
     pub(crate) url: String,
 }
 
-impl FreshDatabase {
+impl TempDatabase {
     /// Makes one on the server that `MAILONCE_TEST_POSTGRES` names. A missing variable is a failure, not a skip.
-    pub(crate) async fn make() -> Self {
+    pub(crate) async fn create() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let admin = std::env::var("MAILONCE_TEST_POSTGRES")
             .expect("MAILONCE_TEST_POSTGRES names the server of these tests: postgres://user@host:port/db");
         let name = format!("mailonce_it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let base = admin.rsplit_once('/').expect("the URL ends with the name of a database").0;
         let url = format!("{base}/{name}");
-        connect(&admin).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
-        Self { admin, name, url }
+        connect_client(&admin).await.batch_execute(&format!("CREATE DATABASE {name}")).await.unwrap();
+        Self { admin_url: admin, name, url }
     }
 }
 
-impl Drop for FreshDatabase {
+impl Drop for TempDatabase {
     fn drop(&mut self) {
-        let (admin, name) = (self.admin.clone(), self.name.clone());
+        let (admin, name) = (self.admin_url.clone(), self.name.clone());
         let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                connect(&admin).await.batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)")).await.unwrap();
+                connect_client(&admin)
+                    .await
+                    .batch_execute(&format!("DROP DATABASE {name} WITH (FORCE)"))
+                    .await
+                    .unwrap();
             });
         });
         dropped.join().ok();
     }
 }
 
-pub(crate) async fn connect(url: &str) -> Client {
+pub(crate) async fn connect_client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client

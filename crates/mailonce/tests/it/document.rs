@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 use crate::{
-    call::{Call, get, post},
+    call::{TestRequest, get, post},
     world::{World, mail},
 };
 
@@ -19,17 +19,17 @@ fn the_committed_document_is_the_one_that_is_served() {
 }
 
 /// Every `$ref` in the document.
-fn references(value: &Value, found: &mut BTreeSet<String>) {
+fn collect_refs(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
             for (name, member) in members {
                 if let ("$ref", Some(target)) = (name.as_str(), member.as_str()) {
                     found.insert(target.to_owned());
                 }
-                references(member, found);
+                collect_refs(member, found);
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        Value::Array(items) => items.iter().for_each(|item| collect_refs(item, found)),
         _ => {}
     }
 }
@@ -39,7 +39,7 @@ fn the_document_is_openapi_3_1_and_refers_to_nothing_that_is_not_there() {
     let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     let mut found = BTreeSet::new();
-    references(&document, &mut found);
+    collect_refs(&document, &mut found);
     assert!(found.contains("#/components/schemas/ProblemBody"));
     for target in found {
         assert!(document.pointer(target.trim_start_matches('#')).is_some(), "{target} is not there");
@@ -73,7 +73,7 @@ over_memory_and_sqlite! {
             for method in operations.as_object().unwrap().keys() {
                 let filled = path.replace("{id}", "x").replace("{key}", "x").replace("{code}", "not_found");
                 let filled = filled.replace("{source_id}", "x").replace("{address}", "x");
-                let answer = world.call(Call::new(method, &filled).json(&json!({}))).await;
+                let answer = world.call(TestRequest::new(method, &filled).json(&json!({}))).await;
                 let detail = answer["detail"].as_str().unwrap_or_default();
                 assert!(!detail.contains("there is no path"), "{method} {path}: {}", answer.text);
                 assert!(answer.status != 405 && answer.status < 500, "{method} {path}: {}", answer.text);
@@ -82,50 +82,50 @@ over_memory_and_sqlite! {
     }
 
     async fn a_path_that_is_not_there_is_404_with_the_nearest_one(world) {
-        let refused = world.get("/v1/email").await.refused(404, "not_found");
-        assert!(refused.word("detail").contains("/v1/emails"), "{}", refused.text);
-        world.get("/").await.is(307);
-        world.get("/bench/echo").await.refused(404, "not_found");
+        let refused = world.get("/v1/email").await.expect_problem(404, "not_found");
+        assert!(refused.string_field("detail").contains("/v1/emails"), "{}", refused.text);
+        world.get("/").await.expect_status(307);
+        world.get("/bench/echo").await.expect_problem(404, "not_found");
     }
 
     async fn a_method_that_a_path_does_not_take_is_405(world) {
         for (method, path) in [("PUT", "/v1/emails"), ("DELETE", "/v1/emails"), ("GET", "/v1/emails/batch"), ("POST", "/healthz")] {
-            world.call(Call::new(method, path)).await.refused(405, "method_not_allowed");
+            world.call(TestRequest::new(method, path)).await.expect_problem(405, "method_not_allowed");
         }
     }
 
     async fn a_refused_method_is_told_which_ones_are_taken(world) {
-        let refused = world.call(Call::new("PUT", "/v1/emails")).await.refused(405, "method_not_allowed");
+        let refused = world.call(TestRequest::new("PUT", "/v1/emails")).await.expect_problem(405, "method_not_allowed");
         let allow = refused.header("allow").expect("a 405 names the methods (RFC 9110, 15.5.6)");
         assert!(allow.contains("GET") && allow.contains("POST"), "{allow}");
     }
 
     async fn every_kind_of_refusal_is_a_whole_problem_and_its_page_is_there(world) {
-        let slow = world.api_key(&json!({ "name": "slow", "rate_per_s": 1 })).await;
-        let reader = world.api_key(&json!({ "name": "r", "scopes": ["read"] })).await;
-        world.call(get("/v1/emails").by(&slow)).await.is(200);
-        let id = world.send("k", &mail()).await.is(202).word("id");
+        let slow = world.create_api_key(&json!({ "name": "slow", "rate_per_s": 1 })).await;
+        let reader = world.create_api_key(&json!({ "name": "r", "scopes": ["read"] })).await;
+        world.call(get("/v1/emails").bearer(&slow)).await.expect_status(200);
+        let id = world.send("k", &mail()).await.expect_status(202).string_field("id");
         let calls = [
-            (400, post("/v1/emails").text("nonsense")),
+            (400, post("/v1/emails").json_bytes("nonsense")),
             (400, post("/v1/emails").key("").json(&mail())),
             (400, get("/v1/emails?limit=x")),
             (400, get("/v1/emails?x=y")),
             (401, get("/v1/emails").anonymous()),
-            (403, post("/v1/emails").by(&reader).json(&mail())),
+            (403, post("/v1/emails").bearer(&reader).json(&mail())),
             (404, get("/nowhere")),
             (404, get("/v1/emails/x")),
             (404, get("/docs/errors/nonsense")),
-            (405, Call::new("PUT", "/v1/emails")),
+            (405, TestRequest::new("PUT", "/v1/emails")),
             (409, post(&format!("/v1/emails/{id}/resend"))),
             (410, get("/v1/events?after=999-1")),
-            (415, post("/v1/emails").header("content-type", "text/plain").bytes("x")),
+            (415, post("/v1/emails").header("content-type", "text/plain").raw_body("x")),
             (422, post("/v1/emails").key("k").json(&json!({ "from": "a@x.test", "to": "b@x.test", "text": "t" }))),
-            (429, get("/v1/emails").by(&slow)),
+            (429, get("/v1/emails").bearer(&slow)),
         ];
         for (status, call) in calls {
-            let answer = world.call(call).await.is(status);
-            answer.is_problem();
-            let page = world.call(get(&answer.word("type")).anonymous()).await.is(200);
+            let answer = world.call(call).await.expect_status(status);
+            answer.expect_problem_format();
+            let page = world.call(get(&answer.string_field("type")).anonymous()).await.expect_status(200);
             assert!(page.text.contains(&status.to_string()), "{}", page.text);
         }
     }
@@ -134,10 +134,10 @@ over_memory_and_sqlite! {
         for path in ["/v1/emails/%FF", "/v1/keys/%FF", "/docs/errors/%FF"] {
             let answer = world.get(path).await;
             assert!((400..500).contains(&answer.status), "{path}: {}", answer.text);
-            answer.is_problem();
+            answer.expect_problem_format();
         }
         let answer = world.call(post("/v1/emails/%C3%28/cancel")).await;
-        answer.is_problem();
+        answer.expect_problem_format();
     }
 
     async fn the_open_pages_are_there_without_a_credential(world) {
@@ -149,7 +149,7 @@ over_memory_and_sqlite! {
             ("/healthz", "application/json", "\"ok\""),
             ("/readyz", "application/json", "\"ready\""),
         ] {
-            let answer = world.call(get(path).anonymous()).await.is(200);
+            let answer = world.call(get(path).anonymous()).await.expect_status(200);
             assert!(answer.header("content-type").unwrap().starts_with(kind), "{path}");
             assert!(answer.text.contains(word), "{path}: {}", answer.text);
         }
@@ -157,9 +157,9 @@ over_memory_and_sqlite! {
     }
 
     async fn the_metrics_count_and_name_nobody(world) {
-        world.send("secret-key", &mail()).await.is(202);
-        world.send("secret-key", &mail()).await.is(200);
-        let figures = world.get("/metrics").await.is(200).text;
+        world.send("secret-key", &mail()).await.expect_status(202);
+        world.send("secret-key", &mail()).await.expect_status(200);
+        let figures = world.get("/metrics").await.expect_status(200).text;
         for secret in ["secret-key", "user@example.com", world.secret.as_str()] {
             assert!(!figures.contains(secret), "{secret} is in the metrics");
         }
@@ -170,14 +170,14 @@ over_memory_and_sqlite! {
 #[tokio::test]
 async fn a_ledger_that_cannot_answer_is_503_and_says_that_the_same_call_is_safe() {
     let world = World::sqlite().await;
-    world.send("k", &mail()).await.is(202);
+    world.send("k", &mail()).await.expect_status(202);
     world.engine.store().close().await;
     let batch = post("/v1/emails/batch").json(&json!([mail()]));
     for call in [post("/v1/emails").key("new").json(&mail()), batch, get("/readyz")] {
-        let refused = world.call(call).await.refused(503, "unavailable");
+        let refused = world.call(call).await.expect_problem(503, "unavailable");
         assert_eq!((refused.header("retry-after"), &refused["retry"]), (Some("1"), &json!("same")));
     }
-    world.call(get("/healthz")).await.is(200);
+    world.call(get("/healthz")).await.expect_status(200);
 }
 
 /// A panic is not among the kinds of refusal a caller can cause.
@@ -227,5 +227,5 @@ fn every_type_of_event_has_its_line_in_the_documentation() {
     let text = std::fs::read_to_string(path).unwrap();
     let lines: BTreeSet<&str> = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let told = lines.into_iter().filter(|word| word.contains('.')).collect::<BTreeSet<_>>();
-    assert_eq!(told, mailonce_core::event::Kind::ALL.iter().map(|kind| kind.word()).collect());
+    assert_eq!(told, mailonce_core::event::EventKind::ALL.iter().map(|kind| kind.as_str()).collect());
 }

@@ -6,124 +6,124 @@ use tokio::sync::watch;
 
 use crate::{
     call::{delete, get, post},
-    wired::Wired,
+    wired::TransportFixture,
     world::{MINUTE, World, mail, mail_with},
 };
 
 /// A domain with its required records published.
-async fn published(wired: &Wired, name: &str) -> Value {
-    let domain = wired.world.post("/v1/domains", &json!({ "name": name })).await.is(201).body;
-    for record in required(&domain) {
-        wired.zone.publish(record["name"].as_str().unwrap(), record["value"].as_str().unwrap());
+async fn create_published_domain(wired: &TransportFixture, name: &str) -> Value {
+    let domain = wired.world.post("/v1/domains", &json!({ "name": name })).await.expect_status(201).body;
+    for record in required_records(&domain) {
+        wired.dns.publish(record["name"].as_str().unwrap(), record["value"].as_str().unwrap());
     }
     domain
 }
 
-fn required(domain: &Value) -> Vec<Value> {
+fn required_records(domain: &Value) -> Vec<Value> {
     domain["records"].as_array().unwrap().iter().filter(|record| record["required"] == true).cloned().collect()
 }
 
-async fn verify(world: &World, domain: &Value) -> Value {
+async fn verify_domain(world: &World, domain: &Value) -> Value {
     let path = format!("/v1/domains/{}/verify", domain["id"].as_str().unwrap());
-    world.call(post(&path)).await.is(200).body
+    world.call(post(&path)).await.expect_status(200).body
 }
 
-fn from(address: &str) -> Value {
+fn mail_from(address: &str) -> Value {
     mail_with(json!({ "from": address }))
 }
 
 over_every_engine! {
     async fn a_domain_is_made_with_records_to_publish_and_no_private_key(world) {
         let call = || post("/v1/domains").key("k").json(&json!({ "name": "Mail.Example.com" }));
-        let made = world.call(call()).await.is(201);
+        let made = world.call(call()).await.expect_status(201);
         assert_eq!((&made["name"], &made["state"]), (&json!("mail.example.com"), &json!("pending")));
-        let records = required(&made.body);
+        let records = required_records(&made.body);
         let names: Vec<&str> = records.iter().map(|record| record["name"].as_str().unwrap()).collect();
         assert_eq!(names[0], "_mailonce.mail.example.com");
         assert!(names[1].starts_with("mailonce-rsa-") && names[1].ends_with("._domainkey.mail.example.com"));
         assert!(names[2].starts_with("mailonce-ed-"));
         assert!(records[1]["value"].as_str().unwrap().starts_with("v=DKIM1; k=rsa; p=MII"));
         assert!(records[2]["value"].as_str().unwrap().starts_with("v=DKIM1; k=ed25519; p="));
-        let again = world.call(call()).await.is(200);
+        let again = world.call(call()).await.expect_status(200);
         assert!(again.is_replay());
-        let by_name = world.post("/v1/domains", &json!({ "name": "mail.example.com" })).await.is(200);
-        let read = world.get(&format!("/v1/domains/{}", made.word("id"))).await.is(200);
-        let list = world.get("/v1/domains").await.is(200);
+        let by_name = world.post("/v1/domains", &json!({ "name": "mail.example.com" })).await.expect_status(200);
+        let read = world.get(&format!("/v1/domains/{}", made.string_field("id"))).await.expect_status(200);
+        let list = world.get("/v1/domains").await.expect_status(200);
         for same in [&again.body, &by_name.body, &read.body, &list.rows()[0]] {
             assert_eq!(same, &made.body);
         }
         assert!(!list.text.contains("sealed"), "{}", list.text);
-        world.call(post("/v1/domains").key("k").json(&json!({ "name": "other.example" }))).await.refused(422, "key_mismatch");
-        world.call(delete(&format!("/v1/domains/{}", made.word("id")))).await.is(200);
-        world.get(&format!("/v1/domains/{}", made.word("id"))).await.refused(404, "not_found");
-        world.call(call()).await.refused(404, "not_found");
+        world.call(post("/v1/domains").key("k").json(&json!({ "name": "other.example" }))).await.expect_problem(422, "key_mismatch");
+        world.call(delete(&format!("/v1/domains/{}", made.string_field("id")))).await.expect_status(200);
+        world.get(&format!("/v1/domains/{}", made.string_field("id"))).await.expect_problem(404, "not_found");
+        world.call(call()).await.expect_problem(404, "not_found");
     }
 
     async fn only_a_verified_domain_sends_where_that_is_asked(world) {
-        let wired = Wired::new(world, true).await;
+        let wired = TransportFixture::new(world, true).await;
         let world = &wired.world;
-        world.send("k", &from("agent@example.com")).await.refused(403, "sender_not_verified").at("from");
-        let domain = world.post("/v1/domains", &json!({ "name": "example.com" })).await.is(201).body;
-        world.send("k", &from("agent@example.com")).await.refused(403, "sender_not_verified");
-        let failed = verify(world, &domain).await;
+        world.send("k", &mail_from("agent@example.com")).await.expect_problem(403, "sender_not_verified").expect_field("from");
+        let domain = world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).body;
+        world.send("k", &mail_from("agent@example.com")).await.expect_problem(403, "sender_not_verified");
+        let failed = verify_domain(world, &domain).await;
         assert_eq!((&failed["state"], &failed["records"][0]["status"]), (&json!("failed"), &json!("missing")));
-        for record in required(&domain) {
-            wired.zone.publish(record["name"].as_str().unwrap(), record["value"].as_str().unwrap());
+        for record in required_records(&domain) {
+            wired.dns.publish(record["name"].as_str().unwrap(), record["value"].as_str().unwrap());
         }
-        let verified = verify(world, &domain).await;
+        let verified = verify_domain(world, &domain).await;
         assert_eq!((&verified["state"], &verified["records"][2]["status"]), (&json!("verified"), &json!("found")));
-        let first = world.send("k", &from("agent@example.com")).await.is(202);
-        world.send("sub", &from("agent@a.b.example.com")).await.is(202);
+        let first = world.send("k", &mail_from("agent@example.com")).await.expect_status(202);
+        world.send("sub", &mail_from("agent@a.b.example.com")).await.expect_status(202);
         for stranger in ["agent@com", "agent@evilexample.com", "agent@other.example"] {
-            world.send("x", &from(stranger)).await.refused(403, "sender_not_verified");
+            world.send("x", &mail_from(stranger)).await.expect_problem(403, "sender_not_verified");
         }
-        let other = world.team("other").await;
-        world.call(post("/v1/emails").by(&other).json(&from("agent@example.com"))).await.refused(403, "sender_not_verified");
+        let other = world.create_team("other").await;
+        world.call(post("/v1/emails").bearer(&other).json(&mail_from("agent@example.com"))).await.expect_problem(403, "sender_not_verified");
         // A batch is held to the same rule, and what was accepted is answered after the domain is gone.
-        let items = json!([from("agent@example.com"), from("agent@other.example")]);
-        world.call(post("/v1/emails/batch").key("b").json(&items)).await.refused(403, "sender_not_verified").at("[1].from");
-        world.call(delete(&format!("/v1/domains/{}", domain["id"].as_str().unwrap()))).await.is(200);
-        assert_eq!(world.send("k", &from("agent@example.com")).await.is(200)["id"], first["id"]);
-        world.send("new", &from("agent@example.com")).await.refused(403, "sender_not_verified");
+        let items = json!([mail_from("agent@example.com"), mail_from("agent@other.example")]);
+        world.call(post("/v1/emails/batch").key("b").json(&items)).await.expect_problem(403, "sender_not_verified").expect_field("[1].from");
+        world.call(delete(&format!("/v1/domains/{}", domain["id"].as_str().unwrap()))).await.expect_status(200);
+        assert_eq!(world.send("k", &mail_from("agent@example.com")).await.expect_status(200)["id"], first["id"]);
+        world.send("new", &mail_from("agent@example.com")).await.expect_problem(403, "sender_not_verified");
     }
 
     async fn a_proof_lasts_until_the_records_are_surely_gone(world) {
-        let wired = Wired::new(world, true).await;
-        let domain = published(&wired, "example.com").await;
-        let verified = verify(&wired.world, &domain).await;
+        let wired = TransportFixture::new(world, true).await;
+        let domain = create_published_domain(&wired, "example.com").await;
+        let verified = verify_domain(&wired.world, &domain).await;
         let token = verified["records"][0]["name"].as_str().unwrap();
-        wired.world.pass(MINUTE);
-        wired.zone.break_down(token);
-        let unsure = verify(&wired.world, &domain).await;
+        wired.world.advance_clock(MINUTE);
+        wired.dns.fail_lookups(token);
+        let unsure = verify_domain(&wired.world, &domain).await;
         assert_eq!((&unsure["state"], &unsure["verified_at"]), (&json!("verified"), &verified["verified_at"]));
         assert_eq!(unsure["records"][0]["status"], "unknown");
-        wired.zone.publish(token, "mailonce-domain=of-another-team");
-        let gone = verify(&wired.world, &domain).await;
+        wired.dns.publish(token, "mailonce-domain=of-another-team");
+        let gone = verify_domain(&wired.world, &domain).await;
         assert_eq!((&gone["state"], &gone["records"][0]["status"]), (&json!("failed"), &json!("different")));
         let told: Vec<Value> = wired.world.events().await.iter().map(|event| event["type"].clone()).collect();
         assert_eq!(told, ["domain.verified", "domain.failed"]);
-        wired.world.send("k", &from("agent@example.com")).await.refused(403, "sender_not_verified");
+        wired.world.send("k", &mail_from("agent@example.com")).await.expect_problem(403, "sender_not_verified");
     }
 
     async fn a_check_under_a_key_is_made_once(world) {
-        let wired = Wired::new(world, false).await;
-        let domain = wired.world.post("/v1/domains", &json!({ "name": "example.com" })).await.is(201).body;
+        let wired = TransportFixture::new(world, false).await;
+        let domain = wired.world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).body;
         let path = format!("/v1/domains/{}/verify", domain["id"].as_str().unwrap());
-        let first = wired.world.call(post(&path).key("v")).await.is(200);
-        let again = wired.world.call(post(&path).key("v")).await.is(200);
+        let first = wired.world.call(post(&path).key("v")).await.expect_status(200);
+        let again = wired.world.call(post(&path).key("v")).await.expect_status(200);
         assert_eq!((&again["rev"], &again["checked_at"]), (&first["rev"], &first["checked_at"]));
-        wired.world.send("v", &mail()).await.refused(422, "key_mismatch");
-        wired.world.call(get("/v1/domains/nonsense")).await.refused(404, "not_found");
+        wired.world.send("v", &mail()).await.expect_problem(422, "key_mismatch");
+        wired.world.call(get("/v1/domains/nonsense")).await.expect_problem(404, "not_found");
     }
 
     async fn mail_of_a_domain_is_signed_with_both_keys(world) {
-        let mut wired = Wired::new(world, false).await;
-        let domain = wired.world.post("/v1/domains", &json!({ "name": "example.com" })).await.is(201).body;
+        let mut wired = TransportFixture::new(world, false).await;
+        let domain = wired.world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).body;
         let (stop, stopped) = watch::channel(false);
-        let working = tokio::spawn(Arc::clone(&wired.world.engine).hand_off(stopped));
+        let working = tokio::spawn(Arc::clone(&wired.world.engine).run_handoff(stopped));
         let mut frozen = async |key: &str, sender: &str| {
-            wired.world.send(key, &from(sender)).await.is(202);
-            let bytes = tokio::time::timeout(Duration::from_secs(20), wired.frozen.recv()).await.unwrap().unwrap();
+            wired.world.send(key, &mail_from(sender)).await.expect_status(202);
+            let bytes = tokio::time::timeout(Duration::from_secs(20), wired.frozen_bytes.recv()).await.unwrap().unwrap();
             String::from_utf8(bytes).unwrap()
         };
         let signed = frozen("k", "agent@news.example.com").await;
@@ -131,7 +131,7 @@ over_every_engine! {
         stop.send_replace(true);
         working.await.unwrap();
         let head = signed.split_once("\r\n\r\n").unwrap().0.to_owned();
-        for (record, algorithm) in required(&domain)[1..].iter().zip(["rsa-sha256", "ed25519-sha256"]) {
+        for (record, algorithm) in required_records(&domain)[1..].iter().zip(["rsa-sha256", "ed25519-sha256"]) {
             let selector = record["name"].as_str().unwrap().split('.').next().unwrap();
             assert!(head.contains(&format!("s={selector}; ")) && head.contains(algorithm), "{head}");
         }
@@ -144,7 +144,11 @@ over_every_engine! {
 async fn names_that_are_no_domains_are_refused() {
     let world = World::memory().await;
     for name in ["", "localhost", "a b.test", "user@example.com", "-x-.", "http://example.com"] {
-        world.post("/v1/domains", &json!({ "name": name })).await.refused(422, "invalid_field").at("name");
+        world
+            .post("/v1/domains", &json!({ "name": name }))
+            .await
+            .expect_problem(422, "invalid_field")
+            .expect_field("name");
     }
-    world.post("/v1/domains", &json!({ "nane": "x.test" })).await.refused(400, "unknown_field");
+    world.post("/v1/domains", &json!({ "nane": "x.test" })).await.expect_problem(400, "unknown_field");
 }

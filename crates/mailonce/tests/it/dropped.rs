@@ -5,13 +5,13 @@ use std::{pin::pin, task::Poll};
 use tower::ServiceExt as _;
 
 use crate::{
-    call::{Call, post},
+    call::{TestRequest, post},
     world::{World, mail},
 };
 
 /// Polls a call so often at most, then drops it. Whether it ended before.
-pub(crate) async fn dropped_after(world: &World, call: Call, polls: usize) -> bool {
-    let mut future = pin!(world.router().oneshot(call.request(&world.secret)));
+pub(crate) async fn drop_request_after(world: &World, call: TestRequest, polls: usize) -> bool {
+    let mut future = pin!(world.router().oneshot(call.build(&world.secret)));
     for _ in 0..polls {
         let ended = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_ready())).await;
         if ended {
@@ -23,10 +23,10 @@ pub(crate) async fn dropped_after(world: &World, call: Call, polls: usize) -> bo
 }
 
 /// The key is free or bound to a whole email, and the same call finds out which.
-async fn is_whole(world: &World, key: &str) {
+async fn expect_consistent(world: &World, key: &str) {
     let view = world.get(&format!("/v1/keys/{key}")).await;
     let answer = world.send(key, &mail()).await;
-    let id = answer.word("id");
+    let id = answer.string_field("id");
     if view.status == 404 {
         // The commit may still have been on its way.
         assert!([200, 202].contains(&answer.status), "{}", answer.text);
@@ -37,7 +37,7 @@ async fn is_whole(world: &World, key: &str) {
     let email = world.email(&id).await;
     assert_eq!((&email["key"], &email["text"]), (&json!(key), &mail()["text"]));
     assert_eq!(email["handoffs"].as_array().map(Vec::len), Some(1));
-    let listed = world.get(&format!("/v1/emails?key={key}")).await.is(200).ids();
+    let listed = world.get(&format!("/v1/emails?key={key}")).await.expect_status(200).ids();
     assert_eq!(listed, [id]);
 }
 
@@ -45,8 +45,8 @@ over_every_engine! {
     async fn a_dropped_send_leaves_a_free_key_or_a_whole_email(world) {
         for polls in 1..=20 {
             let key = format!("dropped-{polls}");
-            dropped_after(&world, post("/v1/emails").key(&key).json(&mail()), polls).await;
-            is_whole(&world, &key).await;
+            drop_request_after(&world, post("/v1/emails").key(&key).json(&mail()), polls).await;
+            expect_consistent(&world, &key).await;
         }
     }
 
@@ -54,12 +54,12 @@ over_every_engine! {
         let items: Value = (0..20).map(|_| mail()).collect();
         for polls in 1..=5 {
             let call = || post("/v1/emails/batch").key(&format!("batch-{polls}")).json(&items);
-            dropped_after(&world, call(), polls).await;
-            let (once, twice) = (world.call(call()).await, world.call(call()).await.is(200));
+            drop_request_after(&world, call(), polls).await;
+            let (once, twice) = (world.call(call()).await, world.call(call()).await.expect_status(200));
             assert!([200, 202].contains(&once.status), "{}", once.text);
             assert_eq!(once.ids(), twice.ids());
             assert_eq!(twice.rows().len(), 20);
         }
-        assert_eq!(world.count().await, 100);
+        assert_eq!(world.email_count().await, 100);
     }
 }

@@ -4,35 +4,35 @@ use serde_json::{Value, json};
 
 use crate::{
     call::{delete, patch, post},
-    dropped::dropped_after,
-    world::{about, mail, mail_with},
+    dropped::drop_request_after,
+    world::{mail, mail_with, mail_with_intent},
 };
 
-fn kinds(events: &[Value]) -> Vec<&str> {
+fn event_types(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["type"].as_str().unwrap()).collect()
 }
 
 over_memory_and_sqlite! {
     async fn every_change_leaves_one_event_in_one_order_without_gaps(world) {
         let later = mail_with(json!({ "scheduled_at": "in 1 hour" }));
-        let id = world.send("k", &later).await.is(202).word("id");
-        world.call(patch(&format!("/v1/emails/{id}")).json(&json!({ "scheduled_at": "in 2 hours" }))).await.is(200);
-        world.call(post(&format!("/v1/emails/{id}/cancel"))).await.is(200);
-        world.call(post(&format!("/v1/emails/{id}/resend"))).await.is(202);
-        world.hand_over().await;
-        world.send("k", &later).await.is(200);
-        world.engine.write_suppressed().await;
-        world.call(patch("/v1/keys/k").json(&json!({ "ttl": "90d" }))).await.is(200);
-        world.call(delete("/v1/keys/k")).await.is(200);
-        let mut body = about("order_1");
+        let id = world.send("k", &later).await.expect_status(202).string_field("id");
+        world.call(patch(&format!("/v1/emails/{id}")).json(&json!({ "scheduled_at": "in 2 hours" }))).await.expect_status(200);
+        world.call(post(&format!("/v1/emails/{id}/cancel"))).await.expect_status(200);
+        world.call(post(&format!("/v1/emails/{id}/resend"))).await.expect_status(202);
+        world.hand_off_due().await;
+        world.send("k", &later).await.expect_status(200);
+        world.engine.flush_suppressed_calls().await;
+        world.call(patch("/v1/keys/k").json(&json!({ "ttl": "90d" }))).await.expect_status(200);
+        world.call(delete("/v1/keys/k")).await.expect_status(200);
+        let mut body = mail_with_intent("order_1");
         body["to"] = json!(["a@x.test", "b@x.test"]);
-        world.wish(&body).await.is(202);
+        world.send_without_key(&body).await.expect_status(202);
         body["to"] = json!("a@x.test");
-        world.wish(&body).await.is(202);
+        world.send_without_key(&body).await.expect_status(202);
         let events = world.events().await;
         let sequence: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
         assert_eq!(sequence, (1..=events.len() as u64).collect::<Vec<_>>());
-        let mut found = kinds(&events);
+        let mut found = event_types(&events);
         // The two facts of one resend stand in one commit.
         found[3..5].sort_unstable();
         assert_eq!(found, [
@@ -43,29 +43,29 @@ over_memory_and_sqlite! {
         let first = &events[0];
         assert_eq!(first["about"], json!({ "kind": "email", "id": id, "rev": 1 }));
         assert_eq!((&first["data"]["state"], &first["data"]["key"]), (&json!("scheduled"), &json!("k")));
-        assert_eq!((&first["at"], &events[2]["about"]["rev"]), (&json!(world.at(0)), &json!(3)));
+        assert_eq!((&first["at"], &events[2]["about"]["rev"]), (&json!(world.timestamp_in(0)), &json!(3)));
         assert_eq!(events[10]["data"]["guard"], "overlaps");
     }
 
     async fn repeats_become_one_event_with_their_count(world) {
-        world.send("k", &mail()).await.is(202);
+        world.send("k", &mail()).await.expect_status(202);
         for _ in 0..5 {
-            world.send("k", &mail()).await.is(200);
+            world.send("k", &mail()).await.expect_status(200);
         }
-        world.engine.write_suppressed().await;
-        world.engine.write_suppressed().await;
+        world.engine.flush_suppressed_calls().await;
+        world.engine.flush_suppressed_calls().await;
         let events = world.events().await;
-        assert_eq!(kinds(&events), ["email.accepted", "email.duplicate"]);
+        assert_eq!(event_types(&events), ["email.accepted", "email.duplicate"]);
         assert_eq!(events[1]["data"]["calls"], 5);
     }
 
     async fn events_are_read_on_after_a_cursor(world) {
         for n in 0..5 {
-            world.send(&format!("k{n}"), &mail()).await.is(202);
+            world.send(&format!("k{n}"), &mail()).await.expect_status(202);
         }
         let (mut seen, mut after) = (Vec::new(), "0".to_owned());
         loop {
-            let page = world.get(&format!("/v1/events?limit=2&after={after}")).await.is(200);
+            let page = world.get(&format!("/v1/events?limit=2&after={after}")).await.expect_status(200);
             let Some(cursor) = page["next_cursor"].as_str() else { break };
             assert_eq!(page.rows().last().unwrap()["cursor"], cursor);
             cursor.clone_into(&mut after);
@@ -73,35 +73,35 @@ over_memory_and_sqlite! {
         }
         assert_eq!(seen, world.events().await);
         assert_eq!(seen.len(), 5);
-        world.send("k5", &mail()).await.is(202);
-        let page = world.get(&format!("/v1/events?after={after}")).await.is(200);
+        world.send("k5", &mail()).await.expect_status(202);
+        let page = world.get(&format!("/v1/events?after={after}")).await.expect_status(200);
         assert_eq!(page.rows()[0]["seq"], 6);
-        assert_eq!(world.get("/v1/events?after=0").await.is(200).rows().len(), 6);
+        assert_eq!(world.get("/v1/events?after=0").await.expect_status(200).rows().len(), 6);
     }
 
     async fn a_cursor_of_another_epoch_is_410(world) {
-        world.send("k", &mail()).await.is(202);
+        world.send("k", &mail()).await.expect_status(202);
         let cursor = world.events().await[0]["cursor"].as_str().unwrap().to_owned();
         let (epoch, seq) = cursor.split_once('-').unwrap();
         let foreign = format!("{}-{seq}", epoch.parse::<u32>().unwrap() + 1);
-        let refused = world.get(&format!("/v1/events?after={foreign}")).await.refused(410, "cursor_reset");
-        assert!(refused.word("next").contains("after=0"), "{}", refused.text);
-        world.get(&format!("/v1/events?after={cursor}")).await.is(200);
+        let refused = world.get(&format!("/v1/events?after={foreign}")).await.expect_problem(410, "cursor_reset");
+        assert!(refused.string_field("next").contains("after=0"), "{}", refused.text);
+        world.get(&format!("/v1/events?after={cursor}")).await.expect_status(200);
     }
 
     async fn each_team_has_events_of_its_own_from_1(world) {
-        let other = world.team("other").await;
-        world.send("k", &mail()).await.is(202);
-        world.send("l", &mail()).await.is(202);
-        world.call(post("/v1/emails").by(&other).key("k").json(&mail())).await.is(202);
-        let theirs = world.call(crate::call::get("/v1/events").by(&other)).await.is(200).rows();
+        let other = world.create_team("other").await;
+        world.send("k", &mail()).await.expect_status(202);
+        world.send("l", &mail()).await.expect_status(202);
+        world.call(post("/v1/emails").bearer(&other).key("k").json(&mail())).await.expect_status(202);
+        let theirs = world.call(crate::call::get("/v1/events").bearer(&other)).await.expect_status(200).rows();
         assert_eq!((theirs.len(), &theirs[0]["seq"]), (1, &json!(1)));
         assert_eq!(world.events().await.len(), 2);
     }
 
     async fn ids_of_events_stay_the_same_and_differ(world) {
-        world.send("k", &mail()).await.is(202);
-        world.hand_over().await;
+        world.send("k", &mail()).await.expect_status(202);
+        world.hand_off_due().await;
         let (first, again) = (world.events().await, world.events().await);
         assert_eq!(first, again);
         assert_ne!(first[0]["id"], first[1]["id"]);
@@ -109,13 +109,13 @@ over_memory_and_sqlite! {
 
     async fn every_email_of_dropped_calls_has_its_one_event(world) {
         for n in 0..50 {
-            dropped_after(&world, post("/v1/emails").key(&format!("k{n}")).json(&mail()), 1 + n % 3).await;
+            drop_request_after(&world, post("/v1/emails").key(&format!("k{n}")).json(&mail()), 1 + n % 3).await;
         }
         for n in 0..50 {
             world.send(&format!("k{n}"), &mail()).await;
         }
         let events = world.events().await;
         let accepted = events.iter().filter(|event| event["type"] == "email.accepted").count();
-        assert_eq!((accepted, world.count().await), (50, 50));
+        assert_eq!((accepted, world.email_count().await), (50, 50));
     }
 }

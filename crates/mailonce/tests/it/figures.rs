@@ -7,38 +7,38 @@ use std::{
 };
 
 use crate::{
-    binary::Desk,
+    binary::CliFixture,
     call::post,
-    receiver::{Scripted, says},
+    receiver::{ScriptedReceiver, respond_with},
     world::{HOUR, World, mail},
 };
 
-const RAW: &str = "From: ann@shop.test\nTo: a@agents.test\nMessage-ID: <1@shop.test>\nSubject: Hi\n\nHello\n";
+const RAW_MAIL: &str = "From: ann@shop.test\nTo: a@agents.test\nMessage-ID: <1@shop.test>\nSubject: Hi\n\nHello\n";
 
-async fn count(world: &World, figure: &str) -> u64 {
-    let text = world.get("/metrics").await.is(200).text;
+async fn metric_value(world: &World, figure: &str) -> u64 {
+    let text = world.get("/metrics").await.expect_status(200).text;
     let line = text.lines().find_map(|line| line.strip_prefix(figure)?.trim().parse().ok());
     line.unwrap_or_else(|| panic!("{figure} is not in {text}"))
 }
 
 over_memory_and_sqlite! {
     async fn what_is_owed_to_endpoints_is_counted(world) {
-        let world = world.told_to(Scripted::new(|post| says(if post.url.ends_with("gone") { 410 } else { 500 }))).await;
+        let world = world.with_notifier(ScriptedReceiver::new(|post| respond_with(if post.url.ends_with("gone") { 410 } else { 500 }))).await;
         for name in ["down", "gone"] {
-            world.endpoint(&format!("https://hooks.example.com/{name}")).await;
+            world.create_endpoint(&format!("https://hooks.example.com/{name}")).await;
         }
-        world.send("k", &mail()).await.is(202);
-        assert_eq!((count(&world, "mailonce_notice_lag").await, count(&world, "mailonce_notice_pending").await), (1, 0));
-        world.engine.tell_due().await;
-        assert_eq!(count(&world, "mailonce_notice_attempts_total{outcome=\"status\"}").await, 1);
-        assert_eq!(count(&world, "mailonce_notice_attempts_total{outcome=\"gone\"}").await, 1);
-        assert_eq!(count(&world, "mailonce_endpoints{state=\"disabled\"}").await, 1);
-        assert!(count(&world, "mailonce_notice_pending").await > 0);
-        assert_eq!(count(&world, "mailonce_notice_dead").await, 0);
+        world.send("k", &mail()).await.expect_status(202);
+        assert_eq!((metric_value(&world, "mailonce_notice_lag").await, metric_value(&world, "mailonce_notice_pending").await), (1, 0));
+        world.engine.deliver_due_notices().await;
+        assert_eq!(metric_value(&world, "mailonce_notice_attempts_total{outcome=\"status\"}").await, 1);
+        assert_eq!(metric_value(&world, "mailonce_notice_attempts_total{outcome=\"gone\"}").await, 1);
+        assert_eq!(metric_value(&world, "mailonce_endpoints{state=\"disabled\"}").await, 1);
+        assert!(metric_value(&world, "mailonce_notice_pending").await > 0);
+        assert_eq!(metric_value(&world, "mailonce_notice_dead").await, 0);
         for _ in 0..100 {
-            world.pass(HOUR * 6);
-            world.engine.tell_due().await;
-            if count(&world, "mailonce_notice_dead").await > 0 {
+            world.advance_clock(HOUR * 6);
+            world.engine.deliver_due_notices().await;
+            if metric_value(&world, "mailonce_notice_dead").await > 0 {
                 return;
             }
         }
@@ -46,43 +46,43 @@ over_memory_and_sqlite! {
     }
 
     async fn arrivals_are_counted_by_way_in_layer_and_reason(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
-        world.post("/v1/inboxes", &json!({ "username": "old", "ttl": "1m" })).await.is(201);
-        world.pass(HOUR);
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
+        world.post("/v1/inboxes", &json!({ "username": "old", "ttl": "1m" })).await.expect_status(201);
+        world.advance_clock(HOUR);
         for to in ["a@agents.test", "a@agents.test", "a+x@agents.test", "old@agents.test"] {
-            world.arrives(&[to], RAW).await;
+            world.receive_mail(&[to], RAW_MAIL).await;
         }
         let arrived = |outcome: &str, reason: &str| {
             format!("mailonce_inbound_deliveries_total{{intake=\"smtp\",outcome=\"{outcome}\",reason=\"{reason}\"}}")
         };
-        assert_eq!(count(&world, &arrived("kept", "new")).await, 2);
-        assert_eq!(count(&world, &arrived("duplicate", "same_delivery")).await, 1);
-        assert_eq!(count(&world, &arrived("refused", "expired_inbox")).await, 1);
+        assert_eq!(metric_value(&world, &arrived("kept", "new")).await, 2);
+        assert_eq!(metric_value(&world, &arrived("duplicate", "same_delivery")).await, 1);
+        assert_eq!(metric_value(&world, &arrived("refused", "expired_inbox")).await, 1);
         let read = |reason: &str| {
             format!("mailonce_inbound_messages_total{{intake=\"smtp\",layer=\"message\",reason=\"{reason}\"}}")
         };
-        assert_eq!(count(&world, &read("new")).await, 1);
-        assert_eq!(count(&world, &read("same_message")).await, 1);
+        assert_eq!(metric_value(&world, &read("new")).await, 1);
+        assert_eq!(metric_value(&world, &read("same_message")).await, 1);
     }
 
     /// The sandbox's way to an inbox at a domain of the team's own is known after a restart too.
     async fn domains_of_inboxes_are_learnt_at_start(world) {
-        world.post("/v1/inboxes", &json!({ "address": "a@own.test" })).await.is(201);
+        world.post("/v1/inboxes", &json!({ "address": "a@own.test" })).await.expect_status(201);
         let world = world.restart().await;
-        world.engine.learn_inbox_domains().await.unwrap();
+        world.engine.load_inbox_domains().await.unwrap();
         let mail = json!({ "from": "b@example.com", "to": ["a@own.test"], "subject": "s", "text": "t" });
-        let sent = world.call(post("/v1/emails").key("k").json(&mail)).await.is(202).word("id");
+        let sent = world.call(post("/v1/emails").key("k").json(&mail)).await.expect_status(202).string_field("id");
         assert_eq!(world.email(&sent).await["handoffs"][0]["transport"], "local");
     }
 }
 
 #[tokio::test]
 async fn the_smtp_listener_counts_for_everyone_to_see() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let http = server.url.strip_prefix("http://").unwrap().to_owned();
-    let mut places = server.greeting.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ':');
+    let mut places = server.startup_banner.split(|c: char| !c.is_ascii_digit() && c != '.' && c != ':');
     let smtp = places.find(|word| word.starts_with("127.0.0.1:") && *word != http).expect("the SMTP address");
     let mut talk = TcpStream::connect(smtp).unwrap();
     talk.write_all(b"NONSENSE\r\nQUIT\r\n").unwrap();

@@ -1,133 +1,133 @@
 //! Mail that says it is from somebody else: what forged senders, answers that go elsewhere and doubled headers get.
 
 use async_trait::async_trait;
-use mailonce_core::port::authenticate::{Arrived, Auth, AuthResult, Authenticator};
-use mailonce_engine::ways::Outside;
+use mailonce_core::port::authenticate::{AuthResult, Authenticator, SenderAuth, UnauthenticatedMail};
+use mailonce_engine::ways::EngineDeps;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 use crate::{
     call::{get, patch, post},
-    talk::{Letter, word},
+    talk::{TestMail, str_field},
     world::World,
 };
 
 /// Believes what the mail says about itself in the headers `X-Verdict` and `X-Domain`.
-struct Stamped;
+struct HeaderAuthenticator;
 
 #[async_trait]
-impl Authenticator for Stamped {
-    async fn authenticate(&self, mail: Arrived<'_>) -> Auth {
+impl Authenticator for HeaderAuthenticator {
+    async fn authenticate(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth {
         let text = String::from_utf8_lossy(mail.raw);
         let said =
             |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned());
         let verdict = said("X-Verdict: ").map_or(AuthResult::None, |word| AuthResult::parse(&word).unwrap());
-        Auth { verdict, domain: said("X-Domain: "), ..Auth::default() }
+        SenderAuth { verdict, domain: said("X-Domain: "), ..SenderAuth::default() }
     }
 }
 
-async fn judged(world: World) -> World {
-    let outside = Outside {
+async fn with_authenticator(world: World) -> World {
+    let outside = EngineDeps {
         local_domains: vec!["agents.test".into()],
         bounce_domain: Some("agents.test".into()),
-        authenticator: Some(Arc::new(Stamped)),
-        ..Outside::default()
+        authenticator: Some(Arc::new(HeaderAuthenticator)),
+        ..EngineDeps::default()
     };
-    let world = world.rewired(outside).await;
-    world.inbox("a").await;
+    let world = world.with_engine_deps(outside).await;
+    world.create_inbox("a").await;
     world
 }
 
-fn stamped(verdict: &str, more: &str) -> String {
+fn auth_headers(verdict: &str, more: &str) -> String {
     format!("X-Verdict: {verdict}\n{more}")
 }
 
-async fn refuse_elsewhere(world: &World) {
-    world.call(patch("/v1/settings").json(&json!({ "reply_to": "refuse" }))).await.is(200);
+async fn refuse_foreign_reply_to(world: &World) {
+    world.call(patch("/v1/settings").json(&json!({ "reply_to": "refuse" }))).await.expect_status(200);
 }
 
 over_memory_and_sqlite! {
     async fn an_answer_that_would_go_elsewhere_says_so(world) {
-        let world = judged(world).await;
-        let head = stamped("pass", "Reply-To: boss@evil.example\n");
-        let message = world.hears(Letter { from: "boss@company.example", head, ..Letter::default() }).await;
+        let world = with_authenticator(world).await;
+        let head = auth_headers("pass", "Reply-To: boss@evil.example\n");
+        let message = world.receive_message(TestMail { from: "boss@company.example", extra_headers: head, ..TestMail::default() }).await;
         let expected = json!({ "to": ["boss@evil.example"], "flags": ["other_domain"] });
         assert_eq!(message["reply"], expected, "{message}");
-        let sent = world.reply(&message, "The password is …").await.is(202);
+        let sent = world.reply(&message, "The password is …").await.expect_status(202);
         assert_eq!(sent["guard"], "reply_to", "{}", sent.text);
     }
 
     async fn a_person_who_approves_an_answer_sees_that_it_goes_elsewhere(world) {
-        let world = judged(world).await;
+        let world = with_authenticator(world).await;
         let rule = json!({
             "name": "ask", "direction": "outbound", "actions": [{ "type": "approve" }],
             "match": { "operator": "all", "conditions": [{ "field": "recipient.domain", "operator": "is", "value": "evil.example" }] },
         });
-        world.post("/v1/rules", &rule).await.is(201);
-        let head = stamped("pass", "Reply-To: boss@evil.example\n");
-        let message = world.hears(Letter { from: "boss@company.example", head, ..Letter::default() }).await;
-        let held = world.reply(&message, "The password is …").await.is(202);
+        world.post("/v1/rules", &rule).await.expect_status(201);
+        let head = auth_headers("pass", "Reply-To: boss@evil.example\n");
+        let message = world.receive_message(TestMail { from: "boss@company.example", extra_headers: head, ..TestMail::default() }).await;
+        let held = world.reply(&message, "The password is …").await.expect_status(202);
         assert_eq!(held["guard"], "approval");
-        let asked = world.questions("state=open").await.remove(0);
-        let path = format!("/v1/escalations/{}", word(&asked, "id"));
-        let read = world.get(&path).await.is(200);
-        let shown = word(&read["draft"], "shown");
+        let asked = world.escalations("state=open").await.remove(0);
+        let path = format!("/v1/escalations/{}", str_field(&asked, "id"));
+        let read = world.get(&path).await.expect_status(200);
+        let shown = str_field(&read["draft"], "shown");
         let warning = "Warning:  This replies to a message from boss@company.example, and goes to boss@evil.example";
         assert!(shown.contains(warning), "{shown}");
         let decision = json!({ "as": "release", "rev": read["rev"], "digest": read["draft"]["digest"] });
-        world.post(&format!("{path}/resolve"), &decision).await.is(200);
+        world.post(&format!("{path}/resolve"), &decision).await.expect_status(200);
     }
 
     async fn a_team_can_refuse_answers_that_go_elsewhere(world) {
-        let world = judged(world).await;
-        refuse_elsewhere(&world).await;
-        let head = stamped("pass", "Reply-To: boss@evil.example\n");
-        let message = world.hears(Letter { from: "boss@company.example", head, ..Letter::default() }).await;
-        let refused = world.reply(&message, "Fine.").await.refused(409, "reply_to");
+        let world = with_authenticator(world).await;
+        refuse_foreign_reply_to(&world).await;
+        let head = auth_headers("pass", "Reply-To: boss@evil.example\n");
+        let message = world.receive_message(TestMail { from: "boss@company.example", extra_headers: head, ..TestMail::default() }).await;
+        let refused = world.reply(&message, "Fine.").await.expect_problem(409, "reply_to");
         assert_eq!((&refused["to"], &refused["guard"]), (&json!(["boss@evil.example"]), &json!("reply_to")));
-        assert_eq!(world.count().await, 0);
+        assert_eq!(world.email_count().await, 0);
         // Another host of the same organization is the sender's own business.
-        let head = stamped("pass", "Reply-To: desk@mail.company.example\n");
-        let message = world.hears(Letter { id: "2", from: "boss@company.example", head, ..Letter::default() }).await;
+        let head = auth_headers("pass", "Reply-To: desk@mail.company.example\n");
+        let message = world.receive_message(TestMail { id: "2", from: "boss@company.example", extra_headers: head, ..TestMail::default() }).await;
         assert_eq!(message["reply"]["flags"], json!([]));
-        world.reply(&message, "Fine.").await.is(202);
+        world.reply(&message, "Fine.").await.expect_status(202);
     }
 
     async fn an_answer_that_was_given_is_not_refused_later(world) {
-        let world = judged(world).await;
-        let head = stamped("pass", "Reply-To: boss@evil.example\n");
-        let message = world.hears(Letter { from: "boss@company.example", head, ..Letter::default() }).await;
-        let path = format!("/v1/messages/{}/reply", word(&message, "id"));
+        let world = with_authenticator(world).await;
+        let head = auth_headers("pass", "Reply-To: boss@evil.example\n");
+        let message = world.receive_message(TestMail { from: "boss@company.example", extra_headers: head, ..TestMail::default() }).await;
+        let path = format!("/v1/messages/{}/reply", str_field(&message, "id"));
         let reply = || world.call(post(&path).key("r").json(&json!({ "text": "Fine." })));
-        let first = reply().await.is(202).word("id");
-        refuse_elsewhere(&world).await;
-        assert_eq!(reply().await.is(200).word("id"), first);
+        let first = reply().await.expect_status(202).string_field("id");
+        refuse_foreign_reply_to(&world).await;
+        assert_eq!(reply().await.expect_status(200).string_field("id"), first);
     }
 
     async fn a_forged_sender_is_flagged_and_refused(world) {
-        let world = judged(world).await;
-        let message = world.hears(Letter { head: stamped("fail", ""), ..Letter::default() }).await;
+        let world = with_authenticator(world).await;
+        let message = world.receive_message(TestMail { extra_headers: auth_headers("fail", ""), ..TestMail::default() }).await;
         assert_eq!(message["reply"]["flags"], json!(["auth_failed"]));
-        refuse_elsewhere(&world).await;
-        world.reply(&message, "Fine.").await.refused(409, "reply_to");
+        refuse_foreign_reply_to(&world).await;
+        world.reply(&message, "Fine.").await.expect_problem(409, "reply_to");
     }
 
     async fn a_header_that_stands_twice_is_never_authenticated(world) {
-        let world = judged(world).await;
+        let world = with_authenticator(world).await;
         let twice: [(&str, &str); 4] = [("Subject", "none"), ("Reply-To", "none"), ("Date", "none"), ("From", "fail")];
         for (n, (name, verdict)) in twice.into_iter().enumerate() {
             let value = if name == "Date" { "Mon, 16 Nov 2026 10:00:00 +0000" } else { "x@shop.test" };
-            let head = stamped("pass", &format!("{name}: {value}\n{name}: {value}\n"));
-            let message = world.hears(Letter { id: &format!("d{n}"), head, ..Letter::default() }).await;
+            let head = auth_headers("pass", &format!("{name}: {value}\n{name}: {value}\n"));
+            let message = world.receive_message(TestMail { id: &format!("d{n}"), extra_headers: head, ..TestMail::default() }).await;
             assert_eq!(message["auth"]["verdict"], verdict, "{name}: {message}");
             assert!(message["flags"].to_string().contains("duplicate_header"), "{name}: {message}");
         }
-        let clean = world.hears(Letter { id: "clean", head: stamped("pass", ""), ..Letter::default() }).await;
+        let clean = world.receive_message(TestMail { id: "clean", extra_headers: auth_headers("pass", ""), ..TestMail::default() }).await;
         assert_eq!((&clean["auth"]["verdict"], &clean["flags"]), (&json!("pass"), &json!([])));
     }
 
     async fn a_header_that_two_readers_read_differently_is_never_authenticated(world) {
-        let world = judged(world).await;
+        let world = with_authenticator(world).await;
         let stamp = |domain: &str| format!("X-Verdict: pass\nX-Domain: {domain}\n");
         let pad = format!("{}\n", " ".repeat(1_500)).repeat(24);
         let far = format!("From: ceo@bank.test\n{pad} <me@evil.test>\n{}", stamp("evil.test"));
@@ -142,106 +142,106 @@ over_memory_and_sqlite! {
         ];
         for (n, (name, header)) in headers.iter().enumerate() {
             let raw = format!("{header}Message-ID: <f{n}@bank.test>\nSubject: Your code\n\nYour code is 482913.\n");
-            let message = world.hears_raw(&raw).await;
+            let message = world.receive_raw_message(&raw).await;
             assert_eq!(message["auth"]["verdict"], "fail", "{name}: {message}");
         }
-        world.call(get("/v1/inboxes/a@agents.test/wait?timeout=0&from=ceo@bank.test")).await.is(204);
+        world.call(get("/v1/inboxes/a@agents.test/wait?timeout=0&from=ceo@bank.test")).await.expect_status(204);
         let honest = format!("From: ceo@bank.test\n{}Message-ID: <h@bank.test>\nSubject: Hi\n\nHi\n", stamp("bank.test"));
-        assert_eq!(world.hears_raw(&honest).await["auth"]["verdict"], "pass");
-        world.call(get("/v1/inboxes/a@agents.test/wait?timeout=0&from=ceo@bank.test")).await.is(200);
+        assert_eq!(world.receive_raw_message(&honest).await["auth"]["verdict"], "pass");
+        world.call(get("/v1/inboxes/a@agents.test/wait?timeout=0&from=ceo@bank.test")).await.expect_status(200);
     }
 
     async fn a_forged_sender_is_not_on_the_allow_list(world) {
-        let world = judged(world).await;
-        world.post("/v1/lists/receive/allow", &json!({ "entry": "ann@shop.test" })).await.is(201);
+        let world = with_authenticator(world).await;
+        world.post("/v1/lists/receive/allow", &json!({ "entry": "ann@shop.test" })).await.expect_status(201);
         let letters = [("1", "pass"), ("2", "none"), ("3", "fail")];
         for (id, verdict) in letters {
-            let raw = Letter { id, head: stamped(verdict, ""), ..Letter::default() }.raw();
-            world.arrives(&["a@agents.test"], &raw).await;
+            let raw = TestMail { id, extra_headers: auth_headers(verdict, ""), ..TestMail::default() }.to_raw();
+            world.receive_mail(&["a@agents.test"], &raw).await;
         }
-        let rows = world.get("/v1/inboxes/a@agents.test/messages").await.is(200).rows();
+        let rows = world.get("/v1/inboxes/a@agents.test/messages").await.expect_status(200).rows();
         let verdicts: Vec<&Value> = rows.iter().map(|row| &row["auth"]["verdict"]).collect();
         assert_eq!(verdicts, [&json!("none"), &json!("pass")]);
     }
 
     async fn a_forged_code_is_not_the_one_that_was_waited_for(world) {
-        let world = judged(world).await;
+        let world = with_authenticator(world).await;
         let text = "Your verification code is 666666.";
-        let forged = Letter { subject: "Your code", text, head: stamped("fail", ""), ..Letter::default() };
-        world.hears(forged).await;
+        let forged = TestMail { subject: "Your code", text, extra_headers: auth_headers("fail", ""), ..TestMail::default() };
+        world.receive_message(forged).await;
         let wait = "/v1/inboxes/a@agents.test/wait?timeout=0&from=ann@shop.test";
-        world.call(get(wait)).await.is(204);
+        world.call(get(wait)).await.expect_status(204);
         let consume = json!({ "type": "code", "for": "x", "match": { "from": "ann@shop.test" } });
         let taken = world.post("/v1/inboxes/a@agents.test/consume", &consume).await;
-        taken.refused(404, "not_found");
+        taken.expect_problem(404, "not_found");
         let text = "Your verification code is 482913.";
-        world.hears(Letter { id: "2", subject: "Your code", text, head: stamped("none", ""), ..Letter::default() }).await;
-        world.call(get(wait)).await.is(200);
-        let taken = world.post("/v1/inboxes/a@agents.test/consume", &consume).await.is(200);
+        world.receive_message(TestMail { id: "2", subject: "Your code", text, extra_headers: auth_headers("none", ""), ..TestMail::default() }).await;
+        world.call(get(wait)).await.expect_status(200);
+        let taken = world.post("/v1/inboxes/a@agents.test/consume", &consume).await.expect_status(200);
         assert!(taken.text.contains("482913"), "{}", taken.text);
     }
 
     async fn an_entry_of_an_allow_list_may_want_proof(world) {
-        let world = judged(world).await;
+        let world = with_authenticator(world).await;
         let entry = json!({ "entry": "shop.test", "require_auth": true });
-        assert_eq!(world.post("/v1/lists/receive/allow", &entry).await.is(201)["require_auth"], true);
+        assert_eq!(world.post("/v1/lists/receive/allow", &entry).await.expect_status(201)["require_auth"], true);
         for (id, verdict) in [("1", "pass"), ("2", "none"), ("3", "fail")] {
-            let raw = Letter { id, head: stamped(verdict, ""), ..Letter::default() }.raw();
-            world.arrives(&["a@agents.test"], &raw).await;
+            let raw = TestMail { id, extra_headers: auth_headers(verdict, ""), ..TestMail::default() }.to_raw();
+            world.receive_mail(&["a@agents.test"], &raw).await;
         }
-        let rows = world.get("/v1/inboxes/a@agents.test/messages").await.is(200).rows();
+        let rows = world.get("/v1/inboxes/a@agents.test/messages").await.expect_status(200).rows();
         let verdicts: Vec<&Value> = rows.iter().map(|row| &row["auth"]["verdict"]).collect();
         assert_eq!(verdicts, [&json!("pass")]);
         for list in ["receive/block", "send/allow"] {
             let refused = world.post(&format!("/v1/lists/{list}"), &entry).await;
-            refused.refused(422, "invalid_field").at("require_auth");
+            refused.expect_problem(422, "invalid_field").expect_field("require_auth");
         }
     }
 
     async fn a_rule_about_a_sender_is_not_met_by_a_forged_one(world) {
-        let world = judged(world).await;
+        let world = with_authenticator(world).await;
         let from = json!([{ "field": "from.domain", "operator": "is", "value": "shop.test" }]);
         let rule = |name: &str, require_auth: bool| {
             let matching = json!({ "conditions": from, "require_auth": require_auth });
             json!({ "name": name, "match": matching, "actions": [{ "type": "label", "value": name }] })
         };
-        world.post("/v1/rules", &rule("known", false)).await.is(201);
-        let proven = world.post("/v1/rules", &rule("proven", true)).await.is(201);
+        world.post("/v1/rules", &rule("known", false)).await.expect_status(201);
+        let proven = world.post("/v1/rules", &rule("proven", true)).await.expect_status(201);
         assert_eq!(proven["match"]["require_auth"], true);
         for (id, verdict, labels) in [("1", "pass", json!(["known", "proven"])), ("2", "none", json!(["known"])), ("3", "fail", json!([]))] {
-            let message = world.hears(Letter { id, head: stamped(verdict, ""), ..Letter::default() }).await;
+            let message = world.receive_message(TestMail { id, extra_headers: auth_headers(verdict, ""), ..TestMail::default() }).await;
             assert_eq!(message["labels"], labels, "{verdict}");
         }
         let out = json!({ "name": "out", "direction": "outbound", "match": { "conditions": from, "require_auth": true },
             "actions": [{ "type": "block" }] });
-        world.post("/v1/rules", &out).await.refused(422, "invalid_field").at("match.require_auth");
+        world.post("/v1/rules", &out).await.expect_problem(422, "invalid_field").expect_field("match.require_auth");
         // A forged sender does not get past a rule that blocks the one it claims to be.
         let block = json!({ "name": "block", "match": { "conditions": from }, "actions": [{ "type": "block" }] });
-        world.post("/v1/rules", &block).await.is(201);
-        let raw = Letter { id: "4", head: stamped("fail", ""), ..Letter::default() }.raw();
-        world.arrives(&["a@agents.test"], &raw).await;
-        assert_eq!(world.get("/v1/inboxes/a@agents.test/messages").await.is(200).rows().len(), 3);
+        world.post("/v1/rules", &block).await.expect_status(201);
+        let raw = TestMail { id: "4", extra_headers: auth_headers("fail", ""), ..TestMail::default() }.to_raw();
+        world.receive_mail(&["a@agents.test"], &raw).await;
+        assert_eq!(world.get("/v1/inboxes/a@agents.test/messages").await.expect_status(200).rows().len(), 3);
     }
 
     async fn a_watch_may_want_proof(world) {
-        let world = judged(world).await;
-        let begun = world.post("/v1/inboxes/a@agents.test/watches", &json!({ "require_auth": true })).await.is(201);
+        let world = with_authenticator(world).await;
+        let begun = world.post("/v1/inboxes/a@agents.test/watches", &json!({ "require_auth": true })).await.expect_status(201);
         assert_eq!(begun["require_auth"], true);
-        let watch = begun.word("id");
+        let watch = begun.string_field("id");
         let text = "Your verification code is 482913.";
-        let letter = |id, verdict| Letter { id, subject: "Your code", text, head: stamped(verdict, ""), ..Letter::default() };
-        let unknown = world.hears(letter("1", "none")).await;
+        let letter = |id, verdict| TestMail { id, subject: "Your code", text, extra_headers: auth_headers(verdict, ""), ..TestMail::default() };
+        let unknown = world.receive_message(letter("1", "none")).await;
         let wait = format!("/v1/inboxes/a@agents.test/wait?timeout=0&watch={watch}");
-        world.call(get(&wait)).await.is(204);
+        world.call(get(&wait)).await.expect_status(204);
         let consume = json!({ "type": "code", "for": "x", "watch": watch });
-        world.post("/v1/inboxes/a@agents.test/consume", &consume).await.refused(404, "not_found");
-        let message = world.get(&format!("/v1/messages/{}", word(&unknown, "id"))).await.is(200);
+        world.post("/v1/inboxes/a@agents.test/consume", &consume).await.expect_problem(404, "not_found");
+        let message = world.get(&format!("/v1/messages/{}", str_field(&unknown, "id"))).await.expect_status(200);
         let artifact = message["artifacts"][0]["id"].as_str().unwrap().to_owned();
         let direct = json!({ "for": "x", "watch": watch });
         let refused = world.post(&format!("/v1/artifacts/{artifact}/consume"), &direct).await;
-        refused.refused(422, "invalid_field").at("watch");
-        world.hears(letter("2", "pass")).await;
-        world.call(get(&wait)).await.is(200);
-        world.post("/v1/inboxes/a@agents.test/consume", &consume).await.is(200);
+        refused.expect_problem(422, "invalid_field").expect_field("watch");
+        world.receive_message(letter("2", "pass")).await;
+        world.call(get(&wait)).await.expect_status(200);
+        world.post("/v1/inboxes/a@agents.test/consume", &consume).await.expect_status(200);
     }
 }

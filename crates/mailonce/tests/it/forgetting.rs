@@ -5,134 +5,134 @@ use serde_json::{Value, json};
 use crate::world::{DAY, HOUR, SECOND, World, mail, mail_with};
 
 /// Sends with a memory, hands over, and checks to the millisecond when the key is free again.
-async fn is_remembered_for(world: &World, key: &str, ttl: Value, ms: i64) {
+async fn expect_key_remembered_for(world: &World, key: &str, ttl: Value, ms: i64) {
     let body = mail_with(json!({ "ttl": ttl }));
-    let first = world.send(key, &body).await.is(202);
+    let first = world.send(key, &body).await.expect_status(202);
     assert_eq!(first["dedupe"]["expires_at"], json!(null));
-    world.pass(HOUR);
-    world.hand_over().await;
-    let again = world.send(key, &body).await.is(200);
-    assert_eq!(again["dedupe"]["expires_at"], world.at(ms), "{ttl}");
-    world.pass(ms - 1);
-    assert_eq!(world.send(key, &body).await.is(200)["id"], first["id"], "{ttl}");
-    world.pass(1);
-    assert_ne!(world.send(key, &body).await.is(202)["id"], first["id"], "{ttl}");
-    world.hand_over().await;
+    world.advance_clock(HOUR);
+    world.hand_off_due().await;
+    let again = world.send(key, &body).await.expect_status(200);
+    assert_eq!(again["dedupe"]["expires_at"], world.timestamp_in(ms), "{ttl}");
+    world.advance_clock(ms - 1);
+    assert_eq!(world.send(key, &body).await.expect_status(200)["id"], first["id"], "{ttl}");
+    world.advance_clock(1);
+    assert_ne!(world.send(key, &body).await.expect_status(202)["id"], first["id"], "{ttl}");
+    world.hand_off_due().await;
 }
 
 over_every_engine! {
     async fn the_classes_of_memory_last_as_long_as_promised(world) {
-        is_remembered_for(&world, "transactional", json!("transactional"), 7 * DAY).await;
-        is_remembered_for(&world, "notification", json!("notification"), DAY).await;
-        is_remembered_for(&world, "scheduled", json!({ "class": "scheduled", "interval": "7d" }), 14 * DAY).await;
-        is_remembered_for(&world, "default", json!(null), 35 * DAY).await;
+        expect_key_remembered_for(&world, "transactional", json!("transactional"), 7 * DAY).await;
+        expect_key_remembered_for(&world, "notification", json!("notification"), DAY).await;
+        expect_key_remembered_for(&world, "scheduled", json!({ "class": "scheduled", "interval": "7d" }), 14 * DAY).await;
+        expect_key_remembered_for(&world, "default", json!(null), 35 * DAY).await;
     }
 
     async fn explicit_memories_last_as_long_as_asked(world) {
         for (ttl, ms) in [("1s", SECOND), ("90s", 90 * SECOND), ("24h", DAY), ("2w", 14 * DAY), ("400d", 400 * DAY)] {
-            is_remembered_for(&world, ttl, json!(ttl), ms).await;
+            expect_key_remembered_for(&world, ttl, json!(ttl), ms).await;
         }
     }
 
     async fn a_memory_that_makes_no_sense_is_refused(world) {
         let faults = [json!("401d"), json!("0s"), json!("-1d"), json!("forever"), json!(""), json!({ "class": "weekly", "interval": "7d" }), json!({ "class": "scheduled", "interval": "201d" })];
         for ttl in faults {
-            world.send("k", &mail_with(json!({ "ttl": ttl }))).await.refused(422, "invalid_field").at("ttl");
+            world.send("k", &mail_with(json!({ "ttl": ttl }))).await.expect_problem(422, "invalid_field").expect_field("ttl");
         }
         for ttl in [json!(7), json!({ "class": "scheduled" }), json!(["7d"])] {
-            world.send("k", &mail_with(json!({ "ttl": ttl }))).await.refused(400, "invalid_type").at("ttl");
+            world.send("k", &mail_with(json!({ "ttl": ttl }))).await.expect_problem(400, "invalid_type").expect_field("ttl");
         }
-        world.send("k", &mail()).await.is(202);
+        world.send("k", &mail()).await.expect_status(202);
     }
 
     async fn nothing_is_forgotten_before_the_email_is_finished(world) {
         let body = mail_with(json!({ "ttl": "1s" }));
-        let first = world.send("k", &body).await.is(202);
-        world.pass(500 * DAY);
+        let first = world.send("k", &body).await.expect_status(202);
+        world.advance_clock(500 * DAY);
         world.engine.store().sweep(100, world.engine.now()).await.unwrap();
-        let again = world.send("k", &body).await.is(200);
+        let again = world.send("k", &body).await.expect_status(200);
         assert_eq!((&again["id"], &again["dedupe"]["expires_at"]), (&first["id"], &json!(null)));
     }
 
     async fn the_memory_of_a_scheduled_email_starts_with_its_sending(world) {
         let body = mail_with(json!({ "scheduled_at": "in 3 days", "ttl": "1d" }));
-        let first = world.send("k", &body).await.is(202);
+        let first = world.send("k", &body).await.expect_status(202);
         assert_eq!(first["state"], "scheduled");
-        world.pass(2 * DAY);
-        world.hand_over().await;
-        assert_eq!(world.send("k", &body).await.is(200)["state"], "scheduled");
-        world.pass(DAY);
-        world.hand_over().await;
-        let again = world.send("k", &body).await.is(200);
-        assert_eq!((&again["state"], &again["dedupe"]["expires_at"]), (&json!("sent"), &json!(world.at(DAY))));
-        world.pass(DAY - 1);
-        world.send("k", &body).await.is(200);
-        world.pass(1);
-        world.send("k", &body).await.is(202);
+        world.advance_clock(2 * DAY);
+        world.hand_off_due().await;
+        assert_eq!(world.send("k", &body).await.expect_status(200)["state"], "scheduled");
+        world.advance_clock(DAY);
+        world.hand_off_due().await;
+        let again = world.send("k", &body).await.expect_status(200);
+        assert_eq!((&again["state"], &again["dedupe"]["expires_at"]), (&json!("sent"), &json!(world.timestamp_in(DAY))));
+        world.advance_clock(DAY - 1);
+        world.send("k", &body).await.expect_status(200);
+        world.advance_clock(1);
+        world.send("k", &body).await.expect_status(202);
     }
 
     async fn a_cancelled_email_is_remembered_from_its_cancelling(world) {
         let body = mail_with(json!({ "scheduled_at": "in 3 days", "ttl": "1d" }));
-        let id = world.send("k", &body).await.is(202).word("id");
-        world.pass(DAY);
-        world.post(&format!("/v1/emails/{id}/cancel"), &json!({})).await.is(200);
-        assert_eq!(world.send("k", &body).await.is(200)["dedupe"]["expires_at"], world.at(DAY));
-        world.pass(DAY);
-        world.send("k", &body).await.is(202);
+        let id = world.send("k", &body).await.expect_status(202).string_field("id");
+        world.advance_clock(DAY);
+        world.post(&format!("/v1/emails/{id}/cancel"), &json!({})).await.expect_status(200);
+        assert_eq!(world.send("k", &body).await.expect_status(200)["dedupe"]["expires_at"], world.timestamp_in(DAY));
+        world.advance_clock(DAY);
+        world.send("k", &body).await.expect_status(202);
     }
 
     async fn after_its_memory_a_key_names_a_new_wish_with_a_new_message_id(world) {
         let body = mail_with(json!({ "ttl": "1d" }));
-        let first = world.send("k", &body).await.is(202);
-        world.hand_over().await;
-        world.pass(DAY);
+        let first = world.send("k", &body).await.expect_status(202);
+        world.hand_off_due().await;
+        world.advance_clock(DAY);
         // Other words are no mismatch any more.
-        let second = world.send("k", &mail_with(json!({ "text": "Another year." }))).await.is(202);
+        let second = world.send("k", &mail_with(json!({ "text": "Another year." }))).await.expect_status(202);
         assert_ne!(second["id"], first["id"]);
         assert_ne!(second["message_id"], first["message_id"]);
-        let view = world.get("/v1/keys/k").await.is(200);
+        let view = world.get("/v1/keys/k").await.expect_status(200);
         assert_eq!((&view["bind"], &view["email"]), (&json!(2), &second["id"]));
         // The first is still there under its own id.
-        assert_eq!(world.email(&first.word("id")).await["message_id"], first["message_id"]);
+        assert_eq!(world.email(&first.string_field("id")).await["message_id"], first["message_id"]);
     }
 
     async fn a_tombstone_tells_of_a_forgotten_key_before_and_after_the_sweep(world) {
-        world.send("k", &mail_with(json!({ "ttl": "1d" }))).await.is(202);
-        world.hand_over().await;
-        let forgotten_at = world.at(DAY);
-        world.pass(2 * DAY);
+        world.send("k", &mail_with(json!({ "ttl": "1d" }))).await.expect_status(202);
+        world.hand_off_due().await;
+        let forgotten_at = world.timestamp_in(DAY);
+        world.advance_clock(2 * DAY);
         for swept in [false, true] {
-            let view = world.get("/v1/keys/k").await.is(200);
+            let view = world.get("/v1/keys/k").await.expect_status(200);
             assert_eq!((&view["bound_to"], &view["bind"]), (&json!("forgotten"), &json!(1)), "swept: {swept}");
             assert_eq!(view["forgotten_at"], forgotten_at, "swept: {swept}");
             assert_eq!(view["email"], json!(null), "swept: {swept}");
             world.engine.store().sweep(100, world.engine.now()).await.unwrap();
         }
-        world.send("k", &mail()).await.is(202);
-        assert_eq!(world.get("/v1/keys/k").await.is(200)["bind"], 2);
+        world.send("k", &mail()).await.expect_status(202);
+        assert_eq!(world.get("/v1/keys/k").await.expect_status(200)["bind"], 2);
     }
 
     async fn a_repeat_never_lengthens_the_memory(world) {
         let body = mail_with(json!({ "ttl": "1d" }));
-        world.send("k", &body).await.is(202);
-        world.hand_over().await;
-        let end = world.at(DAY);
-        world.pass(DAY - HOUR);
+        world.send("k", &body).await.expect_status(202);
+        world.hand_off_due().await;
+        let end = world.timestamp_in(DAY);
+        world.advance_clock(DAY - HOUR);
         let longer = mail_with(json!({ "ttl": "30d" }));
-        assert_eq!(world.send("k", &longer).await.is(200)["dedupe"]["expires_at"], end);
-        world.pass(HOUR);
-        world.send("k", &body).await.is(202);
+        assert_eq!(world.send("k", &longer).await.expect_status(200)["dedupe"]["expires_at"], end);
+        world.advance_clock(HOUR);
+        world.send("k", &body).await.expect_status(202);
     }
 
     async fn bodies_are_dropped_after_30_days_and_the_key_still_answers(world) {
         let body = mail_with(json!({ "ttl": "100d" }));
-        let id = world.send("k", &body).await.is(202).word("id");
-        world.hand_over().await;
-        world.pass(31 * DAY);
+        let id = world.send("k", &body).await.expect_status(202).string_field("id");
+        world.hand_off_due().await;
+        world.advance_clock(31 * DAY);
         world.engine.store().sweep(100, world.engine.now()).await.unwrap();
         assert_eq!(world.email(&id).await["text"], json!(null));
-        world.send("k", &body).await.is(200);
-        let other = world.send("k", &mail_with(json!({ "text": "else" }))).await.refused(422, "key_mismatch");
+        world.send("k", &body).await.expect_status(200);
+        let other = world.send("k", &mail_with(json!({ "text": "else" }))).await.expect_problem(422, "key_mismatch");
         assert_eq!(other["differs"], json!(["text"]));
     }
 }
@@ -140,15 +140,15 @@ over_every_engine! {
 #[tokio::test]
 async fn what_was_accepted_survives_a_restart() {
     let world = World::sqlite().await;
-    let first = world.send("k", &mail()).await.is(202);
+    let first = world.send("k", &mail()).await.expect_status(202);
     let batch = crate::call::post("/v1/emails/batch").key("b").json(&json!([mail()]));
-    let batch = world.call(batch).await.is(202);
+    let batch = world.call(batch).await.expect_status(202);
     let world = Box::pin(world.restart()).await;
-    let again = world.send("k", &mail()).await.is(200);
+    let again = world.send("k", &mail()).await.expect_status(200);
     for same in ["id", "message_id", "created_at", "rev", "state"] {
         assert_eq!(again[same], first[same], "{same}");
     }
     let call = crate::call::post("/v1/emails/batch").key("b").json(&json!([mail()]));
-    assert_eq!(world.call(call).await.is(200)["data"][0]["id"], batch["data"][0]["id"]);
-    world.send("k", &mail_with(json!({ "text": "else" }))).await.refused(422, "key_mismatch");
+    assert_eq!(world.call(call).await.expect_status(200)["data"][0]["id"], batch["data"][0]["id"]);
+    world.send("k", &mail_with(json!({ "text": "else" }))).await.expect_problem(422, "key_mismatch");
 }

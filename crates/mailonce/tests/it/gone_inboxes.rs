@@ -1,6 +1,6 @@
 //! Mail whose inbox goes away between RCPT and the final dot: an acknowledged mail always left a delivery.
 
-use mailonce::intake::{FrontDesk, smtp};
+use mailonce::intake::{EngineReceiver, smtp};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::{
@@ -13,108 +13,108 @@ use crate::{
     world::{HOUR, World},
 };
 
-const TEXT: &str = "From: ann@shop.test\r\nMessage-ID: <1@shop.test>\r\nSubject: Hi\r\n\r\nHello\r\n";
+const MAIL_DATA: &str = "From: ann@shop.test\r\nMessage-ID: <1@shop.test>\r\nSubject: Hi\r\n\r\nHello\r\n";
 
 /// An SMTP conversation with the engine behind it.
-struct Conversation {
+struct SmtpExchange {
     client: DuplexStream,
     _stop: watch::Sender<bool>,
 }
 
-impl Conversation {
+impl SmtpExchange {
     /// Said up to the answer to the last RCPT.
     async fn with_recipients(world: &World, recipients: &[&str]) -> Self {
         let (client, server) = duplex(64 * 1024);
         let (stop, stopped) = watch::channel(false);
-        let reception = Arc::new(FrontDesk(Arc::clone(&world.engine)));
-        let listener = smtp::Smtp::new(reception, smtp::Settings::new("mx.agents.test"));
-        tokio::spawn(async move { listener.converse(server, [192, 0, 2, 7].into(), stopped).await });
+        let reception = Arc::new(EngineReceiver(Arc::clone(&world.engine)));
+        let listener = smtp::SmtpListener::new(reception, smtp::SmtpSettings::new("mx.agents.test"));
+        tokio::spawn(async move { listener.serve_stream(server, [192, 0, 2, 7].into(), stopped).await });
         let mut conversation = Self { client, _stop: stop };
-        assert!(conversation.hear().await.starts_with("220"));
-        assert!(conversation.ask("EHLO out.test\r\n").await.contains("250 "));
-        assert!(conversation.ask("MAIL FROM:<ann@shop.test>\r\n").await.starts_with("250"));
+        assert!(conversation.read_reply().await.starts_with("220"));
+        assert!(conversation.command("EHLO out.test\r\n").await.contains("250 "));
+        assert!(conversation.command("MAIL FROM:<ann@shop.test>\r\n").await.starts_with("250"));
         for recipient in recipients {
-            assert!(conversation.ask(&format!("RCPT TO:<{recipient}>\r\n")).await.starts_with("250"));
+            assert!(conversation.command(&format!("RCPT TO:<{recipient}>\r\n")).await.starts_with("250"));
         }
         conversation
     }
 
-    async fn hear(&mut self) -> String {
+    async fn read_reply(&mut self) -> String {
         let mut said = vec![0; 4096];
         let read = self.client.read(&mut said).await.unwrap();
         String::from_utf8_lossy(&said[..read]).into_owned()
     }
 
-    async fn ask(&mut self, line: &str) -> String {
+    async fn command(&mut self, line: &str) -> String {
         self.client.write_all(line.as_bytes()).await.unwrap();
-        self.hear().await
+        self.read_reply().await
     }
 
     /// The answer to the whole mail.
-    async fn finish(mut self) -> String {
-        assert!(self.ask("DATA\r\n").await.starts_with("354"));
-        self.ask(&format!("{TEXT}.\r\n")).await
+    async fn send_data(mut self) -> String {
+        assert!(self.command("DATA\r\n").await.starts_with("354"));
+        self.command(&format!("{MAIL_DATA}.\r\n")).await
     }
 }
 
-async fn remove(world: &World, inbox: &str) {
-    world.call(delete(&format!("/v1/inboxes/{inbox}"))).await.is(200);
+async fn delete_inbox(world: &World, inbox: &str) {
+    world.call(delete(&format!("/v1/inboxes/{inbox}"))).await.expect_status(200);
 }
 
 /// Recipient, state and reason of every delivery, the latest first.
-async fn deliveries(world: &World) -> Vec<[String; 3]> {
-    while world.engine.read_waiting().await.unwrap() > 0 {}
-    let rows = world.get("/v1/deliveries?limit=100").await.is(200).rows();
+async fn list_deliveries(world: &World) -> Vec<[String; 3]> {
+    while world.engine.process_waiting_deliveries().await.unwrap() > 0 {}
+    let rows = world.get("/v1/deliveries?limit=100").await.expect_status(200).rows();
     let word = |row: &Value, name: &str| row[name].as_str().unwrap_or("none").to_owned();
     rows.iter().map(|row| ["recipient", "state", "reason"].map(|name| word(row, name))).collect()
 }
 
-fn row(recipient: &str, state: &str, reason: &str) -> [String; 3] {
+fn delivery_row(recipient: &str, state: &str, reason: &str) -> [String; 3] {
     [recipient, state, reason].map(str::to_owned)
 }
 
-async fn refusals(world: &World) -> usize {
+async fn refused_event_count(world: &World) -> usize {
     world.events().await.iter().filter(|event| event["type"] == "delivery.refused").count()
 }
 
 over_every_engine! {
     async fn when_the_only_inbox_is_removed_after_rcpt_the_mail_is_refused(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        let conversation = Conversation::with_recipients(&world, &["a@agents.test"]).await;
-        remove(&world, &inbox).await;
-        let answer = conversation.finish().await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let conversation = SmtpExchange::with_recipients(&world, &["a@agents.test"]).await;
+        delete_inbox(&world, &inbox).await;
+        let answer = conversation.send_data().await;
         assert!(answer.starts_with("550 5.1.1"), "{answer}");
-        assert_eq!(deliveries(&world).await, [row("a@agents.test", "refused", "unknown_inbox")]);
-        assert_eq!(refusals(&world).await, 1);
+        assert_eq!(list_deliveries(&world).await, [delivery_row("a@agents.test", "refused", "unknown_inbox")]);
+        assert_eq!(refused_event_count(&world).await, 1);
     }
 
     async fn when_the_only_inbox_expires_after_rcpt_the_mail_is_refused(world) {
-        let world = world.with_inboxes().await;
-        world.post("/v1/inboxes", &json!({ "username": "a", "ttl": "1h" })).await.is(201);
-        let conversation = Conversation::with_recipients(&world, &["a@agents.test"]).await;
-        world.pass(2 * HOUR);
-        let answer = conversation.finish().await;
+        let world = world.with_inbox_domain().await;
+        world.post("/v1/inboxes", &json!({ "username": "a", "ttl": "1h" })).await.expect_status(201);
+        let conversation = SmtpExchange::with_recipients(&world, &["a@agents.test"]).await;
+        world.advance_clock(2 * HOUR);
+        let answer = conversation.send_data().await;
         assert!(answer.starts_with("550 5.1.1"), "{answer}");
-        assert_eq!(deliveries(&world).await, [row("a@agents.test", "refused", "expired_inbox")]);
+        assert_eq!(list_deliveries(&world).await, [delivery_row("a@agents.test", "refused", "expired_inbox")]);
     }
 
     async fn when_one_of_two_inboxes_is_removed_the_sender_tries_again_and_learns_which(world) {
-        let world = world.with_inboxes().await;
-        let (a, b) = (world.inbox("a").await, world.inbox("b").await);
+        let world = world.with_inbox_domain().await;
+        let (a, b) = (world.create_inbox("a").await, world.create_inbox("b").await);
         let both = ["a@agents.test", "b@agents.test"];
-        let conversation = Conversation::with_recipients(&world, &both).await;
-        remove(&world, &a).await;
-        let answer = conversation.finish().await;
+        let conversation = SmtpExchange::with_recipients(&world, &both).await;
+        delete_inbox(&world, &a).await;
+        let answer = conversation.send_data().await;
         assert!(answer.starts_with("451 4.2.1"), "{answer}");
-        let kept = [row("b@agents.test", "done", "none"), row("a@agents.test", "refused", "unknown_inbox")];
-        assert_eq!(deliveries(&world).await, kept);
-        let mut again = Conversation::with_recipients(&world, &["b@agents.test"]).await;
-        assert!(again.ask("RCPT TO:<a@agents.test>\r\n").await.starts_with("550 5.1.1"));
-        let answer = again.finish().await;
+        let kept = [delivery_row("b@agents.test", "done", "none"), delivery_row("a@agents.test", "refused", "unknown_inbox")];
+        assert_eq!(list_deliveries(&world).await, kept);
+        let mut again = SmtpExchange::with_recipients(&world, &["b@agents.test"]).await;
+        assert!(again.command("RCPT TO:<a@agents.test>\r\n").await.starts_with("550 5.1.1"));
+        let answer = again.send_data().await;
         assert!(answer.starts_with("250"), "{answer}");
-        assert_eq!(deliveries(&world).await[0], row("b@agents.test", "duplicate", "same_delivery"));
-        let messages = world.get(&format!("/v1/inboxes/{b}/messages")).await.is(200).rows();
+        assert_eq!(list_deliveries(&world).await[0], delivery_row("b@agents.test", "duplicate", "same_delivery"));
+        let messages = world.get(&format!("/v1/inboxes/{b}/messages")).await.expect_status(200).rows();
         assert_eq!(messages.len(), 1);
     }
 }

@@ -1,46 +1,46 @@
 //! Arrivals: every delivery, message, code and link acted on once.
 
-use mailonce_core::delivery::Received;
+use mailonce_core::delivery::ReceiveResult;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tower::ServiceExt as _;
 
 use crate::{
-    call::{Answer, get, post},
-    world::{HOUR, MINUTE, World, incoming},
+    call::{TestResponse, get, post},
+    world::{HOUR, MINUTE, World, incoming_mail},
 };
 
-const CODE: &str = "From: Shop <no-reply@shop.test>\nTo: a@agents.test\nMessage-ID: <1@shop.test>\n\
+const CODE_MAIL: &str = "From: Shop <no-reply@shop.test>\nTo: a@agents.test\nMessage-ID: <1@shop.test>\n\
     Subject: Your sign-in code\nDate: Sun, 15 Nov 2026 10:00:00 +0000\n\nYour verification code is 482 913.\n";
 
-fn plain(id: &str, text: &str) -> String {
+fn plain_mail(id: &str, text: &str) -> String {
     format!("From: Ann <ann@shop.test>\nTo: a@agents.test\nMessage-ID: <{id}@shop.test>\nSubject: Hello\n\n{text}\n")
 }
 
-async fn messages(world: &World, inbox: &str) -> Vec<Value> {
-    world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.is(200).rows()
+async fn list_messages(world: &World, inbox: &str) -> Vec<Value> {
+    world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.expect_status(200).rows()
 }
 
-async fn reasons(world: &World, inbox: &str) -> Vec<String> {
-    let rows = world.get(&format!("/v1/deliveries?inbox={inbox}&limit=100")).await.is(200).rows();
+async fn delivery_reasons(world: &World, inbox: &str) -> Vec<String> {
+    let rows = world.get(&format!("/v1/deliveries?inbox={inbox}&limit=100")).await.expect_status(200).rows();
     let reason = |row: &Value| row["reason"].as_str().unwrap_or("none").to_owned();
     rows.iter().map(reason).collect()
 }
 
 over_every_engine! {
     async fn the_same_mail_ten_times_is_one_message_and_every_repeat_is_told(world) {
-        let world = world.with_inboxes().await;
-        let (a, b) = (world.inbox("a").await, world.inbox("b").await);
+        let world = world.with_inbox_domain().await;
+        let (a, b) = (world.create_inbox("a").await, world.create_inbox("b").await);
         for _ in 0..10 {
-            world.arrives(&["a@agents.test", "b@agents.test"], &plain("1", "hi")).await;
+            world.receive_mail(&["a@agents.test", "b@agents.test"], &plain_mail("1", "hi")).await;
         }
         // Through another host the bytes differ and the mail is the same.
-        let relayed = format!("Received: from x by y; now\n{}", plain("1", "hi"));
-        world.arrives(&["a@agents.test"], &relayed).await;
+        let relayed = format!("Received: from x by y; now\n{}", plain_mail("1", "hi"));
+        world.receive_mail(&["a@agents.test"], &relayed).await;
         for inbox in [&a, &b] {
-            assert_eq!(messages(&world, inbox).await.len(), 1);
+            assert_eq!(list_messages(&world, inbox).await.len(), 1);
         }
-        let told = reasons(&world, &a).await;
+        let told = delivery_reasons(&world, &a).await;
         assert_eq!(told.iter().filter(|why| *why == "same_delivery").count(), 9);
         assert_eq!(told.iter().filter(|why| *why == "same_message").count(), 1);
         assert_eq!(told.len(), 11);
@@ -49,52 +49,52 @@ over_every_engine! {
     }
 
     async fn the_same_id_with_other_content_is_a_second_message_with_a_flag(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        world.arrives(&["a@agents.test"], &plain("1", "hi")).await;
-        world.arrives(&["a@agents.test"], &plain("1", "something else")).await;
-        let rows = messages(&world, &inbox).await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        world.receive_mail(&["a@agents.test"], &plain_mail("1", "hi")).await;
+        world.receive_mail(&["a@agents.test"], &plain_mail("1", "something else")).await;
+        let rows = list_messages(&world, &inbox).await;
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[0]["flags"], json!(["message_id_reused"]));
         assert_eq!(rows[1]["flags"], json!([]));
     }
 
     async fn mail_for_nobody_here_is_not_taken(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
-        assert!(world.arrives(&["nobody@agents.test", "x@elsewhere.test"], &plain("1", "hi")).await.is_empty());
-        assert_eq!(world.arrives(&["a+tag@agents.test"], &plain("1", "hi")).await.len(), 1);
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
+        assert!(world.receive_mail(&["nobody@agents.test", "x@elsewhere.test"], &plain_mail("1", "hi")).await.is_empty());
+        assert_eq!(world.receive_mail(&["a+tag@agents.test"], &plain_mail("1", "hi")).await.len(), 1);
     }
 
     async fn a_catch_all_takes_the_rest_of_its_domain(world) {
-        let world = world.with_inboxes().await;
-        let all = world.post("/v1/inboxes", &json!({ "username": "all", "catch_all": true })).await.is(201).word("id");
-        let own = world.inbox("own").await;
-        world.post("/v1/inboxes", &json!({ "catch_all": true })).await.is(409);
-        world.arrives(&["whoever@agents.test", "own@agents.test"], &plain("1", "hi")).await;
-        assert_eq!(messages(&world, &all).await[0]["recipient"], "whoever@agents.test");
-        assert_eq!(messages(&world, &own).await.len(), 1);
+        let world = world.with_inbox_domain().await;
+        let all = world.post("/v1/inboxes", &json!({ "username": "all", "catch_all": true })).await.expect_status(201).string_field("id");
+        let own = world.create_inbox("own").await;
+        world.post("/v1/inboxes", &json!({ "catch_all": true })).await.expect_status(409);
+        world.receive_mail(&["whoever@agents.test", "own@agents.test"], &plain_mail("1", "hi")).await;
+        assert_eq!(list_messages(&world, &all).await[0]["recipient"], "whoever@agents.test");
+        assert_eq!(list_messages(&world, &own).await.len(), 1);
     }
 
     async fn a_code_is_found_masked_and_taken_once(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        world.arrives(&["a@agents.test"], CODE).await;
-        let message = messages(&world, &inbox).await.remove(0);
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
+        let message = list_messages(&world, &inbox).await.remove(0);
         assert_eq!(message["has"], json!(["code"]));
         assert!(!message.to_string().contains("482"), "{message}");
-        let reader = world.api_key(&json!({ "name": "agent", "scopes": ["read"] })).await;
+        let reader = world.create_api_key(&json!({ "name": "agent", "scopes": ["read"] })).await;
         let path = format!("/v1/messages/{}/artifacts", message["id"].as_str().unwrap());
-        let found = world.call(get(&path).by(&reader)).await.is(200).rows();
+        let found = world.call(get(&path).bearer(&reader)).await.expect_status(200).rows();
         assert_eq!((&found[0]["type"], &found[0]["value"]), (&json!("code"), &Value::Null));
         let take = |purpose: &str| {
             let path = format!("/v1/artifacts/{}/consume", found[0]["id"].as_str().unwrap());
-            world.call(post(&path).by(&reader).json(&json!({ "for": purpose })))
+            world.call(post(&path).bearer(&reader).json(&json!({ "for": purpose })))
         };
-        let first = take("run-1").await.is(200);
+        let first = take("run-1").await.expect_status(200);
         assert_eq!(first.body["artifact"]["value"], "482913");
-        assert_eq!(take("run-1").await.is(200).body, first.body);
-        let gone = take("run-2").await.refused(409, "already_consumed");
+        assert_eq!(take("run-1").await.expect_status(200).body, first.body);
+        let gone = take("run-2").await.expect_problem(409, "already_consumed");
         assert_eq!(gone.body["consumed_for"], "run-1");
         assert!(!gone.text.contains("482913"));
         let events = world.events().await;
@@ -104,34 +104,34 @@ over_every_engine! {
     }
 
     async fn what_was_taken_is_reported_as_used_by_its_consumer_alone(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        world.arrives(&["a@agents.test"], CODE).await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
         let take = json!({ "type": "code", "for": "run-1" });
         let wrong = json!({ "type": "link", "for": "run-1" });
-        world.post(&format!("/v1/inboxes/{inbox}/consume"), &wrong).await.is(404);
+        world.post(&format!("/v1/inboxes/{inbox}/consume"), &wrong).await.expect_status(404);
         let early = {
-            let id = messages(&world, &inbox).await[0]["id"].as_str().unwrap().to_owned();
+            let id = list_messages(&world, &inbox).await[0]["id"].as_str().unwrap().to_owned();
             world.get(&format!("/v1/messages/{id}/artifacts")).await.rows()[0]["id"].as_str().unwrap().to_owned()
         };
         let applied = format!("/v1/artifacts/{early}/applied");
-        world.post(&applied, &json!({ "for": "run-1" })).await.refused(409, "not_consumed");
-        world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.is(200);
-        world.post(&applied, &json!({ "for": "run-2" })).await.refused(409, "already_consumed");
-        let done = world.post(&applied, &json!({ "for": "run-1" })).await.is(200);
+        world.post(&applied, &json!({ "for": "run-1" })).await.expect_problem(409, "not_consumed");
+        world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.expect_status(200);
+        world.post(&applied, &json!({ "for": "run-2" })).await.expect_problem(409, "already_consumed");
+        let done = world.post(&applied, &json!({ "for": "run-1" })).await.expect_status(200);
         assert!(done.body["artifact"]["applied_at"].is_string());
-        assert_eq!(world.post(&applied, &json!({ "for": "run-1" })).await.is(200).body, done.body);
+        assert_eq!(world.post(&applied, &json!({ "for": "run-1" })).await.expect_status(200).body, done.body);
     }
 
     async fn by_inbox_the_latest_match_is_taken_and_never_an_older_one(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
         let code = |id: &str, code: &str, from: &str| {
             format!("From: {from}\nMessage-ID: <{id}@x>\nSubject: Your code\n\nYour verification code is {code}.\n")
         };
-        world.arrives(&["a@agents.test"], &code("1", "111222", "no-reply@shop.test")).await;
-        world.pass(MINUTE);
-        world.arrives(&["a@agents.test"], &code("2", "333444", "no-reply@bank.test")).await;
+        world.receive_mail(&["a@agents.test"], &code("1", "111222", "no-reply@shop.test")).await;
+        world.advance_clock(MINUTE);
+        world.receive_mail(&["a@agents.test"], &code("2", "333444", "no-reply@bank.test")).await;
         let take = async |from: Option<&str>, purpose: &str| {
             let mut body = json!({ "type": "code", "for": purpose });
             if let Some(from) = from {
@@ -139,40 +139,40 @@ over_every_engine! {
             }
             world.post(&format!("/v1/inboxes/{inbox}/consume"), &body).await
         };
-        assert_eq!(take(None, "r").await.is(200).body["artifact"]["value"], "333444");
-        take(None, "other").await.is(409);
-        assert_eq!(take(Some("@shop.test"), "s").await.is(200).body["artifact"]["value"], "111222");
-        take(Some("@nobody.test"), "s").await.is(404);
+        assert_eq!(take(None, "r").await.expect_status(200).body["artifact"]["value"], "333444");
+        take(None, "other").await.expect_status(409);
+        assert_eq!(take(Some("@shop.test"), "s").await.expect_status(200).body["artifact"]["value"], "111222");
+        take(Some("@nobody.test"), "s").await.expect_status(404);
     }
 
     async fn the_same_code_told_twice_within_the_hour_is_one_artifact(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        world.arrives(&["a@agents.test"], CODE).await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
         let take = json!({ "type": "code", "for": "run-1" });
-        let first = world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.is(200);
-        world.arrives(&["a@agents.test"], &CODE.replace("<1@", "<2@")).await;
-        assert_eq!(messages(&world, &inbox).await.len(), 2);
+        let first = world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.expect_status(200);
+        world.receive_mail(&["a@agents.test"], &CODE_MAIL.replace("<1@", "<2@")).await;
+        assert_eq!(list_messages(&world, &inbox).await.len(), 2);
         let take = json!({ "type": "code", "for": "run-2" });
-        world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.is(409);
-        world.pass(HOUR);
-        world.arrives(&["a@agents.test"], &CODE.replace("<1@", "<3@")).await;
-        let later = world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.is(200);
+        world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.expect_status(409);
+        world.advance_clock(HOUR);
+        world.receive_mail(&["a@agents.test"], &CODE_MAIL.replace("<1@", "<3@")).await;
+        let later = world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.expect_status(200);
         assert_ne!(later.body["artifact"]["id"], first.body["artifact"]["id"]);
     }
 
     async fn a_hundred_agents_wait_for_one_code_and_one_gets_it(world) {
-        let world = Arc::new(world.with_inboxes().await);
-        let inbox = world.inbox("a").await;
+        let world = Arc::new(world.with_inbox_domain().await);
+        let inbox = world.create_inbox("a").await;
         let path = format!("/v1/inboxes/{inbox}/wait?timeout=30&has=code");
-        let waiting: Vec<_> = (0..100).map(|_| tokio::spawn(call(&world, get(&path)))).collect();
+        let waiting: Vec<_> = (0..100).map(|_| tokio::spawn(owned_request(&world, get(&path)))).collect();
         tokio::time::sleep(Duration::from_millis(50)).await;
-        world.arrives(&["a@agents.test"], CODE).await;
+        world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
         for waiter in waiting {
-            assert_eq!(waiter.await.unwrap().is(200).body["message"]["has"], json!(["code"]));
+            assert_eq!(waiter.await.unwrap().expect_status(200).body["message"]["has"], json!(["code"]));
         }
         let path = format!("/v1/inboxes/{inbox}/consume");
-        let take = |n: usize| call(&world, post(&path).json(&json!({ "type": "code", "for": format!("run-{n}") })));
+        let take = |n: usize| owned_request(&world, post(&path).json(&json!({ "type": "code", "for": format!("run-{n}") })));
         let taking: Vec<_> = (0..100).map(|n| tokio::spawn(take(n))).collect();
         let mut statuses = Vec::new();
         for taker in taking {
@@ -183,57 +183,57 @@ over_every_engine! {
     }
 
     async fn a_wait_answers_at_once_goes_on_from_its_cursor_and_ends_in_time(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
         let wait = async |query: &str| world.get(&format!("/v1/inboxes/{inbox}/wait?{query}")).await;
-        assert!(wait("timeout=0").await.is(204).text.is_empty());
-        world.arrives(&["a@agents.test"], &plain("1", "one")).await;
-        world.arrives(&["a@agents.test"], &plain("2", "two")).await;
-        assert_eq!(wait("timeout=0").await.is(200).body["message"]["message_id"], "<2@shop.test>");
-        let first = wait("timeout=0&after=0").await.is(200);
+        assert!(wait("timeout=0").await.expect_status(204).text.is_empty());
+        world.receive_mail(&["a@agents.test"], &plain_mail("1", "one")).await;
+        world.receive_mail(&["a@agents.test"], &plain_mail("2", "two")).await;
+        assert_eq!(wait("timeout=0").await.expect_status(200).body["message"]["message_id"], "<2@shop.test>");
+        let first = wait("timeout=0&after=0").await.expect_status(200);
         assert_eq!(first.body["message"]["message_id"], "<1@shop.test>");
-        let second = wait(&format!("timeout=0&after={}", first.word("cursor"))).await.is(200);
+        let second = wait(&format!("timeout=0&after={}", first.string_field("cursor"))).await.expect_status(200);
         assert_eq!(second.body["message"]["message_id"], "<2@shop.test>");
-        wait(&format!("timeout=0&after={}", second.word("cursor"))).await.is(204);
-        wait("timeout=0&from=@shop.test&subject=HELLO").await.is(200);
-        wait("timeout=0&from=@bank.test").await.is(204);
-        wait("timeout=0&has=code").await.is(204);
-        wait("timeout=0&after=99-1").await.refused(410, "cursor_reset");
+        wait(&format!("timeout=0&after={}", second.string_field("cursor"))).await.expect_status(204);
+        wait("timeout=0&from=@shop.test&subject=HELLO").await.expect_status(200);
+        wait("timeout=0&from=@bank.test").await.expect_status(204);
+        wait("timeout=0&has=code").await.expect_status(204);
+        wait("timeout=0&after=99-1").await.expect_problem(410, "cursor_reset");
         for wrong in ["timeout=x", "after=x", "has=x", "watch=x", "nope=1"] {
             assert!(matches!(wait(wrong).await.status, 400 | 404), "{wrong}");
         }
     }
 
     async fn a_watch_counts_only_mail_after_its_start_and_spends_its_budget_once(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        world.arrives(&["a@agents.test"], CODE).await;
-        let begin = world.post(&format!("/v1/inboxes/{inbox}/watches"), &json!({ "deadline": "5m" })).await.is(201);
-        let watch = begin.word("id");
-        world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=0&watch={watch}")).await.is(204);
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
+        let begin = world.post(&format!("/v1/inboxes/{inbox}/watches"), &json!({ "deadline": "5m" })).await.expect_status(201);
+        let watch = begin.string_field("id");
+        world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=0&watch={watch}")).await.expect_status(204);
         let take = json!({ "type": "code", "for": "run-1", "watch": watch });
-        world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.is(404);
-        world.post(&format!("/v1/watches/{watch}/resend"), &json!({})).await.is(200);
-        world.post(&format!("/v1/watches/{watch}/resend"), &json!({})).await.refused(409, "budget_spent");
-        world.arrives(&["a@agents.test"], &CODE.replace("482 913", "771 204").replace("<1@", "<2@")).await;
-        world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=0&watch={watch}")).await.is(200);
-        let taken = world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.is(200);
+        world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.expect_status(404);
+        world.post(&format!("/v1/watches/{watch}/resend"), &json!({})).await.expect_status(200);
+        world.post(&format!("/v1/watches/{watch}/resend"), &json!({})).await.expect_problem(409, "budget_spent");
+        world.receive_mail(&["a@agents.test"], &CODE_MAIL.replace("482 913", "771 204").replace("<1@", "<2@")).await;
+        world.get(&format!("/v1/inboxes/{inbox}/wait?timeout=0&watch={watch}")).await.expect_status(200);
+        let taken = world.post(&format!("/v1/inboxes/{inbox}/consume"), &take).await.expect_status(200);
         assert_eq!(taken.body["artifact"]["value"], "771204");
-        world.pass(5 * MINUTE);
-        world.post(&format!("/v1/watches/{watch}/resend"), &json!({})).await.refused(409, "watch_over");
+        world.advance_clock(5 * MINUTE);
+        world.post(&format!("/v1/watches/{watch}/resend"), &json!({})).await.expect_problem(409, "watch_over");
     }
 
     async fn answers_find_their_thread_in_any_order(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
         let mail = |id: &str, references: &str| {
             format!("From: x@shop.test\nMessage-ID: <{id}>\nReferences: {references}\nSubject: {id}\n\n{id}\n")
         };
-        world.arrives(&["a@agents.test"], &mail("3", "<1> <2>")).await;
-        world.arrives(&["a@agents.test"], &mail("1", "")).await;
-        world.arrives(&["a@agents.test"], &mail("2", "<1>")).await;
-        world.arrives(&["a@agents.test"], &mail("9", "")).await;
-        let rows = messages(&world, &inbox).await;
+        world.receive_mail(&["a@agents.test"], &mail("3", "<1> <2>")).await;
+        world.receive_mail(&["a@agents.test"], &mail("1", "")).await;
+        world.receive_mail(&["a@agents.test"], &mail("2", "<1>")).await;
+        world.receive_mail(&["a@agents.test"], &mail("9", "")).await;
+        let rows = list_messages(&world, &inbox).await;
         let thread = |id: &str| {
             let row = rows.iter().find(|row| row["subject"] == id).unwrap();
             row["thread_id"].as_str().unwrap().to_owned()
@@ -241,28 +241,28 @@ over_every_engine! {
         assert_eq!((thread("1"), thread("2")), (thread("3"), thread("3")));
         assert_ne!(thread("9"), thread("3"));
         let path = format!("/v1/inboxes/{inbox}/messages?thread={}", thread("3"));
-        assert_eq!(world.get(&path).await.is(200).rows().len(), 3);
+        assert_eq!(world.get(&path).await.expect_status(200).rows().len(), 3);
     }
 
     async fn an_accepted_delivery_is_read_after_a_crash(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
         // Kept by a process that never came to read it.
-        let received = world.engine.take_mail(incoming(&["a@agents.test"], &plain("1", "hi"))).await.unwrap();
-        assert!(matches!(received[..], [Received::Kept(_)]));
-        let world = world.with_inboxes().await;
-        world.engine.recover().await.unwrap();
-        world.pass(2 * MINUTE);
-        world.engine.read_waiting().await.unwrap();
-        world.engine.read_waiting().await.unwrap();
-        assert_eq!(messages(&world, &inbox).await.len(), 1);
+        let received = world.engine.receive_mail(incoming_mail(&["a@agents.test"], &plain_mail("1", "hi"))).await.unwrap();
+        assert!(matches!(received[..], [ReceiveResult::Stored(_)]));
+        let world = world.with_inbox_domain().await;
+        world.engine.heartbeat_and_recover().await.unwrap();
+        world.advance_clock(2 * MINUTE);
+        world.engine.process_waiting_deliveries().await.unwrap();
+        world.engine.process_waiting_deliveries().await.unwrap();
+        assert_eq!(list_messages(&world, &inbox).await.len(), 1);
     }
 }
 
-async fn send_call(router: axum::Router, request: axum::http::Request<axum::body::Body>) -> Answer {
-    Answer::read(router.oneshot(request).await.unwrap()).await
+async fn send_request(router: axum::Router, request: axum::http::Request<axum::body::Body>) -> TestResponse {
+    TestResponse::from_response(router.oneshot(request).await.unwrap()).await
 }
 
-fn call(world: &World, call: crate::call::Call) -> impl Future<Output = Answer> + Send + 'static {
-    send_call(world.router(), call.request(&world.secret))
+fn owned_request(world: &World, call: crate::call::TestRequest) -> impl Future<Output = TestResponse> + Send + 'static {
+    send_request(world.router(), call.build(&world.secret))
 }

@@ -15,26 +15,26 @@ use tokio::{
 };
 
 use crate::{
-    binary::{Desk, Server},
-    world::{World, incoming},
+    binary::{CliFixture, SpawnedServer},
+    world::{World, incoming_mail},
 };
 
-const PATIENCE: Duration = Duration::from_mins(3);
+const TIMEOUT: Duration = Duration::from_mins(3);
 
 /// One call over a connection of its own: its status, and how long it took from the last byte to the answer.
-async fn call(at: SocketAddr, head: &str, body: &[u8]) -> (u16, Duration) {
+async fn timed_call(at: SocketAddr, head: &str, body: &[u8]) -> (u16, Duration) {
     let mut stream = TcpStream::connect(at).await.unwrap();
     let head = format!("{head}Host: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(body).await.unwrap();
     let began = Instant::now();
     let mut answer = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
+    timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
     (answer.split(' ').nth(1).unwrap().parse().unwrap(), began.elapsed())
 }
 
 /// Posts a large body over many connections at once and asks `/healthz` meanwhile. The longest that each took.
-async fn longest(server: &Server, path: &str, body: &[u8]) -> (Duration, Duration) {
+async fn slowest_calls(server: &SpawnedServer, path: &str, body: &[u8]) -> (Duration, Duration) {
     let at: SocketAddr = server.url.strip_prefix("http://").unwrap().parse().unwrap();
     // Each thread gets connections in turn, so that all have some.
     let clients = 2 * std::thread::available_parallelism().unwrap().get();
@@ -46,12 +46,12 @@ async fn longest(server: &Server, path: &str, body: &[u8]) -> (Duration, Duratio
                 server.api_key
             );
             let body = body.to_vec();
-            tokio::spawn(async move { call(at, &head, &body).await })
+            tokio::spawn(async move { timed_call(at, &head, &body).await })
         })
         .collect();
     let mut health = Duration::ZERO;
     while posts.iter().any(|post| !post.is_finished()) {
-        let (status, took) = call(at, "GET /healthz HTTP/1.1\r\n", b"").await;
+        let (status, took) = timed_call(at, "GET /healthz HTTP/1.1\r\n", b"").await;
         assert_eq!(status, 200);
         health = health.max(took);
         sleep(Duration::from_millis(5)).await;
@@ -67,14 +67,14 @@ async fn longest(server: &Server, path: &str, body: &[u8]) -> (Duration, Duratio
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_connections_are_served_while_large_bodies_are_parsed() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let file = "QUJD".repeat(5 * 1024 * 1024);
     let body = format!(
         r#"{{"from":"agent@mailonce.test","to":["ada@example.com"],"subject":"Hi","text":"Hi","attachments":[{{"filename":"a.txt","content":"{file}"}}]}}"#
     );
     for path in ["/v1/emails", "/compat/resend/emails"] {
-        let (parsing, health) = longest(&server, path, body.as_bytes()).await;
+        let (parsing, health) = slowest_calls(&server, path, body.as_bytes()).await;
         println!("{path}: {parsing:?} for a large body, {health:?} for the health meanwhile");
         assert!(
             parsing > Duration::from_millis(200),
@@ -86,10 +86,10 @@ async fn other_connections_are_served_while_large_bodies_are_parsed() {
 
 #[tokio::test]
 async fn other_tasks_run_while_a_large_mail_is_hashed_and_packed() {
-    let world = World::memory().await.with_inboxes().await;
-    world.inbox("a").await;
+    let world = World::memory().await.with_inbox_domain().await;
+    world.create_inbox("a").await;
     let mail =
-        incoming(&["a@agents.test"], &format!("Subject: large\n\n{}\n", "0123456789 abcdef\n".repeat(1_000_000)));
+        incoming_mail(&["a@agents.test"], &format!("Subject: large\n\n{}\n", "0123456789 abcdef\n".repeat(1_000_000)));
     let ticks = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ticks);
     let ticking = tokio::spawn(async move {
@@ -100,9 +100,9 @@ async fn other_tasks_run_while_a_large_mail_is_hashed_and_packed() {
     });
     tokio::task::yield_now().await;
     let before = ticks.load(Ordering::SeqCst);
-    let received = world.engine.take_mail(mail).await.unwrap();
+    let received = world.engine.receive_mail(mail).await.unwrap();
     let during = ticks.load(Ordering::SeqCst) - before;
     ticking.abort();
-    assert!(received.len() == 1 && received[0].is_taken(), "{received:?}");
+    assert!(received.len() == 1 && received[0].is_accepted(), "{received:?}");
     assert!(during >= 5, "the only thread was free for {during} moments");
 }

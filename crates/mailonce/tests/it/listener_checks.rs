@@ -13,18 +13,18 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::binary::{Desk, Server};
+use crate::binary::{CliFixture, SpawnedServer};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// An answer with its headers.
-struct Raw {
+struct RawResponse {
     status: u16,
     headers: BTreeMap<String, String>,
     body: Value,
 }
 
-impl Raw {
+impl RawResponse {
     fn parse(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
         let mut lines = head.lines();
@@ -38,24 +38,24 @@ impl Raw {
     }
 }
 
-fn at(server: &Server) -> SocketAddr {
+fn socket_addr(server: &SpawnedServer) -> SocketAddr {
     server.url.strip_prefix("http://").unwrap().parse().unwrap()
 }
 
 /// One call with exactly these headers.
-async fn ask(server: &Server, line: &str, headers: &[(&str, &str)]) -> Raw {
+async fn raw_request(server: &SpawnedServer, line: &str, headers: &[(&str, &str)]) -> RawResponse {
     let headers: String = headers.iter().flat_map(|(name, value)| [*name, ": ", *value, "\r\n"]).collect();
-    let mut stream = TcpStream::connect(at(server)).await.unwrap();
+    let mut stream = TcpStream::connect(socket_addr(server)).await.unwrap();
     stream.write_all(format!("{line} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n").as_bytes()).await.unwrap();
     let mut answer = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
-    Raw::parse(&answer)
+    timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.expect("no answer").unwrap();
+    RawResponse::parse(&answer)
 }
 
 #[tokio::test]
 async fn a_foreign_host_is_refused_and_told_what_to_set() {
-    let desk = Desk::new();
-    let server = desk.dev(&[("MAILONCE_HTTP_HOSTS", "mailonce,Mail.internal")]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[("MAILONCE_HTTP_HOSTS", "mailonce,Mail.internal")]).await;
     let bearer = format!("Bearer {}", server.api_key);
     for (line, host, status) in [
         ("GET /v1/emails", "127.0.0.1:6245", 200),
@@ -73,34 +73,34 @@ async fn a_foreign_host_is_refused_and_told_what_to_set() {
         ("GET /metrics", "mailonce.default.svc", 200),
         ("POST /hooks/00000000-0000-0000-0000-000000000000", "hooks.example.com", 404),
     ] {
-        let answer = ask(&server, line, &[("Host", host), ("Authorization", &bearer)]).await;
+        let answer = raw_request(&server, line, &[("Host", host), ("Authorization", &bearer)]).await;
         assert_eq!(answer.status, status, "{line} at {host}: {}", answer.body);
         assert_eq!(answer.code() == "misdirected_host", status == 421, "{}", answer.body);
     }
-    let refused = ask(&server, "GET /v1/emails", &[("Host", "other:8080"), ("Authorization", &bearer)]).await;
+    let refused = raw_request(&server, "GET /v1/emails", &[("Host", "other:8080"), ("Authorization", &bearer)]).await;
     let detail = refused.body["detail"].as_str().unwrap();
     assert!(detail.contains("MAILONCE_HTTP_HOSTS=other,") && detail.contains("http.public_url"), "{detail}");
-    let mcp = ask(&server, "POST /mcp", &[("Host", "evil.example.com"), ("Authorization", &bearer)]).await;
+    let mcp = raw_request(&server, "POST /mcp", &[("Host", "evil.example.com"), ("Authorization", &bearer)]).await;
     assert_eq!((mcp.status, &mcp.body["error"]["data"]["code"]), (421, &"misdirected_host".into()), "{}", mcp.body);
-    assert_eq!(ask(&server, "GET /v1/emails", &[("Authorization", &bearer)]).await.status, 421);
+    assert_eq!(raw_request(&server, "GET /v1/emails", &[("Authorization", &bearer)]).await.status, 421);
 }
 
 /// A server whose public URL is that of a proxy.
-async fn behind_a_proxy(desk: &Desk) -> Server {
+async fn start_behind_proxy(desk: &CliFixture) -> SpawnedServer {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = desk.command(&["dev", "--http", &free.to_string()]);
     let key = "a-key-of-this-test-alone";
     let env = [("MAILONCE_HTTP_PUBLIC_URL", "https://mail.example.com"), ("MAILONCE_API_KEY", key)];
-    let mut server = Server::start(command.envs(env));
-    server.read_until("Ctrl-C stops it.").await;
+    let mut server = SpawnedServer::spawn(command.envs(env));
+    server.read_stderr_until("Ctrl-C stops it.").await;
     (server.url, server.api_key) = (format!("http://{free}"), key.to_owned());
     server
 }
 
 #[tokio::test]
 async fn a_page_of_another_site_changes_nothing_and_reads_nothing() {
-    let desk = Desk::new();
-    let server = behind_a_proxy(&desk).await;
+    let desk = CliFixture::new();
+    let server = start_behind_proxy(&desk).await;
     let bearer = format!("Bearer {}", server.api_key);
     let with_key = ("Authorization", bearer.as_str());
     for (line, origin, key, status) in [
@@ -116,7 +116,7 @@ async fn a_page_of_another_site_changes_nothing_and_reads_nothing() {
     ] {
         let mut headers = vec![("Host", "mail.example.com"), ("Origin", origin), ("Content-Length", "0")];
         headers.extend(key.then_some(with_key));
-        let answer = ask(&server, line, &headers).await;
+        let answer = raw_request(&server, line, &headers).await;
         assert_eq!(answer.status, status, "{line} from {origin}: {}", answer.body);
         if status == 403 && !line.ends_with("/mcp") {
             assert_eq!(answer.code(), "foreign_origin", "{}", answer.body);
@@ -126,8 +126,8 @@ async fn a_page_of_another_site_changes_nothing_and_reads_nothing() {
 
 #[tokio::test]
 async fn every_answer_has_headers_that_browsers_heed() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     for (path, host) in [
         ("/v1/emails", "localhost"),
         ("/docs", "localhost"),
@@ -135,25 +135,25 @@ async fn every_answer_has_headers_that_browsers_heed() {
         ("/healthz", "x"),
         ("/docs", "x"),
     ] {
-        let headers = ask(&server, &format!("GET {path}"), &[("Host", host)]).await.headers;
+        let headers = raw_request(&server, &format!("GET {path}"), &[("Host", host)]).await.headers;
         assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");
         assert_eq!(headers["referrer-policy"], "no-referrer", "{path}");
         assert_eq!(headers["cross-origin-resource-policy"], "same-origin", "{path}");
         assert_eq!(headers["cache-control"], "no-store", "{path}");
         assert!(!headers.contains_key("strict-transport-security"), "this is no TLS");
     }
-    let docs = ask(&server, "GET /docs", &[("Host", "localhost")]).await.headers;
+    let docs = raw_request(&server, "GET /docs", &[("Host", "localhost")]).await.headers;
     assert!(docs["content-security-policy"].contains("frame-ancestors 'none'"), "{docs:?}");
 }
 
 #[tokio::test]
 async fn guessing_keys_is_stopped_and_hurts_nobody_else() {
-    let desk = Desk::new();
-    let server = desk.dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8")]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8")]).await;
     let bearer = format!("Bearer {}", server.api_key);
     let from = async |address: &str, bearer: &str| {
         let headers = [("Host", "localhost"), ("X-Forwarded-For", address), ("Authorization", bearer)];
-        ask(&server, "GET /v1/emails", &headers).await
+        raw_request(&server, "GET /v1/emails", &headers).await
     };
     for n in 0..20 {
         // Whatever it writes in front, the proxy appends the address it comes from.
@@ -169,14 +169,14 @@ async fn guessing_keys_is_stopped_and_hurts_nobody_else() {
     assert_eq!(from("198.51.100.8", &bearer).await.status, 200, "another caller");
     assert_eq!(from("198.51.100.7", &bearer).await.status, 200, "a key that was valid before");
     let resend = [("Host", "localhost"), ("X-Forwarded-For", "198.51.100.7"), ("Authorization", "Bearer re_x")];
-    assert_eq!(ask(&server, "GET /compat/resend/emails", &resend).await.status, 429);
-    assert_eq!(ask(&server, "POST /mcp", &resend).await.status, 429);
+    assert_eq!(raw_request(&server, "GET /compat/resend/emails", &resend).await.status, 429);
+    assert_eq!(raw_request(&server, "POST /mcp", &resend).await.status, 429);
 }
 
 #[tokio::test]
 async fn a_key_counts_only_at_its_own_addresses() {
-    let desk = Desk::new();
-    let server = desk.dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8")]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8")]).await;
     let make = async |by: &str, from: &str, about: Value| {
         let bearer = format!("Bearer {by}");
         let headers =
@@ -189,7 +189,7 @@ async fn a_key_counts_only_at_its_own_addresses() {
     let bearer = format!("Bearer {office}");
     let from = async |line: &str, address: &str| {
         let headers = [("Host", "localhost"), ("X-Forwarded-For", address), ("Authorization", bearer.as_str())];
-        ask(&server, line, &headers).await
+        raw_request(&server, line, &headers).await
     };
     assert_eq!(from("GET /v1/emails", "198.51.100.7").await.status, 200);
     for line in ["GET /v1/emails", "GET /v1/events/stream", "POST /v1/emails"] {
@@ -220,18 +220,18 @@ async fn a_key_counts_only_at_its_own_addresses() {
 
 #[tokio::test]
 async fn addresses_that_callers_write_themselves_do_not_count() {
-    let desk = Desk::new();
-    let server = desk.dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "10.0.0.0/8")]).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[("MAILONCE_HTTP_TRUSTED_PROXIES", "10.0.0.0/8")]).await;
     for n in 0..25 {
         // The peer is this machine, which is neither trusted nor limited.
         let headers =
             [("Host", "localhost"), ("X-Forwarded-For", "198.51.100.7"), ("Authorization", "Bearer mo_guess")];
-        assert_eq!(ask(&server, "GET /v1/emails", &headers).await.status, 401, "{n}");
+        assert_eq!(raw_request(&server, "GET /v1/emails", &headers).await.status, 401, "{n}");
     }
 }
 
 /// An address of this machine that is not loopback.
-fn outer_address() -> IpAddr {
+fn non_loopback_address() -> IpAddr {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     // Connecting UDP sends nothing; it only chooses a route.
     socket.connect("198.51.100.1:9").expect("this test needs a network besides loopback");
@@ -240,33 +240,33 @@ fn outer_address() -> IpAddr {
 
 #[tokio::test]
 async fn an_address_has_so_many_connections_and_is_a_host_itself() {
-    let (desk, ip) = (Desk::new(), outer_address());
+    let (desk, ip) = (CliFixture::new(), non_loopback_address());
     let key = "a-key-of-this-test-alone";
     let mut command = desk.command(&["dev", "--http", "0.0.0.0:0"]);
     let env = [("MAILONCE_HTTP_CONNECTIONS_PER_ADDRESS", "3"), ("MAILONCE_API_KEY", key)];
-    let mut server = Server::start(command.envs(env));
-    let greeting = server.read_until("Ctrl-C stops it.").await;
+    let mut server = SpawnedServer::spawn(command.envs(env));
+    let greeting = server.read_stderr_until("Ctrl-C stops it.").await;
     let url = greeting.lines().find_map(|line| line.trim().strip_prefix("API ")).unwrap().trim();
     let port: u16 = url.rsplit(':').next().unwrap().parse().unwrap();
     server.url = format!("http://{ip}:{port}");
     let bearer = format!("Bearer {key}");
     let host = format!("{ip}:{port}");
     let own = [("Host", host.as_str()), ("Authorization", &bearer)];
-    assert_eq!(ask(&server, "GET /v1/emails", &own).await.status, 200);
-    assert_eq!(ask(&server, "GET /v1/emails", &[("Host", "mailonce"), own[1]]).await.status, 421);
+    assert_eq!(raw_request(&server, "GET /v1/emails", &own).await.status, 200);
+    assert_eq!(raw_request(&server, "GET /v1/emails", &[("Host", "mailonce"), own[1]]).await.status, 421);
 
     let mut open = Vec::new();
     for _ in 0..3 {
         let mut stream = TcpStream::connect((ip, port)).await.unwrap();
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-        assert!(timeout(PATIENCE, stream.read(&mut [0; 512])).await.unwrap().unwrap() > 0);
+        assert!(timeout(TIMEOUT, stream.read(&mut [0; 512])).await.unwrap().unwrap() > 0);
         open.push(stream);
     }
     let mut fourth = TcpStream::connect((ip, port)).await.unwrap();
-    let read = timeout(PATIENCE, fourth.read(&mut [0])).await.expect("the fourth connection is served");
+    let read = timeout(TIMEOUT, fourth.read(&mut [0])).await.expect("the fourth connection is served");
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
     server.url = format!("http://127.0.0.1:{port}");
-    assert_eq!(ask(&server, "GET /healthz", &[("Host", "x")]).await.status, 200, "loopback is not limited");
+    assert_eq!(raw_request(&server, "GET /healthz", &[("Host", "x")]).await.status, 200, "loopback is not limited");
     drop(open);
     let served = async {
         // The server notices a moment later that they are closed.
@@ -279,14 +279,14 @@ async fn an_address_has_so_many_connections_and_is_a_host_itself() {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(PATIENCE, served).await.expect("closed connections still count");
+    timeout(TIMEOUT, served).await.expect("closed connections still count");
 }
 
 #[tokio::test]
 async fn a_body_that_trickles_is_refused_after_the_grace() {
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    let mut stream = TcpStream::connect(at(&server)).await.unwrap();
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    let mut stream = TcpStream::connect(socket_addr(&server)).await.unwrap();
     let head = format!(
         "POST /v1/emails HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
          Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n",
@@ -305,17 +305,17 @@ async fn a_body_that_trickles_is_refused_after_the_grace() {
         }
     };
     let read = tokio::select! {
-        read = timeout(PATIENCE, reading.read(&mut answer)) => read.expect("it waits for ever").unwrap(),
+        read = timeout(TIMEOUT, reading.read(&mut answer)) => read.expect("it waits for ever").unwrap(),
         () = trickle => unreachable!("it never ends"),
     };
     let took = began.elapsed().as_secs();
-    let answer = Raw::parse(&String::from_utf8_lossy(&answer[..read]));
+    let answer = RawResponse::parse(&String::from_utf8_lossy(&answer[..read]));
     assert_eq!((answer.status, answer.code()), (408, "timeout"), "{}", answer.body);
     assert!((29..45).contains(&took), "after {took} s");
 }
 
 /// Sends a request with a body of so many bytes from an address, all but its last `held_back`, and returns the stream.
-async fn begin_large(server: &Server, client: &str, octets: usize, held_back: usize) -> TcpStream {
+async fn start_large_request(server: &SpawnedServer, client: &str, octets: usize, held_back: usize) -> TcpStream {
     let mail = json!({ "from": "a@mailonce.test", "to": "b@example.com", "subject": "x", "text": "y".repeat(octets) });
     let (body, key) = (mail.to_string(), &server.api_key);
     let head = format!(
@@ -323,45 +323,45 @@ async fn begin_large(server: &Server, client: &str, octets: usize, held_back: us
          Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    let mut stream = TcpStream::connect(at(server)).await.unwrap();
+    let mut stream = TcpStream::connect(socket_addr(server)).await.unwrap();
     // Where the body is refused, the rest of it may find the connection closed.
     let _refused_early = stream.write_all(format!("{head}{}", &body[..body.len() - held_back]).as_bytes()).await;
     stream
 }
 
 /// The status of an answer, and its body.
-async fn answer(mut stream: TcpStream) -> Raw {
+async fn read_response(mut stream: TcpStream) -> RawResponse {
     let mut bytes = Vec::new();
-    let _reset = timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("no answer");
-    Raw::parse(&String::from_utf8_lossy(&bytes))
+    let _reset = timeout(TIMEOUT, stream.read_to_end(&mut bytes)).await.expect("no answer");
+    RawResponse::parse(&String::from_utf8_lossy(&bytes))
 }
 
 #[tokio::test]
 async fn large_bodies_of_one_address_leave_memory_for_others() {
     const MIB: usize = 1024 * 1024;
-    let desk = Desk::new();
+    let desk = CliFixture::new();
     let limits = [("MAILONCE_HTTP_BODY_MEMORY", "100000000"), ("MAILONCE_HTTP_BODY_MEMORY_PER_ADDRESS", "50000000")];
     let env = [limits.as_slice(), &[("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.1")]].concat();
-    let server = desk.dev(&env).await;
-    let held = begin_large(&server, "192.0.2.1", 38 * MIB, 10).await;
-    let is_read = |answer: &Raw| answer.status == 202;
+    let server = desk.start_dev(&env).await;
+    let held = start_large_request(&server, "192.0.2.1", 38 * MIB, 10).await;
+    let is_read = |answer: &RawResponse| answer.status == 202;
     let refused = loop {
-        let answer = answer(begin_large(&server, "192.0.2.1", 20 * MIB, 0).await).await;
+        let answer = read_response(start_large_request(&server, "192.0.2.1", 20 * MIB, 0).await).await;
         // The first body may still be on its way.
         if !is_read(&answer) {
             break answer;
         }
     };
     assert_eq!((refused.status, refused.code()), (503, "unavailable"), "{}", refused.body);
-    let other = answer(begin_large(&server, "192.0.2.2", 20 * MIB, 0).await).await;
+    let other = read_response(start_large_request(&server, "192.0.2.2", 20 * MIB, 0).await).await;
     assert!(is_read(&other), "{} {}", other.status, other.body);
-    let small = answer(begin_large(&server, "192.0.2.1", 1_000, 0).await).await;
+    let small = read_response(start_large_request(&server, "192.0.2.1", 1_000, 0).await).await;
     assert_eq!(small.status, 202, "{}", small.body);
     drop(held);
     let freed = async {
-        while !is_read(&answer(begin_large(&server, "192.0.2.1", 20 * MIB, 0).await).await) {
+        while !is_read(&read_response(start_large_request(&server, "192.0.2.1", 20 * MIB, 0).await).await) {
             sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(PATIENCE, freed).await.expect("the memory of a request that ended is not given back");
+    timeout(TIMEOUT, freed).await.expect("the memory of a request that ended is not given back");
 }

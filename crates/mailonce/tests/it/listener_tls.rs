@@ -20,58 +20,58 @@ use tokio::{
 };
 
 use crate::{
-    binary::{Desk, Server},
-    tls_client::{Client, Pair, connect, json, shown},
+    binary::{CliFixture, SpawnedServer},
+    tls_client::{AlpnClient, TestCertificate, json_body, peer_certificate, tls_connect},
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
-const BOTH: [&str; 2] = ["h2", "http/1.1"];
+const TIMEOUT: Duration = Duration::from_secs(30);
+const BOTH_ALPN: [&str; 2] = ["h2", "http/1.1"];
 
 /// A server with a certificate of its own.
-async fn secured(desk: &Desk, pair: &Pair) -> (Server, SocketAddr) {
-    pair.write(desk.path());
+async fn start_tls_server(desk: &CliFixture, pair: &TestCertificate) -> (SpawnedServer, SocketAddr) {
+    pair.write_pem_files(desk.path());
     let env = [("MAILONCE_HTTP_TLS_CERT", "cert.pem"), ("MAILONCE_HTTP_TLS_KEY", "key.pem"), ("MAILONCE_LOG", "info")];
-    let server = desk.dev(&env).await;
+    let server = desk.start_dev(&env).await;
     let at = server.url.strip_prefix("https://").expect("the URL is of TLS").parse().unwrap();
     (server, at)
 }
 
 /// Waits until new handshakes show this certificate.
-async fn until_shown(at: SocketAddr, expected: &CertificateDer<'static>, trusted: &[CertificateDer<'static>]) {
+async fn wait_for_certificate(at: SocketAddr, expected: &CertificateDer<'static>, trusted: &[CertificateDer<'static>]) {
     let waiting = async {
-        while shown(&connect(at, &BOTH, trusted).await.unwrap()) != *expected {
+        while peer_certificate(&tls_connect(at, &BOTH_ALPN, trusted).await.unwrap()) != *expected {
             sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(PATIENCE, waiting).await.expect("the new certificate is not taken up");
+    timeout(TIMEOUT, waiting).await.expect("the new certificate is not taken up");
 }
 
 #[tokio::test]
 async fn alpn_chooses_the_protocol() {
-    let (desk, pair) = (Desk::new(), Pair::new());
-    let (_server, at) = secured(&desk, &pair).await;
+    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (_server, at) = start_tls_server(&desk, &pair).await;
     let trusted = [pair.certificate()];
     for (alpn, version) in [
         (&["h2"][..], Version::HTTP_2),
-        (&BOTH, Version::HTTP_2),
+        (&BOTH_ALPN, Version::HTTP_2),
         (&["http/1.1"], Version::HTTP_11),
         (&[], Version::HTTP_11),
     ] {
-        let mut client = Client::over(connect(at, alpn, &trusted).await.unwrap()).await;
+        let mut client = AlpnClient::handshake(tls_connect(at, alpn, &trusted).await.unwrap()).await;
         for _ in 0..2 {
             let answer = client.get("/healthz").await.unwrap();
             assert_eq!((answer.status().as_u16(), answer.version()), (200, version), "{alpn:?}");
-            assert_eq!(json(answer).await["status"], "ok");
+            assert_eq!(json_body(answer).await["status"], "ok");
         }
     }
-    let stranger = connect(at, &BOTH, &[Pair::new().certificate()]).await;
+    let stranger = tls_connect(at, &BOTH_ALPN, &[TestCertificate::generate().certificate()]).await;
     assert!(stranger.is_err(), "a client trusts only its own authority");
 }
 
 #[tokio::test]
 async fn curl_speaks_http2_and_sends_an_email() {
-    let (desk, pair) = (Desk::new(), Pair::new());
-    let (server, at) = secured(&desk, &pair).await;
+    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (server, at) = start_tls_server(&desk, &pair).await;
     let curl = async |version: &str| {
         let bearer = format!("Authorization: Bearer {}", server.api_key);
         let mail = r#"{"from":"agent@mailonce.test","to":"ada@example.com","subject":"Hi","text":"One."}"#;
@@ -81,7 +81,7 @@ async fn curl_speaks_http2_and_sends_an_email() {
             .arg(format!("https://localhost:{}/v1/emails", at.port()))
             .current_dir(desk.path())
             .output();
-        let output = timeout(PATIENCE, output).await.unwrap().expect("curl is installed");
+        let output = timeout(TIMEOUT, output).await.unwrap().expect("curl is installed");
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -92,15 +92,17 @@ async fn curl_speaks_http2_and_sends_an_email() {
 }
 
 /// Opens connections and asks until it is stopped. Nothing may fail.
-async fn ask_until(
+async fn request_until_stopped(
     at: SocketAddr,
     trusted: Vec<CertificateDer<'static>>,
     stop: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
 ) {
     while !stop.load(Ordering::Relaxed) {
-        let alpn = if asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) { &BOTH[..] } else { &BOTH[1..] };
-        let mut client = Client::over(connect(at, alpn, &trusted).await.expect("a handshake failed")).await;
+        let alpn =
+            if asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) { &BOTH_ALPN[..] } else { &BOTH_ALPN[1..] };
+        let mut client =
+            AlpnClient::handshake(tls_connect(at, alpn, &trusted).await.expect("a handshake failed")).await;
         for _ in 0..3 {
             assert_eq!(client.get("/healthz").await.expect("a request failed").status(), 200);
         }
@@ -109,20 +111,21 @@ async fn ask_until(
 
 #[tokio::test]
 async fn a_certificate_is_replaced_under_load_and_no_request_fails() {
-    let (desk, first, second) = (Desk::new(), Pair::new(), Pair::new());
-    let (_server, at) = secured(&desk, &first).await;
+    let (desk, first, second) = (CliFixture::new(), TestCertificate::generate(), TestCertificate::generate());
+    let (_server, at) = start_tls_server(&desk, &first).await;
     let trusted = vec![first.certificate(), second.certificate()];
     let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let callers: Vec<_> =
-        (0..4).map(|_| tokio::spawn(ask_until(at, trusted.clone(), Arc::clone(&stop), Arc::clone(&asked)))).collect();
+    let callers: Vec<_> = (0..4)
+        .map(|_| tokio::spawn(request_until_stopped(at, trusted.clone(), Arc::clone(&stop), Arc::clone(&asked))))
+        .collect();
     let mut old = Vec::new();
-    for alpn in [&BOTH[..], &BOTH[1..]] {
-        let stream = connect(at, alpn, &trusted).await.unwrap();
-        assert_eq!(shown(&stream), first.certificate());
-        old.push(Client::over(stream).await);
+    for alpn in [&BOTH_ALPN[..], &BOTH_ALPN[1..]] {
+        let stream = tls_connect(at, alpn, &trusted).await.unwrap();
+        assert_eq!(peer_certificate(&stream), first.certificate());
+        old.push(AlpnClient::handshake(stream).await);
     }
-    second.write(desk.path());
-    until_shown(at, &second.certificate(), &trusted).await;
+    second.write_pem_files(desk.path());
+    wait_for_certificate(at, &second.certificate(), &trusted).await;
     for client in &mut old {
         assert_eq!(client.get("/healthz").await.expect("an old connection ended").status(), 200);
     }
@@ -132,64 +135,64 @@ async fn a_certificate_is_replaced_under_load_and_no_request_fails() {
     }
     stop.store(true, Ordering::Relaxed);
     for caller in callers {
-        timeout(PATIENCE, caller).await.unwrap().unwrap();
+        timeout(TIMEOUT, caller).await.unwrap().unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_broken_pair_leaves_the_old_one_in_use_until_it_is_repaired() {
-    let (desk, first, second) = (Desk::new(), Pair::new(), Pair::new());
-    let (mut server, at) = secured(&desk, &first).await;
+    let (desk, first, second) = (CliFixture::new(), TestCertificate::generate(), TestCertificate::generate());
+    let (mut server, at) = start_tls_server(&desk, &first).await;
     let trusted = [first.certificate(), second.certificate()];
     std::fs::write(desk.path().join("key.pem"), "no key").unwrap();
-    let log = server.read_until("the previous one stays in use").await;
+    let log = server.read_stderr_until("the previous one stays in use").await;
     assert!(log.contains("key.pem"), "{log}");
-    assert_eq!(shown(&connect(at, &BOTH, &trusted).await.unwrap()), first.certificate());
-    second.write(desk.path());
-    until_shown(at, &second.certificate(), &trusted).await;
+    assert_eq!(peer_certificate(&tls_connect(at, &BOTH_ALPN, &trusted).await.unwrap()), first.certificate());
+    second.write_pem_files(desk.path());
+    wait_for_certificate(at, &second.certificate(), &trusted).await;
 }
 
 #[tokio::test]
 async fn sighup_reads_the_certificate_again() {
-    let (desk, pair) = (Desk::new(), Pair::new());
-    let (mut server, at) = secured(&desk, &pair).await;
-    let mut client = Client::over(connect(at, &BOTH, &[pair.certificate()]).await.unwrap()).await;
+    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (mut server, at) = start_tls_server(&desk, &pair).await;
+    let mut client = AlpnClient::handshake(tls_connect(at, &BOTH_ALPN, &[pair.certificate()]).await.unwrap()).await;
     assert_eq!(client.get("/healthz").await.unwrap().status(), 200);
-    server.signal(rustix::process::Signal::HUP);
-    server.read_until("a new certificate is in use").await;
-    assert!(connect(at, &BOTH, &[pair.certificate()]).await.is_ok());
+    server.send_signal(rustix::process::Signal::HUP);
+    server.read_stderr_until("a new certificate is in use").await;
+    assert!(tls_connect(at, &BOTH_ALPN, &[pair.certificate()]).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_client_that_never_shakes_hands_delays_nobody() {
-    let (desk, pair) = (Desk::new(), Pair::new());
-    let (_server, at) = secured(&desk, &pair).await;
+    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (_server, at) = start_tls_server(&desk, &pair).await;
     let mut silent = Vec::new();
     for _ in 0..20 {
         silent.push(TcpStream::connect(at).await.unwrap());
     }
     let asked = async {
-        let mut client = Client::over(connect(at, &BOTH, &[pair.certificate()]).await.unwrap()).await;
+        let mut client = AlpnClient::handshake(tls_connect(at, &BOTH_ALPN, &[pair.certificate()]).await.unwrap()).await;
         assert_eq!(client.get("/healthz").await.unwrap().status(), 200);
     };
     timeout(Duration::from_secs(5), asked).await.expect("the others had to wait");
     for stream in &mut silent {
-        let ended = timeout(PATIENCE, stream.read(&mut [0])).await.expect("still open");
+        let ended = timeout(TIMEOUT, stream.read(&mut [0])).await.expect("still open");
         assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
     }
     // Plain HTTP is no handshake either.
     let mut plain = TcpStream::connect(at).await.unwrap();
     plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
-    drop(timeout(PATIENCE, plain.read_to_end(&mut answer)).await.expect("still open"));
+    drop(timeout(TIMEOUT, plain.read_to_end(&mut answer)).await.expect("still open"));
     assert!(!answer.starts_with(b"HTTP/"), "{answer:?}");
 }
 
 #[tokio::test]
 async fn events_stream_over_http2_and_a_stop_ends_them() {
-    let (desk, pair) = (Desk::new(), Pair::new());
-    let (server, at) = secured(&desk, &pair).await;
-    let mut client = Client::over(connect(at, &["h2"], &[pair.certificate()]).await.unwrap()).await;
+    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (server, at) = start_tls_server(&desk, &pair).await;
+    let mut client = AlpnClient::handshake(tls_connect(at, &["h2"], &[pair.certificate()]).await.unwrap()).await;
     let to = |path: &str| Request::builder().uri(format!("https://localhost{path}"));
     let bearer = format!("Bearer {}", server.api_key);
     let stream = to("/v1/events/stream?after=0").header("authorization", &bearer).body(Full::default()).unwrap();
@@ -207,17 +210,17 @@ async fn events_stream_over_http2_and_a_stop_ends_them() {
             text.push_str(&String::from_utf8_lossy(frame.data_ref().unwrap_or(&Bytes::new())));
         }
     };
-    timeout(PATIENCE, reading).await.expect("no event");
+    timeout(TIMEOUT, reading).await.expect("no event");
     assert!(server.terminate().await.success());
-    let rest = timeout(PATIENCE, body.collect()).await.expect("the stream goes on");
+    let rest = timeout(TIMEOUT, body.collect()).await.expect("the stream goes on");
     assert!(rest.is_ok(), "the stream broke off: {rest:?}");
 }
 
 #[tokio::test]
 async fn a_websocket_opens_over_tls_and_every_answer_says_that_tls_is_on() {
-    let (desk, pair) = (Desk::new(), Pair::new());
-    let (server, at) = secured(&desk, &pair).await;
-    let mut stream = connect(at, &["http/1.1"], &[pair.certificate()]).await.unwrap();
+    let (desk, pair) = (CliFixture::new(), TestCertificate::generate());
+    let (server, at) = start_tls_server(&desk, &pair).await;
+    let mut stream = tls_connect(at, &["http/1.1"], &[pair.certificate()]).await.unwrap();
     let request = format!(
         "GET /compat/agentmail/v0 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: Upgrade\r\n\
          Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
@@ -225,12 +228,12 @@ async fn a_websocket_opens_over_tls_and_every_answer_says_that_tls_is_on() {
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = vec![0; 1_024];
-    let read = timeout(PATIENCE, stream.read(&mut answer)).await.unwrap().unwrap();
+    let read = timeout(TIMEOUT, stream.read(&mut answer)).await.unwrap().unwrap();
     let head = String::from_utf8_lossy(&answer[..read]).to_lowercase();
     assert!(head.starts_with("http/1.1 101"), "{head}");
     assert!(head.contains("strict-transport-security: max-age=31536000"), "{head}");
     // A masked ping without content; the pong comes back as it was.
     stream.write_all(&[0x89, 0x80, 0, 0, 0, 0]).await.unwrap();
-    timeout(PATIENCE, stream.read_exact(&mut answer[..2])).await.unwrap().unwrap();
+    timeout(TIMEOUT, stream.read_exact(&mut answer[..2])).await.unwrap().unwrap();
     assert_eq!(answer[..2], [0x8a, 0]);
 }

@@ -6,153 +6,153 @@ use tokio::sync::watch;
 
 use crate::{
     call::{delete, patch, post},
-    talk::{Letter, word},
-    wired::Wired,
+    talk::{TestMail, str_field},
+    wired::TransportFixture,
     world::MINUTE,
 };
 
 /// A mail of our own that comes round, with a head that somebody wrote anew.
-fn own_mail(email: &Value, to: &str) -> String {
+fn looped_back_mail(email: &Value, to: &str) -> String {
     format!(
         "From: {}\nTo: {to}\nMessage-ID: {}\nSubject: {}\nIn-Reply-To: <x@y>\n\nHello\n",
-        word(email, "from"),
-        word(email, "message_id"),
-        word(email, "subject")
+        str_field(email, "from"),
+        str_field(email, "message_id"),
+        str_field(email, "subject")
     )
 }
 
 over_every_engine! {
     async fn two_of_our_own_agents_do_not_answer_each_other(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
-        world.inbox("b").await;
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
+        world.create_inbox("b").await;
         let raw = "From: Agent B <b+sales@agents.test>\nTo: a@agents.test\nMessage-ID: <1@x>\nSubject: Hi\n\nHello\n";
-        let message = world.hears_raw(raw).await;
+        let message = world.receive_raw_message(raw).await;
         assert_eq!((&message["own"], &message["state"]), (&json!("address"), &json!("skipped")));
-        let refused = world.reply(&message, "Hello back").await.refused(422, "self");
+        let refused = world.reply(&message, "Hello back").await.expect_problem(422, "self");
         assert_eq!((&refused["why"], &refused["guard"]), (&json!("address"), &json!("self")));
-        world.reply(&message, "Hello once more").await.refused(422, "self");
-        let asked = world.questions("reason=loop").await;
+        world.reply(&message, "Hello once more").await.expect_problem(422, "self");
+        let asked = world.escalations("reason=loop").await;
         assert_eq!((asked.len(), &asked[0]["about"]["thread"]), (1, &message["thread_id"]));
-        assert_eq!(world.sent().await, 0);
-        let next = world.post("/v1/inboxes/a@agents.test/next", &json!({})).await.is(200);
+        assert_eq!(world.hand_off_and_count_sent().await, 0);
+        let next = world.post("/v1/inboxes/a@agents.test/next", &json!({})).await.expect_status(200);
         assert!(next.rows().is_empty(), "nobody is offered it either");
     }
 
     async fn our_own_mail_that_comes_round_is_known_by_its_message_id(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
         let mail = crate::world::mail_with(json!({ "from": "news@example.com", "to": ["a@agents.test"] }));
-        let sent = world.send("k", &mail).await.is(202).word("id");
+        let sent = world.send("k", &mail).await.expect_status(202).string_field("id");
         let email = world.email(&sent).await;
-        let message = world.hears_raw(&own_mail(&email, "a@agents.test")).await;
+        let message = world.receive_raw_message(&looped_back_mail(&email, "a@agents.test")).await;
         assert_eq!(message["own"], "message_id");
-        world.reply(&message, "x").await.refused(422, "self");
+        world.reply(&message, "x").await.expect_problem(422, "self");
         // Another team's agent may answer it.
         let raw = "From: news@example.com\nTo: a@agents.test\nMessage-ID: <other@x>\nSubject: Hi\n\nHello\n";
-        assert_eq!(world.hears_raw(raw).await["own"], Value::Null);
+        assert_eq!(world.receive_raw_message(raw).await["own"], Value::Null);
     }
 
     async fn our_own_mail_comes_round_from_a_list_that_we_wrote_to(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
         let mail = |n: usize| {
             let (from, to) = ("a@agents.test", "list@lists.test");
             crate::world::mail_with(json!({ "from": from, "to": [to], "subject": format!("Note {n}"), "text": format!("Words {n}") }))
         };
-        let sent = world.send("k", &mail(0)).await.is(202).word("message_id");
+        let sent = world.send("k", &mail(0)).await.expect_status(202).string_field("message_id");
         // Much was written since, and nothing of it to the list's members.
         for n in 1..=120 {
-            world.send(&format!("k{n}"), &mail(n)).await.is(202);
+            world.send(&format!("k{n}"), &mail(n)).await.expect_status(202);
         }
         let came_round = |id: &str, text: &str| {
             let head = "From: list@lists.test\nTo: members@lists.test";
             format!("{head}\nMessage-ID: {id}\nSubject: [list] Note\n\n{text}\n")
         };
-        let message = world.hears_raw(&came_round(&sent, "Words 0, and a footer")).await;
+        let message = world.receive_raw_message(&came_round(&sent, "Words 0, and a footer")).await;
         assert_eq!((&message["own"], &message["state"]), (&json!("message_id"), &json!("skipped")), "{message}");
-        world.reply(&message, "x").await.refused(422, "self");
+        world.reply(&message, "x").await.expect_problem(422, "self");
         // One that only looks like ours, and one of another team, are not.
-        let stranger = world.team("strangers").await;
+        let stranger = world.create_team("strangers").await;
         let theirs = crate::world::mail_with(json!({ "to": ["list@lists.test"] }));
-        let theirs = world.call(post("/v1/emails").by(&stranger).key("k").json(&theirs)).await.is(202).word("message_id");
+        let theirs = world.call(post("/v1/emails").bearer(&stranger).key("k").json(&theirs)).await.expect_status(202).string_field("message_id");
         let forged = format!("<{}@agents.test>", "a".repeat(28));
         for id in [&theirs, &forged] {
-            let message = world.hears_raw(&came_round(id, id)).await;
+            let message = world.receive_raw_message(&came_round(id, id)).await;
             assert_eq!((&message["own"], &message["state"]), (&Value::Null, &json!("unanswered")), "{id}");
         }
     }
 
     async fn an_answer_does_not_go_to_ourselves_whoever_asks_for_it(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
-        world.inbox("b").await;
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
+        world.create_inbox("b").await;
         let letter = |at: usize, head: &str| {
             let (id, head) = (format!("s{at}"), format!("{head}\n"));
-            Letter { id: &id, head, ..Letter::default() }.raw()
+            TestMail { id: &id, extra_headers: head, ..TestMail::default() }.to_raw()
         };
         for (at, ours) in ["b@agents.test", "A+x@agents.test", "BOB <B+1@Agents.Test>, a@agents.test"].iter().enumerate() {
-            let message = world.hears_raw(&letter(at, &format!("Reply-To: {ours}"))).await;
+            let message = world.receive_raw_message(&letter(at, &format!("Reply-To: {ours}"))).await;
             assert_eq!(message["own"], Value::Null, "a stranger wrote it");
             for all in [false, true] {
                 let answer = world.reply_with(&message, json!({ "text": "Hi", "reply_all": all })).await;
-                let refused = answer.refused(422, "self");
+                let refused = answer.expect_problem(422, "self");
                 assert_eq!((&refused["why"], &refused["guard"]), (&json!("recipients"), &json!("self")));
             }
             assert_eq!(message["state"], "skipped", "nobody could answer it");
         }
-        assert_eq!((world.sent().await, world.questions("reason=loop").await.len()), (0, 3));
+        assert_eq!((world.hand_off_and_count_sent().await, world.escalations("reason=loop").await.len()), (0, 3));
         // Whoever else is named still gets it.
-        let message = world.hears_raw(&letter(8, "Reply-To: b+x@agents.test, Eve <eve@shop.test>")).await;
-        let sent = world.reply(&message, "Only Eve").await.is(202).word("id");
+        let message = world.receive_raw_message(&letter(8, "Reply-To: b+x@agents.test, Eve <eve@shop.test>")).await;
+        let sent = world.reply(&message, "Only Eve").await.expect_status(202).string_field("id");
         assert_eq!(world.email(&sent).await["to"], json!(["eve@shop.test"]));
-        let message = world.hears_raw(&letter(9, "Reply-To: b@agents.test\nCc: zoe@shop.test, B+2@agents.test")).await;
+        let message = world.receive_raw_message(&letter(9, "Reply-To: b@agents.test\nCc: zoe@shop.test, B+2@agents.test")).await;
         assert_eq!(message["state"], "unanswered");
-        let sent = world.reply_with(&message, json!({ "text": "Only Zoe", "reply_all": true })).await.is(202).word("id");
+        let sent = world.reply_with(&message, json!({ "text": "Only Zoe", "reply_all": true })).await.expect_status(202).string_field("id");
         let email = world.email(&sent).await;
         assert_eq!((&email["to"], &email["cc"]), (&json!(["zoe@shop.test"]), &Value::Null));
     }
 
     async fn a_former_address_of_ours_stays_ours(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
-        let (moved, removed) = (world.inbox("b").await, world.inbox("c").await);
-        let stranger = world.team("strangers").await;
-        let theirs = world.call(post("/v1/inboxes").by(&stranger).json(&json!({ "username": "z" }))).await.is(201).word("id");
-        world.post(&format!("/v1/inboxes/{moved}/rotate"), &json!({})).await.is(200);
-        world.call(delete(&format!("/v1/inboxes/{removed}"))).await.is(200);
-        world.call(delete(&format!("/v1/inboxes/{theirs}")).by(&stranger)).await.is(200);
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
+        let (moved, removed) = (world.create_inbox("b").await, world.create_inbox("c").await);
+        let stranger = world.create_team("strangers").await;
+        let theirs = world.call(post("/v1/inboxes").bearer(&stranger).json(&json!({ "username": "z" }))).await.expect_status(201).string_field("id");
+        world.post(&format!("/v1/inboxes/{moved}/rotate"), &json!({})).await.expect_status(200);
+        world.call(delete(&format!("/v1/inboxes/{removed}"))).await.expect_status(200);
+        world.call(delete(&format!("/v1/inboxes/{theirs}")).bearer(&stranger)).await.expect_status(200);
         for (from, own) in [("b+x@agents.test", json!("address")), ("C@agents.test", json!("address")), ("z@agents.test", Value::Null)] {
-            let message = world.hears(Letter { from, id: from.split('@').next().unwrap(), ..Letter::default() }).await;
+            let message = world.receive_message(TestMail { from, id: from.split('@').next().unwrap(), ..TestMail::default() }).await;
             assert_eq!(message["own"], own, "{from}");
         }
     }
 
     async fn an_answer_to_an_invitation_is_automatic(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
         let raw = |id: &str, method: &str| {
             let parts = format!("--b\nContent-Type: text/plain\n\nAnn has accepted\n--b\nContent-Type: text/calendar; charset=utf-8; method={method}\n\nBEGIN:VCALENDAR\n--b--");
             let head = "Content-Type: multipart/alternative; boundary=b\n".to_owned();
-            Letter { id, subject: "Accepted: Lunch", head, text: &parts, ..Letter::default() }.raw()
+            TestMail { id, subject: "Accepted: Lunch", extra_headers: head, text: &parts, ..TestMail::default() }.to_raw()
         };
-        let message = world.hears_raw(&raw("c1", "REPLY")).await;
+        let message = world.receive_raw_message(&raw("c1", "REPLY")).await;
         assert_eq!(message["automatic"], json!({ "reason": "calendar_reply", "hard": false }));
-        world.reply(&message, "Fine").await.refused(422, "automatic");
-        let message = world.hears_raw(&raw("c2", "REQUEST")).await;
+        world.reply(&message, "Fine").await.expect_problem(422, "automatic");
+        let message = world.receive_raw_message(&raw("c2", "REQUEST")).await;
         assert_eq!(message["automatic"], Value::Null, "an invitation wants an answer");
     }
 
     async fn an_answer_carries_its_thread_and_our_mark_and_is_known_by_it(world) {
-        let mut wired = Wired::new(world, false).await;
+        let mut wired = TransportFixture::new(world, false).await;
         let about = json!({ "address": "a@agents.test", "says_automatic": true });
-        wired.world.post("/v1/inboxes", &about).await.is(201);
+        wired.world.post("/v1/inboxes", &about).await.expect_status(201);
         let head = "References: <0@shop.test>\n".to_owned();
-        let message = wired.world.hears(Letter { head, ..Letter::default() }).await;
-        wired.world.reply(&message, "Fine").await.is(202);
+        let message = wired.world.receive_message(TestMail { extra_headers: head, ..TestMail::default() }).await;
+        wired.world.reply(&message, "Fine").await.expect_status(202);
         let (stop, stopped) = watch::channel(false);
-        let working = tokio::spawn(Arc::clone(&wired.world.engine).hand_off(stopped));
-        let bytes = tokio::time::timeout(Duration::from_secs(20), wired.frozen.recv()).await.unwrap().unwrap();
+        let working = tokio::spawn(Arc::clone(&wired.world.engine).run_handoff(stopped));
+        let bytes = tokio::time::timeout(Duration::from_secs(20), wired.frozen_bytes.recv()).await.unwrap().unwrap();
         stop.send_replace(true);
         working.await.unwrap();
         let mail = String::from_utf8(bytes).unwrap().replace("\r\n", "\n");
@@ -170,38 +170,38 @@ over_every_engine! {
             });
             kept.collect::<Vec<_>>().join("\n")
         };
-        let own = wired.world.hears_raw(&came_round(true)).await;
+        let own = wired.world.receive_raw_message(&came_round(true)).await;
         assert_eq!(own["own"], "loop_mark", "{own}");
-        wired.world.reply(&own, "x").await.refused(422, "self");
-        assert_eq!(wired.world.hears_raw(&came_round(false)).await["own"], Value::Null);
+        wired.world.reply(&own, "x").await.expect_problem(422, "self");
+        assert_eq!(wired.world.receive_raw_message(&came_round(false)).await["own"], Value::Null);
     }
 
     async fn an_inbox_of_another_team_is_answered(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
-        let stranger = world.team("strangers").await;
-        world.call(post("/v1/inboxes").by(&stranger).json(&json!({ "username": "z" }))).await.is(201);
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
+        let stranger = world.create_team("strangers").await;
+        world.call(post("/v1/inboxes").bearer(&stranger).json(&json!({ "username": "z" }))).await.expect_status(201);
         let raw = "From: z@agents.test\nTo: a@agents.test\nMessage-ID: <1@x>\nSubject: Hi\n\nHello\n";
-        let message = world.hears_raw(raw).await;
+        let message = world.receive_raw_message(raw).await;
         assert_eq!((&message["own"], &message["state"]), (&Value::Null, &json!("unanswered")));
-        world.reply(&message, "Hello").await.is(202);
+        world.reply(&message, "Hello").await.expect_status(202);
     }
 
     async fn an_out_of_office_robot_is_not_answered(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
         let head = "Auto-Submitted: auto-replied\n".to_owned();
-        let message = world.hears(Letter { head, subject: "I am away", ..Letter::default() }).await;
+        let message = world.receive_message(TestMail { extra_headers: head, subject: "I am away", ..TestMail::default() }).await;
         assert_eq!(message["state"], "skipped");
-        let refused = world.reply(&message, "x").await.refused(422, "automatic");
+        let refused = world.reply(&message, "x").await.expect_problem(422, "automatic");
         assert_eq!((&refused["why"], &refused["hard"]), (&json!("auto_submitted"), &json!(true)));
-        assert_eq!(world.questions("reason=loop&state=open").await.len(), 1);
-        assert_eq!(world.sent().await, 0);
+        assert_eq!(world.escalations("reason=loop&state=open").await.len(), 1);
+        assert_eq!(world.hand_off_and_count_sent().await, 0);
     }
 
     async fn a_robot_that_says_nothing_and_changes_everything_is_stopped_by_the_cap(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
         let (mut ids, mut answered, mut held) = (Vec::<String>::new(), 0, None);
         for round in 0..6 {
             let head = match ids.last() {
@@ -210,56 +210,56 @@ over_every_engine! {
             };
             let (from, id, subject) =
                 (format!("robot-{round}@shop.test"), format!("r{round}"), format!("Ticket [#{round}] changed"));
-            let letter = Letter { from: &from, id: &id, subject: &subject, head, text: "We got your mail." };
-            let message = world.hears(letter).await;
-            let answer = world.reply(&message, "Thank you").await.is(202);
+            let letter = TestMail { from: &from, id: &id, subject: &subject, extra_headers: head, text: "We got your mail." };
+            let message = world.receive_message(letter).await;
+            let answer = world.reply(&message, "Thank you").await.expect_status(202);
             if answer["state"] == "held" {
                 assert_eq!(answer["guard"], "cap");
                 held = Some(answer);
                 break;
             }
             answered += 1;
-            ids.push(answer.word("message_id"));
-            world.pass(MINUTE / 2);
+            ids.push(answer.string_field("message_id"));
+            world.advance_clock(MINUTE / 2);
         }
         assert!(held.is_some(), "it went round {answered} times and was not stopped");
-        assert_eq!((answered, world.sent().await), (3, 3));
-        assert_eq!(world.questions("reason=cap&state=open").await.len(), 1);
+        assert_eq!((answered, world.hand_off_and_count_sent().await), (3, 3));
+        assert_eq!(world.escalations("reason=cap&state=open").await.len(), 1);
     }
 
     async fn a_mailing_list_is_answered_only_where_an_inbox_wants_that(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
         let head = || "List-Id: <dev.shop.test>\nPrecedence: list\n".to_owned();
-        let message = world.hears(Letter { head: head(), ..Letter::default() }).await;
-        let refused = world.reply(&message, "x").await.refused(422, "automatic");
+        let message = world.receive_message(TestMail { extra_headers: head(), ..TestMail::default() }).await;
+        let refused = world.reply(&message, "x").await.expect_problem(422, "automatic");
         assert_eq!((&refused["why"], &refused["hard"]), (&json!("list"), &json!(false)));
-        assert_eq!(world.questions("reason=loop").await.len(), 1);
+        assert_eq!(world.escalations("reason=loop").await.len(), 1);
         let soft = json!({ "answers_soft": true });
-        world.call(patch(&format!("/v1/inboxes/{inbox}")).json(&soft)).await.is(200);
-        world.reply(&message, "Dear list").await.is(202);
-        let later = world.hears(Letter { id: "2", head: head(), ..Letter::default() }).await;
+        world.call(patch(&format!("/v1/inboxes/{inbox}")).json(&soft)).await.expect_status(200);
+        world.reply(&message, "Dear list").await.expect_status(202);
+        let later = world.receive_message(TestMail { id: "2", extra_headers: head(), ..TestMail::default() }).await;
         assert_eq!(later["state"], "unanswered", "now it is work");
-        let hard = world.hears(Letter { id: "3", head: "Auto-Submitted: auto-replied\n".into(), ..Letter::default() }).await;
-        world.reply(&hard, "x").await.refused(422, "automatic");
+        let hard = world.receive_message(TestMail { id: "3", extra_headers: "Auto-Submitted: auto-replied\n".into(), ..TestMail::default() }).await;
+        world.reply(&hard, "x").await.expect_problem(422, "automatic");
     }
 
     async fn published_examples_of_automatic_mail_are_known(world) {
-        let world = world.with_inboxes().await;
-        world.inbox("a").await;
-        for (at, (head, subject, automatic)) in EXAMPLES.iter().enumerate() {
+        let world = world.with_inbox_domain().await;
+        world.create_inbox("a").await;
+        for (at, (head, subject, automatic)) in AUTOMATIC_MAIL_EXAMPLES.iter().enumerate() {
             let (id, head) = (format!("e{at}"), format!("{head}\n"));
-            let message = world.hears(Letter { id: &id, subject, head, ..Letter::default() }).await;
+            let message = world.receive_message(TestMail { id: &id, subject, extra_headers: head, ..TestMail::default() }).await;
             assert_eq!(message["automatic"]["reason"].as_str(), *automatic, "{id} {subject}");
             let answer = world.reply(&message, &format!("answer {at}")).await;
             assert_eq!(answer.status, if automatic.is_some() { 422 } else { 202 }, "{}", answer.text);
-            world.pass(10 * MINUTE);
+            world.advance_clock(10 * MINUTE);
         }
     }
 }
 
 /// Heads as RFC 3834, RFC 5230 and common programs write them, a subject, and why it is automatic.
-const EXAMPLES: &[(&str, &str, Option<&str>)] = &[
+const AUTOMATIC_MAIL_EXAMPLES: &[(&str, &str, Option<&str>)] = &[
     ("Auto-Submitted: auto-replied (vacation)", "Auto: Hello", Some("auto_submitted")),
     ("Auto-Submitted: auto-generated", "Backup done", Some("auto_submitted")),
     ("Auto-Submitted: auto-notified; owner-email=\"me@example.com\"", "New mail", Some("auto_submitted")),

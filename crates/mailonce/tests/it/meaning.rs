@@ -3,15 +3,15 @@
 use serde_json::json;
 
 use crate::{
-    call::{Answer, post},
+    call::{TestResponse, post},
     world::{World, mail, mail_with},
 };
 
 /// Sends the first under a key and then each of the others, which must be repeats of it.
-async fn are_one(world: &World, bodies: &[&str]) {
-    let send = |body: &str| world.call(post("/v1/emails").key("one").text(body.to_owned()));
+async fn expect_same_email(world: &World, bodies: &[&str]) {
+    let send = |body: &str| world.call(post("/v1/emails").key("one").json_bytes(body.to_owned()));
     let (first, others) = bodies.split_first().unwrap();
-    let first = send(first).await.is(202);
+    let first = send(first).await.expect_status(202);
     for body in others {
         let again = send(body).await;
         assert_eq!(again.status, 200, "{body} is no repeat: {}", again.text);
@@ -20,20 +20,20 @@ async fn are_one(world: &World, bodies: &[&str]) {
     }
 }
 
-async fn raw(world: &World, body: &str) -> Answer {
-    world.call(post("/v1/emails").key("k").text(body.to_owned())).await
+async fn send_raw(world: &World, body: &str) -> TestResponse {
+    world.call(post("/v1/emails").key("k").json_bytes(body.to_owned())).await
 }
 
 over_memory_and_sqlite! {
     async fn the_order_of_members_does_not_matter(world) {
-        are_one(&world, &[
+        expect_same_email(&world, &[
             r#"{"from":"a@x.test","to":"b@x.test","text":"t","metadata":{"a":1,"b":2},"headers":{"X-A":"1","X-B":"2"}}"#,
             r#"{"headers":{"x-b":"2","x-a":"1"},"metadata":{"b":2,"a":1},"text":"t","to":"b@x.test","from":"a@x.test"}"#,
         ]).await;
     }
 
     async fn one_recipient_may_be_a_text_or_a_list_in_any_case_and_order(world) {
-        are_one(&world, &[
+        expect_same_email(&world, &[
             r#"{"from":"a@x.test","to":["b@x.test","c@müller.test"],"cc":["d@x.test"],"text":"t"}"#,
             r#"{"from":"A@X.test","to":["C@XN--MLLER-KVA.test","B@x.TEST"],"cc":"d@x.test","text":"t"}"#,
             r#"{"from":"a@x.test","to":["b@x.test","b@x.test","c@müller.test"],"cc":"d@x.test","text":"t"}"#,
@@ -41,7 +41,7 @@ over_memory_and_sqlite! {
     }
 
     async fn null_is_absent(world) {
-        are_one(&world, &[
+        expect_same_email(&world, &[
             r#"{"from":"a@x.test","to":"b@x.test","text":"t"}"#,
             r#"{"from":"a@x.test","to":"b@x.test","text":"t","html":null,"subject":null,"cc":null,"bcc":null,"reply_to":null,"headers":null,"attachments":null,"tags":null,"metadata":null,"scheduled_at":null,"intent":null,"ttl":null,"on_mismatch":null,"on_unknown":null,"transport":null,"distinct_token":null}"#,
             r#"{"from":"a@x.test","to":"b@x.test","text":"t","html":"","subject":"","cc":[],"bcc":[],"reply_to":[],"headers":{},"attachments":[],"tags":[],"metadata":{"x":null}}"#,
@@ -49,14 +49,14 @@ over_memory_and_sqlite! {
     }
 
     async fn lines_may_end_in_crlf_or_lf(world) {
-        are_one(&world, &[
+        expect_same_email(&world, &[
             r#"{"from":"a@x.test","to":"b@x.test","text":"one\ntwo\n","html":"<p>\n</p>"}"#,
             r#"{"from":"a@x.test","to":"b@x.test","text":"one\r\ntwo\r\n","html":"<p>\r\n</p>"}"#,
         ]).await;
     }
 
     async fn base64_may_be_broken_into_lines_and_lack_its_padding(world) {
-        are_one(&world, &[
+        expect_same_email(&world, &[
             r#"{"from":"a@x.test","to":"b@x.test","text":"t","attachments":[{"filename":"f","content":"aGVsbG8gd29ybGQhIQ=="}]}"#,
             r#"{"from":"a@x.test","to":"b@x.test","text":"t","attachments":[{"filename":"f","content":"aGVsbG8g\r\nd29ybGQhIQ==\r\n"}]}"#,
             r#"{"from":"a@x.test","to":"b@x.test","text":"t","attachments":[{"filename":"f","content":"aGVsbG8gd29ybGQhIQ"}]}"#,
@@ -64,7 +64,7 @@ over_memory_and_sqlite! {
     }
 
     async fn one_instant_may_be_written_in_any_time_zone(world) {
-        are_one(&world, &[
+        expect_same_email(&world, &[
             r#"{"from":"a@x.test","to":"b@x.test","text":"t","scheduled_at":"2026-11-16T10:00:00Z"}"#,
             r#"{"from":"a@x.test","to":"b@x.test","text":"t","scheduled_at":"2026-11-16T15:30:00.000+05:30"}"#,
             r#"{"from":"a@x.test","to":"b@x.test","text":"t","scheduled_at":"2026-11-16T02:00:00-08:00"}"#,
@@ -73,16 +73,16 @@ over_memory_and_sqlite! {
 
     async fn a_relative_time_is_compared_as_given_whenever_it_is_said(world) {
         let body = mail_with(json!({ "scheduled_at": "in 5 minutes" }));
-        let first = world.send("k", &body).await.is(202);
-        world.pass(60_000);
-        let again = world.send("k", &mail_with(json!({ "scheduled_at": "In  5  Minutes" }))).await.is(200);
+        let first = world.send("k", &body).await.expect_status(202);
+        world.advance_clock(60_000);
+        let again = world.send("k", &mail_with(json!({ "scheduled_at": "In  5  Minutes" }))).await.expect_status(200);
         assert_eq!(again["id"], first["id"]);
         let other = world.send("k", &mail_with(json!({ "scheduled_at": "in 6 minutes" }))).await;
-        assert_eq!(other.refused(422, "key_mismatch")["differs"], json!(["scheduled_at"]));
+        assert_eq!(other.expect_problem(422, "key_mismatch")["differs"], json!(["scheduled_at"]));
     }
 
     async fn numbers_may_be_written_in_several_ways(world) {
-        are_one(&world, &[
+        expect_same_email(&world, &[
             r#"{"from":"a@x.test","to":"b@x.test","text":"\u00e9","metadata":{"n":4821}}"#,
             r#"{"from":"a@x.test","to":"b@x.test","text":"é","metadata":{"n":4821.0}}"#,
             r#"{"from":"a@x.test","to":"b@x.test","text":"é","metadata":{"n":4.821e3}}"#,
@@ -90,9 +90,9 @@ over_memory_and_sqlite! {
     }
 
     async fn a_text_and_a_number_are_two_meanings(world) {
-        world.send("k", &mail_with(json!({ "metadata": { "n": 1 } }))).await.is(202);
-        world.send("k", &mail_with(json!({ "metadata": { "n": "1" } }))).await.refused(422, "key_mismatch");
-        world.send("k", &mail_with(json!({ "metadata": { "n": true } }))).await.refused(422, "key_mismatch");
+        world.send("k", &mail_with(json!({ "metadata": { "n": 1 } }))).await.expect_status(202);
+        world.send("k", &mail_with(json!({ "metadata": { "n": "1" } }))).await.expect_problem(422, "key_mismatch");
+        world.send("k", &mail_with(json!({ "metadata": { "n": true } }))).await.expect_problem(422, "key_mismatch");
     }
 
     async fn integers_beyond_2_to_the_53_are_refused_on_both_sides(world) {
@@ -102,15 +102,15 @@ over_memory_and_sqlite! {
         ];
         for number in numbers {
             let body = format!(r#"{{"from":"a@x.test","to":"b@x.test","text":"t","metadata":{{"order":{number}}}}}"#);
-            let refused = raw(&world, &body).await;
+            let refused = send_raw(&world, &body).await;
             assert_eq!(refused.status, 422, "{number}: {}", refused.text);
-            let refused = refused.refused(422, "invalid_field").at("metadata.order");
-            assert!(refused.word("detail").contains("2^53-1"), "{}", refused.text);
+            let refused = refused.expect_problem(422, "invalid_field").expect_field("metadata.order");
+            assert!(refused.string_field("detail").contains("2^53-1"), "{}", refused.text);
         }
         assert!(world.events().await.is_empty());
         for number in ["9007199254740991", "-9007199254740991"] {
             let body = format!(r#"{{"from":"a@x.test","to":"b@x.test","text":"t","metadata":{{"order":{number}}}}}"#);
-            world.call(post("/v1/emails").key(number).text(body)).await.is(202);
+            world.call(post("/v1/emails").key(number).json_bytes(body)).await.expect_status(202);
         }
     }
 
@@ -127,29 +127,29 @@ over_memory_and_sqlite! {
             (format!(r#"{{{start},"metadata":{{"a":1,"\u0061":1}}}}"#), "a"),
         ];
         for (body, name) in bodies {
-            let refused = raw(&world, &body).await;
+            let refused = send_raw(&world, &body).await;
             assert_eq!(refused.status, 400, "{body}: {}", refused.text);
-            let refused = refused.refused(400, "invalid_json");
-            let detail = refused.word("detail");
+            let refused = refused.expect_problem(400, "invalid_json");
+            let detail = refused.string_field("detail");
             assert!(detail.contains("duplicate") && detail.contains(&format!("`{name}`")), "{detail}");
         }
         assert!(world.events().await.is_empty());
-        world.send("k", &mail()).await.is(202);
+        world.send("k", &mail()).await.expect_status(202);
     }
 
     async fn a_member_that_stands_twice_in_a_tag_a_ttl_or_a_batch_is_refused(world) {
         let start = r#""from":"a@x.test","to":"b@x.test","text":"t""#;
         for more in [r#""tags":[{"name":"a","name":"b"}]"#, r#""ttl":{"class":"scheduled","interval":"1d","interval":"7d"}"#] {
-            let refused = raw(&world, &format!("{{{start},{more}}}")).await.is(400);
-            refused.is_problem();
+            let refused = send_raw(&world, &format!("{{{start},{more}}}")).await.expect_status(400);
+            refused.expect_problem_format();
         }
         let batch = format!(r#"[{{{start}}},{{{start},"text":"u"}}]"#);
-        world.call(post("/v1/emails/batch").key("b").text(batch)).await.refused(400, "invalid_json");
+        world.call(post("/v1/emails/batch").key("b").json_bytes(batch)).await.expect_problem(400, "invalid_json");
         assert!(world.events().await.is_empty());
     }
 
     async fn a_header_given_twice_in_different_case_is_refused(world) {
         let body = mail_with(json!({ "headers": { "X-A": "1", "x-a": "2" } }));
-        world.send("k", &body).await.refused(422, "invalid_field").at("headers.x-a");
+        world.send("k", &body).await.expect_problem(422, "invalid_field").expect_field("headers.x-a");
     }
 }

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{World, about, mail, mail_with};
+use crate::world::{World, mail, mail_with, mail_with_intent};
 
 /// The derived key of an email that was accepted under its intent.
-async fn derived_key(world: &World, body: &Value) -> String {
-    world.wish(body).await["dedupe"]["key"].as_str().unwrap().to_owned()
+async fn send_and_get_derived_key(world: &World, body: &Value) -> String {
+    world.send_without_key(body).await["dedupe"]["key"].as_str().unwrap().to_owned()
 }
 
 /// What an intent never forgives.
-fn other_people_and_things() -> Vec<(&'static str, Value)> {
+fn changes_that_intents_reject() -> Vec<(&'static str, Value)> {
     vec![
         ("from", json!({ "from": "other@example.com" })),
         ("cc", json!({ "cc": "boss@example.com" })),
@@ -23,20 +23,20 @@ fn other_people_and_things() -> Vec<(&'static str, Value)> {
 
 over_every_engine! {
     async fn other_words_under_a_header_key_are_refused_and_the_differing_fields_and_the_original_named(world) {
-        let first = world.send("k", &mail()).await.is(202);
+        let first = world.send("k", &mail()).await.expect_status(202);
         let other = mail_with(json!({ "subject": "Order 4822", "html": "<p>Thanks</p>" }));
-        let refused = world.send("k", &other).await.refused(422, "key_mismatch");
+        let refused = world.send("k", &other).await.expect_problem(422, "key_mismatch");
         assert_eq!(refused["differs"], json!(["subject", "html"]));
         assert_eq!(refused["original"], first["id"]);
         assert_eq!(refused["key"], "k");
-        assert!(refused.word("detail").contains(&first.word("id")));
+        assert!(refused.string_field("detail").contains(&first.string_field("id")));
         assert_eq!(refused["retry"], "never");
-        assert_eq!(world.count().await, 1);
-        world.send("k", &mail()).await.is(200);
+        assert_eq!(world.email_count().await, 1);
+        world.send("k", &mail()).await.expect_status(200);
     }
 
     async fn every_field_of_the_meaning_is_named_when_it_differs(world) {
-        world.send("k", &mail()).await.is(202);
+        world.send("k", &mail()).await.expect_status(202);
         let others = [
             ("to", json!({ "to": ["other@example.com"] })),
             ("subject", json!({ "subject": "" })),
@@ -47,14 +47,14 @@ over_every_engine! {
             ("metadata", json!({ "metadata": { "order": 4821 } })),
             ("display names", json!({ "from": "Agent <agent@example.com>" })),
         ];
-        for (field, more) in others.into_iter().chain(other_people_and_things()) {
-            let refused = world.send("k", &mail_with(more)).await.refused(422, "key_mismatch");
+        for (field, more) in others.into_iter().chain(changes_that_intents_reject()) {
+            let refused = world.send("k", &mail_with(more)).await.expect_problem(422, "key_mismatch");
             assert_eq!(refused["differs"], json!([field]));
         }
     }
 
     async fn other_words_under_an_intent_get_the_original_with_payload_differs(world) {
-        let first = world.wish(&about("order_4821")).await.is(202);
+        let first = world.send_without_key(&mail_with_intent("order_4821")).await.expect_status(202);
         let words = [
             json!({ "subject": "Your order" }),
             json!({ "text": "Thanks a lot!" }),
@@ -65,86 +65,86 @@ over_every_engine! {
             json!({ "from": "The agent <agent@example.com>" }),
         ];
         for more in words {
-            let mut other = about("order_4821");
+            let mut other = mail_with_intent("order_4821");
             for (name, value) in more.as_object().unwrap() {
                 other[name] = value.clone();
             }
-            let again = world.wish(&other).await.is(200);
+            let again = world.send_without_key(&other).await.expect_status(200);
             assert_eq!(again["id"], first["id"], "{more}");
             assert_eq!(again["dedupe"]["payload_differs"], true, "{more}");
             assert!(again.is_replay());
-            assert!(again.word("next").contains("first version stands"), "{}", again.text);
+            assert!(again.string_field("next").contains("first version stands"), "{}", again.text);
         }
-        let same = world.wish(&about("order_4821")).await.is(200);
+        let same = world.send_without_key(&mail_with_intent("order_4821")).await.expect_status(200);
         assert_eq!(same["dedupe"]["payload_differs"], false);
     }
 
     async fn another_sender_copy_attachment_or_schedule_is_a_mismatch_even_under_an_intent(world) {
-        let first = world.wish(&about("order_4821")).await.is(202);
-        for (field, more) in other_people_and_things() {
-            let mut other = about("order_4821");
+        let first = world.send_without_key(&mail_with_intent("order_4821")).await.expect_status(202);
+        for (field, more) in changes_that_intents_reject() {
+            let mut other = mail_with_intent("order_4821");
             for (name, value) in more.as_object().unwrap() {
                 other[name] = value.clone();
             }
-            let refused = world.wish(&other).await.refused(422, "key_mismatch");
+            let refused = world.send_without_key(&other).await.expect_problem(422, "key_mismatch");
             assert_eq!((&refused["differs"], &refused["original"]), (&json!([field]), &first["id"]));
         }
-        assert_eq!(world.count().await, 1);
+        assert_eq!(world.email_count().await, 1);
     }
 
     async fn on_mismatch_reject_makes_an_intent_strict(world) {
-        world.wish(&about("order_4821")).await.is(202);
-        let mut other = about("order_4821");
+        world.send_without_key(&mail_with_intent("order_4821")).await.expect_status(202);
+        let mut other = mail_with_intent("order_4821");
         other["text"] = json!("Thanks!");
         other["on_mismatch"] = json!("reject");
-        let refused = world.wish(&other).await.refused(422, "key_mismatch");
+        let refused = world.send_without_key(&other).await.expect_problem(422, "key_mismatch");
         assert_eq!(refused["differs"], json!(["text"]));
     }
 
     async fn on_mismatch_first_wins_makes_a_header_key_lenient_about_words_only(world) {
-        let first = world.send("k", &mail()).await.is(202);
+        let first = world.send("k", &mail()).await.expect_status(202);
         let words = mail_with(json!({ "text": "Thanks!", "on_mismatch": "first_wins" }));
-        let again = world.send("k", &words).await.is(200);
+        let again = world.send("k", &words).await.expect_status(200);
         assert_eq!((&again["id"], &again["dedupe"]["payload_differs"]), (&first["id"], &json!(true)));
         let people = mail_with(json!({ "cc": "boss@example.com", "on_mismatch": "first_wins" }));
-        world.send("k", &people).await.refused(422, "key_mismatch");
+        world.send("k", &people).await.expect_problem(422, "key_mismatch");
     }
 
     async fn a_header_equal_to_the_derived_key_counts_as_the_intent(world) {
-        let key = derived_key(&world, &about("order_4821")).await;
-        let mut other = about("order_4821");
+        let key = send_and_get_derived_key(&world, &mail_with_intent("order_4821")).await;
+        let mut other = mail_with_intent("order_4821");
         other["text"] = json!("Thanks!");
-        let again = world.send(&key, &other).await.is(200);
+        let again = world.send(&key, &other).await.expect_status(200);
         assert_eq!(again["dedupe"]["payload_differs"], true);
-        assert_eq!(world.count().await, 1);
+        assert_eq!(world.email_count().await, 1);
     }
 
     async fn the_derived_key_without_its_intent_is_a_plain_header_key(world) {
-        let key = derived_key(&world, &about("order_4821")).await;
-        world.send(&key, &mail()).await.is(200);
+        let key = send_and_get_derived_key(&world, &mail_with_intent("order_4821")).await;
+        world.send(&key, &mail()).await.expect_status(200);
         let other = mail_with(json!({ "text": "Thanks!" }));
-        world.send(&key, &other).await.refused(422, "key_mismatch");
+        world.send(&key, &other).await.expect_problem(422, "key_mismatch");
     }
 
     async fn a_header_key_wins_over_the_intent_which_is_stored(world) {
-        let first = world.send("mine", &about("order_4821")).await.is(202);
+        let first = world.send("mine", &mail_with_intent("order_4821")).await.expect_status(202);
         assert_eq!(first["dedupe"]["key"], "mine");
-        let email = world.email(&first.word("id")).await;
+        let email = world.email(&first.string_field("id")).await;
         assert_eq!(email["intent"]["entity"], "order_4821");
-        let mut other = about("order_4821");
+        let mut other = mail_with_intent("order_4821");
         other["text"] = json!("Thanks!");
-        world.send("mine", &other).await.refused(422, "key_mismatch");
+        world.send("mine", &other).await.expect_problem(422, "key_mismatch");
     }
 
     async fn what_is_outside_the_meaning_may_change(world) {
-        let first = world.send("k", &mail()).await.is(202);
+        let first = world.send("k", &mail()).await.expect_status(202);
         for more in [json!({ "ttl": "1d" }), json!({ "on_unknown": "resend" }), json!({ "transport": "sandbox" }), json!({ "on_mismatch": "reject" })] {
-            let again = world.send("k", &mail_with(more)).await.is(200);
+            let again = world.send("k", &mail_with(more)).await.expect_status(200);
             assert_eq!(again["id"], first["id"]);
         }
         // Looked up before it is guarded: these would be refused for a new wish.
         for more in [json!({ "transport": "gone" }), json!({ "distinct_token": "spent" })] {
-            world.send("k", &mail_with(more)).await.is(200);
+            world.send("k", &mail_with(more)).await.expect_status(200);
         }
     }
 }

@@ -4,95 +4,95 @@ use serde_json::{Value, json};
 
 use crate::{
     call::post,
-    world::{DAY, World, about},
+    world::{DAY, World, mail_with_intent},
 };
 
-fn to(list: &[&str]) -> Value {
-    let mut body = about("incident_7");
+fn incident_mail_to(list: &[&str]) -> Value {
+    let mut body = mail_with_intent("incident_7");
     body["to"] = json!(list);
     body
 }
 
 /// The state and guard of a new email to these recipients.
-async fn state(world: &World, list: &[&str]) -> (String, Value) {
-    let answer = world.wish(&to(list)).await.is(202);
-    (answer.word("state"), answer["guard"].clone())
+async fn send_and_get_state(world: &World, list: &[&str]) -> (String, Value) {
+    let answer = world.send_without_key(&incident_mail_to(list)).await.expect_status(202);
+    (answer.string_field("state"), answer["guard"].clone())
 }
 
-fn held() -> (String, Value) {
+fn held_by_overlap() -> (String, Value) {
     ("held".into(), json!("overlaps"))
 }
 
-fn queued() -> (String, Value) {
+fn queued_without_guard() -> (String, Value) {
     ("queued".into(), json!(null))
 }
 
 over_every_engine! {
     async fn the_same_intent_to_some_of_the_recipients_is_held(world) {
-        let first = world.wish(&to(&["a@x.test", "b@x.test"])).await.is(202);
+        let first = world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202);
         assert_eq!(first["state"], "queued");
-        assert_eq!(state(&world, &["a@x.test"]).await, held());
-        assert_eq!(state(&world, &["b@x.test", "c@x.test"]).await, held());
-        assert_eq!(state(&world, &["c@x.test", "d@x.test"]).await, held());
-        assert_eq!(state(&world, &["e@x.test"]).await, queued());
-        let again = world.wish(&to(&["B@x.test", "a@x.test"])).await.is(200);
+        assert_eq!(send_and_get_state(&world, &["a@x.test"]).await, held_by_overlap());
+        assert_eq!(send_and_get_state(&world, &["b@x.test", "c@x.test"]).await, held_by_overlap());
+        assert_eq!(send_and_get_state(&world, &["c@x.test", "d@x.test"]).await, held_by_overlap());
+        assert_eq!(send_and_get_state(&world, &["e@x.test"]).await, queued_without_guard());
+        let again = world.send_without_key(&incident_mail_to(&["B@x.test", "a@x.test"])).await.expect_status(200);
         assert_eq!(again["id"], first["id"]);
     }
 
     async fn what_left_when_it_was_sent_again_does_not_go_to_some_of_them_once_more(world) {
-        let first = world.wish(&to(&["a@x.test", "b@x.test"])).await.is(202).word("id");
-        world.call(post(&format!("/v1/emails/{first}/cancel"))).await.is(200);
-        world.call(post(&format!("/v1/emails/{first}/resend")).json(&json!({}))).await.is(202);
-        world.hand_over().await;
-        assert_eq!(state(&world, &["b@x.test"]).await, held());
-        assert_eq!(state(&world, &["a@x.test", "c@x.test"]).await, held());
-        assert_eq!(world.wish(&to(&["a@x.test", "b@x.test"])).await.is(200)["id"], json!(first));
+        let first = world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202).string_field("id");
+        world.call(post(&format!("/v1/emails/{first}/cancel"))).await.expect_status(200);
+        world.call(post(&format!("/v1/emails/{first}/resend")).json(&json!({}))).await.expect_status(202);
+        world.hand_off_due().await;
+        assert_eq!(send_and_get_state(&world, &["b@x.test"]).await, held_by_overlap());
+        assert_eq!(send_and_get_state(&world, &["a@x.test", "c@x.test"]).await, held_by_overlap());
+        assert_eq!(world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(200)["id"], json!(first));
     }
 
     async fn an_intent_to_one_then_to_several_is_held(world) {
-        assert_eq!(state(&world, &["a@x.test"]).await, queued());
-        assert_eq!(state(&world, &["a@x.test", "b@x.test"]).await, held());
+        assert_eq!(send_and_get_state(&world, &["a@x.test"]).await, queued_without_guard());
+        assert_eq!(send_and_get_state(&world, &["a@x.test", "b@x.test"]).await, held_by_overlap());
     }
 
     async fn a_held_email_says_so_first_and_again_and_is_not_handed_over(world) {
-        world.wish(&to(&["a@x.test", "b@x.test"])).await.is(202);
-        let first = world.wish(&to(&["a@x.test"])).await.is(202);
-        assert!(first.word("next").contains("held"), "{}", first.text);
-        world.hand_over().await;
-        let again = world.wish(&to(&["a@x.test"])).await.is(200);
+        world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202);
+        let first = world.send_without_key(&incident_mail_to(&["a@x.test"])).await.expect_status(202);
+        assert!(first.string_field("next").contains("held"), "{}", first.text);
+        world.hand_off_due().await;
+        let again = world.send_without_key(&incident_mail_to(&["a@x.test"])).await.expect_status(200);
         assert_eq!((&again["id"], &again["state"], &again["guard"]), (&first["id"], &json!("held"), &json!("overlaps")));
-        assert!(again.word("next").contains("held"), "{}", again.text);
+        assert!(again.string_field("next").contains("held"), "{}", again.text);
     }
 
     async fn a_held_email_can_be_taken_back(world) {
-        world.wish(&to(&["a@x.test", "b@x.test"])).await.is(202);
-        let id = world.wish(&to(&["a@x.test"])).await.is(202).word("id");
-        world.call(post(&format!("/v1/emails/{id}/cancel"))).await.is(200);
+        world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202);
+        let id = world.send_without_key(&incident_mail_to(&["a@x.test"])).await.expect_status(202).string_field("id");
+        world.call(post(&format!("/v1/emails/{id}/cancel"))).await.expect_status(200);
         assert_eq!(world.email(&id).await["state"], "cancelled");
     }
 
     async fn another_version_period_or_entity_does_not_overlap(world) {
-        world.wish(&to(&["a@x.test", "b@x.test"])).await.is(202);
+        world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202);
         for (member, value) in [("version", json!(2)), ("period", json!("2026-W46")), ("entity", json!("incident_8"))] {
-            let mut other = to(&["a@x.test"]);
+            let mut other = incident_mail_to(&["a@x.test"]);
             other["intent"][member] = value;
-            assert_eq!(world.wish(&other).await.is(202)["state"], "queued", "{member}");
+            assert_eq!(world.send_without_key(&other).await.expect_status(202)["state"], "queued", "{member}");
         }
     }
 
     async fn a_cancelled_or_forgotten_email_stands_for_nobody(world) {
-        let id = world.wish(&to(&["a@x.test", "b@x.test"])).await.is(202).word("id");
-        world.call(post(&format!("/v1/emails/{id}/cancel"))).await.is(200);
-        assert_eq!(state(&world, &["a@x.test"]).await, queued());
-        world.hand_over().await;
-        world.pass(36 * DAY);
-        assert_eq!(state(&world, &["a@x.test", "c@x.test"]).await, queued());
+        let id = world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202).string_field("id");
+        world.call(post(&format!("/v1/emails/{id}/cancel"))).await.expect_status(200);
+        assert_eq!(send_and_get_state(&world, &["a@x.test"]).await, queued_without_guard());
+        world.hand_off_due().await;
+        world.advance_clock(36 * DAY);
+        assert_eq!(send_and_get_state(&world, &["a@x.test", "c@x.test"]).await, queued_without_guard());
     }
 
     async fn the_overlap_of_two_teams_is_none(world) {
-        let other = world.team("other").await;
-        world.wish(&to(&["a@x.test", "b@x.test"])).await.is(202);
-        let theirs = world.call(post("/v1/emails").by(&other).json(&to(&["a@x.test"]))).await.is(202);
+        let other = world.create_team("other").await;
+        world.send_without_key(&incident_mail_to(&["a@x.test", "b@x.test"])).await.expect_status(202);
+        let theirs = world.call(post("/v1/emails").bearer(&other).json(&incident_mail_to(&["a@x.test"]))).await.expect_status(202);
         assert_eq!(theirs["state"], "queued");
     }
 }

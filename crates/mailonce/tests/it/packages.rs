@@ -6,14 +6,14 @@ use std::{
     process::Command,
 };
 
-fn must(what: &str, command: &mut Command) {
+fn run_or_panic(what: &str, command: &mut Command) {
     let output = command.output().unwrap_or_else(|error| panic!("{what} is needed for this test: {error}"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{what} is needed for this test and failed: {said}");
 }
 
 /// Installs into a folder, once for each set of packages. Several tests may want it at a time, in several processes.
-fn once(folder: &str, packages: &[&str], install: impl FnOnce(&Path)) -> PathBuf {
+fn install_once(folder: &str, packages: &[&str], install: impl FnOnce(&Path)) -> PathBuf {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     let (ready, wanted) = (home.join("ready"), packages.join(" "));
     std::fs::create_dir_all(&home).unwrap();
@@ -28,18 +28,18 @@ fn once(folder: &str, packages: &[&str], install: impl FnOnce(&Path)) -> PathBuf
 }
 
 /// A folder with packages of npm in it.
-pub(crate) fn npm(folder: &str, packages: &[&str]) -> PathBuf {
-    once(folder, packages, |home| {
+pub(crate) fn install_npm(folder: &str, packages: &[&str]) -> PathBuf {
+    install_once(folder, packages, |home| {
         let mut command = Command::new("npm");
-        must("npm", command.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(home).args(packages));
+        run_or_panic("npm", command.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(home).args(packages));
     })
 }
 
 /// A Python with packages of PyPI in it.
-pub(crate) fn python(folder: &str, packages: &[&str]) -> PathBuf {
-    let home = once(folder, packages, |home| {
-        must("python3 with venv", Command::new("python3").args(["-m", "venv", "--clear"]).arg(home));
-        must("pip", Command::new(home.join("bin/python")).args(["-m", "pip", "install", "-q"]).args(packages));
+pub(crate) fn install_python(folder: &str, packages: &[&str]) -> PathBuf {
+    let home = install_once(folder, packages, |home| {
+        run_or_panic("python3 with venv", Command::new("python3").args(["-m", "venv", "--clear"]).arg(home));
+        run_or_panic("pip", Command::new(home.join("bin/python")).args(["-m", "pip", "install", "-q"]).args(packages));
     });
     home.join("bin/python")
 }

@@ -3,80 +3,80 @@
 use serde_json::{Value, json};
 
 use crate::{
-    collect::{deliveries, messages, resend, told},
-    provider_fake::{API_KEY, Act, Held, Provider},
+    collect::{create_resend_source, list_deliveries, parse_and_list_messages, resend_received_webhook},
+    provider_fake::{API_KEY, FakeProvider, ProviderFault, ProviderMail},
     world::{HOUR, MINUTE, SECOND, World},
 };
 
 const TOKEN: &str = "0123456789abcdef";
 
-async fn postmark(world: &World, provider: &Provider) -> String {
+async fn create_postmark_source(world: &World, provider: &FakeProvider) -> String {
     let body = json!({ "name": "postmark", "kind": "postmark", "takes": ["inbound"], "bearer": TOKEN,
         "api_key": API_KEY, "base_url": provider.url, "poll": "1m" });
-    world.post("/v1/sources", &body).await.is(201).word("path")
+    world.post("/v1/sources", &body).await.expect_status(201).string_field("path")
 }
 
 /// A polling source of either kind.
-async fn source(world: &World, provider: &Provider, kind: &str) -> String {
+async fn create_polling_source(world: &World, provider: &FakeProvider, kind: &str) -> String {
     match kind {
-        "resend" => resend(world, provider, json!({ "poll": "1m" })).await,
-        _ => postmark(world, provider).await,
+        "resend" => create_resend_source(world, provider, json!({ "poll": "1m" })).await,
+        _ => create_postmark_source(world, provider).await,
     }
 }
 
-async fn view(world: &World, path: &str) -> Value {
-    world.get(&format!("/v1/sources/{}", path.rsplit('/').next().unwrap())).await.is(200).body
+async fn get_source(world: &World, path: &str) -> Value {
+    world.get(&format!("/v1/sources/{}", path.rsplit('/').next().unwrap())).await.expect_status(200).body
 }
 
-async fn polled(world: &World) -> usize {
+async fn poll_due(world: &World) -> usize {
     world.engine.poll_due().await.unwrap()
 }
 
 over_every_engine! {
     async fn a_mail_whose_hook_was_lost_is_polled(world) {
         let world = world.with_providers().await;
-        let inbox = world.inbox("a").await;
+        let inbox = world.create_inbox("a").await;
         for (n, kind) in ["resend", "postmark"].into_iter().enumerate() {
-            let provider = Provider::start().await;
-            let path = source(&world, &provider, kind).await;
-            world.pass(MINUTE);
-            provider.holds(Held::new(kind, world.at(-SECOND), "a@agents.test"));
-            provider.holds(Held { blocked: kind == "postmark", ..Held::new("blocked", world.at(-SECOND), "b@agents.test") });
-            polled(&world).await;
-            let rows = messages(&world, &inbox).await;
+            let provider = FakeProvider::start().await;
+            let path = create_polling_source(&world, &provider, kind).await;
+            world.advance_clock(MINUTE);
+            provider.add_mail(ProviderMail::new(kind, world.timestamp_in(-SECOND), "a@agents.test"));
+            provider.add_mail(ProviderMail { blocked: kind == "postmark", ..ProviderMail::new("blocked", world.timestamp_in(-SECOND), "b@agents.test") });
+            poll_due(&world).await;
+            let rows = parse_and_list_messages(&world, &inbox).await;
             assert_eq!(rows.len(), n + 1, "{kind}");
-            let row = deliveries(&world).await.into_iter().find(|row| row["state"] == "done").unwrap();
+            let row = list_deliveries(&world).await.into_iter().find(|row| row["state"] == "done").unwrap();
             assert_eq!(row["intake"], "poll", "{row}");
-            assert_eq!(view(&world, &path).await["last_polled_at"], world.at(0));
-            world.call(crate::call::Call::new("DELETE", &path.replace("/hooks/", "/v1/sources/"))).await.is(200);
+            assert_eq!(get_source(&world, &path).await["last_polled_at"], world.timestamp_in(0));
+            world.call(crate::call::TestRequest::new("DELETE", &path.replace("/hooks/", "/v1/sources/"))).await.expect_status(200);
         }
     }
 
     async fn a_mail_that_comes_by_hook_and_by_poll_is_one_message(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let inbox = world.inbox("a").await;
-        let path = source(&world, &provider, "resend").await;
+        let provider = FakeProvider::start().await;
+        let inbox = world.create_inbox("a").await;
+        let path = create_polling_source(&world, &provider, "resend").await;
         for (id, hook_first) in [("m1", true), ("m2", false)] {
-            world.pass(2 * MINUTE);
+            world.advance_clock(2 * MINUTE);
             // Lists and hooks need not spell a recipient alike.
-            provider.holds(Held::new(id, world.at(-SECOND), "A@Agents.Test"));
+            provider.add_mail(ProviderMail::new(id, world.timestamp_in(-SECOND), "A@Agents.Test"));
             if hook_first {
-                world.call(told(&world, &path, id, "a@agents.test")).await.is(200);
+                world.call(resend_received_webhook(&world, &path, id, "a@agents.test")).await.expect_status(200);
             }
-            assert_eq!(polled(&world).await, 1, "{id}");
+            assert_eq!(poll_due(&world).await, 1, "{id}");
             if !hook_first {
-                let answer = world.call(told(&world, &path, id, "a@agents.test")).await.is(200);
+                let answer = world.call(resend_received_webhook(&world, &path, id, "a@agents.test")).await.expect_status(200);
                 assert_eq!((&answer["kept"], &answer["duplicate"]), (&json!(0), &json!(1)));
             }
         }
-        assert_eq!(messages(&world, &inbox).await.len(), 2);
-        let count = deliveries(&world).await.len();
+        assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 2);
+        let count = list_deliveries(&world).await.len();
         for _ in 0..5 {
-            world.pass(2 * MINUTE);
-            assert_eq!(polled(&world).await, 0);
+            world.advance_clock(2 * MINUTE);
+            assert_eq!(poll_due(&world).await, 0);
         }
-        let rows = deliveries(&world).await;
+        let rows = list_deliveries(&world).await;
         assert_eq!((rows.len(), count), (4, 4), "what was told once is not told by every poll");
         let of = |intake: &str, state: &str| {
             rows.iter().filter(|row| row["intake"] == intake && row["state"] == state).count()
@@ -87,106 +87,106 @@ over_every_engine! {
 
     async fn two_nodes_that_poll_do_no_harm(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let inbox = world.inbox("a").await;
-        source(&world, &provider, "resend").await;
-        world.pass(MINUTE);
+        let provider = FakeProvider::start().await;
+        let inbox = world.create_inbox("a").await;
+        create_polling_source(&world, &provider, "resend").await;
+        world.advance_clock(MINUTE);
         for n in 0..5 {
-            provider.holds(Held::new(&format!("m{n}"), world.at(-SECOND), "a@agents.test"));
+            provider.add_mail(ProviderMail::new(&format!("m{n}"), world.timestamp_in(-SECOND), "a@agents.test"));
         }
         let (one, two, three) = tokio::join!(world.engine.poll_due(), world.engine.poll_due(), world.engine.poll_due());
         assert_eq!([one, two, three].map(Result::unwrap).iter().sum::<usize>(), 5, "one of them told");
-        assert_eq!(messages(&world, &inbox).await.len(), 5);
+        assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 5);
     }
 
     async fn pages_late_mails_and_old_ones(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let inbox = world.inbox("a").await;
-        provider.holds(Held::new("before", world.at(-HOUR), "a@agents.test"));
-        source(&world, &provider, "resend").await;
-        provider.pages_of(2);
-        world.pass(10 * MINUTE);
+        let provider = FakeProvider::start().await;
+        let inbox = world.create_inbox("a").await;
+        provider.add_mail(ProviderMail::new("before", world.timestamp_in(-HOUR), "a@agents.test"));
+        create_polling_source(&world, &provider, "resend").await;
+        provider.set_page_size(2);
+        world.advance_clock(10 * MINUTE);
         for n in 0..7_i64 {
-            provider.holds(Held::new(&format!("m{n}"), world.at(-n * SECOND), "a@agents.test"));
+            provider.add_mail(ProviderMail::new(&format!("m{n}"), world.timestamp_in(-n * SECOND), "a@agents.test"));
         }
-        assert_eq!(polled(&world).await, 7, "mail from before the source is not collected");
-        world.pass(2 * MINUTE);
+        assert_eq!(poll_due(&world).await, 7, "mail from before the source is not collected");
+        world.advance_clock(2 * MINUTE);
         // It was there before those that were seen, and appears after them.
-        provider.holds(Held::new("late", world.at(-10 * MINUTE), "a@agents.test"));
-        provider.holds(Held::new("new", world.at(0), "a@agents.test"));
-        assert_eq!(polled(&world).await, 2);
-        assert_eq!(messages(&world, &inbox).await.len(), 9);
-        provider.asked();
-        world.pass(2 * HOUR);
-        provider.holds(Held::new("newer", world.at(0), "a@agents.test"));
-        assert_eq!(polled(&world).await, 1);
-        world.pass(2 * MINUTE);
-        provider.asked();
-        assert_eq!(polled(&world).await, 0);
-        assert_eq!(provider.asked().len(), 2, "it looks no further back than it must");
+        provider.add_mail(ProviderMail::new("late", world.timestamp_in(-10 * MINUTE), "a@agents.test"));
+        provider.add_mail(ProviderMail::new("new", world.timestamp_in(0), "a@agents.test"));
+        assert_eq!(poll_due(&world).await, 2);
+        assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 9);
+        provider.take_requested_paths();
+        world.advance_clock(2 * HOUR);
+        provider.add_mail(ProviderMail::new("newer", world.timestamp_in(0), "a@agents.test"));
+        assert_eq!(poll_due(&world).await, 1);
+        world.advance_clock(2 * MINUTE);
+        provider.take_requested_paths();
+        assert_eq!(poll_due(&world).await, 0);
+        assert_eq!(provider.take_requested_paths().len(), 2, "it looks no further back than it must");
     }
 
     async fn failures_back_off_and_are_shown(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let path = source(&world, &provider, "resend").await;
-        provider.acts(&[Act::Status(503), Act::TooMany(600), Act::Cut, Act::Portal]);
-        polled(&world).await;
-        let shown = view(&world, &path).await;
+        let provider = FakeProvider::start().await;
+        let path = create_polling_source(&world, &provider, "resend").await;
+        provider.queue_faults(&[ProviderFault::Status(503), ProviderFault::TooManyRequests(600), ProviderFault::TruncatedBody, ProviderFault::CaptivePortalPage]);
+        poll_due(&world).await;
+        let shown = get_source(&world, &path).await;
         assert!(shown["last_error"].as_str().unwrap().contains("503"), "{shown}");
         assert_eq!(shown["last_polled_at"], Value::Null);
-        polled(&world).await;
-        world.pass(MINUTE);
-        polled(&world).await;
-        assert_eq!(provider.asked().len(), 2, "once for each time it was due");
-        world.pass(599 * SECOND);
-        polled(&world).await;
-        assert!(provider.asked().is_empty(), "not before the pause it asked for is over");
+        poll_due(&world).await;
+        world.advance_clock(MINUTE);
+        poll_due(&world).await;
+        assert_eq!(provider.take_requested_paths().len(), 2, "once for each time it was due");
+        world.advance_clock(599 * SECOND);
+        poll_due(&world).await;
+        assert!(provider.take_requested_paths().is_empty(), "not before the pause it asked for is over");
         for said in ["broke off", "no JSON"] {
-            world.pass(HOUR);
-            polled(&world).await;
-            assert!(view(&world, &path).await["last_error"].as_str().unwrap().contains(said), "{said}");
+            world.advance_clock(HOUR);
+            poll_due(&world).await;
+            assert!(get_source(&world, &path).await["last_error"].as_str().unwrap().contains(said), "{said}");
         }
-        world.pass(HOUR);
-        polled(&world).await;
-        let shown = view(&world, &path).await;
-        assert_eq!((&shown["last_error"], &shown["last_polled_at"]), (&Value::Null, &json!(world.at(0))));
+        world.advance_clock(HOUR);
+        poll_due(&world).await;
+        let shown = get_source(&world, &path).await;
+        assert_eq!((&shown["last_error"], &shown["last_polled_at"]), (&Value::Null, &json!(world.timestamp_in(0))));
     }
 
     async fn a_mail_that_is_gone_when_its_turn_comes_is_dead(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let inbox = world.inbox("a").await;
-        source(&world, &provider, "postmark").await;
-        world.pass(MINUTE);
-        provider.holds(Held::new("m1", world.at(0), "a@agents.test"));
-        assert_eq!(polled(&world).await, 1);
-        provider.loses("m1");
+        let provider = FakeProvider::start().await;
+        let inbox = world.create_inbox("a").await;
+        create_polling_source(&world, &provider, "postmark").await;
+        world.advance_clock(MINUTE);
+        provider.add_mail(ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test"));
+        assert_eq!(poll_due(&world).await, 1);
+        provider.remove_mail("m1");
         for _ in 0..4 {
-            assert!(messages(&world, &inbox).await.is_empty());
-            world.pass(MINUTE);
+            assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
+            world.advance_clock(MINUTE);
         }
-        let rows = deliveries(&world).await;
+        let rows = list_deliveries(&world).await;
         assert_eq!((&rows[0]["state"], rows.len()), (&json!("dead"), 1));
         assert!(rows[0]["trouble"].as_str().unwrap().contains("does not have"), "{rows:?}");
     }
 
     async fn files_that_postmark_keeps_to_itself_are_named(world) {
         let world = world.with_providers().await;
-        let provider = Provider::start().await;
-        let inbox = world.inbox("a").await;
-        source(&world, &provider, "postmark").await;
-        world.pass(MINUTE);
-        provider.holds(Held { whole: false, ..Held::new("m1", world.at(0), "a@agents.test") });
-        polled(&world).await;
-        let rows = messages(&world, &inbox).await;
+        let provider = FakeProvider::start().await;
+        let inbox = world.create_inbox("a").await;
+        create_polling_source(&world, &provider, "postmark").await;
+        world.advance_clock(MINUTE);
+        provider.add_mail(ProviderMail { has_raw: false, ..ProviderMail::new("m1", world.timestamp_in(0), "a@agents.test") });
+        poll_due(&world).await;
+        let rows = parse_and_list_messages(&world, &inbox).await;
         assert_eq!(rows.len(), 1);
-        let full = world.get(&format!("/v1/messages/{}?view=full", rows[0]["id"].as_str().unwrap())).await.is(200);
+        let full = world.get(&format!("/v1/messages/{}?view=full", rows[0]["id"].as_str().unwrap())).await.expect_status(200);
         assert!(full.text.contains("Hello m1"));
         assert_eq!(full["attachments"], json!([]), "an empty file would be a lie");
         assert!(full["flags"].as_array().unwrap().contains(&json!("cut")), "{}", full.text);
-        let raw = world.get(&format!("/v1/messages/{}/raw", rows[0]["id"].as_str().unwrap())).await.is(200);
+        let raw = world.get(&format!("/v1/messages/{}/raw", rows[0]["id"].as_str().unwrap())).await.expect_status(200);
         assert!(raw.text.contains("X-Mailonce-Missing-File: a.pdf"));
     }
 }

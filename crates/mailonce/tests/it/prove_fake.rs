@@ -24,17 +24,17 @@ use tokio::{
 
 /// What a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum FakeDialect {
     Mailonce,
     Resend,
     Usesend,
     Agentmail,
 }
 
-impl Speaks {
+impl FakeDialect {
     pub(crate) const ALL: [Self; 4] = [Self::Mailonce, Self::Resend, Self::Usesend, Self::Agentmail];
 
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Mailonce => "mailonce",
             Self::Resend => "resend",
@@ -46,64 +46,71 @@ impl Speaks {
 
 /// How a server breaks its contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub(crate) enum ContractFlaw {
     None,
     /// Turns the first requests away, as the dialects allow.
-    Limits,
+    RateLimitsFirstRequests,
     /// Every request is the first.
-    Forgets,
+    ForgetsKeys,
     /// A refused request keeps its key.
-    BindsRefusals,
+    RefusalKeepsKey,
     /// Callers at the same moment are all sent, and all told the first id.
     SendsTwiceInARace,
     /// Callers at the same moment get ids of their own.
     TwoIdsInARace,
     /// Another body under the key is sent and answered like the first.
-    AnswersTheSecondBody,
+    AcceptsDifferentBody,
     /// The key is in use from the head on, and stays so when the rest does not come.
-    BindsTheHead,
+    ReservesKeyOnHeaders,
     /// A mail is sent, and remembered only when the caller read the answer.
-    RemembersAfterTheAnswer,
+    RecordsAfterResponse,
     /// Batches are not remembered.
-    ForgetsBatches,
+    ForgetsBatchKeys,
     /// Batches answer with the same ids in another order.
-    TurnsBatches,
+    ReversesBatchIds,
     /// Batches and single mails have keys of their own.
-    KeysByRoute,
+    KeysPerRoute,
     /// A key may have any length.
-    AnyKey,
+    AcceptsAnyKeyLength,
     /// Everything is the same mail.
-    OneForAll,
+    SameIdForEverything,
     /// Keys are compared with their quotes.
-    KeepsQuotes,
+    KeepsKeyQuotes,
     /// Nothing is sent.
     SendsNothing,
 }
 
-struct Bound {
+struct FakeKeyBinding {
     route: String,
     body: Value,
     ids: Vec<String>,
 }
 
 /// A running server.
-pub(crate) struct Fake {
-    speaks: Speaks,
-    flaw: Flaw,
+pub(crate) struct FakeDialectServer {
+    dialect: FakeDialect,
+    flaw: ContractFlaw,
     sink: Option<SocketAddr>,
-    keys: Mutex<HashMap<String, Option<Bound>>>,
+    keys: Mutex<HashMap<String, Option<FakeKeyBinding>>>,
     count: AtomicU32,
     address: SocketAddr,
 }
 
-pub(crate) const FAKE_KEY: &str = "a-key-that-counts";
+pub(crate) const FAKE_API_KEY: &str = "a-key-that-counts";
 
-impl Fake {
-    pub(crate) async fn start(speaks: Speaks, flaw: Flaw, sink: Option<SocketAddr>) -> Arc<Self> {
+impl FakeDialectServer {
+    pub(crate) async fn start(speaks: FakeDialect, flaw: ContractFlaw, sink: Option<SocketAddr>) -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let fake = Arc::new(Self { speaks, flaw, sink, keys: Mutex::default(), count: AtomicU32::default(), address });
-        let router = Router::new().fallback(serve).with_state(Arc::clone(&fake));
+        let fake = Arc::new(Self {
+            dialect: speaks,
+            flaw,
+            sink,
+            keys: Mutex::default(),
+            count: AtomicU32::default(),
+            address,
+        });
+        let router = Router::new().fallback(handle_request).with_state(Arc::clone(&fake));
         tokio::spawn(async move { axum::serve(listener, router).await });
         fake
     }
@@ -112,70 +119,72 @@ impl Fake {
         format!("http://{}", self.address)
     }
 
-    fn knows(&self, path: &str) -> bool {
-        match self.speaks {
-            Speaks::Mailonce => matches!(path, "/v1/emails" | "/v1/emails/batch"),
-            Speaks::Resend => matches!(path, "/emails" | "/emails/batch"),
-            Speaks::Usesend => matches!(path, "/api/v1/emails" | "/api/v1/emails/batch"),
-            Speaks::Agentmail => path == "/v0/inboxes/a%40x.test/messages/send",
+    fn serves_path(&self, path: &str) -> bool {
+        match self.dialect {
+            FakeDialect::Mailonce => matches!(path, "/v1/emails" | "/v1/emails/batch"),
+            FakeDialect::Resend => matches!(path, "/emails" | "/emails/batch"),
+            FakeDialect::Usesend => matches!(path, "/api/v1/emails" | "/api/v1/emails/batch"),
+            FakeDialect::Agentmail => path == "/v0/inboxes/a%40x.test/messages/send",
         }
     }
 
     /// The dialect's words for what went wrong.
-    fn refuse(&self, what: What) -> Response {
-        let (status, name, message) = match (self.speaks, what) {
-            (Speaks::Mailonce, What::OtherBody) => (422, "key_mismatch", ""),
-            (Speaks::Mailonce, What::BadKey) => (400, "invalid_key", ""),
-            (Speaks::Mailonce, What::Invalid) => (422, "invalid_field", ""),
-            (Speaks::Resend, What::OtherBody) => (409, "invalid_idempotent_request", ""),
-            (Speaks::Resend, What::InFlight) => (409, "concurrent_idempotent_requests", ""),
-            (Speaks::Resend, What::BadKey) => (400, "invalid_idempotency_key", ""),
-            (Speaks::Resend, What::Invalid) => (422, "missing_required_field", ""),
-            (Speaks::Usesend, What::OtherBody) => {
+    fn refusal_response(&self, what: RefusalKind) -> Response {
+        let (status, name, message) = match (self.dialect, what) {
+            (FakeDialect::Mailonce, RefusalKind::KeyMismatch) => (422, "key_mismatch", ""),
+            (FakeDialect::Mailonce, RefusalKind::InvalidKey) => (400, "invalid_key", ""),
+            (FakeDialect::Mailonce, RefusalKind::InvalidBody) => (422, "invalid_field", ""),
+            (FakeDialect::Resend, RefusalKind::KeyMismatch) => (409, "invalid_idempotent_request", ""),
+            (FakeDialect::Resend, RefusalKind::InFlight) => (409, "concurrent_idempotent_requests", ""),
+            (FakeDialect::Resend, RefusalKind::InvalidKey) => (400, "invalid_idempotency_key", ""),
+            (FakeDialect::Resend, RefusalKind::InvalidBody) => (422, "missing_required_field", ""),
+            (FakeDialect::Usesend, RefusalKind::KeyMismatch) => {
                 (409, "NOT_UNIQUE", "Idempotency-Key already used with a different payload")
             }
-            (Speaks::Usesend, What::InFlight) => {
+            (FakeDialect::Usesend, RefusalKind::InFlight) => {
                 (409, "NOT_UNIQUE", "Request with same Idempotency-Key is in progress. Retry later.")
             }
-            (Speaks::Usesend, What::BadKey) => (400, "BAD_REQUEST", "Invalid Idempotency-Key length"),
-            (Speaks::Usesend, What::Invalid) => (400, "BAD_REQUEST", "No recipients"),
-            (Speaks::Agentmail, What::OtherBody | What::InFlight) => (409, "IsTakenError", ""),
-            (Speaks::Agentmail, _) => (400, "ValidationError", ""),
-            (_, What::Limited) => (429, "rate_limit_exceeded", ""),
-            (_, What::Unauthorized) => (401, "unauthorized", ""),
-            (_, What::NotFound) => (404, "not_found", ""),
-            (Speaks::Mailonce, What::InFlight) => (409, "busy", ""),
+            (FakeDialect::Usesend, RefusalKind::InvalidKey) => (400, "BAD_REQUEST", "Invalid Idempotency-Key length"),
+            (FakeDialect::Usesend, RefusalKind::InvalidBody) => (400, "BAD_REQUEST", "No recipients"),
+            (FakeDialect::Agentmail, RefusalKind::KeyMismatch | RefusalKind::InFlight) => (409, "IsTakenError", ""),
+            (FakeDialect::Agentmail, _) => (400, "ValidationError", ""),
+            (_, RefusalKind::RateLimited) => (429, "rate_limit_exceeded", ""),
+            (_, RefusalKind::Unauthorized) => (401, "unauthorized", ""),
+            (_, RefusalKind::NotFound) => (404, "not_found", ""),
+            (FakeDialect::Mailonce, RefusalKind::InFlight) => (409, "busy", ""),
         };
-        let body = match self.speaks {
-            Speaks::Mailonce => json!({ "code": name, "status": status }),
-            Speaks::Resend => json!({ "statusCode": status, "name": name, "message": message }),
-            Speaks::Usesend => json!({ "error": { "code": name, "message": message } }),
-            Speaks::Agentmail => json!({ "name": name, "message": message }),
+        let body = match self.dialect {
+            FakeDialect::Mailonce => json!({ "code": name, "status": status }),
+            FakeDialect::Resend => json!({ "statusCode": status, "name": name, "message": message }),
+            FakeDialect::Usesend => json!({ "error": { "code": name, "message": message } }),
+            FakeDialect::Agentmail => json!({ "name": name, "message": message }),
         };
         (StatusCode::from_u16(status).unwrap(), [("retry-after", "1")], body.to_string()).into_response()
     }
 
-    fn taken(&self, ids: &[String], batch: bool, replayed: bool) -> Response {
-        let one = |id: &String| match self.speaks {
-            Speaks::Mailonce | Speaks::Resend => json!({ "id": id }),
-            Speaks::Usesend => json!({ "emailId": id }),
-            Speaks::Agentmail => json!({ "message_id": id, "thread_id": "t" }),
+    fn accepted_response(&self, ids: &[String], batch: bool, replayed: bool) -> Response {
+        let one = |id: &String| match self.dialect {
+            FakeDialect::Mailonce | FakeDialect::Resend => json!({ "id": id }),
+            FakeDialect::Usesend => json!({ "emailId": id }),
+            FakeDialect::Agentmail => json!({ "message_id": id, "thread_id": "t" }),
         };
         let body = if batch { json!({ "data": ids.iter().map(one).collect::<Vec<_>>() }) } else { one(&ids[0]) };
-        match (self.speaks, replayed) {
-            (Speaks::Mailonce, true) => ([("idempotent-replayed", "true")], body.to_string()).into_response(),
-            (Speaks::Mailonce, false) => (StatusCode::ACCEPTED, body.to_string()).into_response(),
+        match (self.dialect, replayed) {
+            (FakeDialect::Mailonce, true) => ([("idempotent-replayed", "true")], body.to_string()).into_response(),
+            (FakeDialect::Mailonce, false) => (StatusCode::ACCEPTED, body.to_string()).into_response(),
             _ => body.to_string().into_response(),
         }
     }
 
     /// Whether a key has a fit length, by the dialect.
-    fn fits(&self, key: &str) -> bool {
-        self.speaks == Speaks::Agentmail || self.flaw == Flaw::AnyKey || (1..=256).contains(&key.len())
+    fn is_key_length_valid(&self, key: &str) -> bool {
+        self.dialect == FakeDialect::Agentmail
+            || self.flaw == ContractFlaw::AcceptsAnyKeyLength
+            || (1..=256).contains(&key.len())
     }
 
     /// Puts a key into use, unless it is in use already.
-    fn reserve(&self, key: &str) -> bool {
+    fn reserve_key(&self, key: &str) -> bool {
         let mut keys = self.keys.lock().unwrap();
         let free = !matches!(keys.get(key), Some(None));
         keys.entry(key.to_owned()).or_insert(None);
@@ -183,14 +192,18 @@ impl Fake {
     }
 
     /// Sends what a request holds, and gives it ids.
-    async fn send(&self, body: &Value) -> Vec<String> {
+    async fn send_mails(&self, body: &Value) -> Vec<String> {
         let one = std::slice::from_ref(body);
         let mut ids = Vec::new();
         for mail in body.as_array().map_or(one, Vec::as_slice) {
-            if let (Some(sink), true) = (self.sink, self.flaw != Flaw::SendsNothing) {
-                hand_over(sink, mail).await;
+            if let (Some(sink), true) = (self.sink, self.flaw != ContractFlaw::SendsNothing) {
+                deliver_to_sink(sink, mail).await;
             }
-            let id = if self.flaw == Flaw::OneForAll { 0 } else { self.count.fetch_add(1, Ordering::SeqCst) };
+            let id = if self.flaw == ContractFlaw::SameIdForEverything {
+                0
+            } else {
+                self.count.fetch_add(1, Ordering::SeqCst)
+            };
             ids.push(format!("id-{id}"));
         }
         ids
@@ -198,166 +211,178 @@ impl Fake {
 }
 
 #[derive(Clone, Copy)]
-enum What {
-    OtherBody,
+enum RefusalKind {
+    KeyMismatch,
     InFlight,
-    BadKey,
-    Invalid,
-    Limited,
+    InvalidKey,
+    InvalidBody,
+    RateLimited,
     Unauthorized,
     NotFound,
 }
 
 /// Tells that nobody waits for the answer any more.
-struct Waiting(Arc<AtomicBool>);
+struct CallerWaitGuard(Arc<AtomicBool>);
 
-impl Drop for Waiting {
+impl Drop for CallerWaitGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
     }
 }
 
-async fn serve(State(fake): State<Arc<Fake>>, request: Request) -> Response {
+async fn handle_request(State(fake): State<Arc<FakeDialectServer>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let header = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
-    if header("authorization") != Some(format!("Bearer {FAKE_KEY}")) {
-        return fake.refuse(What::Unauthorized);
+    if header("authorization") != Some(format!("Bearer {FAKE_API_KEY}")) {
+        return fake.refusal_response(RefusalKind::Unauthorized);
     }
-    if !fake.knows(head.uri.path()) {
-        return fake.refuse(What::NotFound);
+    if !fake.serves_path(head.uri.path()) {
+        return fake.refusal_response(RefusalKind::NotFound);
     }
-    if fake.flaw == Flaw::Limits && fake.count.fetch_add(1, Ordering::SeqCst) < 3 {
-        return fake.refuse(What::Limited);
+    if fake.flaw == ContractFlaw::RateLimitsFirstRequests && fake.count.fetch_add(1, Ordering::SeqCst) < 3 {
+        return fake.refusal_response(RefusalKind::RateLimited);
     }
     let mut key = header("idempotency-key");
-    if fake.speaks == Speaks::Mailonce && fake.flaw != Flaw::KeepsQuotes {
+    if fake.dialect == FakeDialect::Mailonce && fake.flaw != ContractFlaw::KeepsKeyQuotes {
         key = key.map(|key| key.trim_matches('"').to_owned());
     }
-    if key.as_deref().is_some_and(|key| !fake.fits(key)) {
-        return fake.refuse(What::BadKey);
+    if key.as_deref().is_some_and(|key| !fake.is_key_length_valid(key)) {
+        return fake.refusal_response(RefusalKind::InvalidKey);
     }
-    let reserved = key.clone().filter(|_| fake.flaw == Flaw::BindsTheHead);
+    let reserved = key.clone().filter(|_| fake.flaw == ContractFlaw::ReservesKeyOnHeaders);
     if let Some(key) = &reserved
-        && !fake.reserve(key)
+        && !fake.reserve_key(key)
     {
-        return fake.refuse(What::InFlight);
+        return fake.refusal_response(RefusalKind::InFlight);
     }
-    let Some(body) = read(body).await else { return fake.refuse(What::Invalid) };
+    let Some(body) = read_json(body).await else { return fake.refusal_response(RefusalKind::InvalidBody) };
     if let Some(key) = &reserved {
         fake.keys.lock().unwrap().retain(|known, bound| known != key || bound.is_some());
     }
     let route = head.uri.path().to_owned();
-    if fake.flaw == Flaw::KeysByRoute {
+    if fake.flaw == ContractFlaw::KeysPerRoute {
         key = key.map(|key| format!("{key} {route}"));
     }
     // The work goes on when the caller hangs up; whether it waits still is known all the same.
     let waits = Arc::new(AtomicBool::new(true));
-    let waiting = Waiting(Arc::clone(&waits));
-    let answer = tokio::spawn(async move { work(&fake, key, route, body, &waits).await }).await.unwrap();
+    let waiting = CallerWaitGuard(Arc::clone(&waits));
+    let answer = tokio::spawn(async move { process_request(&fake, key, route, body, &waits).await }).await.unwrap();
     drop(waiting);
     answer
 }
 
-async fn read(body: Body) -> Option<Value> {
+async fn read_json(body: Body) -> Option<Value> {
     let bytes: Bytes = to_bytes(body, 1 << 20).await.ok()?;
     serde_json::from_slice(&bytes).ok()
 }
 
-async fn work(fake: &Fake, key: Option<String>, route: String, body: Value, waits: &AtomicBool) -> Response {
+async fn process_request(
+    fake: &FakeDialectServer,
+    key: Option<String>,
+    route: String,
+    body: Value,
+    waits: &AtomicBool,
+) -> Response {
     let batch = body.is_array();
-    let remembers = fake.flaw != Flaw::Forgets && !(batch && fake.flaw == Flaw::ForgetsBatches);
+    let remembers = fake.flaw != ContractFlaw::ForgetsKeys && !(batch && fake.flaw == ContractFlaw::ForgetsBatchKeys);
     let key = key.filter(|_| remembers);
     let valid = batch || body["text"].is_string();
     if let Some(key) = &key {
         let mut waited = 0;
         loop {
-            match look(fake, key, &route, &body, valid) {
-                Look::Answer(answer) => return answer,
-                Look::Second(ids) => {
-                    fake.send(&body).await;
-                    return fake.taken(&ids, batch, true);
+            match look_up_key(fake, key, &route, &body, valid) {
+                KeyLookup::Respond(answer) => return answer,
+                KeyLookup::SecondBody(ids) => {
+                    fake.send_mails(&body).await;
+                    return fake.accepted_response(&ids, batch, true);
                 }
-                Look::First => break,
+                KeyLookup::First => break,
                 // Only mailonce lets a twin wait; the others say so.
-                Look::Busy if matches!(fake.flaw, Flaw::SendsTwiceInARace | Flaw::TwoIdsInARace) => {
-                    let ids = fake.send(&body).await;
-                    if fake.flaw == Flaw::TwoIdsInARace {
-                        return fake.taken(&ids, batch, false);
+                KeyLookup::InFlight
+                    if matches!(fake.flaw, ContractFlaw::SendsTwiceInARace | ContractFlaw::TwoIdsInARace) =>
+                {
+                    let ids = fake.send_mails(&body).await;
+                    if fake.flaw == ContractFlaw::TwoIdsInARace {
+                        return fake.accepted_response(&ids, batch, false);
                     }
-                    return wait_for(fake, key, batch).await;
+                    return wait_for_first_response(fake, key, batch).await;
                 }
-                Look::Busy if fake.speaks != Speaks::Mailonce => return fake.refuse(What::InFlight),
-                Look::Busy if waited > 100 => return fake.refuse(What::InFlight),
-                Look::Busy => waited += 1,
+                KeyLookup::InFlight if fake.dialect != FakeDialect::Mailonce => {
+                    return fake.refusal_response(RefusalKind::InFlight);
+                }
+                KeyLookup::InFlight if waited > 100 => return fake.refusal_response(RefusalKind::InFlight),
+                KeyLookup::InFlight => waited += 1,
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
     if !valid {
-        return fake.refuse(What::Invalid);
+        return fake.refusal_response(RefusalKind::InvalidBody);
     }
-    let mut ids = fake.send(&body).await;
+    let mut ids = fake.send_mails(&body).await;
     // Long enough for twins to meet, and for callers to hang up.
     tokio::time::sleep(Duration::from_millis(20)).await;
-    let Some(key) = key else { return fake.taken(&ids, batch, false) };
+    let Some(key) = key else { return fake.accepted_response(&ids, batch, false) };
     let mut keys = fake.keys.lock().unwrap();
-    if fake.flaw == Flaw::RemembersAfterTheAnswer && !waits.load(Ordering::SeqCst) {
+    if fake.flaw == ContractFlaw::RecordsAfterResponse && !waits.load(Ordering::SeqCst) {
         keys.remove(&key);
     } else {
-        keys.insert(key, Some(Bound { route, body, ids: ids.clone() }));
+        keys.insert(key, Some(FakeKeyBinding { route, body, ids: ids.clone() }));
     }
     drop(keys);
-    if fake.flaw == Flaw::TurnsBatches {
+    if fake.flaw == ContractFlaw::ReversesBatchIds {
         ids.reverse();
     }
-    fake.taken(&ids, batch, false)
+    fake.accepted_response(&ids, batch, false)
 }
 
-enum Look {
+enum KeyLookup {
     First,
-    Busy,
-    Answer(Response),
-    Second(Vec<String>),
+    InFlight,
+    Respond(Response),
+    SecondBody(Vec<String>),
 }
 
 /// What a key says about a request. A new one is in use from here on.
-fn look(fake: &Fake, key: &str, route: &str, body: &Value, valid: bool) -> Look {
+fn look_up_key(fake: &FakeDialectServer, key: &str, route: &str, body: &Value, valid: bool) -> KeyLookup {
     let mut keys = fake.keys.lock().unwrap();
     match keys.get(key) {
         Some(Some(bound)) if bound.route == route && bound.body == *body => {
             if bound.ids.is_empty() {
-                return Look::Answer(fake.refuse(What::Invalid));
+                return KeyLookup::Respond(fake.refusal_response(RefusalKind::InvalidBody));
             }
-            Look::Answer(fake.taken(&bound.ids, body.is_array(), true))
+            KeyLookup::Respond(fake.accepted_response(&bound.ids, body.is_array(), true))
         }
-        Some(Some(bound)) if fake.flaw == Flaw::AnswersTheSecondBody => Look::Second(bound.ids.clone()),
-        Some(Some(_)) => Look::Answer(fake.refuse(What::OtherBody)),
-        Some(None) => Look::Busy,
+        Some(Some(bound)) if fake.flaw == ContractFlaw::AcceptsDifferentBody => {
+            KeyLookup::SecondBody(bound.ids.clone())
+        }
+        Some(Some(_)) => KeyLookup::Respond(fake.refusal_response(RefusalKind::KeyMismatch)),
+        Some(None) => KeyLookup::InFlight,
         None if valid => {
             keys.insert(key.to_owned(), None);
-            Look::First
+            KeyLookup::First
         }
-        None if fake.flaw == Flaw::BindsRefusals => {
-            let bound = Bound { route: route.to_owned(), body: body.clone(), ids: Vec::new() };
+        None if fake.flaw == ContractFlaw::RefusalKeepsKey => {
+            let bound = FakeKeyBinding { route: route.to_owned(), body: body.clone(), ids: Vec::new() };
             keys.insert(key.to_owned(), Some(bound));
-            Look::Answer(fake.refuse(What::Invalid))
+            KeyLookup::Respond(fake.refusal_response(RefusalKind::InvalidBody))
         }
-        None => Look::First,
+        None => KeyLookup::First,
     }
 }
 
 /// The first one's answer, once it has one.
-async fn wait_for(fake: &Fake, key: &str, batch: bool) -> Response {
+async fn wait_for_first_response(fake: &FakeDialectServer, key: &str, batch: bool) -> Response {
     loop {
         if let Some(Some(bound)) = fake.keys.lock().unwrap().get(key) {
-            return fake.taken(&bound.ids, batch, true);
+            return fake.accepted_response(&bound.ids, batch, true);
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 /// Hands a mail to the sink by SMTP.
-async fn hand_over(sink: SocketAddr, mail: &Value) {
+async fn deliver_to_sink(sink: SocketAddr, mail: &Value) {
     let stream = TcpStream::connect(sink).await.unwrap();
     let mut stream = BufReader::new(stream);
     let subject = mail["subject"].as_str().unwrap_or_default();

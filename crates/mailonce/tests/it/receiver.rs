@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    notice::Trouble,
-    port::notify::{Notify, Post, Reply, Told},
+    notice::WebhookError,
+    port::notify::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
 };
-use mailonce_engine::ways::Outside;
+use mailonce_engine::ways::EngineDeps;
 use serde_json::{Value, json};
 use std::{
     net::SocketAddr,
@@ -22,47 +22,47 @@ use crate::world::World;
 
 /// What a scripted receiver does with a request.
 #[derive(Clone)]
-pub(crate) enum Does {
-    Says(Reply),
-    Breaks,
+pub(crate) enum ReceiverAction {
+    Respond(WebhookResponse),
+    Disconnect,
     /// Nothing, until the bell rings.
-    Waits(Arc<Bell>),
+    WaitFor(Arc<Bell>),
 }
 
-pub(crate) fn says(status: u16) -> Does {
-    Does::Says(Reply { status, ..Reply::default() })
+pub(crate) fn respond_with(status: u16) -> ReceiverAction {
+    ReceiverAction::Respond(WebhookResponse { status, ..WebhookResponse::default() })
 }
 
-type Script = Box<dyn Fn(&Post) -> Does + Send + Sync>;
+type ReceiverScript = Box<dyn Fn(&OutgoingWebhook) -> ReceiverAction + Send + Sync>;
 
 /// Behind the port.
-pub(crate) struct Scripted {
-    script: Mutex<Script>,
-    posts: watch::Sender<Vec<(Post, bool)>>,
+pub(crate) struct ScriptedReceiver {
+    script: Mutex<ReceiverScript>,
+    posts: watch::Sender<Vec<(OutgoingWebhook, bool)>>,
 }
 
-impl Scripted {
-    pub(crate) fn new(script: impl Fn(&Post) -> Does + Send + Sync + 'static) -> Arc<Self> {
+impl ScriptedReceiver {
+    pub(crate) fn new(script: impl Fn(&OutgoingWebhook) -> ReceiverAction + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { script: Mutex::new(Box::new(script)), posts: watch::Sender::new(Vec::new()) })
     }
 
-    pub(crate) fn now(&self, script: impl Fn(&Post) -> Does + Send + Sync + 'static) {
+    pub(crate) fn set_script(&self, script: impl Fn(&OutgoingWebhook) -> ReceiverAction + Send + Sync + 'static) {
         *self.script.lock().unwrap() = Box::new(script);
     }
 
     /// Every request so far, and whether it was taken.
-    pub(crate) fn posts(&self) -> Vec<(Post, bool)> {
+    pub(crate) fn posts(&self) -> Vec<(OutgoingWebhook, bool)> {
         self.posts.borrow().clone()
     }
 
     /// What was taken, as JSON, in order.
-    pub(crate) fn taken(&self) -> Vec<Value> {
-        let took = |(post, taken): (Post, bool)| taken.then(|| serde_json::from_slice(&post.body).unwrap());
+    pub(crate) fn accepted_events(&self) -> Vec<Value> {
+        let took = |(post, taken): (OutgoingWebhook, bool)| taken.then(|| serde_json::from_slice(&post.body).unwrap());
         self.posts().into_iter().filter_map(took).collect()
     }
 
     /// Waits for so many requests that were answered.
-    pub(crate) async fn until(&self, count: usize) {
+    pub(crate) async fn wait_for_requests(&self, count: usize) {
         let mut posts = self.posts.subscribe();
         let enough = posts.wait_for(|posts| posts.len() >= count);
         tokio::time::timeout(std::time::Duration::from_mins(5), enough).await.expect("too few requests").unwrap();
@@ -70,58 +70,58 @@ impl Scripted {
 }
 
 #[async_trait]
-impl Notify for Scripted {
-    fn check(&self, url: &str) -> Result<(), String> {
+impl WebhookClient for ScriptedReceiver {
+    fn check_url(&self, url: &str) -> Result<(), String> {
         if url.starts_with("https://") { Ok(()) } else { Err("does not begin with https://".into()) }
     }
 
-    async fn post(&self, post: Post) -> Told {
+    async fn post(&self, post: OutgoingWebhook) -> WebhookResult {
         let does = (self.script.lock().unwrap())(&post);
         let answer = match does {
-            Does::Says(reply) => Ok(reply),
-            Does::Breaks => Err((Trouble::Connect, "nobody took the connection".into())),
-            Does::Waits(bell) => {
+            ReceiverAction::Respond(reply) => Ok(reply),
+            ReceiverAction::Disconnect => Err((WebhookError::Connect, "nobody took the connection".into())),
+            ReceiverAction::WaitFor(bell) => {
                 bell.notified().await;
-                Ok(Reply { status: 200, ..Reply::default() })
+                Ok(WebhookResponse { status: 200, ..WebhookResponse::default() })
             }
         };
         let taken = answer.as_ref().is_ok_and(|reply| (200..300).contains(&reply.status));
         self.posts.send_modify(|posts| posts.push((post, taken)));
-        Told { answer, ms: 1 }
+        WebhookResult { response: answer, latency_ms: 1 }
     }
 }
 
 impl World {
     /// The same ledger with a receiver outside.
-    pub(crate) async fn told_to(self, notify: Arc<dyn Notify>) -> Self {
-        self.rewired(Outside { notify, ..Outside::default() }).await
+    pub(crate) async fn with_notifier(self, notify: Arc<dyn WebhookClient>) -> Self {
+        self.with_engine_deps(EngineDeps { webhook_sender: notify, ..EngineDeps::default() }).await
     }
 
     /// Makes an endpoint. The answer, with its secret.
-    pub(crate) async fn endpoint(&self, url: &str) -> Value {
-        self.post("/v1/endpoints", &json!({ "url": url })).await.is(201).body
+    pub(crate) async fn create_endpoint(&self, url: &str) -> Value {
+        self.post("/v1/endpoints", &json!({ "url": url })).await.expect_status(201).body
     }
 }
 
 /// Behind a socket: it takes everything.
-pub(crate) struct Hall {
-    pub(crate) at: SocketAddr,
+pub(crate) struct WebhookServer {
+    pub(crate) address: SocketAddr,
     requests: watch::Sender<Vec<String>>,
     task: JoinHandle<()>,
 }
 
-impl Hall {
-    pub(crate) async fn open() -> Self {
+impl WebhookServer {
+    pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let requests = watch::Sender::new(Vec::new());
         let told = requests.clone();
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, told.clone()));
+                tokio::spawn(serve_connection(stream, told.clone()));
             }
         });
-        Self { at, requests, task }
+        Self { address: at, requests, task }
     }
 
     /// The head and the body of every request.
@@ -129,20 +129,20 @@ impl Hall {
         self.requests.borrow().clone()
     }
 
-    pub(crate) async fn until(&self, count: usize) {
+    pub(crate) async fn wait_for_requests(&self, count: usize) {
         let mut requests = self.requests.subscribe();
         let enough = requests.wait_for(|requests| requests.len() >= count);
         tokio::time::timeout(std::time::Duration::from_mins(5), enough).await.expect("too few requests").unwrap();
     }
 }
 
-impl Drop for Hall {
+impl Drop for WebhookServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn answer(mut stream: TcpStream, told: watch::Sender<Vec<String>>) {
+async fn serve_connection(mut stream: TcpStream, told: watch::Sender<Vec<String>>) {
     let mut read = Vec::new();
     let whole = |read: &[u8]| {
         let text = String::from_utf8_lossy(read);

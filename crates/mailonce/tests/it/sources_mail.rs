@@ -7,24 +7,24 @@ use sha2::Sha256;
 use std::fmt::Write as _;
 
 use crate::{
-    call::{Answer, Call, get, post},
-    wired::seconds,
+    call::{TestRequest, TestResponse, get, post},
+    wired::unix_seconds,
     world::{MINUTE, World},
 };
 
-const KEY: &[u8; 24] = b"a secret of 24 letters!!";
+const SIGNING_KEY: &[u8; 24] = b"a secret of 24 letters!!";
 const TOKEN: &str = "0123456789abcdef";
-const RAW: &str =
+const RAW_MAIL: &str =
     "From: Ann <ann@shop.test>\r\nTo: other@shop.test\r\nMessage-ID: <1@shop.test>\r\nSubject: Hi\r\n\r\nHello\r\n";
 
-async fn source(world: &World, kind: &str, proof: (&str, Value)) -> String {
+async fn create_source(world: &World, kind: &str, proof: (&str, Value)) -> String {
     let mut body = json!({ "name": kind, "kind": kind, "takes": ["inbound"] });
     body[proof.0] = proof.1;
-    world.post("/v1/sources", &body).await.is(201).word("path")
+    world.post("/v1/sources", &body).await.expect_status(201).string_field("path")
 }
 
-fn mac(text: &[u8]) -> Vec<u8> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(KEY).unwrap();
+fn hmac_sha256(text: &[u8]) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(SIGNING_KEY).unwrap();
     mac.update(text);
     mac.finalize().into_bytes().to_vec()
 }
@@ -37,143 +37,143 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// A request signed after Standard Webhooks.
-fn signed(world: &World, path: &str, id: &str, body: &str) -> Call {
-    let at = seconds(world.engine.now());
-    let signature = format!("v1,{}", STANDARD.encode(mac(format!("{id}.{at}.{body}").as_bytes())));
+fn signed_webhook(world: &World, path: &str, id: &str, body: &str) -> TestRequest {
+    let at = unix_seconds(world.engine.now());
+    let signature = format!("v1,{}", STANDARD.encode(hmac_sha256(format!("{id}.{at}.{body}").as_bytes())));
     let call = post(path).anonymous().header("webhook-id", id).header("webhook-timestamp", &at);
-    call.header("webhook-signature", &signature).header("content-type", "application/json").bytes(body.to_owned())
+    call.header("webhook-signature", &signature).header("content-type", "application/json").raw_body(body.to_owned())
 }
 
-async fn standard(world: &World) -> String {
-    source(world, "standard", ("secret", json!(format!("whsec_{}", STANDARD.encode(KEY))))).await
+async fn create_standard_source(world: &World) -> String {
+    create_source(world, "standard", ("secret", json!(format!("whsec_{}", STANDARD.encode(SIGNING_KEY))))).await
 }
 
-fn mail_for(recipients: &[&str]) -> String {
-    json!({ "recipients": recipients, "sender": "bounce@shop.test", "raw": STANDARD.encode(RAW) }).to_string()
+fn inbound_webhook_body(recipients: &[&str]) -> String {
+    json!({ "recipients": recipients, "sender": "bounce@shop.test", "raw": STANDARD.encode(RAW_MAIL) }).to_string()
 }
 
-async fn messages(world: &World, inbox: &str) -> Vec<Value> {
-    while world.engine.read_waiting().await.unwrap() > 0 {}
-    world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.is(200).rows()
+async fn parse_and_list_messages(world: &World, inbox: &str) -> Vec<Value> {
+    while world.engine.process_waiting_deliveries().await.unwrap() > 0 {}
+    world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.expect_status(200).rows()
 }
 
-fn counts(answer: &Answer) -> [u64; 3] {
+fn delivery_counts(answer: &TestResponse) -> [u64; 3] {
     ["kept", "duplicate", "refused"].map(|word| answer[word].as_u64().unwrap())
 }
 
 over_every_engine! {
     async fn a_mail_told_ten_times_is_one_message(world) {
-        let world = world.with_inboxes().await;
-        let (a, b) = (world.inbox("a").await, world.inbox("b").await);
-        let path = standard(&world).await;
-        let body = mail_for(&["a@agents.test", "b@agents.test", "nobody@agents.test", "x@elsewhere.test"]);
-        let first = world.call(signed(&world, &path, "m1", &body)).await.is(200);
-        assert_eq!(counts(&first), [2, 0, 2]);
+        let world = world.with_inbox_domain().await;
+        let (a, b) = (world.create_inbox("a").await, world.create_inbox("b").await);
+        let path = create_standard_source(&world).await;
+        let body = inbound_webhook_body(&["a@agents.test", "b@agents.test", "nobody@agents.test", "x@elsewhere.test"]);
+        let first = world.call(signed_webhook(&world, &path, "m1", &body)).await.expect_status(200);
+        assert_eq!(delivery_counts(&first), [2, 0, 2]);
         for _ in 0..9 {
-            world.pass(MINUTE);
-            let again = world.call(signed(&world, &path, "m1", &body)).await.is(200);
+            world.advance_clock(MINUTE);
+            let again = world.call(signed_webhook(&world, &path, "m1", &body)).await.expect_status(200);
             assert_eq!(again["kept"], 0, "{}", again.text);
             assert_eq!(again["duplicate"].as_u64().unwrap() + again["refused"].as_u64().unwrap(), 4);
         }
         for inbox in [&a, &b] {
-            let rows = messages(&world, inbox).await;
+            let rows = parse_and_list_messages(&world, inbox).await;
             assert_eq!((rows.len(), &rows[0]["subject"]), (1, &json!("Hi")));
         }
-        let told = world.get("/v1/deliveries?limit=100").await.is(200).rows();
+        let told = world.get("/v1/deliveries?limit=100").await.expect_status(200).rows();
         assert!(told.iter().any(|row| row["reason"] == "unknown_inbox"), "nobody is told of too");
     }
 
     async fn what_is_not_proven_leaves_nothing(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        let path = standard(&world).await;
-        let body = mail_for(&["a@agents.test"]);
-        let bent = signed(&world, &path, "m1", &body).bytes(body.replace("a@agents", "b@agents"));
-        world.call(bent).await.refused(401, "bad_signature");
-        let old = signed(&world, &path, "m1", &body);
-        world.pass(6 * MINUTE);
-        world.call(old).await.is(503);
-        world.call(signed(&world, &path, "m2", "{}")).await.is(400);
-        assert!(messages(&world, &inbox).await.is_empty());
-        assert!(world.get("/v1/deliveries?limit=100").await.is(200).rows().is_empty());
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let path = create_standard_source(&world).await;
+        let body = inbound_webhook_body(&["a@agents.test"]);
+        let bent = signed_webhook(&world, &path, "m1", &body).raw_body(body.replace("a@agents", "b@agents"));
+        world.call(bent).await.expect_problem(401, "bad_signature");
+        let old = signed_webhook(&world, &path, "m1", &body);
+        world.advance_clock(6 * MINUTE);
+        world.call(old).await.expect_status(503);
+        world.call(signed_webhook(&world, &path, "m2", "{}")).await.expect_status(400);
+        assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
+        assert!(world.get("/v1/deliveries?limit=100").await.expect_status(200).rows().is_empty());
     }
 
     async fn another_teams_inbox_is_nobodys(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        let other = world.team("other").await;
-        let secret = format!("whsec_{}", STANDARD.encode(KEY));
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let other = world.create_team("other").await;
+        let secret = format!("whsec_{}", STANDARD.encode(SIGNING_KEY));
         let body = json!({ "name": "s", "kind": "standard", "secret": secret });
-        let path = world.call(post("/v1/sources").by(&other).json(&body)).await.is(201).word("path");
-        let answer = world.call(signed(&world, &path, "m1", &mail_for(&["a@agents.test"]))).await.is(200);
-        assert_eq!(counts(&answer), [0, 0, 1]);
-        assert!(messages(&world, &inbox).await.is_empty());
+        let path = world.call(post("/v1/sources").bearer(&other).json(&body)).await.expect_status(201).string_field("path");
+        let answer = world.call(signed_webhook(&world, &path, "m1", &inbound_webhook_body(&["a@agents.test"]))).await.expect_status(200);
+        assert_eq!(delivery_counts(&answer), [0, 0, 1]);
+        assert!(parse_and_list_messages(&world, &inbox).await.is_empty());
     }
 
     async fn postmark_mail_goes_by_its_envelope_and_may_be_large(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        let path = source(&world, "postmark", ("bearer", json!(TOKEN))).await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let path = create_source(&world, "postmark", ("bearer", json!(TOKEN))).await;
         let file = STANDARD.encode(vec![7_u8; 2 << 20]);
         let body = json!({ "MessageID": "pm-1", "FromFull": { "Email": "ann@shop.test", "Name": "Ann" }, "Subject": "Hi",
             "ToFull": [{ "Email": "list@shop.test" }], "OriginalRecipient": "a@agents.test", "TextBody": "Hello",
             "Attachments": [{ "Name": "a.bin", "Content": file, "ContentType": "application/octet-stream" }] });
-        let call = || post(&path).anonymous().header("authorization", &format!("Bearer {TOKEN}")).text(body.to_string());
-        assert_eq!(counts(&world.call(call()).await.is(200)), [1, 0, 0]);
-        assert_eq!(counts(&world.call(call()).await.is(200)), [0, 1, 0]);
-        let rows = messages(&world, &inbox).await;
+        let call = || post(&path).anonymous().header("authorization", &format!("Bearer {TOKEN}")).json_bytes(body.to_string());
+        assert_eq!(delivery_counts(&world.call(call()).await.expect_status(200)), [1, 0, 0]);
+        assert_eq!(delivery_counts(&world.call(call()).await.expect_status(200)), [0, 1, 0]);
+        let rows = parse_and_list_messages(&world, &inbox).await;
         assert_eq!((rows.len(), &rows[0]["recipient"]), (1, &json!("a@agents.test")));
         // Events only, and a megabyte is all that is read.
         let events = json!({ "name": "events", "kind": "postmark", "transport": "sandbox", "bearer": TOKEN });
-        let events = world.post("/v1/sources", &events).await.is(201).word("path");
-        let large = post(&events).anonymous().header("authorization", &format!("Bearer {TOKEN}")).text(body.to_string());
-        world.call(large).await.is(413);
+        let events = world.post("/v1/sources", &events).await.expect_status(201).string_field("path");
+        let large = post(&events).anonymous().header("authorization", &format!("Bearer {TOKEN}")).json_bytes(body.to_string());
+        world.call(large).await.expect_status(413);
     }
 
     async fn a_token_of_mailgun_belongs_to_one_mail(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        let path = source(&world, "mailgun", ("secret", json!(std::str::from_utf8(KEY).unwrap()))).await;
-        let at = seconds(world.engine.now());
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let path = create_source(&world, "mailgun", ("secret", json!(std::str::from_utf8(SIGNING_KEY).unwrap()))).await;
+        let at = unix_seconds(world.engine.now());
         let form = |token: &str, text: &str| {
-            let signature = hex(&mac(format!("{at}{token}").as_bytes()));
+            let signature = hex(&hmac_sha256(format!("{at}{token}").as_bytes()));
             let body = format!(
                 "recipient=a%40agents.test&sender=ann%40shop.test&from=ann%40shop.test&subject=Hi&body-plain={text}&timestamp={at}&token={token}&signature={signature}"
             );
-            post(&path).anonymous().header("content-type", "application/x-www-form-urlencoded").bytes(body)
+            post(&path).anonymous().header("content-type", "application/x-www-form-urlencoded").raw_body(body)
         };
-        assert_eq!(counts(&world.call(form("t1", "one")).await.is(200)), [1, 0, 0]);
-        world.call(form("t1", "two")).await.refused(401, "bad_signature");
-        world.pass(8 * 60 * MINUTE);
-        assert_eq!(counts(&world.call(form("t1", "one")).await.is(200)), [0, 1, 0]);
-        assert_eq!(counts(&world.call(form("t2", "one")).await.is(200)), [0, 1, 0], "signed anew, the same mail");
-        assert_eq!(messages(&world, &inbox).await.len(), 1);
+        assert_eq!(delivery_counts(&world.call(form("t1", "one")).await.expect_status(200)), [1, 0, 0]);
+        world.call(form("t1", "two")).await.expect_problem(401, "bad_signature");
+        world.advance_clock(8 * 60 * MINUTE);
+        assert_eq!(delivery_counts(&world.call(form("t1", "one")).await.expect_status(200)), [0, 1, 0]);
+        assert_eq!(delivery_counts(&world.call(form("t2", "one")).await.expect_status(200)), [0, 1, 0], "signed anew, the same mail");
+        assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 1);
     }
 
     async fn nylas_asks_first_and_tells_of_what_is_not_here(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        let path = source(&world, "nylas", ("secret", json!(std::str::from_utf8(KEY).unwrap()))).await;
-        let asked = world.call(get(&format!("{path}?challenge=abc-123")).anonymous()).await.is(200);
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        let path = create_source(&world, "nylas", ("secret", json!(std::str::from_utf8(SIGNING_KEY).unwrap()))).await;
+        let asked = world.call(get(&format!("{path}?challenge=abc-123")).anonymous()).await.expect_status(200);
         assert_eq!(asked.text, "abc-123");
         let tell = |kind: &str, id: &str| {
             let object = json!({ "id": id, "grant_id": "g", "from": [{ "email": "ann@shop.test" }], "subject": "Hi",
                 "to": [{ "email": "x@elsewhere.test" }, { "email": "a@agents.test" }], "body": "<p>Hello</p>" });
             let body = json!({ "type": kind, "id": "n", "data": { "object": object } }).to_string();
-            let signature = hex(&mac(body.as_bytes()));
-            post(&path).anonymous().header("x-nylas-signature", &signature).text(body)
+            let signature = hex(&hmac_sha256(body.as_bytes()));
+            post(&path).anonymous().header("x-nylas-signature", &signature).json_bytes(body)
         };
-        assert_eq!(counts(&world.call(tell("message.created", "m1")).await.is(200)), [1, 0, 0]);
-        assert_eq!(counts(&world.call(tell("message.created", "m1")).await.is(200)), [0, 1, 0]);
-        assert_eq!(counts(&world.call(tell("message.created.truncated", "m2")).await.is(200)), [1, 0, 0]);
-        assert_eq!(messages(&world, &inbox).await.len(), 1);
-        let rows = world.get(&format!("/v1/deliveries?inbox={inbox}&limit=100")).await.is(200).rows();
+        assert_eq!(delivery_counts(&world.call(tell("message.created", "m1")).await.expect_status(200)), [1, 0, 0]);
+        assert_eq!(delivery_counts(&world.call(tell("message.created", "m1")).await.expect_status(200)), [0, 1, 0]);
+        assert_eq!(delivery_counts(&world.call(tell("message.created.truncated", "m2")).await.expect_status(200)), [1, 0, 0]);
+        assert_eq!(parse_and_list_messages(&world, &inbox).await.len(), 1);
+        let rows = world.get(&format!("/v1/deliveries?inbox={inbox}&limit=100")).await.expect_status(200).rows();
         let dead: Vec<&Value> = rows.iter().filter(|row| row["state"] == "dead").collect();
         assert_eq!(dead.len(), 1, "a mail that was not brought is visible: {rows:?}");
     }
 
     async fn what_a_source_may_bring_is_checked(world) {
-        let secret = json!(format!("whsec_{}", STANDARD.encode(KEY)));
+        let secret = json!(format!("whsec_{}", STANDARD.encode(SIGNING_KEY)));
         let cases = [
             (json!({ "name": "n", "kind": "standard", "takes": ["events"], "secret": secret }), "takes"),
             (json!({ "name": "n", "kind": "brevo", "takes": ["inbound"], "bearer": TOKEN }), "takes"),
@@ -183,14 +183,14 @@ over_every_engine! {
             (json!({ "name": "n", "kind": "sendgrid", "transport": "sandbox", "bearer": TOKEN }), "secret"),
         ];
         for (body, field) in cases {
-            world.post("/v1/sources", &body).await.refused(422, "invalid_field").at(field);
+            world.post("/v1/sources", &body).await.expect_problem(422, "invalid_field").expect_field(field);
         }
         let body = json!({ "name": "n", "kind": "resend", "takes": ["inbound"], "secret": secret });
-        let made = world.post("/v1/sources", &body).await.is(201);
+        let made = world.post("/v1/sources", &body).await.expect_status(201);
         assert_eq!((&made["takes"], &made["transport"]), (&json!(["inbound"]), &Value::Null));
         // Events are none of its business.
         let event = json!({ "type": "email.delivered", "data": { "email_id": "x" } }).to_string();
-        let answer = world.call(signed(&world, &made.word("path"), "e1", &event)).await.is(200);
+        let answer = world.call(signed_webhook(&world, &made.string_field("path"), "e1", &event)).await.expect_status(200);
         assert_eq!((&answer["ignored"], &answer["learnt"]), (&json!(1), &json!(0)));
     }
 }

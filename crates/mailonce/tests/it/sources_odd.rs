@@ -1,82 +1,82 @@
 //! Sources themselves: what is shown of them, how a secret is replaced, and a token that serves twice.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use mailonce_engine::ways::Outside;
+use mailonce_engine::ways::EngineDeps;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::{
-    call::{Call, delete, post},
-    wired::seconds,
+    call::{TestRequest, delete, post},
+    wired::unix_seconds,
 };
 
 const SECRETS: [&str; 3] = ["first-secret-of-16", "second-secret-of-16", "third-secret-of-16"];
 
-fn postmark(name: &str, token: &str) -> Value {
+fn postmark_source_body(name: &str, token: &str) -> Value {
     json!({ "name": name, "kind": "postmark", "transport": "sandbox", "bearer": token })
 }
 
 /// What Postmark posts, with a token.
-fn told(path: &str, token: &str) -> Call {
+fn postmark_webhook(path: &str, token: &str) -> TestRequest {
     let bearer = format!("Bearer {token}");
     post(path).header("authorization", &bearer).json(&json!({ "RecordType": "Open", "MessageID": "m" }))
 }
 
 over_every_engine! {
     async fn a_source_is_made_listed_read_and_removed_without_showing_its_secret(world) {
-        let made = world.post("/v1/sources", &postmark("one", SECRETS[0])).await.is(201);
-        let (id, path) = (made.word("id"), made.word("path"));
+        let made = world.post("/v1/sources", &postmark_source_body("one", SECRETS[0])).await.expect_status(201);
+        let (id, path) = (made.string_field("id"), made.string_field("path"));
         assert_eq!(path, format!("/hooks/{id}"));
         assert_eq!((&made["has_secret"], &made["secrets"]), (&json!(true), &json!(1)));
-        let read = world.get(&format!("/v1/sources/{id}")).await.is(200);
-        let list = world.get("/v1/sources").await.is(200);
+        let read = world.get(&format!("/v1/sources/{id}")).await.expect_status(200);
+        let list = world.get("/v1/sources").await.expect_status(200);
         assert_eq!((&read.body, &list.rows()), (&made.body, &vec![made.body.clone()]));
         for answer in [&made, &read, &list] {
             assert!(!answer.text.contains(SECRETS[0]), "{}", answer.text);
         }
-        world.call(told(&path, SECRETS[0])).await.is(200);
-        world.call(delete(&format!("/v1/sources/{id}"))).await.is(200);
-        world.call(told(&path, SECRETS[0])).await.refused(404, "not_found");
-        world.get(&format!("/v1/sources/{id}")).await.refused(404, "not_found");
+        world.call(postmark_webhook(&path, SECRETS[0])).await.expect_status(200);
+        world.call(delete(&format!("/v1/sources/{id}"))).await.expect_status(200);
+        world.call(postmark_webhook(&path, SECRETS[0])).await.expect_problem(404, "not_found");
+        world.get(&format!("/v1/sources/{id}")).await.expect_problem(404, "not_found");
     }
 
     async fn two_secrets_live_while_one_replaces_the_other(world) {
-        let made = world.post("/v1/sources", &postmark("one", SECRETS[0])).await.is(201);
-        let (id, path) = (made.word("id"), made.word("path"));
+        let made = world.post("/v1/sources", &postmark_source_body("one", SECRETS[0])).await.expect_status(201);
+        let (id, path) = (made.string_field("id"), made.string_field("path"));
         let rotate = |key: &str, body: &Value| post(&format!("/v1/sources/{id}/rotate")).key(key).json(body);
         let works = async |wanted: [bool; 3]| {
             for (secret, wanted) in SECRETS.iter().zip(wanted) {
-                let answer = world.call(told(&path, secret)).await;
+                let answer = world.call(postmark_webhook(&path, secret)).await;
                 assert_eq!(answer.status == 200, wanted, "{secret}: {}", answer.text);
             }
         };
         works([true, false, false]).await;
-        world.call(rotate("1", &json!({ "bearer": SECRETS[1] }))).await.is(200);
+        world.call(rotate("1", &json!({ "bearer": SECRETS[1] }))).await.expect_status(200);
         works([true, true, false]).await;
-        let second = world.call(rotate("2", &json!({ "bearer": SECRETS[2] }))).await.is(200);
+        let second = world.call(rotate("2", &json!({ "bearer": SECRETS[2] }))).await.expect_status(200);
         works([false, true, true]).await;
-        let again = world.call(rotate("2", &json!({ "bearer": SECRETS[2] }))).await.is(200);
+        let again = world.call(rotate("2", &json!({ "bearer": SECRETS[2] }))).await.expect_status(200);
         assert_eq!((&again["rev"], &again["secrets"]), (&second["rev"], &json!(2)), "a repeat changes nothing");
-        world.call(rotate("2", &json!({ "bearer": SECRETS[0] }))).await.refused(422, "key_mismatch");
-        world.call(rotate("3", &json!({ "bearer": SECRETS[2], "keep_old": false }))).await.is(200);
+        world.call(rotate("2", &json!({ "bearer": SECRETS[0] }))).await.expect_problem(422, "key_mismatch");
+        world.call(rotate("3", &json!({ "bearer": SECRETS[2], "keep_old": false }))).await.expect_status(200);
         works([false, false, true]).await;
     }
 
     async fn a_source_under_a_key_is_made_once_and_its_name_is_its_own(world) {
-        let call = || post("/v1/sources").key("k").json(&postmark("one", SECRETS[0]));
-        let first = world.call(call()).await.is(201);
-        let again = world.call(call()).await.is(200);
+        let call = || post("/v1/sources").key("k").json(&postmark_source_body("one", SECRETS[0]));
+        let first = world.call(call()).await.expect_status(201);
+        let again = world.call(call()).await.expect_status(200);
         assert_eq!(again.body, first.body);
         assert!(again.is_replay());
-        world.call(post("/v1/sources").key("k").json(&postmark("one", SECRETS[1]))).await.refused(422, "key_mismatch");
-        let taken = world.post("/v1/sources", &postmark("one", SECRETS[1])).await.refused(409, "name_taken").at("name");
+        world.call(post("/v1/sources").key("k").json(&postmark_source_body("one", SECRETS[1]))).await.expect_problem(422, "key_mismatch");
+        let taken = world.post("/v1/sources", &postmark_source_body("one", SECRETS[1])).await.expect_problem(409, "name_taken").expect_field("name");
         assert_eq!(taken["id"], first["id"]);
-        world.call(told(&first.word("path"), SECRETS[1])).await.refused(401, "bad_signature");
+        world.call(postmark_webhook(&first.string_field("path"), SECRETS[1])).await.expect_problem(401, "bad_signature");
     }
 
     async fn nonsense_is_refused_with_its_field(world) {
         let with = |name: &str, value: Value| {
-            let mut body = postmark("one", SECRETS[0]);
+            let mut body = postmark_source_body("one", SECRETS[0]);
             body[name] = value;
             body
         };
@@ -90,15 +90,15 @@ over_every_engine! {
             (with("name", json!(" ")), 422, "invalid_field", "name"),
             (with("sekret", json!("x")), 400, "unknown_field", "sekret"),
         ] {
-            world.post("/v1/sources", &body).await.refused(status, code).at(field);
+            world.post("/v1/sources", &body).await.expect_problem(status, code).expect_field(field);
         }
-        assert!(world.get("/v1/sources").await.is(200).rows().is_empty());
+        assert!(world.get("/v1/sources").await.expect_status(200).rows().is_empty());
     }
 
     async fn a_token_of_mailgun_beside_another_event_is_a_forgery(world) {
         let body = json!({ "name": "mg", "kind": "mailgun", "transport": "sandbox", "secret": SECRETS[0] });
-        let path = world.post("/v1/sources", &body).await.is(201).word("path");
-        let at = seconds(world.engine.now());
+        let path = world.post("/v1/sources", &body).await.expect_status(201).string_field("path");
+        let at = unix_seconds(world.engine.now());
         let mut mac = Hmac::<Sha256>::new_from_slice(SECRETS[0].as_bytes()).unwrap();
         mac.update(format!("{at}token").as_bytes());
         let sum: [u8; 32] = mac.finalize().into_bytes().into();
@@ -109,12 +109,12 @@ over_every_engine! {
             "signature": { "timestamp": at, "token": "token", "signature": hex },
             "event-data": { "event": "opened", "id": id, "timestamp": 1_794_736_800.5 },
         }));
-        world.call(call("one")).await.is(200);
-        world.call(call("one")).await.is(200);
-        world.call(call("two")).await.refused(401, "bad_signature");
+        world.call(call("one")).await.expect_status(200);
+        world.call(call("one")).await.expect_status(200);
+        world.call(call("two")).await.expect_problem(401, "bad_signature");
         // Another process over the same ledger: a second node, or this one after a restart.
-        let world = world.rewired(Outside::default()).await;
-        world.call(call("two")).await.refused(401, "bad_signature");
-        world.call(call("one")).await.is(200);
+        let world = world.with_engine_deps(EngineDeps::default()).await;
+        world.call(call("two")).await.expect_problem(401, "bad_signature");
+        world.call(call("one")).await.expect_status(200);
     }
 }

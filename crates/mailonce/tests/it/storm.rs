@@ -7,22 +7,22 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use tower::ServiceExt as _;
 
 use crate::{
-    call::{Answer, Call, post},
+    call::{TestRequest, TestResponse, post},
     world::{SECOND, World, mail, mail_with},
 };
 
 const CALLS: usize = 10_000;
 
 /// One email, equal ids, one 202, all others 200.
-async fn storm(world: World) {
+async fn send_concurrently(world: World) {
     let gate = Arc::new(Semaphore::new(0));
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
         let (router, gate) = (world.router(), Arc::clone(&gate));
-        let request = post("/v1/emails").key("storm").json(&mail()).request(&world.secret);
+        let request = post("/v1/emails").key("storm").json(&mail()).build(&world.secret);
         calls.spawn(async move {
             drop(gate.acquire().await.unwrap());
-            Answer::read(router.oneshot(request).await.unwrap()).await
+            TestResponse::from_response(router.oneshot(request).await.unwrap()).await
         });
     }
     tokio::task::yield_now().await;
@@ -31,28 +31,28 @@ async fn storm(world: World) {
     let count = |status: u16| answers.iter().filter(|answer| answer.status == status).count();
     let worst = answers.iter().max_by_key(|answer| answer.status).unwrap();
     assert_eq!((count(202), count(200)), (1, CALLS - 1), "worst: {}", worst.text);
-    let ids: BTreeSet<String> = answers.iter().map(|answer| answer.word("id")).collect();
-    let message_ids: BTreeSet<String> = answers.iter().map(|answer| answer.word("message_id")).collect();
+    let ids: BTreeSet<String> = answers.iter().map(|answer| answer.string_field("id")).collect();
+    let message_ids: BTreeSet<String> = answers.iter().map(|answer| answer.string_field("message_id")).collect();
     assert_eq!((ids.len(), message_ids.len()), (1, 1));
-    assert_eq!(world.count().await, 1);
-    world.engine.write_suppressed().await;
+    assert_eq!(world.email_count().await, 1);
+    world.engine.flush_suppressed_calls().await;
     let id = ids.first().unwrap();
     assert_eq!(world.email(id).await["suppressed"], CALLS - 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ten_thousand_simultaneous_calls_make_one_email_in_memory() {
-    Box::pin(storm(World::memory().await)).await;
+    Box::pin(send_concurrently(World::memory().await)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ten_thousand_simultaneous_calls_make_one_email_in_sqlite() {
-    Box::pin(storm(World::sqlite().await)).await;
+    Box::pin(send_concurrently(World::sqlite().await)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ten_thousand_simultaneous_calls_make_one_email_in_postgres() {
-    Box::pin(storm(World::postgres().await)).await;
+    Box::pin(send_concurrently(World::postgres().await)).await;
 }
 
 /// The same with a different wording in each call: first wins, and everybody gets the first.
@@ -61,20 +61,20 @@ async fn simultaneous_agents_with_their_own_words_share_one_email() {
     let world = World::sqlite().await;
     let mut calls = JoinSet::new();
     for n in 0..200 {
-        let mut body = crate::world::about("order_4821");
+        let mut body = crate::world::mail_with_intent("order_4821");
         body["text"] = format!("Wording {n}").into();
-        let (router, request) = (world.router(), post("/v1/emails").json(&body).request(&world.secret));
-        calls.spawn(async move { Answer::read(router.oneshot(request).await.unwrap()).await });
+        let (router, request) = (world.router(), post("/v1/emails").json(&body).build(&world.secret));
+        calls.spawn(async move { TestResponse::from_response(router.oneshot(request).await.unwrap()).await });
     }
     let answers = calls.join_all().await;
     let firsts = answers.iter().filter(|answer| answer.status == 202).count();
     let differing = answers.iter().filter(|answer| answer["dedupe"]["payload_differs"] == true).count();
-    let ids: BTreeSet<String> = answers.iter().map(|answer| answer.word("id")).collect();
+    let ids: BTreeSet<String> = answers.iter().map(|answer| answer.string_field("id")).collect();
     assert_eq!((firsts, differing, ids.len()), (1, 199, 1));
 }
 
 /// One of 400 emails, each to a person of its own and under a key that is remembered for two seconds.
-fn brief(n: usize) -> Call {
+fn short_ttl_request(n: usize) -> TestRequest {
     let body = mail_with(json!({ "to": [format!("user{n}@example.com")], "ttl": "2s" }));
     post("/v1/emails").key(&format!("k{n}")).json(&body)
 }
@@ -90,8 +90,13 @@ async fn send_while_capturing(world: &World) -> BTreeSet<String> {
     });
     let mut calls = JoinSet::new();
     for n in 0..400 {
-        let (router, request) = (world.router(), brief(n).request(&world.secret));
-        calls.spawn(async move { Answer::read(router.oneshot(request).await.unwrap()).await.is(202).word("id") });
+        let (router, request) = (world.router(), short_ttl_request(n).build(&world.secret));
+        calls.spawn(async move {
+            TestResponse::from_response(router.oneshot(request).await.unwrap())
+                .await
+                .expect_status(202)
+                .string_field("id")
+        });
     }
     let ids = calls.join_all().await.into_iter().collect();
     capturing.await.unwrap();
@@ -104,13 +109,13 @@ async fn replays_equal_reads_while_emails_are_captured() {
     let world = World::sqlite().await;
     let ids = send_while_capturing(&world).await;
     for n in 0..400 {
-        let replay = world.call(brief(n)).await.is(200);
-        let email = world.email(&replay.word("id")).await;
+        let replay = world.call(short_ttl_request(n)).await.expect_status(200);
+        let email = world.email(&replay.string_field("id")).await;
         assert_eq!((&replay["state"], &replay["rev"]), (&email["state"], &email["rev"]), "email {n}");
     }
-    world.pass(2 * SECOND);
+    world.advance_clock(2 * SECOND);
     for n in 0..400 {
-        let first = world.call(brief(n)).await.is(202);
-        assert!(!ids.contains(&first.word("id")), "email {n}");
+        let first = world.call(short_ttl_request(n)).await.expect_status(202);
+        assert!(!ids.contains(&first.string_field("id")), "email {n}");
     }
 }

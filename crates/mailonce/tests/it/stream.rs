@@ -13,67 +13,67 @@ use tokio::{
 use tower::ServiceExt as _;
 
 use crate::{
-    binary::{Desk, Server},
-    call::{Answer, get},
+    binary::{CliFixture, SpawnedServer},
+    call::{TestResponse, get},
     world::{World, mail},
 };
 
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What a stream has said so far.
 #[derive(Default)]
-struct Heard {
-    rest: String,
+struct SseParser {
+    buffer: String,
     /// The last id, with or without an event.
-    id: String,
+    last_event_id: String,
 }
 
-impl Heard {
+impl SseParser {
     /// The events of whole blocks.
-    fn take(&mut self, piece: &[u8]) -> Vec<Value> {
-        self.rest += std::str::from_utf8(piece).unwrap();
+    fn parse_chunk(&mut self, piece: &[u8]) -> Vec<Value> {
+        self.buffer += std::str::from_utf8(piece).unwrap();
         let mut events = Vec::new();
-        while let Some((block, rest)) = self.rest.split_once("\n\n") {
+        while let Some((block, rest)) = self.buffer.split_once("\n\n") {
             for line in block.lines() {
                 match line.split_once(": ") {
-                    Some(("id", id)) => id.clone_into(&mut self.id),
+                    Some(("id", id)) => id.clone_into(&mut self.last_event_id),
                     Some(("data", json)) => events.push(serde_json::from_str(json).unwrap()),
                     Some(("retry" | "", _)) => {}
                     other => panic!("{other:?}"),
                 }
             }
-            self.rest = rest.to_owned();
+            self.buffer = rest.to_owned();
         }
         events
     }
 }
 
 /// A stream through the router.
-struct Following {
+struct EventStreamClient {
     body: axum::body::Body,
-    heard: Heard,
+    parser: SseParser,
 }
 
-impl Following {
-    async fn begin(world: &World, path: &str, last: Option<&str>) -> Result<Self, Answer> {
+impl EventStreamClient {
+    async fn open(world: &World, path: &str, last: Option<&str>) -> Result<Self, TestResponse> {
         let call = last.into_iter().fold(get(path), |call, last| call.header("last-event-id", last));
-        let response = world.router().oneshot(call.request(&world.secret)).await.unwrap();
+        let response = world.router().oneshot(call.build(&world.secret)).await.unwrap();
         if response.status() != 200 {
-            return Err(Answer::read(response).await);
+            return Err(TestResponse::from_response(response).await);
         }
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Ok(Self { body: response.into_body(), heard: Heard::default() })
+        Ok(Self { body: response.into_body(), parser: SseParser::default() })
     }
 
-    async fn piece(&mut self) -> Option<Vec<Value>> {
-        let frame = tokio::time::timeout(PATIENCE, self.body.frame()).await.expect("nothing comes")?;
-        Some(self.heard.take(frame.unwrap().data_ref().unwrap()))
+    async fn next_chunk(&mut self) -> Option<Vec<Value>> {
+        let frame = tokio::time::timeout(TIMEOUT, self.body.frame()).await.expect("nothing comes")?;
+        Some(self.parser.parse_chunk(frame.unwrap().data_ref().unwrap()))
     }
 
-    async fn events(&mut self, count: usize) -> Vec<Value> {
+    async fn next_events(&mut self, count: usize) -> Vec<Value> {
         let mut events = Vec::new();
         while events.len() < count {
-            events.extend(self.piece().await.expect("the stream ended"));
+            events.extend(self.next_chunk().await.expect("the stream ended"));
         }
         events
     }
@@ -82,40 +82,40 @@ impl Following {
 over_every_engine! {
     async fn a_stream_says_what_the_list_says_and_goes_on(world) {
         for n in 0..3 {
-            world.send(&format!("k{n}"), &mail()).await.is(202);
+            world.send(&format!("k{n}"), &mail()).await.expect_status(202);
         }
-        let mut stream = Following::begin(&world, "/v1/events/stream?after=0", None).await.ok().unwrap();
-        assert_eq!(stream.events(3).await, world.events().await);
-        world.send("later", &mail()).await.is(202);
-        let later = stream.events(1).await;
-        assert_eq!((&later[0]["seq"], &later[0]["cursor"]), (&json!(4), &json!(stream.heard.id)));
-        let mut again = Following::begin(&world, "/v1/events/stream?after=0", Some("1-3")).await.ok().unwrap();
-        assert_eq!(again.events(1).await, later, "who was cut knows better than its address");
-        let mut fresh = Following::begin(&world, "/v1/events/stream", None).await.ok().unwrap();
-        assert_eq!((fresh.piece().await.unwrap().len(), fresh.heard.id.as_str()), (0, "1-4"), "from the end");
-        world.send("last", &mail()).await.is(202);
-        assert_eq!(fresh.events(1).await[0]["seq"], 5);
+        let mut stream = EventStreamClient::open(&world, "/v1/events/stream?after=0", None).await.ok().unwrap();
+        assert_eq!(stream.next_events(3).await, world.events().await);
+        world.send("later", &mail()).await.expect_status(202);
+        let later = stream.next_events(1).await;
+        assert_eq!((&later[0]["seq"], &later[0]["cursor"]), (&json!(4), &json!(stream.parser.last_event_id)));
+        let mut again = EventStreamClient::open(&world, "/v1/events/stream?after=0", Some("1-3")).await.ok().unwrap();
+        assert_eq!(again.next_events(1).await, later, "who was cut knows better than its address");
+        let mut fresh = EventStreamClient::open(&world, "/v1/events/stream", None).await.ok().unwrap();
+        assert_eq!((fresh.next_chunk().await.unwrap().len(), fresh.parser.last_event_id.as_str()), (0, "1-4"), "from the end");
+        world.send("last", &mail()).await.expect_status(202);
+        assert_eq!(fresh.next_events(1).await[0]["seq"], 5);
     }
 
     async fn filters_hide_events_and_the_place_moves_on(world) {
-        let id = world.send("a", &mail()).await.is(202).word("id");
-        world.send("b", &mail()).await.is(202);
-        world.hand_over().await;
-        let mut sent = Following::begin(&world, "/v1/events/stream?after=0&type=email.sent", None).await.ok().unwrap();
-        assert!(sent.events(2).await.iter().all(|event| event["type"] == "email.sent"));
+        let id = world.send("a", &mail()).await.expect_status(202).string_field("id");
+        world.send("b", &mail()).await.expect_status(202);
+        world.hand_off_due().await;
+        let mut sent = EventStreamClient::open(&world, "/v1/events/stream?after=0&type=email.sent", None).await.ok().unwrap();
+        assert!(sent.next_events(2).await.iter().all(|event| event["type"] == "email.sent"));
         let mut about =
-            Following::begin(&world, &format!("/v1/events/stream?after=0&about={id}"), None).await.ok().unwrap();
-        assert!(about.events(2).await.iter().all(|event| event["about"]["id"] == id.as_str()));
-        let listed = world.get("/v1/events?type=email.sent,key.*&limit=1").await.is(200);
+            EventStreamClient::open(&world, &format!("/v1/events/stream?after=0&about={id}"), None).await.ok().unwrap();
+        assert!(about.next_events(2).await.iter().all(|event| event["about"]["id"] == id.as_str()));
+        let listed = world.get("/v1/events?type=email.sent,key.*&limit=1").await.expect_status(200);
         assert_eq!((listed.rows().len(), &listed["next_cursor"]), (1, &json!("1-3")));
-        let nothing = world.get("/v1/events?type=message.*").await.is(200);
+        let nothing = world.get("/v1/events?type=message.*").await.expect_status(200);
         assert_eq!((nothing.rows().len(), &nothing["next_cursor"]), (0, &json!("1-4")), "it was looked at");
-        let inbox = world.get("/v1/events?inbox=018f0000-0000-7000-8000-000000000000").await.is(200);
+        let inbox = world.get("/v1/events?inbox=018f0000-0000-7000-8000-000000000000").await.expect_status(200);
         assert_eq!(inbox.rows().len(), 0);
     }
 
     async fn what_is_no_place_in_this_log_is_said(world) {
-        world.send("a", &mail()).await.is(202);
+        world.send("a", &mail()).await.expect_status(202);
         for (path, last, status, code) in [
             ("?after=9-1", None, 410, "cursor_reset"),
             ("?after=1-2", None, 410, "cursor_reset"),
@@ -126,35 +126,36 @@ over_every_engine! {
             ("?type=email.snet", None, 400, "invalid_query"),
             ("?about=x", None, 400, "invalid_query"),
         ] {
-            let answer = Following::begin(&world, &format!("/v1/events/stream{path}"), last).await;
-            answer.err().unwrap_or_else(|| panic!("{path} was taken")).refused(status, code);
+            let answer = EventStreamClient::open(&world, &format!("/v1/events/stream{path}"), last).await;
+            answer.err().unwrap_or_else(|| panic!("{path} was taken")).expect_problem(status, code);
         }
-        world.get("/v1/events?after=1-2").await.refused(410, "cursor_reset");
-        world.get("/v1/events?after=1-1").await.is(200);
+        world.get("/v1/events?after=1-2").await.expect_problem(410, "cursor_reset");
+        world.get("/v1/events?after=1-1").await.expect_status(200);
     }
 
     async fn streams_end_with_the_server(world) {
-        let mut stream = Following::begin(&world, "/v1/events/stream", None).await.ok().unwrap();
-        assert_eq!(stream.piece().await.unwrap().len(), 0);
+        let mut stream = EventStreamClient::open(&world, "/v1/events/stream", None).await.ok().unwrap();
+        assert_eq!(stream.next_chunk().await.unwrap().len(), 0);
         world.engine.end_streams();
-        assert_eq!(stream.piece().await, None);
+        assert_eq!(stream.next_chunk().await, None);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_quiet_stream_shows_that_it_lives_and_how_far_it_is() {
     let world = World::memory().await;
-    world.send("a", &mail()).await.is(202);
-    let mut stream = Following::begin(&world, "/v1/events/stream?after=0&type=message.*", None).await.ok().unwrap();
-    assert_eq!(stream.piece().await.unwrap().len(), 0);
-    stream.heard.id.clear();
+    world.send("a", &mail()).await.expect_status(202);
+    let mut stream =
+        EventStreamClient::open(&world, "/v1/events/stream?after=0&type=message.*", None).await.ok().unwrap();
+    assert_eq!(stream.next_chunk().await.unwrap().len(), 0);
+    stream.parser.last_event_id.clear();
     let began = tokio::time::Instant::now();
-    assert_eq!(stream.piece().await.unwrap().len(), 0);
-    assert_eq!((stream.heard.id.as_str(), began.elapsed().as_secs()), ("1-1", 15));
+    assert_eq!(stream.next_chunk().await.unwrap().len(), 0);
+    assert_eq!((stream.parser.last_event_id.as_str(), began.elapsed().as_secs()), ("1-1", 15));
 }
 
 /// A stream over a socket.
-async fn connect(server: &Server, after: &str) -> (Incoming, tokio::task::JoinHandle<()>) {
+async fn open_stream(server: &SpawnedServer, after: &str) -> (Incoming, tokio::task::JoinHandle<()>) {
     let address = server.url.strip_prefix("http://").unwrap();
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -169,18 +170,18 @@ async fn connect(server: &Server, after: &str) -> (Incoming, tokio::task::JoinHa
 }
 
 /// Follows until `count` events, cut every now and then. Their ids, in order.
-async fn follow(server: &Server, count: usize, cut_every: usize) -> Vec<String> {
+async fn follow_with_reconnects(server: &SpawnedServer, count: usize, cut_every: usize) -> Vec<String> {
     let (mut ids, mut last) = (Vec::new(), "0".to_owned());
     while ids.len() < count {
-        let (mut body, driver) = connect(server, &last).await;
-        let mut heard = Heard::default();
+        let (mut body, driver) = open_stream(server, &last).await;
+        let mut heard = SseParser::default();
         let until = ids.len() + cut_every;
         while ids.len() < until.min(count) {
-            let frame = tokio::time::timeout(PATIENCE, body.frame()).await.expect("nothing comes").unwrap().unwrap();
-            let events = heard.take(frame.data_ref().unwrap());
+            let frame = tokio::time::timeout(TIMEOUT, body.frame()).await.expect("nothing comes").unwrap().unwrap();
+            let events = heard.parse_chunk(frame.data_ref().unwrap());
             ids.extend(events.iter().map(|event| event["id"].as_str().unwrap().to_owned()));
         }
-        last = heard.id;
+        last = heard.last_event_id;
         driver.abort();
     }
     ids.truncate(count);
@@ -188,7 +189,7 @@ async fn follow(server: &Server, count: usize, cut_every: usize) -> Vec<String> 
 }
 
 /// Asks for everything and then reads nothing.
-async fn stalled(server: &Server) -> TcpStream {
+async fn open_stalled_stream(server: &SpawnedServer) -> TcpStream {
     let address = server.url.strip_prefix("http://").unwrap();
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
@@ -201,7 +202,7 @@ async fn stalled(server: &Server) -> TcpStream {
     stream
 }
 
-async fn sends(server: &Server, from: usize, count: usize) {
+async fn send_batches(server: &SpawnedServer, from: usize, count: usize) {
     let bearer = format!("Bearer {}", server.api_key);
     for n in (from..from + count).step_by(500) {
         let mails: Vec<Value> = (n..(n + 500).min(from + count))
@@ -225,15 +226,15 @@ async fn sends(server: &Server, from: usize, count: usize) {
 async fn a_thousand_readers_with_cuts_see_the_same_sequence() {
     const READERS: usize = 1_000;
     const EVENTS: usize = 300;
-    let desk = Desk::new();
-    let server = std::sync::Arc::new(desk.dev(&[]).await);
+    let desk = CliFixture::new();
+    let server = std::sync::Arc::new(desk.start_dev(&[]).await);
     let mut readers = JoinSet::new();
     for n in 0..READERS {
         let server = std::sync::Arc::clone(&server);
-        readers.spawn(async move { follow(&server, EVENTS, 40 + n % 300).await });
+        readers.spawn(async move { follow_with_reconnects(&server, EVENTS, 40 + n % 300).await });
     }
     for n in 0..EVENTS / 50 {
-        sends(&server, n * 50, 50).await;
+        send_batches(&server, n * 50, 50).await;
     }
     let mut sequences: BTreeMap<Vec<String>, usize> = BTreeMap::new();
     while let Some(ids) = readers.join_next().await {
@@ -250,19 +251,19 @@ async fn a_thousand_readers_with_cuts_see_the_same_sequence() {
 async fn readers_that_take_nothing_cost_no_more_the_more_there_is() {
     const READERS: usize = 200;
     const EVENTS: usize = 5_000;
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
-    sends(&server, 0, EVENTS).await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
+    send_batches(&server, 0, EVENTS).await;
     let mut lines = Vec::new();
     for _ in 0..READERS {
-        lines.push(stalled(&server).await);
+        lines.push(open_stalled_stream(&server).await);
     }
     // They were all heard when one that reads has read everything.
-    assert_eq!(follow(&server, EVENTS, EVENTS).await.len(), EVENTS);
-    let before = server.resident();
-    sends(&server, EVENTS, EVENTS).await;
-    assert_eq!(follow(&server, 2 * EVENTS, EVENTS).await.len(), 2 * EVENTS);
-    let grown = server.resident().saturating_sub(before);
+    assert_eq!(follow_with_reconnects(&server, EVENTS, EVENTS).await.len(), EVENTS);
+    let before = server.resident_bytes();
+    send_batches(&server, EVENTS, EVENTS).await;
+    assert_eq!(follow_with_reconnects(&server, 2 * EVENTS, EVENTS).await.len(), 2 * EVENTS);
+    let grown = server.resident_bytes().saturating_sub(before);
     // What is new is some megabytes; kept for each of them it would be hundreds.
     assert!(grown < 64 * 1024 * 1024, "{} MiB more", grown >> 20);
     drop(lines);
@@ -270,38 +271,38 @@ async fn readers_that_take_nothing_cost_no_more_the_more_there_is() {
 
 #[tokio::test]
 async fn tail_and_listen_show_and_forward_what_happens() {
-    let hall = crate::receiver::Hall::open().await;
-    let desk = Desk::new();
-    let server = desk.dev(&[]).await;
+    let hall = crate::receiver::WebhookServer::start().await;
+    let desk = CliFixture::new();
+    let server = desk.start_dev(&[]).await;
     let bearer = format!("Bearer {}", server.api_key);
-    sends(&server, 0, 3).await;
-    let seen = desk.run(&["tail", "--after", "0", "--limit", "3"]).await.exits(0);
+    send_batches(&server, 0, 3).await;
+    let seen = desk.run(&["tail", "--after", "0", "--limit", "3"]).await.expect_exit(0);
     let cursors: Vec<Value> =
-        seen.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["cursor"].clone()).collect();
+        seen.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["cursor"].clone()).collect();
     assert_eq!(cursors, ["1-1", "1-2", "1-3"]);
-    desk.run(&["tail", "--after", "7-1"]).await.exits(64);
-    let url = format!("http://{}/hook", hall.at);
+    desk.run(&["tail", "--after", "7-1"]).await.expect_exit(64);
+    let url = format!("http://{}/hook", hall.address);
     let words = ["webhooks", "listen", "--forward-to", &url, "--after", "0", "--type", "email.*", "--limit", "2"];
-    let ran = desk.run(&words).await.exits(0);
-    assert!(ran.err.contains("whsec_"), "{ran:?}");
+    let ran = desk.run(&words).await.expect_exit(0);
+    assert!(ran.stderr.contains("whsec_"), "{ran:?}");
     assert_eq!(hall.requests().len(), 2);
     assert!(hall.requests()[0].contains("svix-signature: v1,"));
     let id_of = |request: &str| request.lines().find_map(|line| line.strip_prefix("webhook-id: ").map(str::to_owned));
     let event: Value = serde_json::from_str(hall.requests()[0].lines().last().unwrap()).unwrap();
     assert_ne!(id_of(&hall.requests()[0]).as_deref(), event["id"].as_str(), "a notice has an id of its own");
-    desk.run(&words).await.exits(0);
+    desk.run(&words).await.expect_exit(0);
     let ids: Vec<_> = hall.requests().iter().map(|request| id_of(request).unwrap()).collect();
     assert_eq!(ids[..2], ids[2..], "the same receiver is told of the same event under the same id");
     let endpoint = json!({ "url": url, "after": "0" }).to_string();
     let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
     let (status, made) = server.call("POST", "/v1/endpoints", &headers, &endpoint).await;
     assert_eq!(status, 201, "{made}");
-    hall.until(7).await;
+    hall.wait_for_requests(7).await;
     let told = hall.requests().pop().unwrap();
     let id = told.lines().find_map(|line| line.strip_prefix("webhook-id: ")).unwrap();
-    desk.run(&["webhooks", "replay", id]).await.exits(0);
-    hall.until(8).await;
+    desk.run(&["webhooks", "replay", id]).await.expect_exit(0);
+    hall.wait_for_requests(8).await;
     assert!(hall.requests().pop().unwrap().contains(id));
-    let listed = desk.run(&["webhooks", "list"]).await.exits(0).json();
+    let listed = desk.run(&["webhooks", "list"]).await.expect_exit(0).json();
     assert_eq!(listed["data"][0]["url"], url);
 }

@@ -3,29 +3,29 @@
 use serde_json::{Value, json};
 
 use crate::{
-    call::{Answer, post},
+    call::{TestResponse, post},
     world::World,
 };
 
 /// A mail of a person to an agent.
-pub(crate) struct Letter<'a> {
+pub(crate) struct TestMail<'a> {
     pub(crate) from: &'a str,
     pub(crate) id: &'a str,
     pub(crate) subject: &'a str,
     /// Further header lines.
-    pub(crate) head: String,
+    pub(crate) extra_headers: String,
     pub(crate) text: &'a str,
 }
 
-impl Default for Letter<'_> {
+impl Default for TestMail<'_> {
     fn default() -> Self {
-        Self { from: "ann@shop.test", id: "1", subject: "Hello", head: String::new(), text: "How are you?" }
+        Self { from: "ann@shop.test", id: "1", subject: "Hello", extra_headers: String::new(), text: "How are you?" }
     }
 }
 
-impl Letter<'_> {
-    pub(crate) fn raw(&self) -> String {
-        let Self { from, id, subject, head, text } = self;
+impl TestMail<'_> {
+    pub(crate) fn to_raw(&self) -> String {
+        let Self { from, id, subject, extra_headers: head, text } = self;
         let to = "To: a@agents.test";
         format!("From: {from}\n{to}\nMessage-ID: <{id}@shop.test>\nSubject: {subject}\n{head}\n{text}\n")
     }
@@ -33,49 +33,49 @@ impl Letter<'_> {
 
 impl World {
     /// A person writes to the inbox `a`, and this is the message.
-    pub(crate) async fn hears(&self, letter: Letter<'_>) -> Value {
-        self.hears_raw(&letter.raw()).await
+    pub(crate) async fn receive_message(&self, letter: TestMail<'_>) -> Value {
+        self.receive_raw_message(&letter.to_raw()).await
     }
 
     /// A mail comes to the inbox `a`, and this is the message.
-    pub(crate) async fn hears_raw(&self, raw: &str) -> Value {
-        assert_eq!(self.arrives(&["a@agents.test"], raw).await.len(), 1);
-        self.get("/v1/inboxes/a@agents.test/messages?limit=1").await.is(200).rows().remove(0)
+    pub(crate) async fn receive_raw_message(&self, raw: &str) -> Value {
+        assert_eq!(self.receive_mail(&["a@agents.test"], raw).await.len(), 1);
+        self.get("/v1/inboxes/a@agents.test/messages?limit=1").await.expect_status(200).rows().remove(0)
     }
 
     /// An agent answers.
-    pub(crate) async fn reply(&self, message: &Value, text: &str) -> Answer {
+    pub(crate) async fn reply(&self, message: &Value, text: &str) -> TestResponse {
         self.reply_with(message, json!({ "text": text })).await
     }
 
-    pub(crate) async fn reply_with(&self, message: &Value, body: Value) -> Answer {
+    pub(crate) async fn reply_with(&self, message: &Value, body: Value) -> TestResponse {
         self.call(post(&reply_path(message)).json(&body)).await
     }
 
     /// Questions for people, newest first.
-    pub(crate) async fn questions(&self, query: &str) -> Vec<Value> {
-        self.get(&format!("/v1/escalations?limit=100&{query}")).await.is(200).rows()
+    pub(crate) async fn escalations(&self, query: &str) -> Vec<Value> {
+        self.get(&format!("/v1/escalations?limit=100&{query}")).await.expect_status(200).rows()
     }
 
     /// A person decides a question.
-    pub(crate) async fn decide(&self, question: &Value, decision: &str) -> Answer {
-        let path = format!("/v1/escalations/{}/resolve", word(question, "id"));
+    pub(crate) async fn resolve_escalation(&self, question: &Value, decision: &str) -> TestResponse {
+        let path = format!("/v1/escalations/{}/resolve", str_field(question, "id"));
         self.post(&path, &json!({ "as": decision, "rev": question["rev"] })).await
     }
 
     /// How many emails were sent by now.
-    pub(crate) async fn sent(&self) -> usize {
-        self.hand_over().await;
-        self.get("/v1/emails?limit=100&state=sent").await.is(200).rows().len()
+    pub(crate) async fn hand_off_and_count_sent(&self) -> usize {
+        self.hand_off_due().await;
+        self.get("/v1/emails?limit=100&state=sent").await.expect_status(200).rows().len()
     }
 }
 
 pub(crate) fn reply_path(message: &Value) -> String {
-    format!("/v1/messages/{}/reply", word(message, "id"))
+    format!("/v1/messages/{}/reply", str_field(message, "id"))
 }
 
 /// A member that must be text.
 #[track_caller]
-pub(crate) fn word<'a>(value: &'a Value, member: &str) -> &'a str {
+pub(crate) fn str_field<'a>(value: &'a Value, member: &str) -> &'a str {
     value[member].as_str().unwrap_or_else(|| panic!("no {member} in {value}"))
 }

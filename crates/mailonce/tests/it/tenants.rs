@@ -1,145 +1,145 @@
 //! Two teams and every route of the document: no credential, no scope, another team's ids.
 
-use mailonce_core::{id::ApiKeyId, port::store::Once, team::ApiKey};
+use mailonce_core::{id::ApiKeyId, port::store::IdempotentResult, team::ApiKey};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 use crate::{
-    call::{Call, get, post},
+    call::{TestRequest, get, post},
     world::{World, mail, mail_with},
 };
 
 /// How a route is reached and what another team may see of it.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum RouteAccess {
     /// Open to everybody.
     Public,
     /// Names nothing of a team: it lists or makes what is the caller's own.
-    Own,
+    CallerScoped,
     /// Names something of a team.
-    Named,
+    ByResourceId,
     /// For operators, who see every team.
     Operator,
 }
 
 /// Every documented route. A new one belongs here.
-const ROUTES: &[(&str, &str, Kind)] = &[
-    ("post", "/v1/emails", Kind::Own),
-    ("get", "/v1/emails", Kind::Own),
-    ("post", "/v1/emails/batch", Kind::Own),
-    ("get", "/v1/emails/{id}", Kind::Named),
-    ("patch", "/v1/emails/{id}", Kind::Named),
-    ("post", "/v1/emails/{id}/cancel", Kind::Named),
-    ("post", "/v1/emails/{id}/resend", Kind::Named),
-    ("post", "/v1/emails/{id}/resolve", Kind::Named),
-    ("get", "/v1/transports", Kind::Own),
-    ("post", "/v1/transports/{name}/reroute", Kind::Operator),
-    ("post", "/v1/handoff/pause", Kind::Operator),
-    ("post", "/v1/handoff/resume", Kind::Operator),
-    ("post", "/v1/clock/confirm", Kind::Operator),
-    ("get", "/v1/keys/{key}", Kind::Named),
-    ("patch", "/v1/keys/{key}", Kind::Named),
-    ("delete", "/v1/keys/{key}", Kind::Named),
-    ("get", "/v1/events", Kind::Own),
-    ("get", "/v1/events/stream", Kind::Own),
-    ("post", "/v1/endpoints", Kind::Own),
-    ("get", "/v1/endpoints", Kind::Own),
-    ("get", "/v1/endpoints/{id}", Kind::Named),
-    ("patch", "/v1/endpoints/{id}", Kind::Named),
-    ("delete", "/v1/endpoints/{id}", Kind::Named),
-    ("post", "/v1/endpoints/{id}/rotate", Kind::Named),
-    ("post", "/v1/endpoints/{id}/pause", Kind::Named),
-    ("post", "/v1/endpoints/{id}/resume", Kind::Named),
-    ("post", "/v1/endpoints/{id}/test", Kind::Named),
-    ("get", "/v1/endpoints/{id}/notices", Kind::Named),
-    ("post", "/v1/endpoints/{id}/recover", Kind::Named),
-    ("get", "/v1/notices/{id}", Kind::Named),
-    ("post", "/v1/notices/{id}/replay", Kind::Named),
-    ("post", "/v1/inboxes", Kind::Own),
-    ("get", "/v1/inboxes", Kind::Own),
-    ("get", "/v1/inboxes/{id}", Kind::Named),
-    ("patch", "/v1/inboxes/{id}", Kind::Named),
-    ("delete", "/v1/inboxes/{id}", Kind::Named),
-    ("post", "/v1/inboxes/{id}/rotate", Kind::Named),
-    ("get", "/v1/inboxes/{id}/messages", Kind::Named),
-    ("get", "/v1/inboxes/{id}/wait", Kind::Named),
-    ("post", "/v1/inboxes/{id}/watches", Kind::Named),
-    ("post", "/v1/inboxes/{id}/consume", Kind::Named),
-    ("get", "/v1/watches/{id}", Kind::Named),
-    ("post", "/v1/watches/{id}/resend", Kind::Named),
-    ("get", "/v1/messages/{id}", Kind::Named),
-    ("get", "/v1/messages/{id}/raw", Kind::Named),
-    ("get", "/v1/messages/{id}/attachments/{n}", Kind::Named),
-    ("get", "/v1/messages/{id}/artifacts", Kind::Named),
-    ("get", "/v1/artifacts/{id}", Kind::Named),
-    ("post", "/v1/artifacts/{id}/consume", Kind::Named),
-    ("post", "/v1/artifacts/{id}/applied", Kind::Named),
-    ("post", "/v1/messages/{id}/reply", Kind::Named),
-    ("post", "/v1/messages/{id}/forward", Kind::Named),
-    ("post", "/v1/messages/{id}/ack", Kind::Named),
-    ("post", "/v1/messages/{id}/nack", Kind::Named),
-    ("post", "/v1/messages/{id}/extend", Kind::Named),
-    ("post", "/v1/inboxes/{id}/next", Kind::Named),
-    ("get", "/v1/threads", Kind::Own),
-    ("get", "/v1/threads/{id}", Kind::Named),
-    ("patch", "/v1/threads/{id}", Kind::Named),
-    ("post", "/v1/threads/{id}/lease", Kind::Named),
-    ("delete", "/v1/threads/{id}/lease", Kind::Named),
-    ("get", "/v1/escalations", Kind::Own),
-    ("post", "/v1/escalations", Kind::Own),
-    ("get", "/v1/escalations/{id}", Kind::Named),
-    ("post", "/v1/escalations/{id}/resolve", Kind::Named),
-    ("get", "/v1/settings", Kind::Own),
-    ("patch", "/v1/settings", Kind::Own),
-    ("get", "/v1/deliveries", Kind::Own),
-    ("get", "/v1/deliveries/{id}", Kind::Named),
-    ("post", "/v1/deliveries/{id}/replay", Kind::Named),
-    ("post", "/v1/api-keys", Kind::Own),
-    ("get", "/v1/api-keys", Kind::Own),
-    ("delete", "/v1/api-keys/{id}", Kind::Named),
-    ("post", "/v1/domains", Kind::Own),
-    ("get", "/v1/domains", Kind::Own),
-    ("get", "/v1/domains/{id}", Kind::Named),
-    ("delete", "/v1/domains/{id}", Kind::Named),
-    ("post", "/v1/domains/{id}/verify", Kind::Named),
-    ("post", "/v1/suppressions", Kind::Own),
-    ("get", "/v1/suppressions", Kind::Own),
-    ("get", "/v1/suppressions/{address}", Kind::Named),
-    ("delete", "/v1/suppressions/{address}", Kind::Named),
-    ("post", "/v1/budgets", Kind::Own),
-    ("get", "/v1/budgets", Kind::Own),
-    ("get", "/v1/budgets/{id}", Kind::Named),
-    ("patch", "/v1/budgets/{id}", Kind::Named),
-    ("delete", "/v1/budgets/{id}", Kind::Named),
-    ("post", "/v1/rules", Kind::Own),
-    ("get", "/v1/rules", Kind::Own),
-    ("get", "/v1/rules/{id}", Kind::Named),
-    ("patch", "/v1/rules/{id}", Kind::Named),
-    ("delete", "/v1/rules/{id}", Kind::Named),
-    ("post", "/v1/lists/{direction}/{type}", Kind::Own),
-    ("get", "/v1/lists/{direction}/{type}", Kind::Own),
-    ("delete", "/v1/lists/{direction}/{type}/{entry}", Kind::Named),
-    ("post", "/v1/sources", Kind::Own),
-    ("get", "/v1/sources", Kind::Own),
-    ("get", "/v1/sources/{id}", Kind::Named),
-    ("delete", "/v1/sources/{id}", Kind::Named),
-    ("post", "/v1/sources/{id}/rotate", Kind::Named),
-    ("post", "/hooks/{source_id}", Kind::Public),
-    ("get", "/hooks/{source_id}", Kind::Public),
-    ("post", "/v1/teams", Kind::Operator),
-    ("get", "/v1/teams", Kind::Operator),
-    ("patch", "/v1/teams/{id}", Kind::Operator),
-    ("get", "/healthz", Kind::Public),
-    ("get", "/readyz", Kind::Public),
-    ("get", "/metrics", Kind::Public),
-    ("get", "/openapi.json", Kind::Public),
-    ("get", "/llms.txt", Kind::Public),
-    ("get", "/docs", Kind::Public),
-    ("get", "/docs/errors/{code}", Kind::Public),
+const ROUTES: &[(&str, &str, RouteAccess)] = &[
+    ("post", "/v1/emails", RouteAccess::CallerScoped),
+    ("get", "/v1/emails", RouteAccess::CallerScoped),
+    ("post", "/v1/emails/batch", RouteAccess::CallerScoped),
+    ("get", "/v1/emails/{id}", RouteAccess::ByResourceId),
+    ("patch", "/v1/emails/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/emails/{id}/cancel", RouteAccess::ByResourceId),
+    ("post", "/v1/emails/{id}/resend", RouteAccess::ByResourceId),
+    ("post", "/v1/emails/{id}/resolve", RouteAccess::ByResourceId),
+    ("get", "/v1/transports", RouteAccess::CallerScoped),
+    ("post", "/v1/transports/{name}/reroute", RouteAccess::Operator),
+    ("post", "/v1/handoff/pause", RouteAccess::Operator),
+    ("post", "/v1/handoff/resume", RouteAccess::Operator),
+    ("post", "/v1/clock/confirm", RouteAccess::Operator),
+    ("get", "/v1/keys/{key}", RouteAccess::ByResourceId),
+    ("patch", "/v1/keys/{key}", RouteAccess::ByResourceId),
+    ("delete", "/v1/keys/{key}", RouteAccess::ByResourceId),
+    ("get", "/v1/events", RouteAccess::CallerScoped),
+    ("get", "/v1/events/stream", RouteAccess::CallerScoped),
+    ("post", "/v1/endpoints", RouteAccess::CallerScoped),
+    ("get", "/v1/endpoints", RouteAccess::CallerScoped),
+    ("get", "/v1/endpoints/{id}", RouteAccess::ByResourceId),
+    ("patch", "/v1/endpoints/{id}", RouteAccess::ByResourceId),
+    ("delete", "/v1/endpoints/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/endpoints/{id}/rotate", RouteAccess::ByResourceId),
+    ("post", "/v1/endpoints/{id}/pause", RouteAccess::ByResourceId),
+    ("post", "/v1/endpoints/{id}/resume", RouteAccess::ByResourceId),
+    ("post", "/v1/endpoints/{id}/test", RouteAccess::ByResourceId),
+    ("get", "/v1/endpoints/{id}/notices", RouteAccess::ByResourceId),
+    ("post", "/v1/endpoints/{id}/recover", RouteAccess::ByResourceId),
+    ("get", "/v1/notices/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/notices/{id}/replay", RouteAccess::ByResourceId),
+    ("post", "/v1/inboxes", RouteAccess::CallerScoped),
+    ("get", "/v1/inboxes", RouteAccess::CallerScoped),
+    ("get", "/v1/inboxes/{id}", RouteAccess::ByResourceId),
+    ("patch", "/v1/inboxes/{id}", RouteAccess::ByResourceId),
+    ("delete", "/v1/inboxes/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/inboxes/{id}/rotate", RouteAccess::ByResourceId),
+    ("get", "/v1/inboxes/{id}/messages", RouteAccess::ByResourceId),
+    ("get", "/v1/inboxes/{id}/wait", RouteAccess::ByResourceId),
+    ("post", "/v1/inboxes/{id}/watches", RouteAccess::ByResourceId),
+    ("post", "/v1/inboxes/{id}/consume", RouteAccess::ByResourceId),
+    ("get", "/v1/watches/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/watches/{id}/resend", RouteAccess::ByResourceId),
+    ("get", "/v1/messages/{id}", RouteAccess::ByResourceId),
+    ("get", "/v1/messages/{id}/raw", RouteAccess::ByResourceId),
+    ("get", "/v1/messages/{id}/attachments/{n}", RouteAccess::ByResourceId),
+    ("get", "/v1/messages/{id}/artifacts", RouteAccess::ByResourceId),
+    ("get", "/v1/artifacts/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/artifacts/{id}/consume", RouteAccess::ByResourceId),
+    ("post", "/v1/artifacts/{id}/applied", RouteAccess::ByResourceId),
+    ("post", "/v1/messages/{id}/reply", RouteAccess::ByResourceId),
+    ("post", "/v1/messages/{id}/forward", RouteAccess::ByResourceId),
+    ("post", "/v1/messages/{id}/ack", RouteAccess::ByResourceId),
+    ("post", "/v1/messages/{id}/nack", RouteAccess::ByResourceId),
+    ("post", "/v1/messages/{id}/extend", RouteAccess::ByResourceId),
+    ("post", "/v1/inboxes/{id}/next", RouteAccess::ByResourceId),
+    ("get", "/v1/threads", RouteAccess::CallerScoped),
+    ("get", "/v1/threads/{id}", RouteAccess::ByResourceId),
+    ("patch", "/v1/threads/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/threads/{id}/lease", RouteAccess::ByResourceId),
+    ("delete", "/v1/threads/{id}/lease", RouteAccess::ByResourceId),
+    ("get", "/v1/escalations", RouteAccess::CallerScoped),
+    ("post", "/v1/escalations", RouteAccess::CallerScoped),
+    ("get", "/v1/escalations/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/escalations/{id}/resolve", RouteAccess::ByResourceId),
+    ("get", "/v1/settings", RouteAccess::CallerScoped),
+    ("patch", "/v1/settings", RouteAccess::CallerScoped),
+    ("get", "/v1/deliveries", RouteAccess::CallerScoped),
+    ("get", "/v1/deliveries/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/deliveries/{id}/replay", RouteAccess::ByResourceId),
+    ("post", "/v1/api-keys", RouteAccess::CallerScoped),
+    ("get", "/v1/api-keys", RouteAccess::CallerScoped),
+    ("delete", "/v1/api-keys/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/domains", RouteAccess::CallerScoped),
+    ("get", "/v1/domains", RouteAccess::CallerScoped),
+    ("get", "/v1/domains/{id}", RouteAccess::ByResourceId),
+    ("delete", "/v1/domains/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/domains/{id}/verify", RouteAccess::ByResourceId),
+    ("post", "/v1/suppressions", RouteAccess::CallerScoped),
+    ("get", "/v1/suppressions", RouteAccess::CallerScoped),
+    ("get", "/v1/suppressions/{address}", RouteAccess::ByResourceId),
+    ("delete", "/v1/suppressions/{address}", RouteAccess::ByResourceId),
+    ("post", "/v1/budgets", RouteAccess::CallerScoped),
+    ("get", "/v1/budgets", RouteAccess::CallerScoped),
+    ("get", "/v1/budgets/{id}", RouteAccess::ByResourceId),
+    ("patch", "/v1/budgets/{id}", RouteAccess::ByResourceId),
+    ("delete", "/v1/budgets/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/rules", RouteAccess::CallerScoped),
+    ("get", "/v1/rules", RouteAccess::CallerScoped),
+    ("get", "/v1/rules/{id}", RouteAccess::ByResourceId),
+    ("patch", "/v1/rules/{id}", RouteAccess::ByResourceId),
+    ("delete", "/v1/rules/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/lists/{direction}/{type}", RouteAccess::CallerScoped),
+    ("get", "/v1/lists/{direction}/{type}", RouteAccess::CallerScoped),
+    ("delete", "/v1/lists/{direction}/{type}/{entry}", RouteAccess::ByResourceId),
+    ("post", "/v1/sources", RouteAccess::CallerScoped),
+    ("get", "/v1/sources", RouteAccess::CallerScoped),
+    ("get", "/v1/sources/{id}", RouteAccess::ByResourceId),
+    ("delete", "/v1/sources/{id}", RouteAccess::ByResourceId),
+    ("post", "/v1/sources/{id}/rotate", RouteAccess::ByResourceId),
+    ("post", "/hooks/{source_id}", RouteAccess::Public),
+    ("get", "/hooks/{source_id}", RouteAccess::Public),
+    ("post", "/v1/teams", RouteAccess::Operator),
+    ("get", "/v1/teams", RouteAccess::Operator),
+    ("patch", "/v1/teams/{id}", RouteAccess::Operator),
+    ("get", "/healthz", RouteAccess::Public),
+    ("get", "/readyz", RouteAccess::Public),
+    ("get", "/metrics", RouteAccess::Public),
+    ("get", "/openapi.json", RouteAccess::Public),
+    ("get", "/llms.txt", RouteAccess::Public),
+    ("get", "/docs", RouteAccess::Public),
+    ("get", "/docs/errors/{code}", RouteAccess::Public),
 ];
 
 /// What the first team owns.
-pub(crate) struct Owned {
+pub(crate) struct TeamResources {
     pub(crate) email: String,
     key: String,
     pub(crate) api_key: String,
@@ -160,57 +160,62 @@ pub(crate) struct Owned {
 }
 
 /// A mail for the first team's inbox.
-const CODE: &str = "From: x@shop.test\nMessage-ID: <1@x>\nSubject: Your code\n\nYour verification code is 482913.\n";
+const CODE_MAIL: &str =
+    "From: x@shop.test\nMessage-ID: <1@x>\nSubject: Your code\n\nYour verification code is 482913.\n";
 
 /// An address on the first team's list.
-const GONE: &str = "gone@example.com";
+const SUPPRESSED_ADDRESS: &str = "gone@example.com";
 /// What proves the provider of the first team's source.
 const TOKEN: &str = "0123456789abcdef";
 
 /// A source, as a body asks for it.
-fn source(name: &str) -> Value {
+fn source_body(name: &str) -> Value {
     json!({ "name": name, "kind": "postmark", "transport": "sandbox", "header": { "name": "x-token", "value": TOKEN } })
 }
 
 /// A budget, as a body asks for it.
-fn budget(name: &str) -> Value {
+fn budget_body(name: &str) -> Value {
     json!({ "name": name, "scope": { "team": true }, "measure": "mails", "per": "day", "limit": 100_000 })
 }
 
 /// A rule, as a body asks for it.
-fn rule(name: &str) -> Value {
+fn rule_body(name: &str) -> Value {
     let never = json!({ "field": "subject", "operator": "is", "value": "never" });
     json!({ "name": name, "match": { "conditions": [never] }, "actions": [{ "type": "mark_read" }] })
 }
 
-impl Owned {
-    pub(crate) async fn make(world: &World) -> Self {
+impl TeamResources {
+    pub(crate) async fn create(world: &World) -> Self {
         let later = mail_with(json!({ "scheduled_at": "in 1 hour" }));
         let hook = json!({ "url": "https://hooks.example.com/in" });
-        let endpoint = world.post("/v1/endpoints", &hook).await.is(201).word("id");
-        let email = world.send("k", &later).await.is(202).word("id");
-        let api_key = world.post("/v1/api-keys", &json!({ "name": "worker" })).await.is(201).word("id");
-        let team = world.get("/v1/teams").await.is(200).rows()[0]["id"].as_str().unwrap().to_owned();
-        let domain = world.post("/v1/domains", &json!({ "name": "example.com" })).await.is(201).word("id");
-        let source = world.post("/v1/sources", &source("first")).await.is(201).word("id");
-        world.post("/v1/suppressions", &json!({ "address": GONE })).await.is(201);
-        world.post("/v1/lists/receive/block", &json!({ "entry": "stranger.example" })).await.is(201);
-        let budget = world.post("/v1/budgets", &budget("first")).await.is(201).word("id");
-        let rule = world.post("/v1/rules", &rule("first")).await.is(201).word("id");
-        let inbox = world.inbox("owned").await;
-        let watch = world.post(&format!("/v1/inboxes/{inbox}/watches"), &json!({})).await.is(201).word("id");
-        world.arrives(&["owned@agents.test"], CODE).await;
-        let first = async |path: String| world.get(&path).await.is(200).rows()[0]["id"].as_str().unwrap().to_owned();
+        let endpoint = world.post("/v1/endpoints", &hook).await.expect_status(201).string_field("id");
+        let email = world.send("k", &later).await.expect_status(202).string_field("id");
+        let api_key =
+            world.post("/v1/api-keys", &json!({ "name": "worker" })).await.expect_status(201).string_field("id");
+        let team = world.get("/v1/teams").await.expect_status(200).rows()[0]["id"].as_str().unwrap().to_owned();
+        let domain =
+            world.post("/v1/domains", &json!({ "name": "example.com" })).await.expect_status(201).string_field("id");
+        let source = world.post("/v1/sources", &source_body("first")).await.expect_status(201).string_field("id");
+        world.post("/v1/suppressions", &json!({ "address": SUPPRESSED_ADDRESS })).await.expect_status(201);
+        world.post("/v1/lists/receive/block", &json!({ "entry": "stranger.example" })).await.expect_status(201);
+        let budget = world.post("/v1/budgets", &budget_body("first")).await.expect_status(201).string_field("id");
+        let rule = world.post("/v1/rules", &rule_body("first")).await.expect_status(201).string_field("id");
+        let inbox = world.create_inbox("owned").await;
+        let watch =
+            world.post(&format!("/v1/inboxes/{inbox}/watches"), &json!({})).await.expect_status(201).string_field("id");
+        world.receive_mail(&["owned@agents.test"], CODE_MAIL).await;
+        let first =
+            async |path: String| world.get(&path).await.expect_status(200).rows()[0]["id"].as_str().unwrap().to_owned();
         let message = first(format!("/v1/inboxes/{inbox}/messages")).await;
         let artifact = first(format!("/v1/messages/{message}/artifacts")).await;
         let delivery = first("/v1/deliveries".into()).await;
-        world.engine.tell_due().await;
+        world.engine.deliver_due_notices().await;
         let notice = first(format!("/v1/endpoints/{endpoint}/notices")).await;
         // A stream that has no end could not be read to its end.
         world.engine.end_streams();
         let thread = first("/v1/threads".into()).await;
         let question = json!({ "question": "Shall I?", "thread": thread });
-        let escalation = world.post("/v1/escalations", &question).await.is(201).word("id");
+        let escalation = world.post("/v1/escalations", &question).await.expect_status(201).string_field("id");
         Self {
             email,
             key: "k".into(),
@@ -254,7 +259,7 @@ impl Owned {
     }
 
     /// The route's path with the ids of what is owned.
-    fn fill(&self, path: &str) -> String {
+    fn fill_path(&self, path: &str) -> String {
         let id = match path.split('/').nth(2) {
             Some("emails") => &self.email,
             Some("api-keys") => &self.api_key,
@@ -274,14 +279,14 @@ impl Owned {
             Some("escalations") => &self.escalation,
             _ => "",
         };
-        let path = path.replace("{source_id}", &self.source).replace("{address}", GONE);
+        let path = path.replace("{source_id}", &self.source).replace("{address}", SUPPRESSED_ADDRESS);
         let path = path.replace("{direction}/{type}", "receive/block").replace("{entry}", "stranger.example");
         path.replace("{id}", id).replace("{key}", &self.key).replace("{n}", "0").replace("{code}", "not_found")
     }
 
     /// A call of the route that would do something, if it were allowed.
-    pub(crate) fn call(&self, method: &str, path: &str) -> Call {
-        let call = Call::new(method, &self.fill(path));
+    pub(crate) fn request_for(&self, method: &str, path: &str) -> TestRequest {
+        let call = TestRequest::new(method, &self.fill_path(path));
         match (method, path) {
             ("post", "/v1/emails") => call.key("own").json(&mail()),
             ("post", "/v1/emails/batch") => call.key("batch").json(&json!([mail()])),
@@ -292,20 +297,22 @@ impl Owned {
             ("post", "/v1/teams") => call.json(&json!({ "name": "x" })),
             ("post", "/v1/domains") => call.json(&json!({ "name": "own.example" })),
             ("post", "/v1/suppressions") => call.json(&json!({ "address": "own@example.com" })),
-            ("post", "/v1/budgets") => call.json(&budget("own")),
+            ("post", "/v1/budgets") => call.json(&budget_body("own")),
             ("patch", "/v1/budgets/{id}") => call.json(&json!({ "rev": 1, "limit": 5 })),
-            ("post", "/v1/rules") => call.json(&rule("own")),
+            ("post", "/v1/rules") => call.json(&rule_body("own")),
             ("post", "/v1/lists/{direction}/{type}") => call.json(&json!({ "entry": "own.example" })),
             ("patch", "/v1/rules/{id}") => call.json(&json!({ "rev": 1, "enabled": false })),
             ("post", "/v1/endpoints") => call.json(&json!({ "url": "https://own.example/in" })),
             ("patch", "/v1/endpoints/{id}") => call.json(&json!({ "events": ["email.sent"] })),
             ("post", "/v1/endpoints/{id}/recover") => call.json(&json!({ "after": "0", "only": "all" })),
-            ("post", "/v1/sources") => call.json(&source("own")),
+            ("post", "/v1/sources") => call.json(&source_body("own")),
             ("post", "/v1/sources/{id}/rotate") => call.json(&json!({ "bearer": "another-secret-of-16" })),
             ("post", "/hooks/{source_id}") => call.header("x-token", TOKEN).json(&json!({ "RecordType": "Open" })),
             ("post", "/v1/inboxes") => call.json(&json!({ "username": "another" })),
             ("patch", "/v1/inboxes/{id}") => call.json(&json!({ "agent": "x" })),
-            ("get", "/v1/inboxes/{id}/wait") => Call::new(method, &format!("{}?timeout=0", self.fill(path))),
+            ("get", "/v1/inboxes/{id}/wait") => {
+                TestRequest::new(method, &format!("{}?timeout=0", self.fill_path(path)))
+            }
             ("post", "/v1/inboxes/{id}/consume") => call.json(&json!({ "type": "code", "for": "x" })),
             ("post", "/v1/artifacts/{id}/consume" | "/v1/artifacts/{id}/applied") => call.json(&json!({ "for": "x" })),
             ("post", "/v1/messages/{id}/reply") => call.json(&json!({ "text": "x" })),
@@ -324,7 +331,7 @@ impl Owned {
     }
 
     /// Everything there is to see of it.
-    pub(crate) async fn look(&self, world: &World) -> Vec<Value> {
+    pub(crate) async fn snapshot(&self, world: &World) -> Vec<Value> {
         let mut seen = Vec::new();
         for path in [
             format!("/v1/emails/{}", self.email),
@@ -335,7 +342,7 @@ impl Owned {
             "/v1/lists/receive/block".into(),
             format!("/v1/endpoints/{}", self.endpoint),
             format!("/v1/notices/{}", self.notice),
-            format!("/v1/suppressions/{GONE}"),
+            format!("/v1/suppressions/{SUPPRESSED_ADDRESS}"),
             format!("/v1/inboxes/{}", self.inbox),
             format!("/v1/inboxes/{}/messages", self.inbox),
             format!("/v1/artifacts/{}", self.artifact),
@@ -348,16 +355,16 @@ impl Owned {
             "/v1/teams".into(),
             "/v1/events".into(),
         ] {
-            seen.push(world.get(&path).await.is(200).body);
+            seen.push(world.get(&path).await.expect_status(200).body);
         }
         let own = |key: &Value| key["id"] == self.api_key.as_str();
-        seen.push(world.get("/v1/api-keys").await.is(200).rows().into_iter().find(own).unwrap());
+        seen.push(world.get("/v1/api-keys").await.expect_status(200).rows().into_iter().find(own).unwrap());
         seen
     }
 }
 
 /// Method, path and whether it is public, of every route in the document.
-pub(crate) fn documented() -> Vec<(String, String, bool)> {
+pub(crate) fn documented_routes() -> Vec<(String, String, bool)> {
     let document = serde_json::to_value(mailonce::api::openapi()).unwrap();
     assert_eq!(document["security"], json!([{ "api_key": [] }]), "every route wants a key unless it says otherwise");
     let mut routes = Vec::new();
@@ -373,36 +380,38 @@ pub(crate) fn documented() -> Vec<(String, String, bool)> {
 
 #[test]
 fn the_table_of_routes_is_the_document() {
-    let ours: BTreeSet<(String, String, bool)> =
-        ROUTES.iter().map(|(method, path, kind)| ((*method).into(), (*path).into(), *kind == Kind::Public)).collect();
-    let theirs: BTreeSet<_> = documented().into_iter().collect();
+    let ours: BTreeSet<(String, String, bool)> = ROUTES
+        .iter()
+        .map(|(method, path, kind)| ((*method).into(), (*path).into(), *kind == RouteAccess::Public))
+        .collect();
+    let theirs: BTreeSet<_> = documented_routes().into_iter().collect();
     assert_eq!(ours, theirs, "a route was added, removed or made public: add it to ROUTES in tests/it/tenants.rs");
     assert_eq!(ours.len(), ROUTES.len());
 }
 
 /// A credential without scopes. None is made any more; ledgers may hold one.
-async fn powerless(world: &World) -> String {
+async fn create_scopeless_key(world: &World) -> String {
     let (store, secret) = (world.engine.store(), "mo_powerless_but_known");
     let key = ApiKey {
         id: ApiKeyId(uuid::Uuid::from_u128(1)),
         team: store.teams().await.unwrap()[0].id,
-        hash: store.install().await.unwrap().secret.mac("api-key", &[secret.as_bytes()]),
-        about: mailonce::serve::about("powerless", Vec::new()),
+        hash: store.installation().await.unwrap().secret.mac("api-key", &[secret.as_bytes()]),
+        details: mailonce::serve::unrestricted_key("powerless", Vec::new()),
         created_at: world.engine.now(),
         revoked_at: None,
         last_used_at: None,
     };
-    assert_eq!(store.create_api_key(key, None).await.unwrap(), Once::Done(()));
+    assert_eq!(store.create_api_key(key, None).await.unwrap(), IdempotentResult::Done(()));
     secret.to_owned()
 }
 
 over_memory_and_sqlite! {
     async fn without_a_credential_only_public_routes_answer(world) {
-        let world = world.with_inboxes().await;
-        let owned = Owned::make(&world).await;
-        let before = owned.look(&world).await;
-        for (method, path, public) in documented() {
-            let answer = world.call(owned.call(&method, &path).anonymous()).await;
+        let world = world.with_inbox_domain().await;
+        let owned = TeamResources::create(&world).await;
+        let before = owned.snapshot(&world).await;
+        for (method, path, public) in documented_routes() {
+            let answer = world.call(owned.request_for(&method, &path).anonymous()).await;
             if public {
                 // Only some providers ask a source whether it is there; this one's does not.
                 let asked_nothing = (method.as_str(), path.as_str()) == ("get", "/hooks/{source_id}");
@@ -410,60 +419,60 @@ over_memory_and_sqlite! {
                 assert_eq!(answer.status, right, "{method} {path}: {}", answer.text);
             } else {
                 assert_eq!(answer.status, 401, "{method} {path}: {}", answer.text);
-                answer.refused(401, "unauthorized");
+                answer.expect_problem(401, "unauthorized");
             }
         }
-        assert_eq!(owned.look(&world).await, before);
+        assert_eq!(owned.snapshot(&world).await, before);
     }
 
     async fn a_credential_without_scopes_opens_nothing(world) {
-        let world = world.with_inboxes().await;
-        let owned = Owned::make(&world).await;
-        let powerless = powerless(&world).await;
-        let before = owned.look(&world).await;
+        let world = world.with_inbox_domain().await;
+        let owned = TeamResources::create(&world).await;
+        let powerless = create_scopeless_key(&world).await;
+        let before = owned.snapshot(&world).await;
         for (method, path, kind) in ROUTES {
-            if *kind != Kind::Public {
-                let answer = world.call(owned.call(method, path).by(&powerless)).await;
+            if *kind != RouteAccess::Public {
+                let answer = world.call(owned.request_for(method, path).bearer(&powerless)).await;
                 assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text);
-                answer.refused(403, "wrong_scope");
+                answer.expect_problem(403, "wrong_scope");
             }
         }
-        assert_eq!(owned.look(&world).await, before);
+        assert_eq!(owned.snapshot(&world).await, before);
     }
 
     async fn the_ids_of_another_team_are_not_found(world) {
-        let world = world.with_inboxes().await;
-        let owned = Owned::make(&world).await;
-        let stranger = world.team("strangers").await;
-        let before = owned.look(&world).await;
+        let world = world.with_inbox_domain().await;
+        let owned = TeamResources::create(&world).await;
+        let stranger = world.create_team("strangers").await;
+        let before = owned.snapshot(&world).await;
         for (method, path, kind) in ROUTES {
-            let answer = world.call(owned.call(method, path).by(&stranger)).await;
+            let answer = world.call(owned.request_for(method, path).bearer(&stranger)).await;
             match kind {
-                Kind::Named => {
+                RouteAccess::ByResourceId => {
                     assert_eq!(answer.status, 404, "{method} {path}: {}", answer.text);
-                    answer.refused(404, "not_found");
+                    answer.expect_problem(404, "not_found");
                 }
-                Kind::Operator => drop(answer.refused(403, "wrong_scope")),
-                Kind::Own => {
+                RouteAccess::Operator => drop(answer.expect_problem(403, "wrong_scope")),
+                RouteAccess::CallerScoped => {
                     assert!(answer.status < 300, "{method} {path}: {}", answer.text);
                     for id in owned.ids() {
                         assert!(!answer.text.contains(id.as_str()), "{method} {path} shows {id}: {}", answer.text);
                     }
                 }
-                Kind::Public => {}
+                RouteAccess::Public => {}
             }
         }
-        assert_eq!(owned.look(&world).await, before, "a stranger changed something");
+        assert_eq!(owned.snapshot(&world).await, before, "a stranger changed something");
     }
 
     async fn a_cursor_of_another_team_shows_nothing_of_it(world) {
-        let world = world.with_inboxes().await;
-        let owned = Owned::make(&world).await;
-        let stranger = world.team("strangers").await;
-        world.call(post("/v1/emails").by(&stranger).json(&mail())).await.is(202);
-        let page = world.call(get(&format!("/v1/emails?cursor={}", owned.email)).by(&stranger)).await.is(200);
+        let world = world.with_inbox_domain().await;
+        let owned = TeamResources::create(&world).await;
+        let stranger = world.create_team("strangers").await;
+        world.call(post("/v1/emails").bearer(&stranger).json(&mail())).await.expect_status(202);
+        let page = world.call(get(&format!("/v1/emails?cursor={}", owned.email)).bearer(&stranger)).await.expect_status(200);
         assert!(page.rows().is_empty());
-        let found = world.call(get("/v1/emails?key=k").by(&stranger)).await.is(200);
+        let found = world.call(get("/v1/emails?key=k").bearer(&stranger)).await.expect_status(200);
         assert!(found.rows().is_empty());
     }
 }

@@ -16,10 +16,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 /// The certificate of a test server, and where its files are.
-pub(crate) struct Pair(CertifiedKey<rcgen::KeyPair>);
+pub(crate) struct TestCertificate(CertifiedKey<rcgen::KeyPair>);
 
-impl Pair {
-    pub(crate) fn new() -> Self {
+impl TestCertificate {
+    pub(crate) fn generate() -> Self {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         Self(rcgen::generate_simple_self_signed(names).unwrap())
     }
@@ -29,7 +29,7 @@ impl Pair {
     }
 
     /// Writes `cert.pem` and `key.pem` as `certbot` does: each file at once, one after the other.
-    pub(crate) fn write(&self, folder: &Path) {
+    pub(crate) fn write_pem_files(&self, folder: &Path) {
         for (name, text) in [("cert.pem", self.0.cert.pem()), ("key.pem", self.0.signing_key.serialize_pem())] {
             let fresh = folder.join(format!("{name}.new"));
             std::fs::write(&fresh, text).unwrap();
@@ -39,7 +39,7 @@ impl Pair {
 }
 
 /// Connects with these protocols and roots.
-pub(crate) async fn connect(
+pub(crate) async fn tls_connect(
     at: SocketAddr,
     alpn: &[&str],
     trusted: &[CertificateDer<'static>],
@@ -59,18 +59,18 @@ pub(crate) async fn connect(
 }
 
 /// The certificate that the server showed.
-pub(crate) fn shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
+pub(crate) fn peer_certificate(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
     stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
 }
 
 /// A connection that takes one request after the other.
-pub(crate) enum Client {
+pub(crate) enum AlpnClient {
     Http1(conn::http1::SendRequest<Full<Bytes>>),
     Http2(conn::http2::SendRequest<Full<Bytes>>),
 }
 
-impl Client {
-    pub(crate) async fn over(stream: TlsStream<TcpStream>) -> Self {
+impl AlpnClient {
+    pub(crate) async fn handshake(stream: TlsStream<TcpStream>) -> Self {
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             let (client, connection) =
                 conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
@@ -107,7 +107,7 @@ impl Client {
 }
 
 /// The JSON of an answer.
-pub(crate) async fn json(response: Response<Incoming>) -> Value {
+pub(crate) async fn json_body(response: Response<Incoming>) -> Value {
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     serde_json::from_slice(&bytes).unwrap_or_default()
 }

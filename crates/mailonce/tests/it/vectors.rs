@@ -1,18 +1,18 @@
 //! The key vectors that every SDK plays, through the core, the command line and the server.
 
-use mailonce_core::{address::Mailbox, content::bare_sorted, intent::Intent};
+use mailonce_core::{address::NamedAddress, content::sorted_addresses, intent::Intent};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    binary::Desk,
+    binary::CliFixture,
     world::{World, mail_with},
 };
 
 /// One vector: a key, or the field for which it is refused.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Vector {
+struct KeyVector {
     name: String,
     intent: Value,
     to: Vec<String>,
@@ -20,9 +20,9 @@ struct Vector {
     invalid: Option<String>,
 }
 
-fn vectors() -> Vec<Vector> {
+fn load_vectors() -> Vec<KeyVector> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdks/contract/keys.json");
-    let vectors: Vec<Vector> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let vectors: Vec<KeyVector> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     for vector in &vectors {
         assert!(vector.key.is_some() != vector.invalid.is_some(), "{}: a key or a fault", vector.name);
     }
@@ -32,42 +32,42 @@ fn vectors() -> Vec<Vector> {
 }
 
 /// What the core says to a vector.
-fn derive(vector: &Vector) -> Option<String> {
+fn derive_key(vector: &KeyVector) -> Option<String> {
     let intent: Intent = serde_json::from_value(vector.intent.clone()).ok()?;
-    intent.check().ok()?;
-    let to: Vec<Mailbox> = vector.to.iter().map(|text| Mailbox::parse(text).ok()).collect::<Option<_>>()?;
-    if to.is_empty() { None } else { Some(intent.key(&bare_sorted(&to))) }
+    intent.validate().ok()?;
+    let to: Vec<NamedAddress> = vector.to.iter().map(|text| NamedAddress::parse(text).ok()).collect::<Option<_>>()?;
+    if to.is_empty() { None } else { Some(intent.derive_key(&sorted_addresses(&to))) }
 }
 
 #[test]
 fn the_core_derives_the_contracts_keys() {
-    let vectors = vectors();
+    let vectors = load_vectors();
     assert!(vectors.iter().filter(|vector| vector.key.is_some()).count() >= 12);
     for vector in vectors {
-        assert_eq!(derive(&vector), vector.key, "{}", vector.name);
+        assert_eq!(derive_key(&vector), vector.key, "{}", vector.name);
     }
 }
 
 #[tokio::test]
 async fn the_command_line_derives_the_contracts_keys() {
-    let desk = Desk::new();
-    for vector in vectors() {
+    let desk = CliFixture::new();
+    for vector in load_vectors() {
         // The command line takes no NUL, and its numbers are whole.
-        let words = words(&vector);
+        let words = cli_args(&vector);
         if words.iter().any(|word| word.contains('\0')) {
             continue;
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let ran = desk.run(&words).await;
         match &vector.key {
-            Some(key) => assert_eq!(ran.exits(0).json(), json!({ "key": key }), "{}", vector.name),
-            None => assert_ne!(ran.code, 0, "{}: {ran:?}", vector.name),
+            Some(key) => assert_eq!(ran.expect_exit(0).json(), json!({ "key": key }), "{}", vector.name),
+            None => assert_ne!(ran.exit_code, 0, "{}: {ran:?}", vector.name),
         }
     }
 }
 
 /// A vector as words of the command line.
-fn words(vector: &Vector) -> Vec<String> {
+fn cli_args(vector: &KeyVector) -> Vec<String> {
     let mut words = vec!["key".to_owned(), "derive".into()];
     for (member, flag) in [("type", "--type"), ("entity", "--entity"), ("version", "--version"), ("period", "--period")]
     {
@@ -84,9 +84,9 @@ fn words(vector: &Vector) -> Vec<String> {
 #[tokio::test]
 async fn the_server_derives_the_contracts_keys() {
     let world = World::memory().await;
-    for vector in vectors() {
+    for vector in load_vectors() {
         let body = mail_with(json!({ "to": vector.to, "intent": vector.intent }));
-        let answer = world.wish(&body).await;
+        let answer = world.send_without_key(&body).await;
         match (&vector.key, &vector.invalid) {
             (Some(key), _) => {
                 assert!([200, 202].contains(&answer.status), "{}: {}", vector.name, answer.text);
@@ -103,7 +103,7 @@ async fn the_server_derives_the_contracts_keys() {
 #[test]
 fn the_example_of_the_contract_is_among_the_vectors() {
     let intent = json!({ "type": "order.confirmation", "entity": "order_4821" });
-    let found = vectors().into_iter().find(|vector| vector.intent == intent && vector.to == ["user@example.com"]);
+    let found = load_vectors().into_iter().find(|vector| vector.intent == intent && vector.to == ["user@example.com"]);
     // SHA-256 of {"entity":"order_4821","to":["user@example.com"],"type":"order.confirmation","v":1}
     let key = "i1_dbf0bb6e12a4cbd002012912c5f2e25b34fe56270a35ae2163355cd1ecc68a27";
     assert_eq!(found.unwrap().key.as_deref(), Some(key));

@@ -1,6 +1,6 @@
 //! What receivers verify with: the official libraries of npm and PyPI, for `standardwebhooks` and for `svix`.
 
-use mailonce_transport::{guard::Reach, webhook::Webhooks};
+use mailonce_transport::{guard::EgressPolicy, webhook::HttpWebhookSender};
 use serde_json::{Value, json};
 use std::{
     io::Write as _,
@@ -10,12 +10,12 @@ use std::{
 };
 
 use crate::{
-    packages::{npm, python},
-    receiver::Hall,
+    packages::{install_npm, install_python},
+    receiver::WebhookServer,
     world::{World, mail},
 };
 
-const NODE: &str = r#"
+const NODE_VERIFIER: &str = r#"
 const { Webhook: Standard } = require("standardwebhooks");
 const { Webhook: Svix } = require("svix");
 const { deliveries } = JSON.parse(require("fs").readFileSync(0, "utf8"));
@@ -35,7 +35,7 @@ for (const { headers, body, good, bad } of deliveries) {
 console.log(checked);
 "#;
 
-const PYTHON: &str = r#"
+const PYTHON_VERIFIER: &str = r#"
 import json, sys
 from standardwebhooks.webhooks import Webhook as Standard
 from svix.webhooks import Webhook as Svix
@@ -60,7 +60,7 @@ print(checked)
 "#;
 
 /// Runs a verifier over the deliveries. How many checks it made.
-fn run(command: &mut Command, cases: &Value) -> usize {
+fn run_verifier(command: &mut Command, cases: &Value) -> usize {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(cases.to_string().as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -68,7 +68,7 @@ fn run(command: &mut Command, cases: &Value) -> usize {
     String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
 }
 
-fn delivery(request: &str, good: &[&Value], bad: &[&Value]) -> Value {
+fn verifier_case(request: &str, good: &[&Value], bad: &[&Value]) -> Value {
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
     let headers: serde_json::Map<String, Value> =
         head.lines().skip(1).filter_map(|line| line.split_once(": ")).map(|(n, v)| (n.into(), v.into())).collect();
@@ -77,25 +77,25 @@ fn delivery(request: &str, good: &[&Value], bad: &[&Value]) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_official_verifiers_believe_every_delivery_and_no_forgery() {
-    let hall = Hall::open().await;
-    let webhooks = Webhooks::new(Reach::new(Vec::new(), true), &[]).unwrap();
-    let world = World::sqlite().await.told_to(Arc::new(webhooks)).await;
+    let hall = WebhookServer::start().await;
+    let webhooks = HttpWebhookSender::new(EgressPolicy::new(Vec::new(), true), &[]).unwrap();
+    let world = World::sqlite().await.with_notifier(Arc::new(webhooks)).await;
     // They refuse what is older than five minutes.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
-    world.pass(now - world.engine.now().0);
+    world.advance_clock(now - world.engine.now().0);
     world.engine.confirm_time();
-    let endpoint = world.endpoint(&format!("http://{}/in", hall.at)).await;
+    let endpoint = world.create_endpoint(&format!("http://{}/in", hall.address)).await;
     let path = format!("/v1/endpoints/{}/rotate", endpoint["id"].as_str().unwrap());
     let tell = async |key: &str| {
-        world.send(key, &mail()).await.is(202);
-        world.hand_over().await;
-        world.engine.tell_due().await;
-        world.engine.tell_due().await;
+        world.send(key, &mail()).await.expect_status(202);
+        world.hand_off_due().await;
+        world.engine.deliver_due_notices().await;
+        world.engine.deliver_due_notices().await;
     };
     tell("before").await;
-    let rotated = world.post(&path, &json!({ "overlap": "1h" })).await.is(200);
+    let rotated = world.post(&path, &json!({ "overlap": "1h" })).await.expect_status(200);
     tell("during").await;
-    let last = world.post(&path, &json!({ "overlap": "0s" })).await.is(200);
+    let last = world.post(&path, &json!({ "overlap": "0s" })).await.expect_status(200);
     tell("after").await;
     let (one, two, three) = (&endpoint["secret"], &rotated["secret"], &last["secret"]);
     let requests = hall.requests();
@@ -104,16 +104,16 @@ async fn the_official_verifiers_believe_every_delivery_and_no_forgery() {
         .iter()
         .enumerate()
         .map(|(n, request)| match n / 2 {
-            0 => delivery(request, &[one], &[two, three]),
-            1 => delivery(request, &[two, one], &[three]),
-            _ => delivery(request, &[three], &[one, two]),
+            0 => verifier_case(request, &[one], &[two, three]),
+            1 => verifier_case(request, &[two, one], &[three]),
+            _ => verifier_case(request, &[three], &[one, two]),
         })
         .collect();
     let cases = json!({ "deliveries": deliveries });
     // Two libraries, each with every secret, another body and another id.
     let checks = 6 * 2 * (3 + 2);
-    let home = npm("verifiers-npm", &["standardwebhooks@1.1.1", "svix@1.99.1"]);
-    assert_eq!(run(Command::new("node").args(["-e", NODE]).current_dir(home), &cases), checks);
-    let python = python("verifiers-pypi", &["standardwebhooks==1.1.0", "svix==2.9.1"]);
-    assert_eq!(run(Command::new(python).args(["-c", PYTHON]), &cases), checks);
+    let home = install_npm("verifiers-npm", &["standardwebhooks@1.1.1", "svix@1.99.1"]);
+    assert_eq!(run_verifier(Command::new("node").args(["-e", NODE_VERIFIER]).current_dir(home), &cases), checks);
+    let python = install_python("verifiers-pypi", &["standardwebhooks==1.1.0", "svix==2.9.1"]);
+    assert_eq!(run_verifier(Command::new(python).args(["-c", PYTHON_VERIFIER]), &cases), checks);
 }

@@ -1,10 +1,10 @@
 //! What is shown of a message that arrived, to whom, and what a bounce means.
 
 use mailonce_core::{
-    dispatch::{Act, Hold},
+    dispatch::{HandoffAction, LeaseRef},
     email::Email,
     id::NodeId,
-    port::store::LeaseWish,
+    port::store::LeaseRequest,
 };
 use mailonce_engine::SANDBOX;
 use serde_json::{Value, json};
@@ -12,90 +12,90 @@ use uuid::Uuid;
 
 use crate::{
     call::get,
-    world::{World, incoming, mail_with},
+    world::{World, incoming_mail, mail_with},
 };
 
-const CODE: &str = "From: Shop <no-reply@shop.test>\nTo: a@agents.test\nMessage-ID: <1@shop.test>\n\
+const CODE_MAIL: &str = "From: Shop <no-reply@shop.test>\nTo: a@agents.test\nMessage-ID: <1@shop.test>\n\
     Subject: Your sign-in code\nDate: Sun, 15 Nov 2026 10:00:00 +0000\n\nYour verification code is 482 913.\n";
 
-async fn messages(world: &World, inbox: &str) -> Vec<Value> {
-    world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.is(200).rows()
+async fn list_messages(world: &World, inbox: &str) -> Vec<Value> {
+    world.get(&format!("/v1/inboxes/{inbox}/messages?limit=100")).await.expect_status(200).rows()
 }
 
 over_memory_and_sqlite! {
     async fn views_hide_what_they_must_and_raw_needs_the_scope_for_secrets(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
-        world.arrives(&["a@agents.test"], CODE).await;
-        let id = messages(&world, &inbox).await[0]["id"].as_str().unwrap().to_owned();
-        let reader = world.api_key(&json!({ "name": "agent", "scopes": ["read"] })).await;
-        let see = async |path: &str| world.call(get(&format!("/v1/messages/{id}{path}")).by(&reader)).await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
+        world.receive_mail(&["a@agents.test"], CODE_MAIL).await;
+        let id = list_messages(&world, &inbox).await[0]["id"].as_str().unwrap().to_owned();
+        let reader = world.create_api_key(&json!({ "name": "agent", "scopes": ["read"] })).await;
+        let see = async |path: &str| world.call(get(&format!("/v1/messages/{id}{path}")).bearer(&reader)).await;
         for view in ["", "?view=min", "?view=plain"] {
-            let shown = see(view).await.is(200);
+            let shown = see(view).await.expect_status(200);
             assert!(!shown.text.contains("482 913") && !shown.text.contains("482913"), "{}", shown.text);
         }
-        assert!(see("").await.word("text").starts_with("<<<untrusted mail "));
-        see("?view=full").await.is(403);
-        see("/raw").await.is(403);
-        see("?view=odd").await.is(400);
-        let full = world.get(&format!("/v1/messages/{id}?view=full")).await.is(200);
-        assert!(full.word("text").contains("482 913"));
-        let raw = world.get(&format!("/v1/messages/{id}/raw")).await.is(200);
-        assert_eq!(raw.text, CODE.replace('\n', "\r\n"));
+        assert!(see("").await.string_field("text").starts_with("<<<untrusted mail "));
+        see("?view=full").await.expect_status(403);
+        see("/raw").await.expect_status(403);
+        see("?view=odd").await.expect_status(400);
+        let full = world.get(&format!("/v1/messages/{id}?view=full")).await.expect_status(200);
+        assert!(full.string_field("text").contains("482 913"));
+        let raw = world.get(&format!("/v1/messages/{id}/raw")).await.expect_status(200);
+        assert_eq!(raw.text, CODE_MAIL.replace('\n', "\r\n"));
         assert_eq!(raw.header("content-type"), Some("message/rfc822"));
     }
 
     async fn attachments_are_handed_out_by_number_as_files(world) {
-        let world = world.with_inboxes().await;
-        let inbox = world.inbox("a").await;
+        let world = world.with_inbox_domain().await;
+        let inbox = world.create_inbox("a").await;
         let raw = "From: x@shop.test\nSubject: s\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n\
             --b\nContent-Type: text/plain\n\nhello\n--b\nContent-Type: text/html; name=\"../../evil.html\"\n\
             Content-Disposition: attachment; filename=\"../../evil.html\"\nContent-Transfer-Encoding: base64\n\n\
             PGI+aGk8L2I+\n--b--\n";
-        world.arrives(&["a@agents.test"], raw).await;
-        let row = messages(&world, &inbox).await.remove(0);
+        world.receive_mail(&["a@agents.test"], raw).await;
+        let row = list_messages(&world, &inbox).await.remove(0);
         assert_eq!(row["attachments"][0]["filename"], "evil.html");
         let path = format!("/v1/messages/{}/attachments", row["id"].as_str().unwrap());
-        let file = world.get(&format!("{path}/0")).await.is(200);
+        let file = world.get(&format!("{path}/0")).await.expect_status(200);
         assert_eq!(file.text, "<b>hi</b>");
         assert!(file.header("content-disposition").unwrap().starts_with("attachment"));
         assert_eq!(file.header("x-content-type-options"), Some("nosniff"));
-        world.get(&format!("{path}/1")).await.is(404);
-        world.get(&format!("{path}/x")).await.is(404);
+        world.get(&format!("{path}/1")).await.expect_status(404);
+        world.get(&format!("{path}/x")).await.expect_status(404);
     }
 
     async fn a_bounce_to_our_return_path_is_evidence_for_its_handoff(world) {
-        let world = world.with_inboxes().await;
-        let sent = world.send("k", &crate::world::mail()).await.is(202).word("id");
-        world.hand_over().await;
-        let email = world.engine.store().emails(team_of(&world).await, query()).await.unwrap().rows.remove(0);
+        let world = world.with_inbox_domain().await;
+        let sent = world.send("k", &crate::world::mail()).await.expect_status(202).string_field("id");
+        world.hand_off_due().await;
+        let email = world.engine.store().emails(team_id(&world).await, first_email_query()).await.unwrap().rows.remove(0);
         let path = world.engine.return_path(&email, 0, 1).0;
-        let report = report(&path, &email.handoffs[0].recipients[0], "failed", "5.1.1");
-        let mut mail = incoming(&[path.as_str()], &report);
+        let report = delivery_status_report(&path, &email.handoffs[0].recipients[0], "failed", "5.1.1");
+        let mut mail = incoming_mail(&[path.as_str()], &report);
         mail.sender = Some(String::new());
         for _ in 0..3 {
-            world.engine.take_mail(mail.clone()).await.unwrap();
-            world.engine.read_waiting().await.unwrap();
+            world.engine.receive_mail(mail.clone()).await.unwrap();
+            world.engine.process_waiting_deliveries().await.unwrap();
         }
         let email = world.email(&sent).await;
         assert_eq!(email["state"], "bounced", "{email}");
         assert_eq!(email["evidence"].as_array().unwrap().len(), 1);
         // A mark that we did not make reaches nobody.
         let forged = path.replacen(char::is_alphanumeric, "x", 30);
-        assert!(world.engine.take_mail(incoming(&[&forged], &report)).await.unwrap().is_empty());
+        assert!(world.engine.receive_mail(incoming_mail(&[&forged], &report)).await.unwrap().is_empty());
     }
 
     async fn a_delay_notification_settles_what_was_unknown(world) {
-        let world = world.with_inboxes().await;
+        let world = world.with_inbox_domain().await;
         for (key, named) in [("k1", "User@Example.COM"), ("k2", "user@forwarded.test")] {
-            let sent = world.send(key, &mail_with(json!({ "on_unknown": "resend" }))).await.is(202).word("id");
-            let lost = lost(&world).await;
+            let sent = world.send(key, &mail_with(json!({ "on_unknown": "resend" }))).await.expect_status(202).string_field("id");
+            let lost = crash_after_marker(&world).await;
             assert_eq!(world.email(&sent).await["state"], "unknown");
             let path = world.engine.return_path(&lost, 0, 1).0;
-            let mut mail = incoming(&[path.as_str()], &report(&path, named, "delayed", "4.4.1"));
+            let mut mail = incoming_mail(&[path.as_str()], &delivery_status_report(&path, named, "delayed", "4.4.1"));
             mail.sender = Some(String::new());
-            world.engine.take_mail(mail).await.unwrap();
-            world.engine.read_waiting().await.unwrap();
+            world.engine.receive_mail(mail).await.unwrap();
+            world.engine.process_waiting_deliveries().await.unwrap();
             let email = world.email(&sent).await;
             assert_eq!(email["state"], "sent", "{named}: {email}");
         }
@@ -103,20 +103,24 @@ over_memory_and_sqlite! {
 }
 
 /// The only email that is due, after its worker ended behind the marker.
-async fn lost(world: &World) -> Email {
+async fn crash_after_marker(world: &World) -> Email {
     let (store, now, node) = (world.engine.store(), world.engine.now(), NodeId(Uuid::from_u128(1)));
-    let wish = LeaseWish { transport: SANDBOX.into(), node, max: 10, but: Vec::new(), scheduled_by: None };
-    let leased = store.lease(wish, now).await.unwrap().remove(0).email;
+    let wish =
+        LeaseRequest { transport: SANDBOX.into(), node, max: 10, excluded_domains: Vec::new(), schedule_cutoff: None };
+    let leased = store.lease_handoffs(wish, now).await.unwrap().remove(0).email;
     let (fence, transport) = (leased.handoffs[0].fence, SANDBOX.to_owned());
-    let mark = Act::Mark { hold: Hold { number: 0, fence, transport, account: "A".into() }, wire: None };
-    for act in [mark, Act::Crash { number: 0, holder: node }] {
-        let _done = store.act(leased.team, leased.id, act, None, now).await.unwrap();
+    let mark = HandoffAction::Mark {
+        lease: LeaseRef { number: 0, fence, transport, account: "A".into() },
+        frozen_bytes: None,
+    };
+    for act in [mark, HandoffAction::Crash { number: 0, holder: node }] {
+        let _done = store.apply_action(leased.team, leased.id, act, None, now).await.unwrap();
     }
     leased
 }
 
 /// A report on the delivery of a mail with this return path.
-fn report(path: &str, to: &str, action: &str, status: &str) -> String {
+fn delivery_status_report(path: &str, to: &str, action: &str, status: &str) -> String {
     format!(
         "From: MAILER-DAEMON@mx.test\nTo: {path}\nSubject: Undelivered\nMIME-Version: 1.0\n\
          Content-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\n\nsorry\n--b\n\
@@ -126,10 +130,10 @@ fn report(path: &str, to: &str, action: &str, status: &str) -> String {
     )
 }
 
-async fn team_of(world: &World) -> mailonce_core::id::TeamId {
+async fn team_id(world: &World) -> mailonce_core::id::TeamId {
     world.engine.store().teams().await.unwrap()[0].id
 }
 
-fn query() -> mailonce_core::port::store::EmailQuery {
+fn first_email_query() -> mailonce_core::port::store::EmailQuery {
     mailonce_core::port::store::EmailQuery { limit: 1, ..Default::default() }
 }

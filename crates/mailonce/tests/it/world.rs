@@ -1,16 +1,16 @@
 //! A world of its own for each test: a ledger, a clock that only the test moves, and chance from a seed.
 
 use axum::Router;
-use mailonce_core::delivery::{Form, Intake, Received};
+use mailonce_core::delivery::{DeliveryFormat, Intake, ReceiveResult};
 use mailonce_core::{
     port::{
-        Chance, Clock,
+        Clock, Entropy,
         store::{DatabaseClock, Store},
     },
-    team::Scope,
+    team::ApiKeyScope,
     time::Time,
 };
-use mailonce_engine::{Engine, SANDBOX, receive::Incoming, ways::Outside};
+use mailonce_engine::{Engine, SANDBOX, receive::IntakeMail, ways::EngineDeps};
 use mailonce_store::{memory::Memory, postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
 use std::sync::{
@@ -21,12 +21,12 @@ use tempfile::TempDir;
 use tower::ServiceExt as _;
 
 use crate::{
-    call::{Answer, Call, get, post},
-    database::FreshDatabase,
+    call::{TestRequest, TestResponse, get, post},
+    database::TempDatabase,
 };
 
 /// 2026-11-15T10:00:00Z.
-const START: i64 = 1_794_736_800_000;
+const START_TIME_MS: i64 = 1_794_736_800_000;
 pub(crate) const SECOND: i64 = 1_000;
 pub(crate) const MINUTE: i64 = 60 * SECOND;
 pub(crate) const HOUR: i64 = 60 * MINUTE;
@@ -37,7 +37,7 @@ pub(crate) struct TestClock(AtomicI64);
 
 impl TestClock {
     fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicI64::new(START)))
+        Arc::new(Self(AtomicI64::new(START_TIME_MS)))
     }
 }
 
@@ -46,15 +46,15 @@ impl Clock for TestClock {
         Time(self.0.load(Ordering::SeqCst))
     }
 
-    fn even(&self) -> i64 {
+    fn boot_clock_ms(&self) -> i64 {
         self.0.load(Ordering::SeqCst)
     }
 }
 
 /// The same numbers in every run.
-struct SeededChance(AtomicU64);
+struct SplitMixEntropy(AtomicU64);
 
-impl Chance for SeededChance {
+impl Entropy for SplitMixEntropy {
     fn fill(&self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             // SplitMix64.
@@ -68,11 +68,11 @@ impl Chance for SeededChance {
 }
 
 /// What must outlive the ledger.
-enum Place {
-    Nowhere,
-    Folder(TempDir),
+enum StoreBacking {
+    InMemory,
+    Directory(TempDir),
     #[expect(dead_code, reason = "kept until its world ends, and dropped then")]
-    Database(FreshDatabase),
+    Database(TempDatabase),
 }
 
 /// A running mailonce without sockets.
@@ -82,114 +82,114 @@ pub(crate) struct World {
     clock: Arc<TestClock>,
     /// The credential of the first team, with every scope.
     pub(crate) secret: String,
-    place: Place,
+    backing: StoreBacking,
 }
 
 impl World {
     pub(crate) async fn memory() -> Self {
-        Self::over(Arc::new(Memory::new([7; 32])), Place::Nowhere).await
+        Self::with_store(Arc::new(Memory::new([7; 32])), StoreBacking::InMemory).await
     }
 
     pub(crate) async fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Sqlite::open(folder.path(), [7; 32]).unwrap();
-        Self::over(Arc::new(store), Place::Folder(folder)).await
+        Self::with_store(Arc::new(store), StoreBacking::Directory(folder)).await
     }
 
     pub(crate) async fn postgres() -> Self {
-        let database = FreshDatabase::make().await;
+        let database = TempDatabase::create().await;
         let store = Postgres::open(&database.url, [7; 32]).await.unwrap();
         let clock = TestClock::new();
         let source = Arc::clone(&clock);
-        store.read_clock_from(Box::new(move || DatabaseClock { now: source.now(), other_host: false }));
-        Self::under(clock, Arc::new(store), Place::Database(database)).await
+        store.read_clock_from(Box::new(move || DatabaseClock { now: source.now(), is_on_other_host: false }));
+        Self::with_clock_and_store(clock, Arc::new(store), StoreBacking::Database(database)).await
     }
 
     /// The same ledger with a domain for inboxes.
-    pub(crate) async fn with_inboxes(self) -> Self {
+    pub(crate) async fn with_inbox_domain(self) -> Self {
         let local_domains = vec!["agents.test".to_owned()];
         let bounce_domain = Some("agents.test".to_owned());
-        self.rewired(Outside { local_domains, bounce_domain, ..Outside::default() }).await
+        self.with_engine_deps(EngineDeps { local_domains, bounce_domain, ..EngineDeps::default() }).await
     }
 
     /// Makes an inbox with this name.
-    pub(crate) async fn inbox(&self, name: &str) -> String {
-        self.post("/v1/inboxes", &json!({ "username": name })).await.is(201).word("id")
+    pub(crate) async fn create_inbox(&self, name: &str) -> String {
+        self.post("/v1/inboxes", &json!({ "username": name })).await.expect_status(201).string_field("id")
     }
 
     /// A mail arrives by SMTP, from outside, and is read at once.
-    pub(crate) async fn arrives(&self, to: &[&str], raw: &str) -> Vec<Received> {
-        let received = self.engine.take_mail(incoming(to, raw)).await.unwrap();
-        self.engine.read_waiting().await.unwrap();
+    pub(crate) async fn receive_mail(&self, to: &[&str], raw: &str) -> Vec<ReceiveResult> {
+        let received = self.engine.receive_mail(incoming_mail(to, raw)).await.unwrap();
+        self.engine.process_waiting_deliveries().await.unwrap();
         received
     }
 
-    async fn over(store: Arc<dyn Store>, place: Place) -> Self {
-        Self::under(TestClock::new(), store, place).await
+    async fn with_store(store: Arc<dyn Store>, place: StoreBacking) -> Self {
+        Self::with_clock_and_store(TestClock::new(), store, place).await
     }
 
-    async fn under(clock: Arc<TestClock>, store: Arc<dyn Store>, place: Place) -> Self {
-        let chance = Arc::new(SeededChance(AtomicU64::new(1)));
+    async fn with_clock_and_store(clock: Arc<TestClock>, store: Arc<dyn Store>, place: StoreBacking) -> Self {
+        let chance = Arc::new(SplitMixEntropy(AtomicU64::new(1)));
         let engine =
-            Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, Outside::default()).await.unwrap();
+            Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, EngineDeps::default()).await.unwrap();
         engine.confirm_time();
-        let about = mailonce::serve::about("test", Scope::ALL.to_vec());
-        let made = engine.first_api_key("default", about, None).await.unwrap();
+        let about = mailonce::serve::unrestricted_key("test", ApiKeyScope::ALL.to_vec());
+        let made = engine.ensure_api_key("default", about, None).await.unwrap();
         let router = mailonce::api::router(Arc::clone(&engine), false);
-        Self { engine, router, clock, secret: made.secret, place }
+        Self { engine, router, clock, secret: made.secret, backing: place }
     }
 
     /// What stands in the ledger is opened anew, as after a restart. SQLite only.
     pub(crate) async fn restart(self) -> Self {
-        let Self { engine, router, clock, secret, place } = self;
-        let Place::Folder(folder) = place else {
-            return Self { engine, router, clock, secret, place };
+        let Self { engine, router, clock, secret, backing: place } = self;
+        let StoreBacking::Directory(folder) = place else {
+            return Self { engine, router, clock, secret, backing: place };
         };
         engine.store().close().await;
         drop((engine, router));
         let store = Arc::new(Sqlite::open(folder.path(), [7; 32]).unwrap());
-        let chance = Arc::new(SeededChance(AtomicU64::new(99)));
+        let chance = Arc::new(SplitMixEntropy(AtomicU64::new(99)));
         let engine =
-            Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, Outside::default()).await.unwrap();
+            Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, EngineDeps::default()).await.unwrap();
         engine.confirm_time();
         let router = mailonce::api::router(Arc::clone(&engine), false);
-        Self { engine, router, clock, secret, place: Place::Folder(folder) }
+        Self { engine, router, clock, secret, backing: StoreBacking::Directory(folder) }
     }
 
     /// The same ledger behind an engine that is wired otherwise.
-    pub(crate) async fn rewired(self, outside: Outside) -> Self {
-        let Self { engine, clock, secret, place, .. } = self;
-        let chance = Arc::new(SeededChance(AtomicU64::new(55)));
+    pub(crate) async fn with_engine_deps(self, outside: EngineDeps) -> Self {
+        let Self { engine, clock, secret, backing: place, .. } = self;
+        let chance = Arc::new(SplitMixEntropy(AtomicU64::new(55)));
         let store = Arc::clone(engine.store());
         let engine = Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, outside).await.unwrap();
         engine.confirm_time();
         let router = mailonce::api::router(Arc::clone(&engine), false);
-        Self { engine, router, clock, secret, place }
+        Self { engine, router, clock, secret, backing: place }
     }
 
     /// Another node over the same ledger and under the same clock, with a credential. PostgreSQL only.
-    pub(crate) async fn twin(&self) -> (Router, String) {
-        let chance = Arc::new(SeededChance(AtomicU64::new(77)));
+    pub(crate) async fn second_node(&self) -> (Router, String) {
+        let chance = Arc::new(SplitMixEntropy(AtomicU64::new(77)));
         let (store, clock) = (Arc::clone(self.engine.store()), Arc::clone(&self.clock) as Arc<dyn Clock>);
-        let engine = Engine::new(store, clock, chance, Outside::default()).await.unwrap();
+        let engine = Engine::new(store, clock, chance, EngineDeps::default()).await.unwrap();
         engine.confirm_time();
         (mailonce::api::router(engine, false), self.secret.clone())
     }
 
     /// Another node over the same ledger and under the same clock, wired as given.
-    pub(crate) async fn node(&self, outside: Outside) -> Arc<Engine> {
-        let chance = Arc::new(SeededChance(AtomicU64::new(88)));
+    pub(crate) async fn second_engine(&self, outside: EngineDeps) -> Arc<Engine> {
+        let chance = Arc::new(SplitMixEntropy(AtomicU64::new(88)));
         let (store, clock) = (Arc::clone(self.engine.store()), Arc::clone(&self.clock) as Arc<dyn Clock>);
         Engine::new(store, clock, chance, outside).await.unwrap()
     }
 
     /// Moves the clock.
-    pub(crate) fn pass(&self, ms: i64) {
+    pub(crate) fn advance_clock(&self, ms: i64) {
         self.clock.0.fetch_add(ms, Ordering::SeqCst);
     }
 
     /// A moment from now, as callers write it.
-    pub(crate) fn at(&self, ms: i64) -> String {
+    pub(crate) fn timestamp_in(&self, ms: i64) -> String {
         self.engine.now().plus(ms).to_string()
     }
 
@@ -197,57 +197,57 @@ impl World {
         self.router.clone()
     }
 
-    pub(crate) async fn call(&self, call: Call) -> Answer {
-        let response = self.router().oneshot(call.request(&self.secret)).await.unwrap();
-        Answer::read(response).await
+    pub(crate) async fn call(&self, call: TestRequest) -> TestResponse {
+        let response = self.router().oneshot(call.build(&self.secret)).await.unwrap();
+        TestResponse::from_response(response).await
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> TestResponse {
         self.call(get(path)).await
     }
 
-    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> TestResponse {
         self.call(post(path).json(body)).await
     }
 
     /// Sends under a key.
-    pub(crate) async fn send(&self, key: &str, body: &Value) -> Answer {
+    pub(crate) async fn send(&self, key: &str, body: &Value) -> TestResponse {
         self.call(post("/v1/emails").key(key).json(body)).await
     }
 
     /// Sends without a key.
-    pub(crate) async fn wish(&self, body: &Value) -> Answer {
+    pub(crate) async fn send_without_key(&self, body: &Value) -> TestResponse {
         self.post("/v1/emails", body).await
     }
 
     /// Hands over everything that is due.
-    pub(crate) async fn hand_over(&self) {
+    pub(crate) async fn hand_off_due(&self) {
         let now = self.engine.now();
         while self.engine.store().capture(SANDBOX, 1000, Some(now), now).await.unwrap() > 0 {}
     }
 
     /// Every event, oldest first.
     pub(crate) async fn events(&self) -> Vec<Value> {
-        self.get("/v1/events?limit=1000").await.is(200).rows()
+        self.get("/v1/events?limit=1000").await.expect_status(200).rows()
     }
 
     /// How many emails there are, up to a page.
-    pub(crate) async fn count(&self) -> usize {
-        self.get("/v1/emails?limit=100").await.is(200).rows().len()
+    pub(crate) async fn email_count(&self) -> usize {
+        self.get("/v1/emails?limit=100").await.expect_status(200).rows().len()
     }
 
     pub(crate) async fn email(&self, id: &str) -> Value {
-        self.get(&format!("/v1/emails/{id}")).await.is(200).body
+        self.get(&format!("/v1/emails/{id}")).await.expect_status(200).body
     }
 
     /// Makes a credential of the first team.
-    pub(crate) async fn api_key(&self, about: &Value) -> String {
-        self.post("/v1/api-keys", about).await.is(201).word("api_key")
+    pub(crate) async fn create_api_key(&self, about: &Value) -> String {
+        self.post("/v1/api-keys", about).await.expect_status(201).string_field("api_key")
     }
 
     /// Makes a second team. Its credential may do all but what operators do.
-    pub(crate) async fn team(&self, name: &str) -> String {
-        self.post("/v1/teams", &json!({ "name": name })).await.is(201).word("api_key")
+    pub(crate) async fn create_team(&self, name: &str) -> String {
+        self.post("/v1/teams", &json!({ "name": name })).await.expect_status(201).string_field("api_key")
     }
 }
 
@@ -272,21 +272,21 @@ pub(crate) fn mail_with(more: Value) -> Value {
 }
 
 /// A small email about something.
-pub(crate) fn about(entity: &str) -> Value {
+pub(crate) fn mail_with_intent(entity: &str) -> Value {
     mail_with(json!({ "intent": { "type": "order.confirmation", "entity": entity } }))
 }
 
 /// A mail as the SMTP listener brings it.
-pub(crate) fn incoming(to: &[&str], raw: &str) -> Incoming {
-    Incoming {
+pub(crate) fn incoming_mail(to: &[&str], raw: &str) -> IntakeMail {
+    IntakeMail {
         intake: Intake::Smtp,
         source: None,
-        name: None,
+        provider_delivery_id: None,
         ip: Some([192, 0, 2, 7].into()),
         helo: Some("mx.shop.test".into()),
         sender: Some("bounce@shop.test".into()),
         recipients: to.iter().map(ToString::to_string).collect(),
-        form: Form::Mime,
+        form: DeliveryFormat::Mime,
         raw: raw.replace('\n', "\r\n").into_bytes(),
     }
 }

@@ -16,17 +16,17 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-use crate::{sink::Sink, town::Town};
+use crate::{sink::SmtpMailSink, town::McpFixture};
 
 /// Conversations at a time.
-const AT_ONCE: usize = 24;
+const MAX_CONCURRENT: usize = 24;
 
 /// The same choices for the same seed.
-struct Dice(u64);
+struct SplitMixRng(u64);
 
-impl Dice {
+impl SplitMixRng {
     /// SplitMix64.
-    fn roll(&mut self, sides: u64) -> u64 {
+    fn random_below(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut n = self.0;
         n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -35,63 +35,63 @@ impl Dice {
     }
 
     fn pick<'a>(&mut self, all: &[&'a str]) -> &'a str {
-        all[self.roll(all.len() as u64) as usize]
+        all[self.random_below(all.len() as u64) as usize]
     }
 }
 
 /// How often a model did what it should not.
 #[derive(Default)]
-struct Misdeeds {
+struct MisbehaviorCounts {
     calls: AtomicU64,
     repeats: AtomicU64,
     held: AtomicU64,
 }
 
 /// One conversation of one model with one person.
-struct Talk<'a> {
-    town: &'a Town,
-    misdeeds: &'a Misdeeds,
-    dice: Dice,
-    n: u64,
+struct ModelConversation<'a> {
+    fixture: &'a McpFixture,
+    counts: &'a MisbehaviorCounts,
+    rng: SplitMixRng,
+    number: u64,
 }
 
-impl Talk<'_> {
-    fn person(&self) -> String {
-        format!("person-{}@people.test", self.n)
+impl ModelConversation<'_> {
+    fn person_address(&self) -> String {
+        format!("person-{}@people.test", self.number)
     }
 
-    fn shop(&self) -> String {
-        format!("no-reply-{}@shop.test", self.n)
+    fn shop_address(&self) -> String {
+        format!("no-reply-{}@shop.test", self.number)
     }
 
     fn code(&self) -> String {
-        format!("{:06}", 100_000 + self.n * 37 % 900_000)
+        format!("{:06}", 100_000 + self.number * 37 % 900_000)
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> Value {
-        self.misdeeds.calls.fetch_add(1, Ordering::Relaxed);
-        self.town.call(tool, arguments).await
+        self.counts.calls.fetch_add(1, Ordering::Relaxed);
+        self.fixture.call_tool(tool, arguments).await
     }
 
     /// Calls a tool, and does what models do: again, twice at once, broken off, or never minding the answer.
-    async fn badly(&mut self, tool: &str, again: impl Fn(&mut Dice) -> Value) -> Value {
-        let arguments = again(&mut self.dice);
-        let mut last = match self.dice.roll(4) {
+    async fn call_erratically(&mut self, tool: &str, again: impl Fn(&mut SplitMixRng) -> Value) -> Value {
+        let arguments = again(&mut self.rng);
+        let mut last = match self.rng.random_below(4) {
             0 => {
-                let other = again(&mut self.dice);
+                let other = again(&mut self.rng);
                 let (one, two) = tokio::join!(self.call(tool, arguments), self.call(tool, other));
                 assert_eq!(one["email"], two["email"], "{one} {two}");
                 two
             }
             1 => {
-                self.town.break_off(tool, &arguments).await;
+                self.fixture.call_and_disconnect(tool, &arguments).await;
                 self.call(tool, arguments).await
             }
             _ => self.call(tool, arguments).await,
         };
-        for _ in 0..self.dice.roll(4) {
-            self.misdeeds.repeats.fetch_add(1, Ordering::Relaxed);
-            let arguments = again(&mut self.dice);
+        for _ in 0..self.rng.random_below(4) {
+            self.counts.repeats.fetch_add(1, Ordering::Relaxed);
+            let arguments = again(&mut self.rng);
             let next = self.call(tool, arguments).await;
             assert_eq!(next["email"], last["email"], "{next}");
             last = next;
@@ -99,9 +99,9 @@ impl Talk<'_> {
         last
     }
 
-    async fn sends(&mut self) {
-        let (n, to) = (self.n, self.person());
-        let mail = move |dice: &mut Dice| {
+    async fn send_parcel_email(&mut self) {
+        let (n, to) = (self.number, self.person_address());
+        let mail = move |dice: &mut SplitMixRng| {
             let greeting = dice.pick(&["Hello", "Hi", "Dear customer", "Good morning"]);
             let text =
                 dice.pick(&["your parcel is on its way.", "we have sent your parcel today.", "the parcel left us."]);
@@ -110,19 +110,19 @@ impl Talk<'_> {
                 "type": "parcel.sent", "entity": format!("parcel_{n}"),
             })
         };
-        self.badly("send_email", mail).await;
-        if self.dice.roll(3) == 0 {
-            let named = json!({ "type": "parcel.sent", "entity": format!("parcel_{n}"), "to": self.person() });
+        self.call_erratically("send_email", mail).await;
+        if self.rng.random_below(3) == 0 {
+            let named = json!({ "type": "parcel.sent", "entity": format!("parcel_{n}"), "to": self.person_address() });
             assert!(self.call("get_outcome", named).await["email"].is_string());
         }
-        if self.dice.roll(3) == 0 {
-            self.renames().await;
+        if self.rng.random_below(3) == 0 {
+            self.send_renamed_duplicate().await;
         }
     }
 
     /// The model calls the same matter by another name and words it a little otherwise: held, and it leaves it there.
-    async fn renames(&mut self) {
-        let (n, to) = (self.n, self.person());
+    async fn send_renamed_duplicate(&mut self) {
+        let (n, to) = (self.number, self.person_address());
         let words = |greeting: &str| {
             format!("{greeting} customer, invoice {n} over 70 euros was paid in full, thank you very much for it.")
         };
@@ -130,47 +130,48 @@ impl Talk<'_> {
         assert_eq!(self.call("send_email", mail(format!("invoice_{n}"), "Dear")).await["dedupe"]["outcome"], "first");
         let renamed = mail(format!("INV-{n}"), "Hello");
         assert_eq!(self.call("send_email", renamed).await["status"], "looks_duplicate");
-        self.misdeeds.held.fetch_add(1, Ordering::Relaxed);
+        self.counts.held.fetch_add(1, Ordering::Relaxed);
     }
 
-    async fn answers(&mut self) {
-        let person = self.person();
-        self.town.writes(&person, "A question", "When does my parcel arrive?").await;
+    async fn answer_question(&mut self) {
+        let person = self.person_address();
+        self.fixture.receive_text(&person, "A question", "When does my parcel arrive?").await;
         let arrived = self.call("wait_for_message", json!({ "from": person, "timeout_s": 50 })).await;
         assert_eq!(arrived["status"], "arrived", "{arrived}");
-        if self.dice.roll(2) == 0 {
+        if self.rng.random_below(2) == 0 {
             self.call("read_message", json!({ "message": arrived["message"] })).await;
         }
         let mut message = arrived["message"].clone();
-        if self.dice.roll(8) == 0 {
+        if self.rng.random_below(8) == 0 {
             // It forgot what came, and looks for it.
             let found = self.call("find_messages", json!({ "from": person })).await;
             message = found["messages"][0]["message"].clone();
             assert_eq!(message, arrived["message"], "{found}");
         }
-        if self.dice.roll(8) == 0 {
+        if self.rng.random_below(8) == 0 {
             let again = self.call("wait_for_message", json!({ "from": person, "timeout_s": 50 })).await;
             assert_eq!(again["message"], message, "{again}");
         }
-        let answer = move |dice: &mut Dice| {
+        let answer = move |dice: &mut SplitMixRng| {
             let text =
                 dice.pick(&["Tomorrow.", "It arrives tomorrow.", "Tomorrow, around noon.", "We expect it tomorrow."]);
             json!({ "message": message, "text": text })
         };
-        self.badly("reply_email", answer).await;
+        self.call_erratically("reply_email", answer).await;
     }
 
-    async fn takes(&mut self) {
-        let (shop, code) = (self.shop(), self.code());
+    async fn take_code(&mut self) {
+        let (shop, code) = (self.shop_address(), self.code());
         let text = format!("Your verification code is {code}. It expires in 10 minutes.");
-        self.town.writes(&shop, "Your code", &text).await;
+        self.fixture.receive_text(&shop, "Your code", &text).await;
         let wait = json!({ "from": shop, "has": "code", "timeout_s": 50 });
         let arrived = self.call("wait_for_message", wait).await;
-        for _ in 0..=self.dice.roll(4) {
+        for _ in 0..=self.rng.random_below(4) {
             // Two workflows at a time, and now and then they are the same one.
-            let purposes = [self.dice.roll(3), self.dice.roll(3)].map(|run| format!("run-{}-{run}", self.n));
+            let purposes =
+                [self.rng.random_below(3), self.rng.random_below(3)].map(|run| format!("run-{}-{run}", self.number));
             let takes = [&purposes[0], &purposes[1]].map(|purpose| {
-                if self.dice.roll(2) == 0 {
+                if self.rng.random_below(2) == 0 {
                     json!({ "type": "code", "for": purpose, "message": arrived["message"] })
                 } else {
                     json!({ "type": "code", "for": purpose, "from": shop })
@@ -179,18 +180,18 @@ impl Talk<'_> {
             let [first, second] = takes;
             let (one, two) = tokio::join!(self.call("take_artifact", first), self.call("take_artifact", second));
             for (purpose, told) in purposes.iter().zip([one, two]) {
-                self.uses(purpose, &told, &code).await;
+                self.use_code(purpose, &told, &code).await;
             }
         }
     }
 
     /// Whoever was given the code uses it: a mail that the sink counts.
-    async fn uses(&self, purpose: &str, told: &Value, code: &str) {
+    async fn use_code(&self, purpose: &str, told: &Value, code: &str) {
         if told["status"] == "taken" {
             assert_eq!(told["value"], json!(code));
             let text = format!("The code is {code}, says {purpose}.");
             let mail = json!({
-                "to": format!("desk-{}@shop.test", self.n), "subject": "The code", "text": text, "type": "code.use",
+                "to": format!("desk-{}@shop.test", self.number), "subject": "The code", "text": text, "type": "code.use",
                 "entity": purpose, "period": "once",
             });
             self.call("send_email", mail).await;
@@ -200,41 +201,43 @@ impl Talk<'_> {
         }
     }
 
-    async fn plays(&mut self) {
-        let first = self.dice.roll(3);
+    async fn run(&mut self) {
+        let first = self.rng.random_below(3);
         for step in 0..3 {
             match (first + step) % 3 {
-                0 => self.sends().await,
-                1 => self.answers().await,
-                _ => self.takes().await,
+                0 => self.send_parcel_email().await,
+                1 => self.answer_question().await,
+                _ => self.take_code().await,
             }
         }
     }
 }
 
 /// A server, with the wrong turn that the rig wants.
-async fn town() -> Town {
+async fn start_fixture() -> McpFixture {
     let mutant = std::env::var("MAILONCE_MUTANT").unwrap_or_default();
-    Town::over(Sink::open().await, &[("MAILONCE_MUTANT", mutant.as_str())]).await
+    McpFixture::with_sink(SmtpMailSink::start().await, &[("MAILONCE_MUTANT", mutant.as_str())]).await
 }
 
-fn told(name: &str, usual: u64) -> u64 {
+fn env_number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_that_misbehaves_sends_answers_and_takes_once() {
-    let (count, seed) = (told("MAILONCE_CONVERSATIONS", 1_000), told("MAILONCE_SEED", 7));
-    let (town, misdeeds) = (Arc::new(town().await), Arc::new(Misdeeds::default()));
+    let (count, seed) = (env_number("MAILONCE_CONVERSATIONS", 1_000), env_number("MAILONCE_SEED", 7));
+    let (town, misdeeds) = (Arc::new(start_fixture().await), Arc::new(MisbehaviorCounts::default()));
     let begun = std::time::Instant::now();
     let mut talks = JoinSet::new();
     for n in 0..count {
-        while talks.len() >= AT_ONCE {
+        while talks.len() >= MAX_CONCURRENT {
             talks.join_next().await.unwrap().unwrap();
         }
         let (town, misdeeds) = (Arc::clone(&town), Arc::clone(&misdeeds));
-        let dice = Dice(seed.wrapping_mul(1_000_003).wrapping_add(n));
-        talks.spawn(async move { Talk { town: &town, misdeeds: &misdeeds, dice, n }.plays().await });
+        let dice = SplitMixRng(seed.wrapping_mul(1_000_003).wrapping_add(n));
+        talks.spawn(async move {
+            ModelConversation { fixture: &town, counts: &misdeeds, rng: dice, number: n }.run().await
+        });
     }
     while let Some(ended) = talks.join_next().await {
         ended.unwrap();

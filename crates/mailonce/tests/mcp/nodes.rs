@@ -5,26 +5,26 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use crate::{
-    database::FreshDatabase,
-    sink::Sink,
-    town::{AGENT, Town},
+    database::TempDatabase,
+    sink::SmtpMailSink,
+    town::{AGENT_INBOX, McpFixture},
 };
 
-struct Nodes {
-    one: Town,
-    two: Town,
-    _database: FreshDatabase,
+struct TwoNodes {
+    one: McpFixture,
+    two: McpFixture,
+    _database: TempDatabase,
 }
 
-async fn nodes() -> Nodes {
-    let (database, sink) = (FreshDatabase::make().await, Sink::open().await);
+async fn start_two_nodes() -> TwoNodes {
+    let (database, sink) = (TempDatabase::create().await, SmtpMailSink::start().await);
     let env = [("MAILONCE_STORE", database.url.as_str()), ("MAILONCE_API_KEY", "a-key-that-both-nodes-know")];
-    let one = Town::over(sink.clone(), &env).await;
-    let two = Town::over(sink, &env).await;
-    Nodes { one, two, _database: database }
+    let one = McpFixture::with_sink(sink.clone(), &env).await;
+    let two = McpFixture::with_sink(sink, &env).await;
+    TwoNodes { one, two, _database: database }
 }
 
-fn order(n: u64, kind: &str) -> Value {
+fn order_email(n: u64, kind: &str) -> Value {
     json!({
         "to": format!("{kind}-{n}@people.test"), "subject": format!("About {kind} {n}"),
         "text": format!("This is the one mail about {kind} number {n}."), "type": kind, "entity": format!("{kind}_{n}"),
@@ -32,79 +32,86 @@ fn order(n: u64, kind: &str) -> Value {
 }
 
 /// Milliseconds between two calls that should have been one.
-async fn soon(n: u64) {
+async fn short_delay(n: u64) {
     tokio::time::sleep(Duration::from_millis(n % 6)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_two_nodes_get_sends_once() {
-    let Nodes { one, two, _database } = nodes().await;
+    let TwoNodes { one, two, _database } = start_two_nodes().await;
     for n in 0..24 {
         // Dispatched twice, milliseconds apart, under two ids of the client.
-        let mail = order(n, "double");
+        let mail = order_email(n, "double");
         let late = async {
-            soon(n).await;
-            two.call("send_email", mail.clone()).await
+            short_delay(n).await;
+            two.call_tool("send_email", mail.clone()).await
         };
-        let (first, second) = tokio::join!(one.call("send_email", mail.clone()), late);
+        let (first, second) = tokio::join!(one.call_tool("send_email", mail.clone()), late);
         assert_eq!(first["email"], second["email"], "{first} {second}");
         let outcomes = [&first["dedupe"]["outcome"], &second["dedupe"]["outcome"]];
         assert!(outcomes.contains(&&json!("first")) && outcomes.contains(&&json!("replayed")), "{outcomes:?}");
         // A stream that broke, and the call again at the other node under a new id.
-        let mail = order(n, "broken");
-        one.break_off("send_email", &mail).await;
-        soon(n).await;
-        two.call("send_email", mail).await;
+        let mail = order_email(n, "broken");
+        one.call_and_disconnect("send_email", &mail).await;
+        short_delay(n).await;
+        two.call_tool("send_email", mail).await;
     }
     for n in 0..24 {
         for kind in ["double", "broken"] {
-            assert_eq!(one.settled(&format!("{kind}-{n}@people.test"), 1).await, 1, "{kind} {n}");
+            assert_eq!(one.wait_for_mail_count(&format!("{kind}-{n}@people.test"), 1).await, 1, "{kind} {n}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_a_code_and_a_question_are_the_same_at_both_nodes() {
-    let Nodes { one, two, _database } = nodes().await;
+    let TwoNodes { one, two, _database } = start_two_nodes().await;
     for n in 0..6 {
         let (person, shop) = (format!("ann-{n}@people.test"), format!("no-reply-{n}@shop.test"));
-        one.writes(&person, "A question", "When do you open?").await;
+        one.receive_text(&person, "A question", "When do you open?").await;
         // It came in by one node, and a model waits at the other.
-        let arrived = two.call("wait_for_message", json!({ "from": person, "timeout_s": 50 })).await;
+        let arrived = two.call_tool("wait_for_message", json!({ "from": person, "timeout_s": 50 })).await;
         assert_eq!(arrived["status"], "arrived", "{arrived}");
         let answer = |text: &str| json!({ "message": arrived["message"], "text": text });
-        let (first, second) =
-            tokio::join!(one.call("reply_email", answer("At nine.")), two.call("reply_email", answer("Nine o'clock.")));
+        let (first, second) = tokio::join!(
+            one.call_tool("reply_email", answer("At nine.")),
+            two.call_tool("reply_email", answer("Nine o'clock."))
+        );
         assert_eq!(first["email"], second["email"], "{first} {second}");
         let code = format!("{}", 402_625 + n);
-        one.writes(&shop, "Your code", &format!("Your verification code is {code}. It expires in 10 minutes.")).await;
-        let arrived = two.call("wait_for_message", json!({ "from": shop, "has": "code", "timeout_s": 50 })).await;
+        one.receive_text(&shop, "Your code", &format!("Your verification code is {code}. It expires in 10 minutes."))
+            .await;
+        let arrived = two.call_tool("wait_for_message", json!({ "from": shop, "has": "code", "timeout_s": 50 })).await;
         let take = |purpose: &str| json!({ "type": "code", "for": purpose, "message": arrived["message"] });
         let (first, second) =
-            tokio::join!(one.call("take_artifact", take("run-1")), two.call("take_artifact", take("run-2")));
+            tokio::join!(one.call_tool("take_artifact", take("run-1")), two.call_tool("take_artifact", take("run-2")));
         let mut statuses = [first["status"].as_str().unwrap(), second["status"].as_str().unwrap()];
         statuses.sort_unstable();
         assert_eq!(statuses, ["already_consumed", "taken"], "{first} {second}");
         let question = json!({ "entity": format!("refund_{n}"), "question": "May I?" });
-        let (first, second) = tokio::join!(one.call("ask_human", question.clone()), two.call("ask_human", question));
+        let (first, second) =
+            tokio::join!(one.call_tool("ask_human", question.clone()), two.call_tool("ask_human", question));
         assert_eq!(first["escalation"], second["escalation"], "{first} {second}");
-        assert_eq!(one.settled(&person, 1).await, 1);
+        assert_eq!(one.wait_for_mail_count(&person, 1).await, 1);
     }
     assert_eq!(
-        one.call("find_messages", json!({ "inbox": AGENT, "limit": 20 })).await["messages"].as_array().unwrap().len(),
+        one.call_tool("find_messages", json!({ "inbox": AGENT_INBOX, "limit": 20 })).await["messages"]
+            .as_array()
+            .unwrap()
+            .len(),
         12
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_call_is_written_down_under_its_own_name() {
-    let Nodes { one, two, _database } = nodes().await;
-    let mail = order(1, "named");
-    let first = one.call("send_email", mail.clone()).await;
-    two.call("send_email", mail).await;
+    let TwoNodes { one, two, _database } = start_two_nodes().await;
+    let mail = order_email(1, "named");
+    let first = one.call_tool("send_email", mail.clone()).await;
+    two.call_tool("send_email", mail).await;
     let path = format!("/v1/emails/{}", first["email"].as_str().unwrap());
     for _ in 0..100 {
-        let (_, email) = one.api("GET", &path, &Value::Null).await;
+        let (_, email) = one.api_call("GET", &path, &Value::Null).await;
         if let Some(repeat) = email["suppressed_calls"][0]["call"]["id"].as_str() {
             let call = email["call"]["id"].as_str().unwrap();
             assert!(call.starts_with("toolu_") && repeat.starts_with("toolu_") && call != repeat, "{email}");

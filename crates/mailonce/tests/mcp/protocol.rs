@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::town::Town;
+use crate::town::McpFixture;
 
-const STATELESS: &str = "2026-07-28";
+const STATELESS_VERSION: &str = "2026-07-28";
 
-fn request(method: &str, params: Value) -> Value {
+fn json_rpc_request(method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params })
 }
 
-fn envelope(more: Value) -> Value {
+fn stateless_params(more: Value) -> Value {
     let mut params = json!({ "_meta": {
-        "io.modelcontextprotocol/protocolVersion": STATELESS,
+        "io.modelcontextprotocol/protocolVersion": STATELESS_VERSION,
         "io.modelcontextprotocol/clientCapabilities": {},
     } });
     for (name, value) in more.as_object().unwrap() {
@@ -23,58 +23,58 @@ fn envelope(more: Value) -> Value {
 
 #[tokio::test]
 async fn both_revisions_are_spoken_and_others_are_told_which() {
-    let town = Town::open().await;
+    let town = McpFixture::start().await;
     for (asked, agreed) in [("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-06-18"), ("1999-01-01", "2025-11-25")] {
         let hello =
             json!({ "protocolVersion": asked, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-        let (status, answer) = town.post(&[], &request("initialize", hello)).await;
+        let (status, answer) = town.post_mcp(&[], &json_rpc_request("initialize", hello)).await;
         assert_eq!((status, &answer["result"]["protocolVersion"]), (200, &json!(agreed)), "{answer}");
         assert!(answer["result"]["instructions"].as_str().unwrap().contains("untrusted"));
     }
     let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    assert_eq!(town.post(&[("MCP-Protocol-Version", "2025-11-25")], &note).await.0, 202);
-    assert_eq!(town.post(&[], &request("ping", json!({}))).await.1["result"], json!({}));
-    let (status, unknown) = town.post(&[], &request("prompts/list", json!({}))).await;
+    assert_eq!(town.post_mcp(&[("MCP-Protocol-Version", "2025-11-25")], &note).await.0, 202);
+    assert_eq!(town.post_mcp(&[], &json_rpc_request("ping", json!({}))).await.1["result"], json!({}));
+    let (status, unknown) = town.post_mcp(&[], &json_rpc_request("prompts/list", json!({}))).await;
     assert_eq!((status, &unknown["error"]["code"]), (200, &json!(-32601)));
 
-    let heads = |method: &'static str| [("MCP-Protocol-Version", STATELESS), ("Mcp-Method", method)];
-    let discover = request("server/discover", envelope(json!({})));
-    let (status, answer) = town.post(&heads("server/discover"), &discover).await;
+    let heads = |method: &'static str| [("MCP-Protocol-Version", STATELESS_VERSION), ("Mcp-Method", method)];
+    let discover = json_rpc_request("server/discover", stateless_params(json!({})));
+    let (status, answer) = town.post_mcp(&heads("server/discover"), &discover).await;
     assert_eq!(status, 200, "{answer}");
-    assert!(answer["result"]["supportedVersions"].as_array().unwrap().contains(&json!(STATELESS)));
+    assert!(answer["result"]["supportedVersions"].as_array().unwrap().contains(&json!(STATELESS_VERSION)));
     assert_eq!(answer["result"]["resultType"], "complete");
-    let (status, unknown) = town.post(&heads("ping"), &request("ping", envelope(json!({})))).await;
+    let (status, unknown) = town.post_mcp(&heads("ping"), &json_rpc_request("ping", stateless_params(json!({})))).await;
     assert_eq!((status, &unknown["error"]["code"], &unknown["id"]), (404, &json!(-32601), &json!(7)));
-    let (status, future) = town.post(&[("MCP-Protocol-Version", "2031-01-01")], &discover).await;
+    let (status, future) = town.post_mcp(&[("MCP-Protocol-Version", "2031-01-01")], &discover).await;
     assert_eq!((status, &future["error"]["code"]), (400, &json!(-32022)));
     assert_eq!(future["error"]["data"]["requested"], "2031-01-01");
 }
 
 #[tokio::test]
 async fn headers_that_contradict_the_body_are_refused() {
-    let town = Town::open().await;
-    let list = request("tools/list", envelope(json!({})));
-    let call = request("tools/call", envelope(json!({ "name": "find_messages", "arguments": {} })));
-    let version = ("MCP-Protocol-Version", STATELESS);
+    let town = McpFixture::start().await;
+    let list = json_rpc_request("tools/list", stateless_params(json!({})));
+    let call = json_rpc_request("tools/call", stateless_params(json!({ "name": "find_messages", "arguments": {} })));
+    let version = ("MCP-Protocol-Version", STATELESS_VERSION);
     for (headers, body, status, code) in [
         (vec![version, ("Mcp-Method", "tools/list")], &list, 200, Value::Null),
         (vec![version, ("Mcp-Method", "tools/call")], &list, 400, json!(-32020)),
         (vec![version], &list, 400, json!(-32020)),
         (vec![], &list, 400, json!(-32020)),
-        (vec![version, ("Mcp-Method", "tools/list")], &request("tools/list", json!({})), 400, json!(-32602)),
+        (vec![version, ("Mcp-Method", "tools/list")], &json_rpc_request("tools/list", json!({})), 400, json!(-32602)),
         (vec![version, ("Mcp-Method", "tools/call"), ("Mcp-Name", "find_messages")], &call, 200, Value::Null),
         (vec![version, ("Mcp-Method", "tools/call"), ("Mcp-Name", "send_email")], &call, 400, json!(-32020)),
         (vec![version, ("Mcp-Method", "tools/call")], &call, 400, json!(-32020)),
     ] {
-        let (got, answer) = town.post(&headers, body).await;
+        let (got, answer) = town.post_mcp(&headers, body).await;
         assert_eq!((got, &answer["error"]["code"]), (status, &code), "{headers:?}: {answer}");
     }
 }
 
 #[tokio::test]
-async fn only_whom_we_know_is_let_in_and_only_from_here() {
-    let town = Town::open().await;
-    let list = request("tools/list", json!({}));
+async fn only_known_keys_and_local_origins_are_accepted() {
+    let town = McpFixture::start().await;
+    let list = json_rpc_request("tools/list", json!({}));
     for (headers, status) in [
         (vec![("Authorization", "")], 401),
         (vec![("Authorization", "Bearer mo_nobody_has_this_key")], 401),
@@ -85,7 +85,7 @@ async fn only_whom_we_know_is_let_in_and_only_from_here() {
         (vec![("Accept", "application/json, text/event-stream")], 200),
         (vec![("Content-Type", "text/plain")], 415),
     ] {
-        let (got, answer) = town.post(&headers, &list).await;
+        let (got, answer) = town.post_mcp(&headers, &list).await;
         assert_eq!(got, status, "{headers:?}: {answer}");
         assert_eq!(answer["error"].is_object(), status != 200, "{answer}");
     }
@@ -99,14 +99,14 @@ async fn only_whom_we_know_is_let_in_and_only_from_here() {
         let (status, answer) = town.server.call("POST", "/mcp", &headers, body).await;
         assert_eq!((status, &answer["error"]["code"], &answer["id"]), (400, &json!(code), &Value::Null), "{body}");
     }
-    let huge = request("tools/call", json!({ "name": "x".repeat(5 * 1024 * 1024) }));
-    assert_eq!(town.post(&[], &huge).await.0, 413);
+    let huge = json_rpc_request("tools/call", json!({ "name": "x".repeat(5 * 1024 * 1024) }));
+    assert_eq!(town.post_mcp(&[], &huge).await.0, 413);
 }
 
 #[tokio::test]
 async fn every_tool_tells_the_truth_about_itself_and_only_what_its_caller_may_do() {
-    let town = Town::open().await;
-    let (_, answer) = town.post(&[], &request("tools/list", json!({}))).await;
+    let town = McpFixture::start().await;
+    let (_, answer) = town.post_mcp(&[], &json_rpc_request("tools/list", json!({}))).await;
     let tools = answer["result"]["tools"].as_array().unwrap();
     let hints = |name: &str| {
         let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
@@ -132,16 +132,17 @@ async fn every_tool_tells_the_truth_about_itself_and_only_what_its_caller_may_do
     for intent in ["type", "entity"] {
         assert!(send["inputSchema"]["required"].as_array().unwrap().contains(&json!(intent)));
     }
-    let (_, reader) = town.api("POST", "/v1/api-keys", &json!({ "name": "reader", "scopes": ["read"] })).await;
+    let (_, reader) = town.api_call("POST", "/v1/api-keys", &json!({ "name": "reader", "scopes": ["read"] })).await;
     let bearer = format!("Bearer {}", reader["api_key"].as_str().unwrap());
-    let (_, answer) = town.post(&[("Authorization", &bearer)], &request("tools/list", json!({}))).await;
+    let (_, answer) = town.post_mcp(&[("Authorization", &bearer)], &json_rpc_request("tools/list", json!({}))).await;
     let names: Vec<&str> =
         answer["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["get_outcome", "find_messages", "read_message", "wait_for_message", "take_artifact"]);
     let mail = json!({ "to": "ann@people.test", "subject": "s", "text": "t", "type": "t", "entity": "e" });
-    let refused = town.result_by(reader["api_key"].as_str().unwrap(), "send_email", &mail).await;
+    let refused = town.call_tool_as(reader["api_key"].as_str().unwrap(), "send_email", &mail).await;
     assert_eq!((&refused["isError"], &refused["structuredContent"]["status"]), (&json!(false), &json!("wrong_scope")));
-    assert_eq!(town.settled("ann@people.test", 0).await, 0);
-    let (_, unknown) = town.post(&[], &request("tools/call", json!({ "name": "resolve_escalation" }))).await;
+    assert_eq!(town.wait_for_mail_count("ann@people.test", 0).await, 0);
+    let (_, unknown) =
+        town.post_mcp(&[], &json_rpc_request("tools/call", json!({ "name": "resolve_escalation" }))).await;
     assert_eq!(unknown["error"]["code"], -32602);
 }

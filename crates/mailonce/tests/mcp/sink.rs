@@ -8,12 +8,12 @@ use tokio::{
 
 /// A mail that was taken.
 #[derive(Clone, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct SinkMail {
     pub(crate) to: String,
     pub(crate) raw: String,
 }
 
-impl Taken {
+impl SinkMail {
     /// The value of a header field, if it stands on one line.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let head = self.raw.split("\n\n").next().unwrap_or_default();
@@ -22,35 +22,35 @@ impl Taken {
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Sink {
-    taken: Arc<Mutex<Vec<Taken>>>,
+pub(crate) struct SmtpMailSink {
+    mails: Arc<Mutex<Vec<SinkMail>>>,
     pub(crate) port: u16,
 }
 
-impl Sink {
-    pub(crate) async fn open() -> Self {
+impl SmtpMailSink {
+    pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let sink = Self { port: listener.local_addr().unwrap().port(), ..Self::default() };
-        let taken = Arc::clone(&sink.taken);
+        let taken = Arc::clone(&sink.mails);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&taken)));
+                tokio::spawn(serve_connection(stream, Arc::clone(&taken)));
             }
         });
         sink
     }
 
-    pub(crate) fn all(&self) -> Vec<Taken> {
-        self.taken.lock().unwrap().clone()
+    pub(crate) fn all(&self) -> Vec<SinkMail> {
+        self.mails.lock().unwrap().clone()
     }
 
     /// Mails to this address.
-    pub(crate) fn to(&self, address: &str) -> Vec<Taken> {
+    pub(crate) fn mails_to(&self, address: &str) -> Vec<SinkMail> {
         self.all().into_iter().filter(|mail| mail.to == address).collect()
     }
 }
 
-async fn serve(stream: TcpStream, taken: Arc<Mutex<Vec<Taken>>>) {
+async fn serve_connection(stream: TcpStream, taken: Arc<Mutex<Vec<SinkMail>>>) {
     let (reader, mut writer) = stream.into_split();
     let mut lines = BufReader::new(reader).lines();
     let mut to = Vec::new();
@@ -72,7 +72,7 @@ async fn serve(stream: TcpStream, taken: Arc<Mutex<Vec<Taken>>>) {
                     raw += line.strip_prefix('.').unwrap_or(&line);
                     raw.push('\n');
                 }
-                let mails = to.drain(..).map(|to| Taken { to, raw: raw.clone() });
+                let mails = to.drain(..).map(|to| SinkMail { to, raw: raw.clone() });
                 taken.lock().unwrap().extend(mails);
                 "250 taken"
             }

@@ -2,50 +2,54 @@
 
 use serde_json::{Value, json};
 
-use crate::town::{AGENT, Town};
+use crate::town::{AGENT_INBOX, McpFixture};
 
 /// Stands in the subject, the text and the recipient of everything that belongs to the other inbox.
 const CANARY: &str = "otherinbox";
 const CODE: &str = "482913";
 
 /// What exists in the other inbox.
-struct Theirs {
+struct OtherInboxData {
     message: Value,
     thread: Value,
     email: Value,
 }
 
-async fn fill_other_inbox(town: &Town) -> Theirs {
+async fn fill_other_inbox(town: &McpFixture) -> OtherInboxData {
     let text = format!("Your {CANARY} code is {CODE}.");
-    town.writes("no-reply@shop.test", &format!("Your {CANARY} code"), &text).await;
-    let arrived = town.call("wait_for_message", json!({ "inbox": AGENT, "has": "code" })).await;
+    town.receive_text("no-reply@shop.test", &format!("Your {CANARY} code"), &text).await;
+    let arrived = town.call_tool("wait_for_message", json!({ "inbox": AGENT_INBOX, "has": "code" })).await;
     let mail = json!({
         "to": format!("{CANARY}@people.test"), "subject": CANARY, "text": CANARY, "type": "note", "entity": "n_1",
-        "inbox": AGENT,
+        "inbox": AGENT_INBOX,
     });
-    let sent = town.call("send_email", mail).await;
-    assert_eq!(town.settled(&format!("{CANARY}@people.test"), 1).await, 1);
-    Theirs { message: arrived["message"].clone(), thread: arrived["thread"].clone(), email: sent["email"].clone() }
+    let sent = town.call_tool("send_email", mail).await;
+    assert_eq!(town.wait_for_mail_count(&format!("{CANARY}@people.test"), 1).await, 1);
+    OtherInboxData {
+        message: arrived["message"].clone(),
+        thread: arrived["thread"].clone(),
+        email: sent["email"].clone(),
+    }
 }
 
 /// Calls that reach for the other inbox. A new tool belongs here.
-fn calls(theirs: &Theirs) -> Vec<(&'static str, Value)> {
-    let Theirs { message, thread, email } = theirs;
+fn calls_to_other_inbox(theirs: &OtherInboxData) -> Vec<(&'static str, Value)> {
+    let OtherInboxData { message, thread, email } = theirs;
     let mail = |inbox: Option<&str>| json!({ "to": "ann@people.test", "subject": "Hi", "text": "Hello", "type": "note", "entity": "n_2", "inbox": inbox });
     vec![
-        ("send_email", mail(Some(AGENT))),
+        ("send_email", mail(Some(AGENT_INBOX))),
         ("reply_email", json!({ "message": message, "text": "Yes." })),
         ("resend_email", json!({ "email": email, "reason": "asked for" })),
         ("get_outcome", json!({ "email": email })),
         ("get_outcome", json!({ "type": "note", "entity": "n_1", "to": format!("{CANARY}@people.test") })),
         ("find_messages", json!({})),
-        ("find_messages", json!({ "inbox": AGENT })),
+        ("find_messages", json!({ "inbox": AGENT_INBOX })),
         ("find_messages", json!({ "thread": thread })),
         ("read_message", json!({ "message": message })),
         ("wait_for_message", json!({ "timeout_s": 0 })),
-        ("wait_for_message", json!({ "inbox": AGENT, "timeout_s": 0 })),
+        ("wait_for_message", json!({ "inbox": AGENT_INBOX, "timeout_s": 0 })),
         ("take_artifact", json!({ "type": "code", "for": "run-1", "message": message })),
-        ("take_artifact", json!({ "type": "code", "for": "run-1", "inbox": AGENT })),
+        ("take_artifact", json!({ "type": "code", "for": "run-1", "inbox": AGENT_INBOX })),
         ("take_artifact", json!({ "type": "code", "for": "run-1" })),
         ("claim_thread", json!({ "thread": thread, "holder": "mallory" })),
         ("ask_human", json!({ "entity": "n_1", "question": "May I?", "message": message })),
@@ -56,22 +60,22 @@ fn calls(theirs: &Theirs) -> Vec<(&'static str, Value)> {
 
 #[tokio::test]
 async fn no_tool_reaches_another_inbox() {
-    let town = Town::open().await;
+    let town = McpFixture::start().await;
     let theirs = fill_other_inbox(&town).await;
-    let (status, _) = town.api("POST", "/v1/inboxes", &json!({ "username": "second" })).await;
+    let (status, _) = town.api_call("POST", "/v1/inboxes", &json!({ "username": "second" })).await;
     assert_eq!(status, 201);
     let every_scope = json!(["send", "read", "reply", "secrets", "admin"]);
     let about = json!({ "name": "tied", "scopes": every_scope, "inboxes": ["second@mailonce.test"] });
-    let (_, key) = town.api("POST", "/v1/api-keys", &about).await;
+    let (_, key) = town.api_call("POST", "/v1/api-keys", &about).await;
     let key = key["api_key"].as_str().unwrap();
 
-    let calls = calls(&theirs);
-    let mut untested = town.tools().await;
+    let calls = calls_to_other_inbox(&theirs);
+    let mut untested = town.tool_names().await;
     untested.retain(|tool| !calls.iter().any(|(name, _)| name == tool));
     assert!(untested.is_empty(), "no call of {untested:?} is tried here");
 
     for (tool, arguments) in &calls {
-        let result = town.result_by(key, tool, arguments).await;
+        let result = town.call_tool_as(key, tool, arguments).await;
         let answer = &result["structuredContent"];
         let refused = result["isError"] == true
             || ["none", "timeout", "nothing", "not_accepted"].map(Value::from).contains(&answer["status"]);
@@ -79,9 +83,10 @@ async fn no_tool_reaches_another_inbox() {
         assert!(refused || answer["messages"] == json!([]), "{tool} {arguments}: {shown}");
         assert!(!shown.contains(CANARY) && !shown.contains(CODE), "{tool} {arguments}: {shown}");
     }
-    assert_eq!(town.settled("ann@people.test", 1).await, 0);
-    let taken = town.call("take_artifact", json!({ "type": "code", "for": "owner", "message": theirs.message })).await;
+    assert_eq!(town.wait_for_mail_count("ann@people.test", 1).await, 0);
+    let taken =
+        town.call_tool("take_artifact", json!({ "type": "code", "for": "owner", "message": theirs.message })).await;
     assert_eq!(taken["value"], CODE, "the code is still the owner's: {taken}");
-    let lease = town.call("claim_thread", json!({ "thread": theirs.thread, "holder": "owner" })).await;
+    let lease = town.call_tool("claim_thread", json!({ "thread": theirs.thread, "holder": "owner" })).await;
     assert_eq!(lease["holder"], "owner", "{lease}");
 }

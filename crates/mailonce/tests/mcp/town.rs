@@ -13,55 +13,64 @@ use tokio::{
 };
 
 use crate::{
-    binary::{Desk, Server},
-    sink::Sink,
+    binary::{CliFixture, SpawnedServer},
+    sink::SmtpMailSink,
 };
 
 /// The inbox that `dev` makes.
-pub(crate) const AGENT: &str = "agent@mailonce.test";
+pub(crate) const AGENT_INBOX: &str = "agent@mailonce.test";
 
-pub(crate) struct Town {
-    pub(crate) desk: Desk,
-    pub(crate) server: Server,
-    pub(crate) sink: Sink,
-    smtp: Mutex<Option<BufReader<TcpStream>>>,
-    smtp_at: String,
-    ids: AtomicU64,
-    schemas: OnceCell<HashMap<String, Value>>,
+pub(crate) struct McpFixture {
+    pub(crate) cli: CliFixture,
+    pub(crate) server: SpawnedServer,
+    pub(crate) sink: SmtpMailSink,
+    smtp_connection: Mutex<Option<BufReader<TcpStream>>>,
+    smtp_address: String,
+    next_id: AtomicU64,
+    output_schemas: OnceCell<HashMap<String, Value>>,
 }
 
-impl Town {
+impl McpFixture {
     /// Everything that is sent reaches the sink.
-    pub(crate) async fn open() -> Self {
-        Self::over(Sink::open().await, &[]).await
+    pub(crate) async fn start() -> Self {
+        Self::with_sink(SmtpMailSink::start().await, &[]).await
     }
 
     /// A server in front of this sink, with more in its environment.
-    pub(crate) async fn over(sink: Sink, env: &[(&str, &str)]) -> Self {
-        let desk = Desk::new();
+    pub(crate) async fn with_sink(sink: SmtpMailSink, env: &[(&str, &str)]) -> Self {
+        let desk = CliFixture::new();
         let config = format!(
             "[[transports]]\nname = \"relay\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {}\ntls = \"none\"\n",
             sink.port
         );
         std::fs::write(desk.path().join("mailonce.toml"), config).unwrap();
-        Self::on(desk, sink, env).await
+        Self::start_in(desk, sink, env).await
     }
 
     /// Nothing is configured, so the sandbox has all mail, with its addresses that misbehave.
-    pub(crate) async fn in_the_sandbox() -> Self {
-        Self::on(Desk::new(), Sink::open().await, &[]).await
+    pub(crate) async fn with_sandbox() -> Self {
+        Self::start_in(CliFixture::new(), SmtpMailSink::start().await, &[]).await
     }
 
-    async fn on(desk: Desk, sink: Sink, env: &[(&str, &str)]) -> Self {
-        let server = desk.dev(env).await;
-        let smtp_at = server.greeting.split("SMTP at ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    async fn start_in(desk: CliFixture, sink: SmtpMailSink, env: &[(&str, &str)]) -> Self {
+        let server = desk.start_dev(env).await;
+        let smtp_at =
+            server.startup_banner.split("SMTP at ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
         // No two servers of one test see the same id of a call.
         let ids = AtomicU64::new(u64::from(smtp_at.rsplit(':').next().unwrap().parse::<u16>().unwrap()) * 1_000_000);
-        Self { desk, server, sink, smtp: Mutex::default(), smtp_at, ids, schemas: OnceCell::new() }
+        Self {
+            cli: desk,
+            server,
+            sink,
+            smtp_connection: Mutex::default(),
+            smtp_address: smtp_at,
+            next_id: ids,
+            output_schemas: OnceCell::new(),
+        }
     }
 
     /// One message to `/mcp` with more headers.
-    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &Value) -> (u16, Value) {
+    pub(crate) async fn post_mcp(&self, headers: &[(&str, &str)], body: &Value) -> (u16, Value) {
         let bearer = format!("Bearer {}", self.server.api_key);
         let mut all = vec![("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
         all.retain(|(name, _)| !headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
@@ -70,43 +79,43 @@ impl Town {
         self.server.call("POST", "/mcp", &all, &body.to_string()).await
     }
 
-    fn request(&self, tool: &str, arguments: &Value) -> Value {
-        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+    fn tool_request(&self, tool: &str, arguments: &Value) -> Value {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let meta = json!({ "claudecode/toolUseId": format!("toolu_{id}") });
         let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
         json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
     }
 
     /// Calls a tool under an id of its own, with the credential of somebody. The whole result.
-    pub(crate) async fn result_by(&self, api_key: &str, tool: &str, arguments: &Value) -> Value {
+    pub(crate) async fn call_tool_as(&self, api_key: &str, tool: &str, arguments: &Value) -> Value {
         let bearer = format!("Bearer {api_key}");
-        let (status, answer) = self.post(&[("Authorization", &bearer)], &self.request(tool, arguments)).await;
+        let (status, answer) = self.post_mcp(&[("Authorization", &bearer)], &self.tool_request(tool, arguments)).await;
         assert_eq!(status, 200, "{answer}");
         let result = answer["result"].clone();
         assert!(result.is_object(), "{answer}");
         let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text, result["structuredContent"], "the text is not the same as the members");
-        fits(&self.schemas().await[tool], &result["structuredContent"]);
+        check_schema(&self.output_schemas().await[tool], &result["structuredContent"]);
         result
     }
 
     /// Calls a tool that must not err.
-    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
-        let result = self.result_by(&self.server.api_key, tool, &arguments).await;
+    pub(crate) async fn call_tool(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.call_tool_as(&self.server.api_key, tool, &arguments).await;
         assert_eq!(result["isError"], false, "{tool} {arguments}: {result}");
         result["structuredContent"].clone()
     }
 
     /// Calls a tool that must err.
-    pub(crate) async fn errs(&self, tool: &str, arguments: Value) -> Value {
-        let result = self.result_by(&self.server.api_key, tool, &arguments).await;
+    pub(crate) async fn call_tool_expect_error(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.call_tool_as(&self.server.api_key, tool, &arguments).await;
         assert_eq!(result["isError"], true, "{tool} {arguments}: {result}");
         result["structuredContent"].clone()
     }
 
     /// Sends a call and goes away before its answer.
-    pub(crate) async fn break_off(&self, tool: &str, arguments: &Value) {
-        let body = self.request(tool, arguments).to_string();
+    pub(crate) async fn call_and_disconnect(&self, tool: &str, arguments: &Value) {
+        let body = self.tool_request(tool, arguments).to_string();
         let address = self.server.url.strip_prefix("http://").unwrap();
         let head = format!(
             "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -119,7 +128,7 @@ impl Town {
     }
 
     /// A call of the HTTP API.
-    pub(crate) async fn api(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) async fn api_call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let bearer = format!("Bearer {}", self.server.api_key);
         let headers = [("Authorization", bearer.as_str()), ("Content-Type", "application/json")];
         let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -127,85 +136,85 @@ impl Town {
     }
 
     /// From now on mail to people waits for a person who approves it.
-    pub(crate) async fn asks_first(&self) {
+    pub(crate) async fn require_approval(&self) {
         let rule = json!({
             "name": "ask", "direction": "outbound",
             "match": { "operator": "all", "conditions": [{ "field": "recipient.domain", "operator": "is", "value": "people.test" }] },
             "actions": [{ "type": "approve" }],
         });
-        let (status, made) = self.api("POST", "/v1/rules", &rule).await;
+        let (status, made) = self.api_call("POST", "/v1/rules", &rule).await;
         assert_eq!(status, 201, "{made}");
     }
 
     /// An agent's credential: it sends, reads and answers, and decides nothing.
-    pub(crate) async fn agent(&self) -> String {
+    pub(crate) async fn create_agent_key(&self) -> String {
         let agent = json!({ "name": "agent", "scopes": ["send", "read", "reply"] });
-        let (_, agent) = self.api("POST", "/v1/api-keys", &agent).await;
+        let (_, agent) = self.api_call("POST", "/v1/api-keys", &agent).await;
         agent["api_key"].as_str().unwrap().to_owned()
     }
 
     /// The names of all tools.
-    pub(crate) async fn tools(&self) -> Vec<String> {
-        self.schemas().await.keys().cloned().collect()
+    pub(crate) async fn tool_names(&self) -> Vec<String> {
+        self.output_schemas().await.keys().cloned().collect()
     }
 
     /// What the tools say that their answers look like.
-    async fn schemas(&self) -> &HashMap<String, Value> {
+    async fn output_schemas(&self) -> &HashMap<String, Value> {
         let listed = async {
             let list = json!({ "jsonrpc": "2.0", "id": "list", "method": "tools/list" });
-            let (_, answer) = self.post(&[], &list).await;
+            let (_, answer) = self.post_mcp(&[], &list).await;
             let tools = answer["result"]["tools"].as_array().unwrap();
             tools.iter().map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool["outputSchema"].clone())).collect()
         };
-        self.schemas.get_or_init(|| listed).await
+        self.output_schemas.get_or_init(|| listed).await
     }
 
     /// A mail arrives by SMTP.
-    pub(crate) async fn arrives(&self, from: &str, to: &str, head: &str, body: &str) {
-        self.arrives_as(from, from, to, head, body).await;
+    pub(crate) async fn receive_mail(&self, from: &str, to: &str, head: &str, body: &str) {
+        self.receive_mail_from(from, from, to, head, body).await;
     }
 
     /// A mail arrives whose writer has another name than its envelope.
-    pub(crate) async fn arrives_as(&self, envelope: &str, from: &str, to: &str, head: &str, body: &str) {
-        let mut line = self.smtp.lock().await;
+    pub(crate) async fn receive_mail_from(&self, envelope: &str, from: &str, to: &str, head: &str, body: &str) {
+        let mut line = self.smtp_connection.lock().await;
         if line.is_none() {
-            let mut fresh = BufReader::new(TcpStream::connect(&self.smtp_at).await.unwrap());
-            heard(&mut fresh, '2').await;
-            say(&mut fresh, "EHLO people.test", '2').await;
+            let mut fresh = BufReader::new(TcpStream::connect(&self.smtp_address).await.unwrap());
+            expect_reply(&mut fresh, '2').await;
+            smtp_command(&mut fresh, "EHLO people.test", '2').await;
             *line = Some(fresh);
         }
         let stream = line.as_mut().unwrap();
-        say(stream, &format!("MAIL FROM:<{envelope}>"), '2').await;
-        say(stream, &format!("RCPT TO:<{to}>"), '2').await;
-        say(stream, "DATA", '3').await;
-        let number = self.ids.fetch_add(1, Ordering::Relaxed);
+        smtp_command(stream, &format!("MAIL FROM:<{envelope}>"), '2').await;
+        smtp_command(stream, &format!("RCPT TO:<{to}>"), '2').await;
+        smtp_command(stream, "DATA", '3').await;
+        let number = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mail = format!("From: {from}\nTo: {to}\nMessage-ID: <{number}@people.test>\n{head}\n\n{body}");
         let lines: Vec<String> =
             mail.lines().map(|line| if line.starts_with('.') { format!(".{line}") } else { line.to_owned() }).collect();
-        say(stream, &format!("{}\r\n.", lines.join("\r\n")), '2').await;
+        smtp_command(stream, &format!("{}\r\n.", lines.join("\r\n")), '2').await;
     }
 
     /// A person writes plain words.
-    pub(crate) async fn writes(&self, from: &str, subject: &str, text: &str) {
-        self.arrives(from, AGENT, &format!("Subject: {subject}"), text).await;
+    pub(crate) async fn receive_text(&self, from: &str, subject: &str, text: &str) {
+        self.receive_mail(from, AGENT_INBOX, &format!("Subject: {subject}"), text).await;
     }
 
     /// Waits until so many mails to an address are in the sink, and a little longer for one too many.
-    pub(crate) async fn settled(&self, address: &str, count: usize) -> usize {
+    pub(crate) async fn wait_for_mail_count(&self, address: &str, count: usize) -> usize {
         for _ in 0..200 {
-            if self.sink.to(address).len() >= count {
+            if self.sink.mails_to(address).len() >= count {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
         tokio::time::sleep(Duration::from_millis(150)).await;
-        self.sink.to(address).len()
+        self.sink.mails_to(address).len()
     }
 }
 
 /// Fails unless an answer is what its schema says, as far as our schemas say anything: objects, members and types.
 #[track_caller]
-fn fits(schema: &Value, answer: &Value) {
+fn check_schema(schema: &Value, answer: &Value) {
     for name in schema["required"].as_array().unwrap() {
         assert!(answer.get(name.as_str().unwrap()).is_some(), "no {name} in {answer}");
     }
@@ -223,12 +232,12 @@ fn fits(schema: &Value, answer: &Value) {
     }
 }
 
-async fn say(stream: &mut BufReader<TcpStream>, words: &str, answer: char) {
+async fn smtp_command(stream: &mut BufReader<TcpStream>, words: &str, answer: char) {
     stream.get_mut().write_all(format!("{words}\r\n").as_bytes()).await.unwrap();
-    heard(stream, answer).await;
+    expect_reply(stream, answer).await;
 }
 
-async fn heard(stream: &mut BufReader<TcpStream>, answer: char) {
+async fn expect_reply(stream: &mut BufReader<TcpStream>, answer: char) {
     loop {
         let mut line = String::new();
         stream.read_line(&mut line).await.unwrap();

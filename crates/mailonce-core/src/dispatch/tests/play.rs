@@ -6,37 +6,37 @@ use std::collections::BTreeMap;
 use super::*;
 
 /// A turn: what is done, and two numbers that say to whom and how.
-type Turn = (u8, u8, u8);
+type StepSeed = (u8, u8, u8);
 
 /// A worker's lease, and the attempt it marked.
 #[derive(Clone, Debug)]
-struct Worker {
-    hold: Hold,
+struct LeaseHolder {
+    hold: LeaseRef,
     attempt: Option<u32>,
 }
 
 /// What the test itself knows about a handoff.
 #[derive(Default)]
-struct Truth {
+struct ExpectedState {
     /// Attempts that were let go and not proven to have failed, and where they went.
     open: BTreeMap<u32, String>,
     policy_resends: usize,
 }
 
-struct Game {
+struct RandomRun {
     email: Email,
     now: Time,
-    workers: Vec<Worker>,
-    truth: [Truth; 2],
+    workers: Vec<LeaseHolder>,
+    truth: [ExpectedState; 2],
 }
 
 /// What a turn did, for the checks after it.
-struct Played {
+struct StepResult {
     /// Steps it may have taken.
-    steps: &'static [Step],
+    steps: &'static [Transition],
     number: u16,
-    verdict: Verdict,
-    act: Option<Act>,
+    verdict: HandoffActionStatus,
+    act: Option<HandoffAction>,
 }
 
 fn node(n: u8) -> NodeId {
@@ -51,67 +51,86 @@ fn pick<T: Copy>(from: &[T], n: u8) -> T {
     from[usize::from(n) % from.len()]
 }
 
-impl Game {
+impl RandomRun {
     fn new() -> Self {
         let mut email = email(2);
-        email.handoffs[1].state = State::Scheduled;
-        Self { email, now: T0, workers: Vec::new(), truth: [Truth::default(), Truth::default()] }
+        email.handoffs[1].state = HandoffState::Scheduled;
+        Self { email, now: T0, workers: Vec::new(), truth: [ExpectedState::default(), ExpectedState::default()] }
     }
 
-    fn lease(&mut self, number: u16, holder: NodeId) -> Played {
-        let done = self.email.lease(number, holder, self.now);
+    fn lease(&mut self, number: u16, holder: NodeId) -> StepResult {
+        let done = self.email.lease_handoff(number, holder, self.now);
         if done {
-            self.join(number);
+            self.add_holder(number);
         }
-        let verdict = if done { Verdict::Done } else { Verdict::Stale };
-        Played { steps: &[Step::Due, Step::Lease], number, verdict, act: None }
+        let verdict = if done { HandoffActionStatus::Done } else { HandoffActionStatus::Stale };
+        StepResult { steps: &[Transition::Due, Transition::Lease], number, verdict, act: None }
     }
 
     /// A worker comes to know that it holds a handoff.
-    fn join(&mut self, number: u16) {
+    fn add_holder(&mut self, number: u16) {
         let fence = self.email.handoffs[usize::from(number)].fence;
-        let hold = Hold { number, fence, transport: "relay".into(), account: "A".into() };
-        self.workers.push(Worker { hold, attempt: None });
+        let hold = LeaseRef { number, fence, transport: "relay".into(), account: "A".into() };
+        self.workers.push(LeaseHolder { hold, attempt: None });
     }
 
     /// The act of a turn. `None`: nothing can be done.
-    fn act_of(&self, (what, a, b): Turn) -> Option<Act> {
+    fn action_for(&self, (what, a, b): StepSeed) -> Option<HandoffAction> {
         let number = u16::from(a % 2);
         let handoff = &self.email.handoffs[usize::from(number)];
         // The latest workers, mostly: the others are stale for sure.
         let worker = self.workers.iter().rev().nth(pick(&[0, 0, 0, 1, 1, 2], a / 2));
         Some(match what % 16 {
-            3..=4 => Act::Mark { hold: Hold { account: account(b), ..worker?.hold.clone() }, wire: None },
+            3..=4 => HandoffAction::Mark {
+                lease: LeaseRef { account: account(b), ..worker?.hold.clone() },
+                frozen_bytes: None,
+            },
             5..=7 => {
-                let Worker { hold, attempt } = worker?.clone();
-                Act::Settle { hold, attempt, began: self.now, reply: reply(pick(Meaning::ALL, b)), plan: PLAN }
+                let LeaseHolder { hold, attempt } = worker?.clone();
+                HandoffAction::RecordOutcome {
+                    lease: hold,
+                    attempt,
+                    started_at: self.now,
+                    reply: reply(pick(ReplyMeaning::ALL, b)),
+                    retry_policy: PLAN,
+                }
             }
-            8 => Act::Crash { number, holder: handoff.holder? },
-            9 => Act::Repeat { number, holder: node(b), account: account(b) },
-            10 => Act::Wait { number, evidence: None, next: (b % 2 == 0).then(|| self.now.plus(60_000)) },
-            11 => Act::ResendByPolicy { number },
+            8 => HandoffAction::Crash { number, holder: handoff.holder? },
+            9 => HandoffAction::RetryInWindow { number, holder: node(b), account: account(b) },
+            10 => HandoffAction::CheckLater {
+                number,
+                evidence: None,
+                next_check_at: (b % 2 == 0).then(|| self.now.plus(60_000)),
+            },
+            11 => HandoffAction::ResendByPolicy { number },
             12 => {
                 let attempt = (b >= 128).then(|| u32::from(b % 4));
-                Act::Fact(Evidence { attempt, ..fact(number, Source::LookUp, pick(Says::ALL, b), "", self.now) })
+                HandoffAction::AddEvidence(Evidence {
+                    attempt,
+                    ..new_evidence(number, EvidenceSource::LookUp, pick(EvidenceFinding::ALL, b), "", self.now)
+                })
             }
-            13 => Act::Resolve {
-                choice: pick(Choice::ALL, b),
+            13 => HandoffAction::Resolve {
+                resolution: pick(Resolution::ALL, b),
                 rev: self.email.rev - u32::from(b >= 200),
                 handoff: (b % 2 == 0).then_some(number),
                 reason: String::new(),
             },
-            14 => Act::Park { hold: worker?.hold.clone(), due: self.now, why: "busy".into() },
-            _ => Act::Reroute { number, from: "relay".into(), to: "relay".into() },
+            14 => HandoffAction::ReturnLease { lease: worker?.hold.clone(), due_at: self.now, reason: "busy".into() },
+            _ => HandoffAction::FailOverHandoff { number, from: "relay".into(), to: "relay".into() },
         })
     }
 
-    fn play(&mut self, turn: Turn) -> Option<Played> {
+    fn run_step(&mut self, turn: StepSeed) -> Option<StepResult> {
         let (what, a, b) = turn;
         match what % 16 {
             0..=1 => return Some(self.lease(u16::from(a % 2), node(b))),
             2 if b % 4 == 0 => {
-                let verdict = self.email.cancel(self.now).map_or_else(Verdict::Refused, |_| Verdict::Done);
-                return Some(Played { steps: &[Step::Cancel], number: 0, verdict, act: None });
+                let verdict = self
+                    .email
+                    .cancel(self.now)
+                    .map_or_else(HandoffActionStatus::Refused, |_| HandoffActionStatus::Done);
+                return Some(StepResult { steps: &[Transition::Cancel], number: 0, verdict, act: None });
             }
             2 => {
                 self.now = self.now.plus(i64::from(b) * 1_000);
@@ -119,58 +138,65 @@ impl Game {
             }
             _ => {}
         }
-        let act = self.act_of(turn)?;
-        let verdict = self.email.act(&act, self.now).verdict;
+        let act = self.action_for(turn)?;
+        let verdict = self.email.apply_action(&act, self.now).status;
         let number = match &act {
-            Act::Mark { hold, .. } | Act::Settle { hold, .. } | Act::Park { hold, .. } => hold.number,
+            HandoffAction::Mark { lease: hold, .. }
+            | HandoffAction::RecordOutcome { lease: hold, .. }
+            | HandoffAction::ReturnLease { lease: hold, .. } => hold.number,
             _ => u16::from(a % 2),
         };
-        self.learn(&act, verdict);
-        Some(Played { steps: act.steps(), number, verdict, act: Some(act) })
+        self.update_expected(&act, verdict);
+        Some(StepResult { steps: act.allowed_transitions(), number, verdict, act: Some(act) })
     }
 
     /// Notes what the test must know to judge what comes later.
-    fn learn(&mut self, act: &Act, verdict: Verdict) {
-        let done = verdict == Verdict::Done;
+    fn update_expected(&mut self, act: &HandoffAction, verdict: HandoffActionStatus) {
+        let done = verdict == HandoffActionStatus::Done;
         match act {
-            Act::Mark { hold, .. } if done => {
+            HandoffAction::Mark { lease: hold, .. } if done => {
                 let attempt = self.email.handoffs[usize::from(hold.number)].attempts;
                 self.truth[usize::from(hold.number)].open.insert(attempt, hold.account.clone());
-                let same = |w: &&mut Worker| w.hold.number == hold.number && w.hold.fence == hold.fence;
+                let same = |w: &&mut LeaseHolder| w.hold.number == hold.number && w.hold.fence == hold.fence;
                 self.workers.iter_mut().filter(same).for_each(|worker| worker.attempt = Some(attempt));
             }
-            Act::Settle { hold, attempt: Some(attempt), reply, .. } => {
-                if matches!(reply.meaning, Meaning::Deferred | Meaning::Refused | Meaning::Fault) {
+            HandoffAction::RecordOutcome { lease: hold, attempt: Some(attempt), reply, .. } => {
+                if matches!(reply.meaning, ReplyMeaning::Deferred | ReplyMeaning::Refused | ReplyMeaning::Fault) {
                     self.truth[usize::from(hold.number)].open.remove(attempt);
                 }
             }
-            Act::Fact(Evidence { handoff, attempt: Some(attempt), says: Says::NotAccepted, .. }) => {
+            HandoffAction::AddEvidence(Evidence {
+                handoff,
+                attempt: Some(attempt),
+                says: EvidenceFinding::NotAccepted,
+                ..
+            }) => {
                 self.truth[usize::from(*handoff)].open.remove(attempt);
             }
-            Act::Repeat { number, account, .. } if done => {
+            HandoffAction::RetryInWindow { number, account, .. } if done => {
                 let mut went = self.truth[usize::from(*number)].open.values();
                 assert!(went.all(|went| went == account), "repeated elsewhere than tried");
-                self.join(*number);
+                self.add_holder(*number);
             }
-            Act::ResendByPolicy { number } if done => self.truth[usize::from(*number)].policy_resends += 1,
+            HandoffAction::ResendByPolicy { number } if done => self.truth[usize::from(*number)].policy_resends += 1,
             _ => {}
         }
     }
 }
 
-fn is_gone(state: State) -> bool {
-    matches!(state, State::Sent | State::Delivered | State::Bounced | State::Complained)
+fn is_gone(state: HandoffState) -> bool {
+    matches!(state, HandoffState::Sent | HandoffState::Delivered | HandoffState::Bounced | HandoffState::Complained)
 }
 
 /// What must hold of a handoff at any time.
-fn check_state(handoff: &Handoff, truth: &Truth) -> Result<(), TestCaseError> {
-    let (state, work) = (handoff.state, &handoff.work);
+fn check_state(handoff: &Handoff, truth: &ExpectedState) -> Result<(), TestCaseError> {
+    let (state, work) = (handoff.state, &handoff.progress);
     let open = !truth.open.is_empty();
-    let waits = matches!(state, State::Queued | State::Scheduled);
-    prop_assert!(!(state.is_surely_unsent() && (open || handoff.is_in_doubt())), "in doubt and {}", state.word());
+    let waits = matches!(state, HandoffState::Queued | HandoffState::Scheduled);
+    prop_assert!(!(state.is_surely_unsent() && (open || handoff.is_in_doubt())), "in doubt and {}", state.as_str());
     prop_assert!(!(waits && (open || handoff.is_in_doubt()) && !(work.may_duplicate && work.again)));
-    prop_assert_eq!(handoff.holder.is_some(), matches!(state, State::Leased | State::Sending));
-    prop_assert!(state != State::Unknown || handoff.is_in_doubt());
+    prop_assert_eq!(handoff.holder.is_some(), matches!(state, HandoffState::Leased | HandoffState::Sending));
+    prop_assert!(state != HandoffState::Unknown || handoff.is_in_doubt());
     prop_assert!(!is_gone(state) || !handoff.is_in_doubt());
     prop_assert!(!waits || handoff.due_at.is_some());
     prop_assert!(truth.policy_resends <= 1);
@@ -178,35 +204,49 @@ fn check_state(handoff: &Handoff, truth: &Truth) -> Result<(), TestCaseError> {
 }
 
 /// What must hold of the move that a turn made.
-fn check_move(before: &Handoff, after: &Handoff, played: &Played) -> Result<(), TestCaseError> {
+fn check_move(before: &Handoff, after: &Handoff, played: &StepResult) -> Result<(), TestCaseError> {
     let mine = before.number == played.number;
-    prop_assert!(before.state.leads_to(after.state, played.steps), "{} to {}", before.state.word(), after.state.word());
+    prop_assert!(
+        before.state.can_reach(after.state, played.steps),
+        "{} to {}",
+        before.state.as_str(),
+        after.state.as_str()
+    );
     prop_assert!(!is_gone(before.state) || is_gone(after.state));
-    let done = played.verdict == Verdict::Done;
-    let leases = matches!(played.act, None | Some(Act::Repeat { .. })) && done && mine && after.state == State::Leased;
-    prop_assert_eq!(after.fence, before.fence + u64::from(leases && before.state != State::Leased));
+    let done = played.verdict == HandoffActionStatus::Done;
+    let leases = matches!(played.act, None | Some(HandoffAction::RetryInWindow { .. }))
+        && done
+        && mine
+        && after.state == HandoffState::Leased;
+    prop_assert_eq!(after.fence, before.fence + u64::from(leases && before.state != HandoffState::Leased));
     let again = match &played.act {
-        Some(Act::ResendByPolicy { .. }) => done && mine,
-        Some(Act::Resolve { choice: Choice::Resend, handoff, .. }) => {
-            done && before.state == State::Unknown && handoff.is_none_or(|number| number == before.number)
+        Some(HandoffAction::ResendByPolicy { .. }) => done && mine,
+        Some(HandoffAction::Resolve { resolution: Resolution::Resend, handoff, .. }) => {
+            done && before.state == HandoffState::Unknown && handoff.is_none_or(|number| number == before.number)
         }
         _ => false,
     };
-    prop_assert_eq!(after.work.may_duplicate, before.work.may_duplicate || again);
+    prop_assert_eq!(after.progress.may_duplicate, before.progress.may_duplicate || again);
     match &played.act {
-        Some(Act::Mark { hold, .. }) if mine => {
-            let may = hold.fence == before.fence && before.state == State::Leased;
-            let repeat = before.is_in_doubt() && !before.work.again;
-            let elsewhere = repeat && before.work.account.as_ref() != Some(&hold.account);
+        Some(HandoffAction::Mark { lease: hold, .. }) if mine => {
+            let may = hold.fence == before.fence && before.state == HandoffState::Leased;
+            let repeat = before.is_in_doubt() && !before.progress.again;
+            let elsewhere = repeat && before.progress.account.as_ref() != Some(&hold.account);
             prop_assert_eq!(done, may && !elsewhere);
             prop_assert_eq!(after.attempts, before.attempts + u32::from(done));
         }
-        Some(Act::Fact(evidence)) if mine => {
-            let proofs = [Says::Accepted, Says::Delayed, Says::Delivered, Says::Bounced, Says::Complained];
+        Some(HandoffAction::AddEvidence(evidence)) if mine => {
+            let proofs = [
+                EvidenceFinding::Accepted,
+                EvidenceFinding::Delayed,
+                EvidenceFinding::Delivered,
+                EvidenceFinding::Bounced,
+                EvidenceFinding::Complained,
+            ];
             prop_assert!(!proofs.contains(&evidence.says) || is_gone(after.state));
         }
-        Some(Act::Settle { attempt: Some(_), reply, .. }) if mine => {
-            let proof = matches!(reply.meaning, Meaning::Accepted | Meaning::Repeated);
+        Some(HandoffAction::RecordOutcome { attempt: Some(_), reply, .. }) if mine => {
+            let proof = matches!(reply.meaning, ReplyMeaning::Accepted | ReplyMeaning::Repeated);
             prop_assert!(!proof || is_gone(after.state));
         }
         _ => {}
@@ -215,24 +255,26 @@ fn check_move(before: &Handoff, after: &Handoff, played: &Played) -> Result<(), 
 }
 
 /// A cancel wins unless something left, is on the wire or is in doubt; then nothing waits any more.
-fn check_cancel(before: &Email, after: &Email, played: &Played) -> Result<(), TestCaseError> {
+fn check_cancel(before: &Email, after: &Email, played: &StepResult) -> Result<(), TestCaseError> {
     let late = |handoff: &Handoff| {
         let state = handoff.state;
-        is_gone(state) || handoff.is_in_doubt() || matches!(state, State::Sending | State::Unknown | State::Abandoned)
+        is_gone(state)
+            || handoff.is_in_doubt()
+            || matches!(state, HandoffState::Sending | HandoffState::Unknown | HandoffState::Abandoned)
     };
-    let refused = matches!(played.verdict, Verdict::Refused(_));
+    let refused = matches!(played.verdict, HandoffActionStatus::Refused(_));
     prop_assert_eq!(refused, before.handoffs.iter().any(late));
     let kept = if refused { before == after } else { after.handoffs.iter().all(|h| h.state.is_surely_unsent()) };
     prop_assert!(kept);
     Ok(())
 }
 
-fn check_email(before: &Email, after: &Email, played: &Played) -> Result<(), TestCaseError> {
+fn check_email(before: &Email, after: &Email, played: &StepResult) -> Result<(), TestCaseError> {
     for ((old, new), number) in before.handoffs.iter().zip(&after.handoffs).zip(0..) {
         prop_assert_eq!(new.number, number);
         check_move(old, new, played)?;
     }
-    if played.steps == [Step::Cancel] {
+    if played.steps == [Transition::Cancel] {
         check_cancel(before, after, played)?;
     }
     prop_assert!(after.rev >= before.rev);
@@ -245,11 +287,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_order_of_acts_breaks_a_rule(turns in vec(any::<Turn>(), 1..80)) {
-        let mut game = Game::new();
+    fn no_order_of_acts_breaks_a_rule(turns in vec(any::<StepSeed>(), 1..80)) {
+        let mut game = RandomRun::new();
         for turn in turns {
             let before = game.email.clone();
-            if let Some(played) = game.play(turn) {
+            if let Some(played) = game.run_step(turn) {
                 check_email(&before, &game.email, &played)?;
             }
             for (handoff, truth) in game.email.handoffs.iter().zip(&game.truth) {

@@ -3,12 +3,12 @@
 use memchr::memmem;
 use std::borrow::Cow;
 
-use crate::hook::{HookRequest, Unreadable};
+use crate::hook::{HookParseError, HookRequest};
 
 /// Fields of one form.
 const MAX_FIELDS: usize = 2_000;
 /// Bytes of one part's headers.
-const MAX_HEAD: usize = 16 * 1024;
+const MAX_PART_HEADER_BYTES: usize = 16 * 1024;
 
 /// One field.
 #[derive(Debug)]
@@ -21,24 +21,24 @@ pub(in crate::hook) struct FormField<'a> {
 
 /// All of them, in their order.
 #[derive(Debug)]
-pub(in crate::hook) struct Form<'a>(pub(in crate::hook) Vec<FormField<'a>>);
+pub(in crate::hook) struct HookForm<'a>(pub(in crate::hook) Vec<FormField<'a>>);
 
-impl<'a> Form<'a> {
+impl<'a> HookForm<'a> {
     /// The form in a request. `None` when its body is none.
-    pub(in crate::hook) fn read(request: &HookRequest<'a>) -> Result<Option<Self>, Unreadable> {
-        Self::of(request.header_named("content-type").ok().flatten().unwrap_or_default(), request.body)
+    pub(in crate::hook) fn from_request(request: &HookRequest<'a>) -> Result<Option<Self>, HookParseError> {
+        Self::parse(request.header_named("content-type").ok().flatten().unwrap_or_default(), request.body)
     }
 
     /// The form in a body of this type.
-    fn of(kind: &str, body: &'a [u8]) -> Result<Option<Self>, Unreadable> {
+    fn parse(kind: &str, body: &'a [u8]) -> Result<Option<Self>, HookParseError> {
         let (word, parameters) = kind.split_once(';').unwrap_or((kind, ""));
         let word = word.trim();
         if word.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return urlencoded(body).map(Some);
         }
         if word.eq_ignore_ascii_case("multipart/form-data") {
-            let boundary = parameter(parameters, "boundary").filter(|text| (1..=200).contains(&text.len()));
-            return multipart(body, &boundary.ok_or(Unreadable::Shape("a boundary"))?).map(Some);
+            let boundary = header_parameter(parameters, "boundary").filter(|text| (1..=200).contains(&text.len()));
+            return parse_multipart(body, &boundary.ok_or(HookParseError::Unexpected("a boundary"))?).map(Some);
         }
         Ok(None)
     }
@@ -56,10 +56,10 @@ impl<'a> Form<'a> {
     }
 }
 
-fn urlencoded(body: &[u8]) -> Result<Form<'_>, Unreadable> {
+fn urlencoded(body: &[u8]) -> Result<HookForm<'_>, HookParseError> {
     let count = memchr::memchr_iter(b'&', body).count();
     if count >= MAX_FIELDS {
-        return Err(Unreadable::TooMany(count));
+        return Err(HookParseError::TooMany(count));
     }
     let field = |(name, value): (Cow<'_, str>, Cow<'_, str>)| FormField {
         name: name.into_owned(),
@@ -67,14 +67,14 @@ fn urlencoded(body: &[u8]) -> Result<Form<'_>, Unreadable> {
         content_type: None,
         bytes: Cow::Owned(value.into_owned().into_bytes()),
     };
-    Ok(Form(url::form_urlencoded::parse(body).map(field).collect()))
+    Ok(HookForm(url::form_urlencoded::parse(body).map(field).collect()))
 }
 
-fn multipart<'a>(body: &'a [u8], boundary: &str) -> Result<Form<'a>, Unreadable> {
+fn parse_multipart<'a>(body: &'a [u8], boundary: &str) -> Result<HookForm<'a>, HookParseError> {
     let first = format!("--{boundary}");
     let next = format!("\r\n--{boundary}");
     let finder = memmem::Finder::new(next.as_bytes());
-    let broken = Unreadable::Shape("a whole form");
+    let broken = HookParseError::Unexpected("a whole form");
     let mut rest = match body.strip_prefix(first.as_bytes()) {
         Some(rest) => rest,
         None => finder.find(body).map(|at| &body[at + next.len()..]).ok_or(broken.clone())?,
@@ -82,18 +82,18 @@ fn multipart<'a>(body: &'a [u8], boundary: &str) -> Result<Form<'a>, Unreadable>
     let mut fields = Vec::new();
     while !rest.starts_with(b"--") {
         if fields.len() >= MAX_FIELDS {
-            return Err(Unreadable::TooMany(fields.len()));
+            return Err(HookParseError::TooMany(fields.len()));
         }
         let inner = rest.strip_prefix(b"\r\n").ok_or(broken.clone())?;
         let end = finder.find(inner).ok_or(broken.clone())?;
-        fields.push(field(&inner[..end]).ok_or(broken.clone())?);
+        fields.push(parse_part(&inner[..end]).ok_or(broken.clone())?);
         rest = &inner[end + next.len()..];
     }
-    Ok(Form(fields))
+    Ok(HookForm(fields))
 }
 
-fn field(part: &[u8]) -> Option<FormField<'_>> {
-    let end = memmem::find(&part[..part.len().min(MAX_HEAD)], b"\r\n\r\n")?;
+fn parse_part(part: &[u8]) -> Option<FormField<'_>> {
+    let end = memmem::find(&part[..part.len().min(MAX_PART_HEADER_BYTES)], b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&part[..end]);
     let header = |name: &str| {
         let lines = head.split("\r\n").filter_map(|line| line.split_once(':'));
@@ -102,20 +102,20 @@ fn field(part: &[u8]) -> Option<FormField<'_>> {
     let disposition = header("content-disposition")?;
     let (_, parameters) = disposition.split_once(';')?;
     Some(FormField {
-        name: parameter(parameters, "name")?,
-        filename: parameter(parameters, "filename"),
+        name: header_parameter(parameters, "name")?,
+        filename: header_parameter(parameters, "filename"),
         content_type: header("content-type").map(str::to_owned),
         bytes: Cow::Borrowed(&part[end + 4..]),
     })
 }
 
 /// A parameter of a header, quoted or not. Browsers write `"` as `%22` or `\"`.
-fn parameter(text: &str, name: &str) -> Option<String> {
+fn header_parameter(text: &str, name: &str) -> Option<String> {
     let mut rest = text;
     loop {
         rest = rest.trim_start_matches([';', ' ', '\t']);
         let (key, after) = rest.split_once('=')?;
-        let (value, after) = value(after)?;
+        let (value, after) = parse_value(after)?;
         if key.trim().eq_ignore_ascii_case(name) {
             return Some(value);
         }
@@ -124,7 +124,7 @@ fn parameter(text: &str, name: &str) -> Option<String> {
 }
 
 /// One value, and what follows it.
-fn value(text: &str) -> Option<(String, &str)> {
+fn parse_value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(';').unwrap_or(text.len());
         return Some((text[..end].trim().to_owned(), &text[end..]));
@@ -145,8 +145,8 @@ fn value(text: &str) -> Option<(String, &str)> {
 mod tests {
     use super::*;
 
-    fn read<'a>(kind: &str, body: &'a [u8]) -> Result<Option<Form<'a>>, Unreadable> {
-        Form::of(kind, body)
+    fn read<'a>(kind: &str, body: &'a [u8]) -> Result<Option<HookForm<'a>>, HookParseError> {
+        HookForm::parse(kind, body)
     }
 
     #[test]
@@ -173,9 +173,9 @@ mod tests {
         }
         assert!(read("multipart/form-data", b"--x--").is_err());
         let many = "a=b&".repeat(MAX_FIELDS + 1);
-        assert!(matches!(read("application/x-www-form-urlencoded", many.as_bytes()), Err(Unreadable::TooMany(_))));
+        assert!(matches!(read("application/x-www-form-urlencoded", many.as_bytes()), Err(HookParseError::TooMany(_))));
         let many = "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n\r\n".repeat(MAX_FIELDS + 1);
-        assert!(matches!(read("multipart/form-data; boundary=x", many.as_bytes()), Err(Unreadable::TooMany(_))));
+        assert!(matches!(read("multipart/form-data; boundary=x", many.as_bytes()), Err(HookParseError::TooMany(_))));
     }
 
     #[test]

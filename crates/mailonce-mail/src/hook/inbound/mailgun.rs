@@ -5,48 +5,50 @@ use mailonce_core::content::Attachment;
 use serde_json::Value;
 
 use super::{
-    Bytes, Mail, filled,
-    form::{Form, FormField},
-    hashed, people,
+    HookMail, MailBytes,
+    form::{FormField, HookForm},
+    hash_key, non_empty, people,
 };
 use crate::{
-    compose::Fields,
-    hook::{HookRequest, Unreadable, json},
+    compose::ProviderFields,
+    hook::{HookParseError, HookRequest, json},
 };
 
 /// What is new at each try.
-const PROOF: [&str; 3] = ["timestamp", "token", "signature"];
+const SIGNATURE_FIELDS: [&str; 3] = ["timestamp", "token", "signature"];
 
-pub(super) fn read(request: &HookRequest<'_>) -> Result<Option<Mail>, Unreadable> {
-    let Some(form) = Form::read(request)? else { return Ok(None) };
+pub(super) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
+    let Some(form) = HookForm::from_request(request)? else { return Ok(None) };
     let text = |name: &str| form.text(name);
-    let recipient = text("recipient").ok_or(Unreadable::Shape("a form with recipient"))?;
+    let recipient = text("recipient").ok_or(HookParseError::Unexpected("a form with recipient"))?;
     // A name for the delivery is missing, and the Message-ID is the sender's to choose: everything but the proof is
     // the name.
-    let lasting = form.0.iter().filter(|field| !PROOF.contains(&field.name.as_str()));
-    let name = hashed(lasting.flat_map(|field| [field.name.as_bytes(), &field.bytes]));
+    let lasting = form.0.iter().filter(|field| !SIGNATURE_FIELDS.contains(&field.name.as_str()));
+    let name = hash_key(lasting.flat_map(|field| [field.name.as_bytes(), &field.bytes]));
     let content = match form.field("body-mime") {
-        Some(raw) => Bytes::whole(raw.bytes.to_vec()),
-        None => Bytes::rebuilt(fields(&form)?, &name)?,
+        Some(raw) => MailBytes::original(raw.bytes.to_vec()),
+        None => MailBytes::rebuild(provider_fields(&form)?, &name)?,
     };
-    Ok(Some(Mail {
-        name,
-        sender: text("sender").map(|sender| sender.trim().to_owned()),
-        recipients: people::addresses([&people::in_header(&recipient)]),
-        envelope: true,
+    Ok(Some(HookMail {
+        dedupe_key: name,
+        envelope_sender: text("sender").map(|sender| sender.trim().to_owned()),
+        recipients: people::addresses([&people::from_header(&recipient)]),
+        has_envelope_recipients: true,
         content: Some(content),
-        notice: None,
+        location: None,
     }))
 }
 
-fn fields(form: &Form<'_>) -> Result<Fields, Unreadable> {
+fn provider_fields(form: &HookForm<'_>) -> Result<ProviderFields, HookParseError> {
     if form.field("attachments").is_some() {
-        return Err(Unreadable::Shape("attachments in the form: forward() brings them, store() keeps them apart"));
+        return Err(HookParseError::Unexpected(
+            "attachments in the form: forward() brings them, store() keeps them apart",
+        ));
     }
-    let text = |name: &str| filled(form.text(name).as_deref());
-    let listed = |name: &str| text(name).map(|text| people::in_header(&text)).unwrap_or_default();
-    Ok(Fields {
-        headers: headers(form),
+    let text = |name: &str| non_empty(form.text(name).as_deref());
+    let listed = |name: &str| text(name).map(|text| people::from_header(&text)).unwrap_or_default();
+    Ok(ProviderFields {
+        headers: parse_headers(form),
         from: listed("from"),
         to: listed("To"),
         cc: listed("Cc"),
@@ -56,18 +58,18 @@ fn fields(form: &Form<'_>) -> Result<Fields, Unreadable> {
         message_id: text("Message-Id"),
         text: text("body-plain"),
         html: text("body-html"),
-        attachments: form.0.iter().filter_map(|field| attachment(form, field)).collect(),
+        attachments: form.0.iter().filter_map(|field| parse_attachment(form, field)).collect(),
     })
 }
 
 /// `message-headers` is a JSON list of pairs.
-fn headers(form: &Form<'_>) -> Vec<(String, String)> {
+fn parse_headers(form: &HookForm<'_>) -> Vec<(String, String)> {
     let list = form.field("message-headers").and_then(|field| json::parse(&field.bytes).ok());
-    let pair = |one: &Value| Some((json::text(one, "/0")?.to_owned(), one.pointer("/1")?.as_str()?.to_owned()));
+    let pair = |one: &Value| Some((json::str_at(one, "/0")?.to_owned(), one.pointer("/1")?.as_str()?.to_owned()));
     list.as_ref().and_then(Value::as_array).into_iter().flatten().filter_map(pair).collect()
 }
 
-fn attachment(form: &Form<'_>, field: &FormField<'_>) -> Option<Attachment> {
+fn parse_attachment(form: &HookForm<'_>, field: &FormField<'_>) -> Option<Attachment> {
     field.name.strip_prefix("attachment-")?.parse::<u32>().ok()?;
     let ids = form.field("content-id-map").and_then(|field| json::parse(&field.bytes).ok());
     let id = ids.as_ref().and_then(Value::as_object).and_then(|ids| {

@@ -1,34 +1,34 @@
 //! People, as JSON has them: `{name, email}` objects in some spelling, or header text.
 
-use mailonce_core::address::Mailbox;
+use mailonce_core::address::NamedAddress;
 use serde_json::Value;
 
 use crate::hook::json;
 
 /// One object. `None` without an address.
-fn one(value: &Value) -> Option<Mailbox> {
-    let address = json::first_text(value, &["/Email", "/email", "/address"])?;
-    let name = json::first_text(value, &["/Name", "/name"]);
-    Some(Mailbox { name: name.map(str::to_owned), address: address.to_owned() })
+fn mailbox_from_object(value: &Value) -> Option<NamedAddress> {
+    let address = json::first_str_at(value, &["/Email", "/email", "/address"])?;
+    let name = json::first_str_at(value, &["/Name", "/name"]);
+    Some(NamedAddress { name: name.map(str::to_owned), address: address.to_owned() })
 }
 
 /// Objects, an array of them, header text, or an array of that.
-pub(super) fn list(value: Option<&Value>) -> Vec<Mailbox> {
+pub(super) fn from_json(value: Option<&Value>) -> Vec<NamedAddress> {
     match value {
-        Some(Value::Array(all)) => all.iter().flat_map(|one| list(Some(one))).collect(),
-        Some(Value::String(text)) => in_header(text),
-        Some(object @ Value::Object(_)) => one(object).into_iter().collect(),
+        Some(Value::Array(all)) => all.iter().flat_map(|one| from_json(Some(one))).collect(),
+        Some(Value::String(text)) => from_header(text),
+        Some(object @ Value::Object(_)) => mailbox_from_object(object).into_iter().collect(),
         _ => Vec::new(),
     }
 }
 
 /// The people in a header's text.
-pub(super) fn in_header(text: &str) -> Vec<Mailbox> {
+pub(super) fn from_header(text: &str) -> Vec<NamedAddress> {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     crate::parse::parse(format!("To: {plain}\r\n\r\n").as_bytes()).to
 }
 
 /// Their addresses.
-pub(super) fn addresses<'a>(lists: impl IntoIterator<Item = &'a Vec<Mailbox>>) -> Vec<String> {
+pub(super) fn addresses<'a>(lists: impl IntoIterator<Item = &'a Vec<NamedAddress>>) -> Vec<String> {
     lists.into_iter().flatten().map(|mailbox| mailbox.address.clone()).collect()
 }

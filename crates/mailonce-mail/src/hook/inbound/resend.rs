@@ -1,44 +1,44 @@
 //! Resend: `email.received` tells of a mail and does not bring it. A list of mails tells the same of each.
 
-use mailonce_core::port::collect::Notice;
+use mailonce_core::port::collect::ProviderMailRef;
 use serde_json::Value;
 
-use super::{Bytes, Mail, people, standard};
-use crate::hook::{Unreadable, json};
+use super::{HookMail, MailBytes, people, standard};
+use crate::hook::{HookParseError, json};
 
-pub(super) fn read(body: &[u8]) -> Result<Option<Mail>, Unreadable> {
+pub(super) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
     let event = json::parse(body)?;
-    if json::text(&event, "/type") != Some("email.received") {
+    if json::str_at(&event, "/type") != Some("email.received") {
         return Ok(None);
     }
-    let id = json::text(&event, "/data/email_id").ok_or(Unreadable::Shape("a mail with email_id"))?;
-    Ok(Some(told(id, &event["data"])))
+    let id = json::str_at(&event, "/data/email_id").ok_or(HookParseError::Unexpected("a mail with email_id"))?;
+    Ok(Some(mail_reference(id, &event["data"])))
 }
 
 /// One of a list.
-pub(super) fn listed(mail: &Value) -> Result<Mail, Unreadable> {
-    let id = json::text(mail, "/id").ok_or(Unreadable::Shape("a mail with id"))?;
-    Ok(told(id, mail))
+pub(super) fn parse_listed_mail(mail: &Value) -> Result<HookMail, HookParseError> {
+    let id = json::str_at(mail, "/id").ok_or(HookParseError::Unexpected("a mail with id"))?;
+    Ok(mail_reference(id, mail))
 }
 
-fn told(id: &str, mail: &Value) -> Mail {
-    let told = people::list(mail.pointer("/received_for"));
+fn mail_reference(id: &str, mail: &Value) -> HookMail {
+    let told = people::from_json(mail.pointer("/received_for"));
     let envelope = !told.is_empty();
-    let [to, cc, bcc] = ["/to", "/cc", "/bcc"].map(|at| people::list(mail.pointer(at)));
-    Mail {
-        name: id.to_owned(),
-        sender: None,
+    let [to, cc, bcc] = ["/to", "/cc", "/bcc"].map(|at| people::from_json(mail.pointer(at)));
+    HookMail {
+        dedupe_key: id.to_owned(),
+        envelope_sender: None,
         recipients: if envelope { people::addresses([&told]) } else { people::addresses([&to, &cc, &bcc]) },
-        envelope,
+        has_envelope_recipients: envelope,
         content: None,
-        notice: Some(Notice { id: id.to_owned(), ..Notice::default() }),
+        location: Some(ProviderMailRef { id: id.to_owned(), ..ProviderMailRef::default() }),
     }
 }
 
 /// A mail put together from what Resend read, where it does not give out the mail itself.
-pub(super) fn given(name: &str, mail: &Value) -> Result<Bytes, Unreadable> {
+pub(super) fn mail_from_provider_fields(name: &str, mail: &Value) -> Result<MailBytes, HookParseError> {
     let mut fields = mail.clone();
     // Not ours to read: it says where the mail would lie.
-    fields.as_object_mut().ok_or(Unreadable::Shape("an object"))?.remove("raw");
-    standard::from_fields(name, &fields)?.content.ok_or(Unreadable::Shape("fields that make a mail"))
+    fields.as_object_mut().ok_or(HookParseError::Unexpected("an object"))?.remove("raw");
+    standard::mail_from_fields(name, &fields)?.content.ok_or(HookParseError::Unexpected("fields that make a mail"))
 }

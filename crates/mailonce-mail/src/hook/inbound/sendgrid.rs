@@ -5,45 +5,45 @@ use mailonce_core::content::Attachment;
 use serde_json::Value;
 
 use super::{
-    Bytes, Mail, filled,
-    form::{Form, FormField},
-    hashed, people,
+    HookMail, MailBytes,
+    form::{FormField, HookForm},
+    hash_key, non_empty, people,
 };
 use crate::{
-    compose::Fields,
-    hook::{HookRequest, Unreadable, json},
+    compose::ProviderFields,
+    hook::{HookParseError, HookRequest, json},
 };
 
-pub(super) fn read(request: &HookRequest<'_>) -> Result<Option<Mail>, Unreadable> {
-    let Some(form) = Form::read(request)? else { return Ok(None) };
-    let envelope = form.field("envelope").ok_or(Unreadable::Shape("a form with envelope"))?;
+pub(super) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
+    let Some(form) = HookForm::from_request(request)? else { return Ok(None) };
+    let envelope = form.field("envelope").ok_or(HookParseError::Unexpected("a form with envelope"))?;
     let envelope = json::parse(&envelope.bytes)?;
-    let name = hashed(form.0.iter().flat_map(|field| [field.name.as_bytes(), &field.bytes]));
+    let name = hash_key(form.0.iter().flat_map(|field| [field.name.as_bytes(), &field.bytes]));
     let content = match form.field("email") {
-        Some(raw) => Bytes::whole(raw.bytes.to_vec()),
-        None => Bytes::rebuilt(Read::of(&form).fields(), &name)?,
+        Some(raw) => MailBytes::original(raw.bytes.to_vec()),
+        None => MailBytes::rebuild(SendGridForm::new(&form).provider_fields(), &name)?,
     };
-    Ok(Some(Mail {
-        name,
-        sender: envelope.pointer("/from").and_then(Value::as_str).map(str::to_owned),
-        recipients: people::addresses([&people::list(envelope.pointer("/to"))]),
-        envelope: true,
+    Ok(Some(HookMail {
+        dedupe_key: name,
+        envelope_sender: envelope.pointer("/from").and_then(Value::as_str).map(str::to_owned),
+        recipients: people::addresses([&people::from_json(envelope.pointer("/to"))]),
+        has_envelope_recipients: true,
         content: Some(content),
-        notice: None,
+        location: None,
     }))
 }
 
 /// A form and what its JSON fields say about the others.
-struct Read<'a> {
-    form: &'a Form<'a>,
+struct SendGridForm<'a> {
+    form: &'a HookForm<'a>,
     charsets: Value,
-    about: Value,
+    attachment_info: Value,
 }
 
-impl<'a> Read<'a> {
-    fn of(form: &'a Form<'a>) -> Self {
+impl<'a> SendGridForm<'a> {
+    fn new(form: &'a HookForm<'a>) -> Self {
         let json = |name: &str| form.field(name).and_then(|field| json::parse(&field.bytes).ok()).unwrap_or_default();
-        Self { form, charsets: json("charsets"), about: json("attachment-info") }
+        Self { form, charsets: json("charsets"), attachment_info: json("attachment-info") }
     }
 
     /// A field's text in the charset that the mail had.
@@ -53,14 +53,14 @@ impl<'a> Read<'a> {
         let decoder = charset_decoder(charset.as_bytes()).filter(|_| std::str::from_utf8(&field.bytes).is_err());
         let text =
             decoder.map_or_else(|| String::from_utf8_lossy(&field.bytes).into_owned(), |read| read(&field.bytes));
-        filled(Some(&text))
+        non_empty(Some(&text))
     }
 
-    fn fields(&self) -> Fields {
-        let listed = |name: &str| self.text(name).map(|text| people::in_header(&text)).unwrap_or_default();
+    fn provider_fields(&self) -> ProviderFields {
+        let listed = |name: &str| self.text(name).map(|text| people::from_header(&text)).unwrap_or_default();
         let headers = self.text("headers").unwrap_or_default();
-        Fields {
-            headers: unfolded(&headers),
+        ProviderFields {
+            headers: unfold_headers(&headers),
             from: listed("from"),
             to: listed("to"),
             cc: listed("cc"),
@@ -68,14 +68,14 @@ impl<'a> Read<'a> {
             text: self.text("text"),
             html: self.text("html"),
             attachments: self.form.0.iter().filter_map(|field| self.attachment(field)).collect(),
-            ..Fields::default()
+            ..ProviderFields::default()
         }
     }
 
     fn attachment(&self, field: &FormField<'_>) -> Option<Attachment> {
         field.name.strip_prefix("attachment")?.parse::<u32>().ok()?;
-        let about = self.about.get(&field.name).cloned().unwrap_or_default();
-        let told = |at: &[&str]| filled(json::first_text(&about, at));
+        let about = self.attachment_info.get(&field.name).cloned().unwrap_or_default();
+        let told = |at: &[&str]| non_empty(json::first_str_at(&about, at));
         Some(Attachment {
             filename: told(&["/filename", "/name"]).or_else(|| field.filename.clone()),
             content_type: told(&["/type"]).or_else(|| field.content_type.clone()),
@@ -86,7 +86,7 @@ impl<'a> Read<'a> {
 }
 
 /// Header lines as names and values.
-fn unfolded(text: &str) -> Vec<(String, String)> {
+fn unfold_headers(text: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for line in text.lines() {
         if line.starts_with([' ', '\t']) {

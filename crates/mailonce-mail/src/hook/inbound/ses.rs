@@ -1,44 +1,48 @@
 //! Amazon SES: a notification of SNS for each mail that a receipt rule took, with the mail in it or a place in S3.
 
-use mailonce_core::port::collect::Notice;
+use mailonce_core::port::collect::ProviderMailRef;
 use serde_json::Value;
 
-use super::{Bytes, Mail, base64};
-use crate::hook::{Unreadable, json, sns::Envelope};
+use super::{HookMail, MailBytes, decode_base64};
+use crate::hook::{HookParseError, json, sns::SnsMessage};
 
-pub(super) fn read(body: &[u8]) -> Result<Option<Mail>, Unreadable> {
-    let envelope = Envelope::parse(body).map_err(|why| Unreadable::json(&why.to_string()))?;
+pub(super) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
+    let envelope = SnsMessage::parse(body).map_err(|why| HookParseError::json(&why.to_string()))?;
     let is_told = envelope.field("Type").is_ok_and(|kind| kind == "Notification");
     let message = envelope.field("Message").unwrap_or_default();
     if !is_told || !message.trim_start().starts_with('{') {
         return Ok(None);
     }
     let told = json::parse(message.as_bytes())?;
-    if json::text(&told, "/notificationType") != Some("Received") {
+    if json::str_at(&told, "/notificationType") != Some("Received") {
         return Ok(None);
     }
-    let name = json::text(&told, "/mail/messageId").ok_or(Unreadable::Shape("a mail with messageId"))?;
+    let name = json::str_at(&told, "/mail/messageId").ok_or(HookParseError::Unexpected("a mail with messageId"))?;
     // Those that the rule matched, out of the envelope.
     let recipients = told.pointer("/receipt/recipients").and_then(Value::as_array);
     let recipients = recipients.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
     let content = match told.pointer("/content").and_then(Value::as_str) {
         None => None,
-        Some(text) if json::text(&told, "/receipt/action/encoding") == Some("BASE64") => Some(base64(text)?),
+        Some(text) if json::str_at(&told, "/receipt/action/encoding") == Some("BASE64") => Some(decode_base64(text)?),
         Some(text) => Some(text.as_bytes().to_vec()),
     };
-    let notice = content.is_none().then(|| Notice { id: name.to_owned(), object: object(&told), ..Notice::default() });
-    Ok(Some(Mail {
-        name: name.to_owned(),
-        sender: told.pointer("/mail/source").and_then(Value::as_str).map(str::to_owned),
+    let notice = content.is_none().then(|| ProviderMailRef {
+        id: name.to_owned(),
+        object: s3_object(&told),
+        ..ProviderMailRef::default()
+    });
+    Ok(Some(HookMail {
+        dedupe_key: name.to_owned(),
+        envelope_sender: told.pointer("/mail/source").and_then(Value::as_str).map(str::to_owned),
         recipients,
-        envelope: true,
-        content: content.map(Bytes::whole),
-        notice,
+        has_envelope_recipients: true,
+        content: content.map(MailBytes::original),
+        location: notice,
     }))
 }
 
 /// The bucket and key of S3.
-fn object(told: &Value) -> Option<(String, String)> {
-    let bucket = json::text(told, "/receipt/action/bucketName")?;
-    Some((bucket.to_owned(), json::text(told, "/receipt/action/objectKey")?.to_owned()))
+fn s3_object(told: &Value) -> Option<(String, String)> {
+    let bucket = json::str_at(told, "/receipt/action/bucketName")?;
+    Some((bucket.to_owned(), json::str_at(told, "/receipt/action/objectKey")?.to_owned()))
 }

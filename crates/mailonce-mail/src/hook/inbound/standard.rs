@@ -6,92 +6,101 @@
 use mailonce_core::content::Attachment;
 use serde_json::Value;
 
-use super::{Bytes, Mail, base64, filled, people};
+use super::{HookMail, MailBytes, decode_base64, non_empty, people};
 use crate::{
-    compose::Fields,
-    hook::{HookRequest, Unreadable, json},
+    compose::ProviderFields,
+    hook::{HookParseError, HookRequest, json},
     parse,
 };
 
-pub(super) fn read(request: &HookRequest<'_>) -> Result<Option<Mail>, Unreadable> {
+pub(super) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
     let id = ["webhook-id", "svix-id"].iter().find_map(|name| request.header_named(name).ok().flatten());
     let id = id.unwrap_or_default();
     let kind = request.header_named("content-type").ok().flatten().unwrap_or_default();
     if kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("message/rfc822")) {
-        return Ok(Some(whole(id, request.body)));
+        return Ok(Some(mail_from_mime(id, request.body)));
     }
     let body = json::parse(request.body)?;
     let mail = body.get("data").filter(|data| data.is_object()).unwrap_or(&body);
     if !mail.is_object() {
-        return Err(Unreadable::Shape("an object"));
+        return Err(HookParseError::Unexpected("an object"));
     }
-    let told = json::text(&body, "/type");
+    let told = json::str_at(&body, "/type");
     if told.is_some_and(|word| !matches!(word, "email.received" | "message.received")) {
         return Ok(None);
     }
-    from_fields(id, mail).map(Some)
+    mail_from_fields(id, mail).map(Some)
 }
 
 /// A mail alone names its recipients itself.
-fn whole(id: &str, raw: &[u8]) -> Mail {
+fn mail_from_mime(id: &str, raw: &[u8]) -> HookMail {
     let parsed = parse::parse(raw);
-    Mail {
-        name: id.to_owned(),
-        sender: None,
+    HookMail {
+        dedupe_key: id.to_owned(),
+        envelope_sender: None,
         recipients: people::addresses([&parsed.to, &parsed.cc]),
-        envelope: false,
-        content: Some(Bytes::whole(raw.to_vec())),
-        notice: None,
+        has_envelope_recipients: false,
+        content: Some(MailBytes::original(raw.to_vec())),
+        location: None,
     }
 }
 
 /// The mail in an object. Its own `id` is its name, else the one given.
-pub fn from_fields(id: &str, mail: &Value) -> Result<Mail, Unreadable> {
-    let name = json::text(mail, "/id").unwrap_or(id).to_owned();
-    let [to, cc, told] = ["/to", "/cc", "/recipients"].map(|at| people::list(mail.pointer(at)));
+pub fn mail_from_fields(id: &str, mail: &Value) -> Result<HookMail, HookParseError> {
+    let name = json::str_at(mail, "/id").unwrap_or(id).to_owned();
+    let [to, cc, told] = ["/to", "/cc", "/recipients"].map(|at| people::from_json(mail.pointer(at)));
     let envelope = !told.is_empty();
     let recipients = if envelope { people::addresses([&told]) } else { people::addresses([&to, &cc]) };
     let content = match mail.get("raw") {
-        Some(raw) => Bytes::whole(base64(raw.as_str().ok_or(Unreadable::Shape("raw in base64"))?)?),
-        None => Bytes::rebuilt(fields(mail, to, cc)?, &name)?,
+        Some(raw) => {
+            MailBytes::original(decode_base64(raw.as_str().ok_or(HookParseError::Unexpected("raw in base64"))?)?)
+        }
+        None => MailBytes::rebuild(provider_fields(mail, to, cc)?, &name)?,
     };
-    let recipients = match (recipients.is_empty(), content.rebuilt) {
-        (true, false) => whole(&name, &content.raw).recipients,
+    let recipients = match (recipients.is_empty(), content.is_rebuilt) {
+        (true, false) => mail_from_mime(&name, &content.raw).recipients,
         _ => recipients,
     };
     let sender = mail.get("sender").and_then(Value::as_str).map(|text| text.trim_matches(['<', '>']).to_owned());
-    Ok(Mail { name, sender, recipients, envelope, content: Some(content), notice: None })
+    Ok(HookMail {
+        dedupe_key: name,
+        envelope_sender: sender,
+        recipients,
+        has_envelope_recipients: envelope,
+        content: Some(content),
+        location: None,
+    })
 }
 
-fn fields(
+fn provider_fields(
     mail: &Value,
-    to: Vec<mailonce_core::address::Mailbox>,
-    cc: Vec<mailonce_core::address::Mailbox>,
-) -> Result<Fields, Unreadable> {
-    let text = |at: &str| filled(json::text(mail, at));
-    Ok(Fields {
-        headers: headers(mail.get("headers")),
-        from: people::list(mail.pointer("/from")),
+    to: Vec<mailonce_core::address::NamedAddress>,
+    cc: Vec<mailonce_core::address::NamedAddress>,
+) -> Result<ProviderFields, HookParseError> {
+    let text = |at: &str| non_empty(json::str_at(mail, at));
+    Ok(ProviderFields {
+        headers: parse_headers(mail.get("headers")),
+        from: people::from_json(mail.pointer("/from")),
         to,
         cc,
-        reply_to: people::list(mail.pointer("/reply_to")),
+        reply_to: people::from_json(mail.pointer("/reply_to")),
         subject: text("/subject"),
         date: text("/date"),
         message_id: text("/message_id"),
         text: text("/text"),
         html: text("/html"),
-        attachments: attachments(mail)?,
+        attachments: parse_attachments(mail)?,
     })
 }
 
 /// An object, or a list of `{name, value}` or pairs.
-fn headers(value: Option<&Value>) -> Vec<(String, String)> {
+fn parse_headers(value: Option<&Value>) -> Vec<(String, String)> {
     let pair = |name: Option<&str>, value: Option<&Value>| Some((name?.to_owned(), value?.as_str()?.to_owned()));
     match value {
         Some(Value::Object(map)) => map.iter().filter_map(|(name, value)| pair(Some(name), Some(value))).collect(),
         Some(Value::Array(list)) => {
             let one = |item: &Value| {
-                pair(json::first_text(item, &["/name", "/0"]), item.pointer("/value").or_else(|| item.pointer("/1")))
+                pair(json::first_str_at(item, &["/name", "/0"]), item.pointer("/value").or_else(|| item.pointer("/1")))
             };
             list.iter().filter_map(one).collect()
         }
@@ -99,14 +108,14 @@ fn headers(value: Option<&Value>) -> Vec<(String, String)> {
     }
 }
 
-fn attachments(mail: &Value) -> Result<Vec<Attachment>, Unreadable> {
+fn parse_attachments(mail: &Value) -> Result<Vec<Attachment>, HookParseError> {
     let all = mail.pointer("/attachments").and_then(Value::as_array).into_iter().flatten();
     all.map(|one| {
         Ok(Attachment {
-            filename: filled(json::text(one, "/filename")),
-            content_type: filled(json::text(one, "/content_type")),
-            content_id: filled(json::text(one, "/content_id")),
-            bytes: base64(json::text(one, "/content").unwrap_or_default())?,
+            filename: non_empty(json::str_at(one, "/filename")),
+            content_type: non_empty(json::str_at(one, "/content_type")),
+            content_id: non_empty(json::str_at(one, "/content_id")),
+            bytes: decode_base64(json::str_at(one, "/content").unwrap_or_default())?,
         })
     })
     .collect()

@@ -16,7 +16,7 @@ pub(in crate::html) struct Colour {
     pub(in crate::html) alpha: f32,
 }
 
-type Parsed = Result<Colour, ParseError<()>>;
+type ColourResult = Result<Colour, ParseError<()>>;
 
 fn failure<T>() -> Result<T, ParseError<()>> {
     Err(ParseError::from_basic_kind(BasicParseErrorKind::UnexpectedToken))
@@ -38,7 +38,7 @@ impl Colour {
     }
 
     /// This colour painted over another one.
-    pub(in crate::html) fn over(self, below: Self) -> Self {
+    pub(in crate::html) fn painted_over(self, below: Self) -> Self {
         let mix = |top: f32, bottom: f32| top * self.alpha + bottom * (1.0 - self.alpha);
         if self.alpha >= 1.0 {
             return self;
@@ -48,7 +48,7 @@ impl Colour {
 
     /// The largest difference of a component, after this colour was painted on the other. NaN if one is unknown.
     pub(in crate::html) fn contrast(self, ground: Self) -> f32 {
-        let seen = self.over(ground);
+        let seen = self.painted_over(ground);
         let parts = [seen.red - ground.red, seen.green - ground.green, seen.blue - ground.blue];
         if parts.iter().any(|part| part.is_nan()) {
             return f32::NAN;
@@ -57,7 +57,7 @@ impl Colour {
     }
 
     /// Reads a colour. `current` is what `currentcolor` means.
-    pub(in crate::html) fn parse(input: &mut Parser<'_>, current: Self) -> Parsed {
+    pub(in crate::html) fn parse(input: &mut Parser<'_>, current: Self) -> ColourResult {
         match input.next()?.clone() {
             Token::Hash(hex) | Token::IDHash(hex) => match color::parse_hash_color(hex.as_bytes()) {
                 Ok((red, green, blue, alpha)) => {
@@ -71,7 +71,7 @@ impl Colour {
         }
     }
 
-    fn named(name: &str, current: Self) -> Parsed {
+    fn named(name: &str, current: Self) -> ColourResult {
         if let Ok((red, green, blue)) = color::parse_named_color(name) {
             return Ok(Self::opaque(red.into(), green.into(), blue.into()));
         }
@@ -108,7 +108,7 @@ impl Colour {
     }
 
     /// Reads the value of `bgcolor`, `color` and their kin, which accept almost anything (WHATWG HTML §2.3.6).
-    pub(in crate::html) fn legacy(text: &str) -> Option<Self> {
+    pub(in crate::html) fn parse_legacy(text: &str) -> Option<Self> {
         let text = text.trim_matches(|c: char| c.is_ascii_whitespace());
         if text.is_empty() || text.eq_ignore_ascii_case("transparent") {
             return None;
@@ -148,7 +148,7 @@ fn digit(c: char) -> u8 {
     c.to_digit(16).map_or(0, |digit| digit as u8)
 }
 
-fn function(name: &str, input: &mut Parser<'_>, current: Colour) -> Parsed {
+fn function(name: &str, input: &mut Parser<'_>, current: Colour) -> ColourResult {
     match name.to_ascii_lowercase().as_str() {
         "rgb" | "rgba" => rgb(input),
         "hsl" | "hsla" => hue(input, from_hsl),
@@ -176,7 +176,7 @@ fn component(input: &mut Parser<'_>, full: f32) -> Result<(f32, bool), ParseErro
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
         return Ok((0.0, false));
     }
-    let units = Units { em: 16.0, rem: 16.0, percent: full, quirks: false, ratio: false };
+    let units = Units { em: 16.0, rem: 16.0, percent: full, quirks: false, percent_is_number: false };
     match quantity(input, units)? {
         Quantity::Px(part) => Ok((part, true)),
         Quantity::Number(part) | Quantity::Angle(part) => Ok((part, false)),
@@ -214,7 +214,7 @@ fn components(input: &mut Parser<'_>, full: [f32; 4], hue: bool) -> Result<Optio
     Ok(Some(parts.map(|(part, _)| part)))
 }
 
-fn rgb(input: &mut Parser<'_>) -> Parsed {
+fn rgb(input: &mut Parser<'_>) -> ColourResult {
     let Some([red, green, blue, alpha]) = components(input, [255.0, 255.0, 255.0, 1.0], false)? else {
         return Ok(unknown(input));
     };
@@ -226,7 +226,7 @@ fn clamp_unit(part: f32) -> f32 {
     if part.is_nan() { part } else { part.clamp(0.0, 1.0) }
 }
 
-fn hue(input: &mut Parser<'_>, convert: fn(f32, f32, f32) -> [f32; 3]) -> Parsed {
+fn hue(input: &mut Parser<'_>, convert: fn(f32, f32, f32) -> [f32; 3]) -> ColourResult {
     let Some([hue, second, third, alpha]) = components(input, [360.0, 100.0, 100.0, 1.0], true)? else {
         return Ok(unknown(input));
     };

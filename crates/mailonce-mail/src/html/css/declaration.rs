@@ -10,18 +10,18 @@ use cssparser::{
 };
 
 use super::{
-    property::{Property, Shorthand, Target},
-    value::{Base, parse},
+    property::{Property, PropertyTarget, Shorthand},
+    value::{RelativeBase, parse},
 };
 
 /// Functions whose value is known only on an element.
 const SUBSTITUTIONS: &[&str] = &["var(", "env(", "attr(", "if(", "inherit(", "--"];
 /// Bytes of a value.
-const VALUE_BYTES: usize = 4 * 1024;
+const MAX_VALUE_BYTES: usize = 4 * 1024;
 
 /// What a declaration sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::html) enum Subject {
+pub(in crate::html) enum DeclarationTarget {
     /// A property, by its own name or by a shorthand.
     Property(Property, Option<Shorthand>),
     /// A custom property, with its dashes.
@@ -31,24 +31,24 @@ pub(in crate::html) enum Subject {
 /// One declaration. Those of a shorthand are one for each property that it sets.
 #[derive(Clone, Debug)]
 pub(in crate::html) struct Declaration {
-    pub(in crate::html) subject: Subject,
+    pub(in crate::html) target: DeclarationTarget,
     pub(in crate::html) value: Rc<str>,
-    pub(in crate::html) important: bool,
+    pub(in crate::html) is_important: bool,
 }
 
 /// Keywords that every property takes.
-pub(in crate::html) fn is_wide(text: &str) -> bool {
+pub(in crate::html) fn is_css_wide_keyword(text: &str) -> bool {
     ["inherit", "initial", "unset", "revert", "revert-layer"].iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 /// Whether a value depends on the element that it is used on.
-pub(in crate::html) fn is_pending(text: &str) -> bool {
+pub(in crate::html) fn needs_substitution(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains('(') && SUBSTITUTIONS.iter().any(|function| text.contains(function))
 }
 
 /// Reads the value of a declaration up to its end. An error means that it may be a nested rule.
-pub(in crate::html) fn read(
+pub(in crate::html) fn parse_declaration(
     name: &str,
     input: &mut Parser<'_>,
     quirks: bool,
@@ -76,7 +76,7 @@ pub(in crate::html) fn read(
         }
         end = input.position();
     }
-    declare(name, bounded(input.slice(start..end)), important, quirks, out);
+    declare(name, limit_value(input.slice(start..end)), important, quirks, out);
     Ok(())
 }
 
@@ -94,48 +94,48 @@ pub(in crate::html) fn skip_block(input: &mut Parser<'_>) -> Result<(), ParseErr
 }
 
 /// The value as it is kept. One that is too long becomes one that nobody can compute, which hides.
-fn bounded(text: &str) -> &str {
+fn limit_value(text: &str) -> &str {
     let text = text.trim();
-    if text.len() > VALUE_BYTES { "attr(long)" } else { text }
+    if text.len() > MAX_VALUE_BYTES { "attr(long)" } else { text }
 }
 
 fn declare(name: &str, text: &str, important: bool, quirks: bool, out: &mut Vec<Declaration>) {
     let value: Rc<str> = text.into();
     if name.starts_with("--") {
-        out.push(Declaration { subject: Subject::Custom(name.into()), value, important });
+        out.push(Declaration { target: DeclarationTarget::Custom(name.into()), value, is_important: important });
         return;
     }
-    let Some(target) = Target::named(&name.to_ascii_lowercase()) else { return };
-    let pending = is_wide(text) || is_pending(text);
-    let base = Base { quirks, ..Base::default() };
+    let Some(target) = PropertyTarget::named(&name.to_ascii_lowercase()) else { return };
+    let pending = is_css_wide_keyword(text) || needs_substitution(text);
+    let base = RelativeBase { quirks, ..RelativeBase::default() };
     let (properties, shorthand): (&[Property], _) = match &target {
-        Target::One(property) => (std::slice::from_ref(property), None),
-        Target::Many(shorthand) => (shorthand.longhands(), Some(*shorthand)),
+        PropertyTarget::One(property) => (std::slice::from_ref(property), None),
+        PropertyTarget::Many(shorthand) => (shorthand.longhands(), Some(*shorthand)),
     };
     let valid = |property: &Property| pending || parse(*property, shorthand, text, base).is_some();
     if !properties.iter().all(valid) {
         return;
     }
     for property in properties {
-        let subject = Subject::Property(*property, shorthand);
-        out.push(Declaration { subject, value: Rc::clone(&value), important });
+        let subject = DeclarationTarget::Property(*property, shorthand);
+        out.push(Declaration { target: subject, value: Rc::clone(&value), is_important: important });
     }
 }
 
 /// Reads the declarations of a `style` attribute.
-pub(in crate::html) fn inline(text: &str, quirks: bool) -> Vec<Declaration> {
-    let mut parser = Inline { quirks, out: Vec::new() };
+pub(in crate::html) fn parse_style_attribute(text: &str, quirks: bool) -> Vec<Declaration> {
+    let mut parser = StyleAttributeParser { quirks, out: Vec::new() };
     let mut input = Parser::new(text);
     RuleBodyParser::new(&mut input, &mut parser).for_each(drop);
     parser.out
 }
 
-struct Inline {
+struct StyleAttributeParser {
     quirks: bool,
     out: Vec<Declaration>,
 }
 
-impl<'i> DeclarationParser<'i> for Inline {
+impl<'i> DeclarationParser<'i> for StyleAttributeParser {
     type Declaration = ();
     type Error = ();
 
@@ -145,23 +145,23 @@ impl<'i> DeclarationParser<'i> for Inline {
         input: &mut Parser<'i>,
         _: &ParserState,
     ) -> Result<(), ParseError<()>> {
-        read(&name, input, self.quirks, &mut self.out)
+        parse_declaration(&name, input, self.quirks, &mut self.out)
     }
 }
 
-impl AtRuleParser<'_> for Inline {
+impl AtRuleParser<'_> for StyleAttributeParser {
     type Prelude = ();
     type AtRule = ();
     type Error = ();
 }
 
-impl QualifiedRuleParser<'_> for Inline {
+impl QualifiedRuleParser<'_> for StyleAttributeParser {
     type Prelude = ();
     type QualifiedRule = ();
     type Error = ();
 }
 
-impl RuleBodyItemParser<'_, (), ()> for Inline {
+impl RuleBodyItemParser<'_, (), ()> for StyleAttributeParser {
     fn parse_declarations(&self) -> bool {
         true
     }

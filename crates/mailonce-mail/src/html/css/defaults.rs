@@ -4,7 +4,7 @@ use super::{
     colour::Colour,
     declaration::{self, Declaration},
 };
-use crate::html::tree::{NodeId, Tree};
+use crate::html::tree::{HtmlTree, NodeId};
 
 /// The part of a browser's style sheet that decides about visibility (WHATWG HTML §15.3, and Chromium).
 pub(in crate::html) const BROWSER_SHEET: &str = "
@@ -36,11 +36,11 @@ pre, nobr, listing, plaintext, xmp { white-space: pre }
 pub(in crate::html) const QUIRKS_SHEET: &str = "table { font-size: medium; line-height: normal; white-space: normal }";
 
 /// Declarations that an element's attributes stand for.
-pub(in crate::html) fn of_attributes(tree: &Tree, id: NodeId) -> Vec<Declaration> {
+pub(in crate::html) fn attribute_declarations(tree: &HtmlTree, id: NodeId) -> Vec<Declaration> {
     let name = tree.name(id);
     let mut css = String::new();
     let attribute = |wanted: &str| tree.attribute(id, wanted);
-    let colour = |wanted: &str| attribute(wanted).and_then(Colour::legacy);
+    let colour = |wanted: &str| attribute(wanted).and_then(Colour::parse_legacy);
     if matches!(name, "body" | "table" | "thead" | "tbody" | "tfoot" | "tr" | "td" | "th" | "marquee") {
         declare(&mut css, "background-color", colour("bgcolor"));
     }
@@ -72,7 +72,7 @@ pub(in crate::html) fn of_attributes(tree: &Tree, id: NodeId) -> Vec<Declaration
     if matches!(name, "td" | "th") && attribute("nowrap").is_some() {
         css.push_str("white-space:nowrap;");
     }
-    declaration::inline(&css, false)
+    declaration::parse_style_attribute(&css, false)
 }
 
 fn declare(css: &mut String, property: &str, colour: Option<Colour>) {
@@ -82,11 +82,11 @@ fn declare(css: &mut String, property: &str, colour: Option<Colour>) {
 }
 
 /// The colour that `<body link>` gives to links.
-fn link_colour(tree: &Tree, id: NodeId) -> Option<Colour> {
+fn link_colour(tree: &HtmlTree, id: NodeId) -> Option<Colour> {
     let mut at = tree.node(id).parent;
     while let Some(parent) = at {
         if tree.name(parent) == "body" {
-            return tree.attribute(parent, "link").and_then(Colour::legacy);
+            return tree.attribute(parent, "link").and_then(Colour::parse_legacy);
         }
         at = tree.node(parent).parent;
     }

@@ -9,49 +9,54 @@ use selectors::{
 };
 
 use super::{
-    selector::{Budget, Element},
-    sheet::{Rule, Sheet},
+    selector::{ElementRef, MatchBudget},
+    sheet::{StyleRule, StyleSheet},
 };
-use crate::html::tree::{NodeId, Tree};
+use crate::html::tree::{HtmlTree, NodeId};
 
 /// Rules by the last part of their selectors.
-pub(in crate::html) struct Matcher<'a> {
-    sheet: &'a Sheet,
-    every: Vec<usize>,
+pub(in crate::html) struct RuleMatcher<'a> {
+    sheet: &'a StyleSheet,
+    unkeyed: Vec<usize>,
     /// Keys are `.class`, `#id` and `tag`, in lower case.
     keyed: HashMap<String, Vec<usize>>,
     quirks: bool,
 }
 
-impl<'a> Matcher<'a> {
-    pub(in crate::html) fn new(sheet: &'a Sheet, quirks: bool) -> Self {
-        let mut matcher = Self { sheet, every: Vec::new(), keyed: HashMap::new(), quirks };
+impl<'a> RuleMatcher<'a> {
+    pub(in crate::html) fn new(sheet: &'a StyleSheet, quirks: bool) -> Self {
+        let mut matcher = Self { sheet, unkeyed: Vec::new(), keyed: HashMap::new(), quirks };
         for (index, rule) in sheet.rules.iter().enumerate() {
-            match key(rule) {
+            match rule_key(rule) {
                 Some(key) => matcher.keyed.entry(key).or_default().push(index),
-                None => matcher.every.push(index),
+                None => matcher.unkeyed.push(index),
             }
         }
         matcher
     }
 
     /// Rules that hold for an element, with their position. Each candidate costs a step of the budget.
-    pub(in crate::html) fn rules(&self, tree: &Tree, budget: &Budget, id: NodeId) -> Vec<(usize, &'a Rule)> {
-        let element = Element { tree, budget, id };
+    pub(in crate::html) fn matching_rules(
+        &self,
+        tree: &HtmlTree,
+        budget: &MatchBudget,
+        id: NodeId,
+    ) -> Vec<(usize, &'a StyleRule)> {
+        let element = ElementRef { tree, budget, id };
         let mut caches = SelectorCaches::default();
         let mut found = Vec::new();
-        let keyed = keys(tree, id).into_iter().filter_map(|key| self.keyed.get(&key)).flatten();
-        for index in self.every.iter().chain(keyed) {
+        let keyed = element_keys(tree, id).into_iter().filter_map(|key| self.keyed.get(&key)).flatten();
+        for index in self.unkeyed.iter().chain(keyed) {
             let rule = &self.sheet.rules[*index];
-            budget.take(1);
-            if (rule.certain || budget.assume) && self.matches(rule, element, &mut caches) {
+            budget.spend(1);
+            if (rule.is_certain || budget.assume_match) && self.matches(rule, element, &mut caches) {
                 found.push((*index, rule));
             }
         }
         found
     }
 
-    fn matches(&self, rule: &Rule, element: Element<'_>, caches: &mut SelectorCaches) -> bool {
+    fn matches(&self, rule: &StyleRule, element: ElementRef<'_>, caches: &mut SelectorCaches) -> bool {
         let mode = if rule.pseudo.is_some() { MatchingMode::ForStatelessPseudoElement } else { MatchingMode::Normal };
         let quirks = if self.quirks { QuirksMode::Quirks } else { QuirksMode::NoQuirks };
         let mut context =
@@ -61,7 +66,7 @@ impl<'a> Matcher<'a> {
 }
 
 /// A class, id or tag that an element must have. `None` if any element may match.
-fn key(rule: &Rule) -> Option<String> {
+fn rule_key(rule: &StyleRule) -> Option<String> {
     if rule.pseudo.is_some() {
         return None;
     }
@@ -73,7 +78,7 @@ fn key(rule: &Rule) -> Option<String> {
     })
 }
 
-fn keys(tree: &Tree, id: NodeId) -> Vec<String> {
+fn element_keys(tree: &HtmlTree, id: NodeId) -> Vec<String> {
     let mut keys = vec![tree.name(id).to_ascii_lowercase()];
     keys.extend(tree.attribute(id, "id").map(|id| format!("#{}", id.to_ascii_lowercase())));
     let classes = tree.attribute(id, "class").unwrap_or_default();

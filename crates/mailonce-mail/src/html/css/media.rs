@@ -6,14 +6,14 @@ use super::number::{Units, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, length};
 
 /// Whether a condition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::html) enum Truth {
+pub(in crate::html) enum TriState {
     Yes,
     No,
     /// A browser may say either.
     Unknown,
 }
 
-impl Truth {
+impl TriState {
     fn of(holds: bool) -> Self {
         if holds { Self::Yes } else { Self::No }
     }
@@ -40,9 +40,9 @@ impl Truth {
 }
 
 /// Whether a list of media queries holds. An empty list does.
-pub(in crate::html) fn matches(text: &str) -> Truth {
+pub(in crate::html) fn matches(text: &str) -> TriState {
     if text.trim().is_empty() {
-        return Truth::Yes;
+        return TriState::Yes;
     }
     let mut input = Parser::new(text);
     let queries = input.parse_comma_separated(|input| {
@@ -50,12 +50,12 @@ pub(in crate::html) fn matches(text: &str) -> Truth {
         // A query with an error in it never holds; one with more than we read may.
         let rest = input.next().is_ok();
         while input.next().is_ok() {}
-        Ok::<_, cssparser::ParseError<()>>(if rest { Truth::Unknown } else { truth })
+        Ok::<_, cssparser::ParseError<()>>(if rest { TriState::Unknown } else { truth })
     });
-    queries.map_or(Truth::Unknown, |queries| queries.into_iter().fold(Truth::No, Truth::or))
+    queries.map_or(TriState::Unknown, |queries| queries.into_iter().fold(TriState::No, TriState::or))
 }
 
-fn query(input: &mut Parser<'_>) -> Truth {
+fn query(input: &mut Parser<'_>) -> TriState {
     let word = input.try_parse(Parser::expect_ident_cloned).ok().map(|word| word.to_ascii_lowercase());
     let (negated, kind) = match word.as_deref() {
         Some("not") => (true, input.try_parse(Parser::expect_ident_cloned).ok()),
@@ -65,8 +65,8 @@ fn query(input: &mut Parser<'_>) -> Truth {
     };
     let device = match kind.as_deref().map(str::to_ascii_lowercase).as_deref() {
         None => None,
-        Some("all" | "screen") => Some(Truth::Yes),
-        Some(_) => Some(Truth::No),
+        Some("all" | "screen") => Some(TriState::Yes),
+        Some(_) => Some(TriState::No),
     };
     let truth = match device {
         None => conditions(input),
@@ -82,7 +82,7 @@ fn query(input: &mut Parser<'_>) -> Truth {
 }
 
 /// Features in parentheses, joined by `and` or `or`.
-fn conditions(input: &mut Parser<'_>) -> Truth {
+fn conditions(input: &mut Parser<'_>) -> TriState {
     let mut truth = condition(input);
     loop {
         if input.try_parse(|input| input.expect_ident_matching("and")).is_ok() {
@@ -95,12 +95,12 @@ fn conditions(input: &mut Parser<'_>) -> Truth {
     }
 }
 
-fn condition(input: &mut Parser<'_>) -> Truth {
+fn condition(input: &mut Parser<'_>) -> TriState {
     if input.try_parse(|input| input.expect_ident_matching("not")).is_ok() {
         return condition(input).not();
     }
     if input.expect_parenthesis_block().is_err() {
-        return Truth::Unknown;
+        return TriState::Unknown;
     }
     let inside = input.parse_nested_block(|input| {
         let start = input.state();
@@ -109,68 +109,69 @@ fn condition(input: &mut Parser<'_>) -> Truth {
         let truth = if nested { conditions(input) } else { feature(input) };
         let rest = input.next().is_ok();
         while input.next().is_ok() {}
-        Ok::<_, cssparser::ParseError<()>>(if rest { Truth::Unknown } else { truth })
+        Ok::<_, cssparser::ParseError<()>>(if rest { TriState::Unknown } else { truth })
     });
-    inside.unwrap_or(Truth::Unknown)
+    inside.unwrap_or(TriState::Unknown)
 }
 
 /// `min-width: 600px`, `orientation: landscape`, `width > 600px`.
-fn feature(input: &mut Parser<'_>) -> Truth {
-    let Ok(name) = input.expect_ident_cloned() else { return Truth::Unknown };
+fn feature(input: &mut Parser<'_>) -> TriState {
+    let Ok(name) = input.expect_ident_cloned() else { return TriState::Unknown };
     let name = name.to_ascii_lowercase();
-    let Ok(separator) = input.next().cloned() else { return present(&name) };
+    let Ok(separator) = input.next().cloned() else { return has_feature(&name) };
     let size = match name.trim_start_matches("min-").trim_start_matches("max-") {
         "width" | "device-width" => VIEWPORT_WIDTH,
         "height" | "device-height" => VIEWPORT_HEIGHT,
         _ if separator == Token::Colon => return keyword(&name, input),
-        _ => return Truth::Unknown,
+        _ => return TriState::Unknown,
     };
     if name.contains("device-") {
-        return Truth::Unknown;
+        return TriState::Unknown;
     }
     let or_equal = separator != Token::Colon && input.try_parse(|input| input.expect_delim('=')).is_ok();
-    let Some(value) = length(input, Units { em: 16.0, rem: 16.0, percent: f32::NAN, quirks: false, ratio: false })
+    let Some(value) =
+        length(input, Units { em: 16.0, rem: 16.0, percent: f32::NAN, quirks: false, percent_is_number: false })
     else {
-        return Truth::Unknown;
+        return TriState::Unknown;
     };
     match separator {
-        Token::Colon if name.starts_with("min-") => Truth::of(size >= value),
-        Token::Colon if name.starts_with("max-") => Truth::of(size <= value),
-        Token::Colon | Token::Delim('=') => Truth::of((size - value).abs() < 0.5),
-        Token::Delim('<') => Truth::of(size < value || or_equal && size <= value),
-        Token::Delim('>') => Truth::of(size > value || or_equal && size >= value),
-        _ => Truth::Unknown,
+        Token::Colon if name.starts_with("min-") => TriState::of(size >= value),
+        Token::Colon if name.starts_with("max-") => TriState::of(size <= value),
+        Token::Colon | Token::Delim('=') => TriState::of((size - value).abs() < 0.5),
+        Token::Delim('<') => TriState::of(size < value || or_equal && size <= value),
+        Token::Delim('>') => TriState::of(size > value || or_equal && size >= value),
+        _ => TriState::Unknown,
     }
 }
 
 /// A feature without a value.
-fn present(name: &str) -> Truth {
+fn has_feature(name: &str) -> TriState {
     match name {
         "width" | "height" | "color" | "orientation" | "prefers-color-scheme" | "aspect-ratio" | "resolution" => {
-            Truth::Yes
+            TriState::Yes
         }
         "monochrome" | "grid" | "prefers-reduced-motion" | "prefers-contrast" | "color-index" | "inverted-colors" => {
-            Truth::No
+            TriState::No
         }
-        _ => Truth::Unknown,
+        _ => TriState::Unknown,
     }
 }
 
-fn keyword(name: &str, input: &mut Parser<'_>) -> Truth {
+fn keyword(name: &str, input: &mut Parser<'_>) -> TriState {
     let value = input.try_parse(Parser::expect_ident_cloned).map(|word| word.to_ascii_lowercase());
     let Ok(value) = value else {
         while input.next().is_ok() {}
-        return Truth::Unknown;
+        return TriState::Unknown;
     };
     match (name, value.as_str()) {
-        ("orientation", value) => Truth::of(value == "landscape"),
-        ("prefers-color-scheme", value) => Truth::of(value == "light"),
+        ("orientation", value) => TriState::of(value == "landscape"),
+        ("prefers-color-scheme", value) => TriState::of(value == "light"),
         ("prefers-reduced-motion" | "prefers-contrast" | "prefers-reduced-transparency", value) => {
-            Truth::of(value == "no-preference")
+            TriState::of(value == "no-preference")
         }
-        ("forced-colors", value) => Truth::of(value == "none"),
-        ("display-mode", value) => Truth::of(value == "browser"),
-        ("scripting", value) => Truth::of(value == "enabled"),
-        _ => Truth::Unknown,
+        ("forced-colors", value) => TriState::of(value == "none"),
+        ("display-mode", value) => TriState::of(value == "browser"),
+        ("scripting", value) => TriState::of(value == "enabled"),
+        _ => TriState::Unknown,
     }
 }

@@ -22,7 +22,7 @@ pub(in crate::html) struct Units {
     /// Whether the page is in quirks mode, where a number without a unit is a length in pixels.
     pub(in crate::html) quirks: bool,
     /// Whether percentages are numbers, such as those of `opacity`.
-    pub(in crate::html) ratio: bool,
+    pub(in crate::html) percent_is_number: bool,
 }
 
 /// A value with its dimension. Angles are in degrees.
@@ -33,7 +33,7 @@ pub(in crate::html) enum Quantity {
     Angle(f32),
 }
 
-type Parsed = Result<Quantity, ParseError<()>>;
+type QuantityResult = Result<Quantity, ParseError<()>>;
 
 fn failure<T>() -> Result<T, ParseError<()>> {
     Err(ParseError::from_basic_kind(BasicParseErrorKind::UnexpectedToken))
@@ -41,18 +41,18 @@ fn failure<T>() -> Result<T, ParseError<()>> {
 
 impl Quantity {
     /// Combines two values of the same dimension. Others make a declaration invalid.
-    fn map(self, other: Self, combine: fn(f32, f32) -> f32) -> Parsed {
+    fn map(self, other: Self, combine: fn(f32, f32) -> f32) -> QuantityResult {
         match (self, other) {
             (Self::Number(a), Self::Number(b)) => Ok(Self::Number(combine(a, b))),
             (Self::Angle(a), Self::Angle(b)) => Ok(Self::Angle(combine(a, b))),
             (Self::Px(a), Self::Px(b)) => Ok(Self::Px(combine(a, b))),
-            (one, other) if one.raw().is_nan() || other.raw().is_nan() => Ok(Self::Px(f32::NAN)),
+            (one, other) if one.number().is_nan() || other.number().is_nan() => Ok(Self::Px(f32::NAN)),
             _ => failure(),
         }
     }
 
     /// The number without its dimension.
-    pub(in crate::html) fn raw(self) -> f32 {
+    pub(in crate::html) fn number(self) -> f32 {
         match self {
             Self::Number(n) | Self::Px(n) | Self::Angle(n) => n,
         }
@@ -68,10 +68,12 @@ impl Quantity {
 }
 
 /// Reads a number, a length, a percentage or an angle.
-pub(in crate::html) fn quantity(input: &mut Parser<'_>, units: Units) -> Parsed {
+pub(in crate::html) fn quantity(input: &mut Parser<'_>, units: Units) -> QuantityResult {
     match input.next()?.clone() {
         Token::Number { value, .. } => Ok(Quantity::Number(value)),
-        Token::Percentage { unit_value, .. } if units.ratio => Ok(Quantity::Number(unit_value * units.percent)),
+        Token::Percentage { unit_value, .. } if units.percent_is_number => {
+            Ok(Quantity::Number(unit_value * units.percent))
+        }
         Token::Percentage { unit_value, .. } => Ok(Quantity::Px(unit_value * units.percent)),
         Token::Dimension { value, unit, .. } => dimension(value, &unit, units),
         Token::Function(name) => input.parse_nested_block(|input| function(&name, input, units)),
@@ -90,15 +92,15 @@ pub(in crate::html) fn length(input: &mut Parser<'_>, units: Units) -> Option<f3
 }
 
 /// Reads a number without a unit, or a percentage of one.
-pub(in crate::html) fn ratio(input: &mut Parser<'_>, units: Units) -> Result<f32, ParseError<()>> {
-    match quantity(input, Units { ratio: true, ..units })? {
+pub(in crate::html) fn number_or_percentage(input: &mut Parser<'_>, units: Units) -> Result<f32, ParseError<()>> {
+    match quantity(input, Units { percent_is_number: true, ..units })? {
         Quantity::Number(number) => Ok(number),
         Quantity::Px(number) if number.is_nan() => Ok(number),
         _ => failure(),
     }
 }
 
-fn dimension(value: f32, unit: &str, units: Units) -> Parsed {
+fn dimension(value: f32, unit: &str, units: Units) -> QuantityResult {
     let px = match unit.to_ascii_lowercase().as_str() {
         "px" => 1.0,
         "pt" => 96.0 / 72.0,
@@ -131,7 +133,7 @@ fn dimension(value: f32, unit: &str, units: Units) -> Parsed {
     Ok(Quantity::Px(value * px))
 }
 
-fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Parsed {
+fn function(name: &str, input: &mut Parser<'_>, units: Units) -> QuantityResult {
     match name.to_ascii_lowercase().as_str() {
         "calc" | "-webkit-calc" | "-moz-calc" => sum(input, units),
         "min" => all(input, units, f32::min),
@@ -156,13 +158,13 @@ fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Parsed {
     }
 }
 
-fn all(input: &mut Parser<'_>, units: Units, combine: fn(f32, f32) -> f32) -> Parsed {
+fn all(input: &mut Parser<'_>, units: Units, combine: fn(f32, f32) -> f32) -> QuantityResult {
     let values = input.parse_comma_separated(|input| sum(input, units))?;
     let (first, others) = values.split_first().ok_or_else(ParseError::unexpected_token)?;
     others.iter().try_fold(*first, |sum, value| sum.map(*value, combine))
 }
 
-fn sum(input: &mut Parser<'_>, units: Units) -> Parsed {
+fn sum(input: &mut Parser<'_>, units: Units) -> QuantityResult {
     let mut total = product(input, units)?;
     loop {
         let sign = input.try_parse(|input| match input.next()? {
@@ -175,7 +177,7 @@ fn sum(input: &mut Parser<'_>, units: Units) -> Parsed {
     }
 }
 
-fn product(input: &mut Parser<'_>, units: Units) -> Parsed {
+fn product(input: &mut Parser<'_>, units: Units) -> QuantityResult {
     let mut total = term(input, units)?;
     loop {
         let divides = input.try_parse(|input| match input.next()? {
@@ -194,7 +196,7 @@ fn product(input: &mut Parser<'_>, units: Units) -> Parsed {
     }
 }
 
-fn term(input: &mut Parser<'_>, units: Units) -> Parsed {
+fn term(input: &mut Parser<'_>, units: Units) -> QuantityResult {
     let constant = input.try_parse(|input| {
         let name = input.expect_ident()?.to_ascii_lowercase();
         match name.as_str() {

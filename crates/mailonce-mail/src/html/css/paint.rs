@@ -6,9 +6,9 @@ use cssparser::{ParseError, Parser, Token};
 
 use super::{
     colour::Colour,
-    number::{Units, length, quantity, ratio},
+    number::{Units, length, number_or_percentage, quantity},
     property::Property,
-    value::{Image, Shadow, Value, components, keyword, rest},
+    value::{CssValue, ImageLayer, ShadowEffect, components, keyword, rest},
 };
 
 /// Words of `background` by what they set. Each may stand once in a layer, or as often as given.
@@ -24,13 +24,13 @@ const BACKGROUND_WORDS: &[(usize, &[&str])] = &[
 /// What was read of `background`.
 #[derive(Default)]
 struct Background {
-    colour: Option<Value>,
-    image: Image,
+    colour: Option<CssValue>,
+    image: ImageLayer,
     clips_to_text: bool,
 }
 
 /// Reads the part of `background` that a longhand takes.
-pub(super) fn background(property: Property, text: &str) -> Option<Value> {
+pub(super) fn background(property: Property, text: &str) -> Option<CssValue> {
     let mut input = Parser::new(text);
     let mut whole = Background::default();
     if input.is_exhausted() {
@@ -42,9 +42,9 @@ pub(super) fn background(property: Property, text: &str) -> Option<Value> {
     });
     layers.ok()?;
     Some(match property {
-        Property::BackgroundColor => whole.colour.unwrap_or(Value::Colour(Colour::TRANSPARENT)),
-        Property::BackgroundImage => Value::Image(Rc::new(whole.image)),
-        _ => Value::Keyword(if whole.clips_to_text { "text" } else { "border-box" }),
+        Property::BackgroundColor => whole.colour.unwrap_or(CssValue::Colour(Colour::TRANSPARENT)),
+        Property::BackgroundImage => CssValue::Image(Rc::new(whole.image)),
+        _ => CssValue::Keyword(if whole.clips_to_text { "text" } else { "border-box" }),
     })
 }
 
@@ -52,7 +52,7 @@ impl Background {
     fn layer(&mut self, input: &mut Parser<'_>) -> Result<(), ParseError<()>> {
         let mut words = [0; BACKGROUND_WORDS.len()];
         let (mut images, mut lengths) = (0, 0);
-        let units = Units { em: 16.0, rem: 16.0, percent: 100.0, quirks: false, ratio: false };
+        let units = Units { em: 16.0, rem: 16.0, percent: 100.0, quirks: false, percent_is_number: false };
         while !input.is_exhausted() {
             if let Ok(colour) = input.try_parse(read_colour) {
                 if self.colour.replace(colour).is_some() {
@@ -80,39 +80,39 @@ impl Background {
     }
 }
 
-fn read_colour(input: &mut Parser<'_>) -> Result<Value, ParseError<()>> {
+fn read_colour(input: &mut Parser<'_>) -> Result<CssValue, ParseError<()>> {
     if input.try_parse(|input| input.expect_ident_matching("currentcolor")).is_ok() {
-        return Ok(Value::Current);
+        return Ok(CssValue::Current);
     }
-    Colour::parse(input, Colour::UNKNOWN).map(Value::Colour)
+    Colour::parse(input, Colour::UNKNOWN).map(CssValue::Colour)
 }
 
 /// Reads `background-image`.
-pub(super) fn image(input: &mut Parser<'_>) -> Option<Value> {
-    let mut image = Image::default();
+pub(super) fn image(input: &mut Parser<'_>) -> Option<CssValue> {
+    let mut image = ImageLayer::default();
     let list = input.parse_comma_separated(|input| {
         if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
             return Ok(());
         }
         layer(input, &mut image)
     });
-    list.ok().map(|_| Value::Image(Rc::new(image)))
+    list.ok().map(|_| CssValue::Image(Rc::new(image)))
 }
 
 /// One image of a background.
-fn layer(input: &mut Parser<'_>, image: &mut Image) -> Result<(), ParseError<()>> {
+fn layer(input: &mut Parser<'_>, image: &mut ImageLayer) -> Result<(), ParseError<()>> {
     match input.next()?.clone() {
-        Token::UnquotedUrl(url) => image.embedded |= is_embedded(&url),
+        Token::UnquotedUrl(url) => image.is_embedded |= is_embedded(&url),
         Token::Function(name) => {
             let name = name.to_ascii_lowercase();
             input.parse_nested_block(|input| {
                 match name.as_str() {
                     "url" | "src" => {
                         let url = input.expect_string_cloned().unwrap_or_default();
-                        image.embedded |= is_embedded(&url);
+                        image.is_embedded |= is_embedded(&url);
                     }
                     "image-set" | "-webkit-image-set" | "cross-fade" | "-webkit-cross-fade" | "image" | "element"
-                    | "paint" | "-webkit-canvas" => image.embedded = true,
+                    | "paint" | "-webkit-canvas" => image.is_embedded = true,
                     name if name.contains("gradient") => gradient(input, image),
                     _ => return Err(ParseError::unexpected_token()),
                 }
@@ -131,36 +131,36 @@ fn is_embedded(url: &str) -> bool {
     url.starts_with("data:") || url.starts_with("cid:") || url.starts_with("blob:")
 }
 
-fn gradient(input: &mut Parser<'_>, image: &mut Image) {
+fn gradient(input: &mut Parser<'_>, image: &mut ImageLayer) {
     let before = image.colours.len();
     while !input.is_exhausted() {
         match input.try_parse(|input| Colour::parse(input, Colour::UNKNOWN)) {
             Ok(colour) if image.colours.len() < 16 => image.colours.push(colour),
-            Ok(_) => image.embedded = true,
+            Ok(_) => image.is_embedded = true,
             Err(_) => {
                 // Old syntax: `from(#000)`, `color-stop(0, #000)`.
                 if let Ok(Token::Function(_)) = input.next() {
-                    image.embedded = true;
+                    image.is_embedded = true;
                 }
             }
         }
     }
-    image.embedded |= image.colours.len() == before;
+    image.is_embedded |= image.colours.len() == before;
 }
 
-pub(super) fn background_clip(input: &mut Parser<'_>) -> Value {
-    Value::Keyword(if rest(input).contains("text") { "text" } else { "border-box" })
+pub(super) fn background_clip(input: &mut Parser<'_>) -> CssValue {
+    CssValue::Keyword(if rest(input).contains("text") { "text" } else { "border-box" })
 }
 
 /// For properties whose every other value may hide: "none" for one of the words, else "hides".
-pub(super) fn none_or_hides(input: &mut Parser<'_>, words: &[&'static str]) -> Value {
+pub(super) fn none_or_hides(input: &mut Parser<'_>, words: &[&'static str]) -> CssValue {
     let found = input.try_parse(|input| keyword(input, words).filter(|_| input.is_exhausted()).ok_or(()));
     drop(rest(input));
-    Value::Keyword(if found.is_ok() { "none" } else { "hides" })
+    CssValue::Keyword(if found.is_ok() { "none" } else { "hides" })
 }
 
 /// Shapes that leave all of a box visible are told apart; every other one counts as hiding.
-pub(super) fn clip_path(input: &mut Parser<'_>, units: Units) -> Value {
+pub(super) fn clip_path(input: &mut Parser<'_>, units: Units) -> CssValue {
     let start = input.state();
     let shows = match input.next().cloned() {
         Ok(Token::Ident(word)) => ["none", "border-box", "padding-box", "content-box", "margin-box"]
@@ -175,7 +175,7 @@ pub(super) fn clip_path(input: &mut Parser<'_>, units: Units) -> Value {
     };
     input.reset(&start);
     drop(rest(input));
-    Value::Keyword(if shows { "none" } else { "hides" })
+    CssValue::Keyword(if shows { "none" } else { "hides" })
 }
 
 fn shape(name: &str, input: &mut Parser<'_>, units: Units) -> bool {
@@ -214,9 +214,9 @@ fn filter_function(name: &str, input: &mut Parser<'_>, units: Units) -> Result<f
             None
         }
         "blur" => Some(length(input, units).ok_or_else(ParseError::<()>::unexpected_token)?),
-        "hue-rotate" => Some(quantity(input, units)?.raw()),
+        "hue-rotate" => Some(quantity(input, units)?.number()),
         "opacity" | "brightness" | "contrast" | "saturate" | "grayscale" | "sepia" | "invert" => {
-            Some(ratio(input, units)?)
+            Some(number_or_percentage(input, units)?)
         }
         _ => return Err(ParseError::unexpected_token()),
     };
@@ -238,10 +238,10 @@ fn filter_factor(name: &str, amount: Option<f32>) -> f32 {
 }
 
 /// Reads `box-shadow`.
-pub(super) fn shadow(input: &mut Parser<'_>, units: Units) -> Option<Value> {
-    let mut shadow = Shadow { inside: None, wide: false };
+pub(super) fn shadow(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
+    let mut shadow = ShadowEffect { inset_colour: None, is_wide: false };
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
-        return Some(Value::Shadow(shadow));
+        return Some(CssValue::Shadow(shadow));
     }
     let list = input.parse_comma_separated(|input| {
         let (mut inside, mut colour, mut reach) = (false, Colour::BLACK, 0.0_f32);
@@ -261,21 +261,21 @@ pub(super) fn shadow(input: &mut Parser<'_>, units: Units) -> Option<Value> {
             return Err(ParseError::<()>::unexpected_token());
         }
         if inside && reach >= 6.0 {
-            shadow.inside = Some(colour);
+            shadow.inset_colour = Some(colour);
         }
-        shadow.wide |= !inside && reach >= 60.0;
+        shadow.is_wide |= !inside && reach >= 60.0;
         Ok(())
     });
-    list.ok().map(|_| Value::Shadow(shadow))
+    list.ok().map(|_| CssValue::Shadow(shadow))
 }
 
 /// Reads `content`: an image takes the place of what an element holds.
-pub(super) fn content(input: &mut Parser<'_>) -> Value {
+pub(super) fn content(input: &mut Parser<'_>) -> CssValue {
     let text = rest(input);
     let image = components(&text).iter().any(|part| {
         part.starts_with("url(") || part.contains("gradient(") || part.contains("image") || part.starts_with("element(")
     });
-    Value::Keyword(match text.as_str() {
+    CssValue::Keyword(match text.as_str() {
         _ if image => "image",
         "normal" | "none" => "none",
         _ => "text",

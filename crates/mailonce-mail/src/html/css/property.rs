@@ -177,12 +177,12 @@ impl Shorthand {
 
 /// What a declaration's name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::html) enum Target {
+pub(in crate::html) enum PropertyTarget {
     One(Property),
     Many(Shorthand),
 }
 
-impl Target {
+impl PropertyTarget {
     /// Finds a property by its name in lower case, with or without a vendor's prefix.
     pub(in crate::html) fn named(name: &str) -> Option<Self> {
         let plain = name.strip_prefix("-webkit-").unwrap_or(name);

@@ -20,35 +20,35 @@ use selectors::{
     parser::{self, ParseRelative, SelectorList, SelectorParseErrorKind},
 };
 
-use crate::html::tree::{Content, NodeId, Tree};
+use crate::html::tree::{HtmlTree, NodeContent, NodeId};
 
 /// The types of our selectors.
 #[derive(Clone, Debug)]
-pub(in crate::html) struct Selectors;
+pub(in crate::html) struct SelectorTypes;
 
 /// A name in a selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(in crate::html) struct Name(Box<str>);
+pub(in crate::html) struct CssName(Box<str>);
 
-impl From<&str> for Name {
+impl From<&str> for CssName {
     fn from(name: &str) -> Self {
         Self(name.into())
     }
 }
 
-impl AsRef<str> for Name {
+impl AsRef<str> for CssName {
     fn as_ref(&self) -> &str {
         &self.0
     }
 }
 
-impl ToCss for Name {
+impl ToCss for CssName {
     fn to_css<W: fmt::Write>(&self, out: &mut W) -> fmt::Result {
         serialize_identifier(&self.0, out)
     }
 }
 
-impl PrecomputedHash for Name {
+impl PrecomputedHash for CssName {
     /// FNV-1a. Only filters use it, and a collision there costs a comparison.
     fn precomputed_hash(&self) -> u32 {
         self.0.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
@@ -117,15 +117,15 @@ impl parser::PseudoElement for PseudoElement {
     }
 }
 
-impl parser::SelectorImpl for Selectors {
+impl parser::SelectorImpl for SelectorTypes {
     type ExtraMatchingData<'a> = ();
-    type AttrValue = Name;
-    type Identifier = Name;
-    type LocalName = Name;
-    type NamespaceUrl = Name;
-    type NamespacePrefix = Name;
-    type BorrowedNamespaceUrl = Name;
-    type BorrowedLocalName = Name;
+    type AttrValue = CssName;
+    type Identifier = CssName;
+    type LocalName = CssName;
+    type NamespaceUrl = CssName;
+    type NamespacePrefix = CssName;
+    type BorrowedNamespaceUrl = CssName;
+    type BorrowedLocalName = CssName;
     type NonTSPseudoClass = PseudoClass;
     type PseudoElement = PseudoElement;
 }
@@ -134,21 +134,21 @@ impl parser::SelectorImpl for Selectors {
 pub(in crate::html) fn parse_list(
     input: &mut CssParser<'_>,
     nested: bool,
-) -> Result<SelectorList<Selectors>, ParseError<SelectorParseErrorKind>> {
+) -> Result<SelectorList<SelectorTypes>, ParseError<SelectorParseErrorKind>> {
     let relative = if nested { ParseRelative::ForNesting } else { ParseRelative::No };
     SelectorList::parse(&SelectorParser, input, relative)
 }
 
 struct SelectorParser;
 
-type Failure = ParseError<SelectorParseErrorKind>;
+type SelectorError = ParseError<SelectorParseErrorKind>;
 
-fn unsupported<T>() -> Result<T, Failure> {
+fn unsupported<T>() -> Result<T, SelectorError> {
     Err(ParseError::custom(SelectorParseErrorKind::UnsupportedPseudoClassOrElement))
 }
 
 impl<'i> parser::Parser<'i> for SelectorParser {
-    type Impl = Selectors;
+    type Impl = SelectorTypes;
     type Error = SelectorParseErrorKind;
 
     fn parse_nth_child_of(&self) -> bool {
@@ -171,7 +171,7 @@ impl<'i> parser::Parser<'i> for SelectorParser {
         name.eq_ignore_ascii_case("-webkit-any") || name.eq_ignore_ascii_case("matches")
     }
 
-    fn parse_non_ts_pseudo_class(&self, name: &str) -> Result<PseudoClass, Failure> {
+    fn parse_non_ts_pseudo_class(&self, name: &str) -> Result<PseudoClass, SelectorError> {
         let class = match name.to_ascii_lowercase().as_str() {
             "link" | "any-link" | "-webkit-any-link" => PseudoClass::Link,
             "defined" => PseudoClass::Always,
@@ -221,11 +221,12 @@ impl<'i> parser::Parser<'i> for SelectorParser {
         name: &str,
         arguments: &mut CssParser<'i>,
         _: bool,
-    ) -> Result<PseudoClass, Failure> {
+    ) -> Result<PseudoClass, SelectorError> {
         match name.to_ascii_lowercase().as_str() {
             "lang" => {
-                let languages = arguments
-                    .parse_comma_separated(|input| Ok::<_, Failure>(input.expect_ident_or_string()?.as_ref().into()))?;
+                let languages = arguments.parse_comma_separated(|input| {
+                    Ok::<_, SelectorError>(input.expect_ident_or_string()?.as_ref().into())
+                })?;
                 Ok(PseudoClass::Lang(languages))
             }
             "dir" | "state" | "host" | "host-context" | "active-view-transition-type" => {
@@ -236,7 +237,7 @@ impl<'i> parser::Parser<'i> for SelectorParser {
         }
     }
 
-    fn parse_pseudo_element(&self, name: &str) -> Result<PseudoElement, Failure> {
+    fn parse_pseudo_element(&self, name: &str) -> Result<PseudoElement, SelectorError> {
         match name.to_ascii_lowercase().as_str() {
             "before" | "after" => Ok(PseudoElement::Generated),
             "first-line" => Ok(PseudoElement::FirstLine),
@@ -266,78 +267,78 @@ impl<'i> parser::Parser<'i> for SelectorParser {
         &self,
         _: &str,
         arguments: &mut CssParser<'i>,
-    ) -> Result<PseudoElement, Failure> {
+    ) -> Result<PseudoElement, SelectorError> {
         while arguments.next().is_ok() {}
         Ok(PseudoElement::Other)
     }
 
-    fn namespace_for_prefix(&self, _: &Name) -> Option<Name> {
+    fn namespace_for_prefix(&self, _: &CssName) -> Option<CssName> {
         None
     }
 }
 
 /// What matching may cost, and what it found out about itself.
 #[derive(Debug)]
-pub(in crate::html) struct Budget {
-    left: Cell<usize>,
+pub(in crate::html) struct MatchBudget {
+    remaining_steps: Cell<usize>,
     /// Whether pseudo-classes that are not decided here count as matching.
-    pub(in crate::html) assume: bool,
+    pub(in crate::html) assume_match: bool,
     /// Whether one of them was asked for.
-    pub(in crate::html) undecided: Cell<bool>,
+    pub(in crate::html) met_undecided: Cell<bool>,
 }
 
-impl Budget {
+impl MatchBudget {
     pub(in crate::html) fn new(steps: usize, assume: bool) -> Self {
-        Self { left: Cell::new(steps), assume, undecided: Cell::new(false) }
+        Self { remaining_steps: Cell::new(steps), assume_match: assume, met_undecided: Cell::new(false) }
     }
 
     /// Takes steps from the budget. Ends [`within_budget`] once it is spent.
-    pub(in crate::html) fn take(&self, steps: usize) {
-        match self.left.get().checked_sub(steps) {
-            Some(left) => self.left.set(left),
-            None => panic::resume_unwind(Box::new(Spent)),
+    pub(in crate::html) fn spend(&self, steps: usize) {
+        match self.remaining_steps.get().checked_sub(steps) {
+            Some(left) => self.remaining_steps.set(left),
+            None => panic::resume_unwind(Box::new(BudgetExhausted)),
         }
     }
 }
 
 /// What unwinding carries when a budget is spent.
-struct Spent;
+struct BudgetExhausted;
 
 /// Runs a computation that takes steps from a budget. `None` if the budget does not suffice.
 pub(in crate::html) fn within_budget<T>(compute: impl FnOnce() -> T) -> Option<T> {
     match panic::catch_unwind(AssertUnwindSafe(compute)) {
         Ok(value) => Some(value),
-        Err(payload) if payload.is::<Spent>() => None,
+        Err(payload) if payload.is::<BudgetExhausted>() => None,
         Err(payload) => panic::resume_unwind(payload),
     }
 }
 
 /// An element of a tree as the matcher sees it.
 #[derive(Clone, Copy)]
-pub(in crate::html) struct Element<'a> {
-    pub(in crate::html) tree: &'a Tree,
-    pub(in crate::html) budget: &'a Budget,
+pub(in crate::html) struct ElementRef<'a> {
+    pub(in crate::html) tree: &'a HtmlTree,
+    pub(in crate::html) budget: &'a MatchBudget,
     pub(in crate::html) id: NodeId,
 }
 
-impl fmt::Debug for Element<'_> {
+impl fmt::Debug for ElementRef<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "<{}>", self.tree.name(self.id))
     }
 }
 
-impl<'a> Element<'a> {
-    fn at(&self, id: NodeId) -> Self {
-        Element { id, ..*self }
+impl<'a> ElementRef<'a> {
+    fn with_id(&self, id: NodeId) -> Self {
+        ElementRef { id, ..*self }
     }
 
     /// The first element of a chain of siblings.
-    fn seek(&self, from: Option<NodeId>, step: impl Fn(NodeId) -> Option<NodeId>) -> Option<Self> {
+    fn first_element(&self, from: Option<NodeId>, step: impl Fn(NodeId) -> Option<NodeId>) -> Option<Self> {
         let mut at = from;
         while let Some(id) = at {
-            self.budget.take(1);
+            self.budget.spend(1);
             if self.tree.is_element(id) {
-                return Some(self.at(id));
+                return Some(self.with_id(id));
             }
             at = step(id);
         }
@@ -364,7 +365,7 @@ impl<'a> Element<'a> {
     fn has_language(&self, wanted: &[Box<str>]) -> bool {
         let mut at = Some(self.id);
         while let Some(id) = at {
-            self.budget.take(1);
+            self.budget.spend(1);
             if let Some(language) = self.tree.attribute(id, "lang") {
                 let language = language.to_ascii_lowercase();
                 return wanted.iter().any(|wanted| {
@@ -394,24 +395,24 @@ impl<'a> Element<'a> {
             PseudoClass::Open => self.is_one_of(&["details", "dialog"]) && self.attribute("open").is_some(),
             PseudoClass::Lang(languages) => self.has_language(languages),
             PseudoClass::Unknown => {
-                self.budget.undecided.set(true);
-                self.budget.assume
+                self.budget.met_undecided.set(true);
+                self.budget.assume_match
             }
         }
     }
 }
 
-impl selectors::Element for Element<'_> {
-    type Impl = Selectors;
+impl selectors::Element for ElementRef<'_> {
+    type Impl = SelectorTypes;
 
     fn opaque(&self) -> OpaqueElement {
         OpaqueElement::new(self.tree.node(self.id))
     }
 
     fn parent_element(&self) -> Option<Self> {
-        self.budget.take(1);
+        self.budget.spend(1);
         let parent = self.tree.node(self.id).parent.filter(|parent| self.tree.is_element(*parent))?;
-        Some(self.at(parent))
+        Some(self.with_id(parent))
     }
 
     fn parent_node_is_shadow_root(&self) -> bool {
@@ -427,42 +428,42 @@ impl selectors::Element for Element<'_> {
     }
 
     fn prev_sibling_element(&self) -> Option<Self> {
-        self.seek(self.tree.node(self.id).previous, |id| self.tree.node(id).previous)
+        self.first_element(self.tree.node(self.id).previous, |id| self.tree.node(id).previous)
     }
 
     fn next_sibling_element(&self) -> Option<Self> {
-        self.seek(self.tree.node(self.id).next, |id| self.tree.node(id).next)
+        self.first_element(self.tree.node(self.id).next, |id| self.tree.node(id).next)
     }
 
     fn first_element_child(&self) -> Option<Self> {
-        self.seek(self.tree.node(self.id).first, |id| self.tree.node(id).next)
+        self.first_element(self.tree.node(self.id).first, |id| self.tree.node(id).next)
     }
 
     fn is_html_element_in_html_document(&self) -> bool {
         self.tree.is_html(self.id)
     }
 
-    fn has_local_name(&self, name: &Name) -> bool {
+    fn has_local_name(&self, name: &CssName) -> bool {
         self.tree.name(self.id) == name.as_ref()
     }
 
-    fn has_namespace(&self, namespace: &Name) -> bool {
-        let Content::Element(name, _) = &self.tree.node(self.id).content else { return false };
+    fn has_namespace(&self, namespace: &CssName) -> bool {
+        let NodeContent::Element(name, _) = &self.tree.node(self.id).content else { return false };
         &*name.ns == namespace.as_ref()
     }
 
     fn is_same_type(&self, other: &Self) -> bool {
-        self.budget.take(1);
+        self.budget.spend(1);
         self.tree.name(self.id) == self.tree.name(other.id)
     }
 
     fn attr_matches(
         &self,
-        namespace: &NamespaceConstraint<&Name>,
-        name: &Name,
-        operation: &AttrSelectorOperation<&Name>,
+        namespace: &NamespaceConstraint<&CssName>,
+        name: &CssName,
+        operation: &AttrSelectorOperation<&CssName>,
     ) -> bool {
-        let Content::Element(_, attributes) = &self.tree.node(self.id).content else { return false };
+        let NodeContent::Element(_, attributes) = &self.tree.node(self.id).content else { return false };
         attributes.iter().any(|attribute| {
             let fits = match namespace {
                 NamespaceConstraint::Any => true,
@@ -471,18 +472,18 @@ impl selectors::Element for Element<'_> {
             if !fits || &*attribute.name.local != name.as_ref() {
                 return false;
             }
-            self.budget.take(1 + attribute.value.len() / 64);
+            self.budget.spend(1 + attribute.value.len() / 64);
             operation.eval_str(&attribute.value)
         })
     }
 
-    fn match_non_ts_pseudo_class(&self, class: &PseudoClass, _: &mut MatchingContext<Selectors>) -> bool {
-        self.budget.take(1);
+    fn match_non_ts_pseudo_class(&self, class: &PseudoClass, _: &mut MatchingContext<SelectorTypes>) -> bool {
+        self.budget.spend(1);
         self.matches_class(class)
     }
 
     /// Rules for pseudo-elements are kept with the element that they belong to.
-    fn match_pseudo_element(&self, element: &PseudoElement, _: &mut MatchingContext<Selectors>) -> bool {
+    fn match_pseudo_element(&self, element: &PseudoElement, _: &mut MatchingContext<SelectorTypes>) -> bool {
         *element != PseudoElement::Other
     }
 
@@ -496,33 +497,35 @@ impl selectors::Element for Element<'_> {
         false
     }
 
-    fn has_id(&self, id: &Name, case: CaseSensitivity) -> bool {
+    fn has_id(&self, id: &CssName, case: CaseSensitivity) -> bool {
         self.attribute("id").is_some_and(|own| case.eq(own.as_bytes(), id.as_ref().as_bytes()))
     }
 
-    fn has_class(&self, name: &Name, case: CaseSensitivity) -> bool {
+    fn has_class(&self, name: &CssName, case: CaseSensitivity) -> bool {
         let Some(classes) = self.attribute("class") else { return false };
-        self.budget.take(1 + classes.len() / 32);
+        self.budget.spend(1 + classes.len() / 32);
         classes.split_ascii_whitespace().any(|own| case.eq(own.as_bytes(), name.as_ref().as_bytes()))
     }
 
-    fn has_custom_state(&self, _: &Name) -> bool {
+    fn has_custom_state(&self, _: &CssName) -> bool {
         false
     }
 
-    fn imported_part(&self, _: &Name) -> Option<Name> {
+    fn imported_part(&self, _: &CssName) -> Option<CssName> {
         None
     }
 
-    fn is_part(&self, _: &Name) -> bool {
+    fn is_part(&self, _: &CssName) -> bool {
         false
     }
 
     fn is_empty(&self) -> bool {
-        self.tree.children(self.id).inspect(|_| self.budget.take(1)).all(|child| match &self.tree.node(child).content {
-            Content::Text(text) => text.is_empty(),
-            Content::Comment(_) => true,
-            _ => false,
+        self.tree.children(self.id).inspect(|_| self.budget.spend(1)).all(|child| {
+            match &self.tree.node(child).content {
+                NodeContent::Text(text) => text.is_empty(),
+                NodeContent::Comment(_) => true,
+                _ => false,
+            }
         })
     }
 

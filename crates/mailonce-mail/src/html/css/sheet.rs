@@ -13,34 +13,34 @@ use selectors::parser::{Selector, SelectorList};
 
 use super::{
     declaration::{self, Declaration},
-    media::{self, Truth},
-    selector::{PseudoElement, Selectors, parse_list},
+    media::{self, TriState},
+    selector::{PseudoElement, SelectorTypes, parse_list},
 };
 
 /// Bytes of all style sheets of a page.
-const SHEET_BYTES: usize = 256 * 1024;
+const MAX_SHEET_BYTES: usize = 256 * 1024;
 /// Selectors of a page.
-const RULES: usize = 5_000;
+const MAX_RULES: usize = 5_000;
 /// Declarations of a page.
-const DECLARATIONS: usize = 20_000;
+const MAX_DECLARATIONS: usize = 20_000;
 /// How deep rules may stand in each other.
-const NESTING: usize = 12;
+const MAX_RULE_NESTING: usize = 12;
 /// Opening parentheses in one selector list.
-const PARENTHESES: usize = 60;
+const MAX_PARENTHESES: usize = 60;
 /// How deep style sheets may import each other.
-const IMPORTS: usize = 4;
+const MAX_IMPORT_DEPTH: usize = 4;
 /// The layer of rules outside of all layers. It wins.
 pub(in crate::html) const UNLAYERED: usize = usize::MAX;
 
 /// A selector and what it sets.
 #[derive(Debug)]
-pub(in crate::html) struct Rule {
-    pub(in crate::html) selector: Selector<Selectors>,
+pub(in crate::html) struct StyleRule {
+    pub(in crate::html) selector: Selector<SelectorTypes>,
     pub(in crate::html) pseudo: Option<PseudoElement>,
     pub(in crate::html) declarations: Rc<[Declaration]>,
     pub(in crate::html) layer: usize,
     /// Whether its conditions hold for sure.
-    pub(in crate::html) certain: bool,
+    pub(in crate::html) is_certain: bool,
 }
 
 /// Declarations of an animation at its start, on its way and at its end.
@@ -53,49 +53,50 @@ pub(in crate::html) struct Keyframes {
 
 /// All style sheets of a page.
 #[derive(Debug, Default)]
-pub(in crate::html) struct Sheet {
-    pub(in crate::html) rules: Vec<Rule>,
+pub(in crate::html) struct StyleSheet {
+    pub(in crate::html) rules: Vec<StyleRule>,
     pub(in crate::html) keyframes: HashMap<String, Keyframes>,
     /// Fonts that the mail brings along. Their letters may look like anything.
-    pub(in crate::html) fonts: Vec<String>,
+    pub(in crate::html) embedded_fonts: Vec<String>,
     /// Whether a limit was reached or something was met that can change the meaning of every rule.
     pub(in crate::html) undecidable: bool,
     /// Custom properties that `@property` gives a type and an initial value.
-    pub(in crate::html) registered: Vec<String>,
+    pub(in crate::html) registered_properties: Vec<String>,
     layers: Vec<String>,
     bytes: usize,
     declarations: usize,
     quirks: bool,
 }
 
-impl Sheet {
+impl StyleSheet {
     pub(in crate::html) fn new(quirks: bool) -> Self {
         Self { quirks, ..Self::default() }
     }
 
     /// Adds a style sheet that a browser may or may not use.
     pub(in crate::html) fn add_uncertain(&mut self, css: &str, media: &str) {
-        let truth = media::matches(media).and(Truth::Unknown);
-        self.read(css, &Scope { truth, ..Scope::default() });
+        let truth = media::matches(media).and(TriState::Unknown);
+        self.read(css, &RuleScope { condition: truth, ..RuleScope::default() });
     }
 
     /// Adds a style sheet.
     pub(in crate::html) fn add(&mut self, css: &str, media: &str) {
         let truth = media::matches(media);
-        self.read(css, &Scope { truth, ..Scope::default() });
+        self.read(css, &RuleScope { condition: truth, ..RuleScope::default() });
     }
 
-    fn read(&mut self, css: &str, scope: &Scope) {
+    fn read(&mut self, css: &str, scope: &RuleScope) {
         self.bytes += css.len();
-        if self.bytes > SHEET_BYTES || scope.imports > IMPORTS {
+        if self.bytes > MAX_SHEET_BYTES || scope.imports > MAX_IMPORT_DEPTH {
             self.undecidable = true;
             return;
         }
-        if scope.truth == Truth::No {
+        if scope.condition == TriState::No {
             return;
         }
         let mut input = Parser::new(css);
-        let mut parser = Body { sheet: self, scope: scope.clone(), own: Vec::new(), begun: false };
+        let mut parser =
+            RuleParser { sheet: self, scope: scope.clone(), declarations: Vec::new(), imports_ended: false };
         StyleSheetParser::new(&mut input, &mut parser).for_each(drop);
     }
 
@@ -112,12 +113,12 @@ impl Sheet {
         full
     }
 
-    fn push(&mut self, list: &SelectorList<Selectors>, declarations: Vec<Declaration>, scope: &Scope) {
+    fn push(&mut self, list: &SelectorList<SelectorTypes>, declarations: Vec<Declaration>, scope: &RuleScope) {
         self.declarations += declarations.len();
-        if declarations.is_empty() || scope.truth == Truth::No {
+        if declarations.is_empty() || scope.condition == TriState::No {
             return;
         }
-        if self.declarations > DECLARATIONS || self.rules.len() + list.slice().len() > RULES {
+        if self.declarations > MAX_DECLARATIONS || self.rules.len() + list.slice().len() > MAX_RULES {
             self.undecidable = true;
             return;
         }
@@ -128,12 +129,12 @@ impl Sheet {
             if pseudo == Some(PseudoElement::Other) {
                 continue;
             }
-            self.rules.push(Rule {
+            self.rules.push(StyleRule {
                 selector: selector.clone(),
                 pseudo,
                 declarations: Rc::clone(&declarations),
                 layer: layer.unwrap_or(UNLAYERED),
-                certain: scope.truth == Truth::Yes,
+                is_certain: scope.condition == TriState::Yes,
             });
         }
     }
@@ -141,34 +142,34 @@ impl Sheet {
 
 /// Where in a style sheet a rule stands.
 #[derive(Clone, Debug)]
-struct Scope {
-    truth: Truth,
+struct RuleScope {
+    condition: TriState,
     layer: Option<String>,
-    parents: Option<SelectorList<Selectors>>,
+    parents: Option<SelectorList<SelectorTypes>>,
     depth: usize,
     imports: usize,
 }
 
-impl Default for Scope {
+impl Default for RuleScope {
     fn default() -> Self {
-        Self { truth: Truth::Yes, layer: None, parents: None, depth: 0, imports: 0 }
+        Self { condition: TriState::Yes, layer: None, parents: None, depth: 0, imports: 0 }
     }
 }
 
 /// Reads the rules of a style sheet or of a block.
-struct Body<'s> {
-    sheet: &'s mut Sheet,
-    scope: Scope,
+struct RuleParser<'s> {
+    sheet: &'s mut StyleSheet,
+    scope: RuleScope,
     /// Declarations that stand directly in the block.
-    own: Vec<Declaration>,
+    declarations: Vec<Declaration>,
     /// Whether a rule was met after which no other style sheet can be imported.
-    begun: bool,
+    imports_ended: bool,
 }
 
 /// The start of an at-rule, as far as we know it.
-enum Prelude {
+enum AtRulePrelude {
     /// `@media`, `@supports`, `@container`, `@scope`: whether its rules hold.
-    Condition(Truth),
+    Condition(TriState),
     Layer(Vec<String>),
     Keyframes(String),
     FontFace,
@@ -178,23 +179,23 @@ enum Prelude {
     Ignored,
 }
 
-impl Body<'_> {
+impl RuleParser<'_> {
     /// Reads a block of rules in a scope, and the declarations that stand directly in it.
-    fn block(&mut self, input: &mut Parser<'_>, scope: Scope) {
-        if scope.depth > NESTING {
+    fn block(&mut self, input: &mut Parser<'_>, scope: RuleScope) {
+        if scope.depth > MAX_RULE_NESTING {
             self.sheet.undecidable = true;
             return;
         }
-        let mut body = Body { sheet: self.sheet, scope, own: Vec::new(), begun: false };
+        let mut body = RuleParser { sheet: self.sheet, scope, declarations: Vec::new(), imports_ended: false };
         RuleBodyParser::new(input, &mut body).for_each(drop);
-        let Body { scope, own, .. } = body;
+        let RuleParser { scope, declarations: own, .. } = body;
         if let Some(parents) = &scope.parents {
             self.sheet.push(parents, own, &scope);
         }
     }
 
-    fn deeper(&self) -> Scope {
-        Scope { depth: self.scope.depth + 1, ..self.scope.clone() }
+    fn deeper(&self) -> RuleScope {
+        RuleScope { depth: self.scope.depth + 1, ..self.scope.clone() }
     }
 
     fn import(&mut self, url: &str, rest: &str) {
@@ -202,8 +203,9 @@ impl Body<'_> {
         let Some(css) = data_url(url) else { return };
         // `layer()` and `supports()` may stand before the media queries.
         let plain = !rest.contains('(') && !rest.to_ascii_lowercase().starts_with("layer");
-        let truth = if plain { media::matches(rest) } else { Truth::Unknown };
-        let scope = Scope { truth: self.scope.truth.and(truth), imports: self.scope.imports + 1, ..self.deeper() };
+        let truth = if plain { media::matches(rest) } else { TriState::Unknown };
+        let scope =
+            RuleScope { condition: self.scope.condition.and(truth), imports: self.scope.imports + 1, ..self.deeper() };
         self.sheet.read(&css, &scope);
     }
 }
@@ -246,73 +248,80 @@ fn remaining(input: &mut Parser<'_>) -> String {
     input.slice_from(start).trim().to_owned()
 }
 
-impl<'i> AtRuleParser<'i> for Body<'_> {
-    type Prelude = Prelude;
+impl<'i> AtRuleParser<'i> for RuleParser<'_> {
+    type Prelude = AtRulePrelude;
     type AtRule = ();
     type Error = ();
 
-    fn parse_prelude(&mut self, name: CowRcStr<'i>, input: &mut Parser<'i>) -> Result<Prelude, ParseError<()>> {
+    fn parse_prelude(&mut self, name: CowRcStr<'i>, input: &mut Parser<'i>) -> Result<AtRulePrelude, ParseError<()>> {
         let name = name.to_ascii_lowercase();
-        self.begun |= !matches!(name.as_str(), "import" | "charset" | "layer");
+        self.imports_ended |= !matches!(name.as_str(), "import" | "charset" | "layer");
         Ok(match name.as_str() {
-            "media" => Prelude::Condition(media::matches(&remaining(input))),
+            "media" => AtRulePrelude::Condition(media::matches(&remaining(input))),
             "supports" | "container" | "scope" | "document" | "-moz-document" | "when" | "else" => {
                 drop(remaining(input));
-                Prelude::Condition(Truth::Unknown)
+                AtRulePrelude::Condition(TriState::Unknown)
             }
             "nest" | "layer" => {
                 let names = remaining(input);
                 let names = names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-                Prelude::Layer(names.collect())
+                AtRulePrelude::Layer(names.collect())
             }
             "keyframes" | "-webkit-keyframes" => {
-                Prelude::Keyframes(input.expect_ident_or_string()?.to_ascii_lowercase())
+                AtRulePrelude::Keyframes(input.expect_ident_or_string()?.to_ascii_lowercase())
             }
-            "font-face" => Prelude::FontFace,
-            "property" => Prelude::Property(input.expect_ident()?.to_string()),
+            "font-face" => AtRulePrelude::FontFace,
+            "property" => AtRulePrelude::Property(input.expect_ident()?.to_string()),
             "import" => {
                 let url = input.expect_url_or_string()?.to_string();
-                Prelude::Import(url, remaining(input))
+                AtRulePrelude::Import(url, remaining(input))
             }
             "namespace" => {
                 self.sheet.undecidable = true;
                 drop(remaining(input));
-                Prelude::Ignored
+                AtRulePrelude::Ignored
             }
             _ => {
                 drop(remaining(input));
-                Prelude::Ignored
+                AtRulePrelude::Ignored
             }
         })
     }
 
-    fn rule_without_block(&mut self, prelude: Prelude, _: &ParserState) -> Result<(), ()> {
+    fn rule_without_block(&mut self, prelude: AtRulePrelude, _: &ParserState) -> Result<(), ()> {
         match prelude {
-            Prelude::Layer(names) => {
+            AtRulePrelude::Layer(names) => {
                 let parent = self.scope.layer.clone();
                 for name in names.iter().take(200) {
                     drop(self.sheet.layer(parent.as_deref(), Some(name)));
                 }
             }
-            Prelude::Import(url, rest) if !self.begun && self.scope.parents.is_none() => self.import(&url, &rest),
+            AtRulePrelude::Import(url, rest) if !self.imports_ended && self.scope.parents.is_none() => {
+                self.import(&url, &rest)
+            }
             _ => {}
         }
         Ok(())
     }
 
-    fn parse_block(&mut self, prelude: Prelude, _: &ParserState, input: &mut Parser<'i>) -> Result<(), ParseError<()>> {
+    fn parse_block(
+        &mut self,
+        prelude: AtRulePrelude,
+        _: &ParserState,
+        input: &mut Parser<'i>,
+    ) -> Result<(), ParseError<()>> {
         let scope = self.deeper();
         match prelude {
-            Prelude::Condition(truth) => {
-                let truth = scope.truth.and(truth);
-                self.block(input, Scope { truth, ..scope });
+            AtRulePrelude::Condition(truth) => {
+                let truth = scope.condition.and(truth);
+                self.block(input, RuleScope { condition: truth, ..scope });
             }
-            Prelude::Layer(names) => {
+            AtRulePrelude::Layer(names) => {
                 let layer = self.sheet.layer(scope.layer.as_deref(), names.first().map(String::as_str));
-                self.block(input, Scope { layer: Some(layer), ..scope });
+                self.block(input, RuleScope { layer: Some(layer), ..scope });
             }
-            Prelude::Keyframes(name) if scope.truth != Truth::No => {
-                let mut parser = Frames { quirks: self.sheet.quirks, frames: Keyframes::default() };
+            AtRulePrelude::Keyframes(name) if scope.condition != TriState::No => {
+                let mut parser = KeyframesParser { quirks: self.sheet.quirks, frames: Keyframes::default() };
                 RuleBodyParser::new(input, &mut parser).for_each(drop);
                 if self.sheet.keyframes.len() < 200 {
                     self.sheet.keyframes.insert(name, parser.frames);
@@ -320,13 +329,13 @@ impl<'i> AtRuleParser<'i> for Body<'_> {
                     self.sheet.undecidable = true;
                 }
             }
-            Prelude::Property(name) => {
-                self.sheet.registered.push(name);
+            AtRulePrelude::Property(name) => {
+                self.sheet.registered_properties.push(name);
                 drop(remaining(input));
             }
-            Prelude::FontFace => {
+            AtRulePrelude::FontFace => {
                 if let Some(font) = embedded_font(&remaining(input)) {
-                    self.sheet.fonts.push(font);
+                    self.sheet.embedded_fonts.push(font);
                 }
             }
             _ => drop(remaining(input)),
@@ -359,17 +368,17 @@ fn embedded_font(block: &str) -> Option<String> {
     None
 }
 
-impl<'i> QualifiedRuleParser<'i> for Body<'_> {
-    type Prelude = SelectorList<Selectors>;
+impl<'i> QualifiedRuleParser<'i> for RuleParser<'_> {
+    type Prelude = SelectorList<SelectorTypes>;
     type QualifiedRule = ();
     type Error = ();
 
-    fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<SelectorList<Selectors>, ParseError<()>> {
-        self.begun = true;
+    fn parse_prelude(&mut self, input: &mut Parser<'i>) -> Result<SelectorList<SelectorTypes>, ParseError<()>> {
+        self.imports_ended = true;
         let start = input.state();
         let text = remaining(input);
         input.reset(&start);
-        if text.bytes().filter(|byte| *byte == b'(').count() > PARENTHESES {
+        if text.bytes().filter(|byte| *byte == b'(').count() > MAX_PARENTHESES {
             self.sheet.undecidable = true;
             return Err(ParseError::unexpected_token());
         }
@@ -380,17 +389,17 @@ impl<'i> QualifiedRuleParser<'i> for Body<'_> {
 
     fn parse_block(
         &mut self,
-        list: SelectorList<Selectors>,
+        list: SelectorList<SelectorTypes>,
         _: &ParserState,
         input: &mut Parser<'i>,
     ) -> Result<(), ParseError<()>> {
-        let scope = Scope { parents: Some(list), ..self.deeper() };
+        let scope = RuleScope { parents: Some(list), ..self.deeper() };
         self.block(input, scope);
         Ok(())
     }
 }
 
-impl<'i> DeclarationParser<'i> for Body<'_> {
+impl<'i> DeclarationParser<'i> for RuleParser<'_> {
     type Declaration = ();
     type Error = ();
 
@@ -400,11 +409,11 @@ impl<'i> DeclarationParser<'i> for Body<'_> {
         input: &mut Parser<'i>,
         _: &ParserState,
     ) -> Result<(), ParseError<()>> {
-        declaration::read(&name, input, self.sheet.quirks, &mut self.own)
+        declaration::parse_declaration(&name, input, self.sheet.quirks, &mut self.declarations)
     }
 }
 
-impl RuleBodyItemParser<'_, (), ()> for Body<'_> {
+impl RuleBodyItemParser<'_, (), ()> for RuleParser<'_> {
     fn parse_declarations(&self) -> bool {
         self.scope.parents.is_some()
     }
@@ -415,23 +424,23 @@ impl RuleBodyItemParser<'_, (), ()> for Body<'_> {
 }
 
 /// Reads the steps of an animation.
-struct Frames {
+struct KeyframesParser {
     quirks: bool,
     frames: Keyframes,
 }
 
-impl AtRuleParser<'_> for Frames {
+impl AtRuleParser<'_> for KeyframesParser {
     type Prelude = ();
     type AtRule = ();
     type Error = ();
 }
 
-impl DeclarationParser<'_> for Frames {
+impl DeclarationParser<'_> for KeyframesParser {
     type Declaration = ();
     type Error = ();
 }
 
-impl<'i> QualifiedRuleParser<'i> for Frames {
+impl<'i> QualifiedRuleParser<'i> for KeyframesParser {
     type Prelude = String;
     type QualifiedRule = ();
     type Error = ();
@@ -443,7 +452,7 @@ impl<'i> QualifiedRuleParser<'i> for Frames {
     fn parse_block(&mut self, steps: String, _: &ParserState, input: &mut Parser<'i>) -> Result<(), ParseError<()>> {
         let start = input.position();
         while input.next().is_ok() {}
-        let declarations = declaration::inline(input.slice_from(start), self.quirks);
+        let declarations = declaration::parse_style_attribute(input.slice_from(start), self.quirks);
         for step in steps.split(',').map(str::trim) {
             match step {
                 "from" | "0%" => self.frames.from.extend(declarations.iter().cloned()),
@@ -455,7 +464,7 @@ impl<'i> QualifiedRuleParser<'i> for Frames {
     }
 }
 
-impl RuleBodyItemParser<'_, (), ()> for Frames {
+impl RuleBodyItemParser<'_, (), ()> for KeyframesParser {
     fn parse_declarations(&self) -> bool {
         false
     }

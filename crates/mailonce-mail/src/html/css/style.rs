@@ -4,22 +4,22 @@ use std::{array, collections::HashMap, rc::Rc};
 
 use super::{
     colour::Colour,
-    declaration::{Declaration, Subject, is_pending, is_wide},
+    declaration::{Declaration, DeclarationTarget, is_css_wide_keyword, needs_substitution},
     property::Property,
     transform::Transform,
-    value::{self, Base, Image, Shadow, Value},
-    variable::{self, Custom, Missing},
+    value::{self, CssValue, ImageLayer, RelativeBase, ShadowEffect},
+    variable::{self, CustomProperties, SubstitutionError},
 };
 
 const COUNT: usize = Property::ALL.len();
 
 /// Computed values of all properties that decide about visibility.
 #[derive(Clone, Debug)]
-pub(in crate::html) struct Style {
-    values: [Value; COUNT],
-    custom: Custom,
+pub(in crate::html) struct ComputedStyle {
+    values: [CssValue; COUNT],
+    custom: CustomProperties,
     /// Whether a value is set that nobody can compute without a browser.
-    pub(in crate::html) unknown: bool,
+    pub(in crate::html) is_unknown: bool,
     rem: f32,
 }
 
@@ -35,7 +35,7 @@ pub(in crate::html) struct Cascade<'a> {
 
 /// Who wrote a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::html) enum Origin {
+pub(in crate::html) enum DeclarationOrigin {
     /// The style sheet that browsers bring along: specificity and position.
     Browser(u32, usize),
     /// Attributes such as `bgcolor`.
@@ -52,19 +52,22 @@ impl<'a> Cascade<'a> {
         Self { author: array::from_fn(|_| None), browser: array::from_fn(|_| None), custom: HashMap::new() }
     }
 
-    pub(in crate::html) fn add(&mut self, declarations: &'a [Declaration], origin: Origin) {
+    pub(in crate::html) fn add(&mut self, declarations: &'a [Declaration], origin: DeclarationOrigin) {
         for (position, declaration) in declarations.iter().enumerate() {
-            let weight = weight(origin, declaration.important, position);
-            match &declaration.subject {
-                Subject::Custom(name) => {
+            let weight = weight(origin, declaration.is_important, position);
+            match &declaration.target {
+                DeclarationTarget::Custom(name) => {
                     let known = self.custom.entry(name).or_insert((weight, declaration));
                     if weight >= known.0 {
                         *known = (weight, declaration);
                     }
                 }
-                Subject::Property(property, _) => {
-                    let table =
-                        if matches!(origin, Origin::Browser(..)) { &mut self.browser } else { &mut self.author };
+                DeclarationTarget::Property(property, _) => {
+                    let table = if matches!(origin, DeclarationOrigin::Browser(..)) {
+                        &mut self.browser
+                    } else {
+                        &mut self.author
+                    };
                     let slot = &mut table[*property as usize];
                     if slot.as_ref().is_none_or(|(known, _)| weight >= *known) {
                         *slot = Some((weight, declaration));
@@ -75,34 +78,34 @@ impl<'a> Cascade<'a> {
     }
 }
 
-fn weight(origin: Origin, important: bool, position: usize) -> Weight {
+fn weight(origin: DeclarationOrigin, important: bool, position: usize) -> Weight {
     let last = usize::MAX;
     match (origin, important) {
-        (Origin::Browser(specificity, order), _) => (0, 0, specificity, order),
-        (Origin::Attribute, _) => (1, 0, 0, 0),
-        (Origin::Sheet(layer, specificity, order), false) => (2, layer, specificity, order),
-        (Origin::Inline, false) => (2, last, u32::MAX, position),
-        (Origin::Animation, _) => (3, 0, 0, position),
+        (DeclarationOrigin::Browser(specificity, order), _) => (0, 0, specificity, order),
+        (DeclarationOrigin::Attribute, _) => (1, 0, 0, 0),
+        (DeclarationOrigin::Sheet(layer, specificity, order), false) => (2, layer, specificity, order),
+        (DeclarationOrigin::Inline, false) => (2, last, u32::MAX, position),
+        (DeclarationOrigin::Animation, _) => (3, 0, 0, position),
         // Important declarations of an earlier layer win over those of a later one.
-        (Origin::Sheet(layer, specificity, order), true) => (4, last - layer, specificity, order),
-        (Origin::Inline, true) => (5, 0, 0, position),
+        (DeclarationOrigin::Sheet(layer, specificity, order), true) => (4, last - layer, specificity, order),
+        (DeclarationOrigin::Inline, true) => (5, 0, 0, position),
     }
 }
 
-impl Style {
+impl ComputedStyle {
     /// The style above the root element.
     pub(in crate::html) fn initial() -> Self {
         Self {
             values: array::from_fn(|index| initial(Property::ALL[index])),
-            custom: Custom::default(),
-            unknown: false,
+            custom: CustomProperties::default(),
+            is_unknown: false,
             rem: 16.0,
         }
     }
 
     /// The same, for a page that registers custom properties. What `var()` gives for those is not computed.
     pub(in crate::html) fn with_registered(names: &[String]) -> Self {
-        let custom = names.iter().map(|name| (variable::registered(name), "".into())).collect();
+        let custom = names.iter().map(|name| (variable::registered_marker(name), "".into())).collect();
         Self { custom: Rc::new(custom), ..Self::initial() }
     }
 
@@ -114,7 +117,7 @@ impl Style {
         let parent_em = parent.number(Property::FontSize);
         for property in Property::ALL {
             let em = if *property == Property::FontSize { parent_em } else { style.number(Property::FontSize) };
-            let base = Base { em, rem: style.rem, parent_em, quirks };
+            let base = RelativeBase { em, rem: style.rem, parent_em, quirks };
             let value = style.resolve(cascade, parent, *property, base);
             style.values[*property as usize] = value;
             if is_root && *property == Property::FontSize {
@@ -124,7 +127,7 @@ impl Style {
         style
     }
 
-    fn resolve(&mut self, cascade: &Cascade<'_>, parent: &Self, property: Property, base: Base) -> Value {
+    fn resolve(&mut self, cascade: &Cascade<'_>, parent: &Self, property: Property, base: RelativeBase) -> CssValue {
         let index = property as usize;
         let unset = || if property.is_inherited() { parent.values[index].clone() } else { initial(property) };
         let browser = cascade.browser[index].as_ref().map(|(_, declaration)| *declaration);
@@ -137,16 +140,16 @@ impl Style {
                 "revert" => continue,
                 // Which layer comes before is not kept.
                 "revert-layer" => {
-                    self.unknown = true;
+                    self.is_unknown = true;
                     continue;
                 }
                 _ => {}
             }
             return match self.value(declaration, property, base) {
                 Ok(Some(value)) => value,
-                Ok(None) | Err(Missing::Unset) => unset(),
-                Err(Missing::Unknown) => {
-                    self.unknown = true;
+                Ok(None) | Err(SubstitutionError::Unset) => unset(),
+                Err(SubstitutionError::Unknown) => {
+                    self.is_unknown = true;
                     unset()
                 }
             };
@@ -154,33 +157,38 @@ impl Style {
         unset()
     }
 
-    fn value(&self, declaration: &Declaration, property: Property, base: Base) -> Result<Option<Value>, Missing> {
-        let Subject::Property(_, shorthand) = declaration.subject else { return Ok(None) };
+    fn value(
+        &self,
+        declaration: &Declaration,
+        property: Property,
+        base: RelativeBase,
+    ) -> Result<Option<CssValue>, SubstitutionError> {
+        let DeclarationTarget::Property(_, shorthand) = declaration.target else { return Ok(None) };
         let text = &declaration.value;
-        if !is_pending(text) {
+        if !needs_substitution(text) {
             return Ok(value::parse(property, shorthand, text, base));
         }
         let text = variable::substitute(text, &self.custom)?;
         let plain = text.replace("/**/", "");
-        if is_wide(plain.trim()) {
+        if is_css_wide_keyword(plain.trim()) {
             // `display: var(--x)` where the custom property is itself a keyword such as `inherit`.
-            return Err(Missing::Unknown);
+            return Err(SubstitutionError::Unknown);
         }
         Ok(value::parse(property, shorthand, &text, base))
     }
 
-    pub(in crate::html) fn get(&self, property: Property) -> &Value {
+    pub(in crate::html) fn get(&self, property: Property) -> &CssValue {
         &self.values[property as usize]
     }
 
-    pub(in crate::html) fn set(&mut self, property: Property, value: Value) {
+    pub(in crate::html) fn set(&mut self, property: Property, value: CssValue) {
         self.values[property as usize] = value;
     }
 
     /// A number or a length; NaN for keywords.
     pub(in crate::html) fn number(&self, property: Property) -> f32 {
         match self.get(property) {
-            Value::Number(number) => *number,
+            CssValue::Number(number) => *number,
             _ => f32::NAN,
         }
     }
@@ -188,26 +196,26 @@ impl Style {
     /// A length, if it is not a keyword such as `auto`.
     pub(in crate::html) fn length(&self, property: Property) -> Option<f32> {
         match self.get(property) {
-            Value::Number(number) => Some(*number),
+            CssValue::Number(number) => Some(*number),
             _ => None,
         }
     }
 
     pub(in crate::html) fn is(&self, property: Property, keyword: &str) -> bool {
-        matches!(self.get(property), Value::Keyword(own) if *own == keyword)
+        matches!(self.get(property), CssValue::Keyword(own) if *own == keyword)
     }
 
     /// A colour, with `currentcolor` resolved.
     pub(in crate::html) fn colour(&self, property: Property) -> Colour {
         match self.get(property) {
-            Value::Colour(colour) => *colour,
-            Value::Current if property != Property::Color => self.colour(Property::Color),
+            CssValue::Colour(colour) => *colour,
+            CssValue::Current if property != Property::Color => self.colour(Property::Color),
             _ => Colour::UNKNOWN,
         }
     }
 }
 
-fn custom(cascade: &Cascade<'_>, parent: &Style) -> Custom {
+fn custom(cascade: &Cascade<'_>, parent: &ComputedStyle) -> CustomProperties {
     if cascade.custom.is_empty() {
         return Rc::clone(&parent.custom);
     }
@@ -221,23 +229,23 @@ fn custom(cascade: &Cascade<'_>, parent: &Style) -> Custom {
     Rc::new(custom)
 }
 
-fn initial(property: Property) -> Value {
+fn initial(property: Property) -> CssValue {
     use Property as P;
     match property {
-        P::FontSize => Value::Number(16.0),
-        P::Color => Value::Colour(Colour::BLACK),
-        P::TextFill | P::StrokeColor => Value::Current,
-        P::BackgroundColor => Value::Colour(Colour::TRANSPARENT),
-        P::BackgroundImage => Value::Image(Rc::new(Image::default())),
-        P::Display => Value::Keyword("inline"),
-        P::Visibility | P::ContentVisibility | P::OverflowX | P::OverflowY => Value::Keyword("visible"),
-        P::Opacity | P::Filter | P::Zoom => Value::Number(1.0),
-        P::Transform | P::Scale | P::Rotate | P::Translate => Value::Transform(Transform::NONE),
-        P::BoxShadow => Value::Shadow(Shadow { inside: None, wide: false }),
-        P::AnimationName | P::FontFamily => Value::Names(Rc::new([])),
-        P::Position => Value::Keyword("static"),
-        P::BackgroundClip => Value::Keyword("border-box"),
-        P::BoxSizing => Value::Keyword("content-box"),
+        P::FontSize => CssValue::Number(16.0),
+        P::Color => CssValue::Colour(Colour::BLACK),
+        P::TextFill | P::StrokeColor => CssValue::Current,
+        P::BackgroundColor => CssValue::Colour(Colour::TRANSPARENT),
+        P::BackgroundImage => CssValue::Image(Rc::new(ImageLayer::default())),
+        P::Display => CssValue::Keyword("inline"),
+        P::Visibility | P::ContentVisibility | P::OverflowX | P::OverflowY => CssValue::Keyword("visible"),
+        P::Opacity | P::Filter | P::Zoom => CssValue::Number(1.0),
+        P::Transform | P::Scale | P::Rotate | P::Translate => CssValue::Transform(Transform::NONE),
+        P::BoxShadow => CssValue::Shadow(ShadowEffect { inset_colour: None, is_wide: false }),
+        P::AnimationName | P::FontFamily => CssValue::Names(Rc::new([])),
+        P::Position => CssValue::Keyword("static"),
+        P::BackgroundClip => CssValue::Keyword("border-box"),
+        P::BoxSizing => CssValue::Keyword("content-box"),
         P::Width
         | P::Height
         | P::MinWidth
@@ -248,8 +256,8 @@ fn initial(property: Property) -> Value {
         | P::Left
         | P::ZIndex
         | P::FlexBasis
-        | P::DecorationThickness => Value::Keyword("auto"),
-        P::LetterSpacing | P::WordSpacing | P::LineHeight | P::WhiteSpace => Value::Keyword("normal"),
+        | P::DecorationThickness => CssValue::Keyword("auto"),
+        P::LetterSpacing | P::WordSpacing | P::LineHeight | P::WhiteSpace => CssValue::Keyword("normal"),
         P::MarginTop
         | P::MarginRight
         | P::MarginBottom
@@ -263,10 +271,10 @@ fn initial(property: Property) -> Value {
         | P::OutlineOffset
         | P::AnimationDuration
         | P::AnimationDelay
-        | P::FlexGrow => Value::Number(0.0),
-        P::AnimationPlay => Value::Keyword("running"),
-        P::VerticalAlign => Value::Keyword("baseline"),
-        P::TextAlign => Value::Keyword("left"),
-        _ => Value::Keyword("none"),
+        | P::FlexGrow => CssValue::Number(0.0),
+        P::AnimationPlay => CssValue::Keyword("running"),
+        P::VerticalAlign => CssValue::Keyword("baseline"),
+        P::TextAlign => CssValue::Keyword("left"),
+        _ => CssValue::Keyword("none"),
     }
 }

@@ -3,19 +3,19 @@
 use super::{
     colour::Colour,
     declaration,
-    media::{self, Truth},
+    media::{self, TriState},
     property::Property as P,
-    style::{Cascade, Origin, Style},
+    style::{Cascade, ComputedStyle, DeclarationOrigin},
     transform::Transform,
-    value::Value,
+    value::CssValue,
 };
 
 /// The style that declarations give to an element in a page without others.
-fn style(css: &str) -> Style {
-    let declarations = declaration::inline(css, false);
+fn style(css: &str) -> ComputedStyle {
+    let declarations = declaration::parse_style_attribute(css, false);
     let mut cascade = Cascade::new();
-    cascade.add(&declarations, Origin::Inline);
-    Style::compute(&cascade, &Style::initial(), false, false)
+    cascade.add(&declarations, DeclarationOrigin::Inline);
+    ComputedStyle::compute(&cascade, &ComputedStyle::initial(), false, false)
 }
 
 #[test]
@@ -88,13 +88,13 @@ fn colours_of_every_notation_are_read() {
     }
     assert!(style("color:oklch(1 0 0)").colour(P::Color).contrast(Colour::WHITE).is_nan());
     assert_eq!(style("color:#fff;background:currentcolor").colour(P::BackgroundColor), Colour::WHITE);
-    assert_eq!(Colour::legacy("fffffg"), Colour::legacy("#fffff0"));
+    assert_eq!(Colour::parse_legacy("fffffg"), Colour::parse_legacy("#fffff0"));
 }
 
 #[test]
 fn transforms_are_sums_of_their_steps() {
     let transform = |css: &str| match style(&format!("transform:{css}")).get(P::Transform) {
-        Value::Transform(transform) => *transform,
+        CssValue::Transform(transform) => *transform,
         other => panic!("{other:?}"),
     };
     assert_eq!(transform("translateX(-5px) translate(1px, 2px)"), Transform { scale: 1.0, x: -4.0, y: 2.0 });
@@ -108,23 +108,23 @@ fn custom_properties_are_inserted() {
     assert!(style("--x:none;display:var(--x)").is(P::Display, "none"));
     assert!(style("display:var(--y, none)").is(P::Display, "none"));
     assert!(style("display:none;display:var(--y)").is(P::Display, "inline"));
-    assert!(style("display:attr(x)").unknown);
+    assert!(style("display:attr(x)").is_unknown);
 }
 
 #[test]
 fn media_queries_are_decided_for_a_screen() {
     for (query, truth) in [
-        ("", Truth::Yes),
-        ("all", Truth::Yes),
-        ("print", Truth::No),
-        ("not print", Truth::Yes),
-        ("only screen and (max-width: 600px)", Truth::No),
-        ("screen and (min-width: 50em)", Truth::Yes),
-        ("(400px <= width)", Truth::Unknown),
-        ("(width > 400px) and (orientation: landscape)", Truth::Yes),
-        ("print, (color)", Truth::Yes),
-        ("(prefers-color-scheme: dark)", Truth::No),
-        ("(some-new-feature)", Truth::Unknown),
+        ("", TriState::Yes),
+        ("all", TriState::Yes),
+        ("print", TriState::No),
+        ("not print", TriState::Yes),
+        ("only screen and (max-width: 600px)", TriState::No),
+        ("screen and (min-width: 50em)", TriState::Yes),
+        ("(400px <= width)", TriState::Unknown),
+        ("(width > 400px) and (orientation: landscape)", TriState::Yes),
+        ("print, (color)", TriState::Yes),
+        ("(prefers-color-scheme: dark)", TriState::No),
+        ("(some-new-feature)", TriState::Unknown),
     ] {
         assert_eq!(media::matches(query), truth, "{query}");
     }

@@ -4,7 +4,7 @@
 
 use cssparser::{ParseError, Parser, Token};
 
-use super::number::{Quantity, Units, VIEWPORT_WIDTH, length, quantity, ratio};
+use super::number::{Quantity, Units, VIEWPORT_WIDTH, length, number_or_percentage, quantity};
 
 /// What a transform does to the text inside. NaN for what is not computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,7 +44,7 @@ fn smaller_scale([a, b, c, d, ..]: Matrix) -> f32 {
     ((squares - root) / 2.0).max(0.0).sqrt()
 }
 
-fn summary(matrix: Matrix) -> Transform {
+fn to_transform(matrix: Matrix) -> Transform {
     if matrix.iter().any(|part| part.is_nan()) {
         return Transform { scale: f32::NAN, ..Transform::NONE };
     }
@@ -64,14 +64,14 @@ pub(in crate::html) fn functions(input: &mut Parser<'_>, units: Units) -> Option
         matrix = multiply(matrix, step);
         any = true;
     }
-    any.then(|| summary(matrix))
+    any.then(|| to_transform(matrix))
 }
 
 type Parsed<T> = Result<T, ParseError<()>>;
 
 /// Numbers that are separated by commas.
 fn numbers(input: &mut Parser<'_>, units: Units) -> Parsed<Vec<f32>> {
-    input.parse_comma_separated(|input| ratio(input, Units { percent: 1.0, ..units }))
+    input.parse_comma_separated(|input| number_or_percentage(input, Units { percent: 1.0, ..units }))
 }
 
 fn px(input: &mut Parser<'_>, units: Units) -> Parsed<f32> {
@@ -88,12 +88,12 @@ fn function(name: &str, input: &mut Parser<'_>, units: Units) -> Parsed<Matrix> 
             let x = px(input, across)?;
             let y = if input.try_parse(Parser::expect_comma).is_ok() { px(input, down)? } else { 0.0 };
             let z = if input.try_parse(Parser::expect_comma).is_ok() { px(input, units)? } else { 0.0 };
-            [1.0 + into_depth(z), 0.0, 0.0, 1.0, x, y]
+            [1.0 + depth_factor(z), 0.0, 0.0, 1.0, x, y]
         }
         "translatex" => [1.0, 0.0, 0.0, 1.0, px(input, across)?, 0.0],
         "translatey" => [1.0, 0.0, 0.0, 1.0, 0.0, px(input, down)?],
-        "translatez" | "perspective" => [1.0 + into_depth(px(input, units)?), 0.0, 0.0, 1.0, 0.0, 0.0],
-        "rotate" | "rotatez" => turn(angle(input, units)?),
+        "translatez" | "perspective" => [1.0 + depth_factor(px(input, units)?), 0.0, 0.0, 1.0, 0.0, 0.0],
+        "rotate" | "rotatez" => rotation(angle(input, units)?),
         // From behind, text is not seen, or mirrored.
         "rotatex" => [1.0, 0.0, 0.0, angle(input, units)?.cos().max(0.0), 0.0, 0.0],
         "rotatey" => [angle(input, units)?.cos().max(0.0), 0.0, 0.0, 1.0, 0.0, 0.0],
@@ -120,7 +120,7 @@ fn scale_matrix(name: &str, values: &[f32]) -> Parsed<Matrix> {
 }
 
 /// Perspective is not computed: NaN for text that moves away from the reader.
-fn into_depth(z: f32) -> f32 {
+fn depth_factor(z: f32) -> f32 {
     if z == 0.0 { 0.0 } else { f32::NAN }
 }
 
@@ -134,7 +134,7 @@ fn angle(input: &mut Parser<'_>, units: Units) -> Parsed<f32> {
     }
 }
 
-fn turn(angle: f32) -> Matrix {
+fn rotation(angle: f32) -> Matrix {
     [angle.cos(), angle.sin(), -angle.sin(), angle.cos(), 0.0, 0.0]
 }
 
@@ -149,10 +149,10 @@ pub(in crate::html) fn scale(input: &mut Parser<'_>, units: Units) -> Option<Tra
     if input.try_parse(|input| input.expect_ident_matching("none")).is_ok() {
         return Some(Transform::NONE);
     }
-    let x = ratio(input, units).ok()?;
-    let y = input.try_parse(|input| ratio(input, units)).unwrap_or(x);
-    while input.try_parse(|input| ratio(input, units)).is_ok() {}
-    Some(summary([x, 0.0, 0.0, y, 0.0, 0.0]))
+    let x = number_or_percentage(input, units).ok()?;
+    let y = input.try_parse(|input| number_or_percentage(input, units)).unwrap_or(x);
+    while input.try_parse(|input| number_or_percentage(input, units)).is_ok() {}
+    Some(to_transform([x, 0.0, 0.0, y, 0.0, 0.0]))
 }
 
 /// Reads the property `rotate`. Turns around an axis in the plane may show the edge of the text alone.
@@ -170,7 +170,7 @@ pub(in crate::html) fn rotate(input: &mut Parser<'_>, units: Units) -> Option<Tr
             Token::Number { .. } => around_axis = true,
             Token::Dimension { value, unit, .. } => {
                 let text = format!("{value}{unit}");
-                turned = quantity(&mut Parser::new(&text), units).ok()?.raw();
+                turned = quantity(&mut Parser::new(&text), units).ok()?.number();
             }
             _ => return None,
         }
@@ -188,5 +188,5 @@ pub(in crate::html) fn translate(input: &mut Parser<'_>, units: Units) -> Option
     let down = Units { percent: VIEWPORT_WIDTH / 4.0, ..units };
     let y = input.try_parse(|input| px(input, down)).unwrap_or(0.0);
     let z = input.try_parse(|input| px(input, units)).unwrap_or(0.0);
-    Some(Transform { x, y, scale: 1.0 + into_depth(z) })
+    Some(Transform { x, y, scale: 1.0 + depth_factor(z) })
 }

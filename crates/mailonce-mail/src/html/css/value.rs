@@ -12,7 +12,7 @@ use cssparser::{ParseError, Parser, Token};
 use super::{
     colour::Colour,
     declaration::{opens_block, skip_block},
-    number::{Quantity, Units, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, length, quantity, ratio},
+    number::{Quantity, Units, VIEWPORT_HEIGHT, VIEWPORT_WIDTH, length, number_or_percentage, quantity},
     paint,
     property::{Property, Shorthand},
     transform,
@@ -21,7 +21,7 @@ use super::{
 
 /// A computed value.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::html) enum Value {
+pub(in crate::html) enum CssValue {
     /// A keyword, in lower case.
     Keyword(&'static str),
     /// A number, or a length in pixels.
@@ -30,47 +30,47 @@ pub(in crate::html) enum Value {
     /// `currentcolor`.
     Current,
     /// What an image behind text may look like.
-    Image(Rc<Image>),
+    Image(Rc<ImageLayer>),
     Transform(Transform),
-    Shadow(Shadow),
+    Shadow(ShadowEffect),
     Names(Rc<[String]>),
 }
 
 /// The colours of gradients, and whether other images are painted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::html) struct Image {
+pub(in crate::html) struct ImageLayer {
     pub(in crate::html) colours: Vec<Colour>,
     /// Whether an image is in the mail itself, so that it is painted whatever a reader allows.
-    pub(in crate::html) embedded: bool,
+    pub(in crate::html) is_embedded: bool,
 }
 
 /// What a shadow of a box covers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::html) struct Shadow {
+pub(in crate::html) struct ShadowEffect {
     /// The colour of a shadow inside the box. It lies behind the text.
-    pub(in crate::html) inside: Option<Colour>,
+    pub(in crate::html) inset_colour: Option<Colour>,
     /// Whether a shadow outside reaches far enough to lie behind other text.
-    pub(in crate::html) wide: bool,
+    pub(in crate::html) is_wide: bool,
 }
 
 /// What relative values refer to.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::html) struct Base {
+pub(in crate::html) struct RelativeBase {
     pub(in crate::html) em: f32,
     pub(in crate::html) rem: f32,
     pub(in crate::html) parent_em: f32,
     pub(in crate::html) quirks: bool,
 }
 
-impl Default for Base {
+impl Default for RelativeBase {
     fn default() -> Self {
         Self { em: 16.0, rem: 16.0, parent_em: 16.0, quirks: false }
     }
 }
 
-impl Base {
+impl RelativeBase {
     fn units(self, percent: f32) -> Units {
-        Units { em: self.em, rem: self.rem, percent, quirks: self.quirks, ratio: false }
+        Units { em: self.em, rem: self.rem, percent, quirks: self.quirks, percent_is_number: false }
     }
 }
 
@@ -112,8 +112,8 @@ pub(in crate::html) fn parse(
     property: Property,
     shorthand: Option<Shorthand>,
     text: &str,
-    base: Base,
-) -> Option<Value> {
+    base: RelativeBase,
+) -> Option<CssValue> {
     let mut input = Parser::new(text);
     match shorthand {
         None => {
@@ -124,7 +124,7 @@ pub(in crate::html) fn parse(
     }
 }
 
-fn paint_or_split(shorthand: Shorthand, property: Property, text: &str, base: Base) -> Option<Value> {
+fn paint_or_split(shorthand: Shorthand, property: Property, text: &str, base: RelativeBase) -> Option<CssValue> {
     match shorthand {
         Shorthand::Background => paint::background(property, text),
         Shorthand::Sides(sides) => {
@@ -160,18 +160,18 @@ fn paint_or_split(shorthand: Shorthand, property: Property, text: &str, base: Ba
     }
 }
 
-fn parse_all(parts: &[&str], property: Property, base: Base) -> Option<()> {
+fn parse_all(parts: &[&str], property: Property, base: RelativeBase) -> Option<()> {
     parts.iter().all(|part| parse(property, None, part, base).is_some()).then_some(())
 }
 
-fn longhand(property: Property, input: &mut Parser<'_>, base: Base) -> Option<Value> {
+fn longhand(property: Property, input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
     use Property as P;
     let wide = base.units(VIEWPORT_WIDTH);
     let high = base.units(VIEWPORT_HEIGHT);
     match property {
         P::Display => display(input),
         P::Visibility => keyword(input, &["visible", "hidden", "collapse"]),
-        P::Opacity => ratio(input, base.units(1.0)).ok().map(Value::Number),
+        P::Opacity => number_or_percentage(input, base.units(1.0)).ok().map(CssValue::Number),
         P::FontSize => font_size(input, base),
         P::Color | P::BackgroundColor | P::TextFill | P::StrokeColor => colour(input, base),
         P::BackgroundImage => paint::image(input),
@@ -187,16 +187,16 @@ fn longhand(property: Property, input: &mut Parser<'_>, base: Base) -> Option<Va
         }
         P::Top | P::Bottom => length_or(input, high, &["auto"]),
         P::PaddingTop | P::PaddingBottom | P::PaddingLeft | P::PaddingRight => {
-            length_or(input, wide, &[]).filter(|value| !matches!(value, Value::Number(n) if *n < 0.0))
+            length_or(input, wide, &[]).filter(|value| !matches!(value, CssValue::Number(n) if *n < 0.0))
         }
         P::TextIndent => text_indent(input, wide),
-        P::Transform => transform::functions(input, base.units(f32::NAN)).map(Value::Transform),
-        P::Scale => transform::scale(input, base.units(1.0)).map(Value::Transform),
-        P::Rotate => transform::rotate(input, base.units(1.0)).map(Value::Transform),
-        P::Translate => transform::translate(input, base.units(f32::NAN)).map(Value::Transform),
+        P::Transform => transform::functions(input, base.units(f32::NAN)).map(CssValue::Transform),
+        P::Scale => transform::scale(input, base.units(1.0)).map(CssValue::Transform),
+        P::Rotate => transform::rotate(input, base.units(1.0)).map(CssValue::Transform),
+        P::Translate => transform::translate(input, base.units(f32::NAN)).map(CssValue::Transform),
         P::Clip => Some(paint::none_or_hides(input, &["auto"])),
         P::ClipPath => Some(paint::clip_path(input, wide)),
-        P::Filter => paint::filter(input, base.units(1.0)).map(Value::Number),
+        P::Filter => paint::filter(input, base.units(1.0)).map(CssValue::Number),
         P::Zoom => zoom(input, base),
         P::LetterSpacing | P::WordSpacing => length_or(input, base.units(base.em), &["normal"]),
         P::LineHeight => line_height(input, base),
@@ -216,7 +216,7 @@ fn longhand(property: Property, input: &mut Parser<'_>, base: Base) -> Option<Va
         P::Content => Some(paint::content(input)),
         P::AnimationName | P::FontFamily => names(input),
         P::AnimationDuration | P::AnimationDelay => times(input),
-        P::AnimationPlay => Some(Value::Keyword(if rest(input).contains("paused") { "paused" } else { "running" })),
+        P::AnimationPlay => Some(CssValue::Keyword(if rest(input).contains("paused") { "paused" } else { "running" })),
         P::WhiteSpace => white_space(input),
         P::LineClamp => number_or(input, wide, &["none", "auto"]),
         P::GridRows => Some(grid_rows(input)),
@@ -269,42 +269,42 @@ pub(in crate::html) fn rest(input: &mut Parser<'_>) -> String {
     input.slice_from(start).trim().to_ascii_lowercase()
 }
 
-pub(in crate::html) fn keyword(input: &mut Parser<'_>, known: &[&'static str]) -> Option<Value> {
+pub(in crate::html) fn keyword(input: &mut Parser<'_>, known: &[&'static str]) -> Option<CssValue> {
     let word = input.expect_ident().ok()?.to_ascii_lowercase();
-    known.iter().find(|known| **known == word).map(|word| Value::Keyword(word))
+    known.iter().find(|known| **known == word).map(|word| CssValue::Keyword(word))
 }
 
-fn display(input: &mut Parser<'_>) -> Option<Value> {
+fn display(input: &mut Parser<'_>) -> Option<CssValue> {
     let words: Vec<String> =
         std::iter::from_fn(|| input.expect_ident().ok().map(|word| word.to_ascii_lowercase())).collect();
     let kind = |word: &String| DISPLAY.iter().find(|(name, _)| name == word).map(|(_, kind)| *kind);
     let kinds: Vec<&str> = words.iter().map(kind).collect::<Option<_>>()?;
     match kinds[..] {
-        [kind] => Some(Value::Keyword(kind)),
+        [kind] => Some(CssValue::Keyword(kind)),
         // `inline flow-root` and others of two words. Neither `none` nor `contents` can be one of them.
         [first, second] if !matches!((first, second), ("none" | "contents", _) | (_, "none" | "contents")) => {
-            Some(Value::Keyword(if first == "inline" { "atomic" } else { second }))
+            Some(CssValue::Keyword(if first == "inline" { "atomic" } else { second }))
         }
         _ => None,
     }
 }
 
-fn number(input: &mut Parser<'_>, units: Units) -> Option<Value> {
-    ratio(input, units).ok().map(Value::Number)
+fn number(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
+    number_or_percentage(input, units).ok().map(CssValue::Number)
 }
 
-fn number_or(input: &mut Parser<'_>, units: Units, known: &[&'static str]) -> Option<Value> {
+fn number_or(input: &mut Parser<'_>, units: Units, known: &[&'static str]) -> Option<CssValue> {
     let word = input.try_parse(|input| keyword(input, known).ok_or(()));
     word.ok().or_else(|| number(input, units))
 }
 
-fn length_or(input: &mut Parser<'_>, units: Units, known: &[&'static str]) -> Option<Value> {
+fn length_or(input: &mut Parser<'_>, units: Units, known: &[&'static str]) -> Option<CssValue> {
     let word = input.try_parse(|input| keyword(input, known).ok_or(()));
-    word.ok().or_else(|| length(input, units).map(Value::Number))
+    word.ok().or_else(|| length(input, units).map(CssValue::Number))
 }
 
 /// Reads a size. `free` is the keyword for no limit.
-fn size(input: &mut Parser<'_>, units: Units, free: &'static str) -> Option<Value> {
+fn size(input: &mut Parser<'_>, units: Units, free: &'static str) -> Option<CssValue> {
     let words = &[
         free,
         "min-content",
@@ -319,18 +319,18 @@ fn size(input: &mut Parser<'_>, units: Units, free: &'static str) -> Option<Valu
         "-webkit-min-content",
     ];
     if input.try_parse(|input| keyword(input, words).ok_or(())).is_ok() {
-        return Some(Value::Keyword(free));
+        return Some(CssValue::Keyword(free));
     }
     if input.try_parse(|input| input.expect_function_matching("fit-content")).is_ok() {
         let inner =
             input.parse_nested_block(|input| length(input, units).ok_or_else(ParseError::<()>::unexpected_token));
-        return inner.ok().map(Value::Number);
+        return inner.ok().map(CssValue::Number);
     }
     let value = length(input, units)?;
-    (value >= 0.0 || value.is_nan()).then_some(Value::Number(value))
+    (value >= 0.0 || value.is_nan()).then_some(CssValue::Number(value))
 }
 
-fn font_size(input: &mut Parser<'_>, base: Base) -> Option<Value> {
+fn font_size(input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
     let parent = base.parent_em;
     let word = input.try_parse(|input| {
         let word = input.expect_ident()?.to_ascii_lowercase();
@@ -349,67 +349,67 @@ fn font_size(input: &mut Parser<'_>, base: Base) -> Option<Value> {
         })
     });
     if let Ok(size) = word {
-        return Some(Value::Number(size));
+        return Some(CssValue::Number(size));
     }
-    let size = length(input, Base { em: parent, ..base }.units(parent))?;
-    (size >= 0.0 || size.is_nan()).then_some(Value::Number(size))
+    let size = length(input, RelativeBase { em: parent, ..base }.units(parent))?;
+    (size >= 0.0 || size.is_nan()).then_some(CssValue::Number(size))
 }
 
-fn colour(input: &mut Parser<'_>, base: Base) -> Option<Value> {
+fn colour(input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
     let start = input.state();
     if base.quirks
         && let digits = rest(input)
         && matches!(digits.len(), 3 | 6)
         && let Ok((red, green, blue, _)) = cssparser::color::parse_hash_color(digits.as_bytes())
     {
-        return Some(Value::Colour(Colour::from_bytes(red, green, blue)));
+        return Some(CssValue::Colour(Colour::from_bytes(red, green, blue)));
     }
     input.reset(&start);
     if input.try_parse(|input| input.expect_ident_matching("currentcolor")).is_ok() {
-        return Some(Value::Current);
+        return Some(CssValue::Current);
     }
-    Colour::parse(input, Colour::UNKNOWN).ok().map(Value::Colour)
+    Colour::parse(input, Colour::UNKNOWN).ok().map(CssValue::Colour)
 }
 
-fn overflow(input: &mut Parser<'_>) -> Option<Value> {
+fn overflow(input: &mut Parser<'_>) -> Option<CssValue> {
     let word = keyword(input, &["visible", "hidden", "clip", "scroll", "auto", "overlay", "-webkit-paged-x"])?;
-    Some(Value::Keyword(if word == Value::Keyword("visible") { "visible" } else { "hidden" }))
+    Some(CssValue::Keyword(if word == CssValue::Keyword("visible") { "visible" } else { "hidden" }))
 }
 
-fn text_indent(input: &mut Parser<'_>, units: Units) -> Option<Value> {
+fn text_indent(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
     let value = length(input, units)?;
     while input.try_parse(|input| keyword(input, &["hanging", "each-line"]).ok_or(())).is_ok() {}
-    Some(Value::Number(value))
+    Some(CssValue::Number(value))
 }
 
-fn zoom(input: &mut Parser<'_>, base: Base) -> Option<Value> {
+fn zoom(input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
     if input.try_parse(|input| keyword(input, &["normal", "reset"]).ok_or(())).is_ok() {
-        return Some(Value::Number(1.0));
+        return Some(CssValue::Number(1.0));
     }
-    let value = ratio(input, base.units(1.0)).ok()?;
+    let value = number_or_percentage(input, base.units(1.0)).ok()?;
     // Browsers take a zoom of zero as none.
-    (value >= 0.0 || value.is_nan()).then_some(Value::Number(if value == 0.0 { 1.0 } else { value }))
+    (value >= 0.0 || value.is_nan()).then_some(CssValue::Number(if value == 0.0 { 1.0 } else { value }))
 }
 
-fn line_height(input: &mut Parser<'_>, base: Base) -> Option<Value> {
+fn line_height(input: &mut Parser<'_>, base: RelativeBase) -> Option<CssValue> {
     if input.try_parse(|input| input.expect_ident_matching("normal")).is_ok() {
-        return Some(Value::Keyword("normal"));
+        return Some(CssValue::Keyword("normal"));
     }
     match quantity(input, base.units(base.em)).ok()? {
-        Quantity::Number(n) if n >= 0.0 => Some(Value::Number(n * base.em)),
-        Quantity::Px(n) if n >= 0.0 || n.is_nan() => Some(Value::Number(n)),
+        Quantity::Number(n) if n >= 0.0 => Some(CssValue::Number(n * base.em)),
+        Quantity::Px(n) if n >= 0.0 || n.is_nan() => Some(CssValue::Number(n)),
         _ => None,
     }
 }
 
-fn contain(input: &mut Parser<'_>) -> Option<Value> {
+fn contain(input: &mut Parser<'_>) -> Option<CssValue> {
     let words = rest(input);
     let has = |word: &str| words.split_ascii_whitespace().any(|own| own == word);
     let known = ["none", "strict", "content", "size", "inline-size", "layout", "style", "paint"];
     if words.is_empty() || !words.split_ascii_whitespace().all(|word| known.contains(&word)) {
         return None;
     }
-    Some(Value::Keyword(match () {
+    Some(CssValue::Keyword(match () {
         () if has("strict") || has("size") && has("paint") => "strict",
         () if has("size") => "size",
         () if has("paint") || has("content") => "paint",
@@ -417,21 +417,21 @@ fn contain(input: &mut Parser<'_>) -> Option<Value> {
     }))
 }
 
-fn line_style(input: &mut Parser<'_>) -> Option<Value> {
+fn line_style(input: &mut Parser<'_>) -> Option<CssValue> {
     let styles =
         &["none", "hidden", "auto", "dotted", "dashed", "solid", "double", "groove", "ridge", "inset", "outset"];
     let style = keyword(input, styles)?;
-    Some(Value::Keyword(if matches!(style, Value::Keyword("none" | "hidden")) { "none" } else { "solid" }))
+    Some(CssValue::Keyword(if matches!(style, CssValue::Keyword("none" | "hidden")) { "none" } else { "solid" }))
 }
 
-fn decoration_line(input: &mut Parser<'_>) -> Option<Value> {
+fn decoration_line(input: &mut Parser<'_>) -> Option<CssValue> {
     let words = rest(input);
     let known = ["none", "underline", "overline", "line-through", "blink"];
     let valid = !words.is_empty() && words.split_ascii_whitespace().all(|word| known.contains(&word));
-    valid.then(|| Value::Keyword(if words.contains("line-through") { "line-through" } else { "none" }))
+    valid.then(|| CssValue::Keyword(if words.contains("line-through") { "line-through" } else { "none" }))
 }
 
-fn white_space(input: &mut Parser<'_>) -> Option<Value> {
+fn white_space(input: &mut Parser<'_>) -> Option<CssValue> {
     let words = rest(input);
     let known = [
         "normal",
@@ -456,11 +456,11 @@ fn white_space(input: &mut Parser<'_>) -> Option<Value> {
         () if has(&["nowrap"]) => "nowrap",
         () => "normal",
     };
-    valid.then_some(Value::Keyword(kind))
+    valid.then_some(CssValue::Keyword(kind))
 }
 
 /// Names in any order, in lower case: of animations or fonts.
-fn names(input: &mut Parser<'_>) -> Option<Value> {
+fn names(input: &mut Parser<'_>) -> Option<CssValue> {
     let mut names = Vec::new();
     let list = input.parse_comma_separated(|input| {
         let mut name = String::new();
@@ -474,36 +474,36 @@ fn names(input: &mut Parser<'_>) -> Option<Value> {
         Ok::<_, ParseError<()>>(())
     });
     list.ok()?;
-    (!names.iter().any(String::is_empty)).then(|| Value::Names(names.into()))
+    (!names.iter().any(String::is_empty)).then(|| CssValue::Names(names.into()))
 }
 
 /// The longest of a list of times, in seconds.
-fn times(input: &mut Parser<'_>) -> Option<Value> {
-    let units = Base::default().units(f32::NAN);
+fn times(input: &mut Parser<'_>) -> Option<CssValue> {
+    let units = RelativeBase::default().units(f32::NAN);
     let list = input.parse_comma_separated(|input| {
         input
             .try_parse(|input| input.expect_ident_matching("auto").map(|()| 0.0))
-            .or_else(|_| quantity(input, units).map(Quantity::raw))
+            .or_else(|_| quantity(input, units).map(Quantity::number))
     });
-    list.ok().map(|times| Value::Number(times.into_iter().fold(0.0, |most: f32, time| most.max(time.abs()))))
+    list.ok().map(|times| CssValue::Number(times.into_iter().fold(0.0, |most: f32, time| most.max(time.abs()))))
 }
 
 /// "far" for values with a length that can push text out of the window.
-fn far(input: &mut Parser<'_>) -> Value {
+fn far(input: &mut Parser<'_>) -> CssValue {
     let text = rest(input);
-    let units = Base::default().units(VIEWPORT_WIDTH);
+    let units = RelativeBase::default().units(VIEWPORT_WIDTH);
     let reaches = |part: &str| length(&mut Parser::new(part), units).is_some_and(|size| !(size < 300.0));
     let far = text.contains("calc") || text.split([' ', ',', '(', ')', '/']).any(reaches);
-    Value::Keyword(if far { "far" } else { "none" })
+    CssValue::Keyword(if far { "far" } else { "none" })
 }
 
-fn vertical_align(input: &mut Parser<'_>, units: Units) -> Option<Value> {
+fn vertical_align(input: &mut Parser<'_>, units: Units) -> Option<CssValue> {
     let words =
         &["baseline", "sub", "super", "top", "bottom", "middle", "text-top", "text-bottom", "-webkit-baseline-middle"];
     length_or(input, units, words)
 }
 
-fn text_align(input: &mut Parser<'_>) -> Option<Value> {
+fn text_align(input: &mut Parser<'_>) -> Option<CssValue> {
     let words = &[
         "left",
         "start",
@@ -518,31 +518,31 @@ fn text_align(input: &mut Parser<'_>) -> Option<Value> {
         "-internal-center",
     ];
     let word = keyword(input, words)?;
-    let left = matches!(word, Value::Keyword("left" | "start" | "justify" | "-webkit-left"));
-    Some(Value::Keyword(if left { "left" } else { "right" }))
+    let left = matches!(word, CssValue::Keyword("left" | "start" | "justify" | "-webkit-left"));
+    Some(CssValue::Keyword(if left { "left" } else { "right" }))
 }
 
 /// "hides" where a dark scheme changes the colours that nothing sets.
-fn color_scheme(input: &mut Parser<'_>) -> Value {
+fn color_scheme(input: &mut Parser<'_>) -> CssValue {
     let words = rest(input);
-    Value::Keyword(if words.contains("dark") && !words.contains("light") { "hides" } else { "none" })
+    CssValue::Keyword(if words.contains("dark") && !words.contains("light") { "hides" } else { "none" })
 }
 
 /// Rows of a grid: "zero" when one of them can have no height.
-fn grid_rows(input: &mut Parser<'_>) -> Value {
+fn grid_rows(input: &mut Parser<'_>) -> CssValue {
     let rows = rest(input);
     let zero =
         rows.split(['/', ' ', '(', ')', ',']).any(|row| matches!(row, "0" | "0fr" | "0px" | "0em" | "0%" | "0.0"));
-    Value::Keyword(if zero { "zero" } else { "none" })
+    CssValue::Keyword(if zero { "zero" } else { "none" })
 }
 
-fn font(property: Property, text: &str, base: Base) -> Option<Value> {
+fn font(property: Property, text: &str, base: RelativeBase) -> Option<CssValue> {
     let system = ["caption", "icon", "menu", "message-box", "small-caption", "status-bar"];
     if system.contains(&text.trim().to_ascii_lowercase().as_str()) {
         return match property {
-            Property::FontSize => Some(Value::Number(13.0)),
-            Property::FontFamily => Some(Value::Names(Rc::new([]))),
-            _ => Some(Value::Keyword("normal")),
+            Property::FontSize => Some(CssValue::Number(13.0)),
+            Property::FontFamily => Some(CssValue::Names(Rc::new([]))),
+            _ => Some(CssValue::Keyword("normal")),
         };
     }
     let mut input = Parser::new(text);
@@ -574,10 +574,10 @@ fn font(property: Property, text: &str, base: Base) -> Option<Value> {
         }
     }
     let size = font_size(&mut input, base)?;
-    let mut line = Value::Keyword("normal");
+    let mut line = CssValue::Keyword("normal");
     if input.try_parse(|input| input.expect_delim('/')).is_ok() {
-        let Value::Number(em) = size else { return None };
-        line = line_height(&mut input, Base { em, ..base })?;
+        let CssValue::Number(em) = size else { return None };
+        line = line_height(&mut input, RelativeBase { em, ..base })?;
     }
     let family = names(&mut input)?;
     if !input.is_exhausted() {
@@ -590,7 +590,7 @@ fn font(property: Property, text: &str, base: Base) -> Option<Value> {
     })
 }
 
-fn animation(property: Property, text: &str) -> Value {
+fn animation(property: Property, text: &str) -> CssValue {
     let mut input = Parser::new(text);
     let mut names = Vec::new();
     let (mut longest, mut paused) = (0.0_f32, false);
@@ -608,33 +608,33 @@ fn animation(property: Property, text: &str) -> Value {
         }
     }
     match property {
-        Property::AnimationName => Value::Names(names.into()),
-        Property::AnimationPlay => Value::Keyword(if paused { "paused" } else { "running" }),
-        Property::AnimationDuration => Value::Number(longest),
-        _ => Value::Number(0.0),
+        Property::AnimationName => CssValue::Names(names.into()),
+        Property::AnimationPlay => CssValue::Keyword(if paused { "paused" } else { "running" }),
+        Property::AnimationDuration => CssValue::Number(longest),
+        _ => CssValue::Number(0.0),
     }
 }
 
-fn flex(property: Property, text: &str, base: Base) -> Option<Value> {
+fn flex(property: Property, text: &str, base: RelativeBase) -> Option<CssValue> {
     let parts = components(text);
     let word = |word: &str| parts.len() == 1 && parts[0].eq_ignore_ascii_case(word);
     let (grow, basis) = match () {
-        () if word("none") => (0.0, Value::Keyword("auto")),
-        () if word("auto") => (1.0, Value::Keyword("auto")),
-        () if word("initial") => (0.0, Value::Keyword("auto")),
+        () if word("none") => (0.0, CssValue::Keyword("auto")),
+        () if word("auto") => (1.0, CssValue::Keyword("auto")),
+        () if word("initial") => (0.0, CssValue::Keyword("auto")),
         () => {
             let grow = parts.iter().find_map(|part| part.parse::<f32>().ok());
             let last = parts.iter().rev().find(|part| part.parse::<f32>().is_err());
-            let basis = last.map_or(Some(Value::Number(0.0)), |last| parse(Property::FlexBasis, None, last, base));
+            let basis = last.map_or(Some(CssValue::Number(0.0)), |last| parse(Property::FlexBasis, None, last, base));
             let third = parts.get(2).is_some_and(|part| *part == "0");
-            (grow.unwrap_or(1.0), if third { Value::Number(0.0) } else { basis? })
+            (grow.unwrap_or(1.0), if third { CssValue::Number(0.0) } else { basis? })
         }
     };
-    Some(if property == Property::FlexGrow { Value::Number(grow) } else { basis })
+    Some(if property == Property::FlexGrow { CssValue::Number(grow) } else { basis })
 }
 
-fn outline(text: &str, base: Base) -> Option<Value> {
-    let mut style = Value::Keyword("none");
+fn outline(text: &str, base: RelativeBase) -> Option<CssValue> {
+    let mut style = CssValue::Keyword("none");
     for part in components(text) {
         let mut input = Parser::new(part);
         if let Some(line) = line_style(&mut input) {
@@ -649,12 +649,12 @@ fn outline(text: &str, base: Base) -> Option<Value> {
     Some(style)
 }
 
-fn decoration(property: Property, text: &str, base: Base) -> Option<Value> {
-    let (mut line, mut thickness) = (Value::Keyword("none"), Value::Keyword("auto"));
+fn decoration(property: Property, text: &str, base: RelativeBase) -> Option<CssValue> {
+    let (mut line, mut thickness) = (CssValue::Keyword("none"), CssValue::Keyword("auto"));
     for part in components(text) {
         let lower = part.to_ascii_lowercase();
         match lower.as_str() {
-            "line-through" => line = Value::Keyword("line-through"),
+            "line-through" => line = CssValue::Keyword("line-through"),
             "none" | "underline" | "overline" | "blink" | "solid" | "double" | "dotted" | "dashed" | "wavy"
             | "auto" | "from-font" => {}
             _ => match parse(Property::DecorationThickness, None, part, base) {
@@ -666,13 +666,13 @@ fn decoration(property: Property, text: &str, base: Base) -> Option<Value> {
     Some(if property == Property::DecorationLine { line } else { thickness })
 }
 
-fn stroke(property: Property, text: &str, base: Base) -> Option<Value> {
-    let (mut width, mut line) = (Value::Number(0.0), Value::Current);
+fn stroke(property: Property, text: &str, base: RelativeBase) -> Option<CssValue> {
+    let (mut width, mut line) = (CssValue::Number(0.0), CssValue::Current);
     for part in components(text) {
         match part {
-            "thin" => width = Value::Number(1.0),
-            "medium" => width = Value::Number(3.0),
-            "thick" => width = Value::Number(5.0),
+            "thin" => width = CssValue::Number(1.0),
+            "medium" => width = CssValue::Number(3.0),
+            "thick" => width = CssValue::Number(5.0),
             _ => match parse(Property::OutlineOffset, None, part, base) {
                 Some(value) => width = value,
                 None => line = parse(Property::Color, None, part, base)?,

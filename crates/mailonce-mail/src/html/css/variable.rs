@@ -5,16 +5,16 @@ use std::{collections::HashMap, rc::Rc};
 use cssparser::{ParseError, Parser, Token};
 
 /// Bytes of a value after everything was inserted.
-const BYTES: usize = 4 * 1024;
+const MAX_VALUE_BYTES: usize = 4 * 1024;
 /// How deep custom properties may refer to each other.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// Custom properties of an element, by their names with dashes.
-pub(in crate::html) type Custom = Rc<HashMap<Rc<str>, Rc<str>>>;
+pub(in crate::html) type CustomProperties = Rc<HashMap<Rc<str>, Rc<str>>>;
 
 /// Why a value could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::html) enum Missing {
+pub(in crate::html) enum SubstitutionError {
     /// A custom property is not there: the property takes its inherited or initial value.
     Unset,
     /// Browsers may compute it, we do not.
@@ -22,28 +22,33 @@ pub(in crate::html) enum Missing {
 }
 
 /// Inserts `var()` and `env()` into a value.
-pub(in crate::html) fn substitute(text: &str, custom: &Custom) -> Result<String, Missing> {
+pub(in crate::html) fn substitute(text: &str, custom: &CustomProperties) -> Result<String, SubstitutionError> {
     let mut out = String::new();
     insert(text, custom, &mut out, 0)?;
     Ok(out)
 }
 
-fn insert(text: &str, custom: &Custom, out: &mut String, depth: usize) -> Result<(), Missing> {
-    if depth > DEPTH {
-        return Err(Missing::Unknown);
+fn insert(text: &str, custom: &CustomProperties, out: &mut String, depth: usize) -> Result<(), SubstitutionError> {
+    if depth > MAX_DEPTH {
+        return Err(SubstitutionError::Unknown);
     }
     let mut input = Parser::new(text);
     copy(&mut input, custom, out, depth)
 }
 
 /// Copies tokens, and replaces functions by what they stand for.
-fn copy(input: &mut Parser<'_>, custom: &Custom, out: &mut String, depth: usize) -> Result<(), Missing> {
+fn copy(
+    input: &mut Parser<'_>,
+    custom: &CustomProperties,
+    out: &mut String,
+    depth: usize,
+) -> Result<(), SubstitutionError> {
     loop {
         let start = input.position();
         let Ok(token) = input.next_including_whitespace() else { return Ok(()) };
         let token = token.clone();
-        if out.len() > BYTES {
-            return Err(Missing::Unknown);
+        if out.len() > MAX_VALUE_BYTES {
+            return Err(SubstitutionError::Unknown);
         }
         let closing = match &token {
             Token::Function(name) => match name.to_ascii_lowercase().as_str() {
@@ -51,8 +56,8 @@ fn copy(input: &mut Parser<'_>, custom: &Custom, out: &mut String, depth: usize)
                     nested(input, |input| function(input, custom, out, depth))?;
                     continue;
                 }
-                "attr" | "if" | "inherit" => return Err(Missing::Unknown),
-                name if name.starts_with("--") => return Err(Missing::Unknown),
+                "attr" | "if" | "inherit" => return Err(SubstitutionError::Unknown),
+                name if name.starts_with("--") => return Err(SubstitutionError::Unknown),
                 _ => ")",
             },
             Token::ParenthesisBlock => ")",
@@ -72,38 +77,46 @@ fn copy(input: &mut Parser<'_>, custom: &Custom, out: &mut String, depth: usize)
 }
 
 /// Runs a step inside of a block, and keeps the reason why it failed.
-fn nested(input: &mut Parser<'_>, mut step: impl FnMut(&mut Parser<'_>) -> Result<(), Missing>) -> Result<(), Missing> {
-    let mut result = Err(Missing::Unknown);
+fn nested(
+    input: &mut Parser<'_>,
+    mut step: impl FnMut(&mut Parser<'_>) -> Result<(), SubstitutionError>,
+) -> Result<(), SubstitutionError> {
+    let mut result = Err(SubstitutionError::Unknown);
     let entered = input.parse_nested_block(|input| {
         result = step(input);
         while input.next().is_ok() {}
         Ok::<_, ParseError<()>>(())
     });
-    if entered.is_err() { Err(Missing::Unknown) } else { result }
+    if entered.is_err() { Err(SubstitutionError::Unknown) } else { result }
 }
 
 /// The mark of a custom property that `@property` registers.
-pub(in crate::html) fn registered(name: &str) -> Rc<str> {
+pub(in crate::html) fn registered_marker(name: &str) -> Rc<str> {
     format!("@{name}").into()
 }
 
 /// `var(--name, fallback)`. No environment variable is set in a mail.
-fn function(input: &mut Parser<'_>, custom: &Custom, out: &mut String, depth: usize) -> Result<(), Missing> {
-    let Ok(name) = input.expect_ident_cloned() else { return Err(Missing::Unset) };
-    if custom.contains_key(&registered(&name)) {
-        return Err(Missing::Unknown);
+fn function(
+    input: &mut Parser<'_>,
+    custom: &CustomProperties,
+    out: &mut String,
+    depth: usize,
+) -> Result<(), SubstitutionError> {
+    let Ok(name) = input.expect_ident_cloned() else { return Err(SubstitutionError::Unset) };
+    if custom.contains_key(&registered_marker(&name)) {
+        return Err(SubstitutionError::Unknown);
     }
     let known = custom.get(&*name).filter(|value| !value.trim().eq_ignore_ascii_case("initial"));
     let length = out.len();
     let inserted = known.map(|value| insert(value, custom, out, depth + 1));
     match inserted {
         Some(Ok(())) => return Ok(()),
-        Some(Err(Missing::Unknown)) => return Err(Missing::Unknown),
-        Some(Err(Missing::Unset)) | None => {}
+        Some(Err(SubstitutionError::Unknown)) => return Err(SubstitutionError::Unknown),
+        Some(Err(SubstitutionError::Unset)) | None => {}
     }
     out.truncate(length);
     if input.try_parse(Parser::expect_comma).is_err() {
-        return Err(Missing::Unset);
+        return Err(SubstitutionError::Unset);
     }
     input.skip_whitespace();
     let start = input.position();

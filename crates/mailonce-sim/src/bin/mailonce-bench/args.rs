@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
-use mailonce_sim::rig::postgres::Postgres;
+use mailonce_sim::rig::postgres::PostgresServer;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ impl Figure {
     }
 
     /// What it needs beside the server's binary.
-    fn needs(self) -> &'static [&'static str] {
+    fn required_services(self) -> &'static [&'static str] {
         match self {
             Self::Echo | Self::Accept | Self::Replay | Self::Batch | Self::Storm | Self::Growth => &[],
             Self::Dot | Self::Wait | Self::Waiters | Self::Honest | Self::Attacked => &[],
@@ -164,18 +164,18 @@ impl Args {
     }
 
     /// The services the chosen figures need, each once.
-    pub(crate) fn needs(&self) -> Vec<&'static str> {
-        let mut needs: Vec<_> = self.figures().iter().flat_map(|figure| figure.needs()).copied().collect();
+    pub(crate) fn required_services(&self) -> Vec<&'static str> {
+        let mut needs: Vec<_> = self.figures().iter().flat_map(|figure| figure.required_services()).copied().collect();
         needs.sort_unstable();
         needs.dedup();
         needs
     }
 
     /// The PostgreSQL to measure on.
-    pub(crate) fn postgres(&self) -> Result<Postgres> {
+    pub(crate) fn postgres(&self) -> Result<PostgresServer> {
         let admin = self.postgres.clone();
-        Ok(Postgres {
-            admin: admin.context("no PostgreSQL: MAILONCE_TEST_POSTGRES is not set")?,
+        Ok(PostgresServer {
+            admin_url: admin.context("no PostgreSQL: MAILONCE_TEST_POSTGRES is not set")?,
             bin: self.pg_bin.clone(),
         })
     }
@@ -201,17 +201,17 @@ impl Args {
     }
 
     /// How long a queue is watched while it drains.
-    pub(crate) fn draining(&self) -> Duration {
+    pub(crate) fn drain_time(&self) -> Duration {
         Duration::from_secs(if self.quick { 3 } else { 10 })
     }
 
     /// How long an attack goes on.
-    pub(crate) fn attack(&self) -> Duration {
+    pub(crate) fn attack_time(&self) -> Duration {
         Duration::from_secs(if self.quick { 5 } else { 60 })
     }
 
     /// How long is counted.
-    pub(crate) fn window(&self) -> Duration {
+    pub(crate) fn measured_time(&self) -> Duration {
         Duration::from_secs(if self.quick { 4 } else { 8 })
     }
 }
@@ -236,8 +236,8 @@ mod tests {
 
     #[test]
     fn needs_are_those_of_the_chosen_figures() {
-        assert_eq!(args("bench --only handoff,postfix,restart").needs(), ["postfix"]);
-        assert_eq!(args("bench --only pg-handoff").needs(), ["postfix", "postgres"]);
-        assert!(args("bench --only echo").needs().is_empty());
+        assert_eq!(args("bench --only handoff,postfix,restart").required_services(), ["postfix"]);
+        assert_eq!(args("bench --only pg-handoff").required_services(), ["postfix", "postgres"]);
+        assert!(args("bench --only echo").required_services().is_empty());
     }
 }

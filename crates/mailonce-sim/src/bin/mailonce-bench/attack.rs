@@ -5,13 +5,13 @@
 
 use crate::args::Args;
 use crate::mails;
-use crate::results::Sample;
+use crate::results::FigureSample;
 use anyhow::{Context as _, Result, ensure};
 use mailonce_sim::load::Histogram;
-use mailonce_sim::rig::chance::Chance;
-use mailonce_sim::rig::children::{Children, pause};
+use mailonce_sim::rig::chance::SeededRng;
+use mailonce_sim::rig::children::{ChildProcesses, sleep};
 use mailonce_sim::rig::http;
-use mailonce_sim::rig::server::{API_KEY, Setup};
+use mailonce_sim::rig::server::{API_KEY, ServerSetup};
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -22,39 +22,39 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Honest callers, each with an address and a connection of its own.
-const CALLERS: usize = 20;
+const HONEST_CALLERS: usize = 20;
 /// Sends a second of all of them.
-const SENDS: usize = 200;
+const SENDS_PER_SECOND: usize = 200;
 /// Connections of the attacker.
-const ATTACKERS: usize = 50;
+const ATTACKER_CONNECTIONS: usize = 50;
 /// Hostile requests a second of all of them.
-const HOSTILE: usize = 1_000;
+const ATTACKS_PER_SECOND: usize = 1_000;
 /// Of the hostile requests, so many must really be sent, or the attack is none.
-const SENT: f64 = 0.9;
+const MIN_ATTACK_SHARE: f64 = 0.9;
 /// How long the attacker waits for an answer before it goes on.
-const ATTACKER_WAITS: Duration = Duration::from_millis(200);
+const ATTACKER_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// One figure: honest sends, with an attack beside them or without.
 #[derive(Clone, Copy)]
-pub(crate) struct Attack<'a> {
+pub(crate) struct AttackBench<'a> {
     pub(crate) args: &'a Args,
-    pub(crate) children: &'a Children,
+    pub(crate) children: &'a ChildProcesses,
     pub(crate) binary: &'a Path,
     pub(crate) work: &'a Path,
     pub(crate) attacked: bool,
 }
 
-impl Attack<'_> {
-    pub(crate) fn measure(&self) -> Result<Sample> {
+impl AttackBench<'_> {
+    pub(crate) fn measure(&self) -> Result<FigureSample> {
         let home = tempfile::Builder::new().prefix("attack").tempdir_in(self.work)?;
         let env = [("MAILONCE_HTTP_TRUSTED_PROXIES", "127.0.0.0/8".into())];
-        let setup = Setup { binary: self.binary, data: home.path(), store: None, paused: true, env: &env };
+        let setup = ServerSetup { binary: self.binary, data: home.path(), store: None, paused: true, env: &env };
         let server = setup.start(self.children)?;
         let began = Instant::now();
-        let end = began + self.args.attack();
+        let end = began + self.args.attack_time();
         let (to, sent) = (server.at, Arc::new(AtomicU64::new(0)));
-        let callers: Vec<_> = (0..CALLERS).map(|n| spawn_caller(n, to, began, end)).collect();
-        let attackers = if self.attacked { ATTACKERS } else { 0 };
+        let callers: Vec<_> = (0..HONEST_CALLERS).map(|n| spawn_caller(n, to, began, end)).collect();
+        let attackers = if self.attacked { ATTACKER_CONNECTIONS } else { 0 };
         let attackers: Vec<_> = (0..attackers).map(|n| spawn_attacker(n, to, began, end, &sent)).collect();
         let mut all = Histogram::default();
         for caller in callers {
@@ -67,15 +67,18 @@ impl Attack<'_> {
         }
         let took = began.elapsed().as_secs_f64();
         let rate = sent.load(Ordering::Relaxed) as f64 / took;
-        ensure!(!self.attacked || rate >= SENT * HOSTILE as f64, "only {rate:.0} hostile requests a second were sent");
+        ensure!(
+            !self.attacked || rate >= MIN_ATTACK_SHARE * ATTACKS_PER_SECOND as f64,
+            "only {rate:.0} hostile requests a second were sent"
+        );
         let rss_mb = server.rss_mb();
-        server.stop()?;
-        Ok(Sample { rss_mb, ..Sample::of(&all, Some(all.count() as f64 / took)) })
+        server.terminate()?;
+        Ok(FigureSample { rss_mb, ..FigureSample::from_latency(&all, Some(all.count() as f64 / took)) })
     }
 }
 
 /// When each of several that share a pace is due: evenly spread, and never later because an answer was late.
-fn paced(n: usize, of: usize, a_second: usize, began: Instant, end: Instant) -> impl Iterator<Item = Instant> {
+fn due_times(n: usize, of: usize, a_second: usize, began: Instant, end: Instant) -> impl Iterator<Item = Instant> {
     let each = Duration::from_secs_f64(of as f64 / a_second as f64);
     let first = began + each.mul_f64(n as f64 / of as f64);
     std::iter::successors(Some(first), move |due| Some(*due + each)).take_while(move |due| *due < end)
@@ -87,12 +90,12 @@ fn spawn_caller(n: usize, to: SocketAddr, began: Instant, end: Instant) -> JoinH
         let template = mails::send_from(&format!("honest-{n}"), &format!("192.0.2.{n}"));
         let mut stream = http::connect(to)?;
         let (mut times, mut out) = (Vec::new(), Vec::new());
-        for (number, due) in (0..).zip(paced(n, CALLERS, SENDS, began, end)) {
-            pause(due.saturating_duration_since(Instant::now()));
+        for (number, due) in (0..).zip(due_times(n, HONEST_CALLERS, SENDS_PER_SECOND, began, end)) {
+            sleep(due.saturating_duration_since(Instant::now()));
             out.clear();
-            template.write(number, &mut out);
+            template.write_numbered(number, &mut out);
             let status =
-                http::converse(&mut stream, &out).with_context(|| format!("send {number} of caller {n}"))?.status;
+                http::exchange_on(&mut stream, &out).with_context(|| format!("send {number} of caller {n}"))?.status;
             ensure!(status == 202, "send {number} of caller {n} was answered {status}");
             times.push(due.elapsed());
         }
@@ -105,10 +108,10 @@ fn spawn_attacker(n: usize, to: SocketAddr, began: Instant, end: Instant, sent: 
     let sent = Arc::clone(sent);
     std::thread::spawn(move || {
         let mut stream = None;
-        let mut chance = Chance::at(n as u64, &[]);
-        for due in paced(n, ATTACKERS, HOSTILE, began, end) {
-            pause(due.saturating_duration_since(Instant::now()));
-            let request = hostile(&mut chance);
+        let mut chance = SeededRng::derive(n as u64, &[]);
+        for due in due_times(n, ATTACKER_CONNECTIONS, ATTACKS_PER_SECOND, began, end) {
+            sleep(due.saturating_duration_since(Instant::now()));
+            let request = hostile_request(&mut chance);
             // A server that hangs up, or is slow, is what an attacker is used to.
             if send_hostile(&mut stream, to, &request).is_err() {
                 stream = None;
@@ -123,8 +126,8 @@ fn send_hostile(stream: &mut Option<TcpStream>, to: SocketAddr, request: &[u8]) 
         Some(open) => open,
         None => TcpStream::connect(to)?,
     };
-    open.set_write_timeout(Some(ATTACKER_WAITS))?;
-    open.set_read_timeout(Some(ATTACKER_WAITS))?;
+    open.set_write_timeout(Some(ATTACKER_TIMEOUT))?;
+    open.set_read_timeout(Some(ATTACKER_TIMEOUT))?;
     open.write_all(request)?;
     let mut answer = [0; 4096];
     // The whole of a short answer; what is left of a long one is read as the next.
@@ -135,7 +138,7 @@ fn send_hostile(stream: &mut Option<TcpStream>, to: SocketAddr, request: &[u8]) 
 }
 
 /// A request that costs a careless server much: long names, deep and wide JSON, wrong keys, wrong hosts, wrong HTTP.
-fn hostile(chance: &mut Chance) -> Vec<u8> {
+fn hostile_request(chance: &mut SeededRng) -> Vec<u8> {
     let size = chance.between(1_000, 64_000) as usize;
     let deep = |open: &str| format!("{{\"text\":{}", open.repeat(size / open.len()));
     let members = |pattern: &str| {
@@ -161,15 +164,15 @@ fn hostile(chance: &mut Chance) -> Vec<u8> {
 }
 
 /// The attacker's one address.
-const ATTACKER: &str = "198.51.100.7";
+const ATTACKER_ADDRESS: &str = "198.51.100.7";
 
 fn get(path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: {ATTACKER}\r\n\r\n").into_bytes()
+    format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: {ATTACKER_ADDRESS}\r\n\r\n").into_bytes()
 }
 
 fn post(path: &str, key: &str, body: &str) -> Vec<u8> {
     format!(
-        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: {ATTACKER}\r\nAuthorization: Bearer {key}\r\n\
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Forwarded-For: {ATTACKER_ADDRESS}\r\nAuthorization: Bearer {key}\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )

@@ -1,37 +1,37 @@
 //! What mailonce is compared with: the seeds' pattern, and Redis by itself.
 
 use crate::args::Args;
-use crate::figures::steady;
+use crate::figures::measure_steady;
 use crate::mails;
-use crate::results::Sample;
+use crate::results::FigureSample;
 use anyhow::{Context as _, Result, ensure};
-use mailonce_sim::rig::children::Children;
-use mailonce_sim::rig::postgres::output;
-use mailonce_sim::rig::server::Server;
+use mailonce_sim::rig::children::ChildProcesses;
+use mailonce_sim::rig::postgres::run_for_output;
+use mailonce_sim::rig::server::ServerProcess;
 use std::path::Path;
 use std::process::Command;
 
 /// A send by Redis lock, PostgreSQL insert and Redis result, in Node.
-pub(crate) fn seeds(args: &Args, children: &Children, work: &Path, name: &str) -> Result<Sample> {
+pub(crate) fn seeds(args: &Args, children: &ChildProcesses, work: &Path, name: &str) -> Result<FigureSample> {
     let redis = args.redis.as_deref().context("no Redis: MAILONCE_TEST_REDIS is not set")?;
     ensure!(args.seed_pattern.join("node_modules").is_dir(), "run `npm ci` in bench/seed-pattern first");
-    let database = args.postgres()?.create(name)?;
+    let database = args.postgres()?.create_database(name)?;
     flush(redis)?;
-    let server = Server::start(children, &work.join("seeds.log"), |at| {
+    let server = ServerProcess::start(children, &work.join("seeds.log"), |at| {
         let mut command = Command::new("node");
         command.arg("server.js").current_dir(&args.seed_pattern).env("NODE_ENV", "production");
         command.env("PORT", at.port().to_string()).env("REDIS_URL", redis).env("DATABASE_URL", &database.url);
         Ok(command)
     })?;
-    let sample = steady(args, server.at, mails::seeds(), 202)?;
+    let sample = measure_steady(args, server.at, mails::seeds(), 202)?;
     let rss_mb = server.rss_mb();
-    server.stop()?;
-    database.remove()?;
-    Ok(Sample { rss_mb, ..sample })
+    server.terminate()?;
+    database.drop_database()?;
+    Ok(FigureSample { rss_mb, ..sample })
 }
 
 /// `SET … NX EX` alone, by Redis' own load generator.
-pub(crate) fn redis(args: &Args) -> Result<Sample> {
+pub(crate) fn redis(args: &Args) -> Result<FigureSample> {
     let redis = args.redis.as_deref().context("no Redis: MAILONCE_TEST_REDIS is not set")?;
     flush(redis)?;
     let (host, port) = address(redis).context("MAILONCE_TEST_REDIS is not redis://host:port")?;
@@ -39,13 +39,13 @@ pub(crate) fn redis(args: &Args) -> Result<Sample> {
     let mut command = Command::new("redis-benchmark");
     command.args(["-h", host, "-p", port, "-c", &args.connections.to_string(), "-n", requests, "--csv"]);
     command.args(["-r", "1000000000000", "SET", "key:__rand_int__", "claimed", "NX", "EX", "3600"]);
-    parse(&output(command)?).context("redis-benchmark told no figures")
+    parse(&run_for_output(command)?).context("redis-benchmark told no figures")
 }
 
 fn flush(url: &str) -> Result<()> {
     let mut command = Command::new("redis-cli");
     command.args(["-u", url, "flushall"]);
-    output(command).map(drop)
+    run_for_output(command).map(drop)
 }
 
 fn address(url: &str) -> Option<(&str, &str)> {
@@ -53,7 +53,7 @@ fn address(url: &str) -> Option<(&str, &str)> {
 }
 
 /// Reads the comma-separated table: a line of names and a line of figures.
-fn parse(table: &str) -> Option<Sample> {
+fn parse(table: &str) -> Option<FigureSample> {
     let mut lines = table.lines().rev().filter(|line| line.starts_with('"'));
     let (figures, names) = (lines.next()?, lines.next()?);
     // The first column is the command itself, which may hold commas of its own; so columns count from the end.
@@ -62,12 +62,12 @@ fn parse(table: &str) -> Option<Sample> {
         let from_end = columns - 1 - names.split(',').position(|column| column.trim_matches('"') == name)?;
         figures.rsplit(',').nth(from_end)?.trim_matches('"').parse().ok()
     };
-    Some(Sample {
+    Some(FigureSample {
         rate: Some(figure("rps")?),
         p50_ms: figure("p50_latency_ms"),
         p99_ms: figure("p99_latency_ms"),
         max_ms: figure("max_latency_ms"),
-        ..Sample::default()
+        ..FigureSample::default()
     })
 }
 

@@ -1,6 +1,6 @@
 //! How long the disk takes to make a small write durable.
 
-use crate::results::Sample;
+use crate::results::FigureSample;
 use mailonce_sim::load::Histogram;
 use rustix::fs::{StatFs, statfs};
 use std::fs::File;
@@ -15,7 +15,7 @@ const TIME: Duration = Duration::from_secs(1);
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// Writes blocks one after another into a file that is allocated already, each followed by `fdatasync`.
-pub(crate) fn fsync(dir: &Path) -> io::Result<Sample> {
+pub(crate) fn fsync(dir: &Path) -> io::Result<FigureSample> {
     let path = dir.join("fsync");
     let file = File::create(&path)?;
     let block = [0x5a_u8; BLOCK];
@@ -36,7 +36,7 @@ pub(crate) fn fsync(dir: &Path) -> io::Result<Sample> {
     }
     let elapsed = began.elapsed();
     std::fs::remove_file(path)?;
-    Ok(Sample::of(&took, Some(took.count() as f64 / elapsed.as_secs_f64())))
+    Ok(FigureSample::from_latency(&took, Some(took.count() as f64 / elapsed.as_secs_f64())))
 }
 
 /// Whether a directory lives in memory, where nothing is durable and every figure is too good.

@@ -2,13 +2,13 @@
 
 use crate::args::{Args, Figure};
 use crate::growth;
-use crate::results::Results;
+use crate::results::BenchResults;
 use serde::Serialize;
 
 /// How a figure stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Verdict {
+pub(crate) enum GateVerdict {
     /// As good as we want it.
     Goal,
     /// Good enough.
@@ -21,7 +21,7 @@ pub(crate) enum Verdict {
 
 /// One figure with its limits.
 #[derive(Debug, Serialize)]
-pub(crate) struct Gate {
+pub(crate) struct BenchGate {
     pub(crate) what: String,
     pub(crate) value: Option<f64>,
     /// `×`, `ms` or `MB`.
@@ -33,76 +33,76 @@ pub(crate) struct Gate {
     pub(crate) goal: f64,
     /// Whether more is better.
     pub(crate) at_least: bool,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: GateVerdict,
 }
 
-impl Gate {
+impl BenchGate {
     fn ratio(what: &str, value: Option<f64>, must: f64, goal: f64) -> Self {
-        let verdict = verdict(value, |value| value >= goal, |value| value >= must);
+        let verdict = to_verdict(value, |value| value >= goal, |value| value >= must);
         Self { what: what.to_owned(), value, unit: "×", must, goal, at_least: true, verdict }
     }
 
     fn limit(what: &str, value: Option<f64>, unit: &'static str, must: f64, goal: f64) -> Self {
-        let verdict = verdict(value, |value| value <= goal, |value| value <= must);
+        let verdict = to_verdict(value, |value| value <= goal, |value| value <= must);
         Self { what: what.to_owned(), value, unit, must, goal, at_least: false, verdict }
     }
 }
 
-fn verdict(value: Option<f64>, good: impl Fn(f64) -> bool, enough: impl Fn(f64) -> bool) -> Verdict {
+fn to_verdict(value: Option<f64>, good: impl Fn(f64) -> bool, enough: impl Fn(f64) -> bool) -> GateVerdict {
     match value {
-        None => Verdict::Unmeasured,
-        Some(value) if good(value) => Verdict::Goal,
-        Some(value) if enough(value) => Verdict::Pass,
-        Some(_) => Verdict::Fail,
+        None => GateVerdict::Unmeasured,
+        Some(value) if good(value) => GateVerdict::Goal,
+        Some(value) if enough(value) => GateVerdict::Pass,
+        Some(_) => GateVerdict::Fail,
     }
 }
 
 /// Judges a run. Each ratio compares figures of the same round, and is the median over the rounds.
-pub(crate) fn judge(args: &Args, results: &Results) -> Vec<Gate> {
+pub(crate) fn evaluate_gates(args: &Args, results: &BenchResults) -> Vec<BenchGate> {
     let p99 = |name: &str| results.row(name)?.median(|sample| sample.p99_ms);
     let rss = |name: &str| results.row(name)?.median(|sample| sample.rss_mb);
     let serving = |name: &str| results.row(name)?.median(|sample| sample.serving_ms);
-    let restart = format!("restart with {} queued until serving", growth::short(args.queued));
+    let restart = format!("restart with {} queued until serving", growth::short_count(args.queued));
     let mut gates = vec![
-        Gate::ratio("accept / seeds", results.ratio("accept", "seeds"), 6.0, 10.0),
-        Gate::ratio("accept / echo", results.ratio("accept", "echo"), 0.25, 0.40),
-        Gate::limit("accept p99", p99("accept"), "ms", 40.0, 25.0),
-        Gate::ratio("replay / echo", results.ratio("replay", "echo"), 0.60, 0.80),
-        Gate::ratio("pg-accept / pgbench", results.ratio("pg-accept", "pgbench"), 2.0, 3.0),
-        Gate::limit("storm p99", p99("storm"), "ms", 1000.0, 500.0),
-        Gate::limit("pg-storm p99", p99("pg-storm"), "ms", 1000.0, 500.0),
-        Gate::ratio("handoff / postfix", results.ratio("handoff", "postfix"), 1.5, 3.0),
-        Gate::ratio("smtp-in / postfix-in", results.ratio("smtp-in", "postfix-in"), 1.5, 3.0),
-        Gate::limit("dot to 250 p99 at 1,000 mails/s", p99("dot"), "ms", 100.0, 50.0),
-        Gate::limit("mail to waiting call p99", p99("wait"), "ms", 50.0, 20.0),
-        Gate::limit("10,000 waiting calls", rss("waiters"), "MB", 200.0, 200.0),
-        Gate::limit("honest sends p99 under attack", p99("attacked"), "ms", 100.0, 50.0),
-        Gate::limit(&restart, serving("restart"), "ms", 3000.0, 2000.0),
+        BenchGate::ratio("accept / seeds", results.ratio("accept", "seeds"), 6.0, 10.0),
+        BenchGate::ratio("accept / echo", results.ratio("accept", "echo"), 0.25, 0.40),
+        BenchGate::limit("accept p99", p99("accept"), "ms", 40.0, 25.0),
+        BenchGate::ratio("replay / echo", results.ratio("replay", "echo"), 0.60, 0.80),
+        BenchGate::ratio("pg-accept / pgbench", results.ratio("pg-accept", "pgbench"), 2.0, 3.0),
+        BenchGate::limit("storm p99", p99("storm"), "ms", 1000.0, 500.0),
+        BenchGate::limit("pg-storm p99", p99("pg-storm"), "ms", 1000.0, 500.0),
+        BenchGate::ratio("handoff / postfix", results.ratio("handoff", "postfix"), 1.5, 3.0),
+        BenchGate::ratio("smtp-in / postfix-in", results.ratio("smtp-in", "postfix-in"), 1.5, 3.0),
+        BenchGate::limit("dot to 250 p99 at 1,000 mails/s", p99("dot"), "ms", 100.0, 50.0),
+        BenchGate::limit("mail to waiting call p99", p99("wait"), "ms", 50.0, 20.0),
+        BenchGate::limit("10,000 waiting calls", rss("waiters"), "MB", 200.0, 200.0),
+        BenchGate::limit("honest sends p99 under attack", p99("attacked"), "ms", 100.0, 50.0),
+        BenchGate::limit(&restart, serving("restart"), "ms", 3000.0, 2000.0),
     ];
     let (least, most) = (args.growth.iter().min(), args.growth.iter().max());
     if let (true, Some(least), Some(most)) = (args.wants(Figure::Growth), least, most) {
         let (small, large) = (growth::name(*least), growth::name(*most));
-        let what = format!("accept at {} / {} keys", growth::short(*most), growth::short(*least));
-        gates.push(Gate::ratio(&what, results.ratio(&large, &small), 0.50, 0.67));
+        let what = format!("accept at {} / {} keys", growth::short_count(*most), growth::short_count(*least));
+        gates.push(BenchGate::ratio(&what, results.ratio(&large, &small), 0.50, 0.67));
         let memory = results.row(&large).and_then(|row| row.median(|sample| sample.rss_mb));
-        let what = format!("resident memory at {} keys", growth::short(*most));
-        gates.push(Gate::limit(&what, memory, "MB", 400.0, 250.0));
+        let what = format!("resident memory at {} keys", growth::short_count(*most));
+        gates.push(BenchGate::limit(&what, memory, "MB", 400.0, 250.0));
     }
     gates
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Gate, Verdict};
+    use super::{BenchGate, GateVerdict};
 
     #[test]
     fn verdicts() {
-        let ratio = |value| Gate::ratio("accept / echo", value, 0.25, 0.40).verdict;
-        assert_eq!(ratio(Some(0.24)), Verdict::Fail);
-        assert_eq!(ratio(Some(0.25)), Verdict::Pass);
-        assert_eq!(ratio(Some(0.41)), Verdict::Goal);
-        assert_eq!(ratio(None), Verdict::Unmeasured);
-        let limit = |value| Gate::limit("accept p99", Some(value), "ms", 40.0, 25.0).verdict;
-        assert_eq!((limit(41.0), limit(40.0), limit(25.0)), (Verdict::Fail, Verdict::Pass, Verdict::Goal));
+        let ratio = |value| BenchGate::ratio("accept / echo", value, 0.25, 0.40).verdict;
+        assert_eq!(ratio(Some(0.24)), GateVerdict::Fail);
+        assert_eq!(ratio(Some(0.25)), GateVerdict::Pass);
+        assert_eq!(ratio(Some(0.41)), GateVerdict::Goal);
+        assert_eq!(ratio(None), GateVerdict::Unmeasured);
+        let limit = |value| BenchGate::limit("accept p99", Some(value), "ms", 40.0, 25.0).verdict;
+        assert_eq!((limit(41.0), limit(40.0), limit(25.0)), (GateVerdict::Fail, GateVerdict::Pass, GateVerdict::Goal));
     }
 }

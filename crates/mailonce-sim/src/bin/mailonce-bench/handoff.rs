@@ -1,16 +1,16 @@
 //! Hand-off end to end: API in, SMTP out, with accept, marker and settlement each on disk.
 
 use crate::args::Args;
-use crate::figures::only;
+use crate::figures::ensure_only_status;
 use crate::mails;
-use crate::results::Sample;
-use crate::sink::Sink;
+use crate::results::FigureSample;
+use crate::sink::PostfixSink;
 use anyhow::{Context as _, Result, bail, ensure};
 use mailonce_core::time::Time;
-use mailonce_sim::load::{Caller, Histogram, Sustain, Template, Until, sustain};
-use mailonce_sim::rig::children::{Children, pause};
+use mailonce_sim::load::{Histogram, LoadDuration, RequestGenerator, RequestTemplate, SteadyLoad, run_steady};
+use mailonce_sim::rig::children::{ChildProcesses, sleep};
 use mailonce_sim::rig::http;
-use mailonce_sim::rig::server::{Server, Setup};
+use mailonce_sim::rig::server::{ServerProcess, ServerSetup};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,72 +21,78 @@ use std::time::{Duration, Instant};
 /// Connections to the sink, here and with Postfix.
 pub(crate) const CONNECTIONS: usize = 50;
 /// How long a run may take, whoever hands over.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
+pub(crate) const RUN_TIMEOUT: Duration = Duration::from_mins(5);
 /// How often it is looked whether the last answers are written down.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// How long the events may take that tell of it; PostgreSQL numbers them behind the commit.
-const TELLING: Duration = Duration::from_secs(10);
+const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One hand-off figure.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Handoff<'a> {
+pub(crate) struct HandoffBench<'a> {
     pub(crate) args: &'a Args,
-    pub(crate) children: &'a Children,
+    pub(crate) children: &'a ChildProcesses,
     pub(crate) binary: &'a Path,
     pub(crate) work: &'a Path,
     /// The PostgreSQL to keep the ledger in, else SQLite.
     pub(crate) store: Option<&'a str>,
 }
 
-impl Handoff<'_> {
+impl HandoffBench<'_> {
     /// Emails a second from the first request until the sink has taken the last and its answer is written down.
-    pub(crate) fn measure(&self) -> Result<Sample> {
+    pub(crate) fn measure(&self) -> Result<FigureSample> {
         let home = tempfile::Builder::new().prefix("handoff").tempdir_in(self.work)?;
-        let mut sink = Sink::start(self.children, home.path())?;
-        let env = [("MAILONCE_CONFIG", relay_to(sink.at, home.path())?.into())];
+        let mut sink = PostfixSink::start(self.children, home.path())?;
+        let env = [("MAILONCE_CONFIG", write_relay_config(sink.at, home.path())?.into())];
         let data = home.path().join("data");
-        let setup = Setup { binary: self.binary, data: &data, store: self.store, paused: false, env: &env };
+        let setup = ServerSetup { binary: self.binary, data: &data, store: self.store, paused: false, env: &env };
         let server = setup.start(self.children)?;
         let (count, warm_up) = (self.args.emails(), self.args.warm_up_emails());
         self.hand_over(&server, &mut sink, "warm", 0..warm_up).context("warming up")?;
-        let mut events = Events::new(server.at);
+        let mut events = EventReader::new(server.at);
         events.read_sent(warm_up).context("warming up")?;
         let took = self.hand_over(&server, &mut sink, "user", warm_up..warm_up + count)?;
         let times = events.read_sent(count)?;
-        sink.took_no_more_than(warm_up + count)?;
+        sink.ensure_at_most(warm_up + count)?;
         let rss_mb = server.rss_mb();
-        server.stop()?;
-        Ok(Sample { rss_mb, ..Sample::of(&times, Some(count as f64 / took.as_secs_f64())) })
+        server.terminate()?;
+        Ok(FigureSample { rss_mb, ..FigureSample::from_latency(&times, Some(count as f64 / took.as_secs_f64())) })
     }
 
     /// Posts emails under new keys. `counts` says what the sink has taken before and what it must have taken after.
-    fn hand_over(&self, server: &Server, sink: &mut Sink, tag: &str, counts: std::ops::Range<u64>) -> Result<Duration> {
-        let until = Until::Count { count: counts.end - counts.start, patience: PATIENCE };
+    fn hand_over(
+        &self,
+        server: &ServerProcess,
+        sink: &mut PostfixSink,
+        tag: &str,
+        counts: std::ops::Range<u64>,
+    ) -> Result<Duration> {
+        let until = LoadDuration::Count { count: counts.end - counts.start, timeout: RUN_TIMEOUT };
         let (connections, threads) = (self.args.connections, self.args.threads);
-        let plan = Sustain { to: server.at, connections, threads, until };
-        let caller = Arc::new(Posting { template: mails::send(tag), began: OnceLock::new() });
-        only(&sustain(&plan, &caller)?, 202)?;
+        let plan = SteadyLoad { to: server.at, connections, threads, duration: until };
+        let caller = Arc::new(TimedSends { template: mails::send(tag), began: OnceLock::new() });
+        ensure_only_status(&run_steady(&plan, &caller)?, 202)?;
         let began = *caller.began.get().context("nothing was posted")?;
-        sink.wait_for(counts.end, PATIENCE)?;
-        Ok(settled(server.at)? - began)
+        sink.wait_for(counts.end, RUN_TIMEOUT)?;
+        Ok(wait_until_settled(server.at)? - began)
     }
 }
 
 /// Sends that note when the first of them begins.
-struct Posting {
-    template: Template,
+struct TimedSends {
+    template: RequestTemplate,
     began: OnceLock<Instant>,
 }
 
-impl Caller for Posting {
-    fn write(&self, n: u64, out: &mut Vec<u8>) {
+impl RequestGenerator for TimedSends {
+    fn write_request(&self, n: u64, out: &mut Vec<u8>) {
         self.began.get_or_init(Instant::now);
-        self.template.write(n, out);
+        self.template.write_numbered(n, out);
     }
 }
 
 /// Writes a configuration with the sink as the only way out.
-pub(crate) fn relay_to(sink: SocketAddr, dir: &Path) -> Result<PathBuf> {
+pub(crate) fn write_relay_config(sink: SocketAddr, dir: &Path) -> Result<PathBuf> {
     let path = dir.join("mailonce.toml");
     let (host, port) = (sink.ip(), sink.port());
     let text = format!(
@@ -98,10 +104,10 @@ pub(crate) fn relay_to(sink: SocketAddr, dir: &Path) -> Result<PathBuf> {
 }
 
 /// Waits until no hand-over is under way any more, which is after its answer was committed, and says when that was.
-fn settled(at: SocketAddr) -> Result<Instant> {
-    let deadline = Instant::now() + PATIENCE;
+fn wait_until_settled(at: SocketAddr) -> Result<Instant> {
+    let deadline = Instant::now() + RUN_TIMEOUT;
     loop {
-        let page = page(at, "/v1/transports")?;
+        let page = get_page(at, "/v1/transports")?;
         let ways = page["data"].as_array().context("a page without data")?;
         let under_way: u64 = ways.iter().filter_map(|way| way["in_flight"].as_u64()).sum();
         let now = Instant::now();
@@ -109,25 +115,25 @@ fn settled(at: SocketAddr) -> Result<Instant> {
             return Ok(now);
         }
         if now > deadline {
-            bail!("{under_way} hand-overs were still under way after {} s", PATIENCE.as_secs());
+            bail!("{under_way} hand-overs were still under way after {} s", RUN_TIMEOUT.as_secs());
         }
-        pause(LOOK_EVERY);
+        sleep(POLL_INTERVAL);
     }
 }
 
-fn page(at: SocketAddr, path: &str) -> Result<Value> {
+fn get_page(at: SocketAddr, path: &str) -> Result<Value> {
     let reply = http::get(at, path)?;
     ensure!(reply.status == 200, "GET {path} answered {}: {}", reply.status, reply.body);
     Ok(reply.body)
 }
 
 /// The event log, read on from where it was left.
-struct Events {
+struct EventReader {
     at: SocketAddr,
     after: String,
 }
 
-impl Events {
+impl EventReader {
     fn new(at: SocketAddr) -> Self {
         Self { at, after: "0".to_owned() }
     }
@@ -136,18 +142,18 @@ impl Events {
     /// told of an email is a failure: no rate is worth a mail in doubt.
     fn read_sent(&mut self, count: u64) -> Result<Histogram> {
         let (mut accepted, mut times) = (HashMap::new(), Histogram::default());
-        let deadline = Instant::now() + TELLING;
+        let deadline = Instant::now() + EVENTS_TIMEOUT;
         while times.count() < count {
-            let page = page(self.at, &format!("/v1/events?limit=1000&after={}", self.after))?;
+            let page = get_page(self.at, &format!("/v1/events?limit=1000&after={}", self.after))?;
             for event in page["data"].as_array().context("a page without data")? {
-                note(event, &mut accepted, &mut times)?;
+                record_event(event, &mut accepted, &mut times)?;
             }
             match page["next_cursor"].as_str() {
                 Some(cursor) => cursor.clone_into(&mut self.after),
                 None if Instant::now() > deadline => {
                     bail!("{} of {count} emails were told to be sent", times.count())
                 }
-                None => pause(Duration::from_millis(20)),
+                None => sleep(Duration::from_millis(20)),
             }
         }
         ensure!(times.count() == count, "{} emails were told to be sent, {count} were accepted", times.count());
@@ -156,7 +162,7 @@ impl Events {
 }
 
 /// Notes an accept, or the time from it to the sending.
-fn note(event: &Value, accepted: &mut HashMap<String, Time>, times: &mut Histogram) -> Result<()> {
+fn record_event(event: &Value, accepted: &mut HashMap<String, Time>, times: &mut Histogram) -> Result<()> {
     let id = event["about"]["id"].as_str().context("an event about nothing")?;
     let at = event["at"].as_str().and_then(Time::parse).context("an event without a time")?;
     match event["type"].as_str() {
@@ -174,7 +180,7 @@ fn note(event: &Value, accepted: &mut HashMap<String, Time>, times: &mut Histogr
 
 #[cfg(test)]
 mod tests {
-    use super::{Histogram, note};
+    use super::{Histogram, record_event};
     use serde_json::json;
     use std::collections::HashMap;
     use std::time::Duration;
@@ -183,12 +189,12 @@ mod tests {
     fn each_email_is_accepted_and_then_sent_once() {
         let (mut accepted, mut times) = (HashMap::new(), Histogram::default());
         let event = |kind: &str, id: &str, ms: u32| json!({ "type": kind, "about": { "id": id }, "at": format!("2026-11-15T12:00:00.{ms:03}Z") });
-        note(&event("email.accepted", "a", 100), &mut accepted, &mut times).unwrap();
-        assert!(note(&event("email.sent", "b", 100), &mut accepted, &mut times).is_err());
-        note(&event("email.sent", "a", 140), &mut accepted, &mut times).unwrap();
+        record_event(&event("email.accepted", "a", 100), &mut accepted, &mut times).unwrap();
+        assert!(record_event(&event("email.sent", "b", 100), &mut accepted, &mut times).is_err());
+        record_event(&event("email.sent", "a", 140), &mut accepted, &mut times).unwrap();
         assert_eq!((times.count(), times.max()), (1, Duration::from_millis(40)));
-        assert!(note(&event("email.sent", "a", 150), &mut accepted, &mut times).is_err());
-        note(&event("email.accepted", "c", 100), &mut accepted, &mut times).unwrap();
-        assert!(note(&event("email.unknown", "c", 150), &mut accepted, &mut times).is_err());
+        assert!(record_event(&event("email.sent", "a", 150), &mut accepted, &mut times).is_err());
+        record_event(&event("email.accepted", "c", 100), &mut accepted, &mut times).unwrap();
+        assert!(record_event(&event("email.unknown", "c", 150), &mut accepted, &mut times).is_err());
     }
 }

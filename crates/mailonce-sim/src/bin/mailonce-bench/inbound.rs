@@ -2,14 +2,14 @@
 //! and what thousands of waiting calls cost.
 
 use crate::args::Args;
-use crate::handoff::PATIENCE;
-use crate::postfix::{self, BODY};
-use crate::results::{Sample, millis};
+use crate::handoff::RUN_TIMEOUT;
+use crate::postfix::{self, BODY_BYTES};
+use crate::results::{FigureSample, millis};
 use anyhow::{Context as _, Result, bail, ensure};
 use mailonce_sim::load::Histogram;
-use mailonce_sim::rig::children::{Children, pause};
+use mailonce_sim::rig::children::{ChildProcesses, sleep};
 use mailonce_sim::rig::http;
-use mailonce_sim::rig::server::{API_KEY, Server, Setup};
+use mailonce_sim::rig::server::{API_KEY, ServerProcess, ServerSetup};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -23,68 +23,68 @@ const INBOX: &str = "bench@mailonce.test";
 /// Connections that send at a steady pace.
 const SENDERS: usize = 50;
 /// Mails a second of all of them.
-const PACE: usize = 1_000;
+const MAILS_PER_SECOND: usize = 1_000;
 /// Inboxes at which somebody waits.
-const AT: usize = 8;
+const WAITED_INBOXES: usize = 8;
 
 /// Figures about mail that comes in.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Inbound<'a> {
+pub(crate) struct InboundBench<'a> {
     pub(crate) args: &'a Args,
-    pub(crate) children: &'a Children,
+    pub(crate) children: &'a ChildProcesses,
     pub(crate) binary: &'a Path,
     pub(crate) work: &'a Path,
 }
 
 /// A server with an inbox.
-struct House {
-    server: Server,
+struct InboxServer {
+    server: ServerProcess,
     smtp: SocketAddr,
-    home: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
-impl Inbound<'_> {
-    fn house(&self) -> Result<House> {
+impl InboundBench<'_> {
+    fn start_inbox_server(&self) -> Result<InboxServer> {
         let home = tempfile::Builder::new().prefix("inbound").tempdir_in(self.work)?;
         let data = home.path().join("data");
-        let setup = Setup { binary: self.binary, data: &data, store: None, paused: false, env: &[] };
+        let setup = ServerSetup { binary: self.binary, data: &data, store: None, paused: false, env: &[] };
         let server = setup.start(self.children)?;
         let text = std::fs::read_to_string(data.join("dev.json")).context("the file that dev leaves")?;
         let dev: Value = serde_json::from_str(&text)?;
         let smtp = dev["smtp"].as_str().context("no SMTP address")?.parse()?;
-        make_inbox(&server, INBOX)?;
-        Ok(House { server, smtp, home })
+        create_inbox(&server, INBOX)?;
+        Ok(InboxServer { server, smtp, dir: home })
     }
 
     /// Mails a second that are kept before their `250`, from `smtp-source`.
-    pub(crate) fn smtp_in(&self) -> Result<Sample> {
-        let house = self.house()?;
+    pub(crate) fn measure_smtp_in(&self) -> Result<FigureSample> {
+        let house = self.start_inbox_server()?;
         let (count, warm_up) = (self.args.emails(), self.args.warm_up_emails());
-        let feed = |count| postfix::feed(self.children, house.home.path(), (house.smtp, INBOX), count);
+        let feed = |count| postfix::send_mails(self.children, house.dir.path(), (house.smtp, INBOX), count);
         feed(warm_up)?;
         let began = Instant::now();
         feed(count)?;
         let took = began.elapsed();
-        house.has_filed(warm_up + count)?;
+        house.wait_until_filed(warm_up + count)?;
         let rss_mb = house.server.rss_mb();
-        house.server.stop()?;
-        Ok(Sample { rate: Some(count as f64 / took.as_secs_f64()), rss_mb, ..Sample::default() })
+        house.server.terminate()?;
+        Ok(FigureSample { rate: Some(count as f64 / took.as_secs_f64()), rss_mb, ..FigureSample::default() })
     }
 
     /// From the final dot to the `250`, at a steady pace.
-    pub(crate) fn dot(&self) -> Result<Sample> {
-        let house = self.house()?;
-        let time = self.args.window();
+    pub(crate) fn measure_dot(&self) -> Result<FigureSample> {
+        let house = self.start_inbox_server()?;
+        let time = self.args.measured_time();
         let (smtp, began) = (house.smtp, Instant::now());
-        let each = Duration::from_secs_f64(SENDERS as f64 / PACE as f64);
+        let each = Duration::from_secs_f64(SENDERS as f64 / MAILS_PER_SECOND as f64);
         let threads: Vec<_> = (0..SENDERS)
             .map(|n| {
                 std::thread::spawn(move || -> Result<Vec<Duration>> {
-                    let mut door = Door::open(smtp)?;
+                    let mut door = SmtpSender::connect(smtp)?;
                     let mut times = Vec::new();
                     let mut next = began + each.mul_f64(n as f64 / SENDERS as f64);
                     while next < began + time {
-                        pause(next.saturating_duration_since(Instant::now()));
+                        sleep(next.saturating_duration_since(Instant::now()));
                         times.push(door.send(INBOX, &format!("{n}.{}", times.len()))?);
                         next += each;
                     }
@@ -99,20 +99,20 @@ impl Inbound<'_> {
             }
         }
         let rate = all.count() as f64 / began.elapsed().as_secs_f64();
-        house.server.stop()?;
-        Ok(Sample::of(&all, Some(rate)))
+        house.server.terminate()?;
+        Ok(FigureSample::from_latency(&all, Some(rate)))
     }
 
     /// From the final dot until a call that waits has its answer.
-    pub(crate) fn wait(&self) -> Result<Sample> {
-        let house = self.house()?;
-        let end = Instant::now() + self.args.window();
+    pub(crate) fn measure_wait(&self) -> Result<FigureSample> {
+        let house = self.start_inbox_server()?;
+        let end = Instant::now() + self.args.measured_time();
         let (http, smtp) = (house.server.at, house.smtp);
-        let threads: Vec<_> = (0..AT)
+        let threads: Vec<_> = (0..WAITED_INBOXES)
             .map(|n| -> Result<_> {
                 let inbox = format!("wait{n}@mailonce.test");
-                make_inbox(&house.server, &inbox)?;
-                Ok(std::thread::spawn(move || waits(http, smtp, &inbox, end)))
+                create_inbox(&house.server, &inbox)?;
+                Ok(std::thread::spawn(move || measure_wait_times(http, smtp, &inbox, end)))
             })
             .collect::<Result<_>>()?;
         let mut all = Histogram::default();
@@ -121,26 +121,26 @@ impl Inbound<'_> {
                 all.record(took);
             }
         }
-        house.server.stop()?;
-        Ok(Sample::of(&all, None))
+        house.server.terminate()?;
+        Ok(FigureSample::from_latency(&all, None))
     }
 
     /// The server's memory while thousands of calls wait.
-    pub(crate) fn waiters(&self) -> Result<Sample> {
-        let house = self.house()?;
+    pub(crate) fn measure_waiters(&self) -> Result<FigureSample> {
+        let house = self.start_inbox_server()?;
         let count = self.args.waiters;
         let request = wait_request("waiters@mailonce.test", "0-0", 60).replace("after=0-0&", "");
-        make_inbox(&house.server, "waiters@mailonce.test")?;
+        create_inbox(&house.server, "waiters@mailonce.test")?;
         let mut open = Vec::with_capacity(count);
         for n in 0..count {
             let mut stream = http::connect(house.server.at).with_context(|| format!("after {n} waiters"))?;
             stream.write_all(request.as_bytes())?;
             open.push(stream);
         }
-        pause(Duration::from_secs(2));
+        sleep(Duration::from_secs(2));
         let rss_mb = house.server.rss_mb();
         let answers = Instant::now();
-        Door::open(house.smtp)?.send("waiters@mailonce.test", "all")?;
+        SmtpSender::connect(house.smtp)?.send("waiters@mailonce.test", "all")?;
         for stream in &mut open {
             stream.set_read_timeout(Some(Duration::from_secs(30)))?;
             let mut line = String::new();
@@ -149,15 +149,15 @@ impl Inbound<'_> {
         }
         let took = answers.elapsed();
         drop(open);
-        house.server.stop()?;
-        Ok(Sample { max_ms: Some(millis(took)), rss_mb, ..Sample::default() })
+        house.server.terminate()?;
+        Ok(FigureSample { max_ms: Some(millis(took)), rss_mb, ..FigureSample::default() })
     }
 }
 
-impl House {
+impl InboxServer {
     /// Waits until every mail became a message of its own.
-    fn has_filed(&self, count: u64) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+    fn wait_until_filed(&self, count: u64) -> Result<()> {
+        let deadline = Instant::now() + RUN_TIMEOUT;
         loop {
             let inbox = http::get(self.server.at, &format!("/v1/inboxes/{INBOX}"))?;
             let filed = inbox.body["messages"].as_u64().unwrap_or(0);
@@ -167,12 +167,12 @@ impl House {
             if Instant::now() > deadline || filed > count {
                 bail!("{filed} messages of {count} mails");
             }
-            pause(Duration::from_millis(20));
+            sleep(Duration::from_millis(20));
         }
     }
 }
 
-fn make_inbox(server: &Server, address: &str) -> Result<()> {
+fn create_inbox(server: &ServerProcess, address: &str) -> Result<()> {
     let reply = http::post(server.at, "/v1/inboxes", None, &json!({ "address": address }))?;
     ensure!(reply.status == 201, "making {address} answered {}: {}", reply.status, reply.body);
     Ok(())
@@ -186,21 +186,21 @@ fn wait_request(inbox: &str, after: &str, seconds: u64) -> String {
 }
 
 /// Waits and sends in turns: each mail is sent while a call waits for it.
-fn waits(http: SocketAddr, smtp: SocketAddr, inbox: &str, end: Instant) -> Result<Vec<Duration>> {
-    let (mut door, mut line) = (Door::open(smtp)?, http::connect(http)?);
+fn measure_wait_times(http: SocketAddr, smtp: SocketAddr, inbox: &str, end: Instant) -> Result<Vec<Duration>> {
+    let (mut door, mut line) = (SmtpSender::connect(smtp)?, http::connect(http)?);
     let mut times = Vec::new();
     let mut cursor = "0".to_owned();
     while Instant::now() < end {
         line.write_all(wait_request(inbox, &cursor, 30).as_bytes())?;
         // Long enough that the call waits when the mail comes.
-        pause(Duration::from_millis(5));
+        sleep(Duration::from_millis(5));
         let dot = Arc::new(AtomicU64::new(0));
         let began = Instant::now();
         let sent = Arc::clone(&dot);
-        door.send_noting(inbox, &times.len().to_string(), || {
+        door.send_with_dot_hook(inbox, &times.len().to_string(), || {
             sent.store(began.elapsed().as_micros() as u64, Ordering::Relaxed);
         })?;
-        let reply = http::converse(&mut line, b"")?;
+        let reply = http::exchange_on(&mut line, b"")?;
         let took = began.elapsed().saturating_sub(Duration::from_micros(dot.load(Ordering::Relaxed)));
         ensure!(reply.status == 200, "a wait answered {}: {}", reply.status, reply.body);
         reply.body["cursor"].as_str().context("no cursor")?.clone_into(&mut cursor);
@@ -210,34 +210,34 @@ fn waits(http: SocketAddr, smtp: SocketAddr, inbox: &str, end: Instant) -> Resul
 }
 
 /// An SMTP client that sends one small mail after the other.
-struct Door {
-    out: TcpStream,
-    back: BufReader<TcpStream>,
+struct SmtpSender {
+    stream: TcpStream,
+    replies: BufReader<TcpStream>,
     text: String,
 }
 
-impl Door {
-    fn open(at: SocketAddr) -> Result<Self> {
+impl SmtpSender {
+    fn connect(at: SocketAddr) -> Result<Self> {
         let out = TcpStream::connect(at)?;
         out.set_nodelay(true)?;
-        out.set_read_timeout(Some(PATIENCE))?;
+        out.set_read_timeout(Some(RUN_TIMEOUT))?;
         let back = BufReader::new(out.try_clone()?);
-        let text = format!("{}\r\n", "x".repeat(70)).repeat(BODY.parse::<usize>()? / 72);
-        let mut door = Self { out, back, text };
-        door.expect("220")?;
-        door.say("EHLO bench.test\r\n")?;
-        door.expect("250")?;
+        let text = format!("{}\r\n", "x".repeat(70)).repeat(BODY_BYTES.parse::<usize>()? / 72);
+        let mut door = Self { stream: out, replies: back, text };
+        door.expect_code("220")?;
+        door.write_line("EHLO bench.test\r\n")?;
+        door.expect_code("250")?;
         Ok(door)
     }
 
-    fn say(&mut self, words: &str) -> Result<()> {
-        Ok(self.out.write_all(words.as_bytes())?)
+    fn write_line(&mut self, words: &str) -> Result<()> {
+        Ok(self.stream.write_all(words.as_bytes())?)
     }
 
-    fn expect(&mut self, code: &str) -> Result<()> {
+    fn expect_code(&mut self, code: &str) -> Result<()> {
         loop {
             let mut line = String::new();
-            ensure!(self.back.read_line(&mut line)? > 0, "the server hung up instead of {code}");
+            ensure!(self.replies.read_line(&mut line)? > 0, "the server hung up instead of {code}");
             ensure!(line.starts_with(code), "expected {code}, got {line}");
             if line.as_bytes().get(3) != Some(&b'-') {
                 return Ok(());
@@ -248,24 +248,24 @@ impl Door {
     /// Sends a mail and says how long its `250` took.
     fn send(&mut self, to: &str, id: &str) -> Result<Duration> {
         let mut dot = Instant::now();
-        self.send_noting(to, id, || dot = Instant::now())?;
+        self.send_with_dot_hook(to, id, || dot = Instant::now())?;
         Ok(dot.elapsed())
     }
 
-    fn send_noting(&mut self, to: &str, id: &str, dot: impl FnOnce()) -> Result<()> {
-        self.say("MAIL FROM:<a@example.com>\r\n")?;
-        self.expect("250")?;
-        self.say(&format!("RCPT TO:<{to}>\r\n"))?;
-        self.expect("250")?;
-        self.say("DATA\r\n")?;
-        self.expect("354")?;
+    fn send_with_dot_hook(&mut self, to: &str, id: &str, dot: impl FnOnce()) -> Result<()> {
+        self.write_line("MAIL FROM:<a@example.com>\r\n")?;
+        self.expect_code("250")?;
+        self.write_line(&format!("RCPT TO:<{to}>\r\n"))?;
+        self.expect_code("250")?;
+        self.write_line("DATA\r\n")?;
+        self.expect_code("354")?;
         let text = format!(
             "From: a@example.com\r\nTo: {to}\r\nMessage-ID: <{id}.{to}>\r\nSubject: bench\r\n\r\n{}",
             self.text
         );
-        self.say(&text)?;
+        self.write_line(&text)?;
         dot();
-        self.say(".\r\n")?;
-        self.expect("250")
+        self.write_line(".\r\n")?;
+        self.expect_code("250")
     }
 }

@@ -1,6 +1,6 @@
 //! The requests that are measured.
 
-use mailonce_sim::load::Template;
+use mailonce_sim::load::RequestTemplate;
 use mailonce_sim::rig::server::API_KEY;
 
 /// Nearly 900 bytes of plain words, as a mail has them: neither noise nor one letter repeated.
@@ -21,43 +21,43 @@ fn email(recipient: &str) -> String {
     )
 }
 
-fn post(path: &str, key: Option<&str>, body: &str) -> Template {
+fn post(path: &str, key: Option<&str>, body: &str) -> RequestTemplate {
     let bearer = format!("Bearer {API_KEY}");
     let mut headers = vec![("Authorization", bearer.as_str())];
     headers.extend(key.map(|key| ("Idempotency-Key", key)));
-    Template::post(path, &headers, body)
+    RequestTemplate::post(path, &headers, body)
 }
 
 /// The bare JSON echo.
-pub(crate) fn echo() -> Template {
+pub(crate) fn echo() -> RequestTemplate {
     post("/bench/echo", None, &email("user-{n}"))
 }
 
 /// A send; its number is in key, recipient and subject, and `tag` in the first two.
-pub(crate) fn send(tag: &str) -> Template {
+pub(crate) fn send(tag: &str) -> RequestTemplate {
     post("/v1/emails", Some(&format!("{tag}-{{n}}")), &email(&format!("{tag}-{{n}}")))
 }
 
 /// A send of a caller at an address of its own, which a proxy reports.
-pub(crate) fn send_from(tag: &str, address: &str) -> Template {
+pub(crate) fn send_from(tag: &str, address: &str) -> RequestTemplate {
     let (bearer, key) = (format!("Bearer {API_KEY}"), format!("{tag}-{{n}}"));
     let headers = [("Authorization", bearer.as_str()), ("Idempotency-Key", key.as_str()), ("X-Forwarded-For", address)];
-    Template::post("/v1/emails", &headers, &email(&key))
+    RequestTemplate::post("/v1/emails", &headers, &email(&key))
 }
 
 /// A batch of `size` sends under one key.
-pub(crate) fn batch(size: usize) -> Template {
+pub(crate) fn batch(size: usize) -> RequestTemplate {
     let items: Vec<_> = (0..size).map(|item| email(&format!("batch-{{n}}-{item}"))).collect();
     post("/v1/emails/batch", Some("batch-{n}"), &format!("[{}]", items.join(",")))
 }
 
 /// The same send whatever its number.
-pub(crate) fn storm() -> Template {
+pub(crate) fn storm() -> RequestTemplate {
     post("/v1/emails", Some("storm"), &email("storm").replace("{n}", "4821"))
 }
 
 /// A send as the seeds' pattern takes it.
-pub(crate) fn seeds() -> Template {
+pub(crate) fn seeds() -> RequestTemplate {
     post("/send", Some("send-{n}"), &email("user-{n}"))
 }
 

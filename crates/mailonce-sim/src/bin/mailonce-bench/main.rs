@@ -21,8 +21,8 @@ mod sink;
 use anyhow::{Context as _, Result};
 use args::{Args, Figure};
 use clap::Parser as _;
-use gates::Verdict;
-use mailonce_sim::rig::children::Children;
+use gates::GateVerdict;
+use mailonce_sim::rig::children::ChildProcesses;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -34,7 +34,7 @@ const SPARE_FILES: u64 = 1000;
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
     if args.needs {
-        println!("{}", args.needs().join(" "));
+        println!("{}", args.required_services().join(" "));
         return Ok(ExitCode::SUCCESS);
     }
     raise_file_limit(&args);
@@ -46,13 +46,13 @@ fn main() -> Result<ExitCode> {
     if disk::is_memory(work.path()) {
         eprintln!("{} is kept in memory: every figure that needs the disk is too good (see --work)", root.display());
     }
-    let children = Children::default();
-    children.watch_signals(Some(work.path().to_owned()))?;
+    let children = ChildProcesses::default();
+    children.kill_children_on_signal(Some(work.path().to_owned()))?;
     let results = run::run(&args, &children, work.path())?;
-    let gates = gates::judge(&args, &results);
+    let gates = gates::evaluate_gates(&args, &results);
     report::print(&args, &results, &gates);
     report::write(&args.json, &args, &results, &gates)?;
-    let failed = args.gate && gates.iter().any(|gate| gate.verdict == Verdict::Fail);
+    let failed = args.gate && gates.iter().any(|gate| gate.verdict == GateVerdict::Fail);
     let broken = results.failures().next().is_some();
     Ok(if failed || broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -1,12 +1,12 @@
 //! Postfix as a relay: what hand-off is compared with. An instance of its own, apart from the system's.
 
 use crate::args::Args;
-use crate::handoff::{CONNECTIONS, PATIENCE};
-use crate::results::Sample;
-use crate::sink::{Sink, greets, on_free_port, program};
+use crate::handoff::{CONNECTIONS, RUN_TIMEOUT};
+use crate::results::FigureSample;
+use crate::sink::{PostfixSink, has_smtp_greeting, postfix_command, start_on_free_port};
 use anyhow::{Context as _, Result, ensure};
-use mailonce_sim::rig::children::{Children, Running};
-use mailonce_sim::rig::postgres::output;
+use mailonce_sim::rig::children::{ChildProcess, ChildProcesses};
+use mailonce_sim::rig::postgres::run_for_output;
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,54 +15,59 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How long it may take until it greets.
-const START: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Sessions of `smtp-source`, which keeps each open for all its mails.
 const SESSIONS: &str = "50";
 /// Bytes of a mail's body.
-pub(crate) const BODY: &str = "1200";
+pub(crate) const BODY_BYTES: &str = "1200";
 
 /// Mails a second through Postfix, from the first that it is given until the sink has taken the last.
-pub(crate) fn measure(args: &Args, children: &Children, work: &Path) -> Result<Sample> {
+pub(crate) fn measure(args: &Args, children: &ChildProcesses, work: &Path) -> Result<FigureSample> {
     let home = tempfile::Builder::new().prefix("postfix").tempdir_in(work)?;
-    let mut sink = Sink::start(children, home.path())?;
-    let postfix = Postfix::start(children, home.path(), sink.at, "")?;
+    let mut sink = PostfixSink::start(children, home.path())?;
+    let postfix = PostfixInstance::start(children, home.path(), sink.at, "")?;
     let (count, warm_up) = (args.emails(), args.warm_up_emails());
-    postfix.feed(children, warm_up)?;
-    sink.wait_for(warm_up, PATIENCE).with_context(|| postfix.last_words())?;
+    postfix.send_mails(children, warm_up)?;
+    sink.wait_for(warm_up, RUN_TIMEOUT).with_context(|| postfix.log_tail())?;
     let began = Instant::now();
-    postfix.feed(children, count)?;
-    let ended = sink.wait_for(warm_up + count, PATIENCE).with_context(|| postfix.last_words())?;
-    sink.took_no_more_than(warm_up + count)?;
-    postfix.running.stop()?;
-    Ok(Sample { rate: Some(count as f64 / (ended - began).as_secs_f64()), ..Sample::default() })
+    postfix.send_mails(children, count)?;
+    let ended = sink.wait_for(warm_up + count, RUN_TIMEOUT).with_context(|| postfix.log_tail())?;
+    sink.ensure_at_most(warm_up + count)?;
+    postfix.running.terminate()?;
+    Ok(FigureSample { rate: Some(count as f64 / (ended - began).as_secs_f64()), ..FigureSample::default() })
 }
 
 /// Mails a second that Postfix accepts and keeps, without handing them on.
-pub(crate) fn accepting(args: &Args, children: &Children, work: &Path) -> Result<Sample> {
+pub(crate) fn measure_accept(args: &Args, children: &ChildProcesses, work: &Path) -> Result<FigureSample> {
     let home = tempfile::Builder::new().prefix("postfix").tempdir_in(work)?;
-    let sink = Sink::start(children, home.path())?;
-    let postfix = Postfix::start(children, home.path(), sink.at, HELD)?;
+    let sink = PostfixSink::start(children, home.path())?;
+    let postfix = PostfixInstance::start(children, home.path(), sink.at, HOLD_CONFIG)?;
     let (count, warm_up) = (args.emails(), args.warm_up_emails());
-    postfix.feed(children, warm_up)?;
+    postfix.send_mails(children, warm_up)?;
     let began = Instant::now();
-    postfix.feed(children, count)?;
+    postfix.send_mails(children, count)?;
     let took = began.elapsed();
-    sink.took_no_more_than(0)?;
-    postfix.running.stop()?;
-    Ok(Sample { rate: Some(count as f64 / took.as_secs_f64()), ..Sample::default() })
+    sink.ensure_at_most(0)?;
+    postfix.running.terminate()?;
+    Ok(FigureSample { rate: Some(count as f64 / took.as_secs_f64()), ..FigureSample::default() })
 }
 
 /// Keeps every mail in the queue.
-const HELD: &str = "smtpd_client_restrictions = check_client_access static:hold\n";
+const HOLD_CONFIG: &str = "smtpd_client_restrictions = check_client_access static:hold\n";
 
 /// Gives `count` mails to a server and waits until it has accepted them.
-pub(crate) fn feed(children: &Children, home: &Path, (at, to): (SocketAddr, &str), count: u64) -> Result<()> {
-    let mut command = program("smtp-source");
-    command.args(["-s", SESSIONS, "-l", BODY, "-m", &count.to_string(), "-d"]);
+pub(crate) fn send_mails(
+    children: &ChildProcesses,
+    home: &Path,
+    (at, to): (SocketAddr, &str),
+    count: u64,
+) -> Result<()> {
+    let mut command = postfix_command("smtp-source");
+    command.args(["-s", SESSIONS, "-l", BODY_BYTES, "-m", &count.to_string(), "-d"]);
     command.args(["-f", "agent@example.com", "-t", to]).arg(at.to_string());
     let mut source = children.spawn(command, &home.join("smtp-source.log"))?;
-    let status = source.ended(PATIENCE)?.context("smtp-source did not end")?;
-    ensure!(status.success(), "smtp-source failed ({status}): {}", source.log().trim());
+    let status = source.wait_for_exit(RUN_TIMEOUT)?.context("smtp-source did not end")?;
+    ensure!(status.success(), "smtp-source failed ({status}): {}", source.read_log().trim());
     Ok(())
 }
 
@@ -72,14 +77,14 @@ pub(crate) fn is_possible() -> bool {
 }
 
 /// A Postfix that runs.
-struct Postfix {
-    running: Running,
+struct PostfixInstance {
+    running: ChildProcess,
     at: SocketAddr,
     home: PathBuf,
 }
 
-impl Postfix {
-    fn start(children: &Children, home: &Path, relay: SocketAddr, more: &str) -> Result<Self> {
+impl PostfixInstance {
+    fn start(children: &ChildProcesses, home: &Path, relay: SocketAddr, more: &str) -> Result<Self> {
         let (etc, data) = (home.join("etc"), home.join("data"));
         for dir in [&etc, &home.join("queue"), &data] {
             fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -88,32 +93,32 @@ impl Postfix {
         fs::set_permissions(home, Permissions::from_mode(0o711))?;
         let mut owner = Command::new("chown");
         owner.arg("postfix").arg(&data);
-        output(owner)?;
+        run_for_output(owner)?;
         let daemons = daemon_directory()?;
-        on_free_port(|at| {
+        start_on_free_port(|at| {
             fs::write(etc.join("main.cf"), main_cf(home, relay) + more)?;
             fs::write(etc.join("master.cf"), master_cf(at))?;
-            let mut check = program("postfix");
+            let mut check = postfix_command("postfix");
             check.arg("-c").arg(&etc).arg("check");
-            output(check)?;
+            run_for_output(check)?;
             // The master itself rather than `postfix start`, so that it is our child and ends when we do: its own
             // children end when it is gone, and SIGTERM to it reaches them all.
             let mut command = Command::new(daemons.join("master"));
             command.arg("-s").arg("-c").arg(&etc);
             let mut running = children.spawn(command, &home.join("master.log"))?;
-            let ready = running.wait_until(START, || greets(at));
+            let ready = running.wait_until_ready(START_TIMEOUT, || has_smtp_greeting(at));
             let postfix = Self { running, at, home: home.to_owned() };
-            ready.with_context(|| postfix.last_words())?;
+            ready.with_context(|| postfix.log_tail())?;
             Ok(postfix)
         })
     }
 
     /// Gives it `count` mails and waits until it has accepted them.
-    fn feed(&self, children: &Children, count: u64) -> Result<()> {
-        feed(children, &self.home, (self.at, "user@example.org"), count).with_context(|| self.last_words())
+    fn send_mails(&self, children: &ChildProcesses, count: u64) -> Result<()> {
+        send_mails(children, &self.home, (self.at, "user@example.org"), count).with_context(|| self.log_tail())
     }
 
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         let log = fs::read_to_string(self.home.join("maillog")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         format!("Postfix logged at last:\n    {}", lines[lines.len().saturating_sub(5)..].join("\n    "))
@@ -121,9 +126,9 @@ impl Postfix {
 }
 
 fn daemon_directory() -> Result<PathBuf> {
-    let mut command = program("postconf");
+    let mut command = postfix_command("postconf");
     command.args(["-h", "daemon_directory"]);
-    Ok(PathBuf::from(output(command)?.trim()))
+    Ok(PathBuf::from(run_for_output(command)?.trim()))
 }
 
 /// As Postfix comes, but kept to this directory and to loopback: no look-ups, no TLS, no local delivery. Two settings are for

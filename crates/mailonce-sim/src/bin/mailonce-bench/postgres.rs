@@ -1,9 +1,9 @@
 //! `pgbench` on a database of its own.
 
 use crate::args::Args;
-use crate::results::Sample;
+use crate::results::FigureSample;
 use anyhow::{Context as _, Result};
-use mailonce_sim::rig::postgres::output;
+use mailonce_sim::rig::postgres::run_for_output;
 use std::path::Path;
 
 /// Clients of `pgbench`.
@@ -24,19 +24,19 @@ COMMIT;
 ";
 
 /// Transactions of two inserts a second, as `pgbench` counts them.
-pub(crate) fn pgbench(args: &Args, work: &Path, name: &str) -> Result<Sample> {
+pub(crate) fn pgbench(args: &Args, work: &Path, name: &str) -> Result<FigureSample> {
     let postgres = args.postgres()?;
-    let database = postgres.create(name)?;
+    let database = postgres.create_database(name)?;
     postgres.psql(&database.url, SCHEMA)?;
     let script = work.join("pgbench.sql");
     std::fs::write(&script, TRANSACTION)?;
-    let mut command = postgres.program("pgbench");
+    let mut command = postgres.command("pgbench");
     command.args(["-n", "-M", "prepared", "-c", CLIENTS, "-j", "2", "-T"]);
-    command.arg(args.window().as_secs().to_string()).arg("-f").arg(&script).arg(&database.url);
-    let text = output(command)?;
+    command.arg(args.measured_time().as_secs().to_string()).arg("-f").arg(&script).arg(&database.url);
+    let text = run_for_output(command)?;
     let rate = number_after(&text, "tps = ").context("pgbench told no tps")?;
-    database.remove()?;
-    Ok(Sample { rate: Some(rate), ..Sample::default() })
+    database.drop_database()?;
+    Ok(FigureSample { rate: Some(rate), ..FigureSample::default() })
 }
 
 fn number_after(text: &str, mark: &str) -> Option<f64> {

@@ -1,18 +1,18 @@
 //! The figures for people (a table) and for programs (JSON).
 
 use crate::args::Args;
-use crate::gates::{Gate, Verdict};
-use crate::results::{Results, Row};
+use crate::gates::{BenchGate, GateVerdict};
+use crate::results::{BenchResults, FigureRow};
 use anyhow::{Context as _, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// Prints both tables.
-pub(crate) fn print(args: &Args, results: &Results, gates: &[Gate]) {
+pub(crate) fn print(args: &Args, results: &BenchResults, gates: &[BenchGate]) {
     println!("{}", heading(args, results));
-    println!("{}", figures(results));
-    println!("\n{}", verdicts(gates));
+    println!("{}", figures_table(results));
+    println!("\n{}", gates_table(gates));
     for (name, why) in results.failures() {
         println!("\n{name} could not be measured: {why}");
     }
@@ -21,12 +21,12 @@ pub(crate) fn print(args: &Args, results: &Results, gates: &[Gate]) {
     }
 }
 
-fn heading(args: &Args, results: &Results) -> String {
+fn heading(args: &Args, results: &BenchResults) -> String {
     let rounds = match args.rounds() {
         1 => "one round".to_owned(),
         rounds => format!("median of {rounds} rounds"),
     };
-    let fsync = results.row("fsync").map(Row::medians).unwrap_or_default();
+    let fsync = results.row("fsync").map(FigureRow::medians).unwrap_or_default();
     format!(
         "{} cores, {} connections, bodies of about 1 KB, {rounds}; a 4 KB write made durable takes {} (p99 {})",
         cores(),
@@ -36,7 +36,7 @@ fn heading(args: &Args, results: &Results) -> String {
     )
 }
 
-fn figures(results: &Results) -> Table {
+fn figures_table(results: &BenchResults) -> Table {
     let mut table = table(&["figure", "rate", "p50", "p99", "max", "memory", "serving"]);
     for row in results.rows.iter().filter(|row| row.name != "fsync") {
         let medians = row.medians();
@@ -54,7 +54,7 @@ fn figures(results: &Results) -> Table {
     table
 }
 
-fn verdicts(gates: &[Gate]) -> Table {
+fn gates_table(gates: &[BenchGate]) -> Table {
     let mut table = table(&["gate", "measured", "must be", "wanted", ""]);
     for gate in gates {
         let sign = if gate.at_least { '≥' } else { '≤' };
@@ -63,14 +63,14 @@ fn verdicts(gates: &[Gate]) -> Table {
             unit => format!("{value:.0} {unit}"),
         };
         let verdict = match gate.verdict {
-            Verdict::Goal => "pass, goal reached",
-            Verdict::Pass => "pass",
-            Verdict::Fail => "FAIL",
-            Verdict::Unmeasured => "not measured",
+            GateVerdict::Goal => "pass, goal reached",
+            GateVerdict::Pass => "pass",
+            GateVerdict::Fail => "FAIL",
+            GateVerdict::Unmeasured => "not measured",
         };
         table.add_row([
             gate.what.clone(),
-            gate.value.map_or_else(String::new, |value| amount_exact(value, gate.unit)),
+            gate.value.map_or_else(String::new, |value| show_amount(value, gate.unit)),
             format!("{sign} {}", amount(gate.must)),
             format!("{sign} {}", amount(gate.goal)),
             verdict.to_owned(),
@@ -80,7 +80,7 @@ fn verdicts(gates: &[Gate]) -> Table {
     table
 }
 
-fn amount_exact(value: f64, unit: &str) -> String {
+fn show_amount(value: f64, unit: &str) -> String {
     match unit {
         "×" => format!("{value:.2} ×"),
         unit => format!("{value:.1} {unit}"),
@@ -127,7 +127,7 @@ fn cores() -> usize {
 }
 
 /// Writes everything as JSON: each round, the medians, the gates.
-pub(crate) fn write(path: &Path, args: &Args, results: &Results, gates: &[Gate]) -> Result<()> {
+pub(crate) fn write(path: &Path, args: &Args, results: &BenchResults, gates: &[BenchGate]) -> Result<()> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent)?;
     }
@@ -137,7 +137,7 @@ pub(crate) fn write(path: &Path, args: &Args, results: &Results, gates: &[Gate])
         "cores": cores(),
         "connections": args.connections,
         "rounds": args.rounds(),
-        "window_s": args.window().as_secs(),
+        "window_s": args.measured_time().as_secs(),
         "storm": args.storm,
         "emails": args.emails(),
         "queued": args.queued,
@@ -148,7 +148,7 @@ pub(crate) fn write(path: &Path, args: &Args, results: &Results, gates: &[Gate])
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn figure(row: &Row) -> Value {
+fn figure(row: &FigureRow) -> Value {
     let rounds: Vec<Value> = row
         .rounds
         .iter()

@@ -1,67 +1,67 @@
 //! A start after `kill -9` with a long queue: how soon it serves, and whether the queue drains.
 
 use crate::args::Args;
-use crate::figures::only;
-use crate::handoff::{PATIENCE, relay_to};
+use crate::figures::ensure_only_status;
+use crate::handoff::{RUN_TIMEOUT, write_relay_config};
 use crate::mails;
-use crate::results::{Sample, millis};
-use crate::sink::Sink;
+use crate::results::{FigureSample, millis};
+use crate::sink::PostfixSink;
 use anyhow::{Context as _, Result, ensure};
-use mailonce_sim::load::{Sustain, Template, Until, sustain};
-use mailonce_sim::rig::children::{Children, pause};
+use mailonce_sim::load::{LoadDuration, RequestTemplate, SteadyLoad, run_steady};
+use mailonce_sim::rig::children::{ChildProcesses, sleep};
 use mailonce_sim::rig::http;
-use mailonce_sim::rig::server::{Server, Setup};
+use mailonce_sim::rig::server::{ServerProcess, ServerSetup};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Emails of one batch: the most that the API takes.
-const BATCH: u64 = 1000;
+const BATCH_SIZE: u64 = 1000;
 /// Batches in flight while the queue is filled; more would only take memory.
-const FILLING: usize = 4;
+const FILL_CONNECTIONS: usize = 4;
 
 /// One restart.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Restart<'a> {
+pub(crate) struct RestartBench<'a> {
     pub(crate) args: &'a Args,
-    pub(crate) children: &'a Children,
+    pub(crate) children: &'a ChildProcesses,
     pub(crate) binary: &'a Path,
     pub(crate) work: &'a Path,
 }
 
-impl Restart<'_> {
+impl RestartBench<'_> {
     /// Fills a queue, kills the server, starts it again and watches the sink. The rate is that of the sink.
-    pub(crate) fn measure(&self) -> Result<Sample> {
+    pub(crate) fn measure(&self) -> Result<FigureSample> {
         let home = tempfile::Builder::new().prefix("restart").tempdir_in(self.work)?;
-        let sink = Sink::start(self.children, home.path())?;
-        let env = [("MAILONCE_CONFIG", relay_to(sink.at, home.path())?.into())];
+        let sink = PostfixSink::start(self.children, home.path())?;
+        let env = [("MAILONCE_CONFIG", write_relay_config(sink.at, home.path())?.into())];
         let data = home.path().join("data");
-        let resting = Setup { binary: self.binary, data: &data, store: None, paused: true, env: &env };
-        let queue = Queue::of(self.args.queued);
+        let resting = ServerSetup { binary: self.binary, data: &data, store: None, paused: true, env: &env };
+        let queue = QueuePlan::for_emails(self.args.queued);
         let server = resting.start(self.children)?;
         queue.fill(&server)?;
         server.kill()?;
-        sink.took_no_more_than(0).context("while hand-off rests")?;
+        sink.ensure_at_most(0).context("while hand-off rests")?;
 
         let began = Instant::now();
-        let server = Setup { paused: false, ..resting }.start(self.children)?;
-        ask(&server, &mails::send("after"), 0, 202).context("the first send after the start")?;
+        let server = ServerSetup { paused: false, ..resting }.start(self.children)?;
+        send_one(&server, &mails::send("after"), 0, 202).context("the first send after the start")?;
         let serving = began.elapsed();
 
-        let rate = self.drained(&sink, queue.emails() + 1)?;
-        ask(&server, &queue.batch, queue.batches - 1, 200).context("the last batch, asked again")?;
+        let rate = self.drain_rate(&sink, queue.emails() + 1)?;
+        send_one(&server, &queue.batch, queue.batches - 1, 200).context("the last batch, asked again")?;
         let rss_mb = server.rss_mb();
-        server.stop()?;
-        sink.took_no_more_than(queue.emails() + 1)?;
-        Ok(Sample { rate: Some(rate), serving_ms: Some(millis(serving)), rss_mb, ..Sample::default() })
+        server.terminate()?;
+        sink.ensure_at_most(queue.emails() + 1)?;
+        Ok(FigureSample { rate: Some(rate), serving_ms: Some(millis(serving)), rss_mb, ..FigureSample::default() })
     }
 
     /// What the sink takes a second, until it has taken `all` or the time to look is over.
-    fn drained(&self, sink: &Sink, all: u64) -> Result<f64> {
+    fn drain_rate(&self, sink: &PostfixSink, all: u64) -> Result<f64> {
         let (began, before) = (Instant::now(), sink.count()?);
         let (mut taken, mut took) = (before, Duration::ZERO);
-        while taken < all && took < self.args.draining() {
-            pause(Duration::from_millis(10));
+        while taken < all && took < self.args.drain_time() {
+            sleep(Duration::from_millis(10));
             taken = sink.count()?;
             took = began.elapsed();
         }
@@ -71,16 +71,16 @@ impl Restart<'_> {
 }
 
 /// What waits when the server is killed.
-struct Queue {
-    batch: Template,
+struct QueuePlan {
+    batch: RequestTemplate,
     size: u64,
     batches: u64,
 }
 
-impl Queue {
+impl QueuePlan {
     /// Of so many emails, or a few more when they do not fill the last batch.
-    fn of(emails: u64) -> Self {
-        let size = emails.clamp(1, BATCH);
+    fn for_emails(emails: u64) -> Self {
+        let size = emails.clamp(1, BATCH_SIZE);
         Self { batch: mails::batch(size as usize), size, batches: emails.div_ceil(size).max(1) }
     }
 
@@ -88,19 +88,19 @@ impl Queue {
         self.size * self.batches
     }
 
-    fn fill(&self, server: &Server) -> Result<()> {
-        let until = Until::Count { count: self.batches, patience: PATIENCE };
-        let plan = Sustain { to: server.at, connections: FILLING, threads: 1, until };
+    fn fill(&self, server: &ServerProcess) -> Result<()> {
+        let until = LoadDuration::Count { count: self.batches, timeout: RUN_TIMEOUT };
+        let plan = SteadyLoad { to: server.at, connections: FILL_CONNECTIONS, threads: 1, duration: until };
         let batch = self.batch.clone();
-        let caller = Arc::new(move |n: u64, out: &mut Vec<u8>| batch.write(n, out));
-        only(&sustain(&plan, &caller)?, 202).context("filling the queue")
+        let caller = Arc::new(move |n: u64, out: &mut Vec<u8>| batch.write_numbered(n, out));
+        ensure_only_status(&run_steady(&plan, &caller)?, 202).context("filling the queue")
     }
 }
 
 /// Sends the n-th request of a template by itself, and expects one status.
-fn ask(server: &Server, template: &Template, n: u64, status: u16) -> Result<()> {
+fn send_one(server: &ServerProcess, template: &RequestTemplate, n: u64, status: u16) -> Result<()> {
     let mut request = Vec::with_capacity(template.size());
-    template.write(n, &mut request);
+    template.write_numbered(n, &mut request);
     let reply = http::exchange(server.at, &request)?;
     ensure!(reply.status == status, "expected {status}, got {}: {}", reply.status, reply.body);
     Ok(())
@@ -108,12 +108,12 @@ fn ask(server: &Server, template: &Template, n: u64, status: u16) -> Result<()> 
 
 #[cfg(test)]
 mod tests {
-    use super::Queue;
+    use super::QueuePlan;
 
     #[test]
     fn a_queue_has_at_least_what_was_asked_for() {
         let shape = |emails| {
-            let queue = Queue::of(emails);
+            let queue = QueuePlan::for_emails(emails);
             (queue.size, queue.batches, queue.emails())
         };
         assert_eq!(shape(100_000), (1000, 100, 100_000));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What one round of one figure measured. What a tool does not tell is absent.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct Sample {
+pub(crate) struct FigureSample {
     /// Requests, items or transactions a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<f64>,
@@ -24,9 +24,9 @@ pub(crate) struct Sample {
     pub(crate) serving_ms: Option<f64>,
 }
 
-impl Sample {
+impl FigureSample {
     /// Latencies, and perhaps a rate.
-    pub(crate) fn of(latency: &Histogram, rate: Option<f64>) -> Self {
+    pub(crate) fn from_latency(latency: &Histogram, rate: Option<f64>) -> Self {
         Self {
             rate,
             p50_ms: Some(millis(latency.quantile(0.5))),
@@ -39,36 +39,41 @@ impl Sample {
 
 /// One line of the table.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub(crate) struct FigureRow {
     pub(crate) name: String,
     /// What the rate counts.
     pub(crate) unit: &'static str,
     /// One entry per round; a round that failed says why.
-    pub(crate) rounds: Vec<Result<Sample, String>>,
+    pub(crate) rounds: Vec<Result<FigureSample, String>>,
     /// Why it was not measured at all, when it could not be here.
     pub(crate) skipped: Option<String>,
 }
 
 /// Everything that was measured, in the order in which it first was.
 #[derive(Debug, Default)]
-pub(crate) struct Results {
-    pub(crate) rows: Vec<Row>,
+pub(crate) struct BenchResults {
+    pub(crate) rows: Vec<FigureRow>,
 }
 
-impl Results {
+impl BenchResults {
     /// Notes a round of a figure.
-    pub(crate) fn push(&mut self, name: &str, unit: &'static str, outcome: Result<Sample, String>) {
+    pub(crate) fn push(&mut self, name: &str, unit: &'static str, outcome: Result<FigureSample, String>) {
         if let Some(row) = self.rows.iter_mut().find(|row| row.name == name) {
             row.rounds.push(outcome);
         } else {
-            self.rows.push(Row { name: name.to_owned(), unit, rounds: vec![outcome], skipped: None });
+            self.rows.push(FigureRow { name: name.to_owned(), unit, rounds: vec![outcome], skipped: None });
         }
     }
 
     /// Notes that a figure cannot be measured here, which is no failure of what is measured.
     pub(crate) fn skip(&mut self, name: &str, unit: &'static str, why: &str) {
         if self.row(name).is_none() {
-            self.rows.push(Row { name: name.to_owned(), unit, rounds: Vec::new(), skipped: Some(why.to_owned()) });
+            self.rows.push(FigureRow {
+                name: name.to_owned(),
+                unit,
+                rounds: Vec::new(),
+                skipped: Some(why.to_owned()),
+            });
         }
     }
 
@@ -77,7 +82,7 @@ impl Results {
         self.rows.iter().filter_map(|row| Some((row.name.as_str(), row.skipped.as_deref()?)))
     }
 
-    pub(crate) fn row(&self, name: &str) -> Option<&Row> {
+    pub(crate) fn row(&self, name: &str) -> Option<&FigureRow> {
         self.rows.iter().find(|row| row.name == name)
     }
 
@@ -96,15 +101,15 @@ impl Results {
     }
 }
 
-impl Row {
+impl FigureRow {
     /// The median over the rounds of one of the sample's numbers.
-    pub(crate) fn median(&self, pick: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
+    pub(crate) fn median(&self, pick: impl Fn(&FigureSample) -> Option<f64>) -> Option<f64> {
         median(self.rounds.iter().filter_map(|round| pick(round.as_ref().ok()?)))
     }
 
     /// The medians of all numbers.
-    pub(crate) fn medians(&self) -> Sample {
-        Sample {
+    pub(crate) fn medians(&self) -> FigureSample {
+        FigureSample {
             rate: self.median(|sample| sample.rate),
             p50_ms: self.median(|sample| sample.p50_ms),
             p99_ms: self.median(|sample| sample.p99_ms),
@@ -133,16 +138,16 @@ pub(crate) fn millis(time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Results, Sample};
+    use super::{BenchResults, FigureSample};
 
-    fn rate(rate: f64) -> Sample {
+    fn rate(rate: f64) -> FigureSample {
         let rate = Some(rate);
-        Sample { rate, ..Sample::default() }
+        FigureSample { rate, ..FigureSample::default() }
     }
 
     #[test]
     fn ratios_compare_within_a_round() {
-        let mut results = Results::default();
+        let mut results = BenchResults::default();
         for (accept, echo) in [(10.0, 20.0), (30.0, 50.0), (5.0, 20.0)] {
             results.push("accept", "/s", Ok(rate(accept)));
             results.push("echo", "/s", Ok(rate(echo)));
@@ -153,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_failed_round_is_left_out_and_named() {
-        let mut results = Results::default();
+        let mut results = BenchResults::default();
         results.push("accept", "/s", Err("12×503".to_owned()));
         results.push("accept", "/s", Ok(rate(10.0)));
         results.push("accept", "/s", Ok(rate(20.0)));
@@ -164,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_is_skipped_is_named_once_and_compares_with_nothing() {
-        let mut results = Results::default();
+        let mut results = BenchResults::default();
         for _round in 0..2 {
             results.push("handoff", "emails", Ok(rate(10.0)));
             results.skip("postfix", "emails", "not root");

@@ -1,23 +1,23 @@
 //! The rounds: every figure once per round, so that figures that are compared are measured side by side.
 
 use crate::args::{Args, Figure};
-use crate::attack::Attack;
-use crate::growth::{self, Growth};
-use crate::handoff::Handoff;
-use crate::inbound::Inbound;
-use crate::restart::Restart;
-use crate::results::{Results, Sample};
+use crate::attack::AttackBench;
+use crate::growth::{self, GrowthBench};
+use crate::handoff::HandoffBench;
+use crate::inbound::InboundBench;
+use crate::restart::RestartBench;
+use crate::results::{BenchResults, FigureSample};
 use crate::{baselines, disk, figures, postfix, postgres};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use mailonce_sim::rig::children::Children;
-use mailonce_sim::rig::postgres::Database;
-use mailonce_sim::rig::server::{self, Server, Setup};
+use mailonce_sim::rig::children::ChildProcesses;
+use mailonce_sim::rig::postgres::TemporaryDatabase;
+use mailonce_sim::rig::server::{self, ServerProcess, ServerSetup};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A figure of a running server.
-type Measure = fn(&Args, &Server) -> Result<Sample>;
+type FigureFn = fn(&Args, &ServerProcess) -> Result<FigureSample>;
 
 /// What a rate counts.
 const REQUESTS: &str = "requests";
@@ -26,24 +26,24 @@ const MAILS: &str = "mails";
 
 /// Where the ledger is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Store {
+enum BenchStore {
     Sqlite,
     Postgres,
 }
 
 /// A run in progress.
-struct Bench<'a> {
+struct BenchSession<'a> {
     args: &'a Args,
-    children: &'a Children,
+    children: &'a ChildProcesses,
     work: &'a Path,
     binary: Result<PathBuf, String>,
     bar: ProgressBar,
-    results: Results,
+    results: BenchResults,
     round: usize,
 }
 
 /// Measures everything that was asked for.
-pub(crate) fn run(args: &Args, children: &Children, work: &Path) -> Result<Results> {
+pub(crate) fn run(args: &Args, children: &ChildProcesses, work: &Path) -> Result<BenchResults> {
     let per_round = args.figures().into_iter().map(|figure| match figure {
         Figure::Growth => args.growth.len(),
         _ => 1,
@@ -52,8 +52,8 @@ pub(crate) fn run(args: &Args, children: &Children, work: &Path) -> Result<Resul
     let bar = ProgressBar::new(steps as u64);
     bar.set_style(ProgressStyle::with_template("{spinner} {bar:30} {pos}/{len} {elapsed} {msg}")?);
     bar.enable_steady_tick(Duration::from_millis(250));
-    let binary = server::binary(args.server.as_ref()).map_err(|why| format!("{why:#}"));
-    let mut bench = Bench { args, children, work, binary, bar, results: Results::default(), round: 0 };
+    let binary = server::locate_binary(args.server.as_ref()).map_err(|why| format!("{why:#}"));
+    let mut bench = BenchSession { args, children, work, binary, bar, results: BenchResults::default(), round: 0 };
     for round in 1..=args.rounds() {
         bench.round = round;
         bench.run_round();
@@ -62,25 +62,25 @@ pub(crate) fn run(args: &Args, children: &Children, work: &Path) -> Result<Resul
     Ok(bench.results)
 }
 
-impl Bench<'_> {
+impl BenchSession<'_> {
     fn run_round(&mut self) {
         use Figure::{Accept, Batch, Echo, PgAccept, PgBatch, PgReplay, PgStorm, Replay, Storm};
         let work = self.work;
-        self.note("fsync", "writes", || Ok(disk::fsync(work)?));
-        self.baselines_before();
-        let accepting: [(Figure, &str, Measure); 3] =
+        self.measure_and_record("fsync", "writes", || Ok(disk::fsync(work)?));
+        self.run_baselines();
+        let accepting: [(Figure, &str, FigureFn); 3] =
             [(Echo, REQUESTS, figures::echo), (Accept, EMAILS, figures::accept), (Batch, EMAILS, figures::batch)];
-        self.group(Store::Sqlite, true, &accepting);
-        let repeating: [(Figure, &str, Measure); 2] =
-            [(Replay, REQUESTS, figures::replay), (Storm, REQUESTS, figures::storm)];
-        self.group(Store::Sqlite, false, &repeating);
+        self.measure_group(BenchStore::Sqlite, true, &accepting);
+        let repeating: [(Figure, &str, FigureFn); 2] =
+            [(Replay, REQUESTS, figures::replay), (Storm, REQUESTS, figures::measure_storm)];
+        self.measure_group(BenchStore::Sqlite, false, &repeating);
         self.pgbench();
-        let accepting: [(Figure, &str, Measure); 2] =
+        let accepting: [(Figure, &str, FigureFn); 2] =
             [(PgAccept, EMAILS, figures::accept), (PgBatch, EMAILS, figures::batch)];
-        self.group(Store::Postgres, true, &accepting);
-        let repeating: [(Figure, &str, Measure); 2] =
-            [(PgReplay, REQUESTS, figures::replay), (PgStorm, REQUESTS, figures::storm)];
-        self.group(Store::Postgres, false, &repeating);
+        self.measure_group(BenchStore::Postgres, true, &accepting);
+        let repeating: [(Figure, &str, FigureFn); 2] =
+            [(PgReplay, REQUESTS, figures::replay), (PgStorm, REQUESTS, figures::measure_storm)];
+        self.measure_group(BenchStore::Postgres, false, &repeating);
         self.handoff(Figure::Handoff);
         self.postfix();
         self.handoff(Figure::PgHandoff);
@@ -90,53 +90,58 @@ impl Bench<'_> {
         self.growth();
     }
 
-    fn baselines_before(&mut self) {
+    fn run_baselines(&mut self) {
         let (args, children, work, round) = (self.args, self.children, self.work, self.round);
         if args.wants(Figure::Redis) {
-            self.note(Figure::Redis.name(), REQUESTS, || baselines::redis(args));
+            self.measure_and_record(Figure::Redis.name(), REQUESTS, || baselines::redis(args));
         }
         if args.wants(Figure::Seeds) {
             let name = format!("seeds_{round}");
-            self.note(Figure::Seeds.name(), EMAILS, || baselines::seeds(args, children, work, &name));
+            self.measure_and_record(Figure::Seeds.name(), EMAILS, || baselines::seeds(args, children, work, &name));
         }
     }
 
     fn pgbench(&mut self) {
         let (args, work, name) = (self.args, self.work, format!("pgbench_{}", self.round));
         if args.wants(Figure::Pgbench) {
-            self.note(Figure::Pgbench.name(), "transactions", || postgres::pgbench(args, work, &name));
+            self.measure_and_record(Figure::Pgbench.name(), "transactions", || postgres::pgbench(args, work, &name));
         }
     }
 
     /// Measures the wanted ones of `figures` on one fresh server.
-    fn group(&mut self, store: Store, paused: bool, figures: &[(Figure, &'static str, Measure)]) {
+    fn measure_group(&mut self, store: BenchStore, paused: bool, figures: &[(Figure, &'static str, FigureFn)]) {
         let args = self.args;
         let wanted: Vec<_> = figures.iter().filter(|(figure, ..)| args.wants(*figure)).collect();
         if wanted.is_empty() {
             return;
         }
-        if let Err(why) = self.on_server(store, paused, &wanted) {
+        if let Err(why) = self.measure_on_server(store, paused, &wanted) {
             let why = format!("{why:#}");
             for (figure, unit, _) in wanted {
                 if self.results.row(figure.name()).is_none_or(|row| row.rounds.len() < self.round) {
-                    self.note(figure.name(), unit, || Err(anyhow::anyhow!(why.clone())));
+                    self.measure_and_record(figure.name(), unit, || Err(anyhow::anyhow!(why.clone())));
                 }
             }
         }
     }
 
-    fn on_server(&mut self, store: Store, paused: bool, wanted: &[&(Figure, &'static str, Measure)]) -> Result<()> {
+    fn measure_on_server(
+        &mut self,
+        store: BenchStore,
+        paused: bool,
+        wanted: &[&(Figure, &'static str, FigureFn)],
+    ) -> Result<()> {
         let args = self.args;
         let binary = self.binary.clone().map_err(anyhow::Error::msg)?;
         let data = tempfile::Builder::new().prefix("data").tempdir_in(self.work)?;
         let name = format!("mailonce_{}_{}", self.round, if paused { "accept" } else { "replay" });
         let database = match store {
-            Store::Sqlite => None,
-            Store::Postgres => Some(args.postgres()?.create(&name)?),
+            BenchStore::Sqlite => None,
+            BenchStore::Postgres => Some(args.postgres()?.create_database(&name)?),
         };
         let url = database.as_ref().map(|database| database.url.as_str());
         self.bar.set_message(format!("starting, round {}", self.round));
-        let server = Setup {
+        let server = ServerSetup {
             binary: &binary,
             data: data.path(),
             store: url,
@@ -145,12 +150,12 @@ impl Bench<'_> {
         }
         .start(self.children)?;
         for (figure, unit, measure) in wanted {
-            self.note(figure.name(), unit, || measure(args, &server));
+            self.measure_and_record(figure.name(), unit, || measure(args, &server));
         }
-        if let Err(why) = server.stop() {
-            self.say(&format!("after {}: {why:#}", wanted[wanted.len() - 1].0.name()));
+        if let Err(why) = server.terminate() {
+            self.print_line(&format!("after {}: {why:#}", wanted[wanted.len() - 1].0.name()));
         }
-        database.map_or(Ok(()), Database::remove)
+        database.map_or(Ok(()), TemporaryDatabase::drop_database)
     }
 
     /// Hand-off by SMTP to a sink, with the ledger where the figure has it.
@@ -160,15 +165,15 @@ impl Bench<'_> {
             return;
         }
         let binary = self.binary.clone();
-        self.note(figure.name(), EMAILS, || {
+        self.measure_and_record(figure.name(), EMAILS, || {
             let binary = &binary.map_err(anyhow::Error::msg)?;
             let database = match figure {
-                Figure::PgHandoff => Some(args.postgres()?.create(&format!("mailonce_{round}_handoff"))?),
+                Figure::PgHandoff => Some(args.postgres()?.create_database(&format!("mailonce_{round}_handoff"))?),
                 _ => None,
             };
             let store = database.as_ref().map(|database| database.url.as_str());
-            let sample = Handoff { args, children, binary, work, store }.measure()?;
-            database.map_or(Ok(()), Database::remove)?;
+            let sample = HandoffBench { args, children, binary, work, store }.measure()?;
+            database.map_or(Ok(()), TemporaryDatabase::drop_database)?;
             Ok(sample)
         });
     }
@@ -179,7 +184,7 @@ impl Bench<'_> {
             return;
         }
         if postfix::is_possible() {
-            self.note(Figure::Postfix.name(), EMAILS, || postfix::measure(args, children, work));
+            self.measure_and_record(Figure::Postfix.name(), EMAILS, || postfix::measure(args, children, work));
         } else {
             self.skip(Figure::Postfix, "a Postfix can be started by root alone");
         }
@@ -189,36 +194,38 @@ impl Bench<'_> {
         let (args, children, work) = (self.args, self.children, self.work);
         if args.wants(Figure::Restart) {
             let binary = self.binary.clone();
-            self.note(Figure::Restart.name(), EMAILS, || {
+            self.measure_and_record(Figure::Restart.name(), EMAILS, || {
                 let binary = &binary.map_err(anyhow::Error::msg)?;
-                Restart { args, children, binary, work }.measure()
+                RestartBench { args, children, binary, work }.measure()
             });
         }
     }
 
     /// Mail that comes in, and Postfix beside it.
     fn inbound(&mut self) {
-        type Measure = fn(&Inbound<'_>) -> Result<Sample>;
+        type Measure = fn(&InboundBench<'_>) -> Result<FigureSample>;
         let (args, children, work) = (self.args, self.children, self.work);
         let figures: [(Figure, Measure); 4] = [
-            (Figure::SmtpIn, |inbound| inbound.smtp_in()),
-            (Figure::Dot, |inbound| inbound.dot()),
-            (Figure::Wait, |inbound| inbound.wait()),
-            (Figure::Waiters, |inbound| inbound.waiters()),
+            (Figure::SmtpIn, |inbound| inbound.measure_smtp_in()),
+            (Figure::Dot, |inbound| inbound.measure_dot()),
+            (Figure::Wait, |inbound| inbound.measure_wait()),
+            (Figure::Waiters, |inbound| inbound.measure_waiters()),
         ];
         for (figure, measure) in figures {
             if !args.wants(figure) {
                 continue;
             }
             let binary = self.binary.clone();
-            self.note(figure.name(), MAILS, || {
+            self.measure_and_record(figure.name(), MAILS, || {
                 let binary = &binary.map_err(anyhow::Error::msg)?;
-                measure(&Inbound { args, children, binary, work })
+                measure(&InboundBench { args, children, binary, work })
             });
         }
         if args.wants(Figure::PostfixIn) {
             if postfix::is_possible() {
-                self.note(Figure::PostfixIn.name(), MAILS, || postfix::accepting(args, children, work));
+                self.measure_and_record(Figure::PostfixIn.name(), MAILS, || {
+                    postfix::measure_accept(args, children, work)
+                });
             } else {
                 self.skip(Figure::PostfixIn, "a Postfix can be started by root alone");
             }
@@ -231,9 +238,9 @@ impl Bench<'_> {
         for (figure, attacked) in [(Figure::Honest, false), (Figure::Attacked, true)] {
             if args.wants(figure) {
                 let binary = self.binary.clone();
-                self.note(figure.name(), EMAILS, || {
+                self.measure_and_record(figure.name(), EMAILS, || {
                     let binary = &binary.map_err(anyhow::Error::msg)?;
-                    Attack { args, children, binary, work, attacked }.measure()
+                    AttackBench { args, children, binary, work, attacked }.measure()
                 });
             }
         }
@@ -246,24 +253,24 @@ impl Bench<'_> {
         }
         for keys in args.growth.iter().copied() {
             let binary = self.binary.clone();
-            self.note(&growth::name(keys), EMAILS, || {
+            self.measure_and_record(&growth::name(keys), EMAILS, || {
                 let binary = &binary.map_err(anyhow::Error::msg)?;
-                Growth { args, children, binary, work, keys }.measure(round)
+                GrowthBench { args, children, binary, work, keys }.measure(round)
             });
         }
     }
 
     /// Measures one figure and notes what came of it.
-    fn note(&mut self, name: &str, unit: &'static str, measure: impl FnOnce() -> Result<Sample>) {
+    fn measure_and_record(&mut self, name: &str, unit: &'static str, measure: impl FnOnce() -> Result<FigureSample>) {
         let which = format!("{name}, round {} of {}", self.round, self.args.rounds());
         self.bar.set_message(which.clone());
         let outcome = measure().map_err(|why| format!("{why:#}"));
         match &outcome {
             Ok(sample) if self.bar.is_hidden() => {
-                self.say(&format!("{which}: {}", crate::report::rate(sample.rate, unit)));
+                self.print_line(&format!("{which}: {}", crate::report::rate(sample.rate, unit)));
             }
             Ok(_) => {}
-            Err(why) => self.say(&format!("{which}: {why}")),
+            Err(why) => self.print_line(&format!("{which}: {why}")),
         }
         self.results.push(name, unit, outcome);
         self.bar.inc(1);
@@ -271,12 +278,12 @@ impl Bench<'_> {
 
     /// Says that a figure cannot be measured here.
     fn skip(&mut self, figure: Figure, why: &str) {
-        self.say(&format!("{} is not measured: {why}", figure.name()));
+        self.print_line(&format!("{} is not measured: {why}", figure.name()));
         self.results.skip(figure.name(), EMAILS, why);
         self.bar.inc(1);
     }
 
-    fn say(&self, text: &str) {
+    fn print_line(&self, text: &str) {
         self.bar.suspend(|| eprintln!("{text}"));
     }
 }

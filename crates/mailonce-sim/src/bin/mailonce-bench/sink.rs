@@ -1,7 +1,7 @@
 //! Where mail ends: `smtp-sink` of Postfix, which takes it, counts it and throws it away.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use mailonce_sim::rig::children::{Children, Running, pause};
+use mailonce_sim::rig::children::{ChildProcess, ChildProcesses, sleep};
 use mailonce_sim::rig::server::free_address;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -11,39 +11,39 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How long a program of Postfix may take until it listens.
-const START: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// A port may be taken between choosing it and listening on it.
 const TRIES: usize = 3;
 /// How often the count is looked at: a small part of the shortest run.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Connections that may wait to be taken.
-const BACKLOG: &str = "1024";
+const LISTEN_BACKLOG: &str = "1024";
 /// Enough of the counters' end to hold the last of them whole.
-const TAIL: u64 = 256;
+const COUNTER_TAIL_BYTES: u64 = 256;
 
 /// An `smtp-sink` that listens.
 #[derive(Debug)]
-pub(crate) struct Sink {
-    running: Running,
+pub(crate) struct PostfixSink {
+    running: ChildProcess,
     /// Where it listens.
     pub(crate) at: SocketAddr,
     counters: PathBuf,
 }
 
-impl Sink {
+impl PostfixSink {
     /// Starts one whose counters are kept in `work`.
-    pub(crate) fn start(children: &Children, work: &Path) -> Result<Self> {
+    pub(crate) fn start(children: &ChildProcesses, work: &Path) -> Result<Self> {
         let counters = work.join("smtp-sink.log");
-        on_free_port(|at| {
-            let mut command = program("smtp-sink");
+        start_on_free_port(|at| {
+            let mut command = postfix_command("smtp-sink");
             command.arg("-c");
             if rustix::process::geteuid().is_root() {
                 // It refuses to stay root.
                 command.args(["-u", "nobody"]);
             }
-            command.arg(at.to_string()).arg(BACKLOG);
+            command.arg(at.to_string()).arg(LISTEN_BACKLOG);
             let mut running = children.spawn(command, &counters)?;
-            running.wait_until(START, || TcpStream::connect(at).is_ok())?;
+            running.wait_until_ready(START_TIMEOUT, || TcpStream::connect(at).is_ok())?;
             Ok(Self { running, at, counters: counters.clone() })
         })
     }
@@ -52,7 +52,7 @@ impl Sink {
     pub(crate) fn count(&self) -> Result<u64> {
         let mut file = File::open(&self.counters).context("the counters of smtp-sink")?;
         let length = file.seek(SeekFrom::End(0))?;
-        file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(COUNTER_TAIL_BYTES)))?;
         let mut tail = Vec::new();
         file.read_to_end(&mut tail)?;
         Ok(last_count(&tail))
@@ -70,15 +70,15 @@ impl Sink {
             if now > deadline {
                 bail!("the sink took {taken} of {count} mails within {} s", patience.as_secs());
             }
-            if let Some(status) = self.running.ended(Duration::ZERO)? {
+            if let Some(status) = self.running.wait_for_exit(Duration::ZERO)? {
                 bail!("smtp-sink ended ({status}) after {taken} mails");
             }
-            pause(LOOK_EVERY);
+            sleep(POLL_INTERVAL);
         }
     }
 
     /// Fails when it took more mails than `count`: a second of some mail, which no rate is worth.
-    pub(crate) fn took_no_more_than(&self, count: u64) -> Result<()> {
+    pub(crate) fn ensure_at_most(&self, count: u64) -> Result<()> {
         let taken = self.count()?;
         ensure!(taken <= count, "the sink took {taken} mails where {count} were sent");
         Ok(())
@@ -94,32 +94,32 @@ fn last_count(tail: &[u8]) -> u64 {
 }
 
 /// A program of Postfix. They are kept where the path of a plain user does not lead.
-pub(crate) fn program(name: &str) -> Command {
+pub(crate) fn postfix_command(name: &str) -> Command {
     let usual = Path::new("/usr/sbin").join(name);
     if usual.exists() { Command::new(usual) } else { Command::new(name) }
 }
 
 /// Starts what listens on a free port. Only a port that somebody else took meanwhile is a reason to try again.
-pub(crate) fn on_free_port<T>(start: impl Fn(SocketAddr) -> Result<T>) -> Result<T> {
+pub(crate) fn start_on_free_port<T>(start: impl Fn(SocketAddr) -> Result<T>) -> Result<T> {
     let mut tries = 0;
     loop {
         tries += 1;
         match start(free_address()?) {
-            Err(why) if tries < TRIES && is_taken(&why) => pause(Duration::from_millis(100)),
+            Err(why) if tries < TRIES && is_port_taken(&why) => sleep(Duration::from_millis(100)),
             outcome => return outcome,
         }
     }
 }
 
-fn is_taken(why: &anyhow::Error) -> bool {
+fn is_port_taken(why: &anyhow::Error) -> bool {
     format!("{why:#}").to_ascii_lowercase().contains("address already in use")
 }
 
 /// Whether an SMTP server greets there.
-pub(crate) fn greets(at: SocketAddr) -> bool {
+pub(crate) fn has_smtp_greeting(at: SocketAddr) -> bool {
     let greeting = || -> io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&at, START)?;
-        stream.set_read_timeout(Some(START))?;
+        let mut stream = TcpStream::connect_timeout(&at, START_TIMEOUT)?;
+        stream.set_read_timeout(Some(START_TIMEOUT))?;
         let mut code = [0; 3];
         stream.read_exact(&mut code)?;
         Ok(&code == b"220")
@@ -129,7 +129,7 @@ pub(crate) fn greets(at: SocketAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_taken, last_count};
+    use super::{is_port_taken, last_count};
 
     #[test]
     fn the_last_whole_counter_counts() {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn only_a_taken_port_is_tried_again() {
-        assert!(is_taken(&anyhow::anyhow!("fatal: bind 127.0.0.1 port 25: Address already in use")));
-        assert!(!is_taken(&anyhow::anyhow!("fatal: -u option is required if running as root")));
+        assert!(is_port_taken(&anyhow::anyhow!("fatal: bind 127.0.0.1 port 25: Address already in use")));
+        assert!(!is_port_taken(&anyhow::anyhow!("fatal: -u option is required if running as root")));
     }
 }

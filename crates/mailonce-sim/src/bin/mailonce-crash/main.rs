@@ -2,16 +2,16 @@
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
-use mailonce_sim::crash::board::Board;
-use mailonce_sim::crash::campaign::Plan;
-use mailonce_sim::crash::judge::Judgement;
-use mailonce_sim::crash::report::Ledger;
-use mailonce_sim::crash::round::Round;
-use mailonce_sim::crash::table::{Class, Store};
-use mailonce_sim::crash::world::Tools;
-use mailonce_sim::report::summary::Run;
-use mailonce_sim::rig::children::{Children, pause};
-use mailonce_sim::rig::postgres::{Postgres, output};
+use mailonce_sim::crash::board::CoverageBoard;
+use mailonce_sim::crash::campaign::CampaignPlan;
+use mailonce_sim::crash::judge::RoundVerdict;
+use mailonce_sim::crash::report::CampaignReport;
+use mailonce_sim::crash::round::CrashRound;
+use mailonce_sim::crash::table::{HopClass, StoreKind};
+use mailonce_sim::crash::world::CrashTools;
+use mailonce_sim::report::summary::TestRun;
+use mailonce_sim::rig::children::{ChildProcesses, sleep};
+use mailonce_sim::rig::postgres::{PostgresServer, run_for_output};
 use mailonce_sim::rig::{chance, server};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -20,11 +20,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Between two lines of the live count.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Which stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Stores {
+enum StoreChoice {
     /// The embedded one.
     Sqlite,
     /// The one for many nodes; needs MAILONCE_TEST_POSTGRES.
@@ -45,10 +45,10 @@ struct Args {
     seed: Option<u64>,
     /// What keeps the ledger
     #[arg(long, value_enum, default_value = "both")]
-    store: Stores,
+    store: StoreChoice,
     /// Where mail goes; else everywhere
     #[arg(long, value_enum)]
-    class: Vec<Class>,
+    class: Vec<HopClass>,
     /// Rounds side by side
     #[arg(long, default_value_t = 2)]
     jobs: usize,
@@ -83,29 +83,29 @@ struct Args {
 
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
-    let mut plan = plan(&args);
-    let tools = tools(&args)?;
-    let (board, run) = begin(&args)?;
+    let mut plan = campaign_plan(&args);
+    let tools = crash_tools(&args)?;
+    let (board, run) = open_board(&args)?;
     let done = board.counts();
     plan.cycles = plan.cycles.saturating_sub((done.kills + done.others + done.stops) as usize);
     println!("seed {}, {} rounds to play", plan.seed, plan.rounds().len());
-    board.count(|counts| counts.seeds.push(plan.seed));
-    let ledger = args.proof.as_deref().map(|dir| Ledger { dir, run, parts: plan.parts() });
+    board.update_counts(|counts| counts.seeds.push(plan.seed));
+    let ledger = args.proof.as_deref().map(|dir| CampaignReport { dir, run, columns: plan.columns() });
     let (over, unwritten) = (AtomicBool::new(false), Mutex::new(None));
     let played = std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut told = 0;
             while !over.load(Ordering::SeqCst) {
-                pause(Duration::from_millis(200));
+                sleep(Duration::from_millis(200));
                 told += 200;
-                if told >= TOLD_EVERY.as_millis() {
+                if told >= PROGRESS_INTERVAL.as_millis() {
                     told = 0;
-                    eprintln!("{}", board.line());
+                    eprintln!("{}", board.status_line());
                 }
             }
         });
         let played = plan.run(&tools, &board, |round, judgement| {
-            tell(&args, round, judgement);
+            print_round(&args, round, judgement);
             // One at a time: two would write the same file.
             let mut unwritten = unwritten.lock().unwrap_or_else(PoisonError::into_inner);
             *unwritten = ledger.as_ref().and_then(|ledger| ledger.write(&board).err());
@@ -116,28 +116,28 @@ fn main() -> Result<ExitCode> {
     if let Some(why) = unwritten.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(why.context("the figures could not be left"));
     }
-    conclude(&args, &plan, &board, played)
+    finish(&args, &plan, &board, played)
 }
 
 /// A board, empty or as an earlier run left it.
-fn begin(args: &Args) -> Result<(Board, Run)> {
+fn open_board(args: &Args) -> Result<(CoverageBoard, TestRun)> {
     let Some(dir) = args.proof.as_deref().filter(|_| args.resume) else {
-        return Ok((Board::default(), Run::of("kills")));
+        return Ok((CoverageBoard::default(), TestRun::start("kills")));
     };
-    let (run, state) = Run::resume("kills", dir)?;
-    let board = if state.is_null() { Board::default() } else { Board::resume(state)? };
+    let (run, state) = TestRun::resume("kills", dir)?;
+    let board = if state.is_null() { CoverageBoard::default() } else { CoverageBoard::resume(state)? };
     Ok((board, run))
 }
 
-fn conclude(args: &Args, plan: &Plan, board: &Board, played: Result<()>) -> Result<ExitCode> {
-    let parts = plan.parts();
-    println!("{}\n{}", board.table(&parts), board.line());
+fn finish(args: &Args, plan: &CampaignPlan, board: &CoverageBoard, played: Result<()>) -> Result<ExitCode> {
+    let parts = plan.columns();
+    println!("{}\n{}", board.table(&parts), board.status_line());
     let mut summary = board.summary(&parts);
     summary["seed"] = plan.seed.into();
     let missing: Vec<String> = board
-        .missing(&parts, plan.short, 1)
+        .missed_cells(&parts, plan.short, 1)
         .iter()
-        .map(|(point, store, class)| format!("{point} {} {class}", store.word()))
+        .map(|(point, store, class)| format!("{point} {} {class}", store.as_str()))
         .collect();
     // A replay of a few cycles is not expected to reach everything.
     let whole = plan.rounds().len() >= parts.len() && args.class.is_empty();
@@ -158,48 +158,56 @@ fn conclude(args: &Args, plan: &Plan, board: &Board, played: Result<()>) -> Resu
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(args: &Args, round: &Round, judgement: &Result<Judgement>) {
+fn print_round(args: &Args, round: &CrashRound, judgement: &Result<RoundVerdict>) {
     let what = match judgement {
         Ok(judgement) => format!(
             "{} emails, {} acceptances, {} violations",
             judgement.emails,
-            judgement.taken,
+            judgement.mails_accepted,
             judgement.violations.len()
         ),
         Err(why) => format!("not played: {why:#}"),
     };
-    eprintln!("round {} {} seed {}: {what}", round.store.word(), round.class, round.seed);
+    eprintln!("round {} {} seed {}: {what}", round.store.as_str(), round.class, round.seed);
     if let (true, Ok(judgement)) = (args.story, judgement) {
-        eprintln!("{}", judgement.story);
+        eprintln!("{}", judgement.log);
     }
 }
 
-fn plan(args: &Args) -> Plan {
+fn campaign_plan(args: &Args) -> CampaignPlan {
     let stores = match args.store {
-        Stores::Sqlite => vec![Store::Sqlite],
-        Stores::Postgres => vec![Store::Postgres],
-        Stores::Both => Store::ALL.to_vec(),
+        StoreChoice::Sqlite => vec![StoreKind::Sqlite],
+        StoreChoice::Postgres => vec![StoreKind::Postgres],
+        StoreChoice::Both => StoreKind::ALL.to_vec(),
     };
-    let classes = if args.class.is_empty() { Class::ALL.to_vec() } else { args.class.clone() };
-    let seed = args.seed.unwrap_or_else(chance::seed);
-    Plan { stores, classes, cycles: args.cycles, seed, jobs: args.jobs, short: args.short, keep: args.keep.clone() }
+    let classes = if args.class.is_empty() { HopClass::ALL.to_vec() } else { args.class.clone() };
+    let seed = args.seed.unwrap_or_else(chance::seed_from_env);
+    CampaignPlan {
+        stores,
+        classes,
+        cycles: args.cycles,
+        seed,
+        jobs: args.jobs,
+        short: args.short,
+        failures_dir: args.keep.clone(),
+    }
 }
 
-fn tools(args: &Args) -> Result<Tools> {
-    let children = Children::default();
-    children.watch_signals(None)?;
-    let server = server::binary(args.binary.as_ref())?;
+fn crash_tools(args: &Args) -> Result<CrashTools> {
+    let children = ChildProcesses::default();
+    children.kill_children_on_signal(None)?;
+    let server = server::locate_binary(args.binary.as_ref())?;
     check_points(&server)?;
     let sink = std::env::current_exe()?.with_file_name("mailonce-sink");
-    let postgres = if args.store == Stores::Sqlite { None } else { Some(Postgres::from_env()?) };
-    Ok(Tools { children, server, sink, judge: args.judge.clone(), mutant: args.mutant.clone(), postgres })
+    let postgres = if args.store == StoreChoice::Sqlite { None } else { Some(PostgresServer::from_env()?) };
+    Ok(CrashTools { children, server, sink, second_checker: args.judge.clone(), mutant: args.mutant.clone(), postgres })
 }
 
 /// The binary must have the very points that the table has.
 fn check_points(server: &PathBuf) -> Result<()> {
     let mut command = Command::new(server);
     command.arg("failpoints");
-    let said = output(command).context("was the binary built with `--features failpoints`?")?;
+    let said = run_for_output(command).context("was the binary built with `--features failpoints`?")?;
     let known = mailonce_core::failpoint::POINTS;
     ensure!(said.lines().eq(known), "the binary has other points than this rig: build both");
     Ok(())

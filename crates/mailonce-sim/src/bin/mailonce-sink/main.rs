@@ -5,9 +5,9 @@
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use mailonce_sim::sink::http::Sink;
-use mailonce_sim::sink::oracle::{Oracle, mood::Rates};
-use mailonce_sim::sink::smtp::{Setting, SmtpSink};
+use mailonce_sim::sink::http::HttpSink;
+use mailonce_sim::sink::oracle::{SinkOracle, mood::FaultRates};
+use mailonce_sim::sink::smtp::{SmtpSink, SmtpSinkConfig};
 use serde_json::json;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -25,15 +25,16 @@ struct Args {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     #[command(flatten)]
-    rates: Rates,
+    rates: FaultRates,
 }
 
 #[tokio::main(worker_threads = 1)]
 async fn main() -> Result<()> {
     let Args { log, seed, rates } = Args::parse();
-    let oracle = Arc::new(Oracle::open(seed, rates, &log)?);
-    let smtp = SmtpSink::start(Setting { oracle: Some(Arc::clone(&oracle)), ..Setting::default() }).await?;
-    let http = Sink::open_with(oracle).await?;
+    let oracle = Arc::new(SinkOracle::open(seed, rates, &log)?);
+    let smtp =
+        SmtpSink::start(SmtpSinkConfig { oracle: Some(Arc::clone(&oracle)), ..SmtpSinkConfig::default() }).await?;
+    let http = HttpSink::start_with_oracle(oracle).await?;
     let addresses = json!({
         "smtp": smtp.at.to_string(),
         "http": http.url(),

@@ -2,10 +2,10 @@
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use mailonce_sim::report::summary::Run;
+use mailonce_sim::report::summary::TestRun;
 use mailonce_sim::rig::chance;
-use mailonce_sim::world::campaign::{Campaign, Summary};
-use mailonce_sim::world::{mutants, replay, report};
+use mailonce_sim::world::campaign::{WorldCampaign, WorldSummary};
+use mailonce_sim::world::{mutants, report, run_twice};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,30 +48,30 @@ struct Args {
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
     let mutant = match &args.mutant {
-        Some(name) => Some(mutants::named(name).with_context(|| format!("there is no mutant {name}"))?.name),
+        Some(name) => Some(mutants::find_mutant(name).with_context(|| format!("there is no mutant {name}"))?.name),
         None => None,
     };
     if let Some(seed) = args.replay {
-        return tell(seed, mutant);
+        return replay_world(seed, mutant);
     }
-    let seed = args.seed.unwrap_or_else(chance::seed);
+    let seed = args.seed.unwrap_or_else(chance::seed_from_env);
     if let Some(most) = args.mutants {
-        return convict(&args, seed, most);
+        return run_mutants(&args, seed, most);
     }
-    play(&args, seed, mutant)
+    run_campaign(&args, seed, mutant)
 }
 
 /// Many worlds, gone on with where they were cut.
-fn play(args: &Args, seed: u64, mutant: Option<&'static str>) -> Result<ExitCode> {
+fn run_campaign(args: &Args, seed: u64, mutant: Option<&'static str>) -> Result<ExitCode> {
     let (run, before) = match args.proof.as_deref().filter(|_| args.resume) {
-        None => (Run::of("worlds"), Value::Null),
-        Some(dir) => Run::resume("worlds", dir)?,
+        None => (TestRun::start("worlds"), Value::Null),
+        Some(dir) => TestRun::resume("worlds", dir)?,
     };
-    let before: Summary = if before.is_null() { Summary::default() } else { serde_json::from_value(before)? };
+    let before: WorldSummary = if before.is_null() { WorldSummary::default() } else { serde_json::from_value(before)? };
     let seed = if before.worlds == 0 { seed } else { before.seed };
-    let campaign = Campaign { seed, worlds: args.worlds, jobs: args.jobs, mutant, stop_at_first: args.first };
-    let summary = campaign.run_on(before, |sum| match &args.proof {
-        Some(dir) => report::worlds(&run, sum)?.write(dir).context("the figures could not be left"),
+    let campaign = WorldCampaign { seed, worlds: args.worlds, jobs: args.jobs, mutant, stop_at_first: args.first };
+    let summary = campaign.run_resumed(before, |sum| match &args.proof {
+        Some(dir) => report::worlds_report(&run, sum)?.write(dir).context("the figures could not be left"),
         None => Ok(()),
     })?;
     for failure in &summary.failures {
@@ -86,9 +86,9 @@ fn play(args: &Args, seed: u64, mutant: Option<&'static str>) -> Result<ExitCode
 }
 
 /// All mutants, one line each.
-fn convict(args: &Args, seed: u64, most: u64) -> Result<ExitCode> {
-    let run = Run::of("mutants");
-    let verdicts = mutants::convict_all(seed, most, args.jobs, |verdict| println!("{verdict}"));
+fn run_mutants(args: &Args, seed: u64, most: u64) -> Result<ExitCode> {
+    let run = TestRun::start("mutants");
+    let verdicts = mutants::detect_all(seed, most, args.jobs, |verdict| println!("{verdict}"));
     let survived = verdicts.iter().filter(|verdict| verdict.worlds.is_none()).count();
     println!("{} mutants, {survived} survived, from seed {seed}", verdicts.len());
     if let Some(path) = &args.json {
@@ -96,19 +96,19 @@ fn convict(args: &Args, seed: u64, most: u64) -> Result<ExitCode> {
         std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(dir) = &args.proof {
-        report::mutants(&run, seed, &verdicts).write(dir).context("the figures could not be left")?;
+        report::mutants_report(&run, seed, &verdicts).write(dir).context("the figures could not be left")?;
     }
     Ok(if survived == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// One world, told line by line.
-fn tell(seed: u64, mutant: Option<&'static str>) -> Result<ExitCode> {
-    let outcome = match replay(seed, mutant) {
+fn replay_world(seed: u64, mutant: Option<&'static str>) -> Result<ExitCode> {
+    let outcome = match run_twice(seed, mutant) {
         Ok(outcome) => outcome,
         Err(why) => bail!("seed {seed} is not the same again: {why}"),
     };
     println!("{:?}", outcome.plan);
-    outcome.lines.iter().for_each(|line| println!("{line}"));
+    outcome.log.iter().for_each(|line| println!("{line}"));
     outcome.violations.iter().for_each(|violation| println!("{violation}"));
     println!("trace {:016x}, twice; {} violations", outcome.trace, outcome.violations.len());
     Ok(if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -5,23 +5,23 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    API_KEY, Got, Said, Vendor,
-    keyed::{bare_one, json_body, unpacked},
-    ledger::{Ledger, Read},
+    API_KEY, Vendor, VendorRequest, VendorResponse,
+    keyed::{bare_address, decode_base64, parse_json_body},
+    ledger::{VendorLedger, VendorMail},
 };
 
-type Answer = Result<Said, Said>;
+type LookupVendorResult = Result<VendorResponse, VendorResponse>;
 
 /// The value of a query's parameter, unescaped.
-fn parameter(got: &Got, name: &str) -> Option<String> {
+fn query_parameter(got: &VendorRequest, name: &str) -> Option<String> {
     got.query
         .split('&')
         .filter_map(|pair| pair.split_once('='))
         .find(|(known, _)| *known == name)
-        .map(|(_, v)| plain(v))
+        .map(|(_, v)| percent_decode(v))
 }
 
-fn plain(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((&first, after)) = rest.split_first() {
         let code = (first == b'%').then(|| after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok())).flatten();
@@ -77,7 +77,7 @@ struct PostmarkFile {
 }
 
 /// The addresses of a list. A comma inside a quoted name parts nothing.
-fn apart(list: &str) -> Vec<&str> {
+fn split_addresses(list: &str) -> Vec<&str> {
     let mut quoted = false;
     let comma = |c: char| {
         quoted ^= c == '"';
@@ -86,23 +86,27 @@ fn apart(list: &str) -> Vec<&str> {
     list.split(comma).collect()
 }
 
-fn postmark_token(got: &Got) -> Result<(), Said> {
+fn check_postmark_token(got: &VendorRequest) -> Result<(), VendorResponse> {
     if got.header("x-postmark-server-token") == API_KEY && got.header("accept") == "application/json" {
         return Ok(());
     }
-    Err(Vendor::Postmark.error(401, "10", "No Account or Server API tokens were supplied in the HTTP headers."))
+    Err(Vendor::Postmark.error_response(
+        401,
+        "10",
+        "No Account or Server API tokens were supplied in the HTTP headers.",
+    ))
 }
 
-pub(super) fn postmark(ledger: &mut Ledger, got: &Got) -> Answer {
-    postmark_token(got)?;
-    let no = |code: &str, message: &str| Vendor::Postmark.error(422, code, message);
-    let email: PostmarkEmail = json_body(got).map_err(|why| no("402", &why))?;
+pub(super) fn postmark_send(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
+    check_postmark_token(got)?;
+    let no = |code: &str, message: &str| Vendor::Postmark.error_response(422, code, message);
+    let email: PostmarkEmail = parse_json_body(got).map_err(|why| no("402", &why))?;
     let limits = email.metadata.iter().all(|(name, value)| name.len() <= 20 && value.len() <= 80);
     if !email.from.contains('@') || !limits || (email.text_body.is_none() && email.html_body.is_none()) {
         return Err(no("300", "Invalid email request"));
     }
     let files = |file: &PostmarkFile| {
-        unpacked(&file.content).is_some() && file.content_id.as_ref().is_none_or(|id| id.starts_with("cid:"))
+        decode_base64(&file.content).is_some() && file.content_id.as_ref().is_none_or(|id| id.starts_with("cid:"))
     };
     if !email.attachments.iter().all(files) {
         return Err(no("300", "Invalid attachment"));
@@ -110,44 +114,44 @@ pub(super) fn postmark(ledger: &mut Ledger, got: &Got) -> Answer {
     let header = |name: &str| email.headers.iter().find(|header| header.name == name).map(|h| h.value.clone());
     let kept = header("X-PM-KeepID").as_deref() == Some("true");
     let lists = [Some(&email.to), email.cc.as_ref(), email.bcc.as_ref()];
-    let recipients = lists.into_iter().flatten().flat_map(|list| apart(list)).map(bare_one).collect();
-    let read = Read {
+    let recipients = lists.into_iter().flatten().flat_map(|list| split_addresses(list)).map(bare_address).collect();
+    let read = VendorMail {
         key: None,
         message_id: header("Message-ID").filter(|_| kept),
         correlation: email.metadata.get("mailonce").cloned(),
         recipients,
     };
-    let id = ledger.take(Vendor::Postmark, read, &got.body);
-    Ok(Said::json(
+    let id = ledger.accept(Vendor::Postmark, read, &got.body);
+    Ok(VendorResponse::json(
         200,
         &json!({"To": email.to, "SubmittedAt": "2026-11-15T04:00:00.0000000-05:00", "MessageID": id, "ErrorCode": 0,
             "Message": "OK"}),
     ))
 }
 
-pub(super) fn postmark_search(ledger: &mut Ledger, got: &Got) -> Answer {
-    postmark_token(got)?;
-    if parameter(got, "count").is_none() || parameter(got, "offset").is_none() {
-        return Err(Vendor::Postmark.error(422, "700", "Parameters 'count' and 'offset' are required."));
+pub(super) fn postmark_search(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
+    check_postmark_token(got)?;
+    if query_parameter(got, "count").is_none() || query_parameter(got, "offset").is_none() {
+        return Err(Vendor::Postmark.error_response(422, "700", "Parameters 'count' and 'offset' are required."));
     }
-    let (wanted, to) = (parameter(got, "metadata_mailonce"), parameter(got, "recipient"));
-    let matches = ledger.of(Vendor::Postmark).filter(|taken| {
+    let (wanted, to) = (query_parameter(got, "metadata_mailonce"), query_parameter(got, "recipient"));
+    let matches = ledger.found_by_lookup(Vendor::Postmark).filter(|taken| {
         (wanted.is_none() || wanted == taken.correlation) && to.as_ref().is_none_or(|to| taken.recipients.contains(to))
     });
     let mails: Vec<Value> = matches
         .map(|taken| json!({"MessageID": taken.id, "Status": "Sent", "Metadata": {"mailonce": taken.correlation}}))
         .collect();
-    Ok(Said::json(200, &json!({"TotalCount": mails.len(), "Messages": mails})))
+    Ok(VendorResponse::json(200, &json!({"TotalCount": mails.len(), "Messages": mails})))
 }
 
-fn mailgun_key(got: &Got) -> Result<(), Said> {
+fn check_mailgun_key(got: &VendorRequest) -> Result<(), VendorResponse> {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let expected = format!("Basic {}", STANDARD.encode(format!("api:{API_KEY}")));
-    if got.header("authorization") == expected { Ok(()) } else { Err(Vendor::Mailgun.error(401, "", "")) }
+    if got.header("authorization") == expected { Ok(()) } else { Err(Vendor::Mailgun.error_response(401, "", "")) }
 }
 
 /// The parts of a form: name, whether it is a file, and content.
-fn parts(got: &Got) -> Option<Vec<(String, bool, Vec<u8>)>> {
+fn form_parts(got: &VendorRequest) -> Option<Vec<(String, bool, Vec<u8>)>> {
     let boundary = got.header("content-type").strip_prefix("multipart/form-data; boundary=")?;
     let text = String::from_utf8(got.body.to_vec()).ok()?;
     let inner = text.strip_prefix(&format!("--{boundary}\r\n"))?.strip_suffix(&format!("\r\n--{boundary}--\r\n"))?;
@@ -159,10 +163,10 @@ fn parts(got: &Got) -> Option<Vec<(String, bool, Vec<u8>)>> {
     inner.split(&format!("\r\n--{boundary}\r\n")).map(one).collect()
 }
 
-pub(super) fn mailgun(ledger: &mut Ledger, got: &Got) -> Answer {
-    mailgun_key(got)?;
-    let no = |message: &str| Vendor::Mailgun.error(400, "", message);
-    let parts = parts(got).ok_or_else(|| no("the form cannot be read"))?;
+pub(super) fn mailgun_send(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
+    check_mailgun_key(got)?;
+    let no = |message: &str| Vendor::Mailgun.error_response(400, "", message);
+    let parts = form_parts(got).ok_or_else(|| no("the form cannot be read"))?;
     let field = |name: &str| {
         let part = parts.iter().find(|(known, file, _)| known == name && !file);
         part.map(|(_, _, body)| String::from_utf8_lossy(body).into_owned())
@@ -173,17 +177,17 @@ pub(super) fn mailgun(ledger: &mut Ledger, got: &Got) -> Answer {
     let head = String::from_utf8_lossy(&mail.2).into_owned();
     let message_id = head.lines().find_map(|line| line.strip_prefix("Message-ID: ")).map(str::to_owned);
     let recipients = to.split(',').map(str::to_owned).collect();
-    let read = Read { key: None, message_id: message_id.clone(), correlation: field("v:mailonce"), recipients };
-    ledger.take(Vendor::Mailgun, read, &got.body);
-    Ok(Said::json(200, &json!({"id": message_id, "message": "Queued. Thank you."})))
+    let read = VendorMail { key: None, message_id: message_id.clone(), correlation: field("v:mailonce"), recipients };
+    ledger.accept(Vendor::Mailgun, read, &got.body);
+    Ok(VendorResponse::json(200, &json!({"id": message_id, "message": "Queued. Thank you."})))
 }
 
-pub(super) fn mailgun_events(ledger: &mut Ledger, got: &Got) -> Answer {
-    mailgun_key(got)?;
-    let wanted = parameter(got, "message-id");
+pub(super) fn mailgun_events(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
+    check_mailgun_key(got)?;
+    let wanted = query_parameter(got, "message-id");
     let bare = |id: &str| id.trim_matches(['<', '>']).to_owned();
     let matches = ledger
-        .of(Vendor::Mailgun)
+        .found_by_lookup(Vendor::Mailgun)
         .filter(|taken| wanted.is_none() || taken.message_id.as_deref().map(bare).as_ref() == wanted.as_ref());
     let items: Vec<Value> = matches
         .map(|taken| {
@@ -192,20 +196,20 @@ pub(super) fn mailgun_events(ledger: &mut Ledger, got: &Got) -> Answer {
                 "user-variables": {"mailonce": taken.correlation}})
         })
         .collect();
-    Ok(Said::json(200, &json!({"items": items, "paging": {"next": "https://api.mailgun.net/v3/…"}})))
+    Ok(VendorResponse::json(200, &json!({"items": items, "paging": {"next": "https://api.mailgun.net/v3/…"}})))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SendGridEmail {
     personalizations: Vec<Personalization>,
-    from: Person,
+    from: SendGridAddress,
     #[serde(rename = "reply_to")]
-    _reply_to: Option<Person>,
+    _reply_to: Option<SendGridAddress>,
     #[serde(default, rename = "reply_to_list")]
-    _reply_to_list: Vec<Person>,
+    _reply_to_list: Vec<SendGridAddress>,
     subject: String,
-    content: Vec<Part>,
+    content: Vec<SendGridContentPart>,
     #[serde(default)]
     attachments: Vec<SendGridFile>,
     #[serde(default)]
@@ -219,16 +223,16 @@ struct SendGridEmail {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Personalization {
-    to: Vec<Person>,
+    to: Vec<SendGridAddress>,
     #[serde(default)]
-    cc: Vec<Person>,
+    cc: Vec<SendGridAddress>,
     #[serde(default)]
-    bcc: Vec<Person>,
+    bcc: Vec<SendGridAddress>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Person {
+struct SendGridAddress {
     email: String,
     #[serde(rename = "name")]
     _name: Option<String>,
@@ -236,7 +240,7 @@ struct Person {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Part {
+struct SendGridContentPart {
     r#type: String,
     value: String,
 }
@@ -253,18 +257,18 @@ struct SendGridFile {
     content_id: Option<String>,
 }
 
-fn sendgrid_key(got: &Got) -> Result<(), Said> {
+fn check_sendgrid_key(got: &VendorRequest) -> Result<(), VendorResponse> {
     if got.header("authorization") == format!("Bearer {API_KEY}") {
         return Ok(());
     }
     let text = "The provided authorization grant is invalid, expired, or revoked";
-    Err(Vendor::SendGrid.error(401, "", text))
+    Err(Vendor::SendGrid.error_response(401, "", text))
 }
 
-pub(super) fn sendgrid(ledger: &mut Ledger, got: &Got) -> Answer {
-    sendgrid_key(got)?;
-    let no = |message: &str| Vendor::SendGrid.error(400, "", message);
-    let email: SendGridEmail = json_body(got).map_err(|why| no(&why))?;
+pub(super) fn sendgrid_send(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
+    check_sendgrid_key(got)?;
+    let no = |message: &str| Vendor::SendGrid.error_response(400, "", message);
+    let email: SendGridEmail = parse_json_body(got).map_err(|why| no(&why))?;
     let [whom] = email.personalizations.as_slice() else { return Err(no("The personalizations field is required")) };
     let recipients: Vec<String> =
         whom.to.iter().chain(&whom.cc).chain(&whom.bcc).map(|person| person.email.clone()).collect();
@@ -279,7 +283,7 @@ pub(super) fn sendgrid(ledger: &mut Ledger, got: &Got) -> Answer {
     }
     let file = |file: &SendGridFile| {
         let inline = file.disposition == "inline";
-        unpacked(&file.content).is_some()
+        decode_base64(&file.content).is_some()
             && inline == file.content_id.is_some()
             && (inline || file.disposition == "attachment")
     };
@@ -288,16 +292,16 @@ pub(super) fn sendgrid(ledger: &mut Ledger, got: &Got) -> Answer {
     }
     let correlation = email.custom_args.get("mailonce").cloned();
     let message_id = email.headers.get("Message-ID").cloned();
-    let id = ledger.take(Vendor::SendGrid, Read { key: None, message_id, correlation, recipients }, &got.body);
-    Ok(Said { status: 202, headers: vec![("x-message-id", id)], body: Vec::new() })
+    let id = ledger.accept(Vendor::SendGrid, VendorMail { key: None, message_id, correlation, recipients }, &got.body);
+    Ok(VendorResponse { status: 202, headers: vec![("x-message-id", id)], body: Vec::new() })
 }
 
-pub(super) fn sendgrid_activity(ledger: &mut Ledger, got: &Got) -> Answer {
-    sendgrid_key(got)?;
-    let query = parameter(got, "query").unwrap_or_default();
+pub(super) fn sendgrid_activity(ledger: &mut VendorLedger, got: &VendorRequest) -> LookupVendorResult {
+    check_sendgrid_key(got)?;
+    let query = query_parameter(got, "query").unwrap_or_default();
     let wanted = query.strip_prefix("(unique_args['mailonce']=\"").and_then(|rest| rest.strip_suffix("\")"));
-    let wanted = wanted.ok_or_else(|| Vendor::SendGrid.error(400, "", "invalid query"))?;
-    let matches = ledger.of(Vendor::SendGrid).filter(|taken| taken.correlation.as_deref() == Some(wanted));
+    let wanted = wanted.ok_or_else(|| Vendor::SendGrid.error_response(400, "", "invalid query"))?;
+    let matches = ledger.found_by_lookup(Vendor::SendGrid).filter(|taken| taken.correlation.as_deref() == Some(wanted));
     let mails: Vec<Value> = matches
         .flat_map(|taken| taken.recipients.iter().map(move |to| (taken, to)))
         .map(|(taken, to)| {
@@ -305,5 +309,5 @@ pub(super) fn sendgrid_activity(ledger: &mut Ledger, got: &Got) -> Answer {
                 "status": "processed", "opens_count": 0, "clicks_count": 0, "last_event_time": "2026-11-15T04:00:00Z"})
         })
         .collect();
-    Ok(Said::json(200, &json!({"messages": mails})))
+    Ok(VendorResponse::json(200, &json!({"messages": mails})))
 }

@@ -1,36 +1,37 @@
 //! A client for each vendor, and a mail with everything that every vendor takes.
 
 use mailonce_core::{
-    content::{RawAttachment, RawContent, Scalar},
+    content::{MetadataValue, RawAttachment, RawContent},
     port::{Clock, transport::Transport},
     time::Time,
 };
 use mailonce_transport::http::{
-    BadSetting, Secret, Setting, brevo, mailgun, postmark, resend, sendgrid, ses, template, usesend,
+    HttpTransportConfig, Secret, TransportConfigError, brevo, mailgun, postmark, resend, sendgrid, ses, template,
+    usesend,
 };
 use std::{sync::Arc, time::Duration};
 
 use super::{ACCESS_KEY_ID, API_KEY, DOMAIN, SECRET_ACCESS_KEY, Vendor};
 
 /// The time of the clock that stands still.
-pub const NOW: Time = Time(1_794_715_200_000);
+pub const FIXED_NOW: Time = Time(1_794_715_200_000);
 
 /// A clock that stands still.
 #[derive(Debug)]
-pub struct Still;
+pub struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Time {
-        NOW
+        FIXED_NOW
     }
 
-    fn even(&self) -> i64 {
+    fn boot_clock_ms(&self) -> i64 {
         self.now().0
     }
 }
 
 /// A mail with everything that every vendor takes.
-pub fn raw() -> RawContent {
+pub fn sample_content() -> RawContent {
     RawContent {
         from: "Agent <agent@example.com>".into(),
         to: vec!["\"Lovelace, Ada\" <ada@example.org>".into(), "bob@example.org".into()],
@@ -48,14 +49,14 @@ pub fn raw() -> RawContent {
             content_id: None,
         }],
         tags: vec![("run".into(), Some("42".into()))],
-        metadata: vec![("order".into(), Scalar::Integer(7))],
+        metadata: vec![("order".into(), MetadataValue::Integer(7))],
         scheduled_at: None,
     }
 }
 
 /// A provider that mailonce does not know, by a template.
-pub fn template() -> template::Config {
-    template::Config {
+pub fn custom_provider_template() -> template::TemplateConfig {
+    template::TemplateConfig {
         url: String::new(),
         method: "POST".into(),
         headers: vec![("Authorization".into(), Secret::new(format!("Bearer {API_KEY}")))],
@@ -64,37 +65,45 @@ pub fn template() -> template::Config {
             "attachments": "{{attachments}}"}"#
             .into(),
         key_header: Some("Idempotency-Key".into()),
-        window: Some(Duration::from_hours(24)),
-        accepted: vec![200],
+        key_window: Some(Duration::from_hours(24)),
+        accepted_statuses: vec![200],
         id_pointer: Some("/data/id".into()),
-        repeated: vec![409],
+        duplicate_statuses: vec![409],
     }
 }
 
 /// The client of a vendor.
-pub fn build(vendor: Vendor, setting: Setting, key: &str) -> Result<Arc<dyn Transport>, BadSetting> {
+pub fn build_transport(
+    vendor: Vendor,
+    setting: HttpTransportConfig,
+    key: &str,
+) -> Result<Arc<dyn Transport>, TransportConfigError> {
     let key = Secret::new(key);
     match vendor {
         Vendor::Resend => resend::transport(setting, key),
-        Vendor::Postmark => postmark::transport(setting, postmark::Config { server_token: key, message_stream: None }),
-        Vendor::Mailgun => mailgun::transport(setting, mailgun::Config { api_key: key, domain: DOMAIN.into() }),
-        Vendor::SendGrid => sendgrid::transport(setting, sendgrid::Config { api_key: key, lookup: true }),
+        Vendor::Postmark => {
+            postmark::transport(setting, postmark::PostmarkConfig { server_token: key, message_stream: None })
+        }
+        Vendor::Mailgun => mailgun::transport(setting, mailgun::MailgunConfig { api_key: key, domain: DOMAIN.into() }),
+        Vendor::SendGrid => {
+            sendgrid::transport(setting, sendgrid::SendGridConfig { api_key: key, can_read_activity: true })
+        }
         Vendor::Ses => ses::transport(
             setting,
-            ses::Config {
+            ses::SesConfig {
                 access_key_id: ACCESS_KEY_ID.into(),
                 secret_access_key: Secret::new(SECRET_ACCESS_KEY),
                 session_token: None,
                 region: "eu-west-1".into(),
                 configuration_set: None,
-                clock: Arc::new(Still),
+                clock: Arc::new(FixedClock),
             },
         ),
         Vendor::UseSend => usesend::transport(setting, key),
         Vendor::Brevo => brevo::transport(setting, key),
         Vendor::Other => {
             let url = format!("{}/other/send", setting.base_url.clone().unwrap_or_default());
-            template::transport(setting, template::Config { url, ..template() })
+            template::transport(setting, template::TemplateConfig { url, ..custom_provider_template() })
         }
     }
 }

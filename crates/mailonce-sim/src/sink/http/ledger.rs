@@ -11,7 +11,7 @@ use super::Vendor;
 
 /// A mail that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct AcceptedMail {
     /// By whom.
     pub vendor: Vendor,
     /// The vendor's name for it.
@@ -29,40 +29,40 @@ pub struct Taken {
 }
 
 /// What is known of a key.
-pub(super) struct Known {
+pub(super) struct KnownKey {
     pub(super) body_hash: String,
     pub(super) id: String,
-    at: Instant,
+    bound_at: Instant,
 }
 
 #[derive(Default)]
-pub(super) struct Ledger {
-    pub(super) taken: Vec<Taken>,
+pub(super) struct VendorLedger {
+    pub(super) accepted: Vec<AcceptedMail>,
     /// When each of them was taken.
-    times: Vec<Instant>,
+    accepted_at: Vec<Instant>,
     /// How long it takes until a look-up finds one.
-    lag: Duration,
-    keys: BTreeMap<(Vendor, String), Known>,
+    lookup_lag: Duration,
+    keys: BTreeMap<(Vendor, String), KnownKey>,
 }
 
 /// What a vendor reads in a request.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct VendorMail {
     pub(super) key: Option<String>,
     pub(super) message_id: Option<String>,
     pub(super) correlation: Option<String>,
     pub(super) recipients: Vec<String>,
 }
 
-impl Ledger {
+impl VendorLedger {
     /// Nothing taken yet, and look-ups that lag behind.
     pub(super) fn with_lag(lag: Duration) -> Self {
-        Self { lag, ..Self::default() }
+        Self { lookup_lag: lag, ..Self::default() }
     }
 
     /// What the vendor knows of a key that is not older than its window.
-    pub(super) fn known(&self, vendor: Vendor, key: &str, window: Duration) -> Option<&Known> {
-        self.keys.get(&(vendor, key.to_owned())).filter(|known| known.at.elapsed() < window)
+    pub(super) fn known_key(&self, vendor: Vendor, key: &str, window: Duration) -> Option<&KnownKey> {
+        self.keys.get(&(vendor, key.to_owned())).filter(|known| known.bound_at.elapsed() < window)
     }
 
     /// Forgets every key.
@@ -71,29 +71,37 @@ impl Ledger {
     }
 
     /// Takes a mail and gives it a name.
-    pub(super) fn take(&mut self, vendor: Vendor, read: Read, body: &[u8]) -> String {
-        let id = format!("00000000-0000-4000-8000-{:012}", self.taken.len() + 1);
-        let body_hash = hash(body);
+    pub(super) fn accept(&mut self, vendor: Vendor, read: VendorMail, body: &[u8]) -> String {
+        let id = format!("00000000-0000-4000-8000-{:012}", self.accepted.len() + 1);
+        let body_hash = sha256_hex(body);
         if let Some(key) = &read.key {
-            let known = Known { body_hash: body_hash.clone(), id: id.clone(), at: Instant::now() };
+            let known = KnownKey { body_hash: body_hash.clone(), id: id.clone(), bound_at: Instant::now() };
             self.keys.insert((vendor, key.clone()), known);
         }
-        let Read { key, message_id, correlation, mut recipients } = read;
+        let VendorMail { key, message_id, correlation, mut recipients } = read;
         recipients.sort_unstable();
-        self.times.push(Instant::now());
-        self.taken.push(Taken { vendor, id: id.clone(), key, message_id, correlation, recipients, body_hash });
+        self.accepted_at.push(Instant::now());
+        self.accepted.push(AcceptedMail {
+            vendor,
+            id: id.clone(),
+            key,
+            message_id,
+            correlation,
+            recipients,
+            body_hash,
+        });
         id
     }
 
     /// What a look-up at a vendor finds.
-    pub(super) fn of(&self, vendor: Vendor) -> impl Iterator<Item = &Taken> {
-        let found = self.taken.iter().zip(&self.times).filter(|(_, at)| at.elapsed() >= self.lag);
+    pub(super) fn found_by_lookup(&self, vendor: Vendor) -> impl Iterator<Item = &AcceptedMail> {
+        let found = self.accepted.iter().zip(&self.accepted_at).filter(|(_, at)| at.elapsed() >= self.lookup_lag);
         found.map(|(taken, _)| taken).filter(move |taken| taken.vendor == vendor)
     }
 }
 
 /// SHA-256 in hexadecimal.
-pub(in crate::sink) fn hash(bytes: &[u8]) -> String {
+pub(in crate::sink) fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 

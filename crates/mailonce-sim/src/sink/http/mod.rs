@@ -33,11 +33,11 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::oracle::Oracle;
-use ledger::Ledger;
-pub use ledger::Taken;
-pub(super) use ledger::hash;
-pub use vendor::{Trouble, Vendor};
+use super::oracle::SinkOracle;
+pub use ledger::AcceptedMail;
+use ledger::VendorLedger;
+pub(super) use ledger::sha256_hex;
+pub use vendor::{Vendor, VendorError};
 
 /// The credential that every vendor but SES knows.
 pub const API_KEY: &str = "sink-key-0123456789abcdef";
@@ -53,69 +53,69 @@ const REQUEST_BYTES: usize = 64 * 1024 * 1024;
 
 /// What happens to one request that sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum ScriptedResponse {
     /// It is taken or refused as the vendor would.
-    Honest,
+    Normal,
     /// It is taken, and the connection ends without an answer.
-    TakeThenDrop,
+    AcceptThenDrop,
     /// It is taken, and the answer is a 500.
-    TakeThenBreak,
+    AcceptThenServerError,
     /// It is taken, and no answer ever comes.
-    TakeThenStall,
+    AcceptThenStall,
     /// It is taken, and the answer is an empty 200.
-    TakeThenEmpty,
+    AcceptThenEmpty,
     /// It is taken, and the answer is longer than anybody reads.
-    TakeThenHuge,
+    AcceptThenHuge,
     /// It is taken only after [`Sink::release`], and no answer ever comes.
-    TakeLate,
+    AcceptOnRelease,
     /// It is taken after this time, and no answer ever comes.
-    TakeAfter(Duration),
+    AcceptAfter(Duration),
     /// It is not taken, and the connection ends without an answer.
     Drop,
     /// It is not taken: somebody else's page, with status 200.
-    Portal,
+    CaptivePortal,
     /// It is not taken: another place is named.
     Redirect,
     /// It is not taken, in the vendor's words.
-    Trouble(Trouble),
+    Error(VendorError),
 }
 
-impl Act {
+impl ScriptedResponse {
     /// Whether the mail is taken, or may be.
-    fn takes(self) -> bool {
-        !matches!(self, Self::Drop | Self::Portal | Self::Redirect | Self::Trouble(_))
+    fn may_accept(self) -> bool {
+        !matches!(self, Self::Drop | Self::CaptivePortal | Self::Redirect | Self::Error(_))
     }
 }
 
 /// A running sink. It ends when it is dropped.
-pub struct Sink {
-    shared: Arc<Shared>,
+pub struct HttpSink {
+    shared: Arc<HttpSinkState>,
     url: String,
     _end: watch::Sender<()>,
 }
 
-struct Shared {
-    ledger: Mutex<Ledger>,
-    script: Mutex<VecDeque<Act>>,
-    late: Notify,
-    settled: Notify,
+struct HttpSinkState {
+    ledger: Mutex<VendorLedger>,
+    script: Mutex<VecDeque<ScriptedResponse>>,
+    released: Notify,
+    late_accepted: Notify,
     /// What it does by itself when the script is over, and where it writes down what it got.
-    oracle: Option<Arc<Oracle>>,
+    oracle: Option<Arc<SinkOracle>>,
     connections: AtomicU64,
 }
 
-impl Shared {
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+impl HttpSinkState {
+    fn ledger(&self) -> MutexGuard<'_, VendorLedger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next_act(&self) -> Option<Act> {
+    fn next_scripted(&self) -> Option<ScriptedResponse> {
         self.script.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
 
 /// A request, read whole.
-struct Got {
+struct VendorRequest {
     method: String,
     path: String,
     query: String,
@@ -125,62 +125,62 @@ struct Got {
     connection: u64,
 }
 
-impl Got {
+impl VendorRequest {
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }
 
 /// An answer.
-struct Said {
+struct VendorResponse {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
 }
 
-impl Said {
+impl VendorResponse {
     fn json(status: u16, body: &serde_json::Value) -> Self {
         let headers = vec![("content-type", "application/json".to_owned())];
         Self { status, headers, body: body.to_string().into_bytes() }
     }
 
-    fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 }
 
-impl Sink {
+impl HttpSink {
     /// Opens a sink on a free port of the loopback interface.
-    pub async fn open() -> io::Result<Self> {
-        Self::start(None, "http://127.0.0.1", None).await
+    pub async fn start() -> io::Result<Self> {
+        Self::start_at(None, "http://127.0.0.1", None).await
     }
 
     /// The same with an oracle.
-    pub async fn open_with(oracle: Arc<Oracle>) -> io::Result<Self> {
-        Self::start(None, "http://127.0.0.1", Some(oracle)).await
+    pub async fn start_with_oracle(oracle: Arc<SinkOracle>) -> io::Result<Self> {
+        Self::start_at(None, "http://127.0.0.1", Some(oracle)).await
     }
 
     /// The same behind TLS, named `localhost`.
-    pub async fn open_tls(config: Arc<rustls::ServerConfig>) -> io::Result<Self> {
-        Self::start(Some(config.into()), "https://localhost", None).await
+    pub async fn start_tls(config: Arc<rustls::ServerConfig>) -> io::Result<Self> {
+        Self::start_at(Some(config.into()), "https://localhost", None).await
     }
 
-    async fn start(tls: Option<TlsAcceptor>, at: &str, oracle: Option<Arc<Oracle>>) -> io::Result<Self> {
+    async fn start_at(tls: Option<TlsAcceptor>, at: &str, oracle: Option<Arc<SinkOracle>>) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("{at}:{}", listener.local_addr()?.port());
-        let lag = oracle.as_ref().map_or(0, |oracle| oracle.mood.rates().lag_ms);
+        let lag = oracle.as_ref().map_or(0, |oracle| oracle.behavior.rates().lag_ms);
         let lag = Duration::from_millis(u64::from(lag));
-        let shared = Arc::new(Shared {
-            ledger: Mutex::new(Ledger::with_lag(lag)),
+        let shared = Arc::new(HttpSinkState {
+            ledger: Mutex::new(VendorLedger::with_lag(lag)),
             script: Mutex::default(),
-            late: Notify::new(),
-            settled: Notify::new(),
+            released: Notify::new(),
+            late_accepted: Notify::new(),
             oracle,
             connections: AtomicU64::new(0),
         });
         let (end, ended) = watch::channel(());
-        tokio::spawn(listen(listener, tls, Arc::clone(&shared), ended));
+        tokio::spawn(accept_connections(listener, tls, Arc::clone(&shared), ended));
         Ok(Self { shared, url, _end: end })
     }
 
@@ -190,7 +190,7 @@ impl Sink {
     }
 
     /// What happens to the coming requests, one after the other. Afterwards it is honest again.
-    pub fn script(&self, acts: &[Act]) {
+    pub fn queue_responses(&self, acts: &[ScriptedResponse]) {
         self.shared.script.lock().unwrap_or_else(PoisonError::into_inner).extend(acts);
     }
 
@@ -200,8 +200,8 @@ impl Sink {
     }
 
     /// Every mail it took.
-    pub fn taken(&self) -> Vec<Taken> {
-        self.shared.ledger().taken.clone()
+    pub fn accepted_mail(&self) -> Vec<AcceptedMail> {
+        self.shared.ledger().accepted.clone()
     }
 
     /// Forgets every key, as if all windows had closed.
@@ -210,14 +210,19 @@ impl Sink {
     }
 
     /// Lets a late mail be taken, and waits until it is.
-    pub async fn release(&self) {
-        let settled = self.shared.settled.notified();
-        self.shared.late.notify_one();
+    pub async fn release_late_mail(&self) {
+        let settled = self.shared.late_accepted.notified();
+        self.shared.released.notify_one();
         settled.await;
     }
 }
 
-async fn listen(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>, mut ended: watch::Receiver<()>) {
+async fn accept_connections(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    shared: Arc<HttpSinkState>,
+    mut ended: watch::Receiver<()>,
+) {
     // The set ends all connections when the sink is dropped.
     let mut open = JoinSet::new();
     loop {
@@ -232,11 +237,11 @@ async fn listen(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Sha
         let (shared, tls) = (Arc::clone(&shared), tls.clone());
         open.spawn(async move {
             match tls {
-                None => serve(socket, shared).await,
+                None => serve_connection(socket, shared).await,
                 // A caller that does not trust us has gone, as it should.
                 Some(tls) => {
                     if let Ok(secured) = tls.accept(socket).await {
-                        serve(secured, shared).await;
+                        serve_connection(secured, shared).await;
                     }
                 }
             }
@@ -244,18 +249,18 @@ async fn listen(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Sha
     }
 }
 
-async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, shared: Arc<Shared>) {
+async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, shared: Arc<HttpSinkState>) {
     let connection = shared.connections.fetch_add(1, Ordering::Relaxed) + 1;
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
-        async move { respond(shared, connection, request).await }
+        async move { handle_request(shared, connection, request).await }
     });
     // An error here is a connection that was meant to end, or a caller that hung up.
     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
 }
 
-async fn respond(
-    shared: Arc<Shared>,
+async fn handle_request(
+    shared: Arc<HttpSinkState>,
     connection: u64,
     request: Request<Incoming>,
 ) -> io::Result<Response<Full<Bytes>>> {
@@ -263,8 +268,8 @@ async fn respond(
     let body = Limited::new(body, REQUEST_BYTES).collect().await.map_err(io::Error::other)?.to_bytes();
     let path = head.uri.path().to_owned();
     let query = head.uri.query().unwrap_or_default().to_owned();
-    let got = Got { method: head.method.to_string(), path, query, headers: head.headers, body, connection };
-    let said = act(&shared, got).await?;
+    let got = VendorRequest { method: head.method.to_string(), path, query, headers: head.headers, body, connection };
+    let said = build_response(&shared, got).await?;
     let mut response = Response::builder().status(said.status);
     for (name, value) in said.headers {
         response = response.header(name, value);
@@ -272,73 +277,73 @@ async fn respond(
     response.body(Full::new(said.body.into())).map_err(io::Error::other)
 }
 
-async fn act(shared: &Arc<Shared>, got: Got) -> io::Result<Said> {
-    if let Some(said) = seen::control(shared, &got).or_else(|| seen::webhook(shared, &got)) {
+async fn build_response(shared: &Arc<HttpSinkState>, got: VendorRequest) -> io::Result<VendorResponse> {
+    if let Some(said) = seen::handle_control(shared, &got).or_else(|| seen::receive_webhook(shared, &got)) {
         return Ok(said);
     }
-    let Some(vendor) = Vendor::at(&got) else {
-        return Ok(Said { status: 404, headers: Vec::new(), body: b"404 Not Found".to_vec() });
+    let Some(vendor) = Vendor::from_path(&got) else {
+        return Ok(VendorResponse { status: 404, headers: Vec::new(), body: b"404 Not Found".to_vec() });
     };
     if got.method == "GET" {
-        return Ok(vendor.answer(&mut shared.ledger(), &got));
+        return Ok(vendor.respond(&mut shared.ledger(), &got));
     }
-    let whim = seen::whim(shared, vendor, &got);
-    let act = shared.next_act().unwrap_or_else(|| seen::act(whim));
-    let take = |got: &Got| seen::take(shared, vendor, got, whim);
-    if !act.takes() {
-        seen::note(shared, vendor, &got, whim, false);
+    let whim = seen::draw_behavior(shared, vendor, &got);
+    let act = shared.next_scripted().unwrap_or_else(|| seen::to_scripted_response(whim));
+    let take = |got: &VendorRequest| seen::accept_and_log(shared, vendor, got, whim);
+    if !act.may_accept() {
+        seen::log_request(shared, vendor, &got, whim, false);
     }
     let dropped = || Err(io::Error::other("the sink ends the connection"));
     match act {
-        Act::Honest => Ok(take(&got)),
-        Act::TakeThenDrop => {
+        ScriptedResponse::Normal => Ok(take(&got)),
+        ScriptedResponse::AcceptThenDrop => {
             take(&got);
             dropped()
         }
-        Act::TakeThenBreak => {
+        ScriptedResponse::AcceptThenServerError => {
             take(&got);
-            Ok(vendor.trouble(Trouble::Broken))
+            Ok(vendor.error_reply(VendorError::ServerError))
         }
-        Act::TakeThenStall => {
+        ScriptedResponse::AcceptThenStall => {
             take(&got);
             std::future::pending().await
         }
-        Act::TakeThenEmpty => {
+        ScriptedResponse::AcceptThenEmpty => {
             take(&got);
-            Ok(Said { status: 200, headers: Vec::new(), body: Vec::new() })
+            Ok(VendorResponse { status: 200, headers: Vec::new(), body: Vec::new() })
         }
-        Act::TakeThenHuge => {
+        ScriptedResponse::AcceptThenHuge => {
             take(&got);
             let body = format!("{{\"id\":\"{}\"}}", "x".repeat(1024 * 1024)).into_bytes();
-            Ok(Said { status: 200, headers: vec![("content-type", "application/json".into())], body })
+            Ok(VendorResponse { status: 200, headers: vec![("content-type", "application/json".into())], body })
         }
-        Act::TakeLate => {
+        ScriptedResponse::AcceptOnRelease => {
             // A task of its own: the caller hangs up long before.
             let shared = Arc::clone(shared);
             tokio::spawn(async move {
-                shared.late.notified().await;
-                seen::take(&shared, vendor, &got, whim);
-                shared.settled.notify_one();
+                shared.released.notified().await;
+                seen::accept_and_log(&shared, vendor, &got, whim);
+                shared.late_accepted.notify_one();
             });
             std::future::pending().await
         }
-        Act::TakeAfter(time) => {
+        ScriptedResponse::AcceptAfter(time) => {
             let shared = Arc::clone(shared);
             tokio::spawn(async move {
                 tokio::time::sleep(time).await;
-                seen::take(&shared, vendor, &got, whim);
+                seen::accept_and_log(&shared, vendor, &got, whim);
             });
             std::future::pending().await
         }
-        Act::Drop => dropped(),
-        Act::Portal => {
+        ScriptedResponse::Drop => dropped(),
+        ScriptedResponse::CaptivePortal => {
             let body = b"<html><body>Please log in to this network</body></html>".to_vec();
-            Ok(Said { status: 200, headers: vec![("content-type", "text/html".into())], body })
+            Ok(VendorResponse { status: 200, headers: vec![("content-type", "text/html".into())], body })
         }
-        Act::Redirect => {
-            let said = Said { status: 302, headers: Vec::new(), body: Vec::new() };
-            Ok(said.with("location", "https://elsewhere.test/emails"))
+        ScriptedResponse::Redirect => {
+            let said = VendorResponse { status: 302, headers: Vec::new(), body: Vec::new() };
+            Ok(said.with_header("location", "https://elsewhere.test/emails"))
         }
-        Act::Trouble(trouble) => Ok(vendor.trouble(trouble)),
+        ScriptedResponse::Error(trouble) => Ok(vendor.error_reply(trouble)),
     }
 }

@@ -2,25 +2,26 @@
 
 use super::{
     super::oracle::{
-        callback::Where,
-        journal::Line,
-        mood::{LATE, Whim},
-        receiver::NoticeLine,
+        callback::HookTarget,
+        journal::SinkLogLine,
+        mood::{LATE_ACCEPT_DELAY, SinkAction},
+        receiver::WebhookLogLine,
     },
-    Act, Got, Said, Shared, Trouble, Vendor, hash,
-    keyed::bare_one,
+    HttpSinkState, ScriptedResponse, Vendor, VendorError, VendorRequest, VendorResponse,
+    keyed::bare_address,
+    sha256_hex,
 };
 use serde_json::{Value, json};
 
 /// What a request is about, in the dialects that an oracle speaks.
-struct About {
+struct RequestSubject {
     email: String,
     to: Vec<String>,
     message_id: String,
 }
 
-impl About {
-    fn read(vendor: Vendor, got: &Got) -> Self {
+impl RequestSubject {
+    fn read(vendor: Vendor, got: &VendorRequest) -> Self {
         let body: Value = serde_json::from_slice(&got.body).unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (email, to) = match vendor {
@@ -32,8 +33,8 @@ impl About {
             _ => (text(&body["id"]), &body["to"]),
         };
         let to: Vec<String> = match to {
-            Value::Array(all) => all.iter().filter_map(Value::as_str).map(bare_one).collect(),
-            one => one.as_str().unwrap_or_default().split(',').map(bare_one).collect(),
+            Value::Array(all) => all.iter().filter_map(Value::as_str).map(bare_address).collect(),
+            one => one.as_str().unwrap_or_default().split(',').map(bare_address).collect(),
         };
         let headers = body["Headers"].as_array().into_iter().flatten();
         let message_id = headers.filter(|header| header["Name"] == "Message-ID").map(|header| text(&header["Value"]));
@@ -42,82 +43,89 @@ impl About {
 }
 
 /// What the oracle, if there is one, does with a request.
-pub(super) fn whim(shared: &Shared, vendor: Vendor, got: &Got) -> Whim {
-    let first = |oracle: &super::Oracle| About::read(vendor, got).to.first().map(|to| oracle.mood.next(to));
-    shared.oracle.as_deref().and_then(first).unwrap_or(Whim::Honest)
+pub(super) fn draw_behavior(shared: &HttpSinkState, vendor: Vendor, got: &VendorRequest) -> SinkAction {
+    let first = |oracle: &super::SinkOracle| {
+        RequestSubject::read(vendor, got).to.first().map(|to| oracle.behavior.next_action(to))
+    };
+    shared.oracle.as_deref().and_then(first).unwrap_or(SinkAction::Normal)
 }
 
 /// A whim in the words of the script.
-pub(super) fn act(whim: Whim) -> Act {
+pub(super) fn to_scripted_response(whim: SinkAction) -> ScriptedResponse {
     match whim {
-        Whim::Honest => Act::Honest,
-        Whim::TakeThenDrop => Act::TakeThenDrop,
-        Whim::TakeThenBreak => Act::TakeThenBreak,
-        Whim::TakeThenStall => Act::TakeThenStall,
-        Whim::TakeLate => Act::TakeAfter(LATE),
+        SinkAction::Normal => ScriptedResponse::Normal,
+        SinkAction::AcceptThenDrop => ScriptedResponse::AcceptThenDrop,
+        SinkAction::AcceptThenServerError => ScriptedResponse::AcceptThenServerError,
+        SinkAction::AcceptThenStall => ScriptedResponse::AcceptThenStall,
+        SinkAction::AcceptLate => ScriptedResponse::AcceptAfter(LATE_ACCEPT_DELAY),
         // A `Retry-After` of no seconds leaves the pause to the sender.
-        Whim::Defer | Whim::Rcpt(true) => Act::Trouble(Trouble::Busy(0)),
-        Whim::Refuse | Whim::Rcpt(false) => Act::Trouble(Trouble::Refused),
-        Whim::Cut => Act::Drop,
+        SinkAction::Defer | SinkAction::RejectRecipient(true) => ScriptedResponse::Error(VendorError::RateLimited(0)),
+        SinkAction::Refuse | SinkAction::RejectRecipient(false) => ScriptedResponse::Error(VendorError::Refused),
+        SinkAction::Drop => ScriptedResponse::Drop,
     }
 }
 
 /// The vendor's honest answer, written down.
-pub(super) fn take(shared: &Shared, vendor: Vendor, got: &Got, whim: Whim) -> Said {
+pub(super) fn accept_and_log(
+    shared: &HttpSinkState,
+    vendor: Vendor,
+    got: &VendorRequest,
+    whim: SinkAction,
+) -> VendorResponse {
     let mut ledger = shared.ledger();
-    let before = ledger.taken.len();
-    let said = vendor.answer(&mut ledger, got);
-    let taken = ledger.taken.len() > before;
+    let before = ledger.accepted.len();
+    let said = vendor.respond(&mut ledger, got);
+    let taken = ledger.accepted.len() > before;
     drop(ledger);
-    note(shared, vendor, got, whim, taken);
+    log_request(shared, vendor, got, whim, taken);
     said
 }
 
 /// Writes down what came, where an oracle wants to know.
-pub(super) fn note(shared: &Shared, vendor: Vendor, got: &Got, whim: Whim, taken: bool) {
+pub(super) fn log_request(shared: &HttpSinkState, vendor: Vendor, got: &VendorRequest, whim: SinkAction, taken: bool) {
     let Some(oracle) = &shared.oracle else { return };
-    let About { email, to, message_id } = About::read(vendor, got);
+    let RequestSubject { email, to, message_id } = RequestSubject::read(vendor, got);
     let transport = match vendor {
         Vendor::Resend => "keyed",
         Vendor::Postmark => "look_up",
         _ => "keyless",
     };
-    oracle.note(Line {
+    oracle.log_arrival(SinkLogLine {
         transport: transport.into(),
         connection: got.connection,
         email,
         message_id,
         key: Some(got.header("idempotency-key").to_owned()).filter(|key| !key.is_empty()),
         to,
-        body: hash(&got.body),
+        body: sha256_hex(&got.body),
         taken,
-        did: whim.word().into(),
+        did: whim.as_str().into(),
         ambiguous: whim.is_ambiguous(),
-        ..Line::default()
+        ..SinkLogLine::default()
     });
 }
 
 /// A webhook for the application beside the sink: `/receiver/` and the team whose endpoint it is.
-pub(super) fn webhook(shared: &Shared, got: &Got) -> Option<Said> {
+pub(super) fn receive_webhook(shared: &HttpSinkState, got: &VendorRequest) -> Option<VendorResponse> {
     let team = got.path.strip_prefix("/receiver/")?;
     let oracle = shared.oracle.as_ref()?;
-    oracle.told(|| NoticeLine::of(team, &got.body, |name| got.header(name).to_owned()));
-    Some(Said::json(200, &json!({})))
+    oracle.log_webhook(|| WebhookLogLine::from_request(team, &got.body, |name| got.header(name).to_owned()));
+    Some(VendorResponse::json(200, &json!({})))
 }
 
 /// What the one who runs the oracle tells it: `/control/calm`, `/control/rough`, `/control/hooks`, `/control/count`.
-pub(super) fn control(shared: &Shared, got: &Got) -> Option<Said> {
+pub(super) fn handle_control(shared: &HttpSinkState, got: &VendorRequest) -> Option<VendorResponse> {
     let what = got.path.strip_prefix("/control/")?;
     let oracle = shared.oracle.as_ref()?;
     match what {
-        "calm" => oracle.mood.calm(true),
-        "rough" => oracle.mood.calm(false),
-        "hooks" => match serde_json::from_slice::<Where>(&got.body) {
-            Ok(to) => oracle.call_back(to),
-            Err(why) => return Some(Said::json(400, &json!({"error": why.to_string()}))),
+        "calm" => oracle.behavior.set_calm(true),
+        "rough" => oracle.behavior.set_calm(false),
+        "hooks" => match serde_json::from_slice::<HookTarget>(&got.body) {
+            Ok(to) => oracle.set_hook_target(to),
+            Err(why) => return Some(VendorResponse::json(400, &json!({"error": why.to_string()}))),
         },
         "count" => {}
         _ => return None,
     }
-    Some(Said::json(200, &json!({"count": oracle.count()})))
+    Some(VendorResponse::json(200, &json!({"count": oracle.logged_count()})))
 }

@@ -6,25 +6,25 @@ use serde_json::json;
 use sha2::Sha256;
 
 use super::{
-    ACCESS_KEY_ID, Got, SECRET_ACCESS_KEY, Said, Vendor,
-    keyed::{json_body, unpacked},
-    ledger::{Ledger, Read, hash, hex},
+    ACCESS_KEY_ID, SECRET_ACCESS_KEY, Vendor, VendorRequest, VendorResponse,
+    keyed::{decode_base64, parse_json_body},
+    ledger::{VendorLedger, VendorMail, hex, sha256_hex},
 };
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
-struct Email {
+struct SesEmail {
     from_email_address: String,
-    destination: Destination,
-    content: Content,
-    email_tags: Vec<Tag>,
+    destination: SesDestination,
+    content: SesContentBody,
+    email_tags: Vec<SesEmailTag>,
     #[serde(rename = "ConfigurationSetName")]
     _configuration_set_name: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
-struct Destination {
+struct SesDestination {
     to_addresses: Vec<String>,
     #[serde(default)]
     cc_addresses: Vec<String>,
@@ -34,32 +34,33 @@ struct Destination {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
-struct Content {
-    raw: Raw,
+struct SesContentBody {
+    raw: SesRawMessage,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
-struct Raw {
+struct SesRawMessage {
     data: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
-struct Tag {
+struct SesEmailTag {
     name: String,
     value: String,
 }
 
-pub(super) fn ses(ledger: &mut Ledger, got: &Got) -> Result<Said, Said> {
-    let no = |status, name: &str, message: &str| Vendor::Ses.error(status, name, message);
-    if signature(got).is_none_or(|(given, expected)| given != expected) {
+pub(super) fn ses_send(ledger: &mut VendorLedger, got: &VendorRequest) -> Result<VendorResponse, VendorResponse> {
+    let no = |status, name: &str, message: &str| Vendor::Ses.error_response(status, name, message);
+    if given_and_expected_signature(got).is_none_or(|(given, expected)| given != expected) {
         let text = "The request signature we calculated does not match the signature you provided.";
         return Err(no(403, "InvalidSignatureException", text));
     }
-    let email: Email = json_body(got).map_err(|why| no(400, "BadRequestException", &why))?;
-    let mime = unpacked(&email.content.raw.data).ok_or_else(|| no(400, "BadRequestException", "Raw.Data is empty"))?;
-    let Destination { to_addresses, cc_addresses, bcc_addresses } = email.destination;
+    let email: SesEmail = parse_json_body(got).map_err(|why| no(400, "BadRequestException", &why))?;
+    let mime =
+        decode_base64(&email.content.raw.data).ok_or_else(|| no(400, "BadRequestException", "Raw.Data is empty"))?;
+    let SesDestination { to_addresses, cc_addresses, bcc_addresses } = email.destination;
     let recipients = [to_addresses, cc_addresses, bcc_addresses].concat();
     if recipients.is_empty() || recipients.len() > 50 || !email.from_email_address.contains('@') {
         return Err(no(400, "BadRequestException", "Recipient count is wrong"));
@@ -67,12 +68,12 @@ pub(super) fn ses(ledger: &mut Ledger, got: &Got) -> Result<Said, Said> {
     let text = String::from_utf8_lossy(&mime).into_owned();
     let message_id = text.lines().find_map(|line| line.strip_prefix("Message-ID: ")).map(str::to_owned);
     let correlation = email.email_tags.into_iter().find(|tag| tag.name == "mailonce").map(|tag| tag.value);
-    let id = ledger.take(Vendor::Ses, Read { key: None, message_id, correlation, recipients }, &got.body);
-    Ok(Said::json(200, &json!({"MessageId": id})))
+    let id = ledger.accept(Vendor::Ses, VendorMail { key: None, message_id, correlation, recipients }, &got.body);
+    Ok(VendorResponse::json(200, &json!({"MessageId": id})))
 }
 
 /// The signature that was given, and the one that the request should have.
-fn signature(got: &Got) -> Option<(String, String)> {
+fn given_and_expected_signature(got: &VendorRequest) -> Option<(String, String)> {
     let given = got.header("authorization").strip_prefix("AWS4-HMAC-SHA256 Credential=")?;
     let (credential, rest) = given.split_once(", SignedHeaders=")?;
     let (names, given) = rest.split_once(", Signature=")?;
@@ -83,8 +84,9 @@ fn signature(got: &Got) -> Option<(String, String)> {
         return None;
     }
     let headers: String = names.split(';').flat_map(|name| [name, ":", got.header(name), "\n"]).collect();
-    let request = [&got.method, &got.path, &got.query, &headers, names, &hash(&got.body)].map(str::to_owned).join("\n");
-    let text = format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{}", hash(request.as_bytes()));
+    let request =
+        [&got.method, &got.path, &got.query, &headers, names, &sha256_hex(&got.body)].map(str::to_owned).join("\n");
+    let text = format!("AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{}", sha256_hex(request.as_bytes()));
     let mut key = format!("AWS4{SECRET_ACCESS_KEY}").into_bytes();
     for part in [day, region, "ses", "aws4_request", &text] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&key).ok()?;

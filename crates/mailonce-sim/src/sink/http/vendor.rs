@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Got, Said, asked, keyed, ledger::Ledger, signed};
+use super::{VendorRequest, VendorResponse, asked, keyed, ledger::VendorLedger, signed};
 
 /// A provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,11 +27,11 @@ pub enum Vendor {
 
 /// What a vendor may answer instead of taking a mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum VendorError {
     /// 500.
-    Broken,
+    ServerError,
     /// 429 with this pause in seconds.
-    Busy(u32),
+    RateLimited(u32),
     /// The credential is not valid any more.
     Revoked,
     /// The mail is not acceptable.
@@ -41,9 +41,9 @@ pub enum Trouble {
     /// 409: the key is known for another body.
     Mismatch,
     /// 503.
-    Away,
+    Unavailable,
     /// An answer that quotes the caller's credential.
-    Quoting,
+    EchoesCredential,
 }
 
 impl Vendor {
@@ -60,7 +60,7 @@ impl Vendor {
     ];
 
     /// Whose path it is.
-    pub(super) fn at(got: &Got) -> Option<Self> {
+    pub(super) fn from_path(got: &VendorRequest) -> Option<Self> {
         match (got.method.as_str(), got.path.as_str()) {
             ("POST", "/emails") => Some(Self::Resend),
             ("POST", "/email") | ("GET", "/messages/outbound") => Some(Self::Postmark),
@@ -75,80 +75,85 @@ impl Vendor {
     }
 
     /// The honest answer.
-    pub(super) fn answer(self, ledger: &mut Ledger, got: &Got) -> Said {
+    pub(super) fn respond(self, ledger: &mut VendorLedger, got: &VendorRequest) -> VendorResponse {
         let answer = match self {
-            Self::Resend => keyed::resend(ledger, got),
-            Self::UseSend => keyed::usesend(ledger, got),
-            Self::Brevo => keyed::brevo(ledger, got),
-            Self::Other => keyed::other(ledger, got),
+            Self::Resend => keyed::resend_send(ledger, got),
+            Self::UseSend => keyed::usesend_send(ledger, got),
+            Self::Brevo => keyed::brevo_send(ledger, got),
+            Self::Other => keyed::custom_send(ledger, got),
             Self::Postmark if got.method == "GET" => asked::postmark_search(ledger, got),
-            Self::Postmark => asked::postmark(ledger, got),
+            Self::Postmark => asked::postmark_send(ledger, got),
             Self::Mailgun if got.method == "GET" => asked::mailgun_events(ledger, got),
-            Self::Mailgun => asked::mailgun(ledger, got),
+            Self::Mailgun => asked::mailgun_send(ledger, got),
             Self::SendGrid if got.method == "GET" => asked::sendgrid_activity(ledger, got),
-            Self::SendGrid => asked::sendgrid(ledger, got),
-            Self::Ses => signed::ses(ledger, got),
+            Self::SendGrid => asked::sendgrid_send(ledger, got),
+            Self::Ses => signed::ses_send(ledger, got),
         };
         answer.unwrap_or_else(|refusal| refusal)
     }
 
     /// An answer in the vendor's own form.
-    pub(super) fn error(self, status: u16, name: &str, message: &str) -> Said {
+    pub(super) fn error_response(self, status: u16, name: &str, message: &str) -> VendorResponse {
         match self {
-            Self::Resend => Said::json(status, &json!({"statusCode": status, "name": name, "message": message})),
+            Self::Resend => {
+                VendorResponse::json(status, &json!({"statusCode": status, "name": name, "message": message}))
+            }
             Self::Postmark => {
                 let code = name.parse::<i64>().unwrap_or(300);
-                Said::json(status, &json!({"ErrorCode": code, "Message": message}))
+                VendorResponse::json(status, &json!({"ErrorCode": code, "Message": message}))
             }
             // Mailgun words a wrong key in plain text.
             Self::Mailgun if status == 401 => {
                 let headers = vec![("content-type", "text/html; charset=utf-8".to_owned())];
-                Said { status, headers, body: b"Forbidden".to_vec() }
+                VendorResponse { status, headers, body: b"Forbidden".to_vec() }
             }
-            Self::Mailgun => Said::json(status, &json!({"message": message})),
+            Self::Mailgun => VendorResponse::json(status, &json!({"message": message})),
             Self::SendGrid => {
-                Said::json(status, &json!({"errors": [{"message": message, "field": null, "help": null}]}))
+                VendorResponse::json(status, &json!({"errors": [{"message": message, "field": null, "help": null}]}))
             }
-            Self::Ses => Said::json(status, &json!({"message": message})).with("x-amzn-errortype", name),
-            Self::UseSend => Said::json(status, &json!({"error": {"code": name, "message": message}})),
-            Self::Brevo => Said::json(status, &json!({"code": name, "message": message})),
-            Self::Other => Said::json(status, &json!({"error": message})),
+            Self::Ses => {
+                VendorResponse::json(status, &json!({"message": message})).with_header("x-amzn-errortype", name)
+            }
+            Self::UseSend => VendorResponse::json(status, &json!({"error": {"code": name, "message": message}})),
+            Self::Brevo => VendorResponse::json(status, &json!({"code": name, "message": message})),
+            Self::Other => VendorResponse::json(status, &json!({"error": message})),
         }
     }
 
-    pub(super) fn trouble(self, trouble: Trouble) -> Said {
+    pub(super) fn error_reply(self, trouble: VendorError) -> VendorResponse {
         match trouble {
-            Trouble::Broken => self.error(500, self.name(500), "An unexpected error occurred."),
-            Trouble::Busy(s) => {
-                self.error(429, self.name(429), "Too many requests.").with("retry-after", s.to_string())
+            VendorError::ServerError => self.error_response(500, self.error_name(500), "An unexpected error occurred."),
+            VendorError::RateLimited(s) => self
+                .error_response(429, self.error_name(429), "Too many requests.")
+                .with_header("retry-after", s.to_string()),
+            VendorError::Revoked => self.error_response(401, self.error_name(401), "The credential is not valid."),
+            VendorError::Refused if matches!(self, Self::Resend | Self::Postmark) => {
+                self.error_response(422, self.error_name(422), "The `to` field is not acceptable.")
             }
-            Trouble::Revoked => self.error(401, self.name(401), "The credential is not valid."),
-            Trouble::Refused if matches!(self, Self::Resend | Self::Postmark) => {
-                self.error(422, self.name(422), "The `to` field is not acceptable.")
-            }
-            Trouble::Refused => self.error(400, self.name(400), "The `to` field is not acceptable."),
-            Trouble::Concurrent => self.conflict(
+            VendorError::Refused => self.error_response(400, self.error_name(400), "The `to` field is not acceptable."),
+            VendorError::Concurrent => self.conflict_response(
                 "concurrent_idempotent_requests",
                 "Request with same Idempotency-Key is in progress. Retry later.",
             ),
-            Trouble::Mismatch => {
-                self.conflict("invalid_idempotent_request", "Idempotency-Key already used with a different payload")
-            }
-            Trouble::Away => self.error(503, self.name(503), "Temporarily unavailable."),
-            Trouble::Quoting => {
+            VendorError::Mismatch => self.conflict_response(
+                "invalid_idempotent_request",
+                "Idempotency-Key already used with a different payload",
+            ),
+            VendorError::Unavailable => self.error_response(503, self.error_name(503), "Temporarily unavailable."),
+            VendorError::EchoesCredential => {
                 let secret = if self == Self::Ses { super::SECRET_ACCESS_KEY } else { super::API_KEY };
-                self.error(403, self.name(403), &format!("{secret} may not do this"))
+                self.error_response(403, self.error_name(403), &format!("{secret} may not do this"))
             }
         }
     }
 
     /// Both of Resend's conflicts have a name, useSend's have only words.
-    fn conflict(self, name: &str, message: &str) -> Said {
-        self.error(409, if self == Self::UseSend { "NOT_UNIQUE" } else { name }, message)
+    fn conflict_response(self, name: &str, message: &str) -> VendorResponse {
+        self.error_response(409, if self == Self::UseSend { "NOT_UNIQUE" } else { name }, message)
     }
 
     /// The vendor's word for a status.
-    fn name(self, status: u16) -> &'static str {
+    fn error_name(self, status: u16) -> &'static str {
         match (self, status) {
             (Self::Resend, 401) => "restricted_api_key",
             (Self::Resend, 403) => "invalid_api_key",

@@ -1,9 +1,9 @@
 //! Hooks that tell a server what became of its mail, signed as Resend signs them: some never come, some come twice,
 //! and they come in any order.
 
-use super::journal::Line;
-use super::mood::Rates;
-use crate::rig::chance::{Chance, number_of};
+use super::journal::SinkLogLine;
+use super::mood::FaultRates;
+use crate::rig::chance::{SeededRng, fnv1a};
 use crate::rig::http;
 use anyhow::Result;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -18,17 +18,17 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 /// How often a hook is tried while the server is away, and the pause between.
-const TRIES: usize = 40;
-const PAUSE: Duration = Duration::from_millis(150);
+const WEBHOOK_TRIES: usize = 40;
+const RETRY_DELAY: Duration = Duration::from_millis(150);
 /// The longest a hook takes by itself, in milliseconds.
-const DELAY_MS: u64 = 250;
+const MAX_DELAY_MS: u64 = 250;
 
 /// A part of a recipient's name of whom nothing is ever told.
-pub const QUIET: &str = ".quiet.";
+pub const SILENT_RECIPIENT: &str = ".quiet.";
 
 /// Where a server takes hooks, and the secret that proves them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Where {
+pub struct HookTarget {
     /// The server.
     pub at: SocketAddr,
     /// `/hooks/…`.
@@ -39,7 +39,7 @@ pub struct Where {
 
 /// One event about a mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event<'a> {
+pub struct VendorWebhookEvent<'a> {
     /// Its name, by which it counts once.
     pub id: String,
     /// `email.delivered` and so on.
@@ -51,7 +51,7 @@ pub struct Event<'a> {
 }
 
 /// The whole request that tells of an event, signed now.
-pub fn signed(to: &Where, event: &Event<'_>) -> Vec<u8> {
+pub fn signed_request(to: &HookTarget, event: &VendorWebhookEvent<'_>) -> Vec<u8> {
     let body = json!({
         "type": event.kind,
         "created_at": "2026-11-15T04:00:00Z",
@@ -77,34 +77,34 @@ pub fn signed(to: &Where, event: &Event<'_>) -> Vec<u8> {
 }
 
 /// Tells of an event, once, and gives the status of the answer.
-pub fn tell(to: &Where, event: &Event<'_>) -> Result<u16> {
-    Ok(http::exchange(to.at, &signed(to, event))?.status)
+pub fn send_event(to: &HookTarget, event: &VendorWebhookEvent<'_>) -> Result<u16> {
+    Ok(http::exchange(to.at, &signed_request(to, event))?.status)
 }
 
 /// What is told, and where.
 #[derive(Debug)]
-pub(super) struct Callbacks {
+pub(super) struct ProviderWebhooks {
     seed: u64,
-    rates: Rates,
-    to: Arc<Mutex<Option<Where>>>,
+    rates: FaultRates,
+    target: Arc<Mutex<Option<HookTarget>>>,
     runtime: Option<Handle>,
 }
 
-impl Callbacks {
+impl ProviderWebhooks {
     /// Calls back on the runtime that this is called on; without one never.
-    pub(super) fn start(seed: u64, rates: Rates) -> Self {
-        Self { seed, rates, to: Arc::default(), runtime: Handle::try_current().ok() }
+    pub(super) fn start(seed: u64, rates: FaultRates) -> Self {
+        Self { seed, rates, target: Arc::default(), runtime: Handle::try_current().ok() }
     }
 
-    pub(super) fn direct(&self, to: Where) {
-        *self.to.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
+    pub(super) fn set_target(&self, to: HookTarget) {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
     }
 
     /// A mail was taken: plans what is told of it.
-    pub(super) fn taken(&self, line: &Line) {
+    pub(super) fn schedule_events(&self, line: &SinkLogLine) {
         let (Some(runtime), Some(to)) = (&self.runtime, line.to.first()) else { return };
-        let mut chance = Chance::at(self.seed, &[number_of(&line.email), number_of(to), 3]);
-        if chance.below(100) >= u64::from(self.rates.tell) || to.contains(QUIET) {
+        let mut chance = SeededRng::derive(self.seed, &[fnv1a(&line.email), fnv1a(to), 3]);
+        if chance.below(100) >= u64::from(self.rates.tell) || to.contains(SILENT_RECIPIENT) {
             return;
         }
         let kinds: &[&str] = match chance.below(10) {
@@ -115,14 +115,14 @@ impl Callbacks {
             _ => &["email.sent", "email.delivered"],
         };
         for kind in kinds {
-            let id = format!("{}-{}-{}", line.email, number_of(to), kind.trim_start_matches("email."));
+            let id = format!("{}-{}-{}", line.email, fnv1a(to), kind.trim_start_matches("email."));
             let often = if chance.below(100) < u64::from(self.rates.again) { chance.between(2, 3) } else { 1 };
             for _ in 0..often {
-                let after = Duration::from_millis(chance.below(DELAY_MS));
-                let call = (Arc::clone(&self.to), id.clone(), (*kind).to_owned(), line.email.clone(), to.clone());
+                let after = Duration::from_millis(chance.below(MAX_DELAY_MS));
+                let call = (Arc::clone(&self.target), id.clone(), (*kind).to_owned(), line.email.clone(), to.clone());
                 runtime.spawn(async move {
                     sleep(after).await;
-                    insist(call).await;
+                    send_until_accepted(call).await;
                 });
             }
         }
@@ -130,18 +130,20 @@ impl Callbacks {
 }
 
 /// Tries until the server says that it has it, or for too long.
-async fn insist((to, id, kind, email, recipient): (Arc<Mutex<Option<Where>>>, String, String, String, String)) {
-    for _ in 0..TRIES {
+async fn send_until_accepted(
+    (to, id, kind, email, recipient): (Arc<Mutex<Option<HookTarget>>>, String, String, String, String),
+) {
+    for _ in 0..WEBHOOK_TRIES {
         let there = to.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(there) = there {
             let (id, kind, email, recipient) = (id.clone(), kind.clone(), email.clone(), recipient.clone());
             let told = tokio::task::spawn_blocking(move || {
-                tell(&there, &Event { id, kind: &kind, email: &email, to: &recipient })
+                send_event(&there, &VendorWebhookEvent { id, kind: &kind, email: &email, to: &recipient })
             });
             if matches!(told.await, Ok(Ok(200))) {
                 return;
             }
         }
-        sleep(PAUSE).await;
+        sleep(RETRY_DELAY).await;
     }
 }

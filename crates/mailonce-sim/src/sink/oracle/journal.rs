@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What reached a sink.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
+pub struct SinkLogLine {
     /// When, in microseconds since 1970.
     pub at_us: u64,
     /// How it came: `smtp`, `keyed`, `look_up`, `keyless`.
@@ -43,12 +43,12 @@ pub fn now_us() -> u64 {
 
 /// A log that only grows.
 #[derive(Debug)]
-pub struct Journal {
+pub struct SinkLog {
     file: Mutex<File>,
     lines: AtomicU64,
 }
 
-impl Journal {
+impl SinkLog {
     /// Opens it, and makes it when it is not there.
     pub fn open(path: &Path) -> Result<Self> {
         let file = File::options().create(true).append(true).open(path);
@@ -58,8 +58,8 @@ impl Journal {
 
     /// Appends a line, with the time that it is now. A mail whose line cannot be written is a mail that nobody would
     /// ever know of, so the process ends then.
-    pub fn write(&self, line: Line) {
-        self.append(|| Line { at_us: now_us(), ..line });
+    pub fn write(&self, line: SinkLogLine) {
+        self.append(|| SinkLogLine { at_us: now_us(), ..line });
     }
 
     /// Appends a line of any kind. It is made under the lock, so that lines are in the order of their times.

@@ -13,50 +13,55 @@ pub mod mood;
 pub mod receiver;
 
 use anyhow::Result;
-use callback::{Callbacks, Where};
-use journal::{Journal, Line};
-use mood::{Mood, Rates};
-use receiver::NoticeLine;
+use callback::{HookTarget, ProviderWebhooks};
+use journal::{SinkLog, SinkLogLine};
+use mood::{FaultRates, SinkBehavior};
+use receiver::WebhookLogLine;
 use std::path::Path;
 
 /// What the sinks of one process share.
 #[derive(Debug)]
-pub struct Oracle {
+pub struct SinkOracle {
     /// How it feels.
-    pub mood: Mood,
-    journal: Journal,
-    notices: Journal,
-    callbacks: Callbacks,
+    pub behavior: SinkBehavior,
+    log: SinkLog,
+    webhook_log: SinkLog,
+    webhooks: ProviderWebhooks,
 }
 
-impl Oracle {
+impl SinkOracle {
     /// Opens the journal, and begins to call back on the runtime that this is called on.
-    pub fn open(seed: u64, rates: Rates, log: &Path) -> Result<Self> {
-        let journal = Journal::open(log)?;
-        let notices = Journal::open(&log.with_file_name(receiver::LOG))?;
-        Ok(Self { mood: Mood::new(seed, rates), journal, notices, callbacks: Callbacks::start(seed, rates) })
+    pub fn open(seed: u64, rates: FaultRates, log: &Path) -> Result<Self> {
+        let journal = SinkLog::open(log)?;
+        let notices = SinkLog::open(&log.with_file_name(receiver::WEBHOOK_LOG_FILE))?;
+        Ok(Self {
+            behavior: SinkBehavior::new(seed, rates),
+            log: journal,
+            webhook_log: notices,
+            webhooks: ProviderWebhooks::start(seed, rates),
+        })
     }
 
     /// Writes down what reached it. What was taken is told of.
-    pub fn note(&self, line: Line) {
+    pub fn log_arrival(&self, line: SinkLogLine) {
         if line.taken && !line.email.is_empty() {
-            self.callbacks.taken(&line);
+            self.webhooks.schedule_events(&line);
         }
-        self.journal.write(line);
+        self.log.write(line);
     }
 
     /// Writes down a webhook.
-    pub fn told(&self, notice: impl FnOnce() -> NoticeLine) {
-        self.notices.append(notice);
+    pub fn log_webhook(&self, notice: impl FnOnce() -> WebhookLogLine) {
+        self.webhook_log.append(notice);
     }
 
     /// From now on it calls back there.
-    pub fn call_back(&self, to: Where) {
-        self.callbacks.direct(to);
+    pub fn set_hook_target(&self, to: HookTarget) {
+        self.webhooks.set_target(to);
     }
 
     /// Lines that were written.
-    pub fn count(&self) -> u64 {
-        self.journal.count()
+    pub fn logged_count(&self) -> u64 {
+        self.log.count()
     }
 }

@@ -1,18 +1,18 @@
 //! What happens to a mail at a sink that misbehaves: a pure function of the seed, the recipient and the number of the
 //! try, so that it does not hang on who came first.
 
-use crate::rig::chance::{Chance, number_of};
+use crate::rig::chance::{SeededRng, fnv1a};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a late mail takes: longer than a sender waits for an answer.
-pub const LATE: Duration = Duration::from_millis(5_300);
+pub const LATE_ACCEPT_DELAY: Duration = Duration::from_millis(5_300);
 
 /// How often it does what, in per cent of the tries. What is left over is honest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
-pub struct Rates {
+pub struct FaultRates {
     /// Takes the mail and ends the connection
     #[arg(long, default_value_t = 0)]
     pub drop: u8,
@@ -48,9 +48,9 @@ pub struct Rates {
     pub lag_ms: u16,
 }
 
-impl Rates {
+impl FaultRates {
     /// Rates under which all of it happens.
-    pub const ROUGH: Self = Self {
+    pub const ALL_FAULTS: Self = Self {
         drop: 6,
         r#break: 4,
         stall: 1,
@@ -65,10 +65,10 @@ impl Rates {
     };
 }
 
-impl Rates {
+impl FaultRates {
     /// The flags that say the same.
-    pub fn flags(&self) -> Vec<String> {
-        let Self { drop, r#break, stall, late, defer, refuse, cut, rcpt, tell, again, lag_ms } = *self;
+    pub fn to_flags(self) -> Vec<String> {
+        let Self { drop, r#break, stall, late, defer, refuse, cut, rcpt, tell, again, lag_ms } = self;
         let rates = [
             ("drop", drop),
             ("break", r#break),
@@ -88,107 +88,107 @@ impl Rates {
 
 /// What happens to one try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whim {
+pub enum SinkAction {
     /// It is taken, and told so.
-    Honest,
+    Normal,
     /// It is taken, and the connection ends.
-    TakeThenDrop,
+    AcceptThenDrop,
     /// It is taken, and the answer is none.
-    TakeThenBreak,
+    AcceptThenServerError,
     /// It is taken, and no answer comes.
-    TakeThenStall,
+    AcceptThenStall,
     /// It is taken when nobody waits any more.
-    TakeLate,
+    AcceptLate,
     /// Not now.
     Defer,
     /// Never.
     Refuse,
     /// It is not taken, and the connection ends.
-    Cut,
+    Drop,
     /// The recipient is refused, or put off.
-    Rcpt(bool),
+    RejectRecipient(bool),
 }
 
-impl Whim {
+impl SinkAction {
     /// What it is called in the log.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
-            Self::Honest => "accept",
-            Self::TakeThenDrop => "accept-then-drop",
-            Self::TakeThenBreak => "accept-then-5xx",
-            Self::TakeThenStall => "accept-then-stall",
-            Self::TakeLate => "accept-late",
+            Self::Normal => "accept",
+            Self::AcceptThenDrop => "accept-then-drop",
+            Self::AcceptThenServerError => "accept-then-5xx",
+            Self::AcceptThenStall => "accept-then-stall",
+            Self::AcceptLate => "accept-late",
             Self::Defer => "defer",
             Self::Refuse => "refuse",
-            Self::Cut => "cut",
-            Self::Rcpt(_) => "partial",
+            Self::Drop => "cut",
+            Self::RejectRecipient(_) => "partial",
         }
     }
 
     /// Whether the sender cannot know what became of the mail, although it was written whole.
     pub fn is_ambiguous(self) -> bool {
-        !matches!(self, Self::Honest | Self::Defer | Self::Refuse | Self::Rcpt(_))
+        !matches!(self, Self::Normal | Self::Defer | Self::Refuse | Self::RejectRecipient(_))
     }
 }
 
 /// Parts of a recipient's name that ask for something at the first try, whatever the seed says.
-const ASKED: [(&str, Whim); 4] = [
-    (".drop@", Whim::TakeThenDrop),
-    (".stall@", Whim::TakeThenStall),
-    (".late@", Whim::TakeLate),
-    (".plain@", Whim::Honest),
+const RECIPIENT_ACTIONS: [(&str, SinkAction); 4] = [
+    (".drop@", SinkAction::AcceptThenDrop),
+    (".stall@", SinkAction::AcceptThenStall),
+    (".late@", SinkAction::AcceptLate),
+    (".plain@", SinkAction::Normal),
 ];
 
 /// How a sink feels.
 #[derive(Debug)]
-pub struct Mood {
+pub struct SinkBehavior {
     seed: u64,
-    rates: Rates,
-    calm: AtomicBool,
-    tries: Mutex<HashMap<String, u64>>,
+    rates: FaultRates,
+    is_calm: AtomicBool,
+    attempts: Mutex<HashMap<String, u64>>,
 }
 
-impl Mood {
+impl SinkBehavior {
     /// A mood with these rates.
-    pub fn new(seed: u64, rates: Rates) -> Self {
-        Self { seed, rates, calm: AtomicBool::new(false), tries: Mutex::default() }
+    pub fn new(seed: u64, rates: FaultRates) -> Self {
+        Self { seed, rates, is_calm: AtomicBool::new(false), attempts: Mutex::default() }
     }
 
     /// Its rates.
-    pub fn rates(&self) -> Rates {
+    pub fn rates(&self) -> FaultRates {
         self.rates
     }
 
     /// From now on it is honest, or no longer.
-    pub fn calm(&self, calm: bool) {
-        self.calm.store(calm, Ordering::SeqCst);
+    pub fn set_calm(&self, calm: bool) {
+        self.is_calm.store(calm, Ordering::SeqCst);
     }
 
     /// What happens to the next try at this recipient.
-    pub fn next(&self, to: &str) -> Whim {
-        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn next_action(&self, to: &str) -> SinkAction {
+        let mut tries = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
         let tried = tries.entry(to.to_owned()).or_default();
         *tried += 1;
-        if self.calm.load(Ordering::SeqCst) {
-            return Whim::Honest;
+        if self.is_calm.load(Ordering::SeqCst) {
+            return SinkAction::Normal;
         }
-        let asked = ASKED.iter().find(|(part, _)| *tried == 1 && to.contains(part));
-        asked.map_or_else(|| self.drawn(to, *tried), |(_, whim)| *whim)
+        let asked = RECIPIENT_ACTIONS.iter().find(|(part, _)| *tried == 1 && to.contains(part));
+        asked.map_or_else(|| self.draw_action(to, *tried), |(_, whim)| *whim)
     }
 
-    fn drawn(&self, to: &str, tried: u64) -> Whim {
-        let Rates { drop, r#break, stall, late, defer, refuse, cut, rcpt, .. } = self.rates;
-        let mut chance = Chance::at(self.seed, &[number_of(to), tried]);
+    fn draw_action(&self, to: &str, tried: u64) -> SinkAction {
+        let FaultRates { drop, r#break, stall, late, defer, refuse, cut, rcpt, .. } = self.rates;
+        let mut chance = SeededRng::derive(self.seed, &[fnv1a(to), tried]);
         let (roll, coin) = (chance.below(100), chance.below(2) == 0);
         let whims = [
-            (drop, Whim::TakeThenDrop),
-            (r#break, Whim::TakeThenBreak),
-            (stall, Whim::TakeThenStall),
-            (late, Whim::TakeLate),
-            (defer, Whim::Defer),
-            (refuse, Whim::Refuse),
-            (cut, Whim::Cut),
-            (rcpt, Whim::Rcpt(coin)),
+            (drop, SinkAction::AcceptThenDrop),
+            (r#break, SinkAction::AcceptThenServerError),
+            (stall, SinkAction::AcceptThenStall),
+            (late, SinkAction::AcceptLate),
+            (defer, SinkAction::Defer),
+            (refuse, SinkAction::Refuse),
+            (cut, SinkAction::Drop),
+            (rcpt, SinkAction::RejectRecipient(coin)),
         ];
         let mut below = 0;
         for (rate, whim) in whims {
@@ -197,45 +197,46 @@ impl Mood {
                 return whim;
             }
         }
-        Whim::Honest
+        SinkAction::Normal
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Mood, Rates, Whim};
+    use super::{FaultRates, SinkAction, SinkBehavior};
     use std::collections::BTreeMap;
 
     #[test]
     fn the_same_seed_gives_the_same_whims_in_any_order() {
-        let (one, other) = (Mood::new(7, Rates::ROUGH), Mood::new(7, Rates::ROUGH));
+        let (one, other) = (SinkBehavior::new(7, FaultRates::ALL_FAULTS), SinkBehavior::new(7, FaultRates::ALL_FAULTS));
         let names: Vec<String> = (0..50).map(|n| format!("m{n}@example.org")).collect();
-        let told = |mood: &Mood, names: &mut dyn Iterator<Item = &String>| -> BTreeMap<String, [Whim; 2]> {
-            names.map(|to| (to.clone(), [mood.next(to), mood.next(to)])).collect()
-        };
+        let told =
+            |mood: &SinkBehavior, names: &mut dyn Iterator<Item = &String>| -> BTreeMap<String, [SinkAction; 2]> {
+                names.map(|to| (to.clone(), [mood.next_action(to), mood.next_action(to)])).collect()
+            };
         assert_eq!(told(&one, &mut names.iter()), told(&other, &mut names.iter().rev()));
     }
 
     #[test]
     fn every_whim_comes_and_calm_ends_them() {
-        let mood = Mood::new(3, Rates::ROUGH);
-        let seen: Vec<Whim> = (0..2_000).map(|n| mood.next(&format!("m{n}@example.org"))).collect();
+        let mood = SinkBehavior::new(3, FaultRates::ALL_FAULTS);
+        let seen: Vec<SinkAction> = (0..2_000).map(|n| mood.next_action(&format!("m{n}@example.org"))).collect();
         for word in
             ["accept", "accept-then-drop", "accept-then-5xx", "accept-then-stall", "accept-late", "defer", "refuse"]
                 .into_iter()
                 .chain(["cut", "partial"])
         {
-            assert!(seen.iter().any(|whim| whim.word() == word), "{word} never came");
+            assert!(seen.iter().any(|whim| whim.as_str() == word), "{word} never came");
         }
-        assert!(seen.iter().filter(|whim| **whim == Whim::Honest).count() > 1_000);
-        mood.calm(true);
-        assert!((0..500).all(|n| mood.next(&format!("c{n}@example.org")) == Whim::Honest));
+        assert!(seen.iter().filter(|whim| **whim == SinkAction::Normal).count() > 1_000);
+        mood.set_calm(true);
+        assert!((0..500).all(|n| mood.next_action(&format!("c{n}@example.org")) == SinkAction::Normal));
     }
 
     #[test]
     fn a_name_that_asks_for_it_gets_it_once() {
-        let mood = Mood::new(3, Rates { drop: 0, ..Rates::ROUGH });
-        assert_eq!(mood.next("m1.drop@example.org"), Whim::TakeThenDrop);
-        assert_ne!(mood.next("m1.drop@example.org"), Whim::TakeThenDrop);
+        let mood = SinkBehavior::new(3, FaultRates { drop: 0, ..FaultRates::ALL_FAULTS });
+        assert_eq!(mood.next_action("m1.drop@example.org"), SinkAction::AcceptThenDrop);
+        assert_ne!(mood.next_action("m1.drop@example.org"), SinkAction::AcceptThenDrop);
     }
 }

@@ -8,13 +8,13 @@ use serde_json::Value;
 use sha2::Sha256;
 
 /// The secret that every endpoint of the rig is made with.
-pub const SECRET: &str = "whsec_bWFpbG9uY2UtY3Jhc2gtcmlnLWVuZHBvaW50";
+pub const ENDPOINT_SECRET: &str = "whsec_bWFpbG9uY2UtY3Jhc2gtcmlnLWVuZHBvaW50";
 /// The log, beside the one of mails.
-pub const LOG: &str = "notices.jsonl";
+pub const WEBHOOK_LOG_FILE: &str = "notices.jsonl";
 
 /// A webhook as it came.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NoticeLine {
+pub struct WebhookLogLine {
     /// When, in microseconds since 1970.
     pub at_us: u64,
     /// Whose endpoint it came to.
@@ -31,16 +31,16 @@ pub struct NoticeLine {
     pub signed: bool,
 }
 
-impl NoticeLine {
+impl WebhookLogLine {
     /// Reads a request. `header` gives the value of a header.
-    pub fn of(team: &str, body: &[u8], header: impl Fn(&str) -> String) -> Self {
+    pub fn from_request(team: &str, body: &[u8], header: impl Fn(&str) -> String) -> Self {
         let event: Value = serde_json::from_slice(body).unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (id, at, signatures) = (header("webhook-id"), header("webhook-timestamp"), header("webhook-signature"));
         Self {
             at_us: now_us(),
             team: team.to_owned(),
-            signed: signatures.split(' ').any(|one| holds(one, &id, &at, body)),
+            signed: signatures.split(' ').any(|one| is_signature_valid(one, &id, &at, body)),
             id,
             event: text(&event["id"]),
             about: text(&event["about"]["id"]),
@@ -50,8 +50,8 @@ impl NoticeLine {
 }
 
 /// Whether one signature of Standard Webhooks holds.
-fn holds(signature: &str, id: &str, at: &str, body: &[u8]) -> bool {
-    let key = STANDARD.decode(SECRET.trim_start_matches("whsec_")).unwrap_or_default();
+fn is_signature_valid(signature: &str, id: &str, at: &str, body: &[u8]) -> bool {
+    let key = STANDARD.decode(ENDPOINT_SECRET.trim_start_matches("whsec_")).unwrap_or_default();
     let given = signature.strip_prefix("v1,").and_then(|given| STANDARD.decode(given).ok());
     let (Ok(mut mac), Some(given)) = (Hmac::<Sha256>::new_from_slice(&key), given) else { return false };
     mac.update(format!("{id}.{at}.").as_bytes());
@@ -67,7 +67,8 @@ mod tests {
     fn a_signature_of_other_bytes_does_not_hold() {
         let body = br#"{"id":"e1","seq":7,"about":{"id":"m1"}}"#;
         let mut mac =
-            Hmac::<Sha256>::new_from_slice(&STANDARD.decode(SECRET.trim_start_matches("whsec_")).unwrap()).unwrap();
+            Hmac::<Sha256>::new_from_slice(&STANDARD.decode(ENDPOINT_SECRET.trim_start_matches("whsec_")).unwrap())
+                .unwrap();
         mac.update(b"n1.5.");
         mac.update(body);
         let signature = format!("v1,AAAA v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
@@ -76,9 +77,9 @@ mod tests {
             "webhook-timestamp" => "5".to_owned(),
             _ => signature.clone(),
         };
-        let line = NoticeLine::of("a", body, header);
+        let line = WebhookLogLine::from_request("a", body, header);
         let wanted = ("n1", "e1", "m1", 7, true);
         assert_eq!((&*line.id, &*line.event, &*line.about, line.seq, line.signed), wanted);
-        assert!(!NoticeLine::of("a", b"{}", header).signed);
+        assert!(!WebhookLogLine::from_request("a", b"{}", header).signed);
     }
 }

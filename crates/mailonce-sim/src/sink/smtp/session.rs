@@ -1,8 +1,8 @@
 //! One connection to the sink: how it speaks, greets, and protects itself.
 
 use super::{
-    super::oracle::mood::{LATE, Whim},
-    Act, Order, Protection, Shared, Step,
+    super::oracle::mood::{LATE_ACCEPT_DELAY, SinkAction},
+    SessionCommand, SinkTls, SmtpAction, SmtpSinkState, SmtpStep,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use std::{io, sync::Arc};
@@ -14,25 +14,25 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+pub(super) trait SinkStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> SinkStream for T {}
 
 /// The session is over, one way or another.
-pub(super) struct Over;
+pub(super) struct SessionClosed;
 
-impl From<io::Error> for Over {
+impl From<io::Error> for SessionClosed {
     fn from(_: io::Error) -> Self {
         Self
     }
 }
 
-pub(super) type Flow<T = ()> = Result<T, Over>;
+pub(super) type SessionResult<T = ()> = Result<T, SessionClosed>;
 
-pub(super) struct Session {
-    pub(super) shared: Arc<Shared>,
-    pub(super) io: BufReader<Box<dyn Io>>,
+pub(super) struct SinkSession {
+    pub(super) shared: Arc<SmtpSinkState>,
+    pub(super) io: BufReader<Box<dyn SinkStream>>,
     pub(super) number: usize,
-    orders: mpsc::UnboundedReceiver<Order>,
+    commands: mpsc::UnboundedReceiver<SessionCommand>,
     acceptor: TlsAcceptor,
     pub(super) secure: bool,
     pub(super) login: Option<String>,
@@ -40,85 +40,98 @@ pub(super) struct Session {
     pub(super) sender: Option<(String, Vec<String>)>,
     pub(super) recipients: Vec<(String, Vec<String>)>,
     /// What an oracle does with the mail at hand.
-    pub(super) whim: Whim,
+    pub(super) planned_action: SinkAction,
 }
 
-impl Session {
-    pub(super) async fn run(shared: Arc<Shared>, stream: TcpStream, acceptor: TlsAcceptor) {
+impl SinkSession {
+    pub(super) async fn run(shared: Arc<SmtpSinkState>, stream: TcpStream, acceptor: TlsAcceptor) {
         let (say, orders) = mpsc::unbounded_channel();
-        let number = shared.change(|memory| {
+        let number = shared.update(|memory| {
             memory.sessions.push(say);
             memory.connections += 1;
             memory.open += 1;
-            memory.most_open = memory.most_open.max(memory.open);
+            memory.max_open = memory.max_open.max(memory.open);
             memory.connections
         });
-        let stream: Option<Box<dyn Io>> = match shared.setting.protection {
-            Protection::Tls => acceptor.accept(stream).await.ok().map(|stream| Box::new(stream) as Box<dyn Io>),
-            Protection::None | Protection::Starttls => Some(Box::new(stream)),
+        let stream: Option<Box<dyn SinkStream>> = match shared.config.protection {
+            SinkTls::Implicit => {
+                acceptor.accept(stream).await.ok().map(|stream| Box::new(stream) as Box<dyn SinkStream>)
+            }
+            SinkTls::Plaintext | SinkTls::Starttls => Some(Box::new(stream)),
         };
         if let Some(stream) = stream {
-            let secure = shared.setting.protection == Protection::Tls;
+            let secure = shared.config.protection == SinkTls::Implicit;
             let io = BufReader::new(stream);
             let (greeted, login, sender, recipients) = (false, None, None, Vec::new());
-            let (shared, whim) = (shared.clone(), Whim::Honest);
-            let session =
-                Self { shared, io, number, orders, acceptor, secure, login, greeted, sender, recipients, whim };
+            let (shared, whim) = (shared.clone(), SinkAction::Normal);
+            let session = Self {
+                shared,
+                io,
+                number,
+                commands: orders,
+                acceptor,
+                secure,
+                login,
+                greeted,
+                sender,
+                recipients,
+                planned_action: whim,
+            };
             drop(session.serve().await);
         }
-        shared.change(|memory| memory.open -= 1);
+        shared.update(|memory| memory.open -= 1);
     }
 
-    async fn serve(mut self) -> Flow {
-        self.respond(Step::Greeting, "", "220 sink.test ESMTP\r\n").await?;
+    async fn serve(mut self) -> SessionResult {
+        self.respond(SmtpStep::Greeting, "", "220 sink.test ESMTP\r\n").await?;
         loop {
-            let line = self.line().await?;
-            self.shared.change(|memory| memory.commands.push((self.number, line.clone())));
+            let line = self.read_line().await?;
+            self.shared.update(|memory| memory.commands.push((self.number, line.clone())));
             let verb = line.split(' ').next().unwrap_or_default().to_ascii_uppercase();
-            if !self.io.buffer().is_empty() && !self.may_run_ahead(&verb) {
-                self.violation("commands before their turn");
+            if !self.io.buffer().is_empty() && !self.may_pipeline(&verb) {
+                self.record_violation("commands before their turn");
             }
             match verb.as_str() {
-                "EHLO" | "HELO" => self.hello(&line).await?,
-                "STARTTLS" => self = self.starttls(&line).await?,
-                "AUTH" => self.auth(&line).await?,
-                "MAIL" => self.mail(&line).await?,
-                "RCPT" => self.rcpt(&line).await?,
-                "DATA" => self.data(&line).await?,
+                "EHLO" | "HELO" => self.handle_hello(&line).await?,
+                "STARTTLS" => self = self.handle_starttls(&line).await?,
+                "AUTH" => self.handle_auth(&line).await?,
+                "MAIL" => self.handle_mail(&line).await?,
+                "RCPT" => self.handle_rcpt(&line).await?,
+                "DATA" => self.handle_data(&line).await?,
                 "RSET" => {
-                    if self.respond(Step::Reset, &line, "250 2.0.0 forgotten\r\n").await? {
-                        self.forget();
+                    if self.respond(SmtpStep::Reset, &line, "250 2.0.0 forgotten\r\n").await? {
+                        self.reset_transaction();
                     }
                 }
                 "QUIT" => {
-                    self.say(b"221 2.0.0 bye\r\n").await?;
-                    return Err(Over);
+                    self.write_reply(b"221 2.0.0 bye\r\n").await?;
+                    return Err(SessionClosed);
                 }
-                _ => self.say(b"500 5.5.1 what\r\n").await?,
+                _ => self.write_reply(b"500 5.5.1 what\r\n").await?,
             }
         }
     }
 
-    pub(super) fn violation(&self, what: &str) {
-        self.shared.change(|memory| memory.violations.push(format!("connection {}: {what}", self.number)));
+    pub(super) fn record_violation(&self, what: &str) {
+        self.shared.update(|memory| memory.violations.push(format!("connection {}: {what}", self.number)));
     }
 
-    fn may_run_ahead(&self, verb: &str) -> bool {
-        self.offers("PIPELINING") && matches!(verb, "MAIL" | "RCPT" | "RSET")
+    fn may_pipeline(&self, verb: &str) -> bool {
+        self.offers_extension("PIPELINING") && matches!(verb, "MAIL" | "RCPT" | "RSET")
     }
 
-    pub(super) fn offers(&self, name: &str) -> bool {
-        self.shared.setting.offers.iter().any(|offer| offer.split(' ').next() == Some(name))
+    pub(super) fn offers_extension(&self, name: &str) -> bool {
+        self.shared.config.extensions.iter().any(|offer| offer.split(' ').next() == Some(name))
     }
 
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset_transaction(&mut self) {
         self.sender = None;
         self.recipients.clear();
-        self.whim = Whim::Honest;
+        self.planned_action = SinkAction::Normal;
     }
 
     /// One line without its CRLF. Meanwhile orders are followed.
-    async fn line(&mut self) -> Flow<String> {
+    async fn read_line(&mut self) -> SessionResult<String> {
         let mut line = Vec::new();
         loop {
             tokio::select! {
@@ -126,109 +139,113 @@ impl Session {
                     read?;
                     break;
                 }
-                Some(order) = self.orders.recv() => {
-                    let Some(bytes) = order.say else {
+                Some(order) = self.commands.recv() => {
+                    let Some(bytes) = order.bytes else {
                         self.io.shutdown().await?;
-                        return Err(Over);
+                        return Err(SessionClosed);
                     };
-                    self.say(&bytes).await?;
+                    self.write_reply(&bytes).await?;
                     drop(order.done);
                 }
             }
         }
         if !line.ends_with(b"\n") {
-            return Err(Over);
+            return Err(SessionClosed);
         }
         let Some(line) = line.strip_suffix(b"\r\n").filter(|line| !line.contains(&b'\r')) else {
-            self.violation("a command without CRLF");
-            return Err(Over);
+            self.record_violation("a command without CRLF");
+            return Err(SessionClosed);
         };
         Ok(String::from_utf8_lossy(line).into_owned())
     }
 
-    pub(super) async fn say(&mut self, bytes: &[u8]) -> Flow {
+    pub(super) async fn write_reply(&mut self, bytes: &[u8]) -> SessionResult {
         self.io.write_all(bytes).await?;
         Ok(self.io.flush().await?)
     }
 
     /// What to do at a step: what it was told, else what an oracle wants.
-    pub(super) fn act(&self, step: Step, line: &str) -> Option<Act> {
-        self.shared.change(|memory| memory.script.act(step, line)).or_else(|| whim_at(self.whim, step))
+    pub(super) fn action_at(&self, step: SmtpStep, line: &str) -> Option<SmtpAction> {
+        self.shared
+            .update(|memory| memory.script.action_for(step, line))
+            .or_else(|| action_at_step(self.planned_action, step))
     }
 
     /// Answers, and tells whether what was asked is to be done.
-    pub(super) async fn respond(&mut self, step: Step, line: &str, usual: &str) -> Flow<bool> {
-        match self.act(step, line) {
-            None => self.say(usual.as_bytes()).await.map(|()| true),
-            Some(Act::Extra(more)) => self.say(&[usual.as_bytes(), &more].concat()).await.map(|()| true),
-            Some(Act::Late(after)) => {
+    pub(super) async fn respond(&mut self, step: SmtpStep, line: &str, usual: &str) -> SessionResult<bool> {
+        match self.action_at(step, line) {
+            None => self.write_reply(usual.as_bytes()).await.map(|()| true),
+            Some(SmtpAction::ReplyWithExtra(more)) => {
+                self.write_reply(&[usual.as_bytes(), &more].concat()).await.map(|()| true)
+            }
+            Some(SmtpAction::Late(after)) => {
                 sleep(after).await;
-                self.say(usual.as_bytes()).await.map(|()| true)
+                self.write_reply(usual.as_bytes()).await.map(|()| true)
             }
             Some(act) => self.misbehave(act).await.map(|()| false),
         }
     }
 
-    pub(super) async fn misbehave(&mut self, act: Act) -> Flow {
+    pub(super) async fn misbehave(&mut self, act: SmtpAction) -> SessionResult {
         match act {
-            Act::Say(bytes) | Act::Extra(bytes) => self.say(&bytes).await,
-            Act::SayAndClose(bytes) => {
-                self.say(&bytes).await?;
+            SmtpAction::Reply(bytes) | SmtpAction::ReplyWithExtra(bytes) => self.write_reply(&bytes).await,
+            SmtpAction::ReplyAndClose(bytes) => {
+                self.write_reply(&bytes).await?;
                 self.io.shutdown().await?;
-                self.read_out().await
+                self.read_to_end().await
             }
-            Act::Drip(bytes, each) => {
+            SmtpAction::Drip(bytes, each) => {
                 for byte in bytes {
-                    self.say(&[byte]).await?;
+                    self.write_reply(&[byte]).await?;
                     sleep(each).await;
                 }
                 Ok(())
             }
-            Act::Late(_) | Act::Taken(_) | Act::Cut => Err(Over),
-            Act::Stall => self.read_out().await,
-            Act::Freeze => std::future::pending().await,
+            SmtpAction::Late(_) | SmtpAction::AcceptThen(_) | SmtpAction::Close => Err(SessionClosed),
+            SmtpAction::Stall => self.read_to_end().await,
+            SmtpAction::Freeze => std::future::pending().await,
         }
     }
 
     /// Reads until the other side has closed, so that nothing is lost to a reset.
-    async fn read_out(&mut self) -> Flow {
+    async fn read_to_end(&mut self) -> SessionResult {
         let mut rest = [0; 4096];
         while self.io.read(&mut rest).await? > 0 {}
-        Err(Over)
+        Err(SessionClosed)
     }
 
-    async fn hello(&mut self, line: &str) -> Flow {
-        let setting = &self.shared.setting;
+    async fn handle_hello(&mut self, line: &str) -> SessionResult {
+        let setting = &self.shared.config;
         let mut lines = vec!["sink.test".to_owned()];
         if line.to_ascii_uppercase().starts_with("EHLO") {
-            lines.extend(setting.offers.iter().cloned());
-            lines.extend((setting.protection == Protection::Starttls && !self.secure).then(|| "STARTTLS".to_owned()));
+            lines.extend(setting.extensions.iter().cloned());
+            lines.extend((setting.protection == SinkTls::Starttls && !self.secure).then(|| "STARTTLS".to_owned()));
             lines.extend(setting.login.is_some().then(|| format!("AUTH {}", setting.mechanisms.join(" "))));
         }
         let last = lines.len() - 1;
         let marks = lines.iter().enumerate().map(|(n, line)| (if n == last { ' ' } else { '-' }, line));
         let usual = marks.fold(String::new(), |said, (mark, line)| said + &format!("250{mark}{line}\r\n"));
-        if self.respond(Step::Hello, line, &usual).await? {
+        if self.respond(SmtpStep::Hello, line, &usual).await? {
             self.greeted = true;
-            self.forget();
+            self.reset_transaction();
         }
         Ok(())
     }
 
-    async fn starttls(mut self, line: &str) -> Flow<Self> {
-        if self.shared.setting.protection != Protection::Starttls || self.secure {
-            self.say(b"503 5.5.1 not now\r\n").await?;
+    async fn handle_starttls(mut self, line: &str) -> SessionResult<Self> {
+        if self.shared.config.protection != SinkTls::Starttls || self.secure {
+            self.write_reply(b"503 5.5.1 not now\r\n").await?;
             return Ok(self);
         }
-        if !self.respond(Step::Starttls, line, "220 2.0.0 go ahead\r\n").await? {
+        if !self.respond(SmtpStep::Starttls, line, "220 2.0.0 go ahead\r\n").await? {
             return Ok(self);
         }
         let stream = self.acceptor.accept(self.io.into_inner()).await?;
-        let io = BufReader::new(Box::new(stream) as Box<dyn Io>);
+        let io = BufReader::new(Box::new(stream) as Box<dyn SinkStream>);
         Ok(Self { io, secure: true, greeted: false, login: None, sender: None, recipients: Vec::new(), ..self })
     }
 
-    async fn auth(&mut self, line: &str) -> Flow {
+    async fn handle_auth(&mut self, line: &str) -> SessionResult {
         let decoded = |text: &str| String::from_utf8_lossy(&STANDARD.decode(text).unwrap_or_default()).into_owned();
         let words: Vec<_> = line.split(' ').collect();
         let given = match words[..] {
@@ -238,16 +255,16 @@ impl Session {
                 parts.next().zip(parts.next())
             }
             [_, "LOGIN"] => {
-                self.say(b"334 VXNlcm5hbWU6\r\n").await?;
-                let user = decoded(&self.line().await?);
-                self.say(b"334 UGFzc3dvcmQ6\r\n").await?;
-                Some((user, decoded(&self.line().await?)))
+                self.write_reply(b"334 VXNlcm5hbWU6\r\n").await?;
+                let user = decoded(&self.read_line().await?);
+                self.write_reply(b"334 UGFzc3dvcmQ6\r\n").await?;
+                Some((user, decoded(&self.read_line().await?)))
             }
             _ => None,
         };
-        let right = given.is_some() && given == self.shared.setting.login;
+        let right = given.is_some() && given == self.shared.config.login;
         let usual = if right { "235 2.7.0 welcome\r\n" } else { "535 5.7.8 no\r\n" };
-        if self.respond(Step::Login, line, usual).await? && right {
+        if self.respond(SmtpStep::Login, line, usual).await? && right {
             self.login = given.map(|(user, _)| user);
         }
         Ok(())
@@ -255,17 +272,19 @@ impl Session {
 }
 
 /// What a whim does at a step. A refusal after the mail was taken would be a lie that no sender can see through.
-fn whim_at(whim: Whim, step: Step) -> Option<Act> {
+fn action_at_step(whim: SinkAction, step: SmtpStep) -> Option<SmtpAction> {
     match (whim, step) {
-        (Whim::Rcpt(true), Step::Rcpt) => Some(Act::say("450 4.2.1 not now")),
-        (Whim::Rcpt(false), Step::Rcpt) => Some(Act::say("550 5.1.1 nobody here")),
-        (Whim::Cut, Step::Body) => Some(Act::Cut),
-        (Whim::Defer, Step::Dot) => Some(Act::say("451 4.3.0 not now")),
-        (Whim::Refuse, Step::Dot) => Some(Act::say("554 5.7.1 never")),
-        (Whim::TakeThenDrop, Step::Dot) => Some(Act::taken(Act::Cut)),
-        (Whim::TakeThenBreak, Step::Dot) => Some(Act::taken(Act::say("what?"))),
-        (Whim::TakeThenStall, Step::Dot) => Some(Act::taken(Act::Stall)),
-        (Whim::TakeLate, Step::Dot) => Some(Act::Late(LATE)),
+        (SinkAction::RejectRecipient(true), SmtpStep::Rcpt) => Some(SmtpAction::reply_line("450 4.2.1 not now")),
+        (SinkAction::RejectRecipient(false), SmtpStep::Rcpt) => Some(SmtpAction::reply_line("550 5.1.1 nobody here")),
+        (SinkAction::Drop, SmtpStep::Body) => Some(SmtpAction::Close),
+        (SinkAction::Defer, SmtpStep::Dot) => Some(SmtpAction::reply_line("451 4.3.0 not now")),
+        (SinkAction::Refuse, SmtpStep::Dot) => Some(SmtpAction::reply_line("554 5.7.1 never")),
+        (SinkAction::AcceptThenDrop, SmtpStep::Dot) => Some(SmtpAction::accept_then(SmtpAction::Close)),
+        (SinkAction::AcceptThenServerError, SmtpStep::Dot) => {
+            Some(SmtpAction::accept_then(SmtpAction::reply_line("what?")))
+        }
+        (SinkAction::AcceptThenStall, SmtpStep::Dot) => Some(SmtpAction::accept_then(SmtpAction::Stall)),
+        (SinkAction::AcceptLate, SmtpStep::Dot) => Some(SmtpAction::Late(LATE_ACCEPT_DELAY)),
         _ => None,
     }
 }

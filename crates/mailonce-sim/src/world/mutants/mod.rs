@@ -5,9 +5,9 @@
 
 mod list;
 
-pub use list::ALL;
+pub use list::MUTANTS;
 
-use super::{Class, FaultKind, Plan, run_plan};
+use super::{FaultKind, HopProfile, WorldPlan, run_plan};
 use crate::proof::Rule;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Who convicts a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub enum Rig {
+pub enum MutantDetector {
     /// The simulated worlds.
     Worlds,
     /// A test of its own, by its name.
@@ -31,19 +31,19 @@ pub struct Mutant {
     /// What is wrong.
     pub what: &'static str,
     /// Who convicts it.
-    pub rig: Rig,
+    pub rig: MutantDetector,
     /// The weather in which it shows.
     #[serde(skip)]
-    pub weather: Weather,
+    pub overrides: PlanOverrides,
 }
 
 /// What a world needs beside its own weather to bring a wrong turn to light soon.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Weather {
+pub struct PlanOverrides {
     /// Faults that happen besides.
     pub faults: &'static [FaultKind],
     /// Next hops, if not those that were drawn.
-    pub hops: &'static [Class],
+    pub hops: &'static [HopProfile],
     /// Nodes, if not as many as were drawn.
     pub nodes: usize,
     /// How likely a fault is, if not as was drawn.
@@ -51,14 +51,14 @@ pub struct Weather {
     /// Whether mail comes in, whatever was drawn.
     pub mail: bool,
     /// Whether letters come that want an answer, whatever was drawn.
-    pub talk: bool,
+    pub conversations: bool,
     /// The point at which a node stands still or ends, and the time, if not as was drawn.
-    pub point: Option<(&'static str, u64)>,
+    pub failpoint: Option<(&'static str, u64)>,
 }
 
-impl Weather {
+impl PlanOverrides {
     /// A plan with this weather.
-    pub fn over(&self, mut plan: Plan) -> Plan {
+    pub fn apply_to(&self, mut plan: WorldPlan) -> WorldPlan {
         plan.faults.extend(self.faults);
         if !self.hops.is_empty() {
             plan.hops = self.hops.to_vec();
@@ -67,22 +67,22 @@ impl Weather {
             plan.nodes = self.nodes;
         }
         if self.rate > 0 {
-            plan.rate = self.rate;
+            plan.fault_percent = self.rate;
         }
         if self.mail {
             plan = plan.with_mail();
         }
-        if self.talk {
-            plan = plan.with_talk();
+        if self.conversations {
+            plan = plan.with_conversations();
         }
-        plan.point = self.point.unwrap_or(plan.point);
+        plan.failpoint = self.failpoint.unwrap_or(plan.failpoint);
         plan
     }
 }
 
 /// What became of a mutant.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Verdict {
+pub struct MutantVerdict {
     /// Which one.
     pub mutant: Mutant,
     /// After how many worlds it was convicted, if it was.
@@ -95,30 +95,30 @@ pub struct Verdict {
 
 /// Runs worlds with a mutant until one of them convicts it, at most so many. A world convicts only what breaks a
 /// promise in it that is kept there without the mutant.
-pub fn convict(mutant: &Mutant, seed: u64, most: u64) -> Verdict {
+pub fn detect(mutant: &Mutant, seed: u64, most: u64) -> MutantVerdict {
     let broken = |seed: u64, name| -> BTreeSet<Rule> {
-        let outcome = run_plan(mutant.weather.over(Plan::of(seed)), name, false);
+        let outcome = run_plan(mutant.overrides.apply_to(WorldPlan::from_seed(seed)), name, false);
         outcome.violations.iter().map(|violation| violation.rule).collect()
     };
     for number in 0..most {
         let seed = seed.wrapping_add(number);
         let rules = broken(seed, Some(mutant.name));
         if !rules.is_empty() && broken(seed, None).is_empty() {
-            return Verdict { mutant: *mutant, worlds: Some(number + 1), seed, rules };
+            return MutantVerdict { mutant: *mutant, worlds: Some(number + 1), seed, rules };
         }
     }
-    Verdict { mutant: *mutant, worlds: None, seed, rules: BTreeSet::new() }
+    MutantVerdict { mutant: *mutant, worlds: None, seed, rules: BTreeSet::new() }
 }
 
 /// Runs all mutants, some at a time, and calls `told` with each verdict as it comes.
-pub fn convict_all(seed: u64, most: u64, jobs: usize, told: impl Fn(&Verdict) + Sync) -> Vec<Verdict> {
+pub fn detect_all(seed: u64, most: u64, jobs: usize, told: impl Fn(&MutantVerdict) + Sync) -> Vec<MutantVerdict> {
     let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                while let Some(mutant) = ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if mutant.rig == Rig::Worlds {
-                        let verdict = convict(mutant, seed, most);
+                while let Some(mutant) = MUTANTS.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if mutant.rig == MutantDetector::Worlds {
+                        let verdict = detect(mutant, seed, most);
                         told(&verdict);
                         verdicts.lock().unwrap_or_else(PoisonError::into_inner).push(verdict);
                     }
@@ -127,11 +127,11 @@ pub fn convict_all(seed: u64, most: u64, jobs: usize, told: impl Fn(&Verdict) + 
         }
     });
     let mut verdicts = verdicts.into_inner().unwrap_or_else(PoisonError::into_inner);
-    verdicts.sort_by_key(|verdict| ALL.iter().position(|mutant| mutant.name == verdict.mutant.name));
+    verdicts.sort_by_key(|verdict| MUTANTS.iter().position(|mutant| mutant.name == verdict.mutant.name));
     verdicts
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for MutantVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Mutant { name, what, .. } = self.mutant;
         match self.worlds {
@@ -145,6 +145,6 @@ impl fmt::Display for Verdict {
 }
 
 /// The wrong turn with this name.
-pub fn named(name: &str) -> Option<&'static Mutant> {
-    ALL.iter().find(|mutant| mutant.name == name)
+pub fn find_mutant(name: &str) -> Option<&'static Mutant> {
+    MUTANTS.iter().find(|mutant| mutant.name == name)
 }

@@ -1,55 +1,57 @@
 //! Budgets: how much of each was used in each period.
 
 use mailonce_core::{
-    control::budget::{Charge, ChargeMove, Counter, KEPT_MS, Overrun, RecordedCharge, Usage},
+    control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
     email::Email,
     id::{EmailId, TeamId},
-    port::store::{BatchWish, Wish},
+    port::store::{NewBatch, NewEmail},
     time::Time,
 };
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-use crate::memory::World;
+use crate::memory::Tables;
 
 /// What was used of a counter, and when its period ends.
-pub(in crate::memory) type Counts = BTreeMap<(TeamId, Counter), (u64, Time)>;
+pub(in crate::memory) type UsedCounters = BTreeMap<(TeamId, BudgetCounter), (u64, Time)>;
 /// Where each email was counted, by email and budget.
-pub(in crate::memory) type Charges = BTreeMap<(EmailId, Uuid), RecordedCharge>;
+pub(in crate::memory) type RecordedCharges = BTreeMap<(EmailId, Uuid), RecordedCharge>;
 
-impl World {
-    fn usage<'a>(&self, wishes: impl Iterator<Item = &'a Wish>) -> Usage {
-        let mut usage = Usage::default();
-        for (team, charge) in wishes.flat_map(|wish| wish.care.charges.iter().map(move |charge| (wish.team, charge))) {
+impl Tables {
+    fn usage<'a>(&self, wishes: impl Iterator<Item = &'a NewEmail>) -> BudgetUsage {
+        let mut usage = BudgetUsage::default();
+        for (team, charge) in
+            wishes.flat_map(|wish| wish.guard_input.charges.iter().map(move |charge| (wish.team, charge)))
+        {
             usage.load(charge.counter(), self.budget_used(team, charge.counter()));
         }
         usage
     }
 
-    pub(in crate::memory) fn budget_used(&self, team: TeamId, counter: Counter) -> u64 {
+    pub(in crate::memory) fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> u64 {
         self.budgets.get(&(team, counter)).map_or(0, |(used, _)| *used)
     }
 
     /// The budget that an email would exceed, unless its key is bound: a retry is never refused.
-    pub(in crate::memory) fn over_budget(&self, wish: &Wish, now: Time) -> Option<Overrun> {
-        let exceeded = self.usage(std::iter::once(wish)).exceeded(&wish.care.charges)?;
+    pub(in crate::memory) fn over_budget(&self, wish: &NewEmail, now: Time) -> Option<Overrun> {
+        let exceeded = self.usage(std::iter::once(wish)).exceeded(&wish.guard_input.charges)?;
         Some(exceeded).filter(|_| self.is_new(wish, now))
     }
 
-    fn is_new(&self, wish: &Wish, now: Time) -> bool {
-        wish.key.is_none_or(|key| self.bound(wish.team, key, now).is_none())
+    fn is_new(&self, wish: &NewEmail, now: Time) -> bool {
+        wish.key.is_none_or(|key| self.key_binding(wish.team, key, now).is_none())
     }
 
     /// The item of a strict batch that would exceed a budget.
-    pub(in crate::memory) fn batch_over_budget(&self, batch: &BatchWish, now: Time) -> Option<(usize, Overrun)> {
+    pub(in crate::memory) fn batch_over_budget(&self, batch: &NewBatch, now: Time) -> Option<(usize, Overrun)> {
         let new = batch.items.iter().enumerate().filter(|(_, wish)| self.is_new(wish, now));
-        let items = new.map(|(index, wish)| (index, wish.key, wish.care.charges.as_slice()));
+        let items = new.map(|(index, wish)| (index, wish.key, wish.guard_input.charges.as_slice()));
         self.usage(batch.items.iter()).exceeded_by_batch(items)
     }
 
     /// Counts an accepted email.
-    pub(in crate::memory) fn charge_budgets(&mut self, wish: &Wish) {
-        self.charge(wish.team, wish.id, &wish.care.charges);
+    pub(in crate::memory) fn charge_budgets(&mut self, wish: &NewEmail) {
+        self.charge(wish.team, wish.id, &wish.guard_input.charges);
     }
 
     fn charge(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {
@@ -65,7 +67,7 @@ impl World {
         let of_email = (email.id, Uuid::nil())..=(email.id, Uuid::max());
         let recorded: Vec<_> = self.charges.range(of_email).map(|(_, record)| *record).collect();
         let moved = ChargeMove::plan(email, &recorded, wanted, now);
-        let mut usage = Usage::default();
+        let mut usage = BudgetUsage::default();
         for charge in &moved.take {
             usage.load(charge.counter(), self.budget_used(email.team, charge.counter()));
         }
@@ -83,7 +85,7 @@ impl World {
 
     /// Drops the counters of periods that ended long ago.
     pub(in crate::memory) fn sweep_budgets(&mut self, now: Time) {
-        self.budgets.retain(|_, (_, ends_at)| ends_at.plus(KEPT_MS) > now);
-        self.charges.retain(|_, record| record.ends_at.plus(KEPT_MS) > now);
+        self.budgets.retain(|_, (_, ends_at)| ends_at.plus(USAGE_RETENTION_MS) > now);
+        self.charges.retain(|_, record| record.ends_at.plus(USAGE_RETENTION_MS) > now);
     }
 }

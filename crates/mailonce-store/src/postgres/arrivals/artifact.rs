@@ -1,20 +1,20 @@
 //! Artifacts: looking at them, and taking each once.
 
 use mailonce_core::{
-    artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
-    event::Kind,
+    artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+    event::EventKind,
     id::{ArtifactId, InboxId, TeamId},
-    port::store::{Once, Operation},
+    port::store::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 
-use super::row::{artifact_columns, first, read_artifact};
+use super::row::{artifact_columns, read_artifact, read_first};
 use crate::postgres::{
-    Ledger,
-    record::bind,
+    SharedState,
+    record::bind_or_replay,
     row::write_json,
-    trouble::Tried,
-    write::{ask, run, write_events},
+    trouble::TxResult,
+    write::{execute, query_rows, write_events},
 };
 
 macro_rules! artifacts {
@@ -28,18 +28,18 @@ macro_rules! artifacts {
     };
 }
 
-const ONE: &str = artifacts!("a.team = $1 AND a.id = $2");
-const ONE_LOCKED: &str = artifacts!("a.team = $1 AND a.id = $2 FOR UPDATE OF a");
+const BY_ID: &str = artifacts!("a.team = $1 AND a.id = $2");
+const BY_ID_LOCKED: &str = artifacts!("a.team = $1 AND a.id = $2 FOR UPDATE OF a");
 const LATEST: &str = artifacts!(
     "a.team = $1 AND a.inbox = $2 AND a.seq > $3 AND ($4::text IS NULL OR a.kind = $4)
      ORDER BY a.seq DESC, a.id LIMIT $5"
 );
-const CHANGE: &str = "UPDATE artifacts SET rev = $3, consumed = $4, applied_at = $5 WHERE team = $1 AND id = $2";
+const UPDATE: &str = "UPDATE artifacts SET rev = $3, consumed = $4, applied_at = $5 WHERE team = $1 AND id = $2";
 
-impl Ledger {
+impl SharedState {
     /// One artifact.
-    pub(super) async fn artifact(&self, team: TeamId, id: ArtifactId) -> Tried<Option<Artifact>> {
-        first(&ask(&self.link.client().await?, ONE, &[&team.0, &id.0]).await?, read_artifact)
+    pub(super) async fn artifact(&self, team: TeamId, id: ArtifactId) -> TxResult<Option<Artifact>> {
+        read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_artifact)
     }
 
     /// Artifacts of an inbox, those of the latest messages first.
@@ -49,53 +49,66 @@ impl Ledger {
         kind: Option<ArtifactKind>,
         after: u64,
         limit: usize,
-    ) -> Tried<Vec<Artifact>> {
+    ) -> TxResult<Vec<Artifact>> {
         let (after, limit) = (i64::try_from(after).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
-        let kind = kind.map(ArtifactKind::word);
-        let client = self.link.client().await?;
-        ask(&client, LATEST, &[&team.0, &inbox.0, &after, &kind, &limit]).await?.iter().map(read_artifact).collect()
+        let kind = kind.map(ArtifactKind::as_str);
+        let client = self.connections.client().await?;
+        query_rows(&client, LATEST, &[&team.0, &inbox.0, &after, &kind, &limit])
+            .await?
+            .iter()
+            .map(read_artifact)
+            .collect()
     }
 
     /// Takes an artifact for its first consumer.
-    pub(super) async fn consume(
+    pub(super) async fn consume_artifact(
         &self,
         team: TeamId,
         id: ArtifactId,
-        taking: &Taking,
-        operation: Option<&Operation>,
+        taking: &ConsumeRequest,
+        operation: Option<&KeyedOperation>,
         now: Time,
-    ) -> Tried<Once<Taken>> {
-        let mut client = self.link.client().await?;
+    ) -> TxResult<IdempotentResult<ConsumeResult>> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, &self.time, operation, now).await? {
+        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, now).await? {
             tx.rollback().await?;
             return Ok(answer);
         }
-        let found = first(&ask(&tx, ONE_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
-        let taken = found.map_or(Taken::Missing, |artifact| artifact.taken(taking.clone(), now));
+        let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
+        let taken = found.map_or(ConsumeResult::Missing, |artifact| artifact.into_consume_result(taking.clone(), now));
         match &taken {
-            Taken::First(artifact) => {
-                note(&tx, artifact).await?;
-                write_events(&tx, &[(team, artifact.told(Kind::ArtifactConsumed, now))]).await?;
+            ConsumeResult::First(artifact) => {
+                save_consumption(&tx, artifact).await?;
+                write_events(&tx, &[(team, artifact.to_event(EventKind::ArtifactConsumed, now))]).await?;
                 self.commit(tx, 1).await?;
             }
             // The key of the operation is all there is to write.
-            Taken::Again(_) if operation.is_some() => self.commit(tx, 1).await?,
-            Taken::Again(_) | Taken::Gone(_) | Taken::Missing => tx.rollback().await?,
+            ConsumeResult::Replayed(_) if operation.is_some() => self.commit(tx, 1).await?,
+            ConsumeResult::Replayed(_) | ConsumeResult::ConsumedByOther(_) | ConsumeResult::Missing => {
+                tx.rollback().await?
+            }
         }
-        Ok(Once::Done(taken))
+        Ok(IdempotentResult::Done(taken))
     }
 
     /// Notes that an artifact was used by the one who took it.
-    pub(super) async fn apply(&self, team: TeamId, id: ArtifactId, purpose: &str, now: Time) -> Tried<Applied> {
-        let mut client = self.link.client().await?;
+    pub(super) async fn mark_artifact_applied(
+        &self,
+        team: TeamId,
+        id: ArtifactId,
+        purpose: &str,
+        now: Time,
+    ) -> TxResult<MarkAppliedResult> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        let found = first(&ask(&tx, ONE_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
-        let (answer, changed) = found.map_or((Applied::Missing, false), |artifact| artifact.apply(purpose, now));
+        let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
+        let (answer, changed) =
+            found.map_or((MarkAppliedResult::Missing, false), |artifact| artifact.mark_applied(purpose, now));
         match &answer {
-            Applied::Done(artifact) if changed => {
-                note(&tx, artifact).await?;
-                write_events(&tx, &[(team, artifact.told(Kind::ArtifactApplied, now))]).await?;
+            MarkAppliedResult::Done(artifact) if changed => {
+                save_consumption(&tx, artifact).await?;
+                write_events(&tx, &[(team, artifact.to_event(EventKind::ArtifactApplied, now))]).await?;
                 self.commit(tx, 1).await?;
             }
             _ => tx.rollback().await?,
@@ -105,8 +118,8 @@ impl Ledger {
 }
 
 /// Writes who has it and what it was used for.
-async fn note(tx: &deadpool_postgres::Transaction<'_>, artifact: &Artifact) -> Tried<()> {
-    let consumed = artifact.consumed.as_ref().map(write_json).transpose()?;
+async fn save_consumption(tx: &deadpool_postgres::Transaction<'_>, artifact: &Artifact) -> TxResult<()> {
+    let consumed = artifact.consumption.as_ref().map(write_json).transpose()?;
     let (rev, applied_at) = (artifact.rev as i32, artifact.applied_at.map(|at| at.0));
-    run(tx, CHANGE, &[&artifact.team.0, &artifact.id.0, &rev, &consumed, &applied_at]).await.map(drop)
+    execute(tx, UPDATE, &[&artifact.team.0, &artifact.id.0, &rev, &consumed, &applied_at]).await.map(drop)
 }

@@ -8,8 +8,8 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     delivery::DeliveryState,
     id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId},
-    message::{Filed, Known, NewMessage},
-    port::arrivals::Hint,
+    message::{FileMessageResult, KnownMessage, NewMessage},
+    port::arrivals::InboundWakeUp,
     time::Time,
 };
 use std::collections::BTreeSet;
@@ -17,33 +17,33 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    cabinet::{Cabinet, Place, value_of},
+    cabinet::{DeliveryRef, FilingBatch, artifact_identity},
     row::{
         ARTIFACT_COLUMNS, DELIVERY_COLUMNS, artifact_columns, delivery_columns, read_artifact, read_delivery, read_hash,
     },
 };
 use crate::postgres::{
-    Ledger,
+    SharedState,
     conversation::row::{read_thread, thread_columns},
-    gate::{Gate, Traveller},
-    trouble::Tried,
-    write::{Asked, ask, ask_all},
+    gate::{BatchedCall, CallBatcher},
+    trouble::TxResult,
+    write::{BoundStatement, query_pipelined, query_rows},
 };
 
-const HOLD_DELIVERIES: &str = concat!(
+const LOCK_DELIVERIES: &str = concat!(
     "SELECT ",
     delivery_columns!(),
     ", d.raw FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
        JOIN deliveries d ON d.team = w.team AND d.id = w.id
       ORDER BY d.team, d.id FOR UPDATE OF d"
 );
-const HOLD_INBOXES: &str = "
+const LOCK_INBOXES: &str = "
     SELECT i.team, i.id, i.seq FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
       JOIN inboxes i ON i.team = w.team AND i.id = w.id AND i.removed_at IS NULL
      ORDER BY i.team, i.id FOR NO KEY UPDATE OF i";
 /// What an inbox has under a Message-ID or a content: the same, if there is, and any other, if there is. However many
 /// mails share a Message-ID, two rows tell.
-const KNOWN: &str = "
+const KNOWN_MESSAGES: &str = "
     SELECT w.inbox, m.name, m.content, m.id
       FROM unnest($1::uuid[], $2::uuid[], $3::bytea[], $4::bytea[], $5::boolean[])
         AS w (team, inbox, hash, content, named),
@@ -55,11 +55,11 @@ const KNOWN: &str = "
                (SELECT m.name, m.content, m.id FROM messages m
                  WHERE m.team = w.team AND m.inbox = w.inbox AND coalesce(m.name, m.content) = w.hash
                    AND (m.name IS NOT NULL) = w.named LIMIT 1)) m";
-const THREADS: &str = "
+const THREADS_BY_MESSAGE_ID: &str = "
     SELECT t.inbox, t.name, t.thread FROM unnest($1::uuid[], $2::uuid[], $3::bytea[]) AS w (team, inbox, name)
       JOIN thread_names t ON t.team = w.team AND t.inbox = w.inbox AND t.name = w.name";
 /// The threads behind these names, locked: agents take and answer them meanwhile.
-const HOLD_THREADS: &str = concat!(
+const LOCK_THREADS: &str = concat!(
     "SELECT ",
     thread_columns!(),
     " FROM (SELECT DISTINCT n.team, n.thread FROM unnest($1::uuid[], $2::uuid[], $3::bytea[]) AS w (team, inbox, name)
@@ -68,7 +68,7 @@ const HOLD_THREADS: &str = concat!(
       ORDER BY t.team, t.id FOR UPDATE OF t"
 );
 /// The latest artifact of the same kind, value and sender. Others may take it meanwhile, so it is locked.
-const SAME: &str = concat!(
+const SAME_ARTIFACTS: &str = concat!(
     "SELECT ",
     artifact_columns!(),
     ", a.hash FROM (
@@ -83,111 +83,114 @@ const SAME: &str = concat!(
 );
 
 /// A message that wants to be filed.
-pub(in crate::postgres) struct Filing {
+pub(in crate::postgres) struct FileCall {
     pub team: TeamId,
     pub delivery: DeliveryId,
     pub message: NewMessage,
     pub now: Time,
 }
 
-impl Traveller for Filing {
-    type Answer = Filed;
+impl BatchedCall for FileCall {
+    type Answer = FileMessageResult;
 
     fn size(&self) -> usize {
         // The head is small beside the mail it comes from; its size bounds it well enough.
         self.message.head.size.min(64 * 1024) as usize + 4096
     }
 
-    fn gate(ledger: &Ledger) -> &Gate<Self> {
-        &ledger.files
+    fn batcher(ledger: &SharedState) -> &CallBatcher<Self> {
+        &ledger.file_batcher
     }
 
-    async fn travel(ledger: &Ledger, together: &[Self]) -> Tried<Vec<Filed>> {
+    async fn run_batch(ledger: &SharedState, together: &[Self]) -> TxResult<Vec<FileMessageResult>> {
         ledger.file_all(together).await
     }
 }
 
-impl Ledger {
-    async fn file_all(&self, all: &[Filing]) -> Tried<Vec<Filed>> {
-        let mut client = self.link.client().await?;
+impl SharedState {
+    async fn file_all(&self, all: &[FileCall]) -> TxResult<Vec<FileMessageResult>> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        let mut cabinet = Cabinet::open(&tx, all).await?;
-        let answers: Vec<Filed> = all.iter().map(|filing| cabinet.file(filing)).collect();
-        if cabinet.ended.is_empty() {
+        let mut cabinet = FilingBatch::load_batch(&tx, all).await?;
+        let answers: Vec<FileMessageResult> = all.iter().map(|filing| cabinet.decide_filing(filing)).collect();
+        if cabinet.finished.is_empty() {
             tx.rollback().await?;
             return Ok(answers);
         }
         let filed: BTreeSet<InboxId> = cabinet.messages.iter().map(|(message, _, _)| message.inbox).collect();
-        let hints: Vec<Hint> = filed.into_iter().map(Hint::Filed).collect();
+        let hints: Vec<InboundWakeUp> = filed.into_iter().map(InboundWakeUp::MessageFiled).collect();
         let now = all.iter().map(|filing| filing.now).max().unwrap_or_default();
-        cabinet.write(&tx, &self.ears.letters(&hints), now).await?;
+        cabinet.write(&tx, &self.wake_up_bus.encode(&hints), now).await?;
         let committed = self.commit(tx, all.len()).await;
         // A commit that nobody confirmed may be one.
-        self.ears.tell(&hints);
+        self.wake_up_bus.notify_local(&hints);
         committed.map(|()| answers)
     }
 }
 
-impl Cabinet {
+impl FilingBatch {
     /// Locks deliveries and inboxes, and reads what the messages may meet there.
-    async fn open(tx: &Transaction<'_>, all: &[Filing]) -> Tried<Self> {
+    async fn load_batch(tx: &Transaction<'_>, all: &[FileCall]) -> TxResult<Self> {
         let mut cabinet = Self::default();
-        let places: BTreeSet<Place> = all.iter().map(|filing| (filing.team, filing.delivery)).collect();
+        let places: BTreeSet<DeliveryRef> = all.iter().map(|filing| (filing.team, filing.delivery)).collect();
         let (teams, ids): (Vec<Uuid>, Vec<Uuid>) = places.iter().map(|(team, id)| (team.0, id.0)).unzip();
-        for row in ask(tx, HOLD_DELIVERIES, &[&teams, &ids]).await? {
+        for row in query_rows(tx, LOCK_DELIVERIES, &[&teams, &ids]).await? {
             let delivery = read_delivery(&row)?;
             cabinet.deliveries.insert((delivery.team, delivery.id), (delivery, row.try_get(DELIVERY_COLUMNS)?));
         }
-        let waiting: Vec<(InboxId, &Filing)> =
-            all.iter().filter_map(|filing| Some((cabinet.waiting(filing)?, filing))).collect();
+        let waiting: Vec<(InboxId, &FileCall)> =
+            all.iter().filter_map(|filing| Some((cabinet.waiting_inbox(filing)?, filing))).collect();
         if !waiting.is_empty() {
-            cabinet.look(tx, &waiting).await?;
+            cabinet.load_inboxes(tx, &waiting).await?;
         }
         Ok(cabinet)
     }
 
     /// The inbox that a filing is about, while its delivery waits.
-    fn waiting(&self, filing: &Filing) -> Option<InboxId> {
+    fn waiting_inbox(&self, filing: &FileCall) -> Option<InboxId> {
         let (delivery, _) = self.deliveries.get(&(filing.team, filing.delivery))?;
         delivery.target.inbox().filter(|_| delivery.state == DeliveryState::Waiting)
     }
 
-    async fn look(&mut self, tx: &Transaction<'_>, waiting: &[(InboxId, &Filing)]) -> Tried<()> {
+    async fn load_inboxes(&mut self, tx: &Transaction<'_>, waiting: &[(InboxId, &FileCall)]) -> TxResult<()> {
         let inboxes: BTreeSet<(Uuid, Uuid)> = waiting.iter().map(|(inbox, filing)| (filing.team.0, inbox.0)).collect();
         let (held_teams, held): (Vec<Uuid>, Vec<Uuid>) = inboxes.into_iter().unzip();
         let (team, inbox): (Vec<Uuid>, Vec<Uuid>) = waiting.iter().map(|(inbox, f)| (f.team.0, inbox.0)).unzip();
-        let hash: Vec<&[u8]> =
-            waiting.iter().map(|(_, f)| f.message.name.as_ref().unwrap_or(&f.message.content).as_slice()).collect();
-        let content: Vec<&[u8]> = waiting.iter().map(|(_, f)| f.message.content.as_slice()).collect();
-        let named: Vec<bool> = waiting.iter().map(|(_, f)| f.message.name.is_some()).collect();
-        let names = || waiting.iter().flat_map(|(inbox, f)| f.message.names.iter().map(move |name| (inbox, f, name)));
+        let hash: Vec<&[u8]> = waiting
+            .iter()
+            .map(|(_, f)| f.message.message_id_hash.as_ref().unwrap_or(&f.message.content_hash).as_slice())
+            .collect();
+        let content: Vec<&[u8]> = waiting.iter().map(|(_, f)| f.message.content_hash.as_slice()).collect();
+        let named: Vec<bool> = waiting.iter().map(|(_, f)| f.message.message_id_hash.is_some()).collect();
+        let names =
+            || waiting.iter().flat_map(|(inbox, f)| f.message.thread_hashes.iter().map(move |name| (inbox, f, name)));
         let name_team: Vec<Uuid> = names().map(|(_, f, _)| f.team.0).collect();
         let name_inbox: Vec<Uuid> = names().map(|(inbox, _, _)| inbox.0).collect();
         let name: Vec<&[u8]> = names().map(|(_, _, name)| name.as_slice()).collect();
         let found = || waiting.iter().flat_map(|(inbox, f)| f.message.artifacts.iter().map(move |new| (inbox, f, new)));
         let found_team: Vec<Uuid> = found().map(|(_, f, _)| f.team.0).collect();
         let found_inbox: Vec<Uuid> = found().map(|(inbox, _, _)| inbox.0).collect();
-        let kind: Vec<&str> = found().map(|(_, _, new)| new.kind.word()).collect();
+        let kind: Vec<&str> = found().map(|(_, _, new)| new.kind.as_str()).collect();
         let value: Vec<&[u8]> = found().map(|(_, _, new)| new.hash.as_slice()).collect();
         let sender: Vec<&[u8]> = found().map(|(_, f, _)| f.message.sender().as_bytes()).collect();
-        let asked: [Asked<'_>; 5] = [
-            (HOLD_INBOXES, &[&held_teams, &held]),
-            (KNOWN, &[&team, &inbox, &hash, &content, &named]),
-            (THREADS, &[&name_team, &name_inbox, &name]),
-            (HOLD_THREADS, &[&name_team, &name_inbox, &name]),
-            (SAME, &[&found_team, &found_inbox, &kind, &value, &sender]),
+        let asked: [BoundStatement<'_>; 5] = [
+            (LOCK_INBOXES, &[&held_teams, &held]),
+            (KNOWN_MESSAGES, &[&team, &inbox, &hash, &content, &named]),
+            (THREADS_BY_MESSAGE_ID, &[&name_team, &name_inbox, &name]),
+            (LOCK_THREADS, &[&name_team, &name_inbox, &name]),
+            (SAME_ARTIFACTS, &[&found_team, &found_inbox, &kind, &value, &sender]),
         ];
-        let answers = ask_all(tx, &asked).await?;
+        let answers = query_pipelined(tx, &asked).await?;
         let [inboxes, known, threads, held, same] = answers.as_slice() else { return Ok(()) };
-        self.note(inboxes, known)?;
+        self.add_inboxes_and_messages(inboxes, known)?;
         for row in held {
             let thread = read_thread(row, 0)?;
-            self.held.insert(thread.id, thread);
+            self.locked_threads.insert(thread.id, thread);
         }
-        self.note_found(threads, same)
+        self.add_threads_and_artifacts(threads, same)
     }
 
-    fn note(&mut self, inboxes: &[Row], known: &[Row]) -> Tried<()> {
+    fn add_inboxes_and_messages(&mut self, inboxes: &[Row], known: &[Row]) -> TxResult<()> {
         for row in inboxes {
             let inbox = (TeamId(row.try_get(0)?), InboxId(row.try_get(1)?));
             self.inboxes.insert(inbox, row.try_get::<_, i64>(2)? as u64);
@@ -196,20 +199,20 @@ impl Cabinet {
             let name = row.try_get::<_, Option<&[u8]>>(1)?.map(read_hash).transpose()?;
             let content = read_hash(row.try_get(2)?)?;
             let id = MessageId(row.try_get(3)?);
-            self.know(InboxId(row.try_get(0)?), name, Known { id, content });
+            self.add_known_message(InboxId(row.try_get(0)?), name, KnownMessage { id, content_hash: content });
         }
         Ok(())
     }
 
-    fn note_found(&mut self, threads: &[Row], same: &[Row]) -> Tried<()> {
+    fn add_threads_and_artifacts(&mut self, threads: &[Row], same: &[Row]) -> TxResult<()> {
         for row in threads {
             let name = (InboxId(row.try_get(0)?), read_hash(row.try_get(1)?)?);
-            self.threads.insert(name, ThreadId(row.try_get(2)?));
+            self.threads_by_message_id.insert(name, ThreadId(row.try_get(2)?));
         }
         for row in same {
             let artifact = read_artifact(row)?;
             let hash = read_hash(row.try_get(ARTIFACT_COLUMNS)?)?;
-            self.same.insert(value_of(&artifact, hash), artifact);
+            self.same_artifacts.insert(artifact_identity(&artifact, hash), artifact);
         }
         Ok(())
     }

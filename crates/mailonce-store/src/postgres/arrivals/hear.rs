@@ -8,7 +8,7 @@
 
 use mailonce_core::{
     id::InboxId,
-    port::arrivals::{Hearer, Hint},
+    port::arrivals::{InboundWakeUp, InboundWakeUpHandler},
 };
 use std::{
     sync::{
@@ -20,86 +20,89 @@ use std::{
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_postgres::Client;
 
-use crate::postgres::{Ledger, trouble::Tried};
+use crate::postgres::{SharedState, trouble::TxResult};
 
 /// How long a node that could not listen waits before it tries again.
-const PAUSE: Duration = Duration::from_millis(500);
+const RELISTEN_PAUSE: Duration = Duration::from_millis(500);
 
 const LISTEN: &str = "LISTEN mailonce";
-const SELF: &str = "SELECT pg_backend_pid()";
+const BACKEND_PID: &str = "SELECT pg_backend_pid()";
 /// Sends letters with the commit. Equal ones are sent once.
 pub(super) const NOTIFY: &str = "SELECT pg_notify('mailonce', letter) FROM unnest($1::text[]) AS w (letter)";
 
 /// Who hears of what happened on this node and on the others.
 #[derive(Default)]
-pub(in crate::postgres) struct Ears {
-    hearers: RwLock<Vec<Hearer>>,
+pub(in crate::postgres) struct WakeUpBus {
+    subscribers: RwLock<Vec<InboundWakeUpHandler>>,
     /// The server's name for the session that listens; 0 while none does. Letters are signed with it, so that a node
     /// need not hear twice what it told itself.
-    session: AtomicI32,
+    listen_session_pid: AtomicI32,
 }
 
-impl Ears {
+impl WakeUpBus {
     /// One more who hears. Whether this node hears of the others.
-    pub(super) fn hear(&self, hearer: Hearer) -> bool {
-        self.hearers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
-        self.session.load(Ordering::SeqCst) != 0
+    pub(super) fn subscribe(&self, hearer: InboundWakeUpHandler) -> bool {
+        self.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
+        self.listen_session_pid.load(Ordering::SeqCst) != 0
     }
 
     /// Tells who hears on this node.
-    pub(super) fn tell(&self, hints: &[Hint]) {
-        let hearers = self.hearers.read().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn notify_local(&self, hints: &[InboundWakeUp]) {
+        let hearers = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);
         for hint in hints {
             hearers.iter().for_each(|hearer| hearer(*hint));
         }
     }
 
     /// Hints as they travel to the other nodes.
-    pub(super) fn letters(&self, hints: &[Hint]) -> Vec<String> {
-        let from = self.session.load(Ordering::SeqCst);
-        let letter = |hint: &Hint| match hint {
-            Hint::Filed(inbox) => format!("{from} filed {inbox}"),
-            Hint::Waiting => format!("{from} waiting"),
+    pub(super) fn encode(&self, hints: &[InboundWakeUp]) -> Vec<String> {
+        let from = self.listen_session_pid.load(Ordering::SeqCst);
+        let letter = |hint: &InboundWakeUp| match hint {
+            InboundWakeUp::MessageFiled(inbox) => format!("{from} filed {inbox}"),
+            InboundWakeUp::DeliveryWaiting => format!("{from} waiting"),
         };
         hints.iter().map(letter).collect()
     }
 
     /// Tells of another node's letter. One that cannot be read is of a newer version, and is let pass.
-    fn open_letter(&self, letter: &str) {
+    fn deliver_remote(&self, letter: &str) {
         let mut words = letter.split(' ');
         let from = words.next().and_then(|word| word.parse::<i32>().ok());
         let hint = match (words.next(), words.next().map(str::parse::<uuid::Uuid>)) {
-            (Some("filed"), Some(Ok(inbox))) => Hint::Filed(InboxId(inbox)),
-            (Some("waiting"), None) => Hint::Waiting,
+            (Some("filed"), Some(Ok(inbox))) => InboundWakeUp::MessageFiled(InboxId(inbox)),
+            (Some("waiting"), None) => InboundWakeUp::DeliveryWaiting,
             _ => return,
         };
-        if from.is_some_and(|from| from != self.session.load(Ordering::SeqCst)) {
-            self.tell(&[hint]);
+        if from.is_some_and(|from| from != self.listen_session_pid.load(Ordering::SeqCst)) {
+            self.notify_local(&[hint]);
         }
     }
 }
 
 /// A session that listens, for as long as its driver runs.
-pub(in crate::postgres) struct Listening {
+pub(in crate::postgres) struct ListenSession {
     _client: Client,
     driver: JoinHandle<()>,
 }
 
-impl Ledger {
+impl SharedState {
     /// Opens a session that listens.
-    pub(in crate::postgres) async fn begin_to_listen(&self) -> Tried<Listening> {
-        let ears = self.ears.clone();
-        let (client, driver) = self.link.listener(Arc::new(move |letter: &str| ears.open_letter(letter))).await?;
+    pub(in crate::postgres) async fn open_listen_session(&self) -> TxResult<ListenSession> {
+        let ears = self.wake_up_bus.clone();
+        let (client, driver) =
+            self.connections.open_listener(Arc::new(move |letter: &str| ears.deliver_remote(letter))).await?;
         client.batch_execute(LISTEN).await?;
-        self.ears.session.store(client.query_one(SELF, &[]).await?.try_get(0)?, Ordering::SeqCst);
-        Ok(Listening { _client: client, driver })
+        self.wake_up_bus
+            .listen_session_pid
+            .store(client.query_one(BACKEND_PID, &[]).await?.try_get(0)?, Ordering::SeqCst);
+        Ok(ListenSession { _client: client, driver })
     }
 }
 
 /// Listens until the store closes, on one session after the other.
-pub(in crate::postgres) async fn listen(
-    ledger: Arc<Ledger>,
-    mut listening: Listening,
+pub(in crate::postgres) async fn run_listener(
+    ledger: Arc<SharedState>,
+    mut listening: ListenSession,
     mut closing: watch::Receiver<bool>,
 ) {
     loop {
@@ -107,10 +110,10 @@ pub(in crate::postgres) async fn listen(
             _ = &mut listening.driver => {}
             _ = closing.wait_for(|closing| *closing) => return,
         }
-        ledger.ears.session.store(0, Ordering::SeqCst);
+        ledger.wake_up_bus.listen_session_pid.store(0, Ordering::SeqCst);
         tracing::warn!("the session that hears of other nodes was lost");
         loop {
-            match ledger.begin_to_listen().await {
+            match ledger.open_listen_session().await {
                 Ok(again) => {
                     listening = again;
                     break;
@@ -118,11 +121,11 @@ pub(in crate::postgres) async fn listen(
                 Err(trouble) => tracing::warn!("other nodes cannot be heard: {trouble:?}"),
             }
             tokio::select! {
-                () = tokio::time::sleep(PAUSE) => {}
+                () = tokio::time::sleep(RELISTEN_PAUSE) => {}
                 _ = closing.wait_for(|closing| *closing) => return,
             }
         }
         // Whatever came meanwhile was not heard.
-        ledger.ears.tell(&[Hint::Waiting]);
+        ledger.wake_up_bus.notify_local(&[InboundWakeUp::DeliveryWaiting]);
     }
 }

@@ -3,20 +3,20 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     id::{InboxId, TeamId},
-    inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
-    port::store::{Once, Operation},
+    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
+    port::store::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
-use super::row::{INBOX_COLUMNS, first, inbox_columns, read_inbox};
+use super::row::{INBOX_COLUMNS, inbox_columns, read_first, read_inbox};
 use crate::postgres::{
-    Ledger,
-    record::bind,
+    SharedState,
+    record::bind_or_replay,
     row::write_json,
-    trouble::{Tried, Trouble},
-    write::{ask, run},
+    trouble::{TxError, TxResult},
+    write::{execute, query_rows},
 };
 
 macro_rules! inboxes {
@@ -26,21 +26,21 @@ macro_rules! inboxes {
 }
 
 /// Waits for whoever makes an inbox with the same client id at this moment; then one of the two finds the other's.
-const MAKE: &str = "
+const INSERT: &str = "
     INSERT INTO inboxes (team, id, rev, seq, created_at, address, client_id, about)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
 /// Takes names in their order: free ones, and those that were the inbox's own.
-const TAKE: &str = "
+const CLAIM_ADDRESSES: &str = "
     INSERT INTO addresses (name, team, inbox)
     SELECT name, $2, $3 FROM unnest($1::text[]) AS w (name) ORDER BY name
     ON CONFLICT (name) DO UPDATE SET retired = false
      WHERE addresses.team = excluded.team AND addresses.inbox = excluded.inbox";
-const RETIRE: &str = "UPDATE addresses SET retired = true WHERE name = $1 AND team = $2 AND inbox = $3";
-const FREE: &str = "DELETE FROM addresses WHERE name = $1 AND team = $2 AND inbox = $3";
-const ONE: &str = inboxes!("i.team = $1 AND i.id = $2");
-const ONE_LOCKED: &str = inboxes!("i.team = $1 AND i.id = $2 FOR UPDATE");
+const RETIRE_ADDRESS: &str = "UPDATE addresses SET retired = true WHERE name = $1 AND team = $2 AND inbox = $3";
+const RELEASE_ADDRESS: &str = "DELETE FROM addresses WHERE name = $1 AND team = $2 AND inbox = $3";
+const BY_ID: &str = inboxes!("i.team = $1 AND i.id = $2");
+const BY_ID_LOCKED: &str = inboxes!("i.team = $1 AND i.id = $2 FOR UPDATE");
 /// What was in the way: the inbox itself, removed or not, or the one with the same client id.
-const SAME: &str = concat!(
+const CONFLICTING_INBOX: &str = concat!(
     "SELECT ",
     inbox_columns!(),
     ", i.removed_at IS NULL FROM inboxes i
@@ -48,7 +48,7 @@ const SAME: &str = concat!(
 );
 const LIST: &str = inboxes!("i.team = $1 AND i.id < $2 ORDER BY i.id DESC LIMIT $3");
 /// The first of these names that was ever taken decides, even when it reaches nobody.
-const AT: &str = concat!(
+const BY_ADDRESS: &str = concat!(
     "SELECT ",
     inbox_columns!(),
     " FROM (SELECT a.team, a.inbox, a.retired
@@ -59,138 +59,148 @@ const AT: &str = concat!(
       WHERE NOT a.retired AND i.removed_at IS NULL"
 );
 /// Whose the first of these names that was ever taken is or was.
-const OWNER: &str = "SELECT a.team
+const TEAM_BY_ADDRESS: &str = "SELECT a.team
        FROM unnest($1::text[]) WITH ORDINALITY AS w (name, place),
             LATERAL (SELECT a.team FROM addresses a WHERE a.name = w.name LIMIT 1) a
       ORDER BY w.place LIMIT 1";
-const CHANGE: &str = "UPDATE inboxes SET rev = $3, address = $4, about = $5 WHERE team = $1 AND id = $2";
+const UPDATE: &str = "UPDATE inboxes SET rev = $3, address = $4, about = $5 WHERE team = $1 AND id = $2";
 const REMOVE: &str = concat!(
     "UPDATE inboxes i SET removed_at = $3, sweep_at = $3 WHERE i.team = $1 AND i.id = $2 AND i.removed_at IS NULL RETURNING ",
     inbox_columns!()
 );
 
 /// Takes names for an inbox. False when one of them is or was somebody else's.
-async fn take(tx: &Transaction<'_>, names: &[String], inbox: &Inbox) -> Tried<bool> {
-    let taken = run(tx, TAKE, &[&names, &inbox.team.0, &inbox.id.0]).await?;
+async fn claim_addresses(tx: &Transaction<'_>, names: &[String], inbox: &Inbox) -> TxResult<bool> {
+    let taken = execute(tx, CLAIM_ADDRESSES, &[&names, &inbox.team.0, &inbox.id.0]).await?;
     Ok(taken as usize == names.len())
 }
 
 /// The names that there can be: no text of the database holds this character.
-fn storable(names: &[String]) -> Vec<&String> {
+fn without_nul(names: &[String]) -> Vec<&String> {
     names.iter().filter(|name| !name.contains('\0')).collect()
 }
 
-impl Ledger {
+impl SharedState {
     /// Makes an inbox.
-    pub(super) async fn create_inbox(&self, inbox: &Inbox, operation: Option<&Operation>) -> Tried<Once<InboxMade>> {
-        let mut client = self.link.client().await?;
+    pub(super) async fn create_inbox(
+        &self,
+        inbox: &Inbox,
+        operation: Option<&KeyedOperation>,
+    ) -> TxResult<IdempotentResult<CreateInboxResult>> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, &self.time, operation, inbox.created_at).await? {
+        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, inbox.created_at).await? {
             tx.rollback().await?;
             return Ok(answer);
         }
-        let (rev, seq, about) = (inbox.rev as i32, inbox.seq as i64, write_json(&inbox.about)?);
+        let (rev, seq, about) = (inbox.rev as i32, inbox.latest_seq as i64, write_json(&inbox.settings)?);
         let (team, id) = (inbox.team.0, inbox.id.0);
         let params: [&(dyn ToSql + Sync); 8] =
             [&team, &id, &rev, &seq, &inbox.created_at.0, &inbox.address, &inbox.client_id, &about];
-        if run(&tx, MAKE, &params).await? == 0 {
+        if execute(&tx, INSERT, &params).await? == 0 {
             let read = |row: &Row| Ok((read_inbox(row)?, row.try_get(INBOX_COLUMNS)?));
-            let same = first(&ask(&tx, SAME, &[&team, &id, &inbox.client_id]).await?, read)?;
+            let same = read_first(&query_rows(&tx, CONFLICTING_INBOX, &[&team, &id, &inbox.client_id]).await?, read)?;
             tx.rollback().await?;
             // Removed between the two statements: its client id is free again.
-            let (same, is_there) = same.ok_or_else(|| Trouble::Again("an inbox was removed meanwhile".into()))?;
-            return Ok(Once::Done(match (same.id == inbox.id, is_there) {
-                (true, true) => InboxMade::Made(same),
-                (true, false) => InboxMade::Taken,
-                (false, _) => InboxMade::Before(same),
+            let (same, is_there) = same.ok_or_else(|| TxError::Conflict("an inbox was removed meanwhile".into()))?;
+            return Ok(IdempotentResult::Done(match (same.id == inbox.id, is_there) {
+                (true, true) => CreateInboxResult::Created(same),
+                (true, false) => CreateInboxResult::AddressTaken,
+                (false, _) => CreateInboxResult::AlreadyExists(same),
             }));
         }
-        if !take(&tx, &inbox.names(), inbox).await? {
+        if !claim_addresses(&tx, &inbox.lookup_addresses(), inbox).await? {
             tx.rollback().await?;
-            return Ok(Once::Done(InboxMade::Taken));
+            return Ok(IdempotentResult::Done(CreateInboxResult::AddressTaken));
         }
         self.commit(tx, 1).await?;
-        Ok(Once::Done(InboxMade::Made(inbox.clone())))
+        Ok(IdempotentResult::Done(CreateInboxResult::Created(inbox.clone())))
     }
 
     /// One inbox.
-    pub(super) async fn inbox(&self, team: TeamId, id: InboxId) -> Tried<Option<Inbox>> {
-        first(&ask(&self.link.client().await?, ONE, &[&team.0, &id.0]).await?, read_inbox)
+    pub(super) async fn inbox(&self, team: TeamId, id: InboxId) -> TxResult<Option<Inbox>> {
+        read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_inbox)
     }
 
     /// The inbox at the first of these names that was ever taken.
-    pub(super) async fn inbox_at(&self, places: &[String]) -> Tried<Option<Inbox>> {
-        first(&ask(&self.link.client().await?, AT, &[&storable(places)]).await?, read_inbox)
+    pub(super) async fn inbox_by_address(&self, places: &[String]) -> TxResult<Option<Inbox>> {
+        read_first(
+            &query_rows(&self.connections.client().await?, BY_ADDRESS, &[&without_nul(places)]).await?,
+            read_inbox,
+        )
     }
 
     /// The team whose the first of these names is or was.
-    pub(super) async fn team_at(&self, places: &[String]) -> Tried<Option<TeamId>> {
-        let rows = ask(&self.link.client().await?, OWNER, &[&storable(places)]).await?;
-        first(&rows, |row| Ok(TeamId(row.try_get(0)?)))
+    pub(super) async fn team_by_address(&self, places: &[String]) -> TxResult<Option<TeamId>> {
+        let rows = query_rows(&self.connections.client().await?, TEAM_BY_ADDRESS, &[&without_nul(places)]).await?;
+        read_first(&rows, |row| Ok(TeamId(row.try_get(0)?)))
     }
 
     /// Inboxes older than `before`, newest first.
-    pub(super) async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Tried<Vec<Inbox>> {
+    pub(super) async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> TxResult<Vec<Inbox>> {
         let (before, limit) = (before.map_or(Uuid::max(), |id| id.0), i64::try_from(limit).unwrap_or(i64::MAX));
-        let client = self.link.client().await?;
-        ask(&client, LIST, &[&team.0, &before, &limit]).await?.iter().map(read_inbox).collect()
+        let client = self.connections.client().await?;
+        query_rows(&client, LIST, &[&team.0, &before, &limit]).await?.iter().map(read_inbox).collect()
     }
 
     /// Changes an inbox, if it is still as it was seen.
     pub(super) async fn change_inbox(
         &self,
         edit: &InboxEdit,
-        operation: Option<&Operation>,
+        operation: Option<&KeyedOperation>,
         now: Time,
-    ) -> Tried<Once<InboxChange>> {
-        let mut client = self.link.client().await?;
+    ) -> TxResult<IdempotentResult<InboxChangeResult>> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, &self.time, operation, now).await? {
+        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, now).await? {
             tx.rollback().await?;
             return Ok(answer);
         }
-        let found = first(&ask(&tx, ONE_LOCKED, &[&edit.team.0, &edit.id.0]).await?, read_inbox)?;
+        let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&edit.team.0, &edit.id.0]).await?, read_inbox)?;
         let inbox = match found {
             Some(inbox) if inbox.rev == edit.rev => inbox,
             other => {
                 tx.rollback().await?;
-                return Ok(Once::Done(other.map_or(InboxChange::Missing, InboxChange::Stale)));
+                return Ok(IdempotentResult::Done(other.map_or(InboxChangeResult::Missing, InboxChangeResult::Stale)));
             }
         };
-        let edited = edit.clone().of(&inbox);
-        let Some(inbox) = rename(&tx, edited).await? else {
+        let edited = edit.clone().plan_for(&inbox);
+        let Some(inbox) = save_with_addresses(&tx, edited).await? else {
             tx.rollback().await?;
-            return Ok(Once::Done(InboxChange::Taken));
+            return Ok(IdempotentResult::Done(InboxChangeResult::AddressTaken));
         };
         self.commit(tx, 1).await?;
-        Ok(Once::Done(InboxChange::Changed(inbox)))
+        Ok(IdempotentResult::Done(InboxChangeResult::Changed(inbox)))
     }
 
     /// Removes an inbox. The sweep takes what is in it.
-    pub(super) async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> Tried<Option<Inbox>> {
-        let mut client = self.link.client().await?;
+    pub(super) async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> TxResult<Option<Inbox>> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         // The lock that arrivals wait for: an update alone does not touch a key and would pass them.
-        ask(&tx, ONE_LOCKED, &[&team.0, &id.0]).await?;
-        let removed = first(&ask(&tx, REMOVE, &[&team.0, &id.0, &now.0]).await?, read_inbox)?;
+        query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
+        let removed = read_first(&query_rows(&tx, REMOVE, &[&team.0, &id.0, &now.0]).await?, read_inbox)?;
         self.commit(tx, 1).await?;
         Ok(removed)
     }
 }
 
 /// Writes a changed inbox and its names. `None` when a name is taken.
-async fn rename(tx: &Transaction<'_>, edited: mailonce_core::inbox::Edited) -> Tried<Option<Inbox>> {
+async fn save_with_addresses(
+    tx: &Transaction<'_>,
+    edited: mailonce_core::inbox::InboxEditPlan,
+) -> TxResult<Option<Inbox>> {
     let inbox = edited.inbox;
     let (team, id) = (inbox.team.0, inbox.id.0);
-    if !edited.takes.is_empty() && !take(tx, &edited.takes, &inbox).await? {
+    if !edited.claimed_addresses.is_empty() && !claim_addresses(tx, &edited.claimed_addresses, &inbox).await? {
         return Ok(None);
     }
-    if let Some(name) = &edited.retires {
-        run(tx, RETIRE, &[name, &team, &id]).await?;
+    if let Some(name) = &edited.retired_address {
+        execute(tx, RETIRE_ADDRESS, &[name, &team, &id]).await?;
     }
-    if let Some(name) = &edited.frees {
-        run(tx, FREE, &[name, &team, &id]).await?;
+    if let Some(name) = &edited.freed_catch_all {
+        execute(tx, RELEASE_ADDRESS, &[name, &team, &id]).await?;
     }
-    run(tx, CHANGE, &[&team, &id, &(inbox.rev as i32), &inbox.address, &write_json(&inbox.about)?]).await?;
+    execute(tx, UPDATE, &[&team, &id, &(inbox.rev as i32), &inbox.address, &write_json(&inbox.settings)?]).await?;
     Ok(Some(inbox))
 }

@@ -3,14 +3,14 @@
 use mailonce_core::{
     id::{InboxId, MessageId, TeamId},
     limits,
-    message::{Message, MessagePage, MessagePlace, MessageQuery},
+    message::{Message, MessagePage, MessagePosition, MessageQuery},
 };
 
-use super::row::{first, message_columns, read_message};
-use crate::postgres::{Ledger, trouble::Tried, write::ask};
+use super::row::{message_columns, read_first, read_message};
+use crate::postgres::{SharedState, trouble::TxResult, write::query_rows};
 
 /// Messages a listing reads at a time.
-const CHUNK: usize = 1000;
+const MESSAGES_PER_READ: usize = 1000;
 
 macro_rules! messages {
     ($columns:expr, $rest:literal) => {
@@ -23,7 +23,7 @@ macro_rules! messages {
     };
 }
 
-const ONE: &str = messages!(message_columns!(), "WHERE m.team = $1 AND m.id = $2");
+const BY_ID: &str = messages!(message_columns!(), "WHERE m.team = $1 AND m.id = $2");
 const RAW: &str = messages!(
     "r.bytes",
     "JOIN deliveries d ON d.team = m.team AND d.id = m.delivery JOIN raws r ON r.id = d.raw
@@ -34,30 +34,33 @@ const BEFORE: &str =
 const AFTER: &str =
     messages!(message_columns!(), "WHERE m.team = $1 AND m.inbox = $2 AND m.seq > $3 ORDER BY m.seq LIMIT $4");
 
-impl Ledger {
+impl SharedState {
     /// One message.
-    pub(super) async fn message(&self, team: TeamId, id: MessageId) -> Tried<Option<Message>> {
-        first(&ask(&self.link.client().await?, ONE, &[&team.0, &id.0]).await?, read_message)
+    pub(super) async fn message(&self, team: TeamId, id: MessageId) -> TxResult<Option<Message>> {
+        read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_message)
     }
 
     /// The packed bytes of a message.
-    pub(super) async fn raw(&self, team: TeamId, id: MessageId) -> Tried<Option<Vec<u8>>> {
-        first(&ask(&self.link.client().await?, RAW, &[&team.0, &id.0]).await?, |row| Ok(row.try_get(0)?))
+    pub(super) async fn raw_message(&self, team: TeamId, id: MessageId) -> TxResult<Option<Vec<u8>>> {
+        read_first(&query_rows(&self.connections.client().await?, RAW, &[&team.0, &id.0]).await?, |row| {
+            Ok(row.try_get(0)?)
+        })
     }
 
     /// Messages of an inbox in the order of their numbers.
-    pub(super) async fn messages(&self, team: TeamId, inbox: InboxId, query: &MessageQuery) -> Tried<MessagePage> {
-        let client = self.link.client().await?;
-        let (sql, mut from) = match query.place {
-            MessagePlace::Before(seq) => (BEFORE, seq),
-            MessagePlace::After(seq) => (AFTER, seq),
+    pub(super) async fn messages(&self, team: TeamId, inbox: InboxId, query: &MessageQuery) -> TxResult<MessagePage> {
+        let client = self.connections.client().await?;
+        let (sql, mut from) = match query.position {
+            MessagePosition::Before(seq) => (BEFORE, seq),
+            MessagePosition::After(seq) => (AFTER, seq),
         };
         let (mut page, mut looked) = (MessagePage::default(), 0);
         loop {
             // One more than fits tells whether there is more; later pieces are larger, because little matches.
-            let chunk = if looked == 0 { query.limit.saturating_add(1).min(CHUNK) } else { CHUNK };
+            let chunk =
+                if looked == 0 { query.limit.saturating_add(1).min(MESSAGES_PER_READ) } else { MESSAGES_PER_READ };
             let place = i64::try_from(from).unwrap_or(i64::MAX);
-            let rows = ask(&client, sql, &[&team.0, &inbox.0, &place, &(chunk as i64)]).await?;
+            let rows = query_rows(&client, sql, &[&team.0, &inbox.0, &place, &(chunk as i64)]).await?;
             let ended = rows.len() < chunk;
             for row in &rows {
                 if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {

@@ -29,114 +29,129 @@ mod watch;
 
 use async_trait::async_trait;
 use mailonce_core::{
-    artifact::{Applied, Artifact, ArtifactKind, Taken, Taking},
-    delivery::{Arrival, Brought, Delivery, DeliveryQuery, Reading, Received, Settle},
+    artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+    delivery::{Delivery, DeliveryOutcome, DeliveryQuery, FetchedContent, InboundMail, LeasedDelivery, ReceiveResult},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
-    inbox::{Inbox, InboxChange, InboxEdit, InboxMade},
-    message::{Filed, Message, MessagePage, MessageQuery, NewMessage},
+    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
+    message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
     port::{
-        arrivals::{Arrivals, Hearer},
-        store::{Once, Operation, Result},
+        arrivals::{InboundStore, InboundWakeUpHandler},
+        store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
-    watch::{Spent, Watch},
+    watch::{SpendResendResult, Watch},
 };
 
-use super::{Postgres, shown, told, trouble::insist};
-use file::Filing;
-use receive::Coming;
+use super::{Postgres, into_store_result, trouble::call_until_final, when_durable};
+use file::FileCall;
+use receive::ReceiveCall;
 
 #[async_trait]
-impl Arrivals for Postgres {
-    async fn create_inbox(&self, inbox: Inbox, operation: Option<Operation>) -> Result<Once<InboxMade>> {
-        shown!(self, insist!(self.ledger.create_inbox(&inbox, operation.as_ref())))
+impl InboundStore for Postgres {
+    async fn create_inbox(
+        &self,
+        inbox: Inbox,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateInboxResult>> {
+        when_durable!(self, call_until_final!(self.shared.create_inbox(&inbox, operation.as_ref())))
     }
 
     async fn inbox(&self, team: TeamId, id: InboxId) -> Result<Option<Inbox>> {
-        shown!(self, self.ledger.inbox(team, id).await)
+        when_durable!(self, self.shared.inbox(team, id).await)
     }
 
-    async fn inbox_at(&self, places: &[String]) -> Result<Option<Inbox>> {
-        shown!(self, self.ledger.inbox_at(places).await)
+    async fn inbox_by_address(&self, places: &[String]) -> Result<Option<Inbox>> {
+        when_durable!(self, self.shared.inbox_by_address(places).await)
     }
 
-    async fn team_at(&self, places: &[String]) -> Result<Option<TeamId>> {
-        shown!(self, self.ledger.team_at(places).await)
+    async fn team_by_address(&self, places: &[String]) -> Result<Option<TeamId>> {
+        when_durable!(self, self.shared.team_by_address(places).await)
     }
 
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>> {
-        shown!(self, self.ledger.inboxes(team, before, limit).await)
+        when_durable!(self, self.shared.inboxes(team, before, limit).await)
     }
 
     async fn change_inbox(
         &self,
         edit: InboxEdit,
-        operation: Option<Operation>,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<InboxChange>> {
-        shown!(self, insist!(self.ledger.change_inbox(&edit, operation.as_ref(), now)))
+    ) -> Result<IdempotentResult<InboxChangeResult>> {
+        when_durable!(self, call_until_final!(self.shared.change_inbox(&edit, operation.as_ref(), now)))
     }
 
     async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> Result<Option<Inbox>> {
-        shown!(self, insist!(self.ledger.remove_inbox(team, id, now)))
+        when_durable!(self, call_until_final!(self.shared.remove_inbox(team, id, now)))
     }
 
-    async fn receive(&self, arrival: Arrival, now: Time) -> Result<Vec<Received>> {
-        shown!(self, self.ledger.receives.pass(Coming { arrival, now }).await)
+    async fn receive(&self, arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {
+        when_durable!(self, self.shared.receive_batcher.submit(ReceiveCall { arrival, now }).await)
     }
 
-    async fn read(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<Reading>> {
-        told(insist!(self.ledger.read(node, max, now)))
+    async fn lease_deliveries(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<LeasedDelivery>> {
+        into_store_result(call_until_final!(self.shared.lease_deliveries(node, max, now)))
     }
 
-    async fn bring(&self, team: TeamId, id: DeliveryId, brought: Brought) -> Result<Option<Delivery>> {
-        shown!(self, insist!(self.ledger.bring(team, id, &brought)))
-    }
-
-    async fn file(&self, team: TeamId, delivery: DeliveryId, message: NewMessage, now: Time) -> Result<Filed> {
-        shown!(self, self.ledger.files.pass(Filing { team, delivery, message, now }).await)
-    }
-
-    async fn settle_delivery(
+    async fn attach_fetched_content(
         &self,
         team: TeamId,
         id: DeliveryId,
-        settle: Settle,
+        brought: FetchedContent,
+    ) -> Result<Option<Delivery>> {
+        when_durable!(self, call_until_final!(self.shared.attach_fetched_content(team, id, &brought)))
+    }
+
+    async fn file_message(
+        &self,
+        team: TeamId,
+        delivery: DeliveryId,
+        message: NewMessage,
+        now: Time,
+    ) -> Result<FileMessageResult> {
+        when_durable!(self, self.shared.file_batcher.submit(FileCall { team, delivery, message, now }).await)
+    }
+
+    async fn record_delivery_outcome(
+        &self,
+        team: TeamId,
+        id: DeliveryId,
+        settle: DeliveryOutcome,
         now: Time,
     ) -> Result<Option<Delivery>> {
-        shown!(self, insist!(self.ledger.settle_delivery(team, id, &settle, now)))
+        when_durable!(self, call_until_final!(self.shared.record_delivery_outcome(team, id, &settle, now)))
     }
 
     async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>> {
-        shown!(self, insist!(self.ledger.replay_delivery(team, id, now)))
+        when_durable!(self, call_until_final!(self.shared.replay_delivery(team, id, now)))
     }
 
-    async fn team_of(&self, email: EmailId) -> Result<Option<TeamId>> {
-        shown!(self, self.ledger.owner(email).await)
+    async fn team_of_email(&self, email: EmailId) -> Result<Option<TeamId>> {
+        when_durable!(self, self.shared.team_of_email(email).await)
     }
 
     async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>> {
-        shown!(self, self.ledger.delivery(team, id).await)
+        when_durable!(self, self.shared.delivery(team, id).await)
     }
 
     async fn deliveries(&self, team: TeamId, query: DeliveryQuery) -> Result<Vec<Delivery>> {
-        shown!(self, self.ledger.deliveries(team, &query).await)
+        when_durable!(self, self.shared.deliveries(team, &query).await)
     }
 
     async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>> {
-        shown!(self, self.ledger.message(team, id).await)
+        when_durable!(self, self.shared.message(team, id).await)
     }
 
-    async fn raw(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {
-        shown!(self, self.ledger.raw(team, id).await)
+    async fn raw_message(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {
+        when_durable!(self, self.shared.raw_message(team, id).await)
     }
 
     async fn messages(&self, team: TeamId, inbox: InboxId, query: MessageQuery) -> Result<MessagePage> {
-        shown!(self, self.ledger.messages(team, inbox, &query).await)
+        when_durable!(self, self.shared.messages(team, inbox, &query).await)
     }
 
     async fn artifact(&self, team: TeamId, id: ArtifactId) -> Result<Option<Artifact>> {
-        shown!(self, self.ledger.artifact(team, id).await)
+        when_durable!(self, self.shared.artifact(team, id).await)
     }
 
     async fn artifacts(
@@ -147,37 +162,53 @@ impl Arrivals for Postgres {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Artifact>> {
-        shown!(self, self.ledger.artifacts((team, inbox), kind, after, limit).await)
+        when_durable!(self, self.shared.artifacts((team, inbox), kind, after, limit).await)
     }
 
-    async fn consume(
+    async fn consume_artifact(
         &self,
         team: TeamId,
         id: ArtifactId,
-        taking: Taking,
-        operation: Option<Operation>,
+        taking: ConsumeRequest,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Taken>> {
-        shown!(self, insist!(self.ledger.consume(team, id, &taking, operation.as_ref(), now)))
+    ) -> Result<IdempotentResult<ConsumeResult>> {
+        when_durable!(self, call_until_final!(self.shared.consume_artifact(team, id, &taking, operation.as_ref(), now)))
     }
 
-    async fn apply(&self, team: TeamId, id: ArtifactId, purpose: &str, now: Time) -> Result<Applied> {
-        shown!(self, insist!(self.ledger.apply(team, id, purpose, now)))
+    async fn mark_artifact_applied(
+        &self,
+        team: TeamId,
+        id: ArtifactId,
+        purpose: &str,
+        now: Time,
+    ) -> Result<MarkAppliedResult> {
+        when_durable!(self, call_until_final!(self.shared.mark_artifact_applied(team, id, purpose, now)))
     }
 
-    async fn create_watch(&self, watch: Watch, operation: Option<Operation>) -> Result<Once<Option<Watch>>> {
-        shown!(self, insist!(self.ledger.create_watch(&watch, operation.as_ref())))
+    async fn create_watch(
+        &self,
+        watch: Watch,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<Option<Watch>>> {
+        when_durable!(self, call_until_final!(self.shared.create_watch(&watch, operation.as_ref())))
     }
 
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {
-        shown!(self, self.ledger.watch_of(team, id).await)
+        when_durable!(self, self.shared.watch_of(team, id).await)
     }
 
-    async fn spend(&self, team: TeamId, id: WatchId, operation: Option<Operation>, now: Time) -> Result<Once<Spent>> {
-        shown!(self, insist!(self.ledger.spend(team, id, operation.as_ref(), now)))
+    async fn spend_resend(
+        &self,
+        team: TeamId,
+        id: WatchId,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<SpendResendResult>> {
+        when_durable!(self, call_until_final!(self.shared.spend_resend(team, id, operation.as_ref(), now)))
     }
 
-    fn hear(&self, hearer: Hearer) -> bool {
-        self.ledger.ears.hear(hearer)
+    fn subscribe_to_inbound(&self, hearer: InboundWakeUpHandler) -> bool {
+        self.shared.wake_up_bus.subscribe(hearer)
     }
 }

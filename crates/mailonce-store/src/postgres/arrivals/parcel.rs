@@ -1,16 +1,16 @@
 //! New deliveries as columns, and the statement that writes them.
 
 use mailonce_core::{
-    delivery::{Delivery, Suppression, Target},
+    delivery::{Delivery, DeliverySuppression, DeliveryTarget},
     id::NodeId,
 };
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use crate::postgres::{row::write_json, trouble::Tried};
+use crate::postgres::{row::write_json, trouble::TxResult};
 
 /// Gives back what was written: what is missing was there.
-pub(super) const NEW: &str = "
+pub(super) const INSERT_DELIVERIES: &str = "
     INSERT INTO deliveries (team, id, rev, attempts, received_at, due, holder, inbox, source, raw, message, repeats,
                             state, suppressed, about, target)
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::uuid[],
@@ -19,7 +19,7 @@ pub(super) const NEW: &str = "
     ON CONFLICT DO NOTHING RETURNING id";
 
 /// A delivery to write, with who reads it and where its bytes are.
-pub(super) struct Fresh {
+pub(super) struct NewDeliveryRow {
     pub delivery: Delivery,
     pub holder: Option<NodeId>,
     pub raw: Option<Uuid>,
@@ -27,7 +27,7 @@ pub(super) struct Fresh {
 
 /// Deliveries as the columns of [`NEW`].
 #[derive(Default)]
-pub(super) struct Columns {
+pub(super) struct DeliveryColumns {
     team: Vec<Uuid>,
     id: Vec<Uuid>,
     rev: Vec<i32>,
@@ -46,27 +46,27 @@ pub(super) struct Columns {
     target: Vec<Option<String>>,
 }
 
-impl Columns {
-    pub(super) fn of(fresh: &[Fresh]) -> Tried<Self> {
+impl DeliveryColumns {
+    pub(super) fn of(fresh: &[NewDeliveryRow]) -> TxResult<Self> {
         let mut columns = Self::default();
-        for Fresh { delivery, holder, raw } in fresh {
+        for NewDeliveryRow { delivery, holder, raw } in fresh {
             columns.team.push(delivery.team.0);
             columns.id.push(delivery.id.0);
             columns.rev.push(delivery.rev as i32);
             columns.attempts.push(delivery.attempts as i32);
             columns.received_at.push(delivery.received_at.0);
-            columns.due.push(delivery.due.map(|at| at.0));
+            columns.due.push(delivery.due_at.map(|at| at.0));
             columns.holder.push(holder.map(|node| node.0));
             columns.inbox.push(delivery.target.inbox().map(|id| id.0));
-            columns.source.push(delivery.about.source.map(|id| id.0));
+            columns.source.push(delivery.details.source.map(|id| id.0));
             columns.raw.push(*raw);
             columns.message.push(delivery.message.map(|id| id.0));
-            columns.repeats.push(delivery.of.map(|id| id.0));
-            columns.state.push(delivery.state.word());
-            columns.suppressed.push(delivery.suppressed.map(Suppression::word));
-            columns.about.push(write_json(&delivery.about)?);
+            columns.repeats.push(delivery.duplicate_of.map(|id| id.0));
+            columns.state.push(delivery.state.as_str());
+            columns.suppressed.push(delivery.suppressed.map(DeliverySuppression::as_str));
+            columns.about.push(write_json(&delivery.details)?);
             columns.target.push(match delivery.target {
-                Target::Inbox(_) => None,
+                DeliveryTarget::Inbox(_) => None,
                 other => Some(write_json(&other)?),
             });
         }

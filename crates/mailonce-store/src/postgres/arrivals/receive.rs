@@ -5,10 +5,10 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    delivery::{Arrival, Delivery, NewDelivery, Received},
+    delivery::{Delivery, InboundMail, NewDelivery, ReceiveResult},
     event::NewEvent,
     id::{DeliveryId, InboxId, MessageId, NodeId, TeamId},
-    port::arrivals::Hint,
+    port::arrivals::InboundWakeUp,
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,81 +16,81 @@ use uuid::Uuid;
 
 use super::{
     hear::NOTIFY,
-    parcel::{Columns, Fresh, NEW},
+    parcel::{DeliveryColumns, INSERT_DELIVERIES, NewDeliveryRow},
     row::{delivery_columns, read_delivery, read_hash},
-    sweep::LEFT_OVER,
+    sweep::RESWEEP_INBOXES,
 };
 use crate::postgres::{
-    Ledger,
-    gate::{Gate, Traveller},
-    trouble::{Tried, Trouble},
-    write::{Asked, ask, ask_all, run, write_events},
+    SharedState,
+    gate::{BatchedCall, CallBatcher},
+    trouble::{TxError, TxResult},
+    write::{BoundStatement, execute, query_pipelined, query_rows, write_events},
 };
 
 /// Makes the keys that are missing and locks the others, in order. Writing what is there already gives back what it is
 /// once the lock is held. Only a row that was made here and now was never locked, and has no `xmax`.
-const HOLD_KEYS: &str = "
+const LOCK_DELIVERY_KEYS: &str = "
     INSERT INTO delivery_keys (team, key, delivery, known_until)
     SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::uuid[], $4::bigint[]) AS w (team, key, delivery, known_until)
      ORDER BY team, key
     ON CONFLICT (team, key) DO UPDATE SET delivery = delivery_keys.delivery
     RETURNING team, key, delivery, known_until, xmax = 0";
-const CHANGE_KEYS: &str = "
+const REBIND_KEYS: &str = "
     UPDATE delivery_keys k SET delivery = w.delivery, known_until = w.known_until
       FROM unnest($1::uuid[], $2::bytea[], $3::uuid[], $4::bigint[]) AS w (team, key, delivery, known_until)
      WHERE k.team = w.team AND k.key = w.key";
-const ONES: &str = concat!(
+const BY_IDS: &str = concat!(
     "SELECT ",
     delivery_columns!(),
     " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id) JOIN deliveries d ON d.team = w.team AND d.id = w.id"
 );
 /// The inboxes that are there. They cannot be removed before this commits: whoever removes one holds its row for update.
 /// Filings, which only number messages, go on beside it.
-const HOLD_INBOXES: &str = "
+const LOCK_INBOXES: &str = "
     SELECT i.team, i.id FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
       JOIN inboxes i ON i.team = w.team AND i.id = w.id AND i.removed_at IS NULL
      ORDER BY i.team, i.id FOR KEY SHARE OF i";
 /// Bytes that are there are the same ones: an arrival came again of which not every trace was gone.
-const NEW_RAWS: &str = "
+const INSERT_RAWS: &str = "
     INSERT INTO raws (id, users, bytes) SELECT * FROM unnest($1::uuid[], $2::int[], $3::bytea[])
     ON CONFLICT (id) DO UPDATE SET users = raws.users + excluded.users";
 
 /// An arrival that wants to be kept.
 #[derive(Clone)]
-pub(in crate::postgres) struct Coming {
-    pub arrival: Arrival,
+pub(in crate::postgres) struct ReceiveCall {
+    pub arrival: InboundMail,
     pub now: Time,
 }
 
 /// What a key names, and until when.
-type Named = (DeliveryId, Time);
+type KeyedDelivery = (DeliveryId, Time);
 type DeliveryKey = (TeamId, [u8; 32]);
 
-impl Traveller for Coming {
-    type Answer = Vec<Received>;
+impl BatchedCall for ReceiveCall {
+    type Answer = Vec<ReceiveResult>;
 
     fn size(&self) -> usize {
-        self.arrival.raw.len() + 1024 * self.arrival.parcels.len()
+        self.arrival.raw.len() + 1024 * self.arrival.deliveries.len()
     }
 
-    fn gate(ledger: &Ledger) -> &Gate<Self> {
-        &ledger.receives
+    fn batcher(ledger: &SharedState) -> &CallBatcher<Self> {
+        &ledger.receive_batcher
     }
 
-    async fn travel(ledger: &Ledger, together: &[Self]) -> Tried<Vec<Vec<Received>>> {
+    async fn run_batch(ledger: &SharedState, together: &[Self]) -> TxResult<Vec<Vec<ReceiveResult>>> {
         ledger.receive_all(together).await
     }
 }
 
 /// Parcels whose inbox is not there any more.
-type Gone = BTreeSet<(TeamId, DeliveryId)>;
+type DeliveriesWithoutInbox = BTreeSet<(TeamId, DeliveryId)>;
 
 /// The same arrivals with these parcels refused.
-fn refuse(all: &[Coming], gone: &Gone) -> Vec<Coming> {
+fn refuse_deliveries(all: &[ReceiveCall], gone: &DeliveriesWithoutInbox) -> Vec<ReceiveCall> {
     let mut all = all.to_vec();
-    for parcel in all.iter_mut().flat_map(|coming| &mut coming.arrival.parcels) {
+    for parcel in all.iter_mut().flat_map(|coming| &mut coming.arrival.deliveries) {
         if gone.contains(&(parcel.team, parcel.id)) {
-            parcel.refuse_inbox_gone();
+            parcel.refuse_missing_inbox();
         }
     }
     all
@@ -98,30 +98,30 @@ fn refuse(all: &[Coming], gone: &Gone) -> Vec<Coming> {
 
 /// What is known before anything is decided, and what was decided.
 #[derive(Default)]
-struct Desk<'a> {
-    keys: BTreeMap<DeliveryKey, Named>,
+struct ReceiveBatch<'a> {
+    keys: BTreeMap<DeliveryKey, KeyedDelivery>,
     /// Keys that were never seen before.
-    made: BTreeSet<DeliveryKey>,
+    new_keys: BTreeSet<DeliveryKey>,
     /// Keys whose time had come, and that name another delivery from now on.
-    renamed: BTreeSet<DeliveryKey>,
+    rebound_keys: BTreeSet<DeliveryKey>,
     /// Deliveries that were there: those that an earlier try of the same call left, and the first ones of repeats.
-    there: BTreeMap<(TeamId, DeliveryId), Delivery>,
+    existing: BTreeMap<(TeamId, DeliveryId), Delivery>,
     /// Inboxes that are there until this commits.
     inboxes: BTreeSet<(TeamId, InboxId)>,
-    fresh: Vec<Fresh>,
+    new_rows: Vec<NewDeliveryRow>,
     raws: Vec<(Uuid, i32, &'a [u8])>,
     events: Vec<(TeamId, NewEvent)>,
 }
 
-impl Ledger {
-    async fn receive_all(&self, all: &[Coming]) -> Tried<Vec<Vec<Received>>> {
-        let mut gone = match self.receive_if_there(all).await? {
+impl SharedState {
+    async fn receive_all(&self, all: &[ReceiveCall]) -> TxResult<Vec<Vec<ReceiveResult>>> {
+        let mut gone = match self.try_receive(all).await? {
             Ok(answers) => return Ok(answers),
             Err(gone) => gone,
         };
         // Keys of refused parcels must not be bound, so it begins anew. An inbox that is gone stays gone.
         loop {
-            match self.receive_if_there(&refuse(all, &gone)).await? {
+            match self.try_receive(&refuse_deliveries(all, &gone)).await? {
                 Ok(answers) => return Ok(answers),
                 Err(more) => gone.extend(more),
             }
@@ -129,51 +129,54 @@ impl Ledger {
     }
 
     /// Receives, unless inboxes are not there any more: then nothing is written, and the parcels for them are named.
-    async fn receive_if_there(&self, all: &[Coming]) -> Tried<Result<Vec<Vec<Received>>, Gone>> {
-        let mut client = self.link.client().await?;
+    async fn try_receive(
+        &self,
+        all: &[ReceiveCall],
+    ) -> TxResult<Result<Vec<Vec<ReceiveResult>>, DeliveriesWithoutInbox>> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        let mut desk = look(&tx, all).await?;
-        let gone = desk.gone(all);
+        let mut desk = load_receive_batch(&tx, all).await?;
+        let gone = desk.deliveries_without_inbox(all);
         if !gone.is_empty() {
             tx.rollback().await?;
             return Ok(Err(gone));
         }
-        let answers: Vec<Vec<Received>> = all.iter().map(|coming| desk.receive(coming)).collect();
-        if desk.fresh.is_empty() {
+        let answers: Vec<Vec<ReceiveResult>> = all.iter().map(|coming| desk.receive(coming)).collect();
+        if desk.new_rows.is_empty() {
             tx.rollback().await?;
             return Ok(Ok(answers));
         }
         let hints = desk.hints();
         desk.write(&tx).await?;
         if !hints.is_empty() {
-            run(&tx, NOTIFY, &[&self.ears.letters(&hints)]).await?;
+            execute(&tx, NOTIFY, &[&self.wake_up_bus.encode(&hints)]).await?;
         }
         let committed = self.commit(tx, all.len()).await;
-        self.ears.tell(&hints);
+        self.wake_up_bus.notify_local(&hints);
         committed.map(|()| Ok(answers))
     }
 }
 
 /// Locks the keys and reads what is there.
-async fn look<'a>(tx: &Transaction<'_>, all: &[Coming]) -> Tried<Desk<'a>> {
-    let parcels = || all.iter().flat_map(|coming| &coming.arrival.parcels);
-    let mut wanted: BTreeMap<DeliveryKey, Named> = BTreeMap::new();
-    for parcel in parcels().filter(|parcel| parcel.refused.is_none()) {
-        wanted.entry((parcel.team, parcel.key)).or_insert((parcel.id, parcel.known_until));
+async fn load_receive_batch<'a>(tx: &Transaction<'_>, all: &[ReceiveCall]) -> TxResult<ReceiveBatch<'a>> {
+    let parcels = || all.iter().flat_map(|coming| &coming.arrival.deliveries);
+    let mut wanted: BTreeMap<DeliveryKey, KeyedDelivery> = BTreeMap::new();
+    for parcel in parcels().filter(|parcel| parcel.suppression.is_none()) {
+        wanted.entry((parcel.team, parcel.dedup_key)).or_insert((parcel.id, parcel.dedup_until));
     }
     let (teams, hashes, ids, untils) = key_columns(wanted.iter());
     let (own_teams, own_ids): (Vec<Uuid>, Vec<Uuid>) = parcels().map(|parcel| (parcel.team.0, parcel.id.0)).unzip();
     let needed: BTreeSet<(Uuid, Uuid)> =
-        parcels().filter_map(|parcel| Some((parcel.team.0, parcel.needs_inbox()?.0))).collect();
+        parcels().filter_map(|parcel| Some((parcel.team.0, parcel.required_inbox()?.0))).collect();
     let (inbox_teams, inbox_ids): (Vec<Uuid>, Vec<Uuid>) = needed.into_iter().unzip();
-    let asked: [Asked<'_>; 3] = [
-        (HOLD_KEYS, &[&teams, &hashes, &ids, &untils]),
-        (HOLD_INBOXES, &[&inbox_teams, &inbox_ids]),
-        (ONES, &[&own_teams, &own_ids]),
+    let asked: [BoundStatement<'_>; 3] = [
+        (LOCK_DELIVERY_KEYS, &[&teams, &hashes, &ids, &untils]),
+        (LOCK_INBOXES, &[&inbox_teams, &inbox_ids]),
+        (BY_IDS, &[&own_teams, &own_ids]),
     ];
-    let answers = ask_all(tx, &asked).await?;
+    let answers = query_pipelined(tx, &asked).await?;
     let (held, inboxes, own) = (answers.first(), answers.get(1), answers.get(2));
-    let mut desk = Desk::default();
+    let mut desk = ReceiveBatch::default();
     for row in inboxes.into_iter().flatten() {
         desk.inboxes.insert((TeamId(row.try_get(0)?), InboxId(row.try_get(1)?)));
     }
@@ -181,24 +184,24 @@ async fn look<'a>(tx: &Transaction<'_>, all: &[Coming]) -> Tried<Desk<'a>> {
         let key = (TeamId(row.try_get(0)?), read_hash(row.try_get(1)?)?);
         desk.keys.insert(key, (DeliveryId(row.try_get(2)?), Time(row.try_get(3)?)));
         if row.try_get(4)? {
-            desk.made.insert(key);
+            desk.new_keys.insert(key);
         }
     }
-    desk.note(own.into_iter().flatten())?;
+    desk.add_existing(own.into_iter().flatten())?;
     let firsts: BTreeSet<(TeamId, DeliveryId)> = parcels()
-        .filter_map(|parcel| Some((parcel, desk.keys.get(&(parcel.team, parcel.key))?)))
+        .filter_map(|parcel| Some((parcel, desk.keys.get(&(parcel.team, parcel.dedup_key))?)))
         .filter(|(parcel, (first, _))| *first != parcel.id)
         .map(|(parcel, (first, _))| (parcel.team, *first))
         .collect();
     if !firsts.is_empty() {
         let (teams, ids): (Vec<Uuid>, Vec<Uuid>) = firsts.iter().map(|(team, id)| (team.0, id.0)).unzip();
-        desk.note(&ask(tx, ONES, &[&teams, &ids]).await?)?;
+        desk.add_existing(&query_rows(tx, BY_IDS, &[&teams, &ids]).await?)?;
     }
     Ok(desk)
 }
 
 fn key_columns<'a>(
-    keys: impl Iterator<Item = (&'a DeliveryKey, &'a Named)>,
+    keys: impl Iterator<Item = (&'a DeliveryKey, &'a KeyedDelivery)>,
 ) -> (Vec<Uuid>, Vec<&'a [u8]>, Vec<Uuid>, Vec<i64>) {
     let (mut teams, mut hashes, mut ids, mut untils) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for ((team, hash), (id, until)) in keys {
@@ -210,40 +213,40 @@ fn key_columns<'a>(
     (teams, hashes, ids, untils)
 }
 
-impl<'a> Desk<'a> {
-    fn note<'r>(&mut self, rows: impl IntoIterator<Item = &'r tokio_postgres::Row>) -> Tried<()> {
+impl<'a> ReceiveBatch<'a> {
+    fn add_existing<'r>(&mut self, rows: impl IntoIterator<Item = &'r tokio_postgres::Row>) -> TxResult<()> {
         for row in rows {
             let delivery = read_delivery(row)?;
-            self.there.insert((delivery.team, delivery.id), delivery);
+            self.existing.insert((delivery.team, delivery.id), delivery);
         }
         Ok(())
     }
 
     /// Parcels whose inbox is not there any more, save those that an earlier try of the same call kept.
-    fn gone(&self, all: &[Coming]) -> Gone {
+    fn deliveries_without_inbox(&self, all: &[ReceiveCall]) -> DeliveriesWithoutInbox {
         let was_kept = |parcel: &NewDelivery| {
-            let there = self.there.get(&(parcel.team, parcel.id));
-            there.is_some_and(|there| there.answered(false).is_taken())
+            let there = self.existing.get(&(parcel.team, parcel.id));
+            there.is_some_and(|there| there.receive_result(false).is_accepted())
         };
         let is_gone = |parcel: &&NewDelivery| {
-            let inbox = parcel.needs_inbox();
+            let inbox = parcel.required_inbox();
             inbox.is_some_and(|inbox| !self.inboxes.contains(&(parcel.team, inbox))) && !was_kept(parcel)
         };
-        let parcels = all.iter().flat_map(|coming| &coming.arrival.parcels);
+        let parcels = all.iter().flat_map(|coming| &coming.arrival.deliveries);
         parcels.filter(is_gone).map(|parcel| (parcel.team, parcel.id)).collect()
     }
 
     /// Decides about one arrival.
-    fn receive(&mut self, coming: &'a Coming) -> Vec<Received> {
+    fn receive(&mut self, coming: &'a ReceiveCall) -> Vec<ReceiveResult> {
         let arrival = &coming.arrival;
-        let (begun, mut answers) = (self.fresh.len(), Vec::with_capacity(arrival.parcels.len()));
-        for parcel in &arrival.parcels {
-            let there = self.there.get(&(parcel.team, parcel.id));
-            let answer = there.map(|there| there.answered(parcel.refused.is_some()));
-            answers.push(answer.unwrap_or_else(|| self.keep(parcel, arrival.reader, coming.now)));
+        let (begun, mut answers) = (self.new_rows.len(), Vec::with_capacity(arrival.deliveries.len()));
+        for parcel in &arrival.deliveries {
+            let there = self.existing.get(&(parcel.team, parcel.id));
+            let answer = there.map(|there| there.receive_result(parcel.suppression.is_some()));
+            answers.push(answer.unwrap_or_else(|| self.decide_delivery(parcel, arrival.leased_to, coming.now)));
         }
         let (mut raw, mut users) = (None, 0);
-        for fresh in self.fresh.iter_mut().skip(begun).filter(|fresh| fresh.delivery.needs_bytes()) {
+        for fresh in self.new_rows.iter_mut().skip(begun).filter(|fresh| fresh.delivery.needs_raw_bytes()) {
             fresh.raw = Some(*raw.get_or_insert(fresh.delivery.id.0));
             users += 1;
         }
@@ -252,72 +255,73 @@ impl<'a> Desk<'a> {
     }
 
     /// Decides about one parcel that was never seen.
-    fn keep(&mut self, parcel: &NewDelivery, reader: Option<NodeId>, now: Time) -> Received {
-        let delivery = match self.earlier(parcel, now) {
+    fn decide_delivery(&mut self, parcel: &NewDelivery, reader: Option<NodeId>, now: Time) -> ReceiveResult {
+        let delivery = match self.find_original(parcel, now) {
             Some((of, message)) => Delivery::duplicate(parcel.clone(), of, message, now),
             None => Delivery::new(parcel.clone(), reader.is_some(), now),
         };
-        self.events.extend(delivery.told(now).map(|event| (delivery.team, event)));
-        let answer = delivery.answered(parcel.refused.is_some());
-        self.there.insert((delivery.team, delivery.id), delivery.clone());
-        let holder = reader.filter(|_| delivery.due.is_some());
-        self.fresh.push(Fresh { delivery, holder, raw: None });
+        self.events.extend(delivery.to_event(now).map(|event| (delivery.team, event)));
+        let answer = delivery.receive_result(parcel.suppression.is_some());
+        self.existing.insert((delivery.team, delivery.id), delivery.clone());
+        let holder = reader.filter(|_| delivery.due_at.is_some());
+        self.new_rows.push(NewDeliveryRow { delivery, holder, raw: None });
         answer
     }
 
     /// The delivery that came before under the same key, and its message. When none did, the key is this one's.
-    fn earlier(&mut self, parcel: &NewDelivery, now: Time) -> Option<(DeliveryId, Option<MessageId>)> {
-        if parcel.refused.is_some() {
+    fn find_original(&mut self, parcel: &NewDelivery, now: Time) -> Option<(DeliveryId, Option<MessageId>)> {
+        if parcel.suppression.is_some() {
             return None;
         }
-        let key = (parcel.team, parcel.key);
+        let key = (parcel.team, parcel.dedup_key);
         let (first, until) = self.keys.get(&key).copied()?;
-        if first == parcel.id && self.made.contains(&key) {
+        if first == parcel.id && self.new_keys.contains(&key) {
             return None;
         }
         if until > now {
-            let message = self.there.get(&(parcel.team, first)).and_then(|there| there.message);
+            let message = self.existing.get(&(parcel.team, first)).and_then(|there| there.message);
             return Some((first, message));
         }
-        self.keys.insert(key, (parcel.id, parcel.known_until));
-        self.renamed.insert(key);
+        self.keys.insert(key, (parcel.id, parcel.dedup_until));
+        self.rebound_keys.insert(key);
         None
     }
 
     /// What others should hear of: deliveries that nobody reads yet.
-    fn hints(&self) -> Vec<Hint> {
-        let unread = self.fresh.iter().any(|fresh| fresh.delivery.due.is_some() && fresh.holder.is_none());
-        unread.then_some(Hint::Waiting).into_iter().collect()
+    fn hints(&self) -> Vec<InboundWakeUp> {
+        let unread = self.new_rows.iter().any(|fresh| fresh.delivery.due_at.is_some() && fresh.holder.is_none());
+        unread.then_some(InboundWakeUp::DeliveryWaiting).into_iter().collect()
     }
 
-    async fn write(&self, tx: &Transaction<'_>) -> Tried<()> {
-        let renamed = self.keys.iter().filter(|(key, _)| self.renamed.contains(key));
+    async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
+        let renamed = self.keys.iter().filter(|(key, _)| self.rebound_keys.contains(key));
         let (teams, hashes, ids, untils) = key_columns(renamed);
         if !teams.is_empty() {
-            run(tx, CHANGE_KEYS, &[&teams, &hashes, &ids, &untils]).await?;
+            execute(tx, REBIND_KEYS, &[&teams, &hashes, &ids, &untils]).await?;
         }
         let raw: Vec<Uuid> = self.raws.iter().map(|(id, _, _)| *id).collect();
         let users: Vec<i32> = self.raws.iter().map(|(_, users, _)| *users).collect();
         let bytes: Vec<&[u8]> = self.raws.iter().map(|(_, _, bytes)| *bytes).collect();
-        let columns = Columns::of(&self.fresh)?;
-        let asked: [Asked<'_>; 2] = [(NEW, &columns.params()), (NEW_RAWS, &[&raw, &users, &bytes])];
-        let written = ask_all(tx, &asked).await?;
-        if written.first().is_none_or(|rows| rows.len() < self.fresh.len()) {
-            return Err(Trouble::Again("the same call was faster elsewhere".into()));
+        let columns = DeliveryColumns::of(&self.new_rows)?;
+        let asked: [BoundStatement<'_>; 2] =
+            [(INSERT_DELIVERIES, &columns.params()), (INSERT_RAWS, &[&raw, &users, &bytes])];
+        let written = query_pipelined(tx, &asked).await?;
+        if written.first().is_none_or(|rows| rows.len() < self.new_rows.len()) {
+            return Err(TxError::Conflict("the same call was faster elsewhere".into()));
         }
-        self.leave_over(tx).await?;
+        self.resweep_inboxes(tx).await?;
         write_events(tx, &self.events).await
     }
 
     /// Has inboxes swept again that were removed before these came and ended at once.
-    async fn leave_over(&self, tx: &Transaction<'_>) -> Tried<()> {
-        let ended = self.fresh.iter().filter(|fresh| !fresh.delivery.needs_bytes());
-        let inboxes = ended.filter_map(|Fresh { delivery, .. }| {
+    async fn resweep_inboxes(&self, tx: &Transaction<'_>) -> TxResult<()> {
+        let ended = self.new_rows.iter().filter(|fresh| !fresh.delivery.needs_raw_bytes());
+        let inboxes = ended.filter_map(|NewDeliveryRow { delivery, .. }| {
             Some(((delivery.team.0, delivery.target.inbox()?.0), delivery.received_at))
         });
         let inboxes: BTreeMap<(Uuid, Uuid), Time> = inboxes.collect();
         let Some(now) = inboxes.values().max() else { return Ok(()) };
         let (teams, ids): (Vec<Uuid>, Vec<Uuid>) = inboxes.keys().copied().unzip();
-        run(tx, LEFT_OVER, &[&teams, &ids, &now.0]).await.map(drop)
+        execute(tx, RESWEEP_INBOXES, &[&teams, &ids, &now.0]).await.map(drop)
     }
 }

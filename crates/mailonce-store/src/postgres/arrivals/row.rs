@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     artifact::{Artifact, ArtifactKind},
-    delivery::{Delivery, DeliveryState, Suppression, Target},
+    delivery::{Delivery, DeliveryState, DeliverySuppression, DeliveryTarget},
     id::{ArtifactId, DeliveryId, InboxId, MessageId, TeamId, ThreadId, WatchId},
     inbox::Inbox,
     message::{Message, MessageState},
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::postgres::{
     row::read_json,
-    trouble::{Tried, Trouble},
+    trouble::{TxError, TxResult},
 };
 
 /// What an inbox is read from: its row `i`.
@@ -63,17 +63,17 @@ pub(in crate::postgres) const MESSAGE_COLUMNS: usize = 11;
 pub(super) const ARTIFACT_COLUMNS: usize = 13;
 
 /// Reads the first row, when there is one.
-pub(super) fn first<T>(rows: &[Row], read: impl Fn(&Row) -> Tried<T>) -> Tried<Option<T>> {
+pub(super) fn read_first<T>(rows: &[Row], read: impl Fn(&Row) -> TxResult<T>) -> TxResult<Option<T>> {
     rows.first().map(read).transpose()
 }
 
 /// Reads a word of the glossary.
-fn word<T>(parse: impl Fn(&str) -> Option<T>, text: &str, what: &str) -> Tried<T> {
-    parse(text).ok_or_else(|| Trouble::unreadable(what))
+fn parse_column<T>(parse: impl Fn(&str) -> Option<T>, text: &str, what: &str) -> TxResult<T> {
+    parse(text).ok_or_else(|| TxError::corrupt(what))
 }
 
 /// Reads [`inbox_columns`].
-pub(super) fn read_inbox(row: &Row) -> Tried<Inbox> {
+pub(super) fn read_inbox(row: &Row) -> TxResult<Inbox> {
     Ok(Inbox {
         team: TeamId(row.try_get(0)?),
         id: InboxId(row.try_get(1)?),
@@ -81,17 +81,17 @@ pub(super) fn read_inbox(row: &Row) -> Tried<Inbox> {
         address: row.try_get(3)?,
         client_id: row.try_get(4)?,
         created_at: Time(row.try_get(5)?),
-        seq: row.try_get::<_, i64>(6)? as u64,
-        about: read_json(row.try_get(7)?, "an inbox")?,
+        latest_seq: row.try_get::<_, i64>(6)? as u64,
+        settings: read_json(row.try_get(7)?, "an inbox")?,
     })
 }
 
 /// Reads [`delivery_columns`].
-pub(super) fn read_delivery(row: &Row) -> Tried<Delivery> {
+pub(super) fn read_delivery(row: &Row) -> TxResult<Delivery> {
     let target = match (row.try_get::<_, Option<&str>>(6)?, row.try_get::<_, Option<Uuid>>(5)?) {
         (Some(target), _) => read_json(target, "whom a delivery is for")?,
-        (None, Some(inbox)) => Target::Inbox(InboxId(inbox)),
-        (None, None) => Target::Nobody,
+        (None, Some(inbox)) => DeliveryTarget::Inbox(InboxId(inbox)),
+        (None, None) => DeliveryTarget::Nobody,
     };
     let suppressed: Option<&str> = row.try_get(10)?;
     let trouble: Option<&str> = row.try_get(13)?;
@@ -99,23 +99,23 @@ pub(super) fn read_delivery(row: &Row) -> Tried<Delivery> {
         team: TeamId(row.try_get(0)?),
         id: DeliveryId(row.try_get(1)?),
         rev: row.try_get::<_, i32>(2)? as u32,
-        state: word(DeliveryState::parse, row.try_get(3)?, "the state of a delivery")?,
-        about: Arc::new(read_json(row.try_get(4)?, "a delivery")?),
+        state: parse_column(DeliveryState::parse, row.try_get(3)?, "the state of a delivery")?,
+        details: Arc::new(read_json(row.try_get(4)?, "a delivery")?),
         target,
         received_at: Time(row.try_get(7)?),
         attempts: row.try_get::<_, i32>(8)? as u32,
-        due: row.try_get::<_, Option<i64>>(9)?.map(Time),
+        due_at: row.try_get::<_, Option<i64>>(9)?.map(Time),
         suppressed: suppressed
-            .map(|text| word(Suppression::parse, text, "why a delivery was suppressed"))
+            .map(|text| parse_column(DeliverySuppression::parse, text, "why a delivery was suppressed"))
             .transpose()?,
-        of: row.try_get::<_, Option<Uuid>>(11)?.map(DeliveryId),
+        duplicate_of: row.try_get::<_, Option<Uuid>>(11)?.map(DeliveryId),
         message: row.try_get::<_, Option<Uuid>>(12)?.map(MessageId),
-        trouble: trouble.map(|text| read_json(text, "the trouble of a delivery")).transpose()?,
+        last_error: trouble.map(|text| read_json(text, "the trouble of a delivery")).transpose()?,
     })
 }
 
 /// Reads [`message_columns`].
-pub(in crate::postgres) fn read_message(row: &Row) -> Tried<Message> {
+pub(in crate::postgres) fn read_message(row: &Row) -> TxResult<Message> {
     Ok(Message {
         team: TeamId(row.try_get(0)?),
         id: MessageId(row.try_get(1)?),
@@ -125,14 +125,14 @@ pub(in crate::postgres) fn read_message(row: &Row) -> Tried<Message> {
         thread: ThreadId(row.try_get(5)?),
         delivery: DeliveryId(row.try_get(6)?),
         received_at: Time(row.try_get(7)?),
-        state: word(MessageState::parse, row.try_get(8)?, "the state of a message")?,
+        state: parse_column(MessageState::parse, row.try_get(8)?, "the state of a message")?,
         head: Arc::new(read_json(row.try_get(9)?, "the head of a message")?),
-        marks: read_json(row.try_get(10)?, "the marks of a message")?,
+        annotations: read_json(row.try_get(10)?, "the marks of a message")?,
     })
 }
 
 /// Reads [`artifact_columns`].
-pub(super) fn read_artifact(row: &Row) -> Tried<Artifact> {
+pub(super) fn read_artifact(row: &Row) -> TxResult<Artifact> {
     let sender: Vec<u8> = row.try_get(7)?;
     let consumed: Option<&str> = row.try_get(11)?;
     Ok(Artifact {
@@ -141,34 +141,34 @@ pub(super) fn read_artifact(row: &Row) -> Tried<Artifact> {
         inbox: InboxId(row.try_get(2)?),
         message: MessageId(row.try_get(3)?),
         rev: row.try_get::<_, i32>(4)? as u32,
-        kind: word(ArtifactKind::parse, row.try_get(5)?, "the kind of an artifact")?,
-        found: read_json(row.try_get(6)?, "an artifact")?,
-        sender: String::from_utf8(sender).map_err(|_bytes| Trouble::unreadable("the sender of an artifact"))?,
+        kind: parse_column(ArtifactKind::parse, row.try_get(5)?, "the kind of an artifact")?,
+        extracted: read_json(row.try_get(6)?, "an artifact")?,
+        sender: String::from_utf8(sender).map_err(|_bytes| TxError::corrupt("the sender of an artifact"))?,
         found_at: Time(row.try_get(8)?),
         seq: row.try_get::<_, i64>(9)? as u64,
         authenticated: row.try_get(10)?,
-        consumed: consumed.map(|text| read_json(text, "the consumer of an artifact")).transpose()?,
+        consumption: consumed.map(|text| read_json(text, "the consumer of an artifact")).transpose()?,
         applied_at: row.try_get::<_, Option<i64>>(12)?.map(Time),
     })
 }
 
 /// Reads [`watch_columns`].
-pub(super) fn read_watch(row: &Row) -> Tried<Watch> {
+pub(super) fn read_watch(row: &Row) -> TxResult<Watch> {
     Ok(Watch {
         id: WatchId(row.try_get(0)?),
         team: TeamId(row.try_get(1)?),
         inbox: InboxId(row.try_get(2)?),
         rev: row.try_get::<_, i32>(3)? as u32,
         started_at: Time(row.try_get(4)?),
-        after: row.try_get::<_, i64>(5)? as u64,
+        after_seq: row.try_get::<_, i64>(5)? as u64,
         deadline: Time(row.try_get(6)?),
-        budget: row.try_get::<_, i32>(7)? as u32,
-        spent: row.try_get::<_, i32>(8)? as u32,
+        resend_budget: row.try_get::<_, i32>(7)? as u32,
+        resends_used: row.try_get::<_, i32>(8)? as u32,
         require_auth: row.try_get(9)?,
     })
 }
 
 /// Reads a hash of 32 bytes.
-pub(super) fn read_hash(bytes: &[u8]) -> Tried<[u8; 32]> {
-    bytes.try_into().map_err(|_short| Trouble::unreadable("a hash"))
+pub(super) fn read_hash(bytes: &[u8]) -> TxResult<[u8; 32]> {
+    bytes.try_into().map_err(|_short| TxError::corrupt("a hash"))
 }

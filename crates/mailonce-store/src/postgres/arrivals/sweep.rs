@@ -4,16 +4,16 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{id::ordered_bits, limits, time::Time};
 use uuid::Uuid;
 
-use super::delivery::let_go;
+use super::delivery::release_raws;
 use crate::postgres::{
-    trouble::Tried,
-    write::{ask, run},
+    trouble::TxResult,
+    write::{execute, query_rows},
 };
 
 /// Keys that go at a time.
-const KEYS: i64 = 10_000;
+const KEYS_PER_SWEEP: i64 = 10_000;
 /// Removed inboxes that are looked at in one go.
-const INBOXES: i64 = 100;
+const INBOXES_PER_SWEEP: i64 = 100;
 
 const DROP_SUPPRESSED: &str = "
     DELETE FROM deliveries d
@@ -26,7 +26,7 @@ const DROP_KEYS: &str = "
      WHERE k.team = due.team AND k.key = due.key";
 
 /// Removed inboxes that may have something left, those first that waited longest, and that nobody else empties.
-const REMOVED: &str = "
+const REMOVED_INBOXES: &str = "
     SELECT team, id FROM inboxes WHERE sweep_at IS NOT NULL ORDER BY sweep_at LIMIT $1 FOR UPDATE SKIP LOCKED";
 /// What waits is still read, and then refused: nothing goes without a word.
 const DROP_DELIVERIES: &str = "
@@ -49,7 +49,7 @@ macro_rules! drop_from {
     };
 }
 const DROP_MESSAGES: &str = drop_from!("messages", "greatest(id, thread)");
-const DROP_JOINED: &str = "
+const DROP_THREAD_EMAILS: &str = "
     DELETE FROM thread_emails
      WHERE ctid = ANY (ARRAY(
          SELECT x.ctid FROM unnest($1::uuid[], $2::uuid[]) AS i (team, id)
@@ -63,12 +63,12 @@ const DROP_THREADS: &str = "
            JOIN threads t ON t.team = i.team AND t.inbox = i.id
           WHERE NOT EXISTS (SELECT FROM thread_emails x WHERE x.team = t.team AND x.thread = t.id) LIMIT $3))
     RETURNING id";
-const DROP_NAMES: &str = drop_from!("thread_names", "thread");
+const DROP_MESSAGE_IDS: &str = drop_from!("thread_names", "thread");
 const DROP_ARTIFACTS: &str = drop_from!("artifacts", "id");
 const DROP_WATCHES: &str = drop_from!("watches", "id");
 
 /// An inbox of which nothing is left is looked at no more; the others get to the end of the line.
-const LOOKED_AT: &str = "
+const RESCHEDULE_SWEPT_INBOXES: &str = "
     UPDATE inboxes i
        SET sweep_at = CASE WHEN left_over.more THEN greatest(i.sweep_at, $3) END,
            client_id = NULL, about = '{}'
@@ -82,30 +82,30 @@ const LOOKED_AT: &str = "
               FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)) AS left_over
      WHERE i.team = left_over.team AND i.id = left_over.id";
 /// Something ended at an inbox that may be gone: then it is to be swept again.
-pub(super) const LEFT_OVER: &str = "
+pub(super) const RESWEEP_INBOXES: &str = "
     UPDATE inboxes i SET sweep_at = coalesce(i.sweep_at, $3) FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
      WHERE i.team = w.team AND i.id = w.id AND i.removed_at IS NOT NULL";
-const KEEP_LAST_ID: &str = "UPDATE install SET last_id = greatest(last_id, $1)";
+const SAVE_LAST_ID: &str = "UPDATE install SET last_id = greatest(last_id, $1)";
 
 /// Removes what is due, in a bounded piece. How many rows of deliveries there were.
-pub(in crate::postgres) async fn sweep_arrivals(tx: &Transaction<'_>, max: usize, now: Time) -> Tried<usize> {
+pub(in crate::postgres) async fn sweep_inbound(tx: &Transaction<'_>, max: usize, now: Time) -> TxResult<usize> {
     let most = max as i64;
-    let rows = ask(tx, DROP_SUPPRESSED, &[&(now.0 - limits::DUPLICATE_KEPT_MS), &most]).await?;
-    let mut gone = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Tried<Vec<Uuid>>>()?;
-    run(tx, DROP_KEYS, &[&now.0, &KEYS]).await?;
+    let rows = query_rows(tx, DROP_SUPPRESSED, &[&(now.0 - limits::SUPPRESSED_DELIVERY_RETENTION_MS), &most]).await?;
+    let mut gone = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<TxResult<Vec<Uuid>>>()?;
+    execute(tx, DROP_KEYS, &[&now.0, &KEYS_PER_SWEEP]).await?;
     let suppressed = gone.len();
-    let homeless = empty_removed(tx, max - suppressed.min(max), now, &mut gone).await?;
+    let homeless = empty_removed_inboxes(tx, max - suppressed.min(max), now, &mut gone).await?;
     // No id may be handed out again, not even after its last trace is gone.
     if let Some(highest) = gone.into_iter().map(ordered_bits).max() {
-        run(tx, KEEP_LAST_ID, &[&highest]).await?;
+        execute(tx, SAVE_LAST_ID, &[&highest]).await?;
     }
     Ok(suppressed + homeless)
 }
 
 /// Empties removed inboxes a little further. How many deliveries went; every id that went is noted.
-async fn empty_removed(tx: &Transaction<'_>, max: usize, now: Time, gone: &mut Vec<Uuid>) -> Tried<usize> {
+async fn empty_removed_inboxes(tx: &Transaction<'_>, max: usize, now: Time, gone: &mut Vec<Uuid>) -> TxResult<usize> {
     let (mut teams, mut ids): (Vec<Uuid>, Vec<Uuid>) = (Vec::new(), Vec::new());
-    for row in ask(tx, REMOVED, &[&INBOXES]).await? {
+    for row in query_rows(tx, REMOVED_INBOXES, &[&INBOXES_PER_SWEEP]).await? {
         teams.push(row.try_get(0)?);
         ids.push(row.try_get(1)?);
     }
@@ -113,18 +113,18 @@ async fn empty_removed(tx: &Transaction<'_>, max: usize, now: Time, gone: &mut V
         return Ok(0);
     }
     let most = max as i64;
-    let deliveries = ask(tx, DROP_DELIVERIES, &[&teams, &ids, &most]).await?;
+    let deliveries = query_rows(tx, DROP_DELIVERIES, &[&teams, &ids, &most]).await?;
     let mut raws: Vec<Uuid> = Vec::new();
     for row in &deliveries {
         gone.push(row.try_get(0)?);
         raws.extend(row.try_get::<_, Option<Uuid>>(1)?);
     }
-    let_go(tx, raws.into_iter()).await?;
-    for sql in [DROP_MESSAGES, DROP_JOINED, DROP_THREADS, DROP_NAMES, DROP_ARTIFACTS, DROP_WATCHES] {
-        for row in ask(tx, sql, &[&teams, &ids, &most]).await? {
+    release_raws(tx, raws.into_iter()).await?;
+    for sql in [DROP_MESSAGES, DROP_THREAD_EMAILS, DROP_THREADS, DROP_MESSAGE_IDS, DROP_ARTIFACTS, DROP_WATCHES] {
+        for row in query_rows(tx, sql, &[&teams, &ids, &most]).await? {
             gone.push(row.try_get(0)?);
         }
     }
-    run(tx, LOOKED_AT, &[&teams, &ids, &now.0]).await?;
+    execute(tx, RESCHEDULE_SWEPT_INBOXES, &[&teams, &ids, &now.0]).await?;
     Ok(deliveries.len())
 }

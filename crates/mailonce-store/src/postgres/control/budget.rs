@@ -5,10 +5,10 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    control::budget::{Charge, ChargeMove, Counter, KEPT_MS, Overrun, RecordedCharge, Usage},
+    control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
     email::Email,
     id::{EmailId, TeamId},
-    port::store::{BatchWish, Wish},
+    port::store::{NewBatch, NewEmail},
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +16,10 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::postgres::{
-    Ledger,
-    ground::Ground,
-    trouble::Tried,
-    write::{ask, ask_all, run},
+    SharedState,
+    ground::UnitOfWork,
+    trouble::TxResult,
+    write::{execute, query_pipelined, query_rows},
 };
 
 /// Makes the rows that are missing and locks the others, in order, as keys are locked.
@@ -52,35 +52,35 @@ const SWEEP_CHARGES: &str = "
      USING (SELECT team, email, budget FROM budget_charges WHERE ends_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) due
      WHERE x.team = due.team AND x.email = due.email AND x.budget = due.budget";
 /// Rows that are dropped at a time.
-const SWEPT: i64 = 10_000;
+const ROWS_PER_SWEEP: i64 = 10_000;
 
 /// The locked counters of one transaction. A transaction may accept emails of several teams.
 #[derive(Default)]
 pub(in crate::postgres) struct Counters {
-    teams: BTreeMap<TeamId, Usage>,
+    teams: BTreeMap<TeamId, BudgetUsage>,
     /// Counters that changed.
-    changed: BTreeSet<(TeamId, Counter)>,
+    changed: BTreeSet<(TeamId, BudgetCounter)>,
     /// Where emails are counted from now on.
     recorded: BTreeMap<(TeamId, EmailId, Uuid), RecordedCharge>,
 }
 
 impl Counters {
     /// Whether no counter changed.
-    pub(in crate::postgres) fn is_untouched(&self) -> bool {
+    pub(in crate::postgres) fn is_unchanged(&self) -> bool {
         self.changed.is_empty()
     }
 
-    fn exceeded(&self, wish: &Wish) -> Option<Overrun> {
-        self.teams.get(&wish.team)?.exceeded(&wish.care.charges)
+    fn exceeded(&self, wish: &NewEmail) -> Option<Overrun> {
+        self.teams.get(&wish.team)?.exceeded(&wish.guard_input.charges)
     }
 
-    fn charge(&mut self, wish: &Wish) {
-        if wish.care.charges.is_empty() {
+    fn charge(&mut self, wish: &NewEmail) {
+        if wish.guard_input.charges.is_empty() {
             return;
         }
-        self.teams.entry(wish.team).or_default().add(&wish.care.charges);
-        self.changed.extend(wish.care.charges.iter().map(|charge| (wish.team, charge.counter())));
-        self.record(wish.team, wish.id, &wish.care.charges);
+        self.teams.entry(wish.team).or_default().add(&wish.guard_input.charges);
+        self.changed.extend(wish.guard_input.charges.iter().map(|charge| (wish.team, charge.counter())));
+        self.record(wish.team, wish.id, &wish.guard_input.charges);
     }
 
     fn apply(&mut self, email: &Email, moved: &ChargeMove) {
@@ -96,8 +96,8 @@ impl Counters {
     }
 
     /// Writes the counters that changed, and where emails are counted.
-    pub(in crate::postgres) async fn write(&self, tx: &Transaction<'_>) -> Tried<()> {
-        if self.is_untouched() {
+    pub(in crate::postgres) async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
+        if self.is_unchanged() {
             return Ok(());
         }
         let (mut teams, mut budgets, mut starts, mut used) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -107,24 +107,24 @@ impl Counters {
             starts.push(counter.1.0);
             used.push(self.teams.get(team).map_or(0, |usage| usage.used(*counter)) as i64);
         }
-        run(tx, WRITE, &[&teams, &budgets, &starts, &used]).await?;
+        execute(tx, WRITE, &[&teams, &budgets, &starts, &used]).await?;
         let teams: Vec<Uuid> = self.recorded.keys().map(|(team, ..)| team.0).collect();
         let emails: Vec<Uuid> = self.recorded.keys().map(|(_, email, _)| email.0).collect();
         let budgets: Vec<Uuid> = self.recorded.keys().map(|(.., budget)| *budget).collect();
         let starts: Vec<i64> = self.recorded.values().map(|record| record.period_start.0).collect();
         let ends: Vec<i64> = self.recorded.values().map(|record| record.ends_at.0).collect();
         let amounts: Vec<i64> = self.recorded.values().map(|record| record.amount as i64).collect();
-        run(tx, RECORD, &[&teams, &emails, &budgets, &starts, &ends, &amounts]).await.map(drop)
+        execute(tx, RECORD, &[&teams, &emails, &budgets, &starts, &ends, &amounts]).await.map(drop)
     }
 }
 
 /// Locks and reads the counters of these wishes.
 pub(in crate::postgres) async fn lock<'a>(
     tx: &Transaction<'_>,
-    ground: &mut Ground,
-    wishes: impl Iterator<Item = &'a Wish> + Send,
-) -> Tried<()> {
-    let charges = wishes.flat_map(|wish| wish.care.charges.iter().map(|charge| (wish.team, charge)));
+    ground: &mut UnitOfWork,
+    wishes: impl Iterator<Item = &'a NewEmail> + Send,
+) -> TxResult<()> {
+    let charges = wishes.flat_map(|wish| wish.guard_input.charges.iter().map(|charge| (wish.team, charge)));
     let counters = charges.map(|(team, charge)| ((team, charge.counter()), charge.ends_at)).collect();
     lock_counters(tx, ground, &counters).await
 }
@@ -132,9 +132,9 @@ pub(in crate::postgres) async fn lock<'a>(
 /// Locks and reads counters, each given with the end of its period.
 async fn lock_counters(
     tx: &Transaction<'_>,
-    ground: &mut Ground,
-    counters: &BTreeMap<(TeamId, Counter), Time>,
-) -> Tried<()> {
+    ground: &mut UnitOfWork,
+    counters: &BTreeMap<(TeamId, BudgetCounter), Time>,
+) -> TxResult<()> {
     if counters.is_empty() {
         return Ok(());
     }
@@ -143,7 +143,7 @@ async fn lock_counters(
     let starts: Vec<i64> = counters.keys().map(|(_, (_, start))| start.0).collect();
     let ends: Vec<i64> = counters.values().map(|ends_at| ends_at.0).collect();
     let read: [&(dyn ToSql + Sync); 3] = [&teams, &budgets, &starts];
-    let answers = ask_all(tx, &[(LOCK, &[&teams, &budgets, &starts, &ends]), (READ, &read)]).await?;
+    let answers = query_pipelined(tx, &[(LOCK, &[&teams, &budgets, &starts, &ends]), (READ, &read)]).await?;
     for row in answers.last().into_iter().flatten() {
         let counter = (row.try_get(1)?, Time(row.try_get(2)?));
         let usage = ground.budgets.teams.entry(TeamId(row.try_get(0)?)).or_default();
@@ -156,16 +156,16 @@ async fn lock_counters(
 /// locked, so that its charges cannot change meanwhile.
 pub(in crate::postgres) async fn move_charges(
     tx: &Transaction<'_>,
-    ground: &mut Ground,
+    ground: &mut UnitOfWork,
     email: &Email,
     wanted: &[Charge],
     now: Time,
-) -> Tried<Option<Overrun>> {
+) -> TxResult<Option<Overrun>> {
     if wanted.is_empty() {
         return Ok(None);
     }
     let mut recorded = Vec::new();
-    for row in ask(tx, RECORDED, &[&email.team.0, &email.id.0]).await? {
+    for row in query_rows(tx, RECORDED, &[&email.team.0, &email.id.0]).await? {
         recorded.push(RecordedCharge {
             budget: row.try_get(0)?,
             period_start: Time(row.try_get(1)?),
@@ -186,44 +186,48 @@ pub(in crate::postgres) async fn move_charges(
 }
 
 /// Drops the counters and charges of periods that ended long ago, and rows that were made only to be locked.
-pub(in crate::postgres) async fn sweep(tx: &Transaction<'_>, now: Time) -> Tried<()> {
+pub(in crate::postgres) async fn sweep(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
     for sql in [SWEEP, SWEEP_CHARGES] {
-        run(tx, sql, &[&now.plus(-KEPT_MS).0, &SWEPT]).await?;
+        execute(tx, sql, &[&now.plus(-USAGE_RETENTION_MS).0, &ROWS_PER_SWEEP]).await?;
     }
     Ok(())
 }
 
-impl Ground {
+impl UnitOfWork {
     /// The budget that an email would exceed, unless its key is bound: a retry is never refused.
-    pub(in crate::postgres) fn over_budget(&self, wish: &Wish, now: Time) -> Option<Overrun> {
+    pub(in crate::postgres) fn over_budget(&self, wish: &NewEmail, now: Time) -> Option<Overrun> {
         self.budgets.exceeded(wish).filter(|_| self.is_new(wish, now))
     }
 
-    fn is_new(&self, wish: &Wish, now: Time) -> bool {
-        wish.key.is_none_or(|key| self.bound(wish.team, key, now).is_none())
+    fn is_new(&self, wish: &NewEmail, now: Time) -> bool {
+        wish.key.is_none_or(|key| self.key_binding(wish.team, key, now).is_none())
     }
 
     /// The item of a strict batch that would exceed a budget.
-    pub(in crate::postgres) fn batch_over_budget(&self, batch: &BatchWish, now: Time) -> Option<(usize, Overrun)> {
+    pub(in crate::postgres) fn batch_over_budget(&self, batch: &NewBatch, now: Time) -> Option<(usize, Overrun)> {
         let new = batch.items.iter().enumerate().filter(|(_, wish)| self.is_new(wish, now));
-        let items = new.map(|(index, wish)| (index, wish.key, wish.care.charges.as_slice()));
+        let items = new.map(|(index, wish)| (index, wish.key, wish.guard_input.charges.as_slice()));
         self.budgets.teams.get(&batch.team).cloned().unwrap_or_default().exceeded_by_batch(items)
     }
 
     /// Counts an accepted email.
-    pub(in crate::postgres) fn charge_budgets(&mut self, wish: &Wish) {
+    pub(in crate::postgres) fn charge_budgets(&mut self, wish: &NewEmail) {
         self.budgets.charge(wish);
     }
 }
 
-impl Ledger {
+impl SharedState {
     /// How much of each of these counters is used.
-    pub(in crate::postgres) async fn budget_usage(&self, team: TeamId, counters: &[Counter]) -> Tried<Vec<u64>> {
+    pub(in crate::postgres) async fn budget_usage(
+        &self,
+        team: TeamId,
+        counters: &[BudgetCounter],
+    ) -> TxResult<Vec<u64>> {
         let teams = vec![team.0; counters.len()];
         let budgets: Vec<Uuid> = counters.iter().map(|(budget, _)| *budget).collect();
         let starts: Vec<i64> = counters.iter().map(|(_, start)| start.0).collect();
-        let mut usage = Usage::default();
-        for row in ask(&self.link.client().await?, READ, &[&teams, &budgets, &starts]).await? {
+        let mut usage = BudgetUsage::default();
+        for row in query_rows(&self.connections.client().await?, READ, &[&teams, &budgets, &starts]).await? {
             usage.load((row.try_get(1)?, Time(row.try_get(2)?)), row.try_get::<_, i64>(3)?.unsigned_abs());
         }
         Ok(counters.iter().map(|counter| usage.used(*counter)).collect())

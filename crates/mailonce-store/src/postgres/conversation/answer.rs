@@ -6,80 +6,84 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     conversation::{
-        answer::{self, AnswerWish, Answered, Judged},
-        caps::Tally,
+        answer::{self, NewReply, ReplyResult, ReplyVerdict},
+        caps::ReplyTally,
     },
     email::Email,
     id::{EmailId, TeamId},
-    port::store::Accept,
+    port::store::AcceptResult,
     time::Time,
 };
 use std::collections::BTreeSet;
 
-use super::{likeness, row::hold, talk::hold_tally};
+use super::{likeness, row::lock_message_and_thread, talk::lock_tally};
 use crate::postgres::{
-    Ledger,
-    careful::{load, load_more, lock_scopes},
+    SharedState,
+    careful::{load_more_emails, load_unit_of_work, lock_scopes},
     control::budget,
-    ground::{Ground, scopes_of_wish},
-    row::Scope,
-    trouble::Tried,
+    ground::{UnitOfWork, new_email_scopes},
+    row::KeyScope,
+    trouble::TxResult,
 };
 
-impl Ledger {
+impl SharedState {
     /// Accepts a reply or a forward with every guard, or says which refused it.
-    pub(super) async fn answer_message(&self, wish: &AnswerWish, now: Time) -> Tried<Answered> {
-        let inner = &wish.wish;
-        let scopes: BTreeSet<Scope> = scopes_of_wish(inner).collect();
-        let mut client = self.link.client().await?;
+    pub(super) async fn accept_reply(&self, wish: &NewReply, now: Time) -> TxResult<ReplyResult> {
+        let inner = &wish.email;
+        let scopes: BTreeSet<KeyScope> = new_email_scopes(inner).collect();
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
-        if let Some(bound) = inner.key.and_then(|key| ground.bound(inner.team, key, now)) {
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        if let Some(bound) = inner.key.and_then(|key| ground.key_binding(inner.team, key, now)) {
             tx.rollback().await?;
-            return Ok(Answered::Bound(bound));
+            return Ok(ReplyResult::KeyBound(bound));
         }
-        let Some(mut met) = meet(&tx, &mut ground, wish).await? else {
+        let Some(mut met) = load_reply_context(&tx, &mut ground, wish).await? else {
             tx.rollback().await?;
-            return Ok(Answered::Missing);
+            return Ok(ReplyResult::Missing);
         };
-        let answer = judged(&mut ground, &mut met, wish, now);
-        self.settle(tx, &ground, 1).await?;
+        let answer = judge_reply(&mut ground, &mut met, wish, now);
+        self.write_and_commit(tx, &ground, 1).await?;
         Ok(answer)
     }
 }
 
 /// Locks and reads what the guards ask about. `None` when the team has no such message.
-async fn meet(tx: &Transaction<'_>, ground: &mut Ground, wish: &AnswerWish) -> Tried<Option<answer::Ground>> {
-    let team = wish.wish.team;
-    let Some((message, thread)) = hold(tx, team, wish.message).await? else { return Ok(None) };
-    let before = match message.marks.turn.answered_by(&wish.slot) {
-        Some(id) => standing_version(tx, ground, team, id).await?,
+async fn load_reply_context(
+    tx: &Transaction<'_>,
+    ground: &mut UnitOfWork,
+    wish: &NewReply,
+) -> TxResult<Option<answer::ReplyContext>> {
+    let team = wish.email.team;
+    let Some((message, thread)) = lock_message_and_thread(tx, team, wish.message).await? else { return Ok(None) };
+    let before = match message.annotations.turn.answered_by(&wish.slot) {
+        Some(id) => effective_version(tx, ground, team, id).await?,
         None => None,
     };
-    let person = match wish.person {
-        Some(person) => hold_tally(tx, team, person).await?,
-        None => Tally::default(),
+    let person = match wish.recipient_hash {
+        Some(person) => lock_tally(tx, team, person).await?,
+        None => ReplyTally::default(),
     };
-    likeness::hold(tx, ground, std::iter::once(&wish.wish)).await?;
-    budget::lock(tx, ground, std::iter::once(&wish.wish)).await?;
-    Ok(Some(answer::Ground { message, thread, before, person }))
+    likeness::lock_recent_content(tx, ground, std::iter::once(&wish.email)).await?;
+    budget::lock(tx, ground, std::iter::once(&wish.email)).await?;
+    Ok(Some(answer::ReplyContext { message, thread, previous_reply: before, recipient_tally: person }))
 }
 
 /// The email, or what it was sent again as, whichever counts.
-async fn standing_version(
+async fn effective_version(
     tx: &Transaction<'_>,
-    ground: &mut Ground,
+    ground: &mut UnitOfWork,
     team: TeamId,
     mut id: EmailId,
-) -> Tried<Option<Email>> {
+) -> TxResult<Option<Email>> {
     let mut found: Option<Email> = None;
     loop {
-        load_more(tx, ground, std::iter::once((team, id))).await?;
-        let Some(email) = ground.of_team(team, id) else { return Ok(found) };
+        load_more_emails(tx, ground, std::iter::once((team, id))).await?;
+        let Some(email) = ground.email_of_team(team, id) else { return Ok(found) };
         let next = email.resent_as;
         found = Some(match found {
-            Some(earlier) => answer::standing(earlier, email),
+            Some(earlier) => answer::effective_version(earlier, email),
             None => email,
         });
         match next {
@@ -91,21 +95,21 @@ async fn standing_version(
 
 /// Whether an email is still a version of what answered its message. True when it answers none. Holds the message's
 /// thread, so that nothing else answers it meanwhile.
-pub(in crate::postgres) async fn still_answers(
+pub(in crate::postgres) async fn is_current_reply(
     tx: &Transaction<'_>,
-    ground: &mut Ground,
+    ground: &mut UnitOfWork,
     email: &Email,
-) -> Tried<bool> {
+) -> TxResult<bool> {
     let Some(id) = email.head.answers else { return Ok(true) };
-    let Some((message, _)) = hold(tx, email.team, id).await? else { return Ok(true) };
-    for (_, first) in &message.marks.turn.answers {
+    let Some((message, _)) = lock_message_and_thread(tx, email.team, id).await? else { return Ok(true) };
+    for (_, first) in &message.annotations.turn.answers {
         let mut version = Some(*first);
         while let Some(id) = version {
             if id == email.id {
                 return Ok(true);
             }
-            load_more(tx, ground, std::iter::once((email.team, id))).await?;
-            version = ground.of_team(email.team, id).and_then(|email| email.resent_as);
+            load_more_emails(tx, ground, std::iter::once((email.team, id))).await?;
+            version = ground.email_of_team(email.team, id).and_then(|email| email.resent_as);
         }
     }
     Ok(false)
@@ -113,66 +117,74 @@ pub(in crate::postgres) async fn still_answers(
 
 /// Whose turn the message is that an email answers, now that the email is another. The ground holds the email as it is
 /// to be.
-pub(in crate::postgres) async fn turn_over(
+pub(in crate::postgres) async fn update_message_progress(
     tx: &Transaction<'_>,
-    ground: &mut Ground,
+    ground: &mut UnitOfWork,
     (before, after): (&Email, &Email),
     now: Time,
-) -> Tried<()> {
-    let Some(id) = answer::turns(before, after) else { return Ok(()) };
-    let Some((mut message, mut thread)) = hold(tx, after.team, id).await? else { return Ok(()) };
-    if let Some(person) = answer::counts_now(&message, before, after) {
-        thread.let_go(now);
-        ground.talk.threads.insert(thread.id, thread);
+) -> TxResult<()> {
+    let Some(id) = answer::message_to_reassess(before, after) else { return Ok(()) };
+    let Some((mut message, mut thread)) = lock_message_and_thread(tx, after.team, id).await? else { return Ok(()) };
+    if let Some(person) = answer::recipient_counted_on_release(&message, before, after) {
+        thread.count_released_reply(now);
+        ground.conversations.threads.insert(thread.id, thread);
         if let Some(person) = person {
-            let mut tally = hold_tally(tx, after.team, person).await?;
-            tally.count(now);
-            ground.talk.tally = Some((after.team, person, tally, now));
+            let mut tally = lock_tally(tx, after.team, person).await?;
+            tally.record(now);
+            ground.conversations.tally = Some((after.team, person, tally, now));
         }
     }
     let mut answers = Vec::new();
-    for id in message.marks.turn.replies().collect::<Vec<_>>() {
-        answers.push(standing_version(tx, ground, after.team, id).await?);
+    for id in message.annotations.turn.replies().collect::<Vec<_>>() {
+        answers.push(effective_version(tx, ground, after.team, id).await?);
     }
-    if let Some(event) = answer::weigh(&mut message, &answers, after.id, now) {
+    if let Some(event) = answer::reassess_message(&mut message, &answers, after.id, now) {
         ground.events.push((after.team, event));
-        ground.talk.messages.insert(message.id, message);
+        ground.conversations.messages.insert(message.id, message);
     }
     Ok(())
 }
 
 /// What the guards say, and what comes of it.
-fn judged(ground: &mut Ground, met: &mut answer::Ground, wish: &AnswerWish, now: Time) -> Answered {
-    let team = wish.wish.team;
-    match wish.judge(met, now) {
-        Judged::Refuse(guard, newer) => {
-            ground.events.push((team, wish.refused(guard, met, now)));
-            Answered::Refused(guard, newer, met.message.clone(), met.thread.clone())
+fn judge_reply(ground: &mut UnitOfWork, met: &mut answer::ReplyContext, wish: &NewReply, now: Time) -> ReplyResult {
+    let team = wish.email.team;
+    match wish.check_guards(met, now) {
+        ReplyVerdict::Refuse(guard, newer) => {
+            ground.events.push((team, wish.refusal_event(guard, met, now)));
+            ReplyResult::Refused(guard, newer, met.message.clone(), met.thread.clone())
         }
-        Judged::Already(id) => Answered::Already(id, met.before.clone(), met.thread.clone()),
-        Judged::Accept(guard) => {
-            let mut inner = wish.wish.clone();
-            inner.care.hold = guard.or(inner.care.hold);
+        ReplyVerdict::AlreadyAnswered(id) => {
+            ReplyResult::AlreadyAnswered(id, met.previous_reply.clone(), met.thread.clone())
+        }
+        ReplyVerdict::Accept(guard) => {
+            let mut inner = wish.email.clone();
+            inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
             match ground.accept(inner, now) {
-                Accept::First(email) => answered(ground, met, wish, email, now),
-                Accept::Bound(bound) => Answered::Bound(bound),
-                Accept::OverBudget(exceeded) => Answered::OverBudget(exceeded),
+                AcceptResult::First(email) => save_reply_effects(ground, met, wish, email, now),
+                AcceptResult::KeyBound(bound) => ReplyResult::KeyBound(bound),
+                AcceptResult::OverBudget(exceeded) => ReplyResult::OverBudget(exceeded),
             }
         }
     }
 }
 
 /// Notes what an accepted answer changes besides its own rows.
-fn answered(ground: &mut Ground, met: &mut answer::Ground, wish: &AnswerWish, email: Email, now: Time) -> Answered {
-    let team = wish.wish.team;
-    let before = met.person.clone();
+fn save_reply_effects(
+    ground: &mut UnitOfWork,
+    met: &mut answer::ReplyContext,
+    wish: &NewReply,
+    email: Email,
+    now: Time,
+) -> ReplyResult {
+    let team = wish.email.team;
+    let before = met.recipient_tally.clone();
     let events = wish.apply(met, &email, now);
     ground.events.extend(events.into_iter().map(|event| (team, event)));
-    let talk = &mut ground.talk;
+    let talk = &mut ground.conversations;
     talk.messages.insert(met.message.id, met.message.clone());
     talk.threads.insert(met.thread.id, met.thread.clone());
-    talk.joined.push((team, met.thread.id, email.id));
-    let counted = wish.person.filter(|_| met.person != before);
-    talk.tally = counted.map(|person| (team, person, met.person.clone(), now));
-    Answered::First(email, met.thread.clone())
+    talk.joined_emails.push((team, met.thread.id, email.id));
+    let counted = wish.recipient_hash.filter(|_| met.recipient_tally != before);
+    talk.tally = counted.map(|person| (team, person, met.recipient_tally.clone(), now));
+    ReplyResult::First(email, met.thread.clone())
 }

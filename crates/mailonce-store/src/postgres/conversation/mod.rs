@@ -18,37 +18,40 @@ pub(super) mod talk;
 mod thread;
 mod turn;
 
-pub(super) use answer::{still_answers, turn_over};
+pub(super) use answer::{is_current_reply, update_message_progress};
 
 use async_trait::async_trait;
 use mailonce_core::{
     conversation::{
-        answer::{AnswerWish, Answered},
-        thread::{LeaseAsk, Leasing, NextAsk, Offer, Settled, Thread, ThreadEdit, ThreadQuery},
-        turn::{Held, Settling},
+        answer::{NewReply, ReplyResult},
+        thread::{
+            AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec,
+            ThreadQuery,
+        },
+        turn::{Acknowledgement, MessageLeaseRef},
     },
     id::{EmailId, TeamId, ThreadId},
     port::{
-        conversations::Conversations,
-        store::{Once, Operation, Result},
+        conversations::ConversationStore,
+        store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
 };
 
-use super::{Postgres, shown, trouble::insist};
+use super::{Postgres, trouble::call_until_final, when_durable};
 
 #[async_trait]
-impl Conversations for Postgres {
-    async fn answer(&self, wish: AnswerWish, now: Time) -> Result<Answered> {
-        shown!(self, insist!(self.ledger.answer_message(&wish, now)))
+impl ConversationStore for Postgres {
+    async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult> {
+        when_durable!(self, call_until_final!(self.shared.accept_reply(&wish, now)))
     }
 
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>> {
-        shown!(self, insist!(self.ledger.thread(team, id)))
+        when_durable!(self, call_until_final!(self.shared.thread(team, id)))
     }
 
     async fn threads(&self, team: TeamId, query: ThreadQuery) -> Result<Vec<Thread>> {
-        shown!(self, insist!(self.ledger.threads(team, &query)))
+        when_durable!(self, call_until_final!(self.shared.threads(team, &query)))
     }
 
     async fn thread_emails(
@@ -58,39 +61,45 @@ impl Conversations for Postgres {
         after: Option<EmailId>,
         limit: usize,
     ) -> Result<Vec<EmailId>> {
-        shown!(self, insist!(self.ledger.thread_emails(team, id, after, limit)))
+        when_durable!(self, call_until_final!(self.shared.thread_emails(team, id, after, limit)))
     }
 
     async fn change_thread(&self, team: TeamId, id: ThreadId, edit: ThreadEdit, now: Time) -> Result<Option<Thread>> {
-        shown!(self, insist!(self.ledger.change_thread(team, id, &edit, now)))
+        when_durable!(self, call_until_final!(self.shared.change_thread(team, id, &edit, now)))
     }
 
     async fn lease_thread(
         &self,
         team: TeamId,
         id: ThreadId,
-        ask: LeaseAsk,
-        operation: Option<Operation>,
+        ask: ThreadLeaseSpec,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Leasing>> {
-        shown!(self, insist!(self.ledger.lease_thread((team, id), &ask, operation.as_ref(), now)))
+    ) -> Result<IdempotentResult<ThreadLeaseResult>> {
+        when_durable!(self, call_until_final!(self.shared.lease_thread((team, id), &ask, operation.as_ref(), now)))
     }
 
     async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str, _now: Time) -> Result<Option<Thread>> {
-        shown!(self, insist!(self.ledger.release_thread(team, id, token)))
+        when_durable!(self, call_until_final!(self.shared.release_thread(team, id, token)))
     }
 
-    async fn next_messages(
+    async fn lease_messages(
         &self,
         team: TeamId,
-        ask: NextAsk,
-        operation: Option<Operation>,
+        ask: MessageLeaseSpec,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Vec<Offer>>> {
-        shown!(self, insist!(self.ledger.next_messages(team, &ask, operation.as_ref(), now)))
+    ) -> Result<IdempotentResult<Vec<MessageOffer>>> {
+        when_durable!(self, call_until_final!(self.shared.lease_messages(team, &ask, operation.as_ref(), now)))
     }
 
-    async fn settle_message(&self, team: TeamId, held: Held, how: Settling, now: Time) -> Result<Settled> {
-        shown!(self, insist!(self.ledger.settle_message(team, &held, how, now)))
+    async fn acknowledge_message(
+        &self,
+        team: TeamId,
+        held: MessageLeaseRef,
+        how: Acknowledgement,
+        now: Time,
+    ) -> Result<AcknowledgeResult> {
+        when_durable!(self, call_until_final!(self.shared.acknowledge_message(team, &held, how, now)))
     }
 }

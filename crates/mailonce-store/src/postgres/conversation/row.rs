@@ -13,8 +13,8 @@ use uuid::Uuid;
 use crate::postgres::{
     arrivals::row::{MESSAGE_COLUMNS, message_columns, read_message},
     row::read_json,
-    trouble::Tried,
-    write::{Asked, ask_all},
+    trouble::TxResult,
+    write::{BoundStatement, query_pipelined},
 };
 
 /// What a thread is read from: its row `t`.
@@ -40,35 +40,40 @@ macro_rules! messages_of_threads {
 }
 pub(super) use messages_of_threads;
 
-const HOLD: &str = messages_of_threads!("", "WHERE m.team = $1 AND m.id = $2 FOR UPDATE OF t");
+const LOCK_THREAD_OF_MESSAGE: &str = messages_of_threads!("", "WHERE m.team = $1 AND m.id = $2 FOR UPDATE OF t");
 /// Messages and threads as they are, each message with its thread.
-pub(super) const READ: &str = messages_of_threads!(
+pub(super) const READ_MESSAGES: &str = messages_of_threads!(
     concat!(message_columns!(), ", ", thread_columns!()),
     "WHERE m.team = $1 AND m.id = ANY ($2) ORDER BY m.seq"
 );
 
 /// Reads [`thread_columns`] that begin at column `at`.
-pub(in crate::postgres) fn read_thread(row: &Row, at: usize) -> Tried<Thread> {
+pub(in crate::postgres) fn read_thread(row: &Row, at: usize) -> TxResult<Thread> {
     Ok(Thread {
         team: TeamId(row.try_get(at)?),
         id: ThreadId(row.try_get(at + 1)?),
         inbox: InboxId(row.try_get(at + 2)?),
         rev: row.try_get::<_, i32>(at + 3)? as u32,
-        latest_at: Time(row.try_get(at + 4)?),
-        about: read_json(row.try_get(at + 5)?, "a thread")?,
+        last_activity_at: Time(row.try_get(at + 4)?),
+        details: read_json(row.try_get(at + 5)?, "a thread")?,
     })
 }
 
 /// Reads the columns of [`READ`].
-pub(super) fn read_pair(row: &Row) -> Tried<(Message, Thread)> {
+pub(super) fn read_message_and_thread(row: &Row) -> TxResult<(Message, Thread)> {
     Ok((read_message(row)?, read_thread(row, MESSAGE_COLUMNS)?))
 }
 
 /// Locks the thread of a message and reads both. Who had to wait for the lock saw the message as it was before, so it
 /// is read by a statement of its own.
-pub(super) async fn hold(tx: &Transaction<'_>, team: TeamId, id: MessageId) -> Tried<Option<(Message, Thread)>> {
+pub(super) async fn lock_message_and_thread(
+    tx: &Transaction<'_>,
+    team: TeamId,
+    id: MessageId,
+) -> TxResult<Option<(Message, Thread)>> {
     let ids: [Uuid; 1] = [id.0];
-    let asked: [Asked<'_>; 2] = [(HOLD, &[&team.0, &id.0]), (READ, &[&team.0, &ids.as_slice()])];
-    let answers = ask_all(tx, &asked).await?;
-    answers.last().and_then(|rows| rows.first()).map(read_pair).transpose()
+    let asked: [BoundStatement<'_>; 2] =
+        [(LOCK_THREAD_OF_MESSAGE, &[&team.0, &id.0]), (READ_MESSAGES, &[&team.0, &ids.as_slice()])];
+    let answers = query_pipelined(tx, &asked).await?;
+    answers.last().and_then(|rows| rows.first()).map(read_message_and_thread).transpose()
 }

@@ -2,9 +2,9 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    conversation::thread::{LeaseAsk, Leasing, Thread, ThreadEdit, ThreadQuery},
+    conversation::thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec, ThreadQuery},
     id::{EmailId, TeamId, ThreadId},
-    port::store::{Once, Operation},
+    port::store::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use std::collections::BTreeSet;
@@ -12,16 +12,16 @@ use uuid::Uuid;
 
 use super::row::{read_thread, thread_columns};
 use crate::postgres::{
-    Ledger,
-    careful::{load, lock_scopes},
-    ground::Ground,
-    row::Scope,
-    trouble::Tried,
-    write::ask,
+    SharedState,
+    careful::{load_unit_of_work, lock_scopes},
+    ground::UnitOfWork,
+    row::KeyScope,
+    trouble::TxResult,
+    write::query_rows,
 };
 
 /// Threads a listing reads at a time.
-const CHUNK: usize = 500;
+const THREADS_PER_READ: usize = 500;
 
 /// What is in a removed inbox is not there.
 macro_rules! threads {
@@ -35,8 +35,8 @@ macro_rules! threads {
     };
 }
 
-const ONE: &str = threads!(thread_columns!(), "WHERE t.team = $1 AND t.id = $2");
-const ONE_LOCKED: &str = threads!(thread_columns!(), "WHERE t.team = $1 AND t.id = $2 FOR UPDATE OF t");
+const BY_ID: &str = threads!(thread_columns!(), "WHERE t.team = $1 AND t.id = $2");
+const BY_ID_LOCKED: &str = threads!(thread_columns!(), "WHERE t.team = $1 AND t.id = $2 FOR UPDATE OF t");
 const LIST: &str = threads!(
     thread_columns!(),
     "WHERE t.team = $1 AND (t.latest_at, t.id) < ($2, $3) ORDER BY t.latest_at DESC, t.id DESC LIMIT $4"
@@ -53,32 +53,32 @@ const EMAILS: &str = threads!(
 );
 
 /// Locks a thread and reads it.
-async fn hold(tx: &Transaction<'_>, team: TeamId, id: ThreadId) -> Tried<Option<Thread>> {
-    let rows = ask(tx, ONE_LOCKED, &[&team.0, &id.0]).await?;
+async fn lock_thread(tx: &Transaction<'_>, team: TeamId, id: ThreadId) -> TxResult<Option<Thread>> {
+    let rows = query_rows(tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
     rows.first().map(|row| read_thread(row, 0)).transpose()
 }
 
-impl Ledger {
+impl SharedState {
     /// One thread.
-    pub(super) async fn thread(&self, team: TeamId, id: ThreadId) -> Tried<Option<Thread>> {
-        let rows = ask(&self.link.client().await?, ONE, &[&team.0, &id.0]).await?;
+    pub(super) async fn thread(&self, team: TeamId, id: ThreadId) -> TxResult<Option<Thread>> {
+        let rows = query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?;
         rows.first().map(|row| read_thread(row, 0)).transpose()
     }
 
     /// Threads, those with the latest news first.
-    pub(super) async fn threads(&self, team: TeamId, query: &ThreadQuery) -> Tried<Vec<Thread>> {
-        let client = self.link.client().await?;
+    pub(super) async fn threads(&self, team: TeamId, query: &ThreadQuery) -> TxResult<Vec<Thread>> {
+        let client = self.connections.client().await?;
         let (mut page, mut at) = (Vec::new(), query.before.map_or((i64::MAX, Uuid::max()), |(at, id)| (at.0, id.0)));
-        let mut chunk = query.limit.min(CHUNK);
+        let mut chunk = query.limit.min(THREADS_PER_READ);
         while page.len() < query.limit {
             let most = chunk as i64;
             let rows = match query.inbox {
-                Some(inbox) => ask(&client, LIST_OF_INBOX, &[&team.0, &at.0, &at.1, &most, &inbox.0]).await?,
-                None => ask(&client, LIST, &[&team.0, &at.0, &at.1, &most]).await?,
+                Some(inbox) => query_rows(&client, LIST_OF_INBOX, &[&team.0, &at.0, &at.1, &most, &inbox.0]).await?,
+                None => query_rows(&client, LIST, &[&team.0, &at.0, &at.1, &most]).await?,
             };
             for row in &rows {
                 let thread = read_thread(row, 0)?;
-                at = (thread.latest_at.0, thread.id.0);
+                at = (thread.last_activity_at.0, thread.id.0);
                 if query.matches(&thread) {
                     page.push(thread);
                 }
@@ -87,7 +87,7 @@ impl Ledger {
                 break;
             }
             // Little matches: larger pieces from here on.
-            chunk = CHUNK;
+            chunk = THREADS_PER_READ;
         }
         page.truncate(query.limit);
         Ok(page)
@@ -100,9 +100,9 @@ impl Ledger {
         id: ThreadId,
         after: Option<EmailId>,
         limit: usize,
-    ) -> Tried<Vec<EmailId>> {
+    ) -> TxResult<Vec<EmailId>> {
         let (after, most) = (after.map_or(Uuid::nil(), |id| id.0), i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = ask(&self.link.client().await?, EMAILS, &[&team.0, &id.0, &after, &most]).await?;
+        let rows = query_rows(&self.connections.client().await?, EMAILS, &[&team.0, &id.0, &after, &most]).await?;
         rows.iter().map(|row| Ok(EmailId(row.try_get(0)?))).collect()
     }
 
@@ -113,7 +113,7 @@ impl Ledger {
         id: ThreadId,
         edit: &ThreadEdit,
         now: Time,
-    ) -> Tried<Option<Thread>> {
+    ) -> TxResult<Option<Thread>> {
         self.edit_thread(team, id, |thread| {
             thread.edit(edit.clone(), now);
             true
@@ -122,8 +122,8 @@ impl Ledger {
     }
 
     /// Gives a lease back. Another's stays.
-    pub(super) async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str) -> Tried<Option<Thread>> {
-        self.edit_thread(team, id, |thread| thread.release(token)).await
+    pub(super) async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str) -> TxResult<Option<Thread>> {
+        self.edit_thread(team, id, |thread| thread.release_lease(token)).await
     }
 
     /// Changes a thread by a rule that says whether it did.
@@ -132,17 +132,17 @@ impl Ledger {
         team: TeamId,
         id: ThreadId,
         rule: impl FnOnce(&mut Thread) -> bool + Send,
-    ) -> Tried<Option<Thread>> {
-        let mut client = self.link.client().await?;
+    ) -> TxResult<Option<Thread>> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        let mut thread = hold(&tx, team, id).await?;
-        let mut ground = Ground::default();
+        let mut thread = lock_thread(&tx, team, id).await?;
+        let mut ground = UnitOfWork::default();
         if let Some(thread) = &mut thread
             && rule(thread)
         {
-            ground.talk.threads.insert(id, thread.clone());
+            ground.conversations.threads.insert(id, thread.clone());
         }
-        self.settle(tx, &ground, 1).await?;
+        self.write_and_commit(tx, &ground, 1).await?;
         Ok(thread)
     }
 
@@ -150,41 +150,41 @@ impl Ledger {
     pub(super) async fn lease_thread(
         &self,
         (team, id): (TeamId, ThreadId),
-        wanted: &LeaseAsk,
-        operation: Option<&Operation>,
+        wanted: &ThreadLeaseSpec,
+        operation: Option<&KeyedOperation>,
         now: Time,
-    ) -> Tried<Once<Leasing>> {
-        let scopes: BTreeSet<Scope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
-        let mut client = self.link.client().await?;
+    ) -> TxResult<IdempotentResult<ThreadLeaseResult>> {
+        let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
-        let mut ground = load(&tx, &self.time, &scopes, &[]).await?;
-        let thread = hold(&tx, team, id).await?;
-        let answer = leased(&mut ground, thread, wanted, operation, now);
-        self.settle(tx, &ground, 1).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        let thread = lock_thread(&tx, team, id).await?;
+        let answer = apply_lease(&mut ground, thread, wanted, operation, now);
+        self.write_and_commit(tx, &ground, 1).await?;
         Ok(answer)
     }
 }
 
 /// What becomes of a thread that somebody wants to work on, and of the key of the operation that asked for it.
-fn leased(
-    ground: &mut Ground,
+fn apply_lease(
+    ground: &mut UnitOfWork,
     thread: Option<Thread>,
-    wanted: &LeaseAsk,
-    operation: Option<&Operation>,
+    wanted: &ThreadLeaseSpec,
+    operation: Option<&KeyedOperation>,
     now: Time,
-) -> Once<Leasing> {
-    let Some(thread) = thread else { return Once::Done(Leasing::Missing) };
-    if let Some(answer) = operation.and_then(|operation| ground.repeat_of(operation, now)) {
+) -> IdempotentResult<ThreadLeaseResult> {
+    let Some(thread) = thread else { return IdempotentResult::Done(ThreadLeaseResult::Missing) };
+    if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
         return answer;
     }
     let (leasing, event) = thread.lease(wanted, None, now);
-    if let Leasing::Taken(thread) = &leasing {
+    if let ThreadLeaseResult::Leased(thread) = &leasing {
         ground.events.extend(event.map(|event| (thread.team, event)));
-        ground.talk.threads.insert(thread.id, thread.clone());
+        ground.conversations.threads.insert(thread.id, thread.clone());
         if let Some(operation) = operation {
             ground.bind_operation(operation);
         }
     }
-    Once::Done(leasing)
+    IdempotentResult::Done(leasing)
 }

@@ -2,10 +2,12 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointChange, EndpointEdit, EndpointGauge, EndpointReason, EndpointState, Start},
+    endpoint::{
+        Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointReason, EndpointStart, EndpointState,
+    },
     event::NewEvent,
     id::{EndpointId, TeamId},
-    port::store::{Once, Operation},
+    port::store::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use tokio_postgres::{Row, types::ToSql};
@@ -13,11 +15,11 @@ use uuid::Uuid;
 
 use super::row::{endpoint_columns, read_all, read_endpoint};
 use crate::postgres::{
-    Ledger,
-    record::bind,
+    SharedState,
+    record::bind_or_replay,
     row::write_json,
-    trouble::{Tried, Trouble},
-    write::{ask, run, write_events},
+    trouble::{TxError, TxResult},
+    write::{execute, query_rows, write_events},
 };
 
 macro_rules! endpoints {
@@ -26,8 +28,8 @@ macro_rules! endpoints {
     };
 }
 
-const ONE: &str = endpoints!("e.team = $1 AND e.id = $2");
-const ONE_LOCKED: &str = endpoints!("e.team = $1 AND e.id = $2 FOR UPDATE");
+const BY_ID: &str = endpoints!("e.team = $1 AND e.id = $2");
+const BY_ID_LOCKED: &str = endpoints!("e.team = $1 AND e.id = $2 FOR UPDATE");
 const LIST: &str = endpoints!("e.team = $1 AND e.id < $2 ORDER BY e.id DESC LIMIT $3");
 const DUE: &str = concat!(
     "SELECT ",
@@ -45,11 +47,11 @@ const GAUGES: &str = "
            (SELECT count(*) FROM notices n WHERE n.endpoint = e.id AND n.state = 'pending'),
            (SELECT count(*) FROM notices n WHERE n.endpoint = e.id AND n.state = 'dead')
       FROM endpoints e LEFT JOIN event_counters c ON c.team = e.team WHERE NOT e.removed ORDER BY e.id";
-const NEWEST: &str = "SELECT seq FROM event_counters WHERE team = $1";
-const MAKE: &str = "
+const LAST_EVENT_SEQ: &str = "SELECT seq FROM event_counters WHERE team = $1";
+const INSERT: &str = "
     INSERT INTO endpoints (team, id, rev, created_at, since, cursor, redo_until, failing_since, state, reason, about)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING";
-const SAVE: &str = "
+const UPDATE: &str = "
     UPDATE endpoints SET rev = $3, since = $4, cursor = $5, redo_until = $6, failing_since = $7, state = $8, reason = $9,
            about = $10
      WHERE team = $1 AND id = $2";
@@ -59,88 +61,89 @@ const REMOVE: &str = concat!(
 );
 
 /// One endpoint, locked.
-pub(super) async fn locked(tx: &Transaction<'_>, team: TeamId, id: EndpointId) -> Tried<Option<Endpoint>> {
-    Ok(read_all(&ask(tx, ONE_LOCKED, &[&team.0, &id.0]).await?, read_endpoint)?.pop())
+pub(super) async fn lock_endpoint(tx: &Transaction<'_>, team: TeamId, id: EndpointId) -> TxResult<Option<Endpoint>> {
+    Ok(read_all(&query_rows(tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_endpoint)?.pop())
 }
 
 /// The number of a team's newest event.
-pub(super) async fn newest(tx: &Transaction<'_>, team: TeamId) -> Tried<u64> {
-    let rows = ask(tx, NEWEST, &[&team.0]).await?;
+pub(super) async fn last_event_seq(tx: &Transaction<'_>, team: TeamId) -> TxResult<u64> {
+    let rows = query_rows(tx, LAST_EVENT_SEQ, &[&team.0]).await?;
     Ok(rows.first().map_or(Ok(0), |row| row.try_get::<_, i64>(0))? as u64)
 }
 
 /// Writes what became of an endpoint, and tells of it.
-pub(super) async fn save(tx: &Transaction<'_>, endpoint: &Endpoint, event: Option<NewEvent>) -> Tried<()> {
-    let (rev, reason) = (endpoint.rev as i32, endpoint.reason.map(EndpointReason::word));
-    let (cursor, redo_until) = (endpoint.cursor as i64, endpoint.redo_until as i64);
-    let (failing_since, about) = (endpoint.failing_since.map(|at| at.0), write_json(&endpoint.about)?);
+pub(super) async fn save_endpoint(tx: &Transaction<'_>, endpoint: &Endpoint, event: Option<NewEvent>) -> TxResult<()> {
+    let (rev, reason) = (endpoint.rev as i32, endpoint.reason.map(EndpointReason::as_str));
+    let (cursor, redo_until) = (endpoint.cursor as i64, endpoint.resend_until_seq as i64);
+    let (failing_since, about) = (endpoint.failing_since.map(|at| at.0), write_json(&endpoint.config)?);
     let params: [&(dyn ToSql + Sync); 10] = [
         &endpoint.team.0,
         &endpoint.id.0,
         &rev,
-        &endpoint.since.0,
+        &endpoint.state_since.0,
         &cursor,
         &redo_until,
         &failing_since,
-        &endpoint.state.word(),
+        &endpoint.state.as_str(),
         &reason,
         &about,
     ];
-    run(tx, SAVE, &params).await?;
+    execute(tx, UPDATE, &params).await?;
     let events: Vec<(TeamId, NewEvent)> = event.map(|event| (endpoint.team, event)).into_iter().collect();
     write_events(tx, &events).await
 }
 
-impl Ledger {
+impl SharedState {
     /// Makes an endpoint, unless it was made before.
     pub(super) async fn create_endpoint(
         &self,
         endpoint: &Endpoint,
-        start: Start,
-        operation: Option<&Operation>,
-    ) -> Tried<Once<Endpoint>> {
+        start: EndpointStart,
+        operation: Option<&KeyedOperation>,
+    ) -> TxResult<IdempotentResult<Endpoint>> {
         // What was committed before the call lies before it.
-        self.catch_up(Some(endpoint.team)).await?;
-        let mut client = self.link.client().await?;
+        self.wait_until_numbered(Some(endpoint.team)).await?;
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, &self.time, operation, endpoint.created_at).await? {
+        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, endpoint.created_at).await? {
             tx.rollback().await?;
             return Ok(answer);
         }
-        let newest = newest(&tx, endpoint.team).await?;
+        let newest = last_event_seq(&tx, endpoint.team).await?;
         let mut made = endpoint.clone();
         made.cursor = match start {
-            Start::End => newest,
-            Start::After(seq) => seq.min(newest),
+            EndpointStart::NextEvent => newest,
+            EndpointStart::After(seq) => seq.min(newest),
         };
-        let (rev, reason) = (made.rev as i32, made.reason.map(EndpointReason::word));
-        let (cursor, redo_until) = (made.cursor as i64, made.redo_until as i64);
-        let (failing_since, about) = (made.failing_since.map(|at| at.0), write_json(&made.about)?);
+        let (rev, reason) = (made.rev as i32, made.reason.map(EndpointReason::as_str));
+        let (cursor, redo_until) = (made.cursor as i64, made.resend_until_seq as i64);
+        let (failing_since, about) = (made.failing_since.map(|at| at.0), write_json(&made.config)?);
         let params: [&(dyn ToSql + Sync); 11] = [
             &made.team.0,
             &made.id.0,
             &rev,
             &made.created_at.0,
-            &made.since.0,
+            &made.state_since.0,
             &cursor,
             &redo_until,
             &failing_since,
-            &made.state.word(),
+            &made.state.as_str(),
             &reason,
             &about,
         ];
-        if run(&tx, MAKE, &params).await? == 0 {
-            let before = read_all(&ask(&tx, ONE, &[&made.team.0, &made.id.0]).await?, read_endpoint)?.pop();
+        if execute(&tx, INSERT, &params).await? == 0 {
+            let before = read_all(&query_rows(&tx, BY_ID, &[&made.team.0, &made.id.0]).await?, read_endpoint)?.pop();
             tx.rollback().await?;
-            return Ok(Once::Done(before.ok_or_else(|| Trouble::unreadable("an endpoint that was removed"))?));
+            return Ok(IdempotentResult::Done(before.ok_or_else(|| TxError::corrupt("an endpoint that was removed"))?));
         }
         self.commit(tx, 1).await?;
-        Ok(Once::Done(made))
+        Ok(IdempotentResult::Done(made))
     }
 
     /// One endpoint.
-    pub(super) async fn endpoint(&self, team: TeamId, id: EndpointId) -> Tried<Option<Endpoint>> {
-        Ok(read_all(&ask(&self.link.client().await?, ONE, &[&team.0, &id.0]).await?, read_endpoint)?.pop())
+    pub(super) async fn endpoint(&self, team: TeamId, id: EndpointId) -> TxResult<Option<Endpoint>> {
+        Ok(read_all(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_endpoint)?
+            .pop())
     }
 
     /// Endpoints older than `before`, newest first.
@@ -149,9 +152,9 @@ impl Ledger {
         team: TeamId,
         before: Option<EndpointId>,
         limit: usize,
-    ) -> Tried<Vec<Endpoint>> {
+    ) -> TxResult<Vec<Endpoint>> {
         let before = before.map_or(Uuid::max(), |id| id.0);
-        let rows = ask(&self.link.client().await?, LIST, &[&team.0, &before, &(limit as i64)]).await?;
+        let rows = query_rows(&self.connections.client().await?, LIST, &[&team.0, &before, &(limit as i64)]).await?;
         read_all(&rows, read_endpoint)
     }
 
@@ -159,62 +162,64 @@ impl Ledger {
     pub(super) async fn change_endpoint(
         &self,
         edit: &EndpointEdit,
-        operation: Option<&Operation>,
+        operation: Option<&KeyedOperation>,
         now: Time,
-    ) -> Tried<Once<EndpointChange>> {
-        let mut client = self.link.client().await?;
+    ) -> TxResult<IdempotentResult<EndpointChangeResult>> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        if let Some(answer) = bind(&tx, &self.time, operation, now).await? {
+        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, now).await? {
             tx.rollback().await?;
             return Ok(answer);
         }
-        let mut endpoint = match locked(&tx, edit.team, edit.id).await? {
+        let mut endpoint = match lock_endpoint(&tx, edit.team, edit.id).await? {
             Some(endpoint) if endpoint.rev == edit.rev => endpoint,
             other => {
                 tx.rollback().await?;
-                return Ok(Once::Done(other.map_or(EndpointChange::Missing, EndpointChange::Stale)));
+                return Ok(IdempotentResult::Done(
+                    other.map_or(EndpointChangeResult::Missing, EndpointChangeResult::Stale),
+                ));
             }
         };
-        let event = endpoint.edit(edit.about.clone(), edit.state, now);
-        save(&tx, &endpoint, event).await?;
+        let event = endpoint.edit(edit.config.clone(), edit.state, now);
+        save_endpoint(&tx, &endpoint, event).await?;
         self.commit(tx, 1).await?;
-        Ok(Once::Done(EndpointChange::Changed(endpoint)))
+        Ok(IdempotentResult::Done(EndpointChangeResult::Changed(endpoint)))
     }
 
     /// Removes an endpoint. What it leaves is swept.
-    pub(super) async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> Tried<Option<Endpoint>> {
-        let mut client = self.link.client().await?;
+    pub(super) async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> TxResult<Option<Endpoint>> {
+        let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        let removed = read_all(&ask(&tx, REMOVE, &[&team.0, &id.0]).await?, read_endpoint)?.pop();
+        let removed = read_all(&query_rows(&tx, REMOVE, &[&team.0, &id.0]).await?, read_endpoint)?.pop();
         self.commit(tx, 1).await?;
         Ok(removed)
     }
 
     /// Enabled endpoints with a notice that is due, those that waited longest first.
-    pub(super) async fn endpoints_due(&self, max: usize, now: Time) -> Tried<Vec<Endpoint>> {
-        read_all(&ask(&self.link.client().await?, DUE, &[&now.0, &(max as i64)]).await?, read_endpoint)
+    pub(super) async fn endpoints_with_due_notices(&self, max: usize, now: Time) -> TxResult<Vec<Endpoint>> {
+        read_all(&query_rows(&self.connections.client().await?, DUE, &[&now.0, &(max as i64)]).await?, read_endpoint)
     }
 
     /// When the next notice of an enabled endpoint is due.
-    pub(super) async fn next_notice_due(&self) -> Tried<Option<Time>> {
-        let rows = ask(&self.link.client().await?, NEXT_DUE, &[]).await?;
+    pub(super) async fn next_notice_due(&self) -> TxResult<Option<Time>> {
+        let rows = query_rows(&self.connections.client().await?, NEXT_DUE, &[]).await?;
         Ok(rows.first().map_or(Ok(None), |row| row.try_get::<_, Option<i64>>(0))?.map(Time))
     }
 
     /// How far each endpoint is.
-    pub(super) async fn endpoint_gauges(&self) -> Tried<Vec<EndpointGauge>> {
-        self.catch_up(None).await?;
+    pub(super) async fn endpoint_gauges(&self) -> TxResult<Vec<EndpointGauge>> {
+        self.wait_until_numbered(None).await?;
         let gauge = |row: &Row| {
             let state = EndpointState::parse(row.try_get(2)?);
             Ok(EndpointGauge {
                 team: TeamId(row.try_get(0)?),
                 id: EndpointId(row.try_get(1)?),
-                state: state.ok_or_else(|| Trouble::unreadable("the state of an endpoint"))?,
+                state: state.ok_or_else(|| TxError::corrupt("the state of an endpoint"))?,
                 lag: row.try_get::<_, i64>(3)?.max(0) as u64,
                 pending: row.try_get::<_, i64>(4)? as u64,
                 dead: row.try_get::<_, i64>(5)? as u64,
             })
         };
-        read_all(&ask(&self.link.client().await?, GAUGES, &[]).await?, gauge)
+        read_all(&query_rows(&self.connections.client().await?, GAUGES, &[]).await?, gauge)
     }
 }

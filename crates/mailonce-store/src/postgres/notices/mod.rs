@@ -16,56 +16,56 @@ mod spread;
 
 use async_trait::async_trait;
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointChange, EndpointEdit, EndpointGauge, Start},
+    endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart},
     id::{EndpointId, NodeId, NoticeId, TeamId},
-    notice::{Notice, NoticeQuery, NoticeSettle, Owed, Recovering, Recovery, Spread},
+    notice::{FanOutCounts, LeasedNotice, Notice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult},
     port::{
-        notices::Notices,
-        store::{Once, Operation, Result},
+        notices::NoticeStore,
+        store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
 };
 
-use super::{Postgres, shown, told, trouble::insist};
+use super::{Postgres, into_store_result, trouble::call_until_final, when_durable};
 
 #[async_trait]
-impl Notices for Postgres {
+impl NoticeStore for Postgres {
     async fn create_endpoint(
         &self,
         endpoint: Endpoint,
-        start: Start,
-        operation: Option<Operation>,
-    ) -> Result<Once<Endpoint>> {
-        shown!(self, insist!(self.ledger.create_endpoint(&endpoint, start, operation.as_ref())))
+        start: EndpointStart,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<Endpoint>> {
+        when_durable!(self, call_until_final!(self.shared.create_endpoint(&endpoint, start, operation.as_ref())))
     }
 
     async fn endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
-        shown!(self, self.ledger.endpoint(team, id).await)
+        when_durable!(self, self.shared.endpoint(team, id).await)
     }
 
     async fn endpoints(&self, team: TeamId, before: Option<EndpointId>, limit: usize) -> Result<Vec<Endpoint>> {
-        shown!(self, self.ledger.endpoints(team, before, limit).await)
+        when_durable!(self, self.shared.endpoints(team, before, limit).await)
     }
 
     async fn change_endpoint(
         &self,
         edit: EndpointEdit,
-        operation: Option<Operation>,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<EndpointChange>> {
-        shown!(self, insist!(self.ledger.change_endpoint(&edit, operation.as_ref(), now)))
+    ) -> Result<IdempotentResult<EndpointChangeResult>> {
+        when_durable!(self, call_until_final!(self.shared.change_endpoint(&edit, operation.as_ref(), now)))
     }
 
     async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
-        shown!(self, insist!(self.ledger.remove_endpoint(team, id)))
+        when_durable!(self, call_until_final!(self.shared.remove_endpoint(team, id)))
     }
 
-    async fn spread(&self, max: usize, now: Time) -> Result<Spread> {
-        told(insist!(self.ledger.spread(max, now)))
+    async fn fan_out(&self, max: usize, now: Time) -> Result<FanOutCounts> {
+        into_store_result(call_until_final!(self.shared.fan_out(max, now)))
     }
 
-    async fn endpoints_due(&self, max: usize, now: Time) -> Result<Vec<Endpoint>> {
-        told(self.ledger.endpoints_due(max, now).await)
+    async fn endpoints_with_due_notices(&self, max: usize, now: Time) -> Result<Vec<Endpoint>> {
+        into_store_result(self.shared.endpoints_with_due_notices(max, now).await)
     }
 
     async fn lease_notices(
@@ -75,48 +75,51 @@ impl Notices for Postgres {
         node: NodeId,
         max: usize,
         now: Time,
-    ) -> Result<Vec<Owed>> {
-        told(insist!(self.ledger.lease_notices((team, endpoint), node, max, now)))
+    ) -> Result<Vec<LeasedNotice>> {
+        into_store_result(call_until_final!(self.shared.lease_notices((team, endpoint), node, max, now)))
     }
 
-    async fn settle_notice(&self, settle: NoticeSettle, now: Time) -> Result<Option<Notice>> {
-        shown!(self, insist!(self.ledger.settle_notice(&settle, now)))
+    async fn record_notice_outcome(&self, settle: NoticeOutcome, now: Time) -> Result<Option<Notice>> {
+        when_durable!(self, call_until_final!(self.shared.record_notice_outcome(&settle, now)))
     }
 
     async fn next_notice_due(&self) -> Result<Option<Time>> {
-        told(self.ledger.next_notice_due().await)
+        into_store_result(self.shared.next_notice_due().await)
     }
 
     async fn notice(&self, team: TeamId, id: NoticeId) -> Result<Option<Notice>> {
-        shown!(self, self.ledger.notice(team, id).await)
+        when_durable!(self, self.shared.notice(team, id).await)
     }
 
     async fn notices(&self, team: TeamId, endpoint: EndpointId, query: NoticeQuery) -> Result<Vec<Notice>> {
-        shown!(self, self.ledger.notices(team, endpoint, &query).await)
+        when_durable!(self, self.shared.notices(team, endpoint, &query).await)
     }
 
     async fn endpoint_gauges(&self) -> Result<Vec<EndpointGauge>> {
-        told(self.ledger.endpoint_gauges().await)
+        into_store_result(self.shared.endpoint_gauges().await)
     }
 
     async fn replay_notice(
         &self,
         team: TeamId,
         id: NoticeId,
-        operation: Option<Operation>,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Option<Notice>>> {
-        shown!(self, insist!(self.ledger.replay_notice((team, id), operation.as_ref(), now)))
+    ) -> Result<IdempotentResult<Option<Notice>>> {
+        when_durable!(self, call_until_final!(self.shared.replay_notice((team, id), operation.as_ref(), now)))
     }
 
     async fn recover_notices(
         &self,
         team: TeamId,
         endpoint: EndpointId,
-        recovery: Recovery,
-        operation: Option<Operation>,
+        recovery: NoticeRecovery,
+        operation: Option<KeyedOperation>,
         now: Time,
-    ) -> Result<Once<Option<Recovering>>> {
-        shown!(self, insist!(self.ledger.recover_notices((team, endpoint), recovery, operation.as_ref(), now)))
+    ) -> Result<IdempotentResult<Option<NoticeRecoveryResult>>> {
+        when_durable!(
+            self,
+            call_until_final!(self.shared.recover_notices((team, endpoint), recovery, operation.as_ref(), now))
+        )
     }
 }

@@ -1,14 +1,20 @@
 //! Mail that comes in: lost answers, hostile words, and calls that travel together.
 
 use mailonce_core::{
-    artifact::{ArtifactKind, FoundValue, NewArtifact},
-    delivery::{AboutDelivery, Arrival, DeliveryQuery, Form, Intake, NewDelivery, Received, Settle, Target},
-    id::{ArtifactId, DeliveryId, IdMaker, InboxId, MessageId, NodeId, ThreadId},
-    inbox::{AboutInbox, Inbox, InboxMade},
-    message::{Filed, Marks, MessageHead, MessagePlace, MessageQuery, MessageState, NewMessage, Party},
+    artifact::{ArtifactKind, ExtractedValue, NewArtifact},
+    delivery::{
+        DeliveryDetails, DeliveryFormat, DeliveryOutcome, DeliveryQuery, DeliveryTarget, InboundMail, Intake,
+        NewDelivery, ReceiveResult,
+    },
+    id::{ArtifactId, DeliveryId, IdGenerator, InboxId, MessageId, NodeId, ThreadId},
+    inbox::{CreateInboxResult, Inbox, InboxSettings},
+    message::{
+        FileMessageResult, MessageAnnotations, MessageHead, MessagePosition, MessageQuery, MessageState, NewMessage,
+        Party,
+    },
     port::{
-        arrivals::{Arrivals, Hint},
-        store::{Once, Store, StoreError},
+        arrivals::{InboundStore, InboundWakeUp},
+        store::{IdempotentResult, Store, StoreError},
     },
 };
 use std::sync::{Arc, Mutex};
@@ -16,14 +22,14 @@ use tokio::sync::mpsc;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::{Fresh, NOW, TEAM, rows, until_blocked};
+use super::{NOW, TEAM, TestDatabase, rows, until_blocked};
 use crate::postgres::Postgres;
 
 pub(super) const READER: NodeId = NodeId(Uuid::from_u128(0xb1));
 
 fn next_id() -> Uuid {
-    static IDS: Mutex<Option<IdMaker>> = Mutex::new(None);
-    IDS.lock().unwrap().get_or_insert_default().next(NOW, 9)
+    static IDS: Mutex<Option<IdGenerator>> = Mutex::new(None);
+    IDS.lock().unwrap().get_or_insert_default().next_id(NOW, 9)
 }
 
 pub(super) fn hash(name: &str) -> [u8; 32] {
@@ -40,76 +46,84 @@ pub(super) async fn inbox(node: &Postgres, address: &str) -> InboxId {
         address: address.into(),
         client_id: None,
         created_at: NOW,
-        seq: 0,
-        about: AboutInbox::default(),
+        latest_seq: 0,
+        settings: InboxSettings::default(),
     };
     match node.create_inbox(inbox, None).await.unwrap() {
-        Once::Done(InboxMade::Made(inbox)) => inbox.id,
+        IdempotentResult::Done(CreateInboxResult::Created(inbox)) => inbox.id,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn parcel(inbox: InboxId, key: &str) -> NewDelivery {
-    let about = AboutDelivery {
+pub(super) fn new_delivery(inbox: InboxId, key: &str) -> NewDelivery {
+    let about = DeliveryDetails {
         intake: Intake::Smtp,
         source: None,
         recipient: format!("{key}@d.test"),
         sender: None,
         ip: None,
         helo: None,
-        form: Form::Mime,
+        form: DeliveryFormat::Mime,
         size: 3,
     };
     let id = DeliveryId(next_id());
-    let target = Target::Inbox(inbox);
-    NewDelivery { id, team: TEAM, about, target, key: hash(key), known_until: NOW.plus(1000), refused: None }
+    let target = DeliveryTarget::Inbox(inbox);
+    NewDelivery {
+        id,
+        team: TEAM,
+        details: about,
+        target,
+        dedup_key: hash(key),
+        dedup_until: NOW.plus(1000),
+        suppression: None,
+    }
 }
 
-pub(super) fn arrival(parcels: Vec<NewDelivery>, reader: Option<NodeId>) -> Arrival {
-    Arrival { raw: b"raw".as_slice().into(), reader, parcels }
+pub(super) fn arrival(parcels: Vec<NewDelivery>, reader: Option<NodeId>) -> InboundMail {
+    InboundMail { raw: b"raw".as_slice().into(), leased_to: reader, deliveries: parcels }
 }
 
 /// A delivery that was kept, and that the reader has in its hands.
-pub(super) async fn kept(node: &Postgres, inbox: InboxId, key: &str) -> DeliveryId {
-    match node.receive(arrival(vec![parcel(inbox, key)], Some(READER)), NOW).await.unwrap()[..] {
-        [Received::Kept(id)] => id,
+pub(super) async fn receive_delivery(node: &Postgres, inbox: InboxId, key: &str) -> DeliveryId {
+    match node.receive(arrival(vec![new_delivery(inbox, key)], Some(READER)), NOW).await.unwrap()[..] {
+        [ReceiveResult::Stored(id)] => id,
         ref other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn letter(name: &str) -> NewMessage {
+pub(super) fn new_message(name: &str) -> NewMessage {
     NewMessage {
         id: MessageId(next_id()),
         thread: ThreadId(next_id()),
-        name: Some(hash(name)),
-        content: hash(name),
-        names: vec![hash(name), hash("root")],
-        email: None,
+        message_id_hash: Some(hash(name)),
+        content_hash: hash(name),
+        thread_hashes: vec![hash(name), hash("root")],
+        answers_email: None,
         head: MessageHead { subject: name.into(), ..MessageHead::default() },
-        marks: Marks::default(),
+        annotations: MessageAnnotations::default(),
         state: MessageState::Unanswered,
         artifacts: Vec::new(),
     }
 }
 
-pub(super) async fn numbers(node: &Postgres, inbox: InboxId) -> Vec<u64> {
-    let query = MessageQuery { place: MessagePlace::After(0), limit: 1000, ..MessageQuery::default() };
+pub(super) async fn message_seqs(node: &Postgres, inbox: InboxId) -> Vec<u64> {
+    let query = MessageQuery { position: MessagePosition::After(0), limit: 1000, ..MessageQuery::default() };
     node.messages(TEAM, inbox, query).await.unwrap().rows.iter().map(|message| message.seq).collect()
 }
 
 /// Everything that a node tells from now on.
-pub(super) fn heard(node: &Postgres) -> mpsc::UnboundedReceiver<Hint> {
+pub(super) fn subscribe_wake_ups(node: &Postgres) -> mpsc::UnboundedReceiver<InboundWakeUp> {
     let (tell, told) = mpsc::unbounded_channel();
-    assert!(node.hear(Box::new(move |hint| tell.send(hint).unwrap_or_default())), "it does not listen");
+    assert!(node.subscribe_to_inbound(Box::new(move |hint| tell.send(hint).unwrap_or_default())), "it does not listen");
     told
 }
 
-pub(super) async fn next(told: &mut mpsc::UnboundedReceiver<Hint>) -> Hint {
+pub(super) async fn next_wake_up(told: &mut mpsc::UnboundedReceiver<InboundWakeUp>) -> InboundWakeUp {
     tokio::time::timeout(std::time::Duration::from_secs(20), told.recv()).await.expect("nothing was heard").unwrap()
 }
 
 /// Lets every commit that writes to a table look as if nobody confirmed it: the warning comes with the commit.
-async fn doubt(session: &Client, table: &str) {
+async fn warn_on_commit(session: &Client, table: &str) {
     let warn = format!(
         "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN RAISE WARNING 'not replicated'; RETURN NEW; END $$;
@@ -121,22 +135,22 @@ async fn doubt(session: &Client, table: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_arrival_whose_commit_nobody_confirmed_finds_itself() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let (node, session) = (fresh.node().await, fresh.session().await);
     let a = inbox(&node, "a@d.test").await;
-    let known = kept(&node, a, "known").await;
-    doubt(&session, "deliveries").await;
-    let arrival = arrival(vec![parcel(a, "new"), parcel(a, "known"), parcel(a, "new")], None);
-    let ids: Vec<_> = arrival.parcels.iter().map(|parcel| parcel.id).collect();
+    let known = receive_delivery(&node, a, "known").await;
+    warn_on_commit(&session, "deliveries").await;
+    let arrival = arrival(vec![new_delivery(a, "new"), new_delivery(a, "known"), new_delivery(a, "new")], None);
+    let ids: Vec<_> = arrival.deliveries.iter().map(|parcel| parcel.id).collect();
 
     let unsure = node.receive(arrival.clone(), NOW).await;
-    assert!(matches!(unsure, Err(StoreError::Unknown(_))), "{unsure:?}");
+    assert!(matches!(unsure, Err(StoreError::CommitUnknown(_))), "{unsure:?}");
     session.batch_execute("DROP TRIGGER warn ON deliveries").await.unwrap();
 
     for _ in 0..2 {
         let answers = node.receive(arrival.clone(), NOW).await.unwrap();
-        let repeat = |n: usize, of| Received::Duplicate { id: ids[n], of };
-        assert_eq!(answers, [Received::Kept(ids[0]), repeat(1, known), repeat(2, ids[0])]);
+        let repeat = |n: usize, of| ReceiveResult::Duplicate { id: ids[n], original: of };
+        assert_eq!(answers, [ReceiveResult::Stored(ids[0]), repeat(1, known), repeat(2, ids[0])]);
     }
     let all = DeliveryQuery { limit: 100, ..DeliveryQuery::default() };
     assert_eq!(node.deliveries(TEAM, all).await.unwrap().len(), 4);
@@ -145,30 +159,30 @@ async fn an_arrival_whose_commit_nobody_confirmed_finds_itself() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filing_whose_commit_nobody_confirmed_is_there_once() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let (node, session) = (fresh.node().await, fresh.session().await);
     let a = inbox(&node, "a@d.test").await;
-    let id = kept(&node, a, "1").await;
-    let mut told = heard(&node);
-    doubt(&session, "messages").await;
-    let letter = letter("1");
-    let unsure = node.file(TEAM, id, letter.clone(), NOW).await;
-    assert!(matches!(unsure, Err(StoreError::Unknown(_))), "{unsure:?}");
+    let id = receive_delivery(&node, a, "1").await;
+    let mut told = subscribe_wake_ups(&node);
+    warn_on_commit(&session, "messages").await;
+    let letter = new_message("1");
+    let unsure = node.file_message(TEAM, id, letter.clone(), NOW).await;
+    assert!(matches!(unsure, Err(StoreError::CommitUnknown(_))), "{unsure:?}");
     // It may be there, so whoever waits had better look.
-    assert_eq!(next(&mut told).await, Hint::Filed(a));
+    assert_eq!(next_wake_up(&mut told).await, InboundWakeUp::MessageFiled(a));
     session.batch_execute("DROP TRIGGER warn ON messages").await.unwrap();
-    assert_eq!(node.file(TEAM, id, letter, NOW).await.unwrap(), Filed::Settled);
-    assert_eq!(numbers(&node, a).await, [1]);
+    assert_eq!(node.file_message(TEAM, id, letter, NOW).await.unwrap(), FileMessageResult::AlreadyFinished);
+    assert_eq!(message_seqs(&node, a).await, [1]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn filings_that_wait_for_an_inbox_share_a_commit() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let (node, session) = (Arc::new(fresh.node().await), fresh.session().await);
     let a = inbox(&node, "a@d.test").await;
     let mut ids = Vec::new();
     for n in 0..30 {
-        ids.push(kept(&node, a, &format!("{n}")).await);
+        ids.push(receive_delivery(&node, a, &format!("{n}")).await);
     }
     session.batch_execute("BEGIN").await.unwrap();
     session.query("SELECT FROM inboxes FOR UPDATE", &[]).await.unwrap();
@@ -178,23 +192,23 @@ async fn filings_that_wait_for_an_inbox_share_a_commit() {
         let (node, line) = (node.clone(), line.clone());
         tasks.push(tokio::spawn(async move {
             line.wait().await;
-            node.file(TEAM, id, letter(&format!("{n}")), NOW).await.unwrap()
+            node.file_message(TEAM, id, new_message(&format!("{n}")), NOW).await.unwrap()
         }));
     }
     line.wait().await;
     until_blocked(&fresh.session().await, 1).await;
     session.batch_execute("COMMIT").await.unwrap();
     for task in tasks {
-        assert!(matches!(task.await.unwrap(), Filed::New(_, _)));
+        assert!(matches!(task.await.unwrap(), FileMessageResult::New(_, _)));
     }
-    assert_eq!(numbers(&node, a).await, (1..=30).collect::<Vec<u64>>());
+    assert_eq!(message_seqs(&node, a).await, (1..=30).collect::<Vec<u64>>());
     let commits = node.gauges().commits - before;
     assert!(commits <= 10, "{commits}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_arrival_the_database_refuses_does_not_spoil_its_neighbours() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let (node, session) = (Arc::new(fresh.node().await), fresh.session().await);
     let a = inbox(&node, "a@d.test").await;
     let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -204,7 +218,7 @@ async fn an_arrival_the_database_refuses_does_not_spoil_its_neighbours() {
     let mut tasks = Vec::new();
     for n in 0..40 {
         let key = if n % 10 == 7 { format!("poison{n}") } else { format!("good{n}") };
-        let (node, arrival) = (node.clone(), arrival(vec![parcel(a, &key)], None));
+        let (node, arrival) = (node.clone(), arrival(vec![new_delivery(a, &key)], None));
         tasks.push((n, tokio::spawn(async move { node.receive(arrival, NOW).await })));
     }
     for (n, task) in tasks {
@@ -217,37 +231,43 @@ async fn an_arrival_the_database_refuses_does_not_spoil_its_neighbours() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_no_text_may_hold_is_kept() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let node = fresh.node().await;
     let a = inbox(&node, "a@d.test").await;
-    let mut hostile = parcel(a, "1");
-    hostile.about.helo = Some("m\0x".into());
+    let mut hostile = new_delivery(a, "1");
+    hostile.details.helo = Some("m\0x".into());
     let id = hostile.id;
     node.receive(arrival(vec![hostile], Some(READER)), NOW).await.unwrap();
-    let dead = node.settle_delivery(TEAM, id, Settle::Dead("b\0d".into()), NOW).await.unwrap().unwrap();
+    let dead =
+        node.record_delivery_outcome(TEAM, id, DeliveryOutcome::Dead("b\0d".into()), NOW).await.unwrap().unwrap();
     assert_eq!(node.delivery(TEAM, id).await.unwrap(), Some(dead));
     node.replay_delivery(TEAM, id, NOW).await.unwrap().unwrap();
 
-    let mut letter = letter("1");
+    let mut letter = new_message("1");
     letter.head.from = Some(Party { name: Some("\0".into()), address: "x\0y@d.test".into() });
     letter.head.subject = "\0\u{feff}".into();
-    let found = FoundValue { value: "1\0".into(), masked: "•".into(), confidence: 1, reasons: vec![] };
+    let found = ExtractedValue { value: "1\0".into(), masked: "•".into(), confidence: 1, reasons: vec![] };
     letter.artifacts =
-        vec![NewArtifact { id: ArtifactId(next_id()), kind: ArtifactKind::Code, found, hash: hash("v") }];
-    let Filed::New(message, artifacts) = node.file(TEAM, id, letter, NOW).await.unwrap() else { panic!("not new") };
+        vec![NewArtifact { id: ArtifactId(next_id()), kind: ArtifactKind::Code, extracted: found, hash: hash("v") }];
+    let FileMessageResult::New(message, artifacts) = node.file_message(TEAM, id, letter, NOW).await.unwrap() else {
+        panic!("not new")
+    };
     assert_eq!(node.message(TEAM, message.id).await.unwrap(), Some(*message));
     assert_eq!(node.artifact(TEAM, artifacts[0].id).await.unwrap().as_ref(), artifacts.first());
-    assert_eq!(node.inbox_at(&["\0@d.test".into(), "a@d.test".into()]).await.unwrap().map(|inbox| inbox.id), Some(a));
+    assert_eq!(
+        node.inbox_by_address(&["\0@d.test".into(), "a@d.test".into()]).await.unwrap().map(|inbox| inbox.id),
+        Some(a)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_store_answers_arrivals_that_wait_and_no_more() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let node = Arc::new(fresh.node().await);
     let a = inbox(&node, "a@d.test").await;
     let mut tasks = Vec::new();
     for n in 0..40 {
-        let (node, arrival) = (node.clone(), arrival(vec![parcel(a, &format!("{n}"))], None));
+        let (node, arrival) = (node.clone(), arrival(vec![new_delivery(a, &format!("{n}"))], None));
         tasks.push(tokio::spawn(async move { node.receive(arrival, NOW).await }));
     }
     node.close().await;
@@ -259,23 +279,23 @@ async fn a_closed_store_answers_arrivals_that_wait_and_no_more() {
         }
     }
     assert_eq!(rows(&fresh.session().await, "deliveries").await, kept);
-    assert!(node.receive(arrival(vec![parcel(a, "late")], None), NOW).await.is_err());
+    assert!(node.receive(arrival(vec![new_delivery(a, "late")], None), NOW).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn arrivals_and_whoever_removes_their_inbox_wait_for_each_other() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let (node, session) = (Arc::new(fresh.node().await), fresh.session().await);
     let (a, b) = (inbox(&node, "a@d.test").await, inbox(&node, "b@d.test").await);
     // Half-way through a removal: who arrives finds out how it ends.
     let remove = format!("BEGIN; SELECT 1 FROM inboxes WHERE id = '{}' FOR UPDATE", a.0);
     session.batch_execute(&remove).await.unwrap();
-    let (late, receiver) = (parcel(a, "late"), Arc::clone(&node));
+    let (late, receiver) = (new_delivery(a, "late"), Arc::clone(&node));
     let id = late.id;
     let receiving = tokio::spawn(async move { receiver.receive(arrival(vec![late], None), NOW).await });
     until_blocked(&session, 1).await;
     session.batch_execute("UPDATE inboxes SET removed_at = 1 WHERE address = 'a@d.test'; COMMIT").await.unwrap();
-    assert_eq!(receiving.await.unwrap().unwrap(), [Received::Refused(id)]);
+    assert_eq!(receiving.await.unwrap().unwrap(), [ReceiveResult::Refused(id)]);
     // Half-way through an arrival: who removes the inbox waits for its commit.
     let hold = format!("BEGIN; SELECT 1 FROM inboxes WHERE id = '{}' FOR KEY SHARE", b.0);
     session.batch_execute(&hold).await.unwrap();

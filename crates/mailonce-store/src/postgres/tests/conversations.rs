@@ -2,17 +2,17 @@
 
 use mailonce_core::{
     conversation::{
-        answer::{AnswerWish, Answered},
-        caps::Caps,
-        thread::{LeaseAsk, NextAsk, Offer, Settled},
-        turn::{Held, Settling, Slot},
+        answer::{NewReply, ReplyResult},
+        caps::ReplyCaps,
+        thread::{AcknowledgeResult, MessageLeaseSpec, MessageOffer, ThreadLeaseSpec},
+        turn::{Acknowledgement, MessageLeaseRef, ReplySlot},
     },
     id::{InboxId, MessageId, ThreadId},
-    message::{Filed, Message, MessageState, NewMessage},
+    message::{FileMessageResult, Message, MessageState, NewMessage},
     port::{
-        arrivals::Arrivals,
-        conversations::Conversations,
-        store::{Once, Store},
+        arrivals::InboundStore,
+        conversations::ConversationStore,
+        store::{IdempotentResult, Store},
     },
 };
 use std::{
@@ -22,51 +22,52 @@ use std::{
 
 use super::{
     NOW, TEAM,
-    arrivals::{hash, inbox, kept, letter},
+    arrivals::{hash, inbox, new_message, receive_delivery},
+    new_email,
     nodes::two_nodes,
-    rows, until_blocked, wish,
+    rows, until_blocked,
 };
 use crate::postgres::Postgres;
 
 /// Caps that nothing here reaches.
-pub(super) const LOOSE: Caps =
-    Caps { per_window: 1_000, window_ms: 60_000, per_day: 1_000, per_person: 1_000, per_thread: None };
+pub(super) const UNLIMITED_CAPS: ReplyCaps =
+    ReplyCaps { per_window: 1_000, window_ms: 60_000, per_day: 1_000, per_person: 1_000, per_thread: None };
 
 /// A letter that begins a thread, or joins the one of the same name.
-pub(super) fn of_thread(name: &str, thread: &str) -> NewMessage {
-    NewMessage { names: vec![hash(name), hash(thread)], ..letter(name) }
+pub(super) fn message_in_thread(name: &str, thread: &str) -> NewMessage {
+    NewMessage { thread_hashes: vec![hash(name), hash(thread)], ..new_message(name) }
 }
 
-pub(super) async fn filed(node: &Postgres, inbox: InboxId, letter: NewMessage) -> Message {
-    let id = kept(node, inbox, &letter.head.subject).await;
-    match node.file(TEAM, id, letter, NOW).await.unwrap() {
-        Filed::New(message, _) => *message,
+pub(super) async fn file_message(node: &Postgres, inbox: InboxId, letter: NewMessage) -> Message {
+    let id = receive_delivery(node, inbox, &letter.head.subject).await;
+    match node.file_message(TEAM, id, letter, NOW).await.unwrap() {
+        FileMessageResult::New(message, _) => *message,
         other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn reply(message: &Message) -> AnswerWish {
-    AnswerWish {
-        wish: wish(None),
+pub(super) fn reply(message: &Message) -> NewReply {
+    NewReply {
+        email: new_email(None),
         message: message.id,
-        slot: Slot::Reply(0),
-        lease: None,
+        slot: ReplySlot::Reply(0),
+        lease_token_hash: None,
         seen: Vec::new(),
-        answers_soft: false,
-        to_itself: false,
-        caps: LOOSE,
-        person: Some([5; 16]),
+        may_answer_soft_automatic: false,
+        is_to_own_team: false,
+        caps: UNLIMITED_CAPS,
+        recipient_hash: Some([5; 16]),
     }
 }
 
-fn next(inbox: InboxId, holder: &str, count: usize) -> NextAsk {
+fn next_request(inbox: InboxId, holder: &str, count: usize) -> MessageLeaseSpec {
     let tokens = (0..count).map(|n| format!("{holder}-{n}")).collect();
-    NextAsk { inbox, holder: holder.into(), ttl_ms: 60_000, tokens }
+    MessageLeaseSpec { inbox, holder: holder.into(), ttl_ms: 60_000, tokens }
 }
 
-async fn offers(node: &Postgres, wanted: NextAsk) -> Vec<Offer> {
-    match node.next_messages(TEAM, wanted, None, NOW).await.unwrap() {
-        Once::Done(offers) => offers,
+async fn lease_offers(node: &Postgres, wanted: MessageLeaseSpec) -> Vec<MessageOffer> {
+    match node.lease_messages(TEAM, wanted, None, NOW).await.unwrap() {
+        IdempotentResult::Done(offers) => offers,
         other => panic!("{other:?}"),
     }
 }
@@ -77,27 +78,27 @@ async fn of_50_answers_on_two_nodes_one_is_sent() {
     let a = inbox(&one, "a@d.test").await;
     for round in 0..8 {
         let name = format!("{round}");
-        let message = filed(&one, a, of_thread(&name, &name)).await;
+        let message = file_message(&one, a, message_in_thread(&name, &name)).await;
         let tasks: Vec<_> = (0..50)
             .map(|n| {
                 let (node, wish) = (if n % 2 == 0 { one.clone() } else { two.clone() }, reply(&message));
-                tokio::spawn(async move { node.answer(wish, NOW).await.unwrap() })
+                tokio::spawn(async move { node.accept_reply(wish, NOW).await.unwrap() })
             })
             .collect();
         let (mut first, mut ids) = (0, BTreeSet::new());
         for task in tasks {
             ids.insert(match task.await.unwrap() {
-                Answered::First(email, _) => {
+                ReplyResult::First(email, _) => {
                     first += 1;
                     email.id
                 }
-                Answered::Already(id, Some(email), _) if email.id == id => id,
+                ReplyResult::AlreadyAnswered(id, Some(email), _) if email.id == id => id,
                 other => panic!("{other:?}"),
             });
         }
         assert_eq!((first, ids.len()), (1, 1), "round {round}");
         let thread = two.thread(TEAM, message.thread).await.unwrap().unwrap();
-        assert_eq!((thread.about.messages, thread.about.emails), (1, 1));
+        assert_eq!((thread.details.messages, thread.details.emails), (1, 1));
         let emails = two.thread_emails(TEAM, message.thread, None, 10).await.unwrap();
         assert_eq!(emails, ids.into_iter().collect::<Vec<_>>());
         assert_eq!(two.message(TEAM, message.id).await.unwrap().unwrap().state, MessageState::Answered);
@@ -108,40 +109,43 @@ async fn of_50_answers_on_two_nodes_one_is_sent() {
 
 /// Who works on what at this moment.
 #[derive(Default)]
-struct Desk {
+struct WorkTracker {
     threads: BTreeMap<ThreadId, String>,
     done: Vec<MessageId>,
 }
 
 /// Takes messages and settles them in one way or another, until all are done.
-async fn work(node: Arc<Postgres>, a: InboxId, holder: String, desk: Arc<Mutex<Desk>>, all: usize) {
+async fn work_until_done(node: Arc<Postgres>, a: InboxId, holder: String, desk: Arc<Mutex<WorkTracker>>, all: usize) {
     for round in 0_i64.. {
         if desk.lock().unwrap().done.len() == all {
             return;
         }
-        let wanted = next(a, &format!("{holder}-{round}"), 2);
+        let wanted = next_request(a, &format!("{holder}-{round}"), 2);
         let tokens = wanted.tokens.clone();
-        for offer in offers(&node, wanted).await {
+        for offer in lease_offers(&node, wanted).await {
             let (id, thread) = (offer.message.id, offer.thread.id);
             let before = desk.lock().unwrap().threads.insert(thread, holder.clone());
             assert_eq!(before, None, "{thread} is with two at a time");
             tokio::task::yield_now().await;
-            let token = tokens[offer.token].clone();
-            let again = round % 3 == 0 && offer.message.marks.turn.offers == 1;
+            let token = tokens[offer.token_index].clone();
+            let again = round % 3 == 0 && offer.message.annotations.turn.offers == 1;
             if !again {
-                let wish = AnswerWish {
-                    lease: Some(token.clone()),
-                    seen: offer.thread.about.people.iter().map(|(_, id)| *id).collect(),
+                let wish = NewReply {
+                    lease_token_hash: Some(token.clone()),
+                    seen: offer.thread.details.people.iter().map(|(_, id)| *id).collect(),
                     ..reply(&offer.message)
                 };
-                let answered = node.answer(wish, NOW).await.unwrap();
-                assert!(matches!(answered, Answered::First(..)), "{answered:?}");
+                let answered = node.accept_reply(wish, NOW).await.unwrap();
+                assert!(matches!(answered, ReplyResult::First(..)), "{answered:?}");
                 desk.lock().unwrap().done.push(id);
             }
             desk.lock().unwrap().threads.remove(&thread);
-            let how = if again { Settling::Nack { delay_ms: 0 } } else { Settling::Ack };
-            let settled = node.settle_message(TEAM, Held { message: id, token }, how, NOW).await.unwrap();
-            assert!(matches!(settled, Settled::Done(..)), "{settled:?}");
+            let how = if again { Acknowledgement::Nack { delay_ms: 0 } } else { Acknowledgement::Ack };
+            let settled = node
+                .acknowledge_message(TEAM, MessageLeaseRef { message: id, token_hash: token }, how, NOW)
+                .await
+                .unwrap();
+            assert!(matches!(settled, AcknowledgeResult::Done(..)), "{settled:?}");
         }
     }
 }
@@ -152,13 +156,13 @@ async fn many_workers_on_two_nodes_have_each_message_once_at_a_time() {
     let a = inbox(&one, "a@d.test").await;
     let mut all = BTreeSet::new();
     for n in 0..40 {
-        let letter = of_thread(&format!("m{n}"), &format!("t{}", n % 15));
-        all.insert(filed(&one, a, letter).await.id);
+        let letter = message_in_thread(&format!("m{n}"), &format!("t{}", n % 15));
+        all.insert(file_message(&one, a, letter).await.id);
     }
-    let desk = Arc::new(Mutex::new(Desk::default()));
+    let desk = Arc::new(Mutex::new(WorkTracker::default()));
     let worker = |n: usize| {
         let node = if n.is_multiple_of(2) { one.clone() } else { two.clone() };
-        tokio::spawn(work(node, a, format!("w{n}"), desk.clone(), 40))
+        tokio::spawn(work_until_done(node, a, format!("w{n}"), desk.clone(), 40))
     };
     let workers: Vec<_> = (0..8).map(worker).collect();
     for worker in workers {
@@ -166,20 +170,20 @@ async fn many_workers_on_two_nodes_have_each_message_once_at_a_time() {
     }
     let done = desk.lock().unwrap().done.clone();
     assert_eq!((done.len(), done.into_iter().collect::<BTreeSet<_>>()), (40, all));
-    assert_eq!(offers(&one, next(a, "late", 5)).await, []);
+    assert_eq!(lease_offers(&one, next_request(a, "late", 5)).await, []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_that_another_node_decides_about_is_passed_over() {
     let (fresh, one, _two) = two_nodes().await;
     let a = inbox(&one, "a@d.test").await;
-    let busy = filed(&one, a, of_thread("1", "1")).await;
-    let free = filed(&one, a, of_thread("2", "2")).await;
+    let busy = file_message(&one, a, message_in_thread("1", "1")).await;
+    let free = file_message(&one, a, message_in_thread("2", "2")).await;
     let session = fresh.session().await;
     session.batch_execute("BEGIN").await.unwrap();
     session.query("SELECT FROM threads WHERE id = $1 FOR UPDATE", &[&busy.thread.0]).await.unwrap();
     let given = async |holder| {
-        let offers = offers(&one, next(a, holder, 5)).await;
+        let offers = lease_offers(&one, next_request(a, holder, 5)).await;
         offers.iter().map(|offer| offer.message.id).collect::<Vec<_>>()
     };
     assert_eq!(given("x").await, [free.id]);
@@ -191,7 +195,7 @@ async fn a_thread_that_another_node_decides_about_is_passed_over() {
 async fn an_answer_that_waited_for_its_thread_is_judged_by_what_was_left_there() {
     let (fresh, one, two) = two_nodes().await;
     let a = inbox(&one, "a@d.test").await;
-    let message = filed(&one, a, of_thread("1", "1")).await;
+    let message = file_message(&one, a, message_in_thread("1", "1")).await;
     let session = fresh.session().await;
     session.batch_execute("BEGIN").await.unwrap();
     session.query("SELECT FROM threads FOR UPDATE", &[]).await.unwrap();
@@ -199,7 +203,7 @@ async fn an_answer_that_waited_for_its_thread_is_judged_by_what_was_left_there()
         .into_iter()
         .map(|node| {
             let wish = reply(&message);
-            tokio::spawn(async move { node.answer(wish, NOW).await.unwrap() })
+            tokio::spawn(async move { node.accept_reply(wish, NOW).await.unwrap() })
         })
         .collect();
     until_blocked(&fresh.session().await, 2).await;
@@ -208,26 +212,29 @@ async fn an_answer_that_waited_for_its_thread_is_judged_by_what_was_left_there()
     for task in tasks {
         answers.push(task.await.unwrap());
     }
-    answers.sort_by_key(|answer| !matches!(answer, Answered::First(..)));
-    assert!(matches!(answers[..], [Answered::First(..), Answered::Already(_, Some(_), _)]), "{answers:?}");
+    answers.sort_by_key(|answer| !matches!(answer, ReplyResult::First(..)));
+    assert!(
+        matches!(answers[..], [ReplyResult::First(..), ReplyResult::AlreadyAnswered(_, Some(_), _)]),
+        "{answers:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filing_that_waited_for_its_thread_keeps_what_was_left_there() {
     let (fresh, one, _two) = two_nodes().await;
     let a = inbox(&one, "a@d.test").await;
-    let first = filed(&one, a, of_thread("1", "t")).await;
+    let first = file_message(&one, a, message_in_thread("1", "t")).await;
     let session = fresh.session().await;
     session.batch_execute("BEGIN").await.unwrap();
     let answered = "UPDATE threads SET about = replace(about, '\"emails\":0', '\"emails\":7')";
     assert_eq!(session.execute(answered, &[]).await.unwrap(), 1);
     let node = one.clone();
-    let waiting = tokio::spawn(async move { filed(&node, a, of_thread("2", "t")).await });
+    let waiting = tokio::spawn(async move { file_message(&node, a, message_in_thread("2", "t")).await });
     until_blocked(&fresh.session().await, 1).await;
     session.batch_execute("COMMIT").await.unwrap();
     assert_eq!(waiting.await.unwrap().thread, first.thread);
     let thread = one.thread(TEAM, first.thread).await.unwrap().unwrap();
-    assert_eq!((thread.about.messages, thread.about.emails), (2, 7));
+    assert_eq!((thread.details.messages, thread.details.emails), (2, 7));
 }
 
 /// Files, answers, leases, offers and forgets at once: whoever is in somebody's way waits or tries again inside its
@@ -236,7 +243,7 @@ async fn a_filing_that_waited_for_its_thread_keeps_what_was_left_there() {
 async fn verbs_that_meet_in_a_thread_never_fail() {
     let (_fresh, one, two) = two_nodes().await;
     let a = inbox(&one, "a@d.test").await;
-    let first = filed(&one, a, of_thread("0", "t")).await;
+    let first = file_message(&one, a, message_in_thread("0", "t")).await;
     let mut tasks = Vec::new();
     for n in 1..40 {
         let (node, other) = if n % 2 == 0 { (one.clone(), two.clone()) } else { (two.clone(), one.clone()) };
@@ -244,22 +251,24 @@ async fn verbs_that_meet_in_a_thread_never_fail() {
         tasks.push(tokio::spawn(async move {
             let (next_node, lease_node) = (other.clone(), node.clone());
             let holder = format!("h{n}");
-            let ask = LeaseAsk { renew: None, token: holder.clone(), holder: holder.clone(), ttl_ms: 1 };
+            let ask = ThreadLeaseSpec { renew: None, token: holder.clone(), holder: holder.clone(), ttl_ms: 1 };
             let (message, _, _, _) = tokio::join!(
-                filed(&node, a, of_thread(&format!("m{n}"), "t")),
-                async { next_node.next_messages(TEAM, next(a, &holder, 3), None, NOW.plus(n * 100)).await.unwrap() },
+                file_message(&node, a, message_in_thread(&format!("m{n}"), "t")),
+                async {
+                    next_node.lease_messages(TEAM, next_request(a, &holder, 3), None, NOW.plus(n * 100)).await.unwrap()
+                },
                 async { lease_node.lease_thread(TEAM, first.thread, ask, None, NOW.plus(n * 100)).await.unwrap() },
                 async { other.sweep(100, NOW).await.unwrap() },
             );
-            let forward = AnswerWish { slot: Slot::Forward("b@d.test".into()), ..reply(&message) };
-            let answered = node.answer(forward, NOW.plus(90_000_000)).await.unwrap();
-            assert!(matches!(answered, Answered::First(..)), "{answered:?}");
+            let forward = NewReply { slot: ReplySlot::Forward("b@d.test".into()), ..reply(&message) };
+            let answered = node.accept_reply(forward, NOW.plus(90_000_000)).await.unwrap();
+            assert!(matches!(answered, ReplyResult::First(..)), "{answered:?}");
         }));
     }
     for task in tasks {
         task.await.unwrap();
     }
     let thread = one.thread(TEAM, first.thread).await.unwrap().unwrap();
-    assert_eq!((thread.about.messages, thread.about.people.len(), thread.about.emails), (40, 40, 39));
+    assert_eq!((thread.details.messages, thread.details.people.len(), thread.details.emails), (40, 40, 39));
     assert_eq!(two.thread_emails(TEAM, first.thread, None, 100).await.unwrap().len(), 39);
 }

@@ -3,20 +3,20 @@
 use mailonce_core::port::store::{Store, StoreError};
 use std::sync::Arc;
 
-use super::{Fresh, NOW, TEAM, email_of, rows, until_blocked, wish};
+use super::{NOW, TEAM, TestDatabase, email_of, new_email, rows, until_blocked};
 use crate::postgres::{Postgres, schema};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_of_a_newer_version_are_refused() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     assert_eq!(Postgres::schema_version(&fresh.url).await.unwrap(), None);
     fresh.node().await.close().await;
-    assert_eq!(Postgres::schema_version(&fresh.url).await.unwrap(), Some(Postgres::schema_known()));
+    assert_eq!(Postgres::schema_version(&fresh.url).await.unwrap(), Some(Postgres::current_schema_version()));
     fresh.session().await.batch_execute("INSERT INTO schema (version) VALUES (99)").await.unwrap();
 
     match Postgres::open(&fresh.url, [7; 32]).await.map(drop) {
         Err(StoreError::Corrupt(why)) => {
-            assert!(why.contains("99") && why.contains(&schema::CURRENT.to_string()), "{why}");
+            assert!(why.contains("99") && why.contains(&schema::SCHEMA_VERSION.to_string()), "{why}");
         }
         other => panic!("{other:?}"),
     }
@@ -24,34 +24,34 @@ async fn tables_of_a_newer_version_are_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_migration_that_is_killed_leaves_nothing() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let dying = fresh.session().await;
     dying.batch_execute("BEGIN; CREATE SCHEMA mailonce; CREATE TABLE mailonce.install (one boolean)").await.unwrap();
     let pid: i32 = dying.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
     fresh.session().await.query("SELECT pg_terminate_backend($1)", &[&pid]).await.unwrap();
 
     let node = fresh.node().await;
-    assert_eq!(node.install().await.unwrap().secret.0, [7; 32]);
-    assert_eq!(Postgres::schema_version(&fresh.url).await.unwrap(), Some(schema::CURRENT));
+    assert_eq!(node.installation().await.unwrap().secret.0, [7; 32]);
+    assert_eq!(Postgres::schema_version(&fresh.url).await.unwrap(), Some(schema::SCHEMA_VERSION));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_secret_of_the_first_node_stays() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let opened = tokio::join!(Postgres::open(&fresh.url, [1; 32]), Postgres::open(&fresh.url, [2; 32]));
     let (one, two) = (opened.0.unwrap(), opened.1.unwrap());
     let third = Postgres::open(&fresh.url, [3; 32]).await.unwrap();
-    let secret = one.install().await.unwrap().secret.0;
+    let secret = one.installation().await.unwrap().secret.0;
     assert!(secret == [1; 32] || secret == [2; 32]);
-    assert_eq!(two.install().await.unwrap().secret.0, secret);
-    assert_eq!(third.install().await.unwrap().secret.0, secret);
+    assert_eq!(two.installation().await.unwrap().secret.0, secret);
+    assert_eq!(third.installation().await.unwrap().secret.0, secret);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_lost_during_an_accept_is_no_answer_and_the_retry_makes_one_email() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let node = Arc::new(fresh.node().await);
-    let (first, again) = (wish(Some("k")), wish(Some("k")));
+    let (first, again) = (new_email(Some("k")), new_email(Some("k")));
     // Somebody else is at the same key, so that the accept hangs in the middle of its statement.
     let other = fresh.session().await;
     other.batch_execute("BEGIN").await.unwrap();
@@ -68,17 +68,20 @@ async fn a_connection_lost_during_an_accept_is_no_answer_and_the_retry_makes_one
     session.query(kill, &[]).await.unwrap();
 
     let lost = waiting.await.unwrap();
-    assert!(matches!(lost, Err(StoreError::Unknown(_))), "{lost:?}");
+    assert!(matches!(lost, Err(StoreError::CommitUnknown(_))), "{lost:?}");
     other.batch_execute("ROLLBACK").await.unwrap();
     let (email, first) = email_of(node.accept(again, NOW).await.unwrap());
     assert!(first);
-    assert_eq!(node.bound(TEAM, email.head.key.as_ref().unwrap().hash(TEAM), NOW).await.unwrap().is_some(), first);
+    assert_eq!(
+        node.key_binding(TEAM, email.head.key.as_ref().unwrap().hash(TEAM), NOW).await.unwrap().is_some(),
+        first
+    );
     assert_eq!(rows(&session, "emails").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_session_may_be_lost_and_the_node_goes_on() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let node = fresh.node().await;
     let session = fresh.session().await;
     for i in 0..10 {
@@ -88,7 +91,7 @@ async fn every_session_may_be_lost_and_the_node_goes_on() {
         let key = format!("k{i}");
         // A caller tries until it is told; the key sees to the rest.
         let mut tries = 0;
-        while let Err(error) = node.accept(wish(Some(&key)), NOW).await {
+        while let Err(error) = node.accept(new_email(Some(&key)), NOW).await {
             assert!(!matches!(error, StoreError::Corrupt(_)), "{error}");
             tries += 1;
             assert!(tries < 20, "{error}");
@@ -106,7 +109,7 @@ async fn a_server_that_cannot_be_reached_is_said_to_be() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_with_a_warning_is_not_promised() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let node = fresh.node().await;
     let session = fresh.session().await;
     // The server says it like this when the wait for a synchronous replica was cut.
@@ -114,19 +117,19 @@ async fn a_commit_with_a_warning_is_not_promised() {
                     $$ BEGIN RAISE WARNING 'not replicated'; RETURN NEW; END $$;
                 CREATE TRIGGER warn BEFORE INSERT ON emails FOR EACH ROW EXECUTE FUNCTION warn()";
     session.batch_execute(warn).await.unwrap();
-    let unsure = node.accept(wish(Some("k")), NOW).await;
-    assert!(matches!(unsure, Err(StoreError::Unknown(_))), "{unsure:?}");
+    let unsure = node.accept(new_email(Some("k")), NOW).await;
+    assert!(matches!(unsure, Err(StoreError::CommitUnknown(_))), "{unsure:?}");
     session.batch_execute("DROP TRIGGER warn ON emails").await.unwrap();
-    assert!(!email_of(node.accept(wish(Some("k")), NOW).await.unwrap()).1);
+    assert!(!email_of(node.accept(new_email(Some("k")), NOW).await.unwrap()).1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wish_the_database_refuses_does_not_spoil_its_neighbours() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let node = Arc::new(fresh.node().await);
     let mut tasks = Vec::new();
     for i in 0..60 {
-        let mut wish = wish(Some(&format!("k{i}")));
+        let mut wish = new_email(Some(&format!("k{i}")));
         if i % 20 == 7 {
             // No text of PostgreSQL may hold this character.
             wish.envelopes[0].transport = "no\0transport".into();
@@ -143,12 +146,12 @@ async fn a_wish_the_database_refuses_does_not_spoil_its_neighbours() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_store_answers_what_waits_and_nothing_more() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let node = Arc::new(fresh.node().await);
     let waiting: Vec<_> = (0..50)
         .map(|i| {
             let node = node.clone();
-            tokio::spawn(async move { node.accept(wish(Some(&format!("k{i}"))), NOW).await })
+            tokio::spawn(async move { node.accept(new_email(Some(&format!("k{i}"))), NOW).await })
         })
         .collect();
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
@@ -161,6 +164,6 @@ async fn a_closed_store_answers_what_waits_and_nothing_more() {
         }
     }
     assert_eq!(rows(&fresh.session().await, "emails").await, firsts);
-    assert!(node.accept(wish(None), NOW).await.is_err());
+    assert!(node.accept(new_email(None), NOW).await.is_err());
     assert!(node.email(TEAM, mailonce_core::id::EmailId(TEAM.0)).await.is_err());
 }

@@ -1,28 +1,28 @@
 //! What guards remember, on two nodes: how often a person was answered, and what was said of late.
 
 use mailonce_core::{
-    control::budget::{Charge, KEPT_MS},
+    control::budget::{Charge, USAGE_RETENTION_MS},
     conversation::{
-        answer::{AnswerWish, Answered},
-        caps::Caps,
-        likeness::Likeness,
+        answer::{NewReply, ReplyResult},
+        caps::ReplyCaps,
+        likeness::ContentFingerprint,
         thread::ThreadQuery,
     },
     email::{EmailState, Guard},
     port::{
-        arrivals::Arrivals,
-        conversations::Conversations,
-        store::{Accept, Change, NewDue, Store},
+        arrivals::InboundStore,
+        conversations::ConversationStore,
+        store::{AcceptResult, EmailChangeResult, RescheduleRequest, Store},
     },
 };
 
 use super::{
-    NOW, TEAM, about,
+    NOW, TEAM,
     arrivals::inbox,
-    conversations::{LOOSE, filed, of_thread, reply},
-    email_of,
-    nodes::{scatter, two_nodes},
-    rows, wish,
+    conversations::{UNLIMITED_CAPS, file_message, message_in_thread, reply},
+    email_of, new_email, new_email_with_intent,
+    nodes::{accept_on_both, two_nodes},
+    rows,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -32,14 +32,14 @@ async fn answers_to_a_person_on_two_nodes_stop_at_the_cap() {
     let mut tasks = Vec::new();
     for n in 0..30 {
         let name = format!("{n}");
-        let message = filed(&one, a, of_thread(&name, &name)).await;
-        let wish = AnswerWish { caps: Caps { per_person: 7, ..LOOSE }, ..reply(&message) };
+        let message = file_message(&one, a, message_in_thread(&name, &name)).await;
+        let wish = NewReply { caps: ReplyCaps { per_person: 7, ..UNLIMITED_CAPS }, ..reply(&message) };
         let node = if n % 2 == 0 { one.clone() } else { two.clone() };
-        tasks.push(tokio::spawn(async move { node.answer(wish, NOW).await.unwrap() }));
+        tasks.push(tokio::spawn(async move { node.accept_reply(wish, NOW).await.unwrap() }));
     }
     let mut held = 0;
     for task in tasks {
-        let Answered::First(email, _) = task.await.unwrap() else { panic!("not the first") };
+        let ReplyResult::First(email, _) = task.await.unwrap() else { panic!("not the first") };
         assert_eq!(email.guard == Some(Guard::Cap), email.state() == EmailState::Held);
         held += usize::from(email.guard.is_some());
     }
@@ -51,9 +51,10 @@ async fn of_mails_that_say_the_same_on_two_nodes_one_goes() {
     let (_fresh, one, two) = two_nodes().await;
     for round in 0..10 {
         let saying = |text: &str| {
-            let mut wish = wish(None);
+            let mut wish = new_email(None);
             let to = [format!("{round}@example.com")];
-            wish.care.likeness = Some(Likeness::of(TEAM, "agent@example.com", &to, "Hello", text));
+            wish.guard_input.fingerprint =
+                Some(ContentFingerprint::from_email(TEAM, "agent@example.com", &to, "Hello", text));
             wish
         };
         // In every other round these people know of each other, so there is a row to be locked.
@@ -61,7 +62,7 @@ async fn of_mails_that_say_the_same_on_two_nodes_one_goes() {
             assert_eq!(email_of(one.accept(saying("something else"), NOW).await.unwrap()).0.guard, None);
         }
         let wishes = (0..24).map(|_| saying("hello")).collect();
-        let emails: Vec<_> = scatter([&one, &two], wishes).await.into_iter().map(email_of).collect();
+        let emails: Vec<_> = accept_on_both([&one, &two], wishes).await.into_iter().map(email_of).collect();
         assert!(emails.iter().all(|(_, first)| *first));
         let held = |guard| emails.iter().filter(|(email, _)| email.guard == guard).count();
         assert_eq!((held(None), held(Some(Guard::LooksDuplicate))), (1, 23), "round {round}");
@@ -74,25 +75,27 @@ async fn what_guards_said_before_counts_in_every_lane() {
     let due = NOW.plus(60_000);
     // One free row decides the first two; the others need their recipients' keys.
     for (n, mut wish) in
-        [wish(Some("a")), wish(None), about("b", &["a@example.com", "b@example.com"])].into_iter().enumerate()
+        [new_email(Some("a")), new_email(None), new_email_with_intent("b", &["a@example.com", "b@example.com"])]
+            .into_iter()
+            .enumerate()
     {
         let mut flagged = wish.clone();
-        (wish.care.hold, wish.due) = (Some(Guard::Approval), Some(due));
+        (wish.guard_input.held_by, wish.due_at) = (Some(Guard::Approval), Some(due));
         let (email, first) = email_of(one.accept(wish, NOW).await.unwrap());
         assert_eq!((first, email.state(), email.guard), (true, EmailState::Held, Some(Guard::Approval)), "{n}");
         assert!(email.handoffs.iter().all(|handoff| handoff.due_at == Some(due)), "{n}");
         assert_eq!(one.email(TEAM, email.id).await.unwrap(), Some(email));
 
-        let other = super::wish(None);
-        (flagged.id, flagged.key, flagged.slots, flagged.head) = (other.id, None, Vec::new(), other.head);
-        flagged.care.flag = Some(Guard::LooksDuplicate);
+        let other = super::new_email(None);
+        (flagged.id, flagged.key, flagged.shadow_keys, flagged.head) = (other.id, None, Vec::new(), other.head);
+        flagged.guard_input.flagged_by = Some(Guard::LooksDuplicate);
         let (email, _) = email_of(one.accept(flagged, NOW).await.unwrap());
         assert_eq!((email.state(), email.guard), (EmailState::Queued, Some(Guard::LooksDuplicate)), "{n}");
     }
-    let stuck = one.stuck(None, 2).await.unwrap();
+    let stuck = one.held_or_unknown_emails(None, 2).await.unwrap();
     assert_eq!(stuck.len(), 2);
     let last = stuck.last().map(|email| (email.team, email.id));
-    assert_eq!(one.stuck(last, 2).await.unwrap().len(), 1);
+    assert_eq!(one.held_or_unknown_emails(last, 2).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,10 +104,10 @@ async fn what_a_removed_inbox_talked_about_goes() {
     let a = inbox(&one, "a@d.test").await;
     let kept_inbox = inbox(&one, "b@d.test").await;
     for n in 0..3 {
-        let message = filed(&one, a, of_thread(&format!("{n}"), &format!("{n}"))).await;
-        assert!(matches!(one.answer(reply(&message), NOW).await.unwrap(), Answered::First(..)));
+        let message = file_message(&one, a, message_in_thread(&format!("{n}"), &format!("{n}"))).await;
+        assert!(matches!(one.accept_reply(reply(&message), NOW).await.unwrap(), ReplyResult::First(..)));
     }
-    let other = filed(&one, kept_inbox, of_thread("x", "x")).await;
+    let other = file_message(&one, kept_inbox, message_in_thread("x", "x")).await;
     let all = ThreadQuery { limit: 10, ..ThreadQuery::default() };
     assert_eq!(one.threads(TEAM, all.clone()).await.unwrap().len(), 4);
     assert!(one.remove_inbox(TEAM, a, NOW).await.unwrap().is_some());
@@ -128,14 +131,14 @@ async fn of_sends_on_two_nodes_only_as_many_go_as_the_budget_allows() {
         Charge { budget: uuid::Uuid::from_u128(7), period_start: NOW, ends_at: NOW.plus(60_000), amount: 3, limit: 31 };
     let charged = |n: usize| {
         let key = format!("k{n}");
-        let mut wish = wish(Some(&key).filter(|_| n.is_multiple_of(3)).map(String::as_str));
-        wish.care.charges = vec![charge.clone()];
+        let mut wish = new_email(Some(&key).filter(|_| n.is_multiple_of(3)).map(String::as_str));
+        wish.guard_input.charges = vec![charge.clone()];
         wish
     };
-    let answers = scatter([&one, &two], (0..64).map(charged).collect()).await;
-    let went = answers.iter().filter(|answer| matches!(answer, Accept::First(_))).count();
+    let answers = accept_on_both([&one, &two], (0..64).map(charged).collect()).await;
+    let went = answers.iter().filter(|answer| matches!(answer, AcceptResult::First(_))).count();
     assert_eq!(went, 10, "of 31 places each takes three");
-    assert!(answers.iter().all(|answer| matches!(answer, Accept::First(_) | Accept::OverBudget(_))));
+    assert!(answers.iter().all(|answer| matches!(answer, AcceptResult::First(_) | AcceptResult::OverBudget(_))));
     assert_eq!(two.budget_usage(TEAM, vec![charge.counter()]).await.unwrap(), [30]);
 }
 
@@ -149,18 +152,18 @@ async fn of_moves_on_two_nodes_only_as_many_go_as_the_budget_allows() {
     let (now, next) = (charge(0), Charge { limit: 96, ..charge(60_000) });
     let mut tasks = Vec::new();
     for n in 0..32 {
-        let mut wish = wish(None);
-        (wish.due, wish.care.charges) = (Some(next.period_start), vec![next.clone()]);
+        let mut wish = new_email(None);
+        (wish.due_at, wish.guard_input.charges) = (Some(next.period_start), vec![next.clone()]);
         let id = wish.id;
-        assert!(matches!(one.accept(wish, NOW).await.unwrap(), Accept::First(_)));
+        assert!(matches!(one.accept(wish, NOW).await.unwrap(), AcceptResult::First(_)));
         let node = if n % 2 == 0 { one.clone() } else { two.clone() };
-        let new = NewDue { due: NOW, charges: vec![now.clone()] };
+        let new = RescheduleRequest { due_at: NOW, charges: vec![now.clone()] };
         tasks.push(async move { node.reschedule(TEAM, id, new, NOW).await.unwrap() });
     }
     let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
     let mut went = 0;
     for task in tasks {
-        went += usize::from(matches!(task.await.unwrap(), Change::Email(_)));
+        went += usize::from(matches!(task.await.unwrap(), EmailChangeResult::Changed(_)));
     }
     assert_eq!(went, 10, "of 31 places each takes three");
     let counters = vec![now.counter(), next.counter()];
@@ -168,6 +171,6 @@ async fn of_moves_on_two_nodes_only_as_many_go_as_the_budget_allows() {
     // Where they were counted is remembered as long as the counters are.
     let session = fresh.session().await;
     assert_eq!(rows(&session, "budget_charges").await, 32);
-    one.sweep(1, now.ends_at.plus(KEPT_MS)).await.unwrap();
+    one.sweep(1, now.ends_at.plus(USAGE_RETENTION_MS)).await.unwrap();
     assert_eq!(rows(&session, "budget_charges").await, 22);
 }

@@ -1,17 +1,17 @@
 //! Nodes that fall silent: whoever watches them decides, by its own monotonic clock and nobody's wall clock.
 
 use mailonce_core::{
-    dispatch::{Act, Hold, Verdict},
+    dispatch::{HandoffAction, HandoffActionStatus, LeaseRef},
     email::EmailState,
     id::{EmailId, NodeId},
-    port::store::{Acted, LeaseWish, Once, Recovered, Store, TransportAccount},
+    port::store::{HandoffActionResult, IdempotentResult, LeaseRequest, RecoveryCounts, Store, TransportAccount},
     time::Time,
 };
 use std::time::Duration;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::{Fresh, NOW, TEAM, email_of, rows, wish};
+use super::{NOW, TEAM, TestDatabase, email_of, new_email, rows};
 use crate::postgres::Postgres;
 
 const FIRST: NodeId = NodeId(Uuid::from_u128(0xa1));
@@ -19,16 +19,25 @@ const SECOND: NodeId = NodeId(Uuid::from_u128(0xa2));
 const THIRD: NodeId = NodeId(Uuid::from_u128(0xa3));
 
 /// An email that a process leased, and marked if it should.
-async fn held(store: &Postgres, node: NodeId, marks: bool) -> EmailId {
-    let id = email_of(store.accept(wish(None), NOW).await.unwrap()).0.id;
-    let all = LeaseWish { transport: "sandbox".into(), node, max: 10, but: Vec::new(), scheduled_by: Some(NOW) };
-    let leased = store.lease(all, NOW).await.unwrap();
+async fn lease_email(store: &Postgres, node: NodeId, marks: bool) -> EmailId {
+    let id = email_of(store.accept(new_email(None), NOW).await.unwrap()).0.id;
+    let all = LeaseRequest {
+        transport: "sandbox".into(),
+        node,
+        max: 10,
+        excluded_domains: Vec::new(),
+        schedule_cutoff: Some(NOW),
+    };
+    let leased = store.lease_handoffs(all, NOW).await.unwrap();
     assert_eq!(leased.iter().map(|leased| leased.email.id).collect::<Vec<_>>(), [id]);
     if marks {
-        let hold = Hold { number: 0, fence: 1, transport: "sandbox".into(), account: "A".into() };
-        let marker = Act::Mark { hold, wire: Some(b"bytes".as_slice().into()) };
-        let acted = store.act(TEAM, id, marker, None, NOW).await.unwrap();
-        assert!(matches!(acted, Once::Done(Acted::Email(Verdict::Done, _))), "{acted:?}");
+        let hold = LeaseRef { number: 0, fence: 1, transport: "sandbox".into(), account: "A".into() };
+        let marker = HandoffAction::Mark { lease: hold, frozen_bytes: Some(b"bytes".as_slice().into()) };
+        let acted = store.apply_action(TEAM, id, marker, None, NOW).await.unwrap();
+        assert!(
+            matches!(acted, IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, _))),
+            "{acted:?}"
+        );
     }
     id
 }
@@ -40,8 +49,8 @@ async fn set_database_clock(session: &Client, ago: &str) {
 }
 
 /// As if this node had watched the others for so long without seeing a change.
-pub(super) fn watch_for(store: &Postgres, seconds: u64) {
-    store.ledger.peers.lock().unwrap().age(Duration::from_secs(seconds));
+pub(super) fn age_peers(store: &Postgres, seconds: u64) {
+    store.shared.peers.lock().unwrap().age(Duration::from_secs(seconds));
 }
 
 async fn state(store: &Postgres, id: EmailId) -> EmailState {
@@ -50,55 +59,55 @@ async fn state(store: &Postgres, id: EmailId) -> EmailState {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_fell_silent_loses_its_handoffs_and_a_fresh_one_does_not() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let store = fresh.node().await;
-    let (leased, sending) = (held(&store, FIRST, false).await, held(&store, FIRST, true).await);
-    let alive = held(&store, SECOND, true).await;
+    let (leased, sending) = (lease_email(&store, FIRST, false).await, lease_email(&store, FIRST, true).await);
+    let alive = lease_email(&store, SECOND, true).await;
     for node in [FIRST, SECOND] {
         // The time that nodes tell plays no part.
         store.heartbeat(node, Time(0)).await.unwrap();
     }
     let later = NOW.plus(86_400_000);
 
-    assert_eq!(store.recover(THIRD, 10, later).await.unwrap(), Recovered::default());
-    watch_for(&store, 13);
-    assert_eq!(store.recover(THIRD, 10, later).await.unwrap(), Recovered::default());
+    assert_eq!(store.recover_dead_nodes(THIRD, 10, later).await.unwrap(), RecoveryCounts::default());
+    age_peers(&store, 13);
+    assert_eq!(store.recover_dead_nodes(THIRD, 10, later).await.unwrap(), RecoveryCounts::default());
     store.heartbeat(SECOND, Time(0)).await.unwrap();
-    watch_for(&store, 2);
+    age_peers(&store, 2);
     assert_eq!(
-        store.recover(THIRD, 10, NOW).await.unwrap(),
-        Recovered { queued: 1, unknown: 1, ..Recovered::default() }
+        store.recover_dead_nodes(THIRD, 10, NOW).await.unwrap(),
+        RecoveryCounts { queued: 1, unknown: 1, ..RecoveryCounts::default() }
     );
 
     assert_eq!(state(&store, leased).await, EmailState::Queued);
     assert_eq!(state(&store, sending).await, EmailState::Unknown);
     assert_eq!(state(&store, alive).await, EmailState::Sending);
-    assert_eq!(store.recover(THIRD, 10, later).await.unwrap(), Recovered::default());
+    assert_eq!(store.recover_dead_nodes(THIRD, 10, later).await.unwrap(), RecoveryCounts::default());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_heard_of_again_in_time_keeps_its_handoffs() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let store = fresh.node().await;
-    let id = held(&store, FIRST, true).await;
+    let id = lease_email(&store, FIRST, true).await;
     store.heartbeat(FIRST, NOW).await.unwrap();
-    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default());
-    watch_for(&store, 3_600);
+    assert_eq!(store.recover_dead_nodes(THIRD, 10, NOW).await.unwrap(), RecoveryCounts::default());
+    age_peers(&store, 3_600);
     store.heartbeat(FIRST, NOW).await.unwrap();
 
-    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default());
+    assert_eq!(store.recover_dead_nodes(THIRD, 10, NOW).await.unwrap(), RecoveryCounts::default());
     assert_eq!(state(&store, id).await, EmailState::Sending);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_whose_clock_is_set_takes_nothing_from_a_living_node() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let (store, session) = (fresh.node().await, fresh.session().await);
-    let id = held(&store, FIRST, true).await;
+    let id = lease_email(&store, FIRST, true).await;
     for ago in ["0 seconds", "23 hours", "3 days", "-5 days"] {
         store.heartbeat(FIRST, NOW).await.unwrap();
         set_database_clock(&session, ago).await;
-        assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default(), "{ago}");
+        assert_eq!(store.recover_dead_nodes(THIRD, 10, NOW).await.unwrap(), RecoveryCounts::default(), "{ago}");
     }
     assert_eq!(state(&store, id).await, EmailState::Sending);
     assert_eq!(rows(&session, "nodes").await, 1, "and its row stays");
@@ -106,44 +115,44 @@ async fn a_database_whose_clock_is_set_takes_nothing_from_a_living_node() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_are_long_gone_are_forgotten() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let (store, session) = (fresh.node().await, fresh.session().await);
     for node in [FIRST, SECOND] {
         store.heartbeat(node, NOW).await.unwrap();
     }
-    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default());
-    watch_for(&store, 600);
+    assert_eq!(store.recover_dead_nodes(THIRD, 10, NOW).await.unwrap(), RecoveryCounts::default());
+    age_peers(&store, 600);
     store.heartbeat(SECOND, NOW).await.unwrap();
-    assert_eq!(store.recover(THIRD, 10, NOW).await.unwrap(), Recovered::default());
+    assert_eq!(store.recover_dead_nodes(THIRD, 10, NOW).await.unwrap(), RecoveryCounts::default());
     assert_eq!(rows(&session, "nodes").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_email_that_another_node_works_on_is_passed_over() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let (store, session) = (fresh.node().await, fresh.session().await);
-    let busy = held(&store, FIRST, true).await;
-    let free = held(&store, FIRST, true).await;
+    let busy = lease_email(&store, FIRST, true).await;
+    let free = lease_email(&store, FIRST, true).await;
     session.batch_execute("BEGIN").await.unwrap();
     session.query("SELECT FROM emails WHERE id = $1 FOR UPDATE", &[&busy.0]).await.unwrap();
 
     assert_eq!(
-        store.recover(THIRD, 10, NOW).await.unwrap(),
-        Recovered { queued: 0, unknown: 1, ..Recovered::default() }
+        store.recover_dead_nodes(THIRD, 10, NOW).await.unwrap(),
+        RecoveryCounts { queued: 0, unknown: 1, ..RecoveryCounts::default() }
     );
     assert_eq!((state(&store, free).await, state(&store, busy).await), (EmailState::Unknown, EmailState::Sending));
     session.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(
-        store.recover(THIRD, 10, NOW).await.unwrap(),
-        Recovered { queued: 0, unknown: 1, ..Recovered::default() }
+        store.recover_dead_nodes(THIRD, 10, NOW).await.unwrap(),
+        RecoveryCounts { queued: 0, unknown: 1, ..RecoveryCounts::default() }
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transport_is_missing_once_its_nodes_fell_silent() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let (store, session) = (fresh.node().await, fresh.session().await);
-    let _accepted = store.accept(wish(None), NOW).await.unwrap();
+    let _accepted = store.accept(new_email(None), NOW).await.unwrap();
     let has = |account: &str| [TransportAccount { name: "sandbox".into(), account: account.into() }];
     store.publish_transports(FIRST, &has("A"), NOW).await.unwrap();
     let silent_for = async |ago: &str| {
@@ -152,27 +161,27 @@ async fn a_transport_is_missing_once_its_nodes_fell_silent() {
     };
 
     // The time that nodes tell plays no part.
-    assert_eq!(store.orphans(&[], NOW.plus(86_400_000)).await.unwrap(), []);
+    assert_eq!(store.orphan_backlogs(&[], NOW.plus(86_400_000)).await.unwrap(), []);
     silent_for("13 seconds").await;
-    assert_eq!(store.orphans(&[], NOW).await.unwrap(), []);
+    assert_eq!(store.orphan_backlogs(&[], NOW).await.unwrap(), []);
     silent_for("15 seconds").await;
-    assert_eq!(store.orphans(&[], NOW).await.unwrap().len(), 1);
+    assert_eq!(store.orphan_backlogs(&[], NOW).await.unwrap().len(), 1);
     store.publish_transports(FIRST, &has("A"), NOW).await.unwrap();
-    assert_eq!(store.orphans(&[], NOW).await.unwrap(), []);
+    assert_eq!(store.orphan_backlogs(&[], NOW).await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_attempt_in_doubt_is_left_to_its_account_for_five_minutes() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let (store, session) = (fresh.node().await, fresh.session().await);
-    held(&store, FIRST, true).await;
-    let _unknown = store.recover(THIRD, 10, NOW).await.unwrap();
+    lease_email(&store, FIRST, true).await;
+    let _unknown = store.recover_dead_nodes(THIRD, 10, NOW).await.unwrap();
     let has = |account: &str| [TransportAccount { name: "sandbox".into(), account: account.into() }];
     store.publish_transports(FIRST, &has("A"), NOW).await.unwrap();
     let later = NOW.plus(60_000);
     for (ago, found) in [("0 seconds", 0), ("4 minutes", 0), ("5 minutes", 1)] {
         let sql = format!("UPDATE transports SET seen_at = now() - interval '{ago}'");
         session.execute(&sql, &[]).await.unwrap();
-        assert_eq!(store.doubts(&has("B"), 10, later).await.unwrap().len(), found, "{ago}");
+        assert_eq!(store.due_unknown_handoffs(&has("B"), 10, later).await.unwrap().len(), found, "{ago}");
     }
 }

@@ -2,16 +2,16 @@
 
 use mailonce_core::port::store::Store;
 
-use super::Fresh;
+use super::TestDatabase;
 
 const KILL: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                      WHERE datname = current_database() AND application_name = 'mailonce'";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_history_that_the_ledger_does_not_know_renews_the_epoch_for_all_nodes() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let (running, session) = (fresh.node().await, fresh.session().await);
-    let epoch = running.install().await.unwrap().epoch;
+    let epoch = running.installation().await.unwrap().epoch;
     assert_eq!((epoch, running.epoch()), (1, Some(1)));
     assert_eq!(fresh.node().await.epoch(), Some(1), "a restart is no other history");
 
@@ -20,17 +20,17 @@ async fn a_history_that_the_ledger_does_not_know_renews_the_epoch_for_all_nodes(
     let opened = fresh.node().await;
     let renewed = opened.epoch().unwrap();
     assert!(renewed > 1_700_000_000, "{renewed}: two restores of one backup must differ");
-    assert_eq!(opened.install().await.unwrap().epoch, renewed);
+    assert_eq!(opened.installation().await.unwrap().epoch, renewed);
     // A node that runs notices with its next session, before it reads anything there.
     session.query(KILL, &[]).await.unwrap();
-    while running.install().await.is_err() {}
+    while running.installation().await.is_err() {}
     assert_eq!(running.epoch(), Some(renewed));
     assert_eq!(fresh.node().await.epoch(), Some(renewed));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_nodes_that_find_another_history_one_renews() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     drop(fresh.node().await);
     fresh.session().await.batch_execute("UPDATE install SET history = '7/1/1', epoch = 2000000000").await.unwrap();
     let (one, two, three) = tokio::join!(fresh.node(), fresh.node(), fresh.node());
@@ -39,7 +39,7 @@ async fn of_many_nodes_that_find_another_history_one_renews() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_keeps_the_epoch() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     drop(fresh.node().await);
     fresh.session().await.batch_execute("UPDATE install SET history = NULL, epoch = 5").await.unwrap();
     assert_eq!(fresh.node().await.epoch(), Some(5));
@@ -48,7 +48,7 @@ async fn an_upgrade_keeps_the_epoch() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_role_that_may_not_read_the_control_file_has_an_epoch_too() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     drop(fresh.node().await);
     let session = fresh.session().await;
     let role = format!("plain_{}", std::process::id());

@@ -15,13 +15,13 @@ mod told;
 mod upgrade;
 
 use mailonce_core::{
-    content::{Content, RawContent},
+    content::{EmailContent, RawContent},
     digest::Digest,
     email::{Channel, Email, EmailHead, OnUnknown},
-    id::{EmailId, IdMaker, TeamId},
+    id::{EmailId, IdGenerator, TeamId},
     intent::Intent,
-    key::{Key, KeyName},
-    port::store::{Accept, Care, Envelope, Wish},
+    key::{EmailKey, Key},
+    port::store::{AcceptResult, Envelope, GuardInput, NewEmail},
     time::Time,
     ttl,
 };
@@ -38,16 +38,16 @@ pub(super) const NOW: Time = Time(1_731_628_800_000);
 pub(super) const TEAM: TeamId = TeamId(Uuid::from_u128(1));
 
 /// A database of its own, dropped at the end.
-pub(crate) struct Fresh {
+pub(crate) struct TestDatabase {
     admin: String,
     name: String,
     /// Where it is.
     pub(crate) url: String,
 }
 
-impl Fresh {
+impl TestDatabase {
     /// Makes one on the server that `MAILONCE_TEST_POSTGRES` names. A missing variable is a failure, not a skip.
-    pub(crate) async fn make() -> Self {
+    pub(crate) async fn create() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let admin = std::env::var("MAILONCE_TEST_POSTGRES")
             .expect("MAILONCE_TEST_POSTGRES names the server of these tests: postgres://user@host:port/db");
@@ -60,7 +60,7 @@ impl Fresh {
 
     /// A node on it.
     pub(super) async fn node(&self) -> Postgres {
-        Postgres::open_with(&self.url, [7; 32], Options { lanes: 2, sessions: 4 }).await.unwrap()
+        Postgres::open_with(&self.url, [7; 32], Options { accept_workers: 2, sessions: 4 }).await.unwrap()
     }
 
     /// A plain session on it.
@@ -71,7 +71,7 @@ impl Fresh {
     }
 }
 
-impl Drop for Fresh {
+impl Drop for TestDatabase {
     fn drop(&mut self) {
         let (admin, name) = (self.admin.clone(), self.name.clone());
         let dropped = std::thread::spawn(move || {
@@ -91,19 +91,19 @@ async fn connect(url: &str) -> Client {
 }
 
 /// A wish under a key that a caller gives, or under none.
-pub(super) fn wish(key: Option<&str>) -> Wish {
-    wish_named(key.map(|key| KeyName::Given(Key::parse(key).unwrap())), None, &["user@example.com"])
+pub(super) fn new_email(key: Option<&str>) -> NewEmail {
+    new_email_named(key.map(|key| EmailKey::Given(Key::parse(key).unwrap())), None, &["user@example.com"])
 }
 
 /// A wish about something to these recipients.
-pub(super) fn about(entity: &str, to: &[&str]) -> Wish {
+pub(super) fn new_email_with_intent(entity: &str, to: &[&str]) -> NewEmail {
     let intent = Intent { kind: "order.confirmation".into(), entity: entity.into(), version: 1, period: None };
-    let key = intent.key(&content(to).bare_to());
-    wish_named(Some(KeyName::Given(Key::parse(&key).unwrap())), Some(intent), to)
+    let key = intent.derive_key(&content(to).to_addresses());
+    new_email_named(Some(EmailKey::Given(Key::parse(&key).unwrap())), Some(intent), to)
 }
 
-fn content(to: &[&str]) -> Content {
-    Content::check(RawContent {
+fn content(to: &[&str]) -> EmailContent {
+    EmailContent::validate(RawContent {
         from: "agent@example.com".into(),
         to: to.iter().map(ToString::to_string).collect(),
         subject: "Hello".into(),
@@ -113,10 +113,10 @@ fn content(to: &[&str]) -> Content {
     .unwrap()
 }
 
-fn wish_named(key: Option<KeyName>, intent: Option<Intent>, to: &[&str]) -> Wish {
-    static IDS: Mutex<Option<IdMaker>> = Mutex::new(None);
+fn new_email_named(key: Option<EmailKey>, intent: Option<Intent>, to: &[&str]) -> NewEmail {
+    static IDS: Mutex<Option<IdGenerator>> = Mutex::new(None);
     let content = content(to);
-    let id = IDS.lock().unwrap().get_or_insert_default().next(NOW, 7);
+    let id = IDS.lock().unwrap().get_or_insert_default().next_id(NOW, 7);
     let to: Vec<String> = to.iter().map(ToString::to_string).collect();
     let head = EmailHead {
         from: "agent@example.com".into(),
@@ -139,27 +139,27 @@ fn wish_named(key: Option<KeyName>, intent: Option<Intent>, to: &[&str]) -> Wish
         call: None,
         held_by: None,
     };
-    Wish {
+    NewEmail {
         id: EmailId(id),
         team: TEAM,
-        digest: Digest::of(&content),
+        digest: Digest::of_content(&content),
         key: head.key.as_ref().map(|name| name.hash(TEAM)),
-        slots: head.slots(TEAM),
+        shadow_keys: head.shadow_keys(TEAM),
         first_wins: false,
         head,
         ttl: ttl::DEFAULT,
         envelopes: vec![Envelope { transport: "sandbox".into(), recipients: to }],
-        due: None,
+        due_at: None,
         body: serde_json::to_vec(&content).unwrap().into(),
-        care: Care::default(),
+        guard_input: GuardInput::default(),
     }
 }
 
 /// The email of an answer, and whether it was the first.
-pub(super) fn email_of(answer: Accept) -> (Email, bool) {
+pub(super) fn email_of(answer: AcceptResult) -> (Email, bool) {
     match answer {
-        Accept::First(email) => (email, true),
-        Accept::Bound(mailonce_core::port::store::Bound::Email(email)) => (email, false),
+        AcceptResult::First(email) => (email, true),
+        AcceptResult::KeyBound(mailonce_core::port::store::KeyBinding::Email(email)) => (email, false),
         other => panic!("{other:?}"),
     }
 }

@@ -3,28 +3,28 @@
 use mailonce_core::{
     email::Guard,
     key::KeyHash,
-    port::store::{Accept, KeyChange, NewDue, Store, Wish},
+    port::store::{AcceptResult, KeyChangeResult, NewEmail, RescheduleRequest, Store},
     time::Time,
     ttl::Ttl,
 };
 use std::{collections::BTreeSet, sync::Arc};
 use uuid::Uuid;
 
-use super::{Fresh, NOW, TEAM, about, email_of, rows, until_blocked, wish};
+use super::{NOW, TEAM, TestDatabase, email_of, new_email, new_email_with_intent, rows, until_blocked};
 use crate::postgres::Postgres;
 
 const A: &str = "a@example.com";
 const B: &str = "b@example.com";
 const C: &str = "c@example.com";
 
-pub(super) async fn two_nodes() -> (Fresh, Arc<Postgres>, Arc<Postgres>) {
-    let fresh = Fresh::make().await;
+pub(super) async fn two_nodes() -> (TestDatabase, Arc<Postgres>, Arc<Postgres>) {
+    let fresh = TestDatabase::create().await;
     let (one, two) = tokio::join!(fresh.node(), fresh.node());
     (fresh, Arc::new(one), Arc::new(two))
 }
 
 /// Accepts wishes at once, in turns on either node.
-pub(super) async fn scatter(nodes: [&Arc<Postgres>; 2], wishes: Vec<Wish>) -> Vec<Accept> {
+pub(super) async fn accept_on_both(nodes: [&Arc<Postgres>; 2], wishes: Vec<NewEmail>) -> Vec<AcceptResult> {
     let tasks: Vec<_> = wishes
         .into_iter()
         .enumerate()
@@ -48,13 +48,13 @@ fn hash(key: KeyHash) -> Uuid {
 async fn of_equal_keys_on_two_nodes_one_is_the_first() {
     let (fresh, one, two) = two_nodes().await;
     for round in 0..30 {
-        let wishes = (0..40).map(|_| wish(Some(&format!("k{round}")))).collect();
-        let emails: Vec<_> = scatter([&one, &two], wishes).await.into_iter().map(email_of).collect();
+        let wishes = (0..40).map(|_| new_email(Some(&format!("k{round}")))).collect();
+        let emails: Vec<_> = accept_on_both([&one, &two], wishes).await.into_iter().map(email_of).collect();
         assert_eq!(emails.iter().filter(|(_, first)| *first).count(), 1);
         assert_eq!(emails.iter().map(|(email, _)| email.id).collect::<BTreeSet<_>>().len(), 1);
     }
     assert_eq!(rows(&fresh.session().await, "emails").await, 30);
-    assert!(one.gauges().contended > 0);
+    assert!(one.gauges().contended_accepts > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -62,9 +62,13 @@ async fn of_overlapping_recipients_on_two_nodes_one_goes() {
     let (_fresh, one, two) = two_nodes().await;
     for round in 0..40 {
         let entity = format!("o{round}");
-        let wishes =
-            vec![about(&entity, &[A, B]), about(&entity, &[B]), about(&entity, &[B, C]), about(&entity, &[C, B, A])];
-        let emails: Vec<_> = scatter([&one, &two], wishes).await.into_iter().map(email_of).collect();
+        let wishes = vec![
+            new_email_with_intent(&entity, &[A, B]),
+            new_email_with_intent(&entity, &[B]),
+            new_email_with_intent(&entity, &[B, C]),
+            new_email_with_intent(&entity, &[C, B, A]),
+        ];
+        let emails: Vec<_> = accept_on_both([&one, &two], wishes).await.into_iter().map(email_of).collect();
         assert!(emails.iter().all(|(_, first)| *first));
         assert_eq!(emails.iter().filter(|(email, _)| email.guard.is_none()).count(), 1, "{entity}");
     }
@@ -75,8 +79,8 @@ async fn a_wish_that_meets_a_slot_being_taken_waits_and_is_held() {
     let (fresh, one, _two) = two_nodes().await;
     for (round, ends, guard) in [(0, "COMMIT", Some(Guard::Overlaps)), (1, "ROLLBACK", None)] {
         let entity = format!("o{round}");
-        let several = email_of(one.accept(about(&format!("x{round}"), &[A, B]), NOW).await.unwrap()).0;
-        let single = about(&entity, &[A]);
+        let several = email_of(one.accept(new_email_with_intent(&format!("x{round}"), &[A, B]), NOW).await.unwrap()).0;
+        let single = new_email_with_intent(&entity, &[A]);
         // Another node is about to let that email stand for A.
         let other = fresh.session().await;
         other.batch_execute("BEGIN").await.unwrap();
@@ -89,22 +93,22 @@ async fn a_wish_that_meets_a_slot_being_taken_waits_and_is_held() {
         other.batch_execute(ends).await.unwrap();
 
         let (email, first) = email_of(waiting.await.unwrap());
-        assert_eq!((first, email.guard, email.bind), (true, guard, 1), "{ends}");
+        assert_eq!((first, email.guard, email.bind_number), (true, guard, 1), "{ends}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_that_meet_a_key_being_bound_wait_and_are_held() {
     let (fresh, one, _two) = two_nodes().await;
-    let alone = email_of(one.accept(wish(Some("k")), NOW).await.unwrap()).0;
-    let single = about("o", &[A]);
+    let alone = email_of(one.accept(new_email(Some("k")), NOW).await.unwrap()).0;
+    let single = new_email_with_intent("o", &[A]);
     let other = fresh.session().await;
     other.batch_execute("BEGIN").await.unwrap();
     let bind = "INSERT INTO keys (team, hash, bind, email) VALUES ($1, $2, 1, $3)";
     other.execute(bind, &[&TEAM.0, &hash(single.key.unwrap()), &alone.id.0]).await.unwrap();
 
     let node = one.clone();
-    let waiting = tokio::spawn(async move { node.accept(about("o", &[A, B]), NOW).await.unwrap() });
+    let waiting = tokio::spawn(async move { node.accept(new_email_with_intent("o", &[A, B]), NOW).await.unwrap() });
     until_blocked(&fresh.session().await, 1).await;
     other.batch_execute("COMMIT").await.unwrap();
 
@@ -112,8 +116,8 @@ async fn several_that_meet_a_key_being_bound_wait_and_are_held() {
 }
 
 /// A sent email whose key is remembered for a second.
-async fn brief(node: &Postgres, key: &str) -> KeyHash {
-    let mut brief = wish(Some(key));
+async fn send_with_short_ttl(node: &Postgres, key: &str) -> KeyHash {
+    let mut brief = new_email(Some(key));
     brief.ttl = Ttl(1000);
     let hash = brief.key.unwrap();
     assert!(email_of(node.accept(brief, NOW).await.unwrap()).1);
@@ -126,14 +130,14 @@ async fn a_key_that_is_swept_while_it_is_rebound_stays_bound() {
     let (fresh, one, two) = two_nodes().await;
     for (round, sweep_first) in [(0, true), (1, false)] {
         let key = format!("k{round}");
-        let bound = brief(&one, &key).await;
+        let bound = send_with_short_ttl(&one, &key).await;
         let later = NOW.plus(60 * 86_400_000);
         // Both come to the same row while a third holds it, in either order.
         let other = fresh.session().await;
         other.batch_execute("BEGIN").await.unwrap();
         let lock = "SELECT FROM keys WHERE team = $1 AND hash = $2 FOR UPDATE";
         other.query(lock, &[&TEAM.0, &hash(bound)]).await.unwrap();
-        let (sweeper, binder, again) = (two.clone(), one.clone(), wish(Some(&key)));
+        let (sweeper, binder, again) = (two.clone(), one.clone(), new_email(Some(&key)));
         let sweep = || tokio::spawn(async move { sweeper.sweep(10, later).await.unwrap() });
         let accept = || tokio::spawn(async move { binder.accept(again, later).await.unwrap() });
         let session = fresh.session().await;
@@ -151,8 +155,8 @@ async fn a_key_that_is_swept_while_it_is_rebound_stays_bound() {
 
         let (email, first) = email_of(accepted.await.unwrap());
         let swept = swept.await.unwrap();
-        assert_eq!((first, email.bind, swept.keys), (true, 2, usize::from(sweep_first)));
-        assert_eq!(email_of(two.accept(wish(Some(&key)), later).await.unwrap()), (email, false));
+        assert_eq!((first, email.bind_number, swept.keys), (true, 2, usize::from(sweep_first)));
+        assert_eq!(email_of(two.accept(new_email(Some(&key)), later).await.unwrap()), (email, false));
     }
 }
 
@@ -161,15 +165,15 @@ async fn a_key_is_not_both_extended_and_rebound() {
     let (_fresh, one, two) = two_nodes().await;
     for round in 0..20 {
         let key = format!("k{round}");
-        let bound = brief(&one, &key).await;
+        let bound = send_with_short_ttl(&one, &key).await;
         // One node's clock is a little behind: for it the key still lives.
-        let (node, again) = (two.clone(), wish(Some(&key)));
+        let (node, again) = (two.clone(), new_email(Some(&key)));
         let accept = tokio::spawn(async move { node.accept(again, NOW.plus(1001)).await.unwrap() });
         let extended = one.extend_key(TEAM, bound, Ttl(86_400_000), NOW.plus(999)).await.unwrap();
         let (email, first) = email_of(accept.await.unwrap());
         // Either the extension came first and the wish found the old email, or it saw the new one.
         match extended {
-            KeyChange::Done(extended) => assert_eq!(extended.id, email.id, "round {round}, first: {first}"),
+            KeyChangeResult::Done(extended) => assert_eq!(extended.id, email.id, "round {round}, first: {first}"),
             other => panic!("{other:?}"),
         }
     }
@@ -189,8 +193,8 @@ async fn events_of_two_nodes_have_one_order() {
             seen
         }
     });
-    let wishes = (0..400).map(|_| wish(None)).collect();
-    scatter([&one, &two], wishes).await.into_iter().for_each(|answer| drop(email_of(answer)));
+    let wishes = (0..400).map(|_| new_email(None)).collect();
+    accept_on_both([&one, &two], wishes).await.into_iter().for_each(|answer| drop(email_of(answer)));
 
     let seen = follower.await.unwrap();
     assert_eq!(seen.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=400).collect::<Vec<u64>>());
@@ -200,7 +204,7 @@ async fn events_of_two_nodes_have_one_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_numbered_without_a_reader() {
     let (fresh, one, _two) = two_nodes().await;
-    assert!(email_of(one.accept(wish(None), NOW).await.unwrap()).1);
+    assert!(email_of(one.accept(new_email(None), NOW).await.unwrap()).1);
     let session = fresh.session().await;
     for _ in 0..200 {
         if rows(&session, "events").await == 1 {
@@ -214,15 +218,15 @@ async fn events_are_numbered_without_a_reader() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_envelope_that_another_node_holds_is_left_to_it() {
     let (fresh, one, two) = two_nodes().await;
-    let held = email_of(one.accept(wish(None), NOW).await.unwrap()).0;
-    let free = email_of(one.accept(wish(None), NOW).await.unwrap()).0;
+    let held = email_of(one.accept(new_email(None), NOW).await.unwrap()).0;
+    let free = email_of(one.accept(new_email(None), NOW).await.unwrap()).0;
     let other = fresh.session().await;
     other.batch_execute("BEGIN").await.unwrap();
     other.query("SELECT FROM emails WHERE id = $1 FOR UPDATE", &[&held.id.0]).await.unwrap();
 
     assert_eq!(two.capture("sandbox", 10, Some(NOW), NOW).await.unwrap(), 1);
     assert_eq!(two.email(TEAM, free.id).await.unwrap().unwrap().settled_at, Some(NOW));
-    assert_eq!(two.next_due("sandbox").await.unwrap(), Some(Time(NOW.0)));
+    assert_eq!(two.next_handoff_due("sandbox").await.unwrap(), Some(Time(NOW.0)));
     other.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(two.capture("sandbox", 10, Some(NOW), NOW).await.unwrap(), 1);
 }
@@ -232,8 +236,8 @@ async fn tables_that_outgrew_their_statistics_are_looked_at_again() {
     let (fresh, one, _two) = two_nodes().await;
     let session = fresh.session().await;
     session.batch_execute("ANALYZE").await.unwrap();
-    let wishes = (0..1000).map(|_| wish(None)).collect();
-    scatter([&one, &one], wishes).await.into_iter().for_each(|answer| drop(email_of(answer)));
+    let wishes = (0..1000).map(|_| new_email(None)).collect();
+    accept_on_both([&one, &one], wishes).await.into_iter().for_each(|answer| drop(email_of(answer)));
     for _ in 0..100 {
         let known = "SELECT reltuples::bigint FROM pg_class WHERE oid = 'handoffs'::regclass";
         if session.query_one(known, &[]).await.unwrap().get::<_, i64>(0) > 100 {
@@ -248,14 +252,14 @@ async fn tables_that_outgrew_their_statistics_are_looked_at_again() {
 async fn a_verb_that_changes_nothing_holds_nothing_when_it_answers() {
     let (fresh, one, _two) = two_nodes().await;
     let session = fresh.session().await;
-    let key = wish(Some("k")).key.unwrap();
-    let id = email_of(one.accept(wish(Some("k")), NOW).await.unwrap()).0.id;
+    let key = new_email(Some("k")).key.unwrap();
+    let id = email_of(one.accept(new_email(Some("k")), NOW).await.unwrap()).0.id;
     let free = session.prepare("SELECT FROM emails e, keys k FOR UPDATE SKIP LOCKED").await.unwrap();
     for round in 0..200 {
         let refused = one.forget_key(TEAM, key, NOW).await.unwrap();
-        assert!(matches!(refused, KeyChange::NotTerminal(_)), "{refused:?}");
+        assert!(matches!(refused, KeyChangeResult::NotTerminal(_)), "{refused:?}");
         assert_eq!(session.query(&free, &[]).await.unwrap().len(), 1, "round {round}");
-        let _refused = one.reschedule(TEAM, id, NewDue::uncounted(NOW), NOW).await.unwrap();
+        let _refused = one.reschedule(TEAM, id, RescheduleRequest::without_charges(NOW), NOW).await.unwrap();
         assert_eq!(session.query(&free, &[]).await.unwrap().len(), 1, "round {round}");
     }
 }

@@ -9,22 +9,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Fresh, NOW, email_of, wish};
+use super::{NOW, TestDatabase, email_of, new_email};
 use crate::postgres::{Options, Postgres};
 
 fn number(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-async fn node(fresh: &Fresh) -> Arc<Postgres> {
-    let options = Options { lanes: number("LANES", Options::default().lanes), ..Options::default() };
+async fn node(fresh: &TestDatabase) -> Arc<Postgres> {
+    let options = Options { accept_workers: number("LANES", Options::default().accept_workers), ..Options::default() };
     Arc::new(Postgres::open_with(&fresh.url, [7; 32], options).await.unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures"]
 async fn accepts_of_256_callers() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let node = node(&fresh).await;
     let (count, took) = (Arc::new(AtomicU64::new(0)), Duration::from_secs(number("SECONDS", 8) as u64));
     let begun = Instant::now();
@@ -37,7 +37,7 @@ async fn accepts_of_256_callers() {
                     if begun.elapsed() > took {
                         break;
                     }
-                    let mut wish = wish(Some(&format!("{caller}-{i}")));
+                    let mut wish = new_email(Some(&format!("{caller}-{i}")));
                     wish.body = vec![(i % 251) as u8; 1000].into();
                     let asked = Instant::now();
                     assert!(email_of(node.accept(wish, NOW).await.unwrap()).1);
@@ -61,7 +61,7 @@ async fn accepts_of_256_callers() {
         count.load(Ordering::Relaxed) as f64 / spent.as_secs_f64(),
         at(0.5),
         at(0.99),
-        gauges.verbs as f64 / gauges.commits as f64,
+        gauges.operations as f64 / gauges.commits as f64,
         gauges.commit_us as f64 / gauges.commits as f64 / 1000.0,
     );
 }
@@ -69,9 +69,9 @@ async fn accepts_of_256_callers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures"]
 async fn a_storm_of_10000_on_one_key() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let node = node(&fresh).await;
-    let wishes: Vec<_> = (0..10_000).map(|_| wish(Some("k"))).collect();
+    let wishes: Vec<_> = (0..10_000).map(|_| new_email(Some("k"))).collect();
     let begun = Instant::now();
     let callers: Vec<_> = wishes
         .into_iter()
@@ -91,12 +91,11 @@ async fn a_storm_of_10000_on_one_key() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures"]
 async fn captures_and_lookups() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let node = node(&fresh).await;
-    let keys: Vec<_> = (0..5000).map(|i| wish(Some(&format!("k{i}")))).collect();
+    let keys: Vec<_> = (0..5000).map(|i| new_email(Some(&format!("k{i}")))).collect();
     let hashes: Vec<_> = keys.iter().map(|wish| wish.key.unwrap()).collect();
-    let batch =
-        mailonce_core::port::store::BatchWish { team: super::TEAM, operation: None, items: keys, strict: false };
+    let batch = mailonce_core::port::store::NewBatch { team: super::TEAM, operation: None, items: keys, strict: false };
     let begun = Instant::now();
     let _items = node.accept_batch(batch, NOW).await.unwrap();
     println!("a batch of 5,000 in {:?}", begun.elapsed());
@@ -107,7 +106,7 @@ async fn captures_and_lookups() {
             tokio::spawn(async move {
                 for i in 0..200 {
                     let key = hashes[(caller * 200 + i) % hashes.len()];
-                    assert!(node.bound(super::TEAM, key, NOW).await.unwrap().is_some());
+                    assert!(node.key_binding(super::TEAM, key, NOW).await.unwrap().is_some());
                 }
             })
         })

@@ -2,13 +2,13 @@
 
 use mailonce_core::port::store::{Store as _, StoreError};
 
-use super::{Fresh, NOW, TEAM, wish};
+use super::{NOW, TEAM, TestDatabase, new_email};
 use crate::postgres::{Options, Postgres};
 
 /// Opens a node with these words after the URL.
-async fn open(fresh: &Fresh, query: &str) -> Result<Postgres, StoreError> {
+async fn open(fresh: &TestDatabase, query: &str) -> Result<Postgres, StoreError> {
     let url = format!("{}?{query}", fresh.url);
-    Postgres::open_with(&url, [7; 32], Options { lanes: 1, sessions: 2 }).await
+    Postgres::open_with(&url, [7; 32], Options { accept_workers: 1, sessions: 2 }).await
 }
 
 fn authority() -> String {
@@ -16,7 +16,7 @@ fn authority() -> String {
 }
 
 /// How many sessions of mailonce on this database are encrypted, and how many there are.
-async fn sessions(fresh: &Fresh) -> (i64, i64) {
+async fn sessions(fresh: &TestDatabase) -> (i64, i64) {
     let asked = "SELECT count(*) FILTER (WHERE s.ssl), count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)
         WHERE a.datname = current_database() AND a.application_name = 'mailonce'";
     let row = fresh.session().await.query_one(asked, &[]).await.unwrap();
@@ -25,11 +25,11 @@ async fn sessions(fresh: &Fresh) -> (i64, i64) {
 
 #[tokio::test]
 async fn every_session_is_encrypted_when_the_url_says_so() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     for mode in ["require", "verify-ca", "verify-full", "prefer"] {
         let node = open(&fresh, &format!("sslmode={mode}&sslrootcert={}", authority())).await.unwrap();
-        let _accepted = node.accept(wish(Some(mode)), NOW).await.unwrap();
-        assert!(node.bound(TEAM, wish(Some(mode)).key.unwrap(), NOW).await.unwrap().is_some());
+        let _accepted = node.accept(new_email(Some(mode)), NOW).await.unwrap();
+        assert!(node.key_binding(TEAM, new_email(Some(mode)).key.unwrap(), NOW).await.unwrap().is_some());
         let (encrypted, all) = sessions(&fresh).await;
         assert!(encrypted > 0 && encrypted == all, "{mode}: {encrypted} of {all}");
         node.close().await;
@@ -38,7 +38,7 @@ async fn every_session_is_encrypted_when_the_url_says_so() {
 
 #[tokio::test]
 async fn a_server_that_cannot_prove_its_name_is_not_spoken_to() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let node = open(&fresh, "sslmode=disable").await.unwrap();
     assert_eq!(sessions(&fresh).await.0, 0);
     node.close().await;

@@ -2,24 +2,24 @@
 
 use mailonce_core::{
     conversation::{
-        answer::Answered,
-        thread::{AboutThread, Thread},
+        answer::ReplyResult,
+        thread::{Thread, ThreadDetails},
     },
     id::{InboxId, MessageId, ThreadId},
     message::MessageHead,
-    port::{arrivals::Arrivals, conversations::Conversations},
+    port::{arrivals::InboundStore, conversations::ConversationStore},
     time::Time,
 };
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::{Fresh, NOW, TEAM, conversations::reply};
+use super::{NOW, TEAM, TestDatabase, conversations::reply};
 use crate::postgres::schema::{MIGRATIONS, NAMESPACE};
 
 const INBOX: InboxId = InboxId(Uuid::from_u128(0xa));
 
 /// The tables as they were before the migration that makes this.
-async fn before(session: &Client, made: &str) {
+async fn migrate_until(session: &Client, made: &str) {
     session.batch_execute(NAMESPACE).await.unwrap();
     let until = MIGRATIONS.iter().position(|sql| sql.contains(made)).unwrap();
     for (number, sql) in MIGRATIONS[..until].iter().enumerate() {
@@ -29,7 +29,7 @@ async fn before(session: &Client, made: &str) {
     }
 }
 
-async fn keep(session: &Client, thread: u128, seq: i64, head: &MessageHead) {
+async fn insert_message(session: &Client, thread: u128, seq: i64, head: &MessageHead) {
     let insert =
         "INSERT INTO messages (team, inbox, seq, id, rev, thread, delivery, received_at, state, content, head, marks)
                   VALUES ($1, $2, $3, $4, 1, $5, $4, $6, 'unanswered', '', $7, '{}')";
@@ -43,19 +43,20 @@ fn id_of(seq: i64) -> Uuid {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_are_there_already_have_threads_and_can_be_answered() {
-    let fresh = Fresh::make().await;
+    let fresh = TestDatabase::create().await;
     let session = fresh.session().await;
-    before(&session, "CREATE TABLE threads").await;
+    migrate_until(&session, "CREATE TABLE threads").await;
     let inbox = "INSERT INTO inboxes (team, id, rev, seq, created_at, address, about)
                  VALUES ($1, $2, 1, 62, 0, 'a@d.test', '{}')";
     session.execute(inbox, &[&TEAM.0, &INBOX.0]).await.unwrap();
     // Words that no text of the database may hold, and some that only look so.
     let odd = MessageHead { subject: "\0 \\u0000 \"Ünï\"\\".into(), ..MessageHead::default() };
-    keep(&session, 1, 1, &odd).await;
-    keep(&session, 1, 2, &MessageHead { own: Some("sent by us".into()), ..MessageHead::default() }).await;
-    keep(&session, 1, 3, &MessageHead { automatic: Some(("list".into(), true)), ..MessageHead::default() }).await;
+    insert_message(&session, 1, 1, &odd).await;
+    insert_message(&session, 1, 2, &MessageHead { own: Some("sent by us".into()), ..MessageHead::default() }).await;
+    insert_message(&session, 1, 3, &MessageHead { automatic: Some(("list".into(), true)), ..MessageHead::default() })
+        .await;
     for seq in 4..=62 {
-        keep(&session, 2, seq, &MessageHead { subject: format!("{seq}"), ..MessageHead::default() }).await;
+        insert_message(&session, 2, seq, &MessageHead { subject: format!("{seq}"), ..MessageHead::default() }).await;
     }
 
     let node = fresh.node().await;
@@ -64,13 +65,13 @@ async fn messages_that_are_there_already_have_threads_and_can_be_answered() {
         team: TEAM,
         inbox: INBOX,
         rev: (to - from + 1) as u32,
-        latest_at: Time(NOW.0 + to),
-        about: AboutThread {
+        last_activity_at: Time(NOW.0 + to),
+        details: ThreadDetails {
             subject: subject.into(),
             created_at: Time(NOW.0 + from),
             messages: (to - from + 1) as u32,
             people: people.into_iter().map(|seq| (seq as u64, MessageId(id_of(seq)))).collect(),
-            ..AboutThread::default()
+            ..ThreadDetails::default()
         },
     };
     let first = thread(1, 1, 3, "\u{fffd} \\ufffd \"Ünï\"\\", vec![1]);
@@ -79,5 +80,5 @@ async fn messages_that_are_there_already_have_threads_and_can_be_answered() {
     assert_eq!(node.thread(TEAM, second.id).await.unwrap(), Some(second));
     let message = node.message(TEAM, MessageId(id_of(1))).await.unwrap().unwrap();
     assert_eq!(message.head.subject, odd.subject);
-    assert!(matches!(node.answer(reply(&message), NOW).await.unwrap(), Answered::First(..)));
+    assert!(matches!(node.accept_reply(reply(&message), NOW).await.unwrap(), ReplyResult::First(..)));
 }

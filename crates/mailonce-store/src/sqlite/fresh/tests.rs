@@ -18,11 +18,11 @@ fn ledger() -> (tempfile::TempDir, Connection) {
     (home, conn)
 }
 
-fn commit(conn: &Connection, hand: &mut Hand<'_>, verbs: impl FnOnce(&mut Hand<'_>)) {
-    hand.begin();
+fn commit(conn: &Connection, hand: &mut FreshKeyWriter<'_>, verbs: impl FnOnce(&mut FreshKeyWriter<'_>)) {
+    hand.begin_group();
     conn.execute_batch("BEGIN IMMEDIATE").unwrap();
     verbs(hand);
-    hand.write().unwrap();
+    hand.write_block().unwrap();
     conn.execute_batch("COMMIT").unwrap();
     hand.publish();
 }
@@ -32,7 +32,7 @@ fn count(conn: &Connection, table: &str) -> usize {
 }
 
 /// The email of a key, wherever it lies; in both places it must be the same.
-fn bound(conn: &Connection, hand: &Hand<'_>, key: KeyHash) -> Option<i64> {
+fn bound(conn: &Connection, hand: &FreshKeyWriter<'_>, key: KeyHash) -> Option<i64> {
     let sql = "SELECT email FROM keys WHERE team = ?1 AND hash = ?2";
     hand.get(TEAM, key).or_else(|| conn.query_row(sql, params![TEAM, key.0], |row| row.get(0)).ok())
 }
@@ -40,25 +40,25 @@ fn bound(conn: &Connection, hand: &Hand<'_>, key: KeyHash) -> Option<i64> {
 #[test]
 fn no_key_is_lost_or_free_again_while_keys_move() {
     let (_home, conn) = ledger();
-    let mut hand = Hand::new(&conn, Arc::default()).unwrap();
+    let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
     for group in 0..200 {
         commit(&conn, &mut hand, |hand| {
             for n in group * 7..group * 7 + 7 {
-                assert!(hand.bind_free(TEAM, key(n), n as i64).unwrap());
-                assert!(!hand.bind_free(TEAM, key(n), 99).unwrap(), "twice in a group");
+                assert!(hand.bind_if_free(TEAM, key(n), n as i64).unwrap());
+                assert!(!hand.bind_if_free(TEAM, key(n), 99).unwrap(), "twice in a group");
             }
         });
-        assert!(hand.shared.len() <= hand.shared.target() + 7);
+        assert!(hand.shared.len() <= hand.shared.max_fresh() + 7);
         if group % 50 == 49 {
-            hand = Hand::new(&conn, Arc::default()).unwrap();
+            hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
         }
     }
-    hand.begin();
+    hand.begin_group();
     for n in 0..1_400 {
         assert_eq!(bound(&conn, &hand, key(n)), Some(n as i64), "{n}");
-        assert!(!hand.bind_free(TEAM, key(n), 99).unwrap(), "{n} is free again");
+        assert!(!hand.bind_if_free(TEAM, key(n), 99).unwrap(), "{n} is free again");
     }
-    assert!(hand.bind_free(TEAM + 1, key(0), 5).unwrap(), "another team's key");
+    assert!(hand.bind_if_free(TEAM + 1, key(0), 5).unwrap(), "another team's key");
     assert!(count(&conn, "keys") > 1_200, "hardly any key was moved");
     assert!(count(&conn, "fresh_keys") < 60, "blocks pile up");
 }
@@ -66,15 +66,15 @@ fn no_key_is_lost_or_free_again_while_keys_move() {
 #[test]
 fn what_was_rolled_back_is_gone() {
     let (_home, conn) = ledger();
-    let mut hand = Hand::new(&conn, Arc::default()).unwrap();
-    commit(&conn, &mut hand, |hand| assert!(hand.bind_free(TEAM, key(1), 1).unwrap()));
-    hand.begin();
+    let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1).unwrap()));
+    hand.begin_group();
     conn.execute_batch("BEGIN IMMEDIATE").unwrap();
-    assert!(hand.bind_free(TEAM, key(2), 2).unwrap());
-    hand.settle(TEAM, key(1)).unwrap();
+    assert!(hand.bind_if_free(TEAM, key(2), 2).unwrap());
+    hand.flush_key(TEAM, key(1)).unwrap();
     assert_eq!(hand.get(TEAM, key(1)), None, "it lies in the tree now");
     conn.execute_batch("ROLLBACK").unwrap();
-    hand.begin();
+    hand.begin_group();
     assert_eq!((hand.get(TEAM, key(1)), hand.get(TEAM, key(2))), (Some(1), None));
     assert_eq!(count(&conn, "keys"), 0);
 }
@@ -82,18 +82,18 @@ fn what_was_rolled_back_is_gone() {
 #[test]
 fn a_savepoint_takes_back_its_own_part_alone() {
     let (_home, conn) = ledger();
-    let mut hand = Hand::new(&conn, Arc::default()).unwrap();
-    commit(&conn, &mut hand, |hand| assert!(hand.bind_free(TEAM, key(1), 1).unwrap()));
+    let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1).unwrap()));
     commit(&conn, &mut hand, |hand| {
-        assert!(hand.bind_free(TEAM, key(2), 2).unwrap());
-        let mark = hand.mark();
+        assert!(hand.bind_if_free(TEAM, key(2), 2).unwrap());
+        let mark = hand.savepoint();
         conn.execute_batch("SAVEPOINT verb").unwrap();
-        assert!(hand.bind_free(TEAM, key(3), 3).unwrap());
-        hand.settle(TEAM, key(1)).unwrap();
+        assert!(hand.bind_if_free(TEAM, key(3), 3).unwrap());
+        hand.flush_key(TEAM, key(1)).unwrap();
         conn.execute_batch("ROLLBACK TO verb; RELEASE verb").unwrap();
-        hand.back_to(mark);
+        hand.roll_back_to(mark);
     });
-    let hand = Hand::new(&conn, Arc::default()).unwrap();
+    let hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
     let left: Vec<_> = (1..=3).map(|n| hand.get(TEAM, key(n))).collect();
     assert_eq!(left, [Some(1), Some(2), None]);
 }
@@ -101,15 +101,15 @@ fn a_savepoint_takes_back_its_own_part_alone() {
 #[test]
 fn after_a_restart_the_tree_knows_better_than_a_block() {
     let (_home, conn) = ledger();
-    let mut hand = Hand::new(&conn, Arc::default()).unwrap();
-    commit(&conn, &mut hand, |hand| assert!(hand.bind_free(TEAM, key(1), 1).unwrap()));
+    let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1).unwrap()));
     commit(&conn, &mut hand, |hand| {
-        hand.settle(TEAM, key(1)).unwrap();
+        hand.flush_key(TEAM, key(1)).unwrap();
         conn.execute("UPDATE keys SET email = 2, bind = 2", []).unwrap();
     });
     assert_eq!((hand.get(TEAM, key(1)), bound(&conn, &hand, key(1))), (None, Some(2)));
     assert_eq!(count(&conn, "fresh_keys"), 1);
-    let hand = Hand::new(&conn, Arc::default()).unwrap();
+    let hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
     assert_eq!((hand.get(TEAM, key(1)), bound(&conn, &hand, key(1))), (None, Some(2)));
 }
 
@@ -117,14 +117,14 @@ fn after_a_restart_the_tree_knows_better_than_a_block() {
 fn blocks_do_not_pile_up_when_no_round_ever_ends() {
     let (_home, conn) = ledger();
     for n in 0..120 {
-        let mut hand = Hand::new(&conn, Arc::default()).unwrap();
+        let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
         commit(&conn, &mut hand, |hand| {
             for n in n * 7..n * 7 + 7 {
-                assert!(hand.bind_free(TEAM, key(n), n as i64).unwrap());
+                assert!(hand.bind_if_free(TEAM, key(n), n as i64).unwrap());
             }
         });
     }
-    let hand = Hand::new(&conn, Arc::default()).unwrap();
+    let hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
     assert!((0..840).all(|n| bound(&conn, &hand, key(n)) == Some(n as i64)));
     assert!(count(&conn, "fresh_keys") < 10, "blocks pile up");
 }
@@ -132,19 +132,19 @@ fn blocks_do_not_pile_up_when_no_round_ever_ends() {
 #[test]
 fn a_savepoint_takes_back_how_far_the_hand_went() {
     let (_home, conn) = ledger();
-    let mut hand = Hand::new(&conn, Arc::default()).unwrap();
-    commit(&conn, &mut hand, |hand| assert!(hand.bind_free(TEAM, key(1), 1).unwrap()));
+    let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
+    commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1).unwrap()));
     // A sweep that fails after its stroll, as one of two verbs of a group. A second stroll in the same round would have
     // dropped the block of the key that the first one had to give back.
     for _ in 0..2 {
         commit(&conn, &mut hand, |hand| {
-            let mark = hand.mark();
+            let mark = hand.savepoint();
             conn.execute_batch("SAVEPOINT verb").unwrap();
-            hand.stroll().unwrap();
+            hand.flush_some().unwrap();
             conn.execute_batch("ROLLBACK TO verb; RELEASE verb").unwrap();
-            hand.back_to(mark);
+            hand.roll_back_to(mark);
         });
     }
-    let hand = Hand::new(&conn, Arc::default()).unwrap();
+    let hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
     assert_eq!(bound(&conn, &hand, key(1)), Some(1), "a restart forgot the key");
 }

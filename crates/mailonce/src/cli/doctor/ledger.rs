@@ -7,126 +7,126 @@ use mailonce_core::{
 use mailonce_engine::{Engine, orphans::OrphanedTransport};
 use mailonce_store::{
     postgres::Postgres,
-    sqlite::{SCHEMA, Sqlite},
+    sqlite::{SCHEMA_VERSION, Sqlite},
 };
 use serde_json::Value;
 use std::path::Path;
 
-use super::{Check, names::Wanted};
+use super::{DoctorCheck, names::ExpectedRecord};
 use crate::{
-    cli::{Reach, client::Client, env, http::Call},
-    config::{Config, StoreAt},
+    cli::{ServerArgs, client::CliClient, env, http::Call},
+    config::{Config, StoreLocation},
     outside, serve,
 };
 
 /// What was learnt of the ledger.
 #[derive(Default)]
-pub(super) struct Ledger {
-    pub(super) checks: Vec<Check>,
+pub(super) struct LedgerReport {
+    pub(super) checks: Vec<DoctorCheck>,
     /// The latest time that it knows.
-    pub(super) seen_at: Option<Time>,
+    pub(super) latest_time: Option<Time>,
     /// The records that sending domains want.
-    pub(super) domains: Vec<Wanted>,
+    pub(super) expected_records: Vec<ExpectedRecord>,
 }
 
 /// Looks at the ledger itself, or asks whoever has it.
-pub(super) async fn look(config: &Config) -> Ledger {
-    let alone = |check| Ledger { checks: vec![check], ..Ledger::default() };
+pub(super) async fn inspect(config: &Config) -> LedgerReport {
+    let alone = |check| LedgerReport { checks: vec![check], ..LedgerReport::default() };
     let mut schema = None;
-    if config.store == StoreAt::Sqlite {
-        match Sqlite::schema_of(&config.data) {
-            Ok(Some(found)) if found > SCHEMA => {
-                let found = format!("the ledger has schema {found}; this binary knows {SCHEMA}");
-                return alone(Check::fail("ledger", found, "run the newer mailonce that wrote it"));
+    if config.store == StoreLocation::Sqlite {
+        match Sqlite::schema_version(&config.data) {
+            Ok(Some(found)) if found > SCHEMA_VERSION => {
+                let found = format!("the ledger has schema {found}; this binary knows {SCHEMA_VERSION}");
+                return alone(DoctorCheck::fail("ledger", found, "run the newer mailonce that wrote it"));
             }
-            Ok(Some(found)) if Sqlite::is_busy(&config.data) => return ask(config, found).await,
+            Ok(Some(found)) if Sqlite::is_busy(&config.data) => return inspect_running_server(config, found).await,
             Ok(Some(found)) => schema = Some(found),
             Ok(None) => {
                 let next = "`mailonce dev` needs nothing; before `mailonce serve` run `mailonce keys create`";
-                return alone(Check::ok("ledger", "none yet; the first start makes it").and(next));
+                return alone(DoctorCheck::ok("ledger", "none yet; the first start makes it").with_next_step(next));
             }
             Err(error) => {
                 let next = "restore a backup into another --data, or move the file away";
-                return alone(Check::fail("ledger", error.to_string(), next));
+                return alone(DoctorCheck::fail("ledger", error.to_string(), next));
             }
         }
     }
     match serve::open_engine(config).await {
         Ok(engine) => {
-            let ledger = read(&engine, config, schema).await;
+            let ledger = inspect_opened(&engine, config, schema).await;
             engine.store().close().await;
             ledger
         }
         // What is wrong with the ways out is said of them.
-        Err(_) if outside::outside(config).is_err() => Ledger::default(),
+        Err(_) if outside::engine_deps(config).is_err() => LedgerReport::default(),
         Err(error) => {
             let next = "check the store's URL, that the database runs, and who may log in";
-            alone(Check::fail("ledger", format!("{error:#}"), next))
+            alone(DoctorCheck::fail("ledger", format!("{error:#}"), next))
         }
     }
 }
 
-async fn read(engine: &Engine, config: &Config, schema: Option<i64>) -> Ledger {
-    let mut ledger = Ledger::default();
+async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -> LedgerReport {
+    let mut ledger = LedgerReport::default();
     match &config.store {
         // Opening brought it up to date.
-        StoreAt::Sqlite => ledger.checks.push(of_schema("sqlite", schema.map(|_| SCHEMA))),
-        StoreAt::Postgres(url) => {
+        StoreLocation::Sqlite => ledger.checks.push(check_schema("sqlite", schema.map(|_| SCHEMA_VERSION))),
+        StoreLocation::Postgres(url) => {
             let schema = Postgres::schema_version(url).await.ok().flatten();
-            ledger.checks.push(of_schema("postgres", schema.map(i64::from)));
+            ledger.checks.push(check_schema("postgres", schema.map(i64::from)));
         }
     }
     match engine.store().health().await {
-        Ok(health) => ledger.checks.extend(durability(&health)),
+        Ok(health) => ledger.checks.extend(check_durability(&health)),
         Err(error) => {
             let next = "mend what the sentence names: nothing can be accepted";
-            ledger.checks.push(Check::fail("ledger", error.to_string(), next));
+            ledger.checks.push(DoctorCheck::fail("ledger", error.to_string(), next));
         }
     }
-    if let Err(error) = serve::need_a_key(engine).await {
+    if let Err(error) = serve::require_api_key(engine).await {
         let next = "run `mailonce keys create`, with the same --data or --store";
-        ledger.checks.push(Check::warn("keys", format!("{error:#}, so `serve` does not start"), next));
+        ledger.checks.push(DoctorCheck::warn("keys", format!("{error:#}, so `serve` does not start"), next));
     }
-    ledger.seen_at = engine.store().install().await.ok().and_then(|install| install.seen_at);
+    ledger.latest_time = engine.store().installation().await.ok().and_then(|install| install.last_heartbeat_at);
     match engine.all_domains().await {
-        Ok(domains) => ledger.domains = domains.iter().flat_map(Wanted::of).collect(),
-        Err(problem) => ledger.checks.push(Check::warn("domains", problem.detail, "look at the ledger")),
+        Ok(domains) => ledger.expected_records = domains.iter().flat_map(ExpectedRecord::of_domain).collect(),
+        Err(problem) => ledger.checks.push(DoctorCheck::warn("domains", problem.detail, "look at the ledger")),
     }
-    let rests = if serve::is_held(&config.data) {
+    let rests = if serve::is_handoff_held(&config.data) {
         Some("it was restored with --hold")
     } else {
         (!config.handoff).then_some("it is paused by the configuration")
     };
     match engine.store().backlog().await {
-        Ok(backlog) => ledger.checks.push(Waiting::of(&backlog, engine.now()).check(rests)),
-        Err(error) => ledger.checks.push(Check::warn("hand-off", error.to_string(), "look at the ledger")),
+        Ok(backlog) => ledger.checks.push(QueueBacklog::from_backlog(&backlog, engine.now()).check(rests)),
+        Err(error) => ledger.checks.push(DoctorCheck::warn("hand-off", error.to_string(), "look at the ledger")),
     }
     match engine.missing_transports().await {
-        Ok(missing) => ledger.checks.extend(missing.iter().map(orphaned)),
-        Err(error) => ledger.checks.push(Check::warn("hand-off", error.to_string(), "look at the ledger")),
+        Ok(missing) => ledger.checks.extend(missing.iter().map(check_orphaned_transport)),
+        Err(error) => ledger.checks.push(DoctorCheck::warn("hand-off", error.to_string(), "look at the ledger")),
     }
     ledger
 }
 
 /// Mail waits for a transport that nobody has.
-fn orphaned(missing: &OrphanedTransport) -> Check {
+fn check_orphaned_transport(missing: &OrphanedTransport) -> DoctorCheck {
     let OrphanedTransport { name, waiting, unknown } = missing;
     let found = format!("no node has the transport `{name}`: {waiting} handoffs wait for it, {unknown} are unknown");
-    Check::warn("transport", found, reroute_hint(name))
+    DoctorCheck::warn("transport", found, reroute_hint(name))
 }
 
 fn reroute_hint(name: &str) -> String {
     format!("add `{name}` to mailonce.toml again, or move the mail with POST /v1/transports/{name}/reroute")
 }
 
-fn of_schema(engine: &str, schema: Option<i64>) -> Check {
+fn check_schema(engine: &str, schema: Option<i64>) -> DoctorCheck {
     let schema = schema.map_or_else(String::new, |schema| format!(", schema {schema}"));
-    Check::ok("ledger", format!("{engine}{schema}"))
+    DoctorCheck::ok("ledger", format!("{engine}{schema}"))
 }
 
 /// What waits to be handed over.
 #[derive(Debug, Default, PartialEq)]
-struct Waiting {
+struct QueueBacklog {
     count: u64,
     unknown: u64,
     /// For how long the first of them is due, in seconds.
@@ -134,17 +134,17 @@ struct Waiting {
 }
 
 /// Mail that is due for longer wants a look.
-const OLD_S: u64 = 300;
+const MAX_QUEUE_AGE_S: u64 = 300;
 
-impl Waiting {
-    fn of(backlog: &Backlog, now: Time) -> Self {
-        let due = backlog.oldest.map_or(0, |oldest| now.since(oldest).max(0));
+impl QueueBacklog {
+    fn from_backlog(backlog: &Backlog, now: Time) -> Self {
+        let due = backlog.oldest_due_at.map_or(0, |oldest| now.since(oldest).max(0));
         let count = backlog.waiting.iter().map(|(_, count)| count).sum();
         Self { count, unknown: backlog.unknown, oldest_s: due.unsigned_abs() / 1_000 }
     }
 
     /// The same out of the figures of a running server.
-    fn read(figures: &str) -> Self {
+    fn from_metrics(figures: &str) -> Self {
         let sum = |name: &str| -> f64 {
             let value = |line: &str| line.rsplit(' ').next().and_then(|text| text.parse::<f64>().ok());
             let named = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']));
@@ -157,7 +157,7 @@ impl Waiting {
         }
     }
 
-    fn check(&self, rests: Option<&str>) -> Check {
+    fn check(&self, rests: Option<&str>) -> DoctorCheck {
         let waits = match self.count {
             0 => "nothing waits".to_owned(),
             count if self.oldest_s == 0 => format!("{count} wait"),
@@ -170,25 +170,25 @@ impl Waiting {
         match rests {
             Some(why) => {
                 let next = "look at `mailonce emails list --state queued`, then `mailonce resume`";
-                Check::warn("hand-off", format!("{why}, so nothing is handed over; {found}"), next)
+                DoctorCheck::warn("hand-off", format!("{why}, so nothing is handed over; {found}"), next)
             }
             None if self.unknown > 0 => {
                 let next = "`mailonce emails list --state unknown`, then `mailonce emails resolve ID --as …`";
-                Check::warn("hand-off", found, next)
+                DoctorCheck::warn("hand-off", found, next)
             }
-            None if self.oldest_s > OLD_S => {
+            None if self.oldest_s > MAX_QUEUE_AGE_S => {
                 let next = "see what the transport says below, and `mailonce emails list --state queued`";
-                Check::warn("hand-off", found, next)
+                DoctorCheck::warn("hand-off", found, next)
             }
-            None => Check::ok("hand-off", format!("goes on; {found}")),
+            None => DoctorCheck::ok("hand-off", format!("goes on; {found}")),
         }
     }
 }
 
 /// One check for each thing that the store says of itself.
-fn durability(health: &Health) -> Vec<Check> {
+fn check_durability(health: &Health) -> Vec<DoctorCheck> {
     if !health.degraded {
-        return vec![Check::ok("durability", format!("{}: {}", health.engine, health.notes.join("; ")))];
+        return vec![DoctorCheck::ok("durability", format!("{}: {}", health.engine, health.notes.join("; ")))];
     }
     let mend = |note: &String| {
         let next = if note.contains("full_page_writes") {
@@ -200,47 +200,50 @@ fn durability(health: &Health) -> Vec<Check> {
         } else {
             "give the database its durable settings back"
         };
-        Check::fail("durability", note.clone(), next)
+        DoctorCheck::fail("durability", note.clone(), next)
     };
     // The first says what it is.
     health.notes.iter().skip(1).map(mend).collect()
 }
 
 /// A running server knows how it is. It is found as client verbs find it, with the data directory that was named.
-async fn ask(config: &Config, schema: i64) -> Ledger {
+async fn inspect_running_server(config: &Config, schema: i64) -> LedgerReport {
     let ca_file = env("MAILONCE_CA_FILE").map(Into::into);
     let dev = dev_reach(&config.data);
-    let reach = Reach {
+    let reach = ServerArgs {
         url: dev.0.or_else(|| env("MAILONCE_URL")),
         api_key: dev.1.or_else(|| env("MAILONCE_API_KEY")),
         data: config.data.clone(),
         ca_file,
     };
     let named = reach.url.clone().unwrap_or_else(|| config.url());
-    let reach = Reach { url: Some(named.clone()), api_key: Some(reach.api_key.unwrap_or_default()), ..reach };
-    let mut ledger = Ledger::default();
-    let asked = async { Client::find(&reach)?.get("/readyz").await };
+    let reach = ServerArgs { url: Some(named.clone()), api_key: Some(reach.api_key.unwrap_or_default()), ..reach };
+    let mut ledger = LedgerReport::default();
+    let asked = async { CliClient::find(&reach)?.get("/readyz").await };
     match asked.await {
         Ok(ready) => {
-            ledger.checks.push(of_schema("sqlite", Some(schema)));
+            ledger.checks.push(check_schema("sqlite", Some(schema)));
             ledger.checks.extend(ready_checks(&named, &ready));
             let paused = notes(&ready).any(|note| note.contains("paused")).then_some("it is paused");
-            ledger.checks.push(match figures(&reach).await {
-                Ok(figures) => Waiting::read(&figures).check(paused),
-                Err(error) => Check::warn("hand-off", format!("{error:#}"), "look at the server's log"),
+            ledger.checks.push(match fetch_metrics(&reach).await {
+                Ok(figures) => QueueBacklog::from_metrics(&figures).check(paused),
+                Err(error) => DoctorCheck::warn("hand-off", format!("{error:#}"), "look at the server's log"),
             });
         }
         Err(error) => {
             let found = format!("a running mailonce has it, and {named} does not answer as ready: {error:#}");
             let next = "set MAILONCE_URL to where it listens, or look at its log";
-            ledger.checks.push(Check::warn("server", found.replace('\n', ""), next));
+            ledger.checks.push(DoctorCheck::warn("server", found.replace('\n', ""), next));
             return ledger;
         }
     }
-    let asked = async { Client::find(&reach)?.get("/v1/domains?limit=100").await };
+    let asked = async { CliClient::find(&reach)?.get("/v1/domains?limit=100").await };
     match asked.await {
-        Ok(page) => ledger.domains = page["data"].as_array().into_iter().flatten().flat_map(Wanted::read).collect(),
-        Err(_) => ledger.checks.push(Check::warn(
+        Ok(page) => {
+            ledger.expected_records =
+                page["data"].as_array().into_iter().flatten().flat_map(ExpectedRecord::from_json).collect()
+        }
+        Err(_) => ledger.checks.push(DoctorCheck::warn(
             "domains",
             "the running server does not tell us its sending domains",
             "set MAILONCE_API_KEY to a key with the scope admin, or stop it first",
@@ -250,10 +253,10 @@ async fn ask(config: &Config, schema: i64) -> Ledger {
 }
 
 /// What a running server counts.
-async fn figures(reach: &Reach) -> anyhow::Result<String> {
+async fn fetch_metrics(reach: &ServerArgs) -> anyhow::Result<String> {
     let call =
         Call { method: hyper::Method::GET, path: "/metrics".into(), headers: Vec::new(), body: Vec::new().into() };
-    let answer = Client::find(reach)?.place.ask(&call).await?;
+    let answer = CliClient::find(reach)?.server.call(&call).await?;
     Ok(String::from_utf8_lossy(&answer.body).into_owned())
 }
 
@@ -266,20 +269,20 @@ fn dev_reach(data: &Path) -> (Option<String>, Option<String>) {
     crate::cli::client::read_dev_file(data).map_or((None, None), |dev| (Some(dev.url), Some(dev.api_key)))
 }
 
-fn ready_checks(url: &str, ready: &Value) -> Vec<Check> {
-    let mut checks = vec![Check::ok("server", format!("runs at {url} and can commit"))];
+fn ready_checks(url: &str, ready: &Value) -> Vec<DoctorCheck> {
+    let mut checks = vec![DoctorCheck::ok("server", format!("runs at {url} and can commit"))];
     for note in notes(ready).filter(|note| !note.contains("paused")) {
         checks.push(if note.contains("ahead of the database") || note.contains("behind the database") {
-            Check::fail("clock", note, "let a time service keep the clocks of both machines")
+            DoctorCheck::fail("clock", note, "let a time service keep the clocks of both machines")
         } else if note.contains("clock") {
-            Check::warn("clock", note, "let a time service keep the machine's clock, or POST /v1/clock/confirm")
+            DoctorCheck::warn("clock", note, "let a time service keep the machine's clock, or POST /v1/clock/confirm")
         } else if let Some(name) = missing_transport(note) {
             let found = note.split_once("; ").map_or(note, |(found, _)| found);
-            Check::warn("transport", found, reroute_hint(name))
+            DoctorCheck::warn("transport", found, reroute_hint(name))
         } else if note.contains("lose") || note.contains("lost") || note.contains("damage") {
-            Check::fail("durability", note, "give the database its durable settings back")
+            DoctorCheck::fail("durability", note, "give the database its durable settings back")
         } else {
-            Check::ok("durability", note)
+            DoctorCheck::ok("durability", note)
         });
     }
     checks
@@ -298,21 +301,23 @@ mod tests {
     fn a_transport_that_a_running_server_misses_is_a_warning_with_what_to_do() {
         let note = "no node has the transport `lost`: 3 handoffs wait for it, 1 are unknown; configure it again";
         let told = ready_checks("http://x", &serde_json::json!({ "notes": [note] }));
-        assert_eq!((told[1].name, told[1].level), ("transport", super::super::Level::Warn));
-        assert!(told[1].found.ends_with("1 are unknown") && told[1].next.contains("/v1/transports/lost/reroute"));
+        assert_eq!((told[1].name, told[1].level), ("transport", super::super::CheckLevel::Warn));
+        assert!(
+            told[1].finding.ends_with("1 are unknown") && told[1].next_step.contains("/v1/transports/lost/reroute")
+        );
     }
 
     #[test]
     fn every_way_to_lose_what_was_acknowledged_fails_with_what_to_set() {
         let notes = ["PostgreSQL 17", "fsync is off", "full_page_writes is off", "a replica is asynchronous"];
         let health = Health { engine: "postgres", degraded: true, notes: notes.map(str::to_owned).to_vec() };
-        let told = durability(&health);
+        let told = check_durability(&health);
         assert_eq!(told.len(), 3);
         for (check, next) in told.iter().zip(["fsync = on", "full_page_writes = on", "synchronous_standby_names"]) {
-            assert!(check.level == super::super::Level::Fail && check.next.contains(next), "{check:?}");
+            assert!(check.level == super::super::CheckLevel::Fail && check.next_step.contains(next), "{check:?}");
         }
         let well = Health { degraded: false, ..health };
-        assert_eq!(durability(&well)[0].level, super::super::Level::Ok);
+        assert_eq!(check_durability(&well)[0].level, super::super::CheckLevel::Ok);
     }
 
     #[test]
@@ -320,17 +325,17 @@ mod tests {
         let figures = "# HELP mailonce_outbox_depth x\nmailonce_outbox_depth{transport=\"a\"} 2\n\
                        mailonce_outbox_depth{transport=\"b\"} 3\nmailonce_outbox_oldest_seconds 4.5\n\
                        mailonce_handoff_unknown 1\nmailonce_handoff_unknown_total 9\n";
-        let waiting = Waiting::read(figures);
-        assert_eq!(waiting, Waiting { count: 5, unknown: 1, oldest_s: 4 });
+        let waiting = QueueBacklog::from_metrics(figures);
+        assert_eq!(waiting, QueueBacklog { count: 5, unknown: 1, oldest_s: 4 });
         let told = waiting.check(None);
         assert_eq!(
-            (told.level, told.found.as_str()),
-            (super::super::Level::Warn, "5 wait, the oldest for 4 s; 1 unknown")
+            (told.level, told.finding.as_str()),
+            (super::super::CheckLevel::Warn, "5 wait, the oldest for 4 s; 1 unknown")
         );
-        assert!(told.next.contains("emails resolve"));
-        let old = Waiting { count: 1, unknown: 0, oldest_s: OLD_S + 1 };
-        assert_eq!(old.check(None).level, super::super::Level::Warn);
-        assert_eq!(Waiting::default().check(None).found, "goes on; nothing waits");
-        assert!(Waiting::default().check(Some("it is paused")).next.contains("mailonce resume"));
+        assert!(told.next_step.contains("emails resolve"));
+        let old = QueueBacklog { count: 1, unknown: 0, oldest_s: MAX_QUEUE_AGE_S + 1 };
+        assert_eq!(old.check(None).level, super::super::CheckLevel::Warn);
+        assert_eq!(QueueBacklog::default().check(None).finding, "goes on; nothing waits");
+        assert!(QueueBacklog::default().check(Some("it is paused")).next_step.contains("mailonce resume"));
     }
 }

@@ -19,7 +19,7 @@ use mailonce_transport::names::Resolver;
 use serde_json::json;
 use std::{net::SocketAddr, process::ExitCode};
 
-use super::{configured, exit, out::Out, table::wrapped};
+use super::{exit, load_config, out::Printer, table::wrap};
 use crate::config::{Config, Flags};
 
 /// What is looked at, and whom that asks.
@@ -37,14 +37,14 @@ pub(crate) struct DoctorArgs {
 
 /// How a thing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum CheckLevel {
     Ok,
     Warn,
     Fail,
 }
 
-impl Level {
-    fn word(self) -> &'static str {
+impl CheckLevel {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Warn => "warn",
@@ -55,82 +55,82 @@ impl Level {
 
 /// One thing that was looked at.
 #[derive(Debug)]
-struct Check {
+struct DoctorCheck {
     name: &'static str,
-    level: Level,
+    level: CheckLevel,
     /// One sentence.
-    found: String,
+    finding: String,
     /// The next step. Also where all is well and more could be had.
-    next: String,
+    next_step: String,
 }
 
-impl Check {
+impl DoctorCheck {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, level: Level::Ok, found: found.into(), next: String::new() }
+        Self { name, level: CheckLevel::Ok, finding: found.into(), next_step: String::new() }
     }
 
     fn warn(name: &'static str, found: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { name, level: Level::Warn, found: found.into(), next: next.into() }
+        Self { name, level: CheckLevel::Warn, finding: found.into(), next_step: next.into() }
     }
 
     fn fail(name: &'static str, found: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { name, level: Level::Fail, found: found.into(), next: next.into() }
+        Self { name, level: CheckLevel::Fail, finding: found.into(), next_step: next.into() }
     }
 
-    fn and(mut self, next: impl Into<String>) -> Self {
-        self.next = next.into();
+    fn with_next_step(mut self, next: impl Into<String>) -> Self {
+        self.next_step = next.into();
         self
     }
 }
 
 /// Checks this installation. Exit code 5 when something fails; a warning is no failure.
-pub(super) async fn doctor(out: &Out, args: &DoctorArgs) -> anyhow::Result<ExitCode> {
-    let config = match configured(&args.flags) {
+pub(super) async fn doctor(out: &Printer, args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    let config = match load_config(&args.flags) {
         Ok(config) => config,
         Err(error) => {
             let found = format!("{error:#}").lines().next().unwrap_or_default().replace("configuration: ", "");
             let next = "correct the file or the variable it names, then look again";
-            return Ok(report(out, &[Check::fail("configuration", found, next)]));
+            return Ok(report(out, &[DoctorCheck::fail("configuration", found, next)]));
         }
     };
-    let mut checks = vec![configuration(args, &config)];
-    checks.push(machine::permissions(&config, args.flags.config.as_deref()));
-    checks.push(machine::disk(&config.data));
-    let (check, opens) = secrets::look(&config).await;
+    let mut checks = vec![check_configuration(args, &config)];
+    checks.push(machine::check_permissions(&config, args.flags.config.as_deref()));
+    checks.push(machine::check_disk(&config.data));
+    let (check, opens) = secrets::inspect(&config).await;
     checks.extend(check);
-    let ledger = if opens { ledger::look(&config).await } else { ledger::Ledger::default() };
-    checks.push(machine::clock(ledger.seen_at, args.offline));
+    let ledger = if opens { ledger::inspect(&config).await } else { ledger::LedgerReport::default() };
+    checks.push(machine::check_clock(ledger.latest_time, args.offline));
     checks.extend(ledger.checks);
-    checks.extend(ways::transports(&config, args.offline).await);
+    checks.extend(ways::check_transports(&config, args.offline).await);
     if !args.offline {
         let resolver = args.dns.map_or_else(Resolver::system, |at| Resolver::at(vec![at]));
-        checks.extend(names::records(&resolver, &config, &ledger.domains).await);
+        checks.extend(names::check_records(&resolver, &config, &ledger.expected_records).await);
     }
     Ok(report(out, &checks))
 }
 
-fn configuration(args: &DoctorArgs, config: &Config) -> Check {
+fn check_configuration(args: &DoctorArgs, config: &Config) -> DoctorCheck {
     let usual = std::path::Path::new("mailonce.toml");
     let file = args.flags.config.as_deref().or_else(|| usual.exists().then_some(usual));
     let file = file.map_or_else(|| "no file, only defaults".to_owned(), |file| file.display().to_string());
-    Check::ok("configuration", format!("{file}; data in {}", config.data.display()))
+    DoctorCheck::ok("configuration", format!("{file}; data in {}", config.data.display()))
 }
 
-fn report(out: &Out, checks: &[Check]) -> ExitCode {
+fn report(out: &Printer, checks: &[DoctorCheck]) -> ExitCode {
     let count = |level| checks.iter().filter(|check| check.level == level).count();
-    let (warned, failed) = (count(Level::Warn), count(Level::Fail));
+    let (warned, failed) = (count(CheckLevel::Warn), count(CheckLevel::Fail));
     if out.is_json() {
-        let one = |check: &Check| json!({ "check": check.name, "level": check.level.word(), "found": check.found, "next": check.next });
+        let one = |check: &DoctorCheck| json!({ "check": check.name, "level": check.level.as_str(), "found": check.finding, "next": check.next_step });
         let all: Vec<_> = checks.iter().map(one).collect();
-        out.value(&json!({ "ok": failed == 0, "warnings": warned, "failures": failed, "checks": all }));
+        out.print_json(&json!({ "ok": failed == 0, "warnings": warned, "failures": failed, "checks": all }));
     } else {
         checks.iter().for_each(|check| show(out, check));
         let said = match (failed, warned) {
-            (0, 0) => out.good("All is well."),
-            (0, warned) => out.odd(&format!("It works, with {warned} to look at.")),
-            (failed, _) => out.bad(&format!("{failed} to mend.")),
+            (0, 0) => out.green("All is well."),
+            (0, warned) => out.yellow(&format!("It works, with {warned} to look at.")),
+            (failed, _) => out.red(&format!("{failed} to mend.")),
         };
-        out.line(&format!("\n{said}"));
+        out.print_line(&format!("\n{said}"));
     }
     ExitCode::from(if failed == 0 { 0 } else { exit::FAILED })
 }
@@ -138,24 +138,24 @@ fn report(out: &Out, checks: &[Check]) -> ExitCode {
 /// Columns before the sentence of a check.
 const INDENT: usize = 21;
 /// Below this a sentence begins on a line of its own.
-const NARROW: usize = 64;
+const NARROW_WIDTH: usize = 64;
 
-fn show(out: &Out, check: &Check) {
-    let mark = format!("{:4}", check.level.word());
+fn show(out: &Printer, check: &DoctorCheck) {
+    let mark = format!("{:4}", check.level.as_str());
     let mark = match check.level {
-        Level::Ok => out.good(&mark),
-        Level::Warn => out.odd(&mark),
-        Level::Fail => out.bad(&mark),
+        CheckLevel::Ok => out.green(&mark),
+        CheckLevel::Warn => out.yellow(&mark),
+        CheckLevel::Fail => out.red(&mark),
     };
     let width = out.width();
-    let indent = if width.is_some_and(|width| width < NARROW) { 6 } else { INDENT };
-    let found = wrapped(&check.found, indent, width);
+    let indent = if width.is_some_and(|width| width < NARROW_WIDTH) { 6 } else { INDENT };
+    let found = wrap(&check.finding, indent, width);
     if indent == INDENT {
-        out.line(&format!("{mark}  {:14} {found}", check.name));
+        out.print_line(&format!("{mark}  {:14} {found}", check.name));
     } else {
-        out.line(&format!("{mark}  {}\n      {found}", check.name));
+        out.print_line(&format!("{mark}  {}\n      {found}", check.name));
     }
-    if !check.next.is_empty() {
-        out.line(&format!("{:indent$}{}", "", out.dim(&wrapped(&format!("→ {}", check.next), indent, width))));
+    if !check.next_step.is_empty() {
+        out.print_line(&format!("{:indent$}{}", "", out.dim(&wrap(&format!("→ {}", check.next_step), indent, width))));
     }
 }

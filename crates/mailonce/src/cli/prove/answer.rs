@@ -4,9 +4,9 @@ use std::time::Duration;
 
 /// One answer, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum CallResult {
     /// Accepted now or before.
-    Taken {
+    Accepted {
         status: u16,
         /// One for a send, several for a batch, in order.
         ids: Vec<String>,
@@ -16,55 +16,55 @@ pub(super) enum Seen {
     /// The same key is under way.
     InFlight(u16),
     /// The key was used for another request.
-    OtherRequest(u16),
+    KeyMismatch(u16),
     /// The key itself is wrong.
-    BadKey(u16),
+    InvalidKey(u16),
     /// Any other refusal, with its name.
     Refused(u16, String),
     /// Too many requests.
-    Limited(Duration),
+    RateLimited(Duration),
     /// An answer that the dialect does not have.
-    Odd(u16, String),
+    Unexpected(u16, String),
     /// No answer at all.
-    Lost(String),
+    NoAnswer(String),
 }
 
-impl Seen {
+impl CallResult {
     /// The ids of what was accepted.
     pub(super) fn ids(&self) -> Option<&[String]> {
         match self {
-            Self::Taken { ids, .. } => Some(ids),
+            Self::Accepted { ids, .. } => Some(ids),
             _ => None,
         }
     }
 
     /// Whether it was accepted for the first time, as far as the dialect tells.
     pub(super) fn is_first(&self) -> bool {
-        matches!(self, Self::Taken { replayed, .. } if *replayed != Some(true))
+        matches!(self, Self::Accepted { replayed, .. } if *replayed != Some(true))
     }
 
     /// Whether it was accepted before, as far as the dialect tells.
     pub(super) fn is_replay(&self) -> bool {
-        matches!(self, Self::Taken { replayed, .. } if *replayed != Some(false))
+        matches!(self, Self::Accepted { replayed, .. } if *replayed != Some(false))
     }
 
     /// Whether both were accepted as the same.
-    pub(super) fn same(&self, other: &Self) -> bool {
+    pub(super) fn is_same_email(&self, other: &Self) -> bool {
         self.ids().is_some() && self.ids() == other.ids()
     }
 
     /// A few words for the table.
-    pub(super) fn words(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         match self {
-            Self::Taken { status, replayed: Some(true), .. } => format!("{status} replayed"),
-            Self::Taken { status, .. } => format!("{status} taken"),
+            Self::Accepted { status, replayed: Some(true), .. } => format!("{status} replayed"),
+            Self::Accepted { status, .. } => format!("{status} taken"),
             Self::InFlight(status) => format!("{status} in flight"),
-            Self::OtherRequest(status) => format!("{status} other request"),
-            Self::BadKey(status) => format!("{status} bad key"),
+            Self::KeyMismatch(status) => format!("{status} other request"),
+            Self::InvalidKey(status) => format!("{status} bad key"),
             Self::Refused(status, name) if name.is_empty() => format!("{status}"),
-            Self::Refused(status, name) | Self::Odd(status, name) => format!("{status} {name}"),
-            Self::Limited(_) => "429 too many requests".into(),
-            Self::Lost(why) => format!("no answer ({why})"),
+            Self::Refused(status, name) | Self::Unexpected(status, name) => format!("{status} {name}"),
+            Self::RateLimited(_) => "429 too many requests".into(),
+            Self::NoAnswer(why) => format!("no answer ({why})"),
         }
     }
 }

@@ -16,51 +16,51 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{answer::Seen, dialect::Dialect};
+use super::{answer::CallResult, dialect::TargetDialect};
 use crate::cli::{
-    Trouble, Usage,
-    http::{Answer, Call, Place},
+    CliError, UsageError,
+    http::{Answer, ApiServer, Call},
 };
 
 /// How often one call is repeated that the server asked to repeat, or that got no answer.
-const REPEATS: usize = 60;
+const MAX_RETRIES: usize = 60;
 /// How long one answer may take, and how long a call is repeated that gets none.
-const ANSWER: Duration = Duration::from_secs(20);
-const PATIENCE: Duration = Duration::from_secs(45);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(45);
 /// Between two of them.
-const PAUSE: Duration = Duration::from_millis(250);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 /// Before a caller hangs up in its request, so that the server notices the part it got.
-const NOTICE: Duration = Duration::from_millis(50);
+const DISCONNECT_DELAY: Duration = Duration::from_millis(50);
 /// Padding that gives a body a middle to break off in.
 const PADDING: &str = "One mail, however often it is asked for. ";
 
 /// Where a call breaks off.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Cut {
+pub(super) enum DisconnectPoint {
     /// After the head.
-    Head,
+    AfterHead,
     /// In the middle of the body.
-    Body,
+    MidBody,
     /// After the body, so long before the answer is read.
-    Answer(Duration),
+    BeforeResponse(Duration),
 }
 
 /// Who asks.
-pub(super) struct Caller {
-    place: Place,
-    pub(super) dialect: Dialect,
+pub(super) struct ProveClient {
+    server: ApiServer,
+    pub(super) dialect: TargetDialect,
     api_key: String,
     from: String,
     to: String,
     /// Names this run, so that no two runs share a key or a marker.
-    run: String,
+    run_id: String,
     count: AtomicU32,
 }
 
-impl Caller {
+impl ProveClient {
     pub(super) fn new(
-        place: Place,
-        dialect: Dialect,
+        place: ApiServer,
+        dialect: TargetDialect,
         api_key: String,
         (from, to): (&str, &str),
     ) -> anyhow::Result<Arc<Self>> {
@@ -68,16 +68,16 @@ impl Caller {
         getrandom::fill(&mut seed).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
         let run = format!("{:012x}", u64::from_be_bytes(seed) >> 16);
         let (from, to) = (from.to_owned(), to.to_owned());
-        Ok(Arc::new(Self { place, dialect, api_key, from, to, run, count: AtomicU32::new(0) }))
+        Ok(Arc::new(Self { server: place, dialect, api_key, from, to, run_id: run, count: AtomicU32::new(0) }))
     }
 
     pub(super) fn url(&self) -> String {
-        self.place.url().to_owned()
+        self.server.url().to_owned()
     }
 
     /// A name that nobody used before: for a key, or for a mail to be found again.
     pub(super) fn marker(&self) -> String {
-        format!("{}{}-{:04}", super::sink::PREFIX, self.run, self.count.fetch_add(1, Ordering::Relaxed))
+        format!("{}{}-{:04}", super::sink::MARKER_PREFIX, self.run_id, self.count.fetch_add(1, Ordering::Relaxed))
     }
 
     /// A mail that bears a marker.
@@ -88,110 +88,110 @@ impl Caller {
 
     /// A send under a key.
     pub(super) fn send(&self, key: &str, mail: &Value) -> Call {
-        self.call(self.dialect.send_path(&self.from), Some(key), mail)
+        self.build_call(self.dialect.send_path(&self.from), Some(key), mail)
     }
 
     /// A batch under a key, where the dialect has batches.
     pub(super) fn batch(&self, key: &str, mails: &[Value]) -> Option<Call> {
-        Some(self.call(self.dialect.batch_path()?.to_owned(), Some(key), &Value::Array(mails.to_vec())))
+        Some(self.build_call(self.dialect.batch_path()?.to_owned(), Some(key), &Value::Array(mails.to_vec())))
     }
 
-    fn call(&self, path: String, key: Option<&str>, body: &Value) -> Call {
+    fn build_call(&self, path: String, key: Option<&str>, body: &Value) -> Call {
         let mut headers = vec![("authorization", format!("Bearer {}", self.api_key))];
         headers.extend(key.map(|key| ("idempotency-key", key.to_owned())));
         Call { method: Method::POST, path, headers, body: body.to_string().into() }
     }
 
     /// Makes sure that there is something to prove: the route exists, the key counts, and a plain mail is taken.
-    pub(super) async fn greet(&self) -> anyhow::Result<()> {
+    pub(super) async fn check_setup(&self) -> anyhow::Result<()> {
         let path = self.dialect.send_path(&self.from);
-        let why = match self.once(&self.call(path.clone(), None, &serde_json::json!({}))).await {
-            Seen::Refused(status @ (401 | 403), name) => format!("refuses the API key: {status} {name}"),
-            Seen::Refused(status @ (404 | 405), name) | Seen::Odd(status @ (404 | 405), name) => {
+        let why = match self.call_once(&self.build_call(path.clone(), None, &serde_json::json!({}))).await {
+            CallResult::Refused(status @ (401 | 403), name) => format!("refuses the API key: {status} {name}"),
+            CallResult::Refused(status @ (404 | 405), name) | CallResult::Unexpected(status @ (404 | 405), name) => {
                 format!("has no {path}: {status} {name}; are --dialect and --from right?")
             }
-            Seen::Lost(why) => {
-                return Err(Trouble::nobody(format!("{}: {why}", self.place.url())).into());
+            CallResult::NoAnswer(why) => {
+                return Err(CliError::no_server(format!("{}: {why}", self.server.url())).into());
             }
-            _ => match self.ask(&self.send(&self.marker(), &self.mail(&self.marker()))).await {
-                Seen::Taken { .. } => return Ok(()),
-                other => format!("does not take a plain mail: {}; are --from and --to right?", other.words()),
+            _ => match self.call_with_retries(&self.send(&self.marker(), &self.mail(&self.marker()))).await {
+                CallResult::Accepted { .. } => return Ok(()),
+                other => format!("does not take a plain mail: {}; are --from and --to right?", other.summary()),
             },
         };
-        Err(Usage(format!("{} {why}", self.place.url())).into())
+        Err(UsageError(format!("{} {why}", self.server.url())).into())
     }
 
     /// Asks once, whatever comes.
-    async fn once(&self, call: &Call) -> Seen {
-        self.seen(self.place.ask(call)).await
+    async fn call_once(&self, call: &Call) -> CallResult {
+        self.classify(self.server.call(call)).await
     }
 
     /// What comes of a call, or that nothing does.
-    async fn seen(&self, asking: impl Future<Output = anyhow::Result<Answer>>) -> Seen {
-        match timeout(ANSWER, asking).await {
-            Ok(Ok(answer)) => self.dialect.read(&answer),
-            Ok(Err(error)) => Seen::Lost(format!("{error:#}")),
-            Err(_late) => Seen::Lost(format!("no answer within {} s", ANSWER.as_secs())),
+    async fn classify(&self, asking: impl Future<Output = anyhow::Result<Answer>>) -> CallResult {
+        match timeout(CALL_TIMEOUT, asking).await {
+            Ok(Ok(answer)) => self.dialect.parse_response(&answer),
+            Ok(Err(error)) => CallResult::NoAnswer(format!("{error:#}")),
+            Err(_late) => CallResult::NoAnswer(format!("no answer within {} s", CALL_TIMEOUT.as_secs())),
         }
     }
 
     /// Asks as long as the server says to come again, and no longer than patience lasts.
-    pub(super) async fn ask(&self, call: &Call) -> Seen {
-        let first = self.once(call).await;
-        self.insist(call, first).await.0
+    pub(super) async fn call_with_retries(&self, call: &Call) -> CallResult {
+        let first = self.call_once(call).await;
+        self.call_until_final(call, first).await.0
     }
 
     /// Asks, and does not come again when the key is said to be in use.
-    pub(super) async fn ask_other(&self, call: &Call) -> Seen {
-        let mut seen = self.once(call).await;
-        for _ in 0..REPEATS {
-            let Seen::Limited(pause) = seen else { break };
+    pub(super) async fn call_without_busy_retry(&self, call: &Call) -> CallResult {
+        let mut seen = self.call_once(call).await;
+        for _ in 0..MAX_RETRIES {
+            let CallResult::RateLimited(pause) = seen else { break };
             sleep(pause).await;
-            seen = self.once(call).await;
+            seen = self.call_once(call).await;
         }
         seen
     }
 
     /// Repeats a call until its answer is final. Also how many answers were not.
-    async fn insist(&self, call: &Call, mut seen: Seen) -> (Seen, usize) {
+    async fn call_until_final(&self, call: &Call, mut seen: CallResult) -> (CallResult, usize) {
         let (mut repeats, began) = (0, Instant::now());
-        while repeats < REPEATS {
+        while repeats < MAX_RETRIES {
             let pause = match &seen {
-                Seen::Limited(pause) => *pause,
-                Seen::Lost(_) if began.elapsed() > PATIENCE => break,
-                Seen::Lost(_) => PAUSE,
-                busy if self.dialect.is_busy(busy) => PAUSE,
+                CallResult::RateLimited(pause) => *pause,
+                CallResult::NoAnswer(_) if began.elapsed() > RETRY_TIMEOUT => break,
+                CallResult::NoAnswer(_) => RETRY_DELAY,
+                busy if self.dialect.is_busy(busy) => RETRY_DELAY,
                 _ => break,
             };
             repeats += 1;
             sleep(pause).await;
-            seen = self.once(call).await;
+            seen = self.call_once(call).await;
         }
         (seen, repeats)
     }
 
     /// Lets many callers send the same at the same moment. Their final answers, and how many had to come again.
-    pub(super) async fn race(self: &Arc<Self>, call: &Call, callers: u32) -> (Vec<Seen>, usize) {
+    pub(super) async fn call_concurrently(self: &Arc<Self>, call: &Call, callers: u32) -> (Vec<CallResult>, usize) {
         let start = Arc::new(Barrier::new(callers as usize));
         let mut racing = JoinSet::new();
         for _ in 0..callers {
             let (caller, call, start) = (Arc::clone(self), call.clone(), Arc::clone(&start));
             racing.spawn(async move {
-                let line = caller.place.line().await;
+                let line = caller.server.connect().await;
                 start.wait().await;
                 let asking = async {
                     match line {
-                        Ok(line) => caller.place.ask_on(line, &call).await,
+                        Ok(line) => caller.server.call_on(line, &call).await,
                         Err(error) => Err(error),
                     }
                 };
-                let seen = caller.seen(asking).await;
-                caller.insist(&call, seen).await
+                let seen = caller.classify(asking).await;
+                caller.call_until_final(&call, seen).await
             });
         }
         let (mut answers, mut again) = (Vec::new(), 0);
         while let Some(ended) = racing.join_next().await {
-            let (seen, repeats) = ended.unwrap_or_else(|error| (Seen::Lost(error.to_string()), 0));
+            let (seen, repeats) = ended.unwrap_or_else(|error| (CallResult::NoAnswer(error.to_string()), 0));
             again += usize::from(repeats > 0);
             answers.push(seen);
         }
@@ -199,14 +199,14 @@ impl Caller {
     }
 
     /// Begins a call and hangs up. Nothing is read.
-    pub(super) async fn hang_up(&self, call: &Call, cut: Cut) -> anyhow::Result<()> {
-        let mut stream = self.place.open().await?;
+    pub(super) async fn call_and_disconnect(&self, call: &Call, cut: DisconnectPoint) -> anyhow::Result<()> {
+        let mut stream = self.server.open_stream().await?;
         let (part, pause) = match cut {
-            Cut::Head => (0, NOTICE),
-            Cut::Body => (call.body.len() / 2, NOTICE),
-            Cut::Answer(pause) => (call.body.len(), pause),
+            DisconnectPoint::AfterHead => (0, DISCONNECT_DELAY),
+            DisconnectPoint::MidBody => (call.body.len() / 2, DISCONNECT_DELAY),
+            DisconnectPoint::BeforeResponse(pause) => (call.body.len(), pause),
         };
-        stream.write_all(self.place.head(call).as_bytes()).await?;
+        stream.write_all(self.server.request_head(call).as_bytes()).await?;
         stream.write_all(&call.body[..part]).await?;
         stream.flush().await?;
         sleep(pause).await;

@@ -11,13 +11,16 @@ use clap::Args;
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use self::{
-    caller::Caller,
-    cases::Case,
-    dialect::Dialect,
-    report::{Finding, Report},
-    sink::Sink,
+    caller::ProveClient,
+    cases::ProveCase,
+    dialect::TargetDialect,
+    report::{ProveFinding, ProveReport},
+    sink::CountingSink,
 };
-use super::{Reach, Usage, client::Client, exit, http::Place, out::Out, progress::Progress, trouble::Trouble};
+use super::{
+    ServerArgs, UsageError, client::CliClient, exit, http::ApiServer, out::Printer, progress::Progress,
+    trouble::CliError,
+};
 
 /// Which server is asked, and how.
 #[derive(Debug, Args)]
@@ -26,8 +29,8 @@ pub(crate) struct ProveArgs {
     #[arg(long, value_name = "URL")]
     target: Option<String>,
     /// What the server speaks
-    #[arg(long, value_enum, default_value_t = Dialect::Mailonce)]
-    dialect: Dialect,
+    #[arg(long, value_enum, default_value_t = TargetDialect::Mailonce)]
+    dialect: TargetDialect,
     /// API key of the server
     #[arg(long, env = "MAILONCE_PROVE_KEY", value_name = "KEY", hide_env_values = true)]
     key: Option<String>,
@@ -50,56 +53,56 @@ pub(crate) struct ProveArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     patience: u64,
     #[command(flatten)]
-    reach: Reach,
+    reach: ServerArgs,
 }
 
 /// Asks everything and reports. 0 when all that is promised held, 5 when not, 2 when nobody answers.
-pub(super) async fn prove(out: &Out, args: ProveArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn prove(out: &Printer, args: ProveArgs) -> anyhow::Result<ExitCode> {
     let (place, api_key) = target(&args)?;
-    if let Err(error) = place.open().await {
-        return Err(Trouble::nobody(format!("{} cannot be reached: {error}", place.url())).into());
+    if let Err(error) = place.open_stream().await {
+        return Err(CliError::no_server(format!("{} cannot be reached: {error}", place.url())).into());
     }
     let sink = match args.sink {
-        Some(at) => Some(Sink::listen(at).await?),
+        Some(at) => Some(CountingSink::listen(at).await?),
         None => None,
     };
-    let caller = Caller::new(place, args.dialect, api_key, (&args.from, &args.to))?;
-    caller.greet().await?;
+    let caller = ProveClient::new(place, args.dialect, api_key, (&args.from, &args.to))?;
+    caller.check_setup().await?;
     let mut findings = Vec::new();
-    let progress = Progress::bar("asking", Case::ALL.len() as u64);
-    for case in Case::ALL {
-        progress.step(&format!("{}: {}", case.word(), case.about()));
-        findings.push(Finding::of(case, args.dialect, cases::ask(case, &caller, args.callers).await));
+    let progress = Progress::bar("asking", ProveCase::ALL.len() as u64);
+    for case in ProveCase::ALL {
+        progress.set_message(&format!("{}: {}", case.as_str(), case.description()));
+        findings.push(ProveFinding::of(case, args.dialect, cases::run_case(case, &caller, args.callers).await));
         progress.advance();
     }
     if let Some(sink) = &sink {
-        progress.step(&format!("counting mails at {}", sink.address()));
-        let wanted = findings.iter().flat_map(Finding::wanted).collect();
-        sink.settle(&wanted, Duration::from_secs(args.quiet), Duration::from_secs(args.patience)).await;
-        let arrived = sink.arrived();
+        progress.set_message(&format!("counting mails at {}", sink.address()));
+        let wanted = findings.iter().flat_map(ProveFinding::expected_mails).collect();
+        sink.wait_for_mails(&wanted, Duration::from_secs(args.quiet), Duration::from_secs(args.patience)).await;
+        let arrived = sink.counts_by_marker();
         if arrived.is_empty() {
-            progress.say("no mail arrived at the sink: is the server's relay pointed at it?");
+            progress.print_line("no mail arrived at the sink: is the server's relay pointed at it?");
         }
-        findings.iter_mut().for_each(|finding| finding.count(&arrived));
+        findings.iter_mut().for_each(|finding| finding.count_mails(&arrived));
     }
     drop(progress);
-    let report = Report { target: caller.url(), dialect: args.dialect, counted: sink.is_some(), findings };
+    let report = ProveReport { target: caller.url(), dialect: args.dialect, mails_counted: sink.is_some(), findings };
     report.show(out);
-    Ok(if report.held() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
+    Ok(if report.is_held() { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
 /// The server and its credential. A mailonce is also found as every other verb finds it.
-fn target(args: &ProveArgs) -> anyhow::Result<(Place, String)> {
+fn target(args: &ProveArgs) -> anyhow::Result<(ApiServer, String)> {
     let ca_file = args.reach.ca_file.as_deref();
     match (&args.target, &args.key) {
-        (Some(url), Some(key)) => Ok((Place::new(url, ca_file)?, key.clone())),
-        (url, key) if args.dialect == Dialect::Mailonce => {
+        (Some(url), Some(key)) => Ok((ApiServer::new(url, ca_file)?, key.clone())),
+        (url, key) if args.dialect == TargetDialect::Mailonce => {
             let mut reach = args.reach.clone();
             reach.url = url.clone().or(reach.url);
             reach.api_key = key.clone().or(reach.api_key);
-            let client = Client::find(&reach).map_err(|error| Usage(format!("{error:#}")))?;
-            Ok((client.place, client.api_key))
+            let client = CliClient::find(&reach).map_err(|error| UsageError(format!("{error:#}")))?;
+            Ok((client.server, client.api_key))
         }
-        _ => Err(Usage(format!("--target and --key are needed for the dialect {}", args.dialect.word())).into()),
+        _ => Err(UsageError(format!("--target and --key are needed for the dialect {}", args.dialect.as_str())).into()),
     }
 }

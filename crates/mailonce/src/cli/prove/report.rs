@@ -4,115 +4,116 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 use super::{
-    cases::{Case, Outcome},
-    dialect::{Dialect, Promise},
+    cases::{CaseResult, ProveCase},
+    dialect::{DialectPromise, TargetDialect},
 };
-use crate::cli::out::Out;
+use crate::cli::out::Printer;
 
 /// One case with its verdict.
 #[derive(Debug)]
-pub(super) struct Finding {
-    case: Case,
-    promise: Promise,
-    outcome: Outcome,
+pub(super) struct ProveFinding {
+    case: ProveCase,
+    promise: DialectPromise,
+    outcome: CaseResult,
     /// How many mails were to arrive and how many did, once they were counted.
-    mails: Option<(u32, u32)>,
+    expected_and_arrived: Option<(u32, u32)>,
 }
 
 /// Everything that was found.
-pub(super) struct Report {
+pub(super) struct ProveReport {
     pub(super) target: String,
-    pub(super) dialect: Dialect,
+    pub(super) dialect: TargetDialect,
     /// Whether mails were counted.
-    pub(super) counted: bool,
-    pub(super) findings: Vec<Finding>,
+    pub(super) mails_counted: bool,
+    pub(super) findings: Vec<ProveFinding>,
 }
 
-impl Finding {
-    pub(super) fn of(case: Case, dialect: Dialect, outcome: Outcome) -> Self {
-        Self { case, promise: dialect.promise(case), outcome, mails: None }
+impl ProveFinding {
+    pub(super) fn of(case: ProveCase, dialect: TargetDialect, outcome: CaseResult) -> Self {
+        Self { case, promise: dialect.promise(case), outcome, expected_and_arrived: None }
     }
 
     /// The mails that must arrive. What is not promised is not waited for.
-    pub(super) fn wanted(&self) -> Vec<(String, u32)> {
+    pub(super) fn expected_mails(&self) -> Vec<(String, u32)> {
         match self.promise {
-            Promise::Made(_) => self.outcome.mails.clone(),
-            Promise::NotMade(_) => Vec::new(),
+            DialectPromise::Made(_) => self.outcome.expected_mails.clone(),
+            DialectPromise::NotMade(_) => Vec::new(),
         }
     }
 
     /// Holds the mails that arrived against those that were to arrive: each marker for itself, so that one too many
     /// does not make up for one too few.
-    pub(super) fn count(&mut self, arrived: &BTreeMap<String, u32>) {
-        let mails = &self.outcome.mails;
+    pub(super) fn count_mails(&mut self, arrived: &BTreeMap<String, u32>) {
+        let mails = &self.outcome.expected_mails;
         let found = |marker: &String| arrived.get(marker).copied().unwrap_or(0);
-        self.outcome.held &= mails.iter().all(|(marker, wanted)| found(marker) == *wanted);
+        self.outcome.passed &= mails.iter().all(|(marker, wanted)| found(marker) == *wanted);
         let sum = |each: &dyn Fn(&(String, u32)) -> u32| mails.iter().map(each).sum();
-        self.mails = Some((sum(&|(_, wanted)| *wanted), sum(&|(marker, _)| found(marker))));
+        self.expected_and_arrived = Some((sum(&|(_, wanted)| *wanted), sum(&|(marker, _)| found(marker))));
     }
 
     fn verdict(&self) -> &'static str {
-        match (self.promise, self.outcome.held) {
-            (Promise::NotMade(_), _) => "not promised",
-            (Promise::Made(_), true) => "held",
-            (Promise::Made(_), false) => "broken",
+        match (self.promise, self.outcome.passed) {
+            (DialectPromise::NotMade(_), _) => "not promised",
+            (DialectPromise::Made(_), true) => "held",
+            (DialectPromise::Made(_), false) => "broken",
         }
     }
 
     fn expected(&self) -> &'static str {
         match self.promise {
-            Promise::Made(words) | Promise::NotMade(words) => words,
+            DialectPromise::Made(words) | DialectPromise::NotMade(words) => words,
         }
     }
 
-    fn seen(&self) -> String {
-        match self.mails {
-            Some((wanted, arrived)) => format!("{}; mails: {arrived} of {wanted}", self.outcome.seen),
-            None => self.outcome.seen.clone(),
+    fn observed(&self) -> String {
+        match self.expected_and_arrived {
+            Some((wanted, arrived)) => format!("{}; mails: {arrived} of {wanted}", self.outcome.observed),
+            None => self.outcome.observed.clone(),
         }
     }
 
     fn json(&self) -> Value {
-        let mails = self.mails.map(|(wanted, arrived)| json!({ "expected": wanted, "arrived": arrived }));
+        let mails =
+            self.expected_and_arrived.map(|(wanted, arrived)| json!({ "expected": wanted, "arrived": arrived }));
         json!({
-            "case": self.case.word(),
-            "about": self.case.about(),
+            "case": self.case.as_str(),
+            "about": self.case.description(),
             "expected": self.expected(),
-            "seen": self.outcome.seen,
+            "seen": self.outcome.observed,
             "mails": mails,
             "verdict": self.verdict(),
         })
     }
 }
 
-impl Report {
+impl ProveReport {
     /// Whether everything that is promised held.
-    pub(super) fn held(&self) -> bool {
+    pub(super) fn is_held(&self) -> bool {
         self.findings.iter().all(|finding| finding.verdict() != "broken")
     }
 
-    pub(super) fn show(&self, out: &Out) {
+    pub(super) fn show(&self, out: &Printer) {
         if out.is_json() {
-            out.value(&json!({
+            out.print_json(&json!({
                 "target": self.target,
-                "dialect": self.dialect.word(),
-                "mails_counted": self.counted,
-                "held": self.held(),
-                "cases": self.findings.iter().map(Finding::json).collect::<Vec<_>>(),
+                "dialect": self.dialect.as_str(),
+                "mails_counted": self.mails_counted,
+                "held": self.is_held(),
+                "cases": self.findings.iter().map(ProveFinding::json).collect::<Vec<_>>(),
             }));
             return;
         }
-        let row = |finding: &Finding| {
+        let row = |finding: &ProveFinding| {
             let verdict = match finding.verdict() {
-                word @ "held" => out.good(word),
-                word @ "broken" => out.bad(word),
+                word @ "held" => out.green(word),
+                word @ "broken" => out.red(word),
                 word => out.dim(word),
             };
-            vec![finding.case.word().to_owned(), finding.expected().to_owned(), finding.seen(), verdict]
+            vec![finding.case.as_str().to_owned(), finding.expected().to_owned(), finding.observed(), verdict]
         };
-        out.table(&["case", "expected", "seen", "verdict"], self.findings.iter().map(row).collect());
-        if !self.counted {
-            out.line("Only the answers were judged. --sink counts the mails too.");
+        out.print_table(&["case", "expected", "seen", "verdict"], self.findings.iter().map(row).collect());
+        if !self.mails_counted {
+            out.print_line("Only the answers were judged. --sink counts the mails too.");
         }
     }
 }

@@ -10,67 +10,67 @@ use mailonce_engine::{Caller, Engine};
 use serde::de::DeserializeOwned;
 use std::{ops::Deref, sync::Arc};
 
-use super::{AgentMail, ROOT, query::Query};
+use super::{AgentMail, ROOT, query::AgentMailQuery};
 use crate::{
     api::{
         App,
-        door::{RawBody, authenticate, bearer, call_mark, idempotency_key, unescaped},
+        door::{RawBody, authenticate, bearer, call_trace, idempotency_key, percent_decode},
     },
-    dialects::{Contract as _, Refusal},
+    dialects::{DialectContract as _, DialectError},
 };
 
 /// Who looks at mails, and where links lead.
-pub(super) struct Desk {
+pub(super) struct RequestContext {
     pub(super) engine: Arc<Engine>,
     pub(super) caller: Caller,
     /// Where the caller found us.
-    pub(super) base: String,
+    pub(super) base_url: String,
 }
 
-impl Desk {
+impl RequestContext {
     /// A link to what a token opens.
-    pub(super) fn link(&self, token: &str) -> String {
-        format!("{}{ROOT}/downloads/{token}", self.base)
+    pub(super) fn link_url(&self, token: &str) -> String {
+        format!("{}{ROOT}/downloads/{token}", self.base_url)
     }
 }
 
 /// One call.
-pub(super) struct Call {
-    desk: Desk,
+pub(super) struct AgentMailRequest {
+    context: RequestContext,
     /// The idempotency key, when there is one.
     pub(super) key: Option<Key>,
     pub(super) method: Method,
     pub(super) path: String,
-    pub(super) query: Query,
+    pub(super) query: AgentMailQuery,
     body: RawBody,
 }
 
-impl Deref for Call {
-    type Target = Desk;
+impl Deref for AgentMailRequest {
+    type Target = RequestContext;
 
-    fn deref(&self) -> &Desk {
-        &self.desk
+    fn deref(&self) -> &RequestContext {
+        &self.context
     }
 }
 
-impl Call {
+impl AgentMailRequest {
     /// Who calls comes first, then the body: nobody makes us read for nothing.
-    pub(super) async fn read(app: App, request: Request) -> Result<Self, Refusal<AgentMail>> {
+    pub(super) async fn from_request(app: App, request: Request) -> Result<Self, DialectError<AgentMail>> {
         let credential = bearer(request.headers());
         let found = authenticate(&app, request.extensions(), credential, AgentMail::CHANNEL).await?;
-        let Some(mut caller) = found else { return Err(Refusal::said(AgentMail::nobody())) };
-        caller.call = call_mark(request.headers())?;
+        let Some(mut caller) = found else { return Err(DialectError::from_response(AgentMail::unauthorized())) };
+        caller.call = call_trace(request.headers())?;
         let key = idempotency_key(request.headers())?;
         let method = request.method().clone();
         let path = request.uri().path().trim_start_matches("/compat/agentmail").to_owned();
-        let query = Query::read(request.uri().query().unwrap_or_default());
-        let base = app.url.trim_end_matches('/').to_owned();
+        let query = AgentMailQuery::parse(request.uri().query().unwrap_or_default());
+        let base = app.public_url.trim_end_matches('/').to_owned();
         let body = RawBody::read(request).await?;
-        let desk = Desk { engine: Arc::clone(&app.engine), caller, base };
-        Ok(Self { desk, key, method, path, query, body })
+        let desk = RequestContext { engine: Arc::clone(&app.engine), caller, base_url: base };
+        Ok(Self { context: desk, key, method, path, query, body })
     }
 
-    pub(super) fn is(&self, method: &Method) -> bool {
+    pub(super) fn is_method(&self, method: &Method) -> bool {
         self.method == method
     }
 
@@ -80,14 +80,14 @@ impl Call {
     }
 
     /// The id of the team, and of the one pod it has.
-    pub(super) fn pod(&self) -> String {
+    pub(super) fn pod_id(&self) -> String {
         self.caller.team.id.to_string()
     }
 
     /// The inbox that a path names, by its address or by our id.
     pub(super) async fn inbox(&self, name: &str) -> Result<Inbox, Problem> {
         if name.contains('@') {
-            return self.engine.inbox_named(&self.caller, name).await;
+            return self.engine.inbox_by_address(&self.caller, name).await;
         }
         let missing = |_not_an_id| Problem::new(Code::NotFound, format!("there is no inbox {name}"));
         self.engine.inbox(&self.caller, name.parse().map_err(missing)?).await
@@ -96,17 +96,17 @@ impl Call {
 
 /// The words of a path below the dialect's root, each decoded by itself: a slash inside an id may come as it is or
 /// encoded.
-pub(super) fn segments(path: &str) -> Result<Vec<String>, Problem> {
+pub(super) fn path_segments(path: &str) -> Result<Vec<String>, Problem> {
     let rest = path.strip_prefix(ROOT).unwrap_or_default().trim_matches('/');
     if rest.is_empty() {
         return Ok(Vec::new());
     }
-    rest.split('/').map(decoded).collect()
+    rest.split('/').map(decode_segment).collect()
 }
 
-fn decoded(segment: &str) -> Result<String, Problem> {
+fn decode_segment(segment: &str) -> Result<String, Problem> {
     let wrong = |_bytes| Problem::new(Code::NotFound, format!("`{segment}` is no text"));
-    String::from_utf8(unescaped(segment)).map_err(wrong)
+    String::from_utf8(percent_decode(segment)).map_err(wrong)
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn ids_come_as_they_are_or_encoded() {
-        let words = |path: &str| segments(&format!("{ROOT}{path}")).unwrap();
+        let words = |path: &str| path_segments(&format!("{ROOT}{path}")).unwrap();
         assert_eq!(words("/inboxes/a@x.test/messages"), ["inboxes", "a@x.test", "messages"]);
         assert_eq!(
             words("/inboxes/a%40x.test/messages/%3Ca%2Fb%40c%3E"),
@@ -124,6 +124,6 @@ mod tests {
         assert_eq!(words("/inboxes/a@x.test/messages/%3Ca/b@c%3E/reply")[3..], ["<a", "b@c>", "reply"]);
         assert!(words("").is_empty() && words("/").is_empty());
         assert_eq!(words("/%zz/%4"), ["%zz", "%4"]);
-        assert!(segments(&format!("{ROOT}/%ff")).is_err());
+        assert!(path_segments(&format!("{ROOT}/%ff")).is_err());
     }
 }

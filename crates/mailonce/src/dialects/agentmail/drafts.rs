@@ -13,34 +13,34 @@ use mailonce_core::{
     time::Time,
 };
 use mailonce_engine::{
-    draft_turns::{STEPS, restless},
-    drafts::{AboutDraft, Draft, DraftFile},
-    links::Linked,
+    draft_turns::{MAX_CONFLICT_RETRIES, draft_changes_too_fast},
+    drafts::{Draft, DraftDetails, DraftFile},
+    links::LinkTarget,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    Answer,
-    door::Call,
-    draft_send::{at_rest, check_schedule, send_draft},
+    AgentMailResult,
+    door::AgentMailRequest,
+    draft_send::{check_schedule, send_draft, settle_schedule},
     labels::check_labels,
-    mail::{self, open_for_a_while},
-    messages::no_file,
+    mail::{self, add_download_link},
+    messages::missing_attachment,
     no_route,
-    query::{listed, token},
+    query::{encode_page_token, page_json},
     send::FileBody,
 };
 use crate::{
-    api::wire::{OneOrMany, given, words},
+    api::wire::{OneOrMany, check_text, given},
     dialects::json as as_json,
 };
 
 /// Drafts that are looked at for one page.
-const LOOKED_AT: usize = 1_000;
+const MAX_SCANNED: usize = 1_000;
 /// Characters of a preview.
-const PREVIEW: usize = 200;
+const PREVIEW_CHARS: usize = 200;
 
 /// A list that was given, where null and the empty one mean the same.
 fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Option<OneOrMany>, D::Error> {
@@ -80,13 +80,13 @@ struct DraftBody {
     remove_labels: OneOrMany,
 }
 
-fn fault(path: &str, text: &str) -> Problem {
+fn invalid_field(path: &str, text: &str) -> Problem {
     Problem::from(vec![FieldError::new(path, text)])
 }
 
 impl DraftBody {
     /// Puts what was given into a draft.
-    fn apply(self, about: &mut AboutDraft, now: Time) -> Result<(), Problem> {
+    fn apply(self, about: &mut DraftDetails, now: Time) -> Result<(), Problem> {
         for (place, given) in [
             (&mut about.reply_to, self.reply_to),
             (&mut about.to, self.to),
@@ -114,10 +114,11 @@ impl DraftBody {
         let next = about.files.iter().filter_map(|file| file.id.parse::<usize>().ok()).max().map_or(0, |last| last + 1);
         let added = [self.attachments, self.add_attachments].into_iter().flatten().flatten();
         for (index, file) in added.enumerate() {
-            about.files.push(draft_file(file.raw(index)?, next + index));
+            about.files.push(draft_file(file.decode(index)?, next + index));
         }
         if let Some(at) = self.send_at {
-            let read = |text: String| Time::parse(&text).ok_or_else(|| fault("send_at", "is a time with an offset"));
+            let read =
+                |text: String| Time::parse(&text).ok_or_else(|| invalid_field("send_at", "is a time with an offset"));
             about.send_at = at.map(read).transpose()?;
         }
         about.updated_at = now;
@@ -125,7 +126,7 @@ impl DraftBody {
     }
 
     /// Whether anything but the time changes.
-    fn changes_words(&self) -> bool {
+    fn changes_content(&self) -> bool {
         self.reply_to.is_some()
             || self.to.is_some()
             || self.cc.is_some()
@@ -143,7 +144,7 @@ fn draft_file(raw: RawAttachment, number: usize) -> DraftFile {
     DraftFile { id: number.to_string(), filename, content, content_type, content_id }
 }
 
-pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> Answer {
+pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[&str]) -> AgentMailResult {
     let inbox = match inbox {
         Some(name) => Some(call.inbox(name).await?),
         None => None,
@@ -152,12 +153,12 @@ pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> An
         (&Method::GET, [], _) => list_drafts(call, inbox.as_ref()).await,
         (&Method::POST, [], Some(inbox)) => create(call, inbox).await,
         (&Method::GET, [id], _) => {
-            let (draft, inbox) = find(call, inbox.as_ref(), id).await?;
-            Ok(as_json(StatusCode::OK, &shown(call, &draft, &inbox).await?))
+            let (draft, inbox) = find_unsent(call, inbox.as_ref(), id).await?;
+            Ok(as_json(StatusCode::OK, &to_json(call, &draft, &inbox).await?))
         }
         (&Method::GET, [id, "attachments", file], _) => {
-            let (draft, _) = find(call, inbox.as_ref(), id).await?;
-            Ok(as_json(StatusCode::OK, &file_link(call, &draft, file)?))
+            let (draft, _) = find_unsent(call, inbox.as_ref(), id).await?;
+            Ok(as_json(StatusCode::OK, &attachment_link(call, &draft, file)?))
         }
         (&Method::PATCH, [id], Some(inbox)) => change(call, inbox, id).await,
         (&Method::DELETE, [id], Some(inbox)) => remove(call, inbox, id).await,
@@ -166,35 +167,39 @@ pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> An
     }
 }
 
-pub(super) fn missing(id: &str) -> Problem {
+pub(super) fn missing_draft(id: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no draft {id}"))
 }
 
 /// The problem of a draft that can be changed no more.
-fn left(id: &str) -> Problem {
+fn already_sent(id: &str) -> Problem {
     Problem::new(Code::TooLate, format!("the draft {id} was sent or is being sent, and can no longer be changed"))
 }
 
 /// A draft of an inbox, sent or not.
-pub(super) async fn any(call: &Call, inbox: Option<&Inbox>, text: &str) -> Result<(Draft, Inbox), Problem> {
-    let id = Uuid::try_parse(text).map_err(|_not_an_id| missing(text))?;
+pub(super) async fn find_any(
+    call: &AgentMailRequest,
+    inbox: Option<&Inbox>,
+    text: &str,
+) -> Result<(Draft, Inbox), Problem> {
+    let id = Uuid::try_parse(text).map_err(|_not_an_id| missing_draft(text))?;
     let draft = call.engine.draft(&call.caller, id).await?;
-    let own = call.engine.inbox(&call.caller, draft.about.inbox).await?;
-    if inbox.is_some_and(|inbox| inbox.id != own.id) { Err(missing(text)) } else { Ok((draft, own)) }
+    let own = call.engine.inbox(&call.caller, draft.details.inbox).await?;
+    if inbox.is_some_and(|inbox| inbox.id != own.id) { Err(missing_draft(text)) } else { Ok((draft, own)) }
 }
 
 /// A draft that is one still.
-async fn find(call: &Call, inbox: Option<&Inbox>, text: &str) -> Result<(Draft, Inbox), Problem> {
-    let (draft, inbox) = any(call, inbox, text).await?;
-    if draft.about.sent || draft.about.removed || has_left(state(call, &draft).await?) {
-        return Err(missing(text));
+async fn find_unsent(call: &AgentMailRequest, inbox: Option<&Inbox>, text: &str) -> Result<(Draft, Inbox), Problem> {
+    let (draft, inbox) = find_any(call, inbox, text).await?;
+    if draft.details.sent || draft.details.removed || is_sent(email_state(call, &draft).await?) {
+        return Err(missing_draft(text));
     }
     Ok((draft, inbox))
 }
 
 /// Where the email of a scheduled draft stands.
-pub(super) async fn state(call: &Call, draft: &Draft) -> Result<Option<EmailState>, Problem> {
-    let Some(id) = draft.about.email else { return Ok(None) };
+pub(super) async fn email_state(call: &AgentMailRequest, draft: &Draft) -> Result<Option<EmailState>, Problem> {
+    let Some(id) = draft.details.email else { return Ok(None) };
     match call.engine.email(&call.caller, id).await {
         Ok(email) => Ok(Some(email.state())),
         // What the ledger keeps no more ended long ago.
@@ -204,15 +209,15 @@ pub(super) async fn state(call: &Call, draft: &Draft) -> Result<Option<EmailStat
 }
 
 /// Whether a draft became a message.
-fn has_left(state: Option<EmailState>) -> bool {
+fn is_sent(state: Option<EmailState>) -> bool {
     use EmailState::{Abandoned, Bounced, Complained, Delivered, Sent, Unknown};
     matches!(state, Some(Sent | Delivered | Bounced | Complained | Unknown | Abandoned))
 }
 
 /// What AgentMail calls the state of a scheduled draft. What is held waits: nothing is wrong with it, and nothing goes.
-fn send_status(about: &AboutDraft, state: Option<EmailState>) -> Option<&'static str> {
+fn send_status(about: &DraftDetails, state: Option<EmailState>) -> Option<&'static str> {
     match state {
-        None => about.is_pending().then_some("scheduled"),
+        None => about.is_schedule_pending().then_some("scheduled"),
         Some(EmailState::Scheduled | EmailState::Held) => Some("scheduled"),
         Some(EmailState::Failed) => Some("failed"),
         Some(EmailState::Cancelled) => None,
@@ -221,8 +226,8 @@ fn send_status(about: &AboutDraft, state: Option<EmailState>) -> Option<&'static
 }
 
 /// A draft as AgentMail shows it.
-async fn shown(call: &Call, draft: &Draft, inbox: &Inbox) -> Result<Value, Problem> {
-    let about = &draft.about;
+async fn to_json(call: &AgentMailRequest, draft: &Draft, inbox: &Inbox) -> Result<Value, Problem> {
+    let about = &draft.details;
     let mut body = json!({
         "inbox_id": inbox.address,
         "draft_id": draft.id.to_string(),
@@ -234,7 +239,7 @@ async fn shown(call: &Call, draft: &Draft, inbox: &Inbox) -> Result<Value, Probl
     for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
         body[name] = json!(list);
     }
-    let preview = about.text.as_ref().map(|text| text.chars().take(PREVIEW).collect::<String>());
+    let preview = about.text.as_ref().map(|text| text.chars().take(PREVIEW_CHARS).collect::<String>());
     let texts = [
         ("client_id", &about.client_id),
         ("subject", &about.subject),
@@ -250,22 +255,22 @@ async fn shown(call: &Call, draft: &Draft, inbox: &Inbox) -> Result<Value, Probl
         }
     }
     if !about.files.is_empty() {
-        body["attachments"] = about.files.iter().map(file_body).collect::<Vec<_>>().into();
+        body["attachments"] = about.files.iter().map(attachment_json).collect::<Vec<_>>().into();
     }
     if let Some(at) = about.send_at {
         body["send_at"] = at.to_string().into();
     }
-    let state = state(call, draft).await?;
+    let state = email_state(call, draft).await?;
     if let Some(word) = send_status(about, state) {
         body["send_status"] = word.into();
     }
     if let (Some(EmailState::Held), Some(labels)) = (state, body["labels"].as_array_mut()) {
-        labels.push(EmailState::Held.word().into());
+        labels.push(EmailState::Held.as_str().into());
     }
     Ok(body)
 }
 
-fn file_body(file: &DraftFile) -> Value {
+fn attachment_json(file: &DraftFile) -> Value {
     let mut body = json!({ "attachment_id": file.id, "size": file.content.len() / 4 * 3 });
     let texts = [("filename", &file.filename), ("content_type", &file.content_type), ("content_id", &file.content_id)];
     for (name, text) in texts {
@@ -276,22 +281,22 @@ fn file_body(file: &DraftFile) -> Value {
     body
 }
 
-fn file_link(call: &Call, draft: &Draft, name: &str) -> Result<Value, Problem> {
-    let at = draft.about.files.iter().position(|file| file.id == name).ok_or_else(|| no_file(name))?;
-    let mut body = draft.about.files.get(at).map(file_body).ok_or_else(|| no_file(name))?;
-    open_for_a_while(call, Linked::DraftFile(draft.id, at), &mut body).map(|()| body)
+fn attachment_link(call: &AgentMailRequest, draft: &Draft, name: &str) -> Result<Value, Problem> {
+    let at = draft.details.files.iter().position(|file| file.id == name).ok_or_else(|| missing_attachment(name))?;
+    let mut body = draft.details.files.get(at).map(attachment_json).ok_or_else(|| missing_attachment(name))?;
+    add_download_link(call, LinkTarget::DraftFile(draft.id, at), &mut body).map(|()| body)
 }
 
 /// Which drafts of a list are wanted.
-struct Filter<'a> {
+struct DraftFilter<'a> {
     inbox: Option<&'a Inbox>,
     labels: Vec<String>,
     until: Option<Time>,
     since: Option<Time>,
 }
 
-impl Filter<'_> {
-    fn wants(&self, about: &AboutDraft) -> bool {
+impl DraftFilter<'_> {
+    fn matches(&self, about: &DraftDetails) -> bool {
         let at = about.updated_at;
         self.inbox.is_none_or(|inbox| inbox.id == about.inbox)
             && self.until.is_none_or(|until| at < until)
@@ -303,25 +308,25 @@ impl Filter<'_> {
 }
 
 /// Wanted drafts, newest first, and behind which to go on.
-async fn newest(
-    call: &Call,
-    filter: &Filter<'_>,
+async fn newest_drafts(
+    call: &AgentMailRequest,
+    filter: &DraftFilter<'_>,
     mut before: Option<Uuid>,
     limit: usize,
 ) -> Result<(Vec<(Draft, Inbox)>, Option<Uuid>), Problem> {
     let (mut found, mut looked) = (Vec::new(), 0);
-    while looked < LOOKED_AT {
+    while looked < MAX_SCANNED {
         let page = call.engine.drafts(&call.caller, before, limits::PAGE_ROWS).await?;
         for draft in page.rows {
             if found.len() == limit {
                 return Ok((found, before));
             }
             (before, looked) = (Some(draft.id), looked + 1);
-            if !filter.wants(&draft.about) || has_left(state(call, &draft).await?) {
+            if !filter.matches(&draft.details) || is_sent(email_state(call, &draft).await?) {
                 continue;
             }
             // Drafts of inboxes that this key may not use are not there for it.
-            if let Ok(own) = call.engine.inbox(&call.caller, draft.about.inbox).await {
+            if let Ok(own) = call.engine.inbox(&call.caller, draft.details.inbox).await {
                 found.push((draft, own));
             }
         }
@@ -332,37 +337,39 @@ async fn newest(
     Ok((found, before))
 }
 
-async fn list_drafts(call: &Call, inbox: Option<&Inbox>) -> Answer {
+async fn list_drafts(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResult {
     let limit = call.query.limit()?;
     let labels = call.query.list("labels")?;
     let (until, since) = (call.query.time("before")?, call.query.time("after")?);
-    let filter = Filter { inbox, labels, until, since };
+    let filter = DraftFilter { inbox, labels, until, since };
     let (found, next) = if call.query.flag("ascending")? {
-        let (all, rest) = newest(call, &filter, None, LOOKED_AT).await?;
-        call.query.turned(all, rest.is_some())?
+        let (all, rest) = newest_drafts(call, &filter, None, MAX_SCANNED).await?;
+        call.query.paginate_oldest_first(all, rest.is_some())?
     } else {
-        let before = call.query.page::<1>()?.map(|[id]| Uuid::from_u128(id));
-        let (found, rest) = newest(call, &filter, before, limit).await?;
-        (found, rest.map(|id| token(&[id.as_u128()])))
+        let before = call.query.page_token::<1>()?.map(|[id]| Uuid::from_u128(id));
+        let (found, rest) = newest_drafts(call, &filter, before, limit).await?;
+        (found, rest.map(|id| encode_page_token(&[id.as_u128()])))
     };
     let mut drafts = Vec::new();
     for (draft, own) in &found {
-        drafts.push(shown(call, draft, own).await?);
+        drafts.push(to_json(call, draft, own).await?);
     }
-    Ok(as_json(StatusCode::OK, &listed("drafts", drafts, limit, next)))
+    Ok(as_json(StatusCode::OK, &page_json("drafts", drafts, limit, next)))
 }
 
-async fn create(call: &Call, inbox: &Inbox) -> Answer {
+async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
     let body: DraftBody = call.parse()?;
-    let mut about = AboutDraft::of(inbox.id, call.engine.now());
+    let mut about = DraftDetails::empty(inbox.id, call.engine.now());
     if body.in_reply_to.is_some() && body.forward_of.is_some() {
-        return Err(fault("in_reply_to", "cannot be given together with forward_of").into());
+        return Err(invalid_field("in_reply_to", "cannot be given together with forward_of").into());
     }
     let people = [&body.to, &body.cc, &body.bcc].iter().any(|list| list.as_ref().is_some_and(|l| !l.0.is_empty()));
     if body.reply_all == Some(true) && (people || body.in_reply_to.is_none()) {
-        return Err(fault("reply_all", "is only for drafts with in_reply_to, and without to, cc and bcc").into());
+        return Err(
+            invalid_field("reply_all", "is only for drafts with in_reply_to, and without to, cc and bcc").into()
+        );
     }
-    words("client_id", body.client_id.as_deref().unwrap_or_default())?;
+    check_text("client_id", body.client_id.as_deref().unwrap_or_default())?;
     about.client_id.clone_from(&body.client_id);
     about.in_reply_to.clone_from(&body.in_reply_to);
     about.forward_of.clone_from(&body.forward_of);
@@ -372,14 +379,14 @@ async fn create(call: &Call, inbox: &Inbox) -> Answer {
     }
     body.apply(&mut about, call.engine.now())?;
     check_schedule(call, inbox, &about)?;
-    let (draft, first) = made(call, &about).await?;
-    if draft.about.inbox != inbox.id {
+    let (draft, first) = get_or_create(call, &about).await?;
+    if draft.details.inbox != inbox.id {
         return Err(
-            Problem::field(Code::NameTaken, "client_id", "this client_id is of a draft of another inbox").into()
+            Problem::for_field(Code::NameTaken, "client_id", "this client_id is of a draft of another inbox").into()
         );
     }
-    match at_rest(call, Some(inbox), &draft.id.to_string()).await {
-        Ok((draft, _)) => Ok(as_json(StatusCode::OK, &shown(call, &draft, inbox).await?)),
+    match settle_schedule(call, Some(inbox), &draft.id.to_string()).await {
+        Ok((draft, _)) => Ok(as_json(StatusCode::OK, &to_json(call, &draft, inbox).await?)),
         Err(problem) => {
             // What was refused was not made. Where nobody can tell, the repeat finds out.
             if first && !matches!(problem.code, Code::Unavailable | Code::Internal | Code::Timeout) {
@@ -391,11 +398,11 @@ async fn create(call: &Call, inbox: &Inbox) -> Answer {
 }
 
 /// The draft of a wish, and whether it is new. One whose removal was cut short is removed first.
-async fn made(call: &Call, about: &AboutDraft) -> Result<(Draft, bool), Problem> {
+async fn get_or_create(call: &AgentMailRequest, about: &DraftDetails) -> Result<(Draft, bool), Problem> {
     loop {
         let made = call.engine.create_draft(&call.caller, about).await?;
-        if !made.thing.about.removed || call.engine.remove_draft(&call.caller, made.thing.id).await?.about.sent {
-            return Ok((made.thing, made.first));
+        if !made.value.details.removed || call.engine.remove_draft(&call.caller, made.value.id).await?.details.sent {
+            return Ok((made.value, made.is_new));
         }
     }
 }
@@ -412,89 +419,89 @@ fn check_change(body: &DraftBody) -> Result<(), Problem> {
     ];
     match given.into_iter().find(|(_, given)| *given) {
         Some(("attachments", _)) => {
-            Err(fault("attachments", "is for new drafts; use add_attachments and remove_attachments"))
+            Err(invalid_field("attachments", "is for new drafts; use add_attachments and remove_attachments"))
         }
-        Some(("labels", _)) => Err(fault("labels", "is for new drafts; use add_labels and remove_labels")),
-        Some((name, _)) => Err(fault(name, "is for new drafts and cannot be changed")),
+        Some(("labels", _)) => Err(invalid_field("labels", "is for new drafts; use add_labels and remove_labels")),
+        Some((name, _)) => Err(invalid_field(name, "is for new drafts and cannot be changed")),
         None => Ok(()),
     }
 }
 
-async fn change(call: &Call, inbox: &Inbox, id: &str) -> Answer {
-    for _ in 0..STEPS {
-        let (draft, _) = at_rest(call, Some(inbox), id).await?;
-        is_open(call, &draft, id).await?;
+async fn change(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailResult {
+    for _ in 0..MAX_CONFLICT_RETRIES {
+        let (draft, _) = settle_schedule(call, Some(inbox), id).await?;
+        ensure_unsent(call, &draft, id).await?;
         let body: DraftBody = call.parse()?;
         check_change(&body)?;
-        let rewords = body.changes_words();
-        let mut about = draft.about.clone();
+        let rewords = body.changes_content();
+        let mut about = draft.details.clone();
         body.apply(&mut about, call.engine.now())?;
         // What says something else, or at another time, is another email; the one before must not go.
-        if about.email.is_some() && (rewords || about.send_at != draft.about.send_at) {
-            about = about.next_turn();
+        if about.email.is_some() && (rewords || about.send_at != draft.details.send_at) {
+            about = about.next_send_cycle();
         }
-        if about.is_pending() {
+        if about.is_schedule_pending() {
             check_schedule(call, inbox, &about)?;
         }
         match call.engine.change_draft(&call.caller, &draft, &about, None).await {
             Ok((changed, _)) => {
-                relabelled(call, &draft, &changed).await?;
-                return changed_to(call, inbox, changed).await;
+                sync_labels(call, &draft, &changed).await?;
+                return respond_with_change(call, inbox, changed).await;
             }
             Err(problem) if problem.code == Code::StaleRev => {}
             Err(problem) => return Err(problem.into()),
         }
     }
-    Err(restless().into())
+    Err(draft_changes_too_fast().into())
 }
 
 /// Gives the email that waits the labels that its draft has now.
-async fn relabelled(call: &Call, draft: &Draft, changed: &Draft) -> Result<(), Problem> {
+async fn sync_labels(call: &AgentMailRequest, draft: &Draft, changed: &Draft) -> Result<(), Problem> {
     let only = |here: &Draft, there: &Draft| -> Vec<String> {
-        here.about.labels.iter().filter(|label| !there.about.labels.contains(label)).cloned().collect()
+        here.details.labels.iter().filter(|label| !there.details.labels.contains(label)).cloned().collect()
     };
     let (add, remove) = (only(changed, draft), only(draft, changed));
-    if let Some(email) = changed.about.email.filter(|_| !add.is_empty() || !remove.is_empty()) {
-        call.engine.relabel(&call.caller, email.0, &add, &remove).await?;
+    if let Some(email) = changed.details.email.filter(|_| !add.is_empty() || !remove.is_empty()) {
+        call.engine.change_labels(&call.caller, email.0, &add, &remove).await?;
     }
     Ok(())
 }
 
 /// What a draft that was changed is now; a conflict when the email before had left.
-async fn changed_to(call: &Call, inbox: &Inbox, changed: Draft) -> Answer {
+async fn respond_with_change(call: &AgentMailRequest, inbox: &Inbox, changed: Draft) -> AgentMailResult {
     let id = changed.id.to_string();
-    let now = match at_rest(call, Some(inbox), &id).await {
-        Ok((now, _)) if changed.about.owed.is_some() && now.about.email == changed.about.owed => {
-            return Err(left(&id).into());
+    let now = match settle_schedule(call, Some(inbox), &id).await {
+        Ok((now, _)) if changed.details.owed.is_some() && now.details.email == changed.details.owed => {
+            return Err(already_sent(&id).into());
         }
         Ok((now, _)) => now,
         // Somebody removed it since: it was changed all the same.
         Err(problem) if problem.code == Code::NotFound => changed,
         Err(problem) => return Err(problem.into()),
     };
-    Ok(as_json(StatusCode::OK, &shown(call, &now, inbox).await?))
+    Ok(as_json(StatusCode::OK, &to_json(call, &now, inbox).await?))
 }
 
 /// Refuses what is a draft no more.
-async fn is_open(call: &Call, draft: &Draft, id: &str) -> Result<(), Problem> {
-    if draft.about.removed {
-        return Err(missing(id));
+async fn ensure_unsent(call: &AgentMailRequest, draft: &Draft, id: &str) -> Result<(), Problem> {
+    if draft.details.removed {
+        return Err(missing_draft(id));
     }
-    if draft.about.sent || has_left(state(call, draft).await?) { Err(left(id)) } else { Ok(()) }
+    if draft.details.sent || is_sent(email_state(call, draft).await?) { Err(already_sent(id)) } else { Ok(()) }
 }
 
 /// Removes a draft. One that is scheduled is taken back, if nothing can have left yet; one that left is a draft no more.
-async fn remove(call: &Call, inbox: &Inbox, id: &str) -> Answer {
+async fn remove(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailResult {
     let left = |problem: Problem| match problem.code {
         Code::TooLate => {
             Problem::new(Code::NotFound, format!("there is no draft {id} any more: it was sent, or is being sent"))
         }
         _ => problem,
     };
-    let (draft, _) = any(call, Some(inbox), id).await?;
-    is_open(call, &draft, id).await.map_err(left)?;
-    if call.engine.remove_draft(&call.caller, draft.id).await.map_err(left)?.about.sent {
-        return Err(left(self::left(id)).into());
+    let (draft, _) = find_any(call, Some(inbox), id).await?;
+    ensure_unsent(call, &draft, id).await.map_err(left)?;
+    if call.engine.remove_draft(&call.caller, draft.id).await.map_err(left)?.details.sent {
+        return Err(left(self::already_sent(id)).into());
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }

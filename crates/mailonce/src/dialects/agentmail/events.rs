@@ -3,48 +3,48 @@
 use mailonce_core::{
     conversation::thread::Thread,
     email::Email,
-    event::Kind,
+    event::EventKind,
     inbox::Inbox,
     message::Message,
     port::{
         authenticate::AuthResult,
-        wording::{Telling, Worded},
+        wording::{FormattedEvent, NoticeContext},
     },
     problem::{FieldError, Problem},
     time::Time,
 };
-use mailonce_engine::{messages::own_words, threads::Said};
+use mailonce_engine::{messages::strip_quoted, threads::ThreadEntry};
 use serde_json::{Value, json};
 
-use super::mail::{Mail, message_name};
+use super::mail::{AgentMailMessage, message_public_id};
 
 /// What AgentMail calls what happens here, and our word for it. What has no row never happens.
-pub(super) const TYPES: [(&str, Kind); 7] = [
-    ("message.received", Kind::MessageReceived),
-    ("message.received.unauthenticated", Kind::MessageReceived),
-    ("message.sent", Kind::EmailSent),
-    ("message.delivered", Kind::EmailDelivered),
-    ("message.bounced", Kind::EmailBounced),
-    ("message.complained", Kind::EmailComplained),
-    ("message.rejected", Kind::EmailFailed),
+pub(super) const EVENT_TYPES: [(&str, EventKind); 7] = [
+    ("message.received", EventKind::MessageReceived),
+    ("message.received.unauthenticated", EventKind::MessageReceived),
+    ("message.sent", EventKind::EmailSent),
+    ("message.delivered", EventKind::EmailDelivered),
+    ("message.bounced", EventKind::EmailBounced),
+    ("message.complained", EventKind::EmailComplained),
+    ("message.rejected", EventKind::EmailFailed),
 ];
 
 /// Our words for the types that are wanted; for every one that there is when none is named.
-pub(super) fn kinds(types: &[String]) -> Result<Vec<String>, Problem> {
-    let known: Vec<&str> = TYPES.iter().map(|(name, _)| *name).collect();
+pub(super) fn native_types(types: &[String]) -> Result<Vec<String>, Problem> {
+    let known: Vec<&str> = EVENT_TYPES.iter().map(|(name, _)| *name).collect();
     if let Some(wrong) = types.iter().find(|name| !known.contains(&name.as_str())) {
         let text = format!("names {wrong}, which never happens here; what does is {}", known.join(", "));
         return Err(Problem::from(vec![FieldError::new("event_types", text)]));
     }
-    let wanted = |(name, _): &&(&str, Kind)| types.is_empty() || types.iter().any(|wanted| wanted == name);
-    let mut words: Vec<String> = TYPES.iter().filter(wanted).map(|(_, kind)| kind.word().to_owned()).collect();
+    let wanted = |(name, _): &&(&str, EventKind)| types.is_empty() || types.iter().any(|wanted| wanted == name);
+    let mut words: Vec<String> = EVENT_TYPES.iter().filter(wanted).map(|(_, kind)| kind.as_str().to_owned()).collect();
     words.dedup();
     Ok(words)
 }
 
 /// Something that happened, with what is known of it.
-pub(super) struct Fact<'a> {
-    pub(super) kind: Kind,
+pub(super) struct EventContext<'a> {
+    pub(super) kind: EventKind,
     pub(super) id: String,
     pub(super) at: Time,
     pub(super) data: &'a Value,
@@ -55,21 +55,21 @@ pub(super) struct Fact<'a> {
     pub(super) email: Option<(&'a Email, &'a str)>,
 }
 
-impl Fact<'_> {
+impl EventContext<'_> {
     /// Its type and what is told of it; `None` when AgentMail has no word for it.
-    pub(super) fn worded(&self) -> Option<(&'static str, Value)> {
+    pub(super) fn format(&self) -> Option<(&'static str, Value)> {
         let inbox = self.inbox?;
         let (name, member, told) = match self.kind {
-            Kind::MessageReceived => return self.received(inbox),
-            Kind::EmailSent => ("message.sent", "send", self.about_email(inbox)?),
-            Kind::EmailDelivered => ("message.delivered", "delivery", self.about_email(inbox)?),
-            Kind::EmailBounced => ("message.bounced", "bounce", self.bounced(inbox)?),
-            Kind::EmailComplained => {
-                let mut told = self.about_email(inbox)?;
+            EventKind::MessageReceived => return self.format_received(inbox),
+            EventKind::EmailSent => ("message.sent", "send", self.email_json(inbox)?),
+            EventKind::EmailDelivered => ("message.delivered", "delivery", self.email_json(inbox)?),
+            EventKind::EmailBounced => ("message.bounced", "bounce", self.bounce_json(inbox)?),
+            EventKind::EmailComplained => {
+                let mut told = self.email_json(inbox)?;
                 (told["type"], told["sub_type"]) = ("abuse".into(), "".into());
                 ("message.complained", "complaint", told)
             }
-            Kind::EmailFailed => ("message.rejected", "reject", self.rejected(inbox)?),
+            EventKind::EmailFailed => ("message.rejected", "reject", self.rejection_json(inbox)?),
             _ => return None,
         };
         let mut body = json!({ "type": "event", "event_type": name, "event_id": self.id });
@@ -77,16 +77,16 @@ impl Fact<'_> {
         Some((name, body))
     }
 
-    fn received(&self, inbox: &Inbox) -> Option<(&'static str, Value)> {
+    fn format_received(&self, inbox: &Inbox) -> Option<(&'static str, Value)> {
         let message = self.message?;
         let fails = message.head.auth.verdict == AuthResult::Fail;
         let name = if fails { "message.received.unauthenticated" } else { "message.received" };
-        let mail = Mail::bare(Said::Message(Box::new(message.clone())));
-        let id = message_name(message);
-        let mut item = mail.item(&id, inbox);
-        let thread = self.thread_item(&mail, &id, inbox);
+        let mail = AgentMailMessage::without_labels(ThreadEntry::Message(Box::new(message.clone())));
+        let id = message_public_id(message);
+        let mut item = mail.list_item(&id, inbox);
+        let thread = self.thread_json(&mail, &id, inbox);
         if let Some(text) = self.text {
-            item.insert("extracted_text".to_owned(), own_words(text).into());
+            item.insert("extracted_text".to_owned(), strip_quoted(text).into());
             item.insert("text".to_owned(), text.into());
         }
         let body =
@@ -95,19 +95,19 @@ impl Fact<'_> {
     }
 
     /// The thread as the message leaves it.
-    fn thread_item(&self, mail: &Mail, id: &str, inbox: &Inbox) -> Value {
-        let at = mail.at().to_string();
-        let about = self.thread.map(|thread| &thread.about);
+    fn thread_json(&self, mail: &AgentMailMessage, id: &str, inbox: &Inbox) -> Value {
+        let at = mail.timestamp().to_string();
+        let about = self.thread.map(|thread| &thread.details);
         let mut labels = about.map(|about| about.labels.clone()).unwrap_or_default();
         labels.extend(mail.labels());
         json!({
             "inbox_id": inbox.address,
-            "thread_id": super::mail::thread_of(&mail.said).to_string(),
+            "thread_id": super::mail::thread_id_of(&mail.entry).to_string(),
             "labels": labels,
             "timestamp": at,
             "received_timestamp": at,
             "senders": [mail.from()],
-            "recipients": mail.people().concat(),
+            "recipients": mail.recipients().concat(),
             "subject": about.map_or_else(|| mail.subject().to_owned(), |about| about.subject.clone()),
             "preview": mail.preview(),
             "last_message_id": id,
@@ -127,7 +127,7 @@ impl Fact<'_> {
         }
     }
 
-    fn about_email(&self, inbox: &Inbox) -> Option<Value> {
+    fn email_json(&self, inbox: &Inbox) -> Option<Value> {
         let (email, message_id) = self.email?;
         Some(json!({
             "inbox_id": inbox.address,
@@ -138,8 +138,8 @@ impl Fact<'_> {
         }))
     }
 
-    fn bounced(&self, inbox: &Inbox) -> Option<Value> {
-        let mut told = self.about_email(inbox)?;
+    fn bounce_json(&self, inbox: &Inbox) -> Option<Value> {
+        let mut told = self.email_json(inbox)?;
         let (email, _) = self.email?;
         let recipients: Vec<Value> = self
             .recipients(email)
@@ -151,8 +151,8 @@ impl Fact<'_> {
         Some(told)
     }
 
-    fn rejected(&self, inbox: &Inbox) -> Option<Value> {
-        let mut told = self.about_email(inbox)?;
+    fn rejection_json(&self, inbox: &Inbox) -> Option<Value> {
+        let mut told = self.email_json(inbox)?;
         let said = self.data["reply"]["text"].as_str().unwrap_or("the next hop refused it");
         told["reason"] = said.into();
         if let Some(members) = told.as_object_mut() {
@@ -163,11 +163,11 @@ impl Fact<'_> {
 }
 
 /// What an endpoint that was made in this dialect is told; `None` when nothing.
-pub(crate) fn word(telling: &Telling<'_>) -> Option<Worded> {
-    let tongue = telling.endpoint.about.tongue.as_ref()?;
+pub(crate) fn format_event(telling: &NoticeContext<'_>) -> Option<FormattedEvent> {
+    let tongue = telling.endpoint.config.tongue.as_ref()?;
     let event = &telling.event.event;
     let email = telling.email.as_ref().map(|told| (&told.email, told.message_id.as_str()));
-    let fact = Fact {
+    let fact = EventContext {
         kind: event.kind,
         id: telling.event.id().to_string(),
         at: event.at,
@@ -178,11 +178,11 @@ pub(crate) fn word(telling: &Telling<'_>) -> Option<Worded> {
         text: telling.text.as_deref(),
         email,
     };
-    let (name, body) = fact.worded()?;
+    let (name, body) = fact.format()?;
     let there = telling.inbox.as_ref().is_some_and(|inbox| tongue.inboxes.contains(&inbox.id));
     let wanted = tongue.types.is_empty() || tongue.types.iter().any(|wanted| wanted == name);
     let told = wanted && (tongue.inboxes.is_empty() || there);
-    told.then(|| Worded { body: body.to_string(), headers: Vec::new() })
+    told.then(|| FormattedEvent { body: body.to_string(), headers: Vec::new() })
 }
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn types_that_never_happen_are_refused() {
-        let words = |list: &[&str]| kinds(&list.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let words = |list: &[&str]| native_types(&list.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(words(&["message.sent", "message.received"]).unwrap(), ["message.received", "email.sent"]);
         assert_eq!(words(&[]).unwrap().len(), 6);
         assert!(words(&["message.opened"]).is_err() && words(&["nonsense"]).is_err());

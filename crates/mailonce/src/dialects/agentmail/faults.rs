@@ -13,24 +13,24 @@ use mailonce_core::{
 };
 use serde_json::{Value, json};
 
-use crate::dialects::{json as as_json, must};
+use crate::dialects::{json as as_json, to_requirement};
 
 /// The member of a problem that says that the method knows it as unprocessable.
 pub(super) const UNPROCESSABLE: &str = "unprocessable";
 
 /// A fault on its way out, whose reader must still be told where the documents are.
 #[derive(Clone)]
-struct Fault(Value);
+struct PendingError(Value);
 
-fn leaving(status: StatusCode, body: Value) -> Response {
+fn error_response(status: StatusCode, body: Value) -> Response {
     let mut response = as_json(status, &body);
-    response.extensions_mut().insert(Fault(body));
+    response.extensions_mut().insert(PendingError(body));
     response
 }
 
 /// The answer with the address of the page about its fault, for callers who know nothing but this.
-pub(super) fn at_home(mut response: Response, base: &str) -> Response {
-    let Some(Fault(mut body)) = response.extensions_mut().remove::<Fault>() else { return response };
+pub(super) fn add_docs_link(mut response: Response, base: &str) -> Response {
+    let Some(PendingError(mut body)) = response.extensions_mut().remove::<PendingError>() else { return response };
     if let Some(path) = body["docs"].as_str() {
         body["docs"] = format!("{}{path}", base.trim_end_matches('/')).into();
     }
@@ -44,7 +44,7 @@ pub(super) fn at_home(mut response: Response, base: &str) -> Response {
 }
 
 /// A caller without a credential.
-pub(super) fn nobody() -> Response {
+pub(super) fn unauthorized() -> Response {
     let body = json!({
         "name": "UnauthorizedError",
         "code": "missing_authorization",
@@ -52,13 +52,15 @@ pub(super) fn nobody() -> Response {
         "fix": "Send your API key in the Authorization: Bearer <api_key> header.",
         "docs": "/docs/errors/unauthorized",
     });
-    leaving(StatusCode::UNAUTHORIZED, body)
+    error_response(StatusCode::UNAUTHORIZED, body)
 }
 
 /// How AgentMail calls a problem: status, name and code.
-pub(super) fn called(problem: &Problem) -> (u16, &'static str, &'static str) {
+pub(super) fn classify(problem: &Problem) -> (u16, &'static str, &'static str) {
     match problem.code {
-        Code::NameTaken if problem.more.contains_key(UNPROCESSABLE) => (422, "UnprocessableError", "resource_taken"),
+        Code::NameTaken if problem.extensions.contains_key(UNPROCESSABLE) => {
+            (422, "UnprocessableError", "resource_taken")
+        }
         Code::InvalidKey
         | Code::KeyRequired
         | Code::InvalidJson
@@ -90,17 +92,17 @@ pub(super) fn called(problem: &Problem) -> (u16, &'static str, &'static str) {
 }
 
 /// A mail to nobody: well-formed, and cannot be sent.
-fn is_nobody(problem: &Problem) -> bool {
+fn has_no_recipient(problem: &Problem) -> bool {
     problem.field.as_deref() == Some("to") && problem.detail.ends_with("names no recipient")
 }
 
 /// The faults of fields, each with its path.
-fn errors(problem: &Problem) -> Vec<Value> {
+fn field_errors(problem: &Problem) -> Vec<Value> {
     let one = |field: &str, message: &str| {
         let path: Vec<&str> = field.split(['.', '[', ']']).filter(|part| !part.is_empty()).collect();
-        json!({ "path": path, "message": must(message) })
+        json!({ "path": path, "message": to_requirement(message) })
     };
-    let listed = problem.more.get("faults").and_then(Value::as_array);
+    let listed = problem.extensions.get("faults").and_then(Value::as_array);
     match listed {
         Some(faults) => faults
             .iter()
@@ -116,7 +118,7 @@ fn errors(problem: &Problem) -> Vec<Value> {
 fn message(problem: &Problem) -> String {
     let Some(field) = problem.field.as_deref().filter(|field| !field.is_empty()) else { return problem.detail.clone() };
     match problem.detail.strip_prefix(field).and_then(|rest| rest.strip_prefix(' ')) {
-        Some(rest) => format!("{field} {}", must(rest)),
+        Some(rest) => format!("{field} {}", to_requirement(rest)),
         None if problem.code == Code::InvalidType && !problem.detail.starts_with("missing field") => {
             format!("{field}: {}", problem.detail)
         }
@@ -127,7 +129,7 @@ fn message(problem: &Problem) -> String {
 /// What to do about it, in words of what the dialect has.
 fn fix(problem: &Problem) -> &'static str {
     match problem.code {
-        Code::InvalidField if is_nobody(problem) => "Name at least one recipient in to; nothing was stored.",
+        Code::InvalidField if has_no_recipient(problem) => "Name at least one recipient in to; nothing was stored.",
         Code::InvalidKey => "Send an Idempotency-Key of 1 to 256 printable ASCII characters, or none.",
         Code::KeyRequired => "Add an Idempotency-Key header, the same for every retry of this message.",
         Code::InvalidJson => "Send one JSON object without repeated members.",
@@ -171,23 +173,23 @@ fn fix(problem: &Problem) -> &'static str {
 }
 
 /// A problem as AgentMail would say it.
-pub(super) fn refused(problem: &Problem) -> Response {
-    let (status, name, code) = called(problem);
+pub(super) fn problem_response(problem: &Problem) -> Response {
+    let (status, name, code) = classify(problem);
     let mut body = json!({
         "name": name,
         "code": code,
         "message": message(problem),
         "fix": fix(problem),
-        "docs": format!("/docs/errors/{}", problem.code.word()),
+        "docs": format!("/docs/errors/{}", problem.code.as_str()),
     });
     if status == 400 {
-        body["errors"] = errors(problem).into();
+        body["errors"] = field_errors(problem).into();
     }
-    leaving(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
+    error_response(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
 }
 
 /// Why a mail that was taken does not go, or did not, and what to do about it; `None` for one that goes or went.
-fn became(state: EmailState) -> Option<(&'static str, &'static str)> {
+fn send_failure_reason(state: EmailState) -> Option<(&'static str, &'static str)> {
     const ANEW: &str = "If it is to go after all, send it under another Idempotency-Key.";
     Some(match state {
         EmailState::Held => (
@@ -209,19 +211,19 @@ fn became(state: EmailState) -> Option<(&'static str, &'static str)> {
 }
 
 /// A mail that was taken and does not go, or did not.
-pub(super) fn rejected((message_id, thread_id): (&str, &str), state: EmailState) -> Option<Response> {
-    let (why, fix) = became(state)?;
+pub(super) fn send_failure_response((message_id, thread_id): (&str, &str), state: EmailState) -> Option<Response> {
+    let (why, fix) = send_failure_reason(state)?;
     let body = json!({
         "name": "MessageRejectedError",
         "code": "message_rejected",
         "message": why,
         "fix": fix,
         "docs": "/docs",
-        "state": state.word(),
+        "state": state.as_str(),
         "message_id": message_id,
         "thread_id": thread_id,
     });
-    Some(leaving(StatusCode::FORBIDDEN, body))
+    Some(error_response(StatusCode::FORBIDDEN, body))
 }
 
 #[cfg(test)]
@@ -232,19 +234,22 @@ mod tests {
     #[test]
     fn every_code_has_a_status_that_means_the_same() {
         for code in Code::ALL {
-            let (status, name, word) = called(&Problem::new(*code, "x"));
+            let (status, name, word) = classify(&Problem::new(*code, "x"));
             assert!((400..600).contains(&status) && !name.is_empty() && !word.is_empty());
             // Whether a call may be repeated must not be told otherwise.
-            assert_eq!(status >= 500, code.status() >= 500, "{}", code.word());
-            assert_eq!(matches!(status, 408 | 429), matches!(code.status(), 408 | 429), "{}", code.word());
+            assert_eq!(status >= 500, code.status() >= 500, "{}", code.as_str());
+            assert_eq!(matches!(status, 408 | 429), matches!(code.status(), 408 | 429), "{}", code.as_str());
         }
     }
 
     #[test]
     fn faults_are_told_with_their_paths() {
         let problem = Problem::from(vec![FieldError::new("attachments[0].content", "is no base64")]);
-        assert_eq!(errors(&problem), [json!({ "path": ["attachments", "0", "content"], "message": "is no base64" })]);
-        assert_eq!(called(&Problem::from(vec![FieldError::new("to", "names no recipient")])).0, 400);
+        assert_eq!(
+            field_errors(&problem),
+            [json!({ "path": ["attachments", "0", "content"], "message": "is no base64" })]
+        );
+        assert_eq!(classify(&Problem::from(vec![FieldError::new("to", "names no recipient")])).0, 400);
     }
 
     #[test]

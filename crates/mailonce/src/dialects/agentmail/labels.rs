@@ -5,7 +5,7 @@ use mailonce_core::{
     port::authenticate::AuthResult,
     problem::{FieldError, Problem},
 };
-use mailonce_engine::threads::Said;
+use mailonce_engine::threads::ThreadEntry;
 
 /// Labels of a mail of ours: what became of it, in the nearest words there are.
 fn state_labels(state: EmailState) -> &'static [&'static str] {
@@ -24,22 +24,22 @@ fn state_labels(state: EmailState) -> &'static [&'static str] {
 }
 
 /// Labels that a mail has by itself.
-pub(super) fn own_labels(said: &Said) -> Vec<String> {
+pub(super) fn system_labels(said: &ThreadEntry) -> Vec<String> {
     match said {
-        Said::Email(email) => state_labels(email.state()).iter().map(ToString::to_string).collect(),
-        Said::Message(message) => {
+        ThreadEntry::Email(email) => state_labels(email.state()).iter().map(ToString::to_string).collect(),
+        ThreadEntry::Message(message) => {
             let mut labels = vec!["received".to_owned()];
-            labels.extend((!message.marks.read).then(|| "unread".to_owned()));
+            labels.extend((!message.annotations.read).then(|| "unread".to_owned()));
             let fails = message.head.auth.verdict == AuthResult::Fail;
             labels.extend(fails.then(|| "unauthenticated".to_owned()));
-            labels.extend(message.marks.labels.iter().cloned());
+            labels.extend(message.annotations.labels.iter().cloned());
             labels
         }
     }
 }
 
 /// Labels that say what a mail is; nobody adds or removes them.
-const SYSTEM: [&str; 12] = [
+const RESERVED_LABELS: [&str; 12] = [
     "received",
     "sent",
     "sending",
@@ -56,8 +56,8 @@ const SYSTEM: [&str; 12] = [
 
 /// Refuses labels that nobody could read, and those that are not for callers to give or take.
 pub(super) fn check_labels(labels: &[String], field: &str) -> Result<(), Problem> {
-    mailonce_engine::labels::check(labels, field)?;
-    match labels.iter().find(|label| SYSTEM.contains(&label.as_str())) {
+    mailonce_engine::labels::check_labels(labels, field)?;
+    match labels.iter().find(|label| RESERVED_LABELS.contains(&label.as_str())) {
         Some(label) => {
             let text = format!("holds {label}, which says what the mail is and cannot be changed");
             Err(Problem::from(vec![FieldError::new(field, text)]))

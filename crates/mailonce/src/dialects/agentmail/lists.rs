@@ -11,22 +11,22 @@ use mailonce_core::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Answer, door::Call, no_route, query::listed};
+use super::{AgentMailResult, door::AgentMailRequest, no_route, query::page_json};
 use crate::dialects::json as as_json;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NewBody {
+struct NewListEntryBody {
     entry: String,
     #[serde(default)]
     reason: Option<String>,
 }
 
-pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> Answer {
+pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[&str]) -> AgentMailResult {
     let [direction, kind, rest @ ..] = rest else { return Err(no_route(call).into()) };
     let (Some(direction), Some(kind)) = (ListDirection::parse(direction), ListType::parse(kind)) else {
         let detail = "a list must be of send, receive or reply, and of allow or block";
-        return Err(Problem::field(Code::InvalidQuery, "direction", detail).into());
+        return Err(Problem::for_field(Code::InvalidQuery, "direction", detail).into());
     };
     let inbox = match inbox {
         Some(name) => Some(call.inbox(name).await?).map(|inbox| (inbox.id, inbox.address)),
@@ -34,15 +34,15 @@ pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> An
     };
     let list = ListName { inbox, direction, kind };
     match (&call.method, rest) {
-        (&Method::GET, []) => entries(call, &list).await,
+        (&Method::GET, []) => list_entries(call, &list).await,
         (&Method::POST, []) => {
-            let NewBody { entry, reason } = call.parse()?;
+            let NewListEntryBody { entry, reason } = call.parse()?;
             let made = call.engine.add_to_list(&call.caller, list, &entry, (reason, false)).await?;
-            Ok(as_json(StatusCode::OK, &shown(call, &made.thing)))
+            Ok(as_json(StatusCode::OK, &to_json(call, &made.value)))
         }
         (&Method::GET, [entry]) => {
             let entry = call.engine.list_entry(&call.caller, &list, entry).await?;
-            Ok(as_json(StatusCode::OK, &shown(call, &entry)))
+            Ok(as_json(StatusCode::OK, &to_json(call, &entry)))
         }
         (&Method::DELETE, [entry]) => {
             call.engine.remove_from_list(&call.caller, &list, entry).await?;
@@ -52,13 +52,13 @@ pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> An
     }
 }
 
-fn shown(call: &Call, entry: &ListEntry) -> Value {
+fn to_json(call: &AgentMailRequest, entry: &ListEntry) -> Value {
     let mut body = json!({
         "entry": entry.entry,
-        "organization_id": call.pod(),
-        "pod_id": call.pod(),
-        "direction": entry.list.direction.word(),
-        "list_type": entry.list.kind.word(),
+        "organization_id": call.pod_id(),
+        "pod_id": call.pod_id(),
+        "direction": entry.list.direction.as_str(),
+        "list_type": entry.list.kind.as_str(),
         "entry_type": if entry.is_address() { "email" } else { "domain" },
         "created_at": entry.created_at.to_string(),
     });
@@ -71,10 +71,10 @@ fn shown(call: &Call, entry: &ListEntry) -> Value {
     body
 }
 
-async fn entries(call: &Call, list: &ListName) -> Answer {
+async fn list_entries(call: &AgentMailRequest, list: &ListName) -> AgentMailResult {
     let limit = call.query.limit()?;
     let all = call.engine.list_entries(&call.caller, list).await?;
-    let (found, next) = call.query.page_of(all)?;
-    let entries = found.iter().map(|entry| shown(call, entry)).collect();
-    Ok(as_json(StatusCode::OK, &listed("entries", entries, limit, next)))
+    let (found, next) = call.query.paginate(all)?;
+    let entries = found.iter().map(|entry| to_json(call, entry)).collect();
+    Ok(as_json(StatusCode::OK, &page_json("entries", entries, limit, next)))
 }

@@ -35,11 +35,11 @@ use mailonce_core::{
 };
 use serde_json::json;
 
-use self::door::Call;
-use super::{Contract, Refusal, Spoken, json};
-use crate::api::{App, messages::as_a_file};
+use self::door::AgentMailRequest;
+use super::{DialectContract, DialectError, DialectResult, json};
+use crate::api::{App, messages::set_download_headers};
 
-pub(crate) use events::word;
+pub(crate) use events::format_event;
 
 /// What the dialect is called.
 pub(crate) const NAME: &str = "agentmail";
@@ -50,34 +50,34 @@ pub(crate) const ROOT: &str = "/compat/agentmail/v0";
 pub(crate) struct AgentMail;
 
 /// What its handlers give back.
-type Answer = Spoken<AgentMail>;
+type AgentMailResult = DialectResult<AgentMail>;
 
-impl Contract for AgentMail {
+impl DialectContract for AgentMail {
     const CHANNEL: Channel = Channel::Agentmail;
 
-    fn nobody() -> Response {
-        faults::nobody()
+    fn unauthorized() -> Response {
+        faults::unauthorized()
     }
 
-    fn refused(problem: &Problem) -> Response {
-        faults::refused(problem)
+    fn error_response(problem: &Problem) -> Response {
+        faults::problem_response(problem)
     }
 }
 
 /// Every route.
 pub(crate) fn routes() -> Router<App> {
-    Router::new().route(ROOT, any(entry)).route(&format!("{ROOT}/{{*rest}}"), any(entry))
+    Router::new().route(ROOT, any(handle)).route(&format!("{ROOT}/{{*rest}}"), any(handle))
 }
 
-async fn entry(State(app): State<App>, request: Request) -> Response {
-    let base = app.url.clone();
+async fn handle(State(app): State<App>, request: Request) -> Response {
+    let base = app.public_url.clone();
     // On the heap: what the largest of all routes needs would else lie in every connection.
-    let told = Box::pin(answer(app, request)).await.unwrap_or_else(Refusal::into_response);
-    faults::at_home(told, &base)
+    let told = Box::pin(authenticate_and_route(app, request)).await.unwrap_or_else(DialectError::into_response);
+    faults::add_docs_link(told, &base)
 }
 
-async fn answer(app: App, request: Request) -> Answer {
-    let segments = door::segments(request.uri().path())?;
+async fn authenticate_and_route(app: App, request: Request) -> AgentMailResult {
+    let segments = door::path_segments(request.uri().path())?;
     let words: Vec<&str> = segments.iter().map(String::as_str).collect();
     if let (["downloads", token], &Method::GET) = (words.as_slice(), request.method()) {
         return download(&app, token).await;
@@ -85,42 +85,42 @@ async fn answer(app: App, request: Request) -> Answer {
     if words.is_empty() {
         return socket::open(app, request).await;
     }
-    let call = Call::read(app, request).await?;
+    let call = AgentMailRequest::from_request(app, request).await?;
     route(&call, &words).await
 }
 
 /// A file that a link opens, without a credential.
-async fn download(app: &App, token: &str) -> Answer {
+async fn download(app: &App, token: &str) -> AgentMailResult {
     let file = app.engine.open_link(token).await?;
     let mut response = file.bytes.into_response();
     let kind = HeaderValue::from_str(&file.content_type);
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
-    as_a_file(&mut response, file.filename.as_deref().unwrap_or("attachment"));
+    set_download_headers(&mut response, file.filename.as_deref().unwrap_or("attachment"));
     Ok(response)
 }
 
-async fn route(call: &Call, words: &[&str]) -> Answer {
+async fn route(call: &AgentMailRequest, words: &[&str]) -> AgentMailResult {
     match words {
         ["pods", pod, rest @ ..] if !rest.is_empty() => {
-            own_pod(call, pod)?;
-            scoped(call, rest).await
+            check_pod(call, pod)?;
+            route_scoped(call, rest).await
         }
-        ["pods"] if call.is(&Method::GET) => {
-            let pods = [pod(call)];
+        ["pods"] if call.is_method(&Method::GET) => {
+            let pods = [pod_json(call)];
             Ok(json(StatusCode::OK, &json!({ "count": pods.len(), "pods": pods })))
         }
-        ["pods", id] if call.is(&Method::GET) => {
-            own_pod(call, id)?;
-            Ok(json(StatusCode::OK, &pod(call)))
+        ["pods", id] if call.is_method(&Method::GET) => {
+            check_pod(call, id)?;
+            Ok(json(StatusCode::OK, &pod_json(call)))
         }
-        ["auth", "me"] if call.is(&Method::GET) => Ok(json(StatusCode::OK, &identity(call))),
-        other => scoped(call, other).await,
+        ["auth", "me"] if call.is_method(&Method::GET) => Ok(json(StatusCode::OK, &identity_json(call))),
+        other => route_scoped(call, other).await,
     }
 }
 
 /// What is the same for the team and for its pod.
-async fn scoped(call: &Call, words: &[&str]) -> Answer {
+async fn route_scoped(call: &AgentMailRequest, words: &[&str]) -> AgentMailResult {
     match words {
         ["inboxes", rest @ ..] if rest.len() < 2 => inboxes::route(call, rest).await,
         ["inboxes", inbox, "messages", rest @ ..] => messages::route(call, inbox, rest).await,
@@ -137,25 +137,25 @@ async fn scoped(call: &Call, words: &[&str]) -> Answer {
 }
 
 /// What is not here, said so.
-fn no_route(call: &Call) -> Problem {
+fn no_route(call: &AgentMailRequest) -> Problem {
     let detail = format!("mailonce has no {} {} among what it speaks of AgentMail's API", call.method, call.path);
     Problem::new(Code::NotFound, detail)
 }
 
-fn own_pod(call: &Call, id: &str) -> Result<(), Problem> {
-    if id == call.pod() {
+fn check_pod(call: &AgentMailRequest, id: &str) -> Result<(), Problem> {
+    if id == call.pod_id() {
         return Ok(());
     }
     Err(Problem::new(Code::NotFound, format!("there is no pod {id}")))
 }
 
-fn pod(call: &Call) -> serde_json::Value {
+fn pod_json(call: &AgentMailRequest) -> serde_json::Value {
     let team = &call.caller.team;
     let at = team.created_at.to_string();
-    json!({ "pod_id": call.pod(), "name": team.name, "updated_at": at, "created_at": at })
+    json!({ "pod_id": call.pod_id(), "name": team.name, "updated_at": at, "created_at": at })
 }
 
-fn identity(call: &Call) -> serde_json::Value {
-    let (team, key) = (call.pod(), &call.caller.key);
+fn identity_json(call: &AgentMailRequest) -> serde_json::Value {
+    let (team, key) = (call.pod_id(), &call.caller.key);
     json!({ "scope_type": "organization", "scope_id": team, "organization_id": team, "api_key_id": key.id.to_string() })
 }

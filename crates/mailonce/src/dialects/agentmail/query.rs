@@ -6,29 +6,29 @@ use mailonce_core::{
 };
 use serde_json::{Value, json};
 
-use crate::api::door::unescaped;
+use crate::api::door::percent_decode;
 
 /// Rows of a page when nobody says.
-const USUAL: usize = 20;
+const DEFAULT_LIMIT: usize = 20;
 /// Rows of a page at the most.
-const MOST: usize = 100;
+const MAX_LIMIT: usize = 100;
 
 /// What was asked for in the query.
-pub(super) struct Query(Vec<(String, String)>);
+pub(super) struct AgentMailQuery(Vec<(String, String)>);
 
-fn fault(field: &str, detail: impl Into<String>) -> Problem {
-    Problem::field(Code::InvalidQuery, field, detail)
+fn invalid_query(field: &str, detail: impl Into<String>) -> Problem {
+    Problem::for_field(Code::InvalidQuery, field, detail)
 }
 
-impl Query {
-    pub(super) fn read(text: &str) -> Self {
+impl AgentMailQuery {
+    pub(super) fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        let part = |text: &str| String::from_utf8_lossy(&unescaped(&text.replace('+', " "))).into_owned();
+        let part = |text: &str| String::from_utf8_lossy(&percent_decode(&text.replace('+', " "))).into_owned();
         Self(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(n, v)| (part(n), part(v))).collect())
     }
 
     /// The last value of a parameter.
-    pub(super) fn one(&self, name: &str) -> Option<&str> {
+    pub(super) fn last(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
@@ -37,7 +37,7 @@ impl Query {
         let mut all = Vec::new();
         for (_, value) in self.0.iter().filter(|(known, _)| known == name) {
             if value.starts_with('[') {
-                let wrong = |_not_a_list| fault(name, format!("{name} is a JSON array of strings"));
+                let wrong = |_not_a_list| invalid_query(name, format!("{name} is a JSON array of strings"));
                 all.extend(serde_json::from_str::<Vec<String>>(value).map_err(wrong)?);
             } else {
                 all.push(value.clone());
@@ -47,54 +47,59 @@ impl Query {
     }
 
     pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
-        match self.one(name).unwrap_or("false").to_ascii_lowercase().as_str() {
+        match self.last(name).unwrap_or("false").to_ascii_lowercase().as_str() {
             "true" => Ok(true),
             "false" | "" => Ok(false),
-            _ => Err(fault(name, format!("{name} must be true or false"))),
+            _ => Err(invalid_query(name, format!("{name} must be true or false"))),
         }
     }
 
     pub(super) fn time(&self, name: &str) -> Result<Option<Time>, Problem> {
-        let read =
-            |text: &str| Time::parse(text).ok_or_else(|| fault(name, format!("{name} is a time with an offset")));
-        self.one(name).map(read).transpose()
+        let read = |text: &str| {
+            Time::parse(text).ok_or_else(|| invalid_query(name, format!("{name} is a time with an offset")))
+        };
+        self.last(name).map(read).transpose()
     }
 
     pub(super) fn limit(&self) -> Result<usize, Problem> {
-        let Some(text) = self.one("limit") else { return Ok(USUAL) };
-        let limit = text.parse().ok().filter(|limit| (1..=MOST).contains(limit));
-        limit.ok_or_else(|| fault("limit", format!("limit is a number from 1 to {MOST}")))
+        let Some(text) = self.last("limit") else { return Ok(DEFAULT_LIMIT) };
+        let limit = text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
+        limit.ok_or_else(|| invalid_query("limit", format!("limit is a number from 1 to {MAX_LIMIT}")))
     }
 
     /// Where a page begins of a list that is read as a whole.
-    pub(super) fn begin(&self) -> Result<usize, Problem> {
-        Ok(self.page::<1>()?.map_or(0, |[begin]| usize::try_from(begin).unwrap_or(usize::MAX)))
+    pub(super) fn offset(&self) -> Result<usize, Problem> {
+        Ok(self.page_token::<1>()?.map_or(0, |[begin]| usize::try_from(begin).unwrap_or(usize::MAX)))
     }
 
     /// A page of a list that was read as a whole, and the words of where the next one begins.
-    pub(super) fn page_of<T>(&self, all: Vec<T>) -> Result<(Vec<T>, Option<String>), Problem> {
-        let (begin, limit) = (self.begin()?, self.limit()?);
+    pub(super) fn paginate<T>(&self, all: Vec<T>) -> Result<(Vec<T>, Option<String>), Problem> {
+        let (begin, limit) = (self.offset()?, self.limit()?);
         let end = begin.saturating_add(limit);
-        let next = (end < all.len()).then(|| token(&[end as u128]));
+        let next = (end < all.len()).then(|| encode_page_token(&[end as u128]));
         Ok((all.into_iter().skip(begin).take(limit).collect(), next))
     }
 
     /// A page of a list, oldest first. The ledger's lists go the other way, so all of it is read and turned round;
     /// `rest` says that there is more than that.
-    pub(super) fn turned<T>(&self, mut newest: Vec<T>, rest: bool) -> Result<(Vec<T>, Option<String>), Problem> {
+    pub(super) fn paginate_oldest_first<T>(
+        &self,
+        mut newest: Vec<T>,
+        rest: bool,
+    ) -> Result<(Vec<T>, Option<String>), Problem> {
         if rest {
             let text =
                 format!("ascending reaches back over more than {} rows here; narrow it with after", newest.len());
-            return Err(fault("ascending", text));
+            return Err(invalid_query("ascending", text));
         }
         newest.reverse();
-        self.page_of(newest)
+        self.paginate(newest)
     }
 
     /// Where the page before ended: numbers, as [`token`] wrote them.
-    pub(super) fn page<const N: usize>(&self) -> Result<Option<[u128; N]>, Problem> {
-        let Some(text) = self.one("page_token") else { return Ok(None) };
-        let wrong = || fault("page_token", "page_token must be the next_page_token of another page");
+    pub(super) fn page_token<const N: usize>(&self) -> Result<Option<[u128; N]>, Problem> {
+        let Some(text) = self.last("page_token") else { return Ok(None) };
+        let wrong = || invalid_query("page_token", "page_token must be the next_page_token of another page");
         let numbers = text.split('-').map(|part| u128::from_str_radix(part, 36).ok());
         let numbers: Vec<u128> = numbers.collect::<Option<_>>().ok_or_else(wrong)?;
         numbers.try_into().map(Some).map_err(|_count| wrong())
@@ -102,7 +107,7 @@ impl Query {
 }
 
 /// The members of a page that lists have, with where to go on.
-pub(super) fn listed(name: &str, rows: Vec<Value>, limit: usize, next: Option<String>) -> Value {
+pub(super) fn page_json(name: &str, rows: Vec<Value>, limit: usize, next: Option<String>) -> Value {
     let mut body = json!({ "count": rows.len(), "limit": limit });
     body[name] = rows.into();
     if let Some(next) = next {
@@ -112,7 +117,7 @@ pub(super) fn listed(name: &str, rows: Vec<Value>, limit: usize, next: Option<St
 }
 
 /// The words of a place in a list.
-pub(super) fn token(numbers: &[u128]) -> String {
+pub(super) fn encode_page_token(numbers: &[u128]) -> String {
     let written = |number: &u128| {
         let (mut rest, mut digits) = (*number, Vec::new());
         loop {
@@ -134,27 +139,27 @@ mod tests {
     #[test]
     fn lists_come_as_json_again_and_again_or_alone() {
         for text in ["labels=%5B%22a%22%2C%22b+c%22%5D", "labels=a&labels=b%20c", "labels=[\"a\",\"b c\"]"] {
-            assert_eq!(Query::read(text).list("labels").unwrap(), ["a", "b c"], "{text}");
+            assert_eq!(AgentMailQuery::parse(text).list("labels").unwrap(), ["a", "b c"], "{text}");
         }
-        assert_eq!(Query::read("labels=a").list("labels").unwrap(), ["a"]);
-        assert!(Query::read("labels=[1]").list("labels").is_err());
-        assert!(Query::read("").list("labels").unwrap().is_empty());
+        assert_eq!(AgentMailQuery::parse("labels=a").list("labels").unwrap(), ["a"]);
+        assert!(AgentMailQuery::parse("labels=[1]").list("labels").is_err());
+        assert!(AgentMailQuery::parse("").list("labels").unwrap().is_empty());
     }
 
     #[test]
     fn places_are_read_as_they_were_written() {
         let place = [u128::MAX, 0, 35, 36];
-        let query = Query::read(&format!("page_token={}", token(&place)));
-        assert_eq!(query.page::<4>().unwrap(), Some(place));
-        assert!(query.page::<3>().is_err());
+        let query = AgentMailQuery::parse(&format!("page_token={}", encode_page_token(&place)));
+        assert_eq!(query.page_token::<4>().unwrap(), Some(place));
+        assert!(query.page_token::<3>().is_err());
         for bad in ["page_token=", "page_token=a_b-1-2-3", "page_token=1"] {
-            assert!(Query::read(bad).page::<4>().is_err(), "{bad}");
+            assert!(AgentMailQuery::parse(bad).page_token::<4>().is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_list_is_turned_round_as_a_whole_or_not_at_all() {
-        let page = |text: &str, rest| Query::read(text).turned(vec![5, 4, 3, 2, 1], rest);
+        let page = |text: &str, rest| AgentMailQuery::parse(text).paginate_oldest_first(vec![5, 4, 3, 2, 1], rest);
         assert_eq!(page("limit=2", false).unwrap(), (vec![1, 2], Some("2".to_owned())));
         assert_eq!(page("limit=2&page_token=2", false).unwrap(), (vec![3, 4], Some("4".to_owned())));
         assert_eq!(page("limit=2&page_token=4", false).unwrap(), (vec![5], None));
@@ -164,13 +169,13 @@ mod tests {
 
     #[test]
     fn words_are_read_in_any_case_and_nonsense_is_refused() {
-        let query = Query::read("a=True&b=false&c=x&limit=7&t=2026-11-15T10:00:00%2B00:00");
+        let query = AgentMailQuery::parse("a=True&b=false&c=x&limit=7&t=2026-11-15T10:00:00%2B00:00");
         assert!(query.flag("a").unwrap() && !query.flag("b").unwrap() && !query.flag("d").unwrap());
         assert!(query.flag("c").is_err());
         assert_eq!(query.limit().unwrap(), 7);
         assert!(query.time("t").unwrap().is_some() && query.time("c").is_err());
         for bad in ["limit=0", "limit=101", "limit=x"] {
-            assert!(Query::read(bad).limit().is_err(), "{bad}");
+            assert!(AgentMailQuery::parse(bad).limit().is_err(), "{bad}");
         }
     }
 }

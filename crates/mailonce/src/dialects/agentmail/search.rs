@@ -4,91 +4,92 @@
 use mailonce_core::problem::{FieldError, Problem};
 use serde_json::{Value, json};
 
-use super::{mail::Mail, query::Query};
+use super::{mail::AgentMailMessage, query::AgentMailQuery};
 
 /// Characters around a word that was found.
-const AROUND: usize = 40;
+const CONTEXT_CHARS: usize = 40;
 
 /// The words that are looked for, in lower case.
 #[derive(Debug)]
-pub(super) struct Words(Vec<String>);
+pub(super) struct SearchTerms(Vec<String>);
 
 /// Where the words of a search were found.
 #[derive(Debug, Default)]
-pub(super) struct Hit {
+pub(super) struct SearchHit {
     /// Words that were found, by their place.
-    found: Vec<bool>,
+    found_terms: Vec<bool>,
     /// Those of them that stand in the head of a mail.
-    in_head: Vec<bool>,
+    header_terms: Vec<bool>,
 }
 
-impl Words {
+impl SearchTerms {
     /// What the query asks for.
-    pub(super) fn read(query: &Query) -> Result<Self, Problem> {
-        let words = Self::of(query.one("q").unwrap_or_default());
+    pub(super) fn parse(query: &AgentMailQuery) -> Result<Self, Problem> {
+        let words = Self::from_text(query.last("q").unwrap_or_default());
         if words.0.is_empty() { Err(Problem::from(vec![FieldError::new("q", "is missing")])) } else { Ok(words) }
     }
 
-    fn of(text: &str) -> Self {
+    fn from_text(text: &str) -> Self {
         Self(text.to_lowercase().split_whitespace().map(str::to_owned).collect())
     }
 
     /// Looks through a mail, and what it says where that is at hand.
-    pub(super) fn look(&self, mail: &Mail, text: Option<&str>, hit: &mut Hit) {
-        let people = mail.people().concat().join(", ");
-        self.look_at([&mail.from(), &people, mail.subject()], text, hit);
+    pub(super) fn match_message(&self, mail: &AgentMailMessage, text: Option<&str>, hit: &mut SearchHit) {
+        let people = mail.recipients().concat().join(", ");
+        self.match_fields([&mail.from(), &people, mail.subject()], text, hit);
     }
 
-    fn look_at(&self, heads: [&str; 3], text: Option<&str>, hit: &mut Hit) {
+    fn match_fields(&self, heads: [&str; 3], text: Option<&str>, hit: &mut SearchHit) {
         let heads = heads.map(str::to_lowercase);
         let said = text.map(str::to_lowercase).unwrap_or_default();
-        hit.found.resize(self.0.len(), false);
-        hit.in_head.resize(self.0.len(), false);
-        for ((word, found), in_head) in self.0.iter().zip(&mut hit.found).zip(&mut hit.in_head) {
+        hit.found_terms.resize(self.0.len(), false);
+        hit.header_terms.resize(self.0.len(), false);
+        for ((word, found), in_head) in self.0.iter().zip(&mut hit.found_terms).zip(&mut hit.header_terms) {
             *in_head |= heads.iter().any(|head| head.contains(word.as_str()));
-            *found |= *in_head || says(&said, word).is_some();
+            *found |= *in_head || find_word(&said, word).is_some();
         }
     }
 
     /// What matched, with the words that were looked for between stars.
-    pub(super) fn highlights(&self, mail: &Mail, text: Option<&str>) -> Value {
+    pub(super) fn highlights(&self, mail: &AgentMailMessage, text: Option<&str>) -> Value {
         let mut body = json!({});
-        let people = mail.people().concat().join(", ");
+        let people = mail.recipients().concat().join(", ");
         let heads = [("from", mail.from()), ("recipients", people), ("subject", mail.subject().to_owned())];
         for (name, field) in heads {
             let lower = field.to_lowercase();
             let found = self.0.iter().filter_map(|word| Some(fragment(&field, lower.find(word.as_str())?, word.len())));
-            light(&mut body, name, found.collect());
+            add_highlight(&mut body, name, found.collect());
         }
         if let Some(text) = text {
             let lower = text.to_lowercase();
-            let found = self.0.iter().filter_map(|word| says(&lower, word).map(|at| fragment(text, at, word.len())));
-            light(&mut body, "text", found.collect());
+            let found =
+                self.0.iter().filter_map(|word| find_word(&lower, word).map(|at| fragment(text, at, word.len())));
+            add_highlight(&mut body, "text", found.collect());
         }
         body
     }
 }
 
-impl Hit {
+impl SearchHit {
     /// Whether every word was found.
-    pub(super) fn is_whole(&self) -> bool {
-        self.found.iter().all(|found| *found)
+    pub(super) fn has_all_terms(&self) -> bool {
+        self.found_terms.iter().all(|found| *found)
     }
 
     /// How many words were found in heads: the more, the better.
-    pub(super) fn worth(&self) -> usize {
-        self.in_head.iter().filter(|found| **found).count()
+    pub(super) fn score(&self) -> usize {
+        self.header_terms.iter().filter(|found| **found).count()
     }
 }
 
-fn light(body: &mut Value, name: &str, found: Vec<String>) {
+fn add_highlight(body: &mut Value, name: &str, found: Vec<String>) {
     if !found.is_empty() {
         body[name] = found.into();
     }
 }
 
 /// Where a text says a word: not as a part of another one.
-fn says(text: &str, word: &str) -> Option<usize> {
+fn find_word(text: &str, word: &str) -> Option<usize> {
     let is_inside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let (first, last) = (word.chars().next(), word.chars().next_back());
     text.match_indices(word).map(|(at, _)| at).find(|at| {
@@ -102,10 +103,10 @@ fn says(text: &str, word: &str) -> Option<usize> {
 fn fragment(text: &str, at: usize, length: usize) -> String {
     match (text.get(..at), text.get(at..at + length), text.get(at + length..)) {
         (Some(front), Some(hit), Some(back)) => {
-            let front: String = front.chars().rev().take(AROUND).collect::<Vec<_>>().into_iter().rev().collect();
-            format!("{front}**{hit}**{}", back.chars().take(AROUND).collect::<String>())
+            let front: String = front.chars().rev().take(CONTEXT_CHARS).collect::<Vec<_>>().into_iter().rev().collect();
+            format!("{front}**{hit}**{}", back.chars().take(CONTEXT_CHARS).collect::<String>())
         }
-        _ => text.chars().take(2 * AROUND).collect(),
+        _ => text.chars().take(2 * CONTEXT_CHARS).collect(),
     }
 }
 
@@ -114,9 +115,13 @@ mod tests {
     use super::*;
 
     fn finds(query: &str, text: &str) -> Option<usize> {
-        let mut hit = Hit::default();
-        Words::of(query).look_at(["Ann Lee <ann@shop.test>", "agent@x.test", "Your invoice 42"], Some(text), &mut hit);
-        hit.is_whole().then(|| hit.worth())
+        let mut hit = SearchHit::default();
+        SearchTerms::from_text(query).match_fields(
+            ["Ann Lee <ann@shop.test>", "agent@x.test", "Your invoice 42"],
+            Some(text),
+            &mut hit,
+        );
+        hit.has_all_terms().then(|| hit.score())
     }
 
     #[test]

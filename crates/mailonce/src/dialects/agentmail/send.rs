@@ -5,40 +5,40 @@ use axum::{
     response::Response,
 };
 use mailonce_core::{
-    content::{Content, RawAttachment, RawContent},
-    conversation::turn::Slot,
-    digest::Field,
+    content::{EmailContent, RawAttachment, RawContent},
+    conversation::turn::ReplySlot,
+    digest::DigestField,
     email::{Email, EmailState},
     inbox::Inbox,
     key::Key,
     problem::{Code, FieldError, Problem},
-    team::Scope,
+    team::ApiKeyScope,
     ttl::Ttl,
 };
 use mailonce_engine::{
-    reply::{AnswerMore, ForwardRequest, ReplyRequest, sender_name},
+    reply::{ForwardRequest, ReplyOverrides, ReplyRequest, sender_name},
     send::SendRequest,
-    threads::Said,
-    view::Sent,
+    threads::ThreadEntry,
+    view::SendReceipt,
 };
 use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    Answer,
-    door::Call,
+    AgentMailResult,
+    door::AgentMailRequest,
     faults,
     labels::check_labels,
-    mail::{self, Mail},
+    mail::{self, AgentMailMessage},
 };
 use crate::{
-    api::wire::{OneOrMany, Pairs},
-    dialects::{Deed, json as as_json, stands, with_news},
+    api::wire::{OneOrMany, OrderedMap},
+    dialects::{MessageAction, json as as_json, reject_different_payload, with_state_headers},
 };
 
 /// How long AgentMail remembers a key after a send is done.
-const MEMORY: Ttl = Ttl(86_400_000);
+const KEY_TTL: Ttl = Ttl(86_400_000);
 
 /// A file that goes with a mail.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -61,7 +61,7 @@ pub(super) struct FileBody {
 
 impl FileBody {
     /// The file with its content. Nothing is ever fetched from an address.
-    pub(super) fn raw(self, index: usize) -> Result<RawAttachment, Problem> {
+    pub(super) fn decode(self, index: usize) -> Result<RawAttachment, Problem> {
         let path = format!("attachments[{index}]");
         let fault = |member: &str, text: &str| Problem::from(vec![FieldError::new(&format!("{path}.{member}"), text)]);
         if self.url.is_some() {
@@ -77,14 +77,14 @@ impl FileBody {
 }
 
 /// Files with their contents.
-pub(super) fn files(bodies: Option<Vec<FileBody>>) -> Result<Vec<RawAttachment>, Problem> {
-    bodies.unwrap_or_default().into_iter().enumerate().map(|(index, file)| file.raw(index)).collect()
+pub(super) fn decode_files(bodies: Option<Vec<FileBody>>) -> Result<Vec<RawAttachment>, Problem> {
+    bodies.unwrap_or_default().into_iter().enumerate().map(|(index, file)| file.decode(index)).collect()
 }
 
 /// A mail to send, an answer, or words before a mail that is passed on.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct MailBody {
+pub(super) struct SendMessageBody {
     labels: OneOrMany,
     reply_to: OneOrMany,
     to: OneOrMany,
@@ -94,27 +94,27 @@ pub(super) struct MailBody {
     text: Option<String>,
     html: Option<String>,
     attachments: Option<Vec<FileBody>>,
-    headers: Option<Pairs<String>>,
+    headers: Option<OrderedMap<String>>,
     track_opens: Option<bool>,
     reply_all: Option<bool>,
 }
 
-fn fault(path: &str, text: &str) -> Problem {
+fn invalid_field(path: &str, text: &str) -> Problem {
     Problem::from(vec![FieldError::new(path, text)])
 }
 
-impl MailBody {
-    fn read(call: &Call) -> Result<Self, Problem> {
+impl SendMessageBody {
+    fn parse(call: &AgentMailRequest) -> Result<Self, Problem> {
         let body: Self = call.parse()?;
         if body.track_opens == Some(true) {
-            return Err(fault("track_opens", "cannot be true: mailonce does not track who opens a mail"));
+            return Err(invalid_field("track_opens", "cannot be true: mailonce does not track who opens a mail"));
         }
         check_labels(&body.labels.0, "labels")?;
         Ok(body)
     }
 
     /// Refuses what a route has no place for.
-    fn without(&self, names: &[&str]) -> Result<(), Problem> {
+    fn reject_fields(&self, names: &[&str]) -> Result<(), Problem> {
         let given = [
             ("to", !self.to.0.is_empty()),
             ("cc", !self.cc.0.is_empty()),
@@ -123,13 +123,13 @@ impl MailBody {
             ("reply_all", self.reply_all.is_some()),
         ];
         match given.iter().find(|(name, given)| *given && names.contains(name)) {
-            Some((name, _)) => Err(fault(name, "has no place here: it follows from the message")),
+            Some((name, _)) => Err(invalid_field(name, "has no place here: it follows from the message")),
             None => Ok(()),
         }
     }
 
-    fn more(&mut self) -> Result<AnswerMore, Problem> {
-        Ok(AnswerMore {
+    fn take_reply_extras(&mut self) -> Result<ReplyOverrides, Problem> {
+        Ok(ReplyOverrides {
             to: std::mem::take(&mut self.to.0),
             cc: std::mem::take(&mut self.cc.0),
             bcc: std::mem::take(&mut self.bcc.0),
@@ -137,39 +137,44 @@ impl MailBody {
             subject: None,
             html: None,
             headers: self.headers.take().unwrap_or_default().0,
-            attachments: files(self.attachments.take())?,
+            attachments: decode_files(self.attachments.take())?,
             scheduled_at: None,
-            ttl: Some(MEMORY),
-            stopped: None,
+            ttl: Some(KEY_TTL),
+            refusal: None,
         })
     }
 }
 
 /// A mail of an inbox under a key, remembered as AgentMail does.
-pub(super) fn request(call: &Call, inbox: &Inbox, raw: RawContent, key: Option<Key>) -> Result<SendRequest, Problem> {
-    let content = Content::check(RawContent { from: inbox.address.clone(), ..raw })?;
-    let (sender_name, stopped) = (sender_name(inbox), stopped(call, inbox));
-    Ok(SendRequest { ttl: Some(MEMORY), sender_name, stopped, ..SendRequest::plain(content, key) })
+pub(super) fn send_request(
+    call: &AgentMailRequest,
+    inbox: &Inbox,
+    raw: RawContent,
+    key: Option<Key>,
+) -> Result<SendRequest, Problem> {
+    let content = EmailContent::validate(RawContent { from: inbox.address.clone(), ..raw })?;
+    let (sender_name, stopped) = (sender_name(inbox), paused_problem(call, inbox));
+    Ok(SendRequest { ttl: Some(KEY_TTL), sender_name, refusal: stopped, ..SendRequest::new(content, key) })
 }
 
 /// Why an inbox says nothing new: it rests.
-pub(super) fn stopped(call: &Call, inbox: &Inbox) -> Option<Problem> {
+pub(super) fn paused_problem(call: &AgentMailRequest, inbox: &Inbox) -> Option<Problem> {
     let rests = !inbox.is_open(call.engine.now());
     rests.then(|| Problem::new(Code::BlockedByRule, format!("the inbox {} is paused", inbox.address)))
 }
 
 /// `POST …/messages/send`.
-pub(super) async fn send(call: &Call, inbox: &Inbox) -> Answer {
-    call.caller.need(Scope::Send)?;
-    let (raw, labels) = mail_to_send(call)?;
-    let sent = call.engine.send(&call.caller, request(call, inbox, raw, call.key.clone())?).await?;
-    answered(call, &sent, &labels).await
+pub(super) async fn send(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
+    call.caller.require_scope(ApiKeyScope::Send)?;
+    let (raw, labels) = parse_send(call)?;
+    let sent = call.engine.send(&call.caller, send_request(call, inbox, raw, call.key.clone())?).await?;
+    respond(call, &sent, &labels).await
 }
 
 /// The mail of a call, and the labels that it is to have.
-fn mail_to_send(call: &Call) -> Result<(RawContent, Vec<String>), Problem> {
-    let body = MailBody::read(call)?;
-    body.without(&["reply_all"])?;
+fn parse_send(call: &AgentMailRequest) -> Result<(RawContent, Vec<String>), Problem> {
+    let body = SendMessageBody::parse(call)?;
+    body.reject_fields(&["reply_all"])?;
     let raw = RawContent {
         to: body.to.0,
         cc: body.cc.0,
@@ -179,68 +184,74 @@ fn mail_to_send(call: &Call) -> Result<(RawContent, Vec<String>), Problem> {
         text: body.text,
         html: body.html,
         headers: body.headers.unwrap_or_default().0,
-        attachments: files(body.attachments)?,
+        attachments: decode_files(body.attachments)?,
         ..RawContent::default()
     };
     Ok((raw, body.labels.0))
 }
 
 /// What an inbox that is gone is asked to say. Only what it said before under the key is told again.
-pub(super) async fn from_gone(call: &Call, address: &str, rest: &[&str], missing: Problem) -> Answer {
-    if missing.code != Code::NotFound || call.key.is_none() || !call.is(&Method::POST) {
+pub(super) async fn replay_for_deleted_inbox(
+    call: &AgentMailRequest,
+    address: &str,
+    rest: &[&str],
+    missing: Problem,
+) -> AgentMailResult {
+    if missing.code != Code::NotFound || call.key.is_none() || !call.is_method(&Method::POST) {
         return Err(missing.into());
     }
     let from = address.to_ascii_lowercase();
     if let ["send"] = rest {
-        call.caller.need(Scope::Send)?;
-        let (raw, _) = mail_to_send(call)?;
-        let content = Content::check(RawContent { from, ..raw }).map_err(|_faults| missing.clone())?;
-        let request = SendRequest { stopped: Some(missing), ..SendRequest::plain(content, call.key.clone()) };
-        return answered(call, &call.engine.send(&call.caller, request).await?, &[]).await;
+        call.caller.require_scope(ApiKeyScope::Send)?;
+        let (raw, _) = parse_send(call)?;
+        let content = EmailContent::validate(RawContent { from, ..raw }).map_err(|_faults| missing.clone())?;
+        let request = SendRequest { refusal: Some(missing), ..SendRequest::new(content, call.key.clone()) };
+        return respond(call, &call.engine.send(&call.caller, request).await?, &[]).await;
     }
-    let fields: &[Field] = match rest.last() {
-        Some(&("reply" | "reply-all")) => &[Field::From, Field::Text, Field::Html],
-        Some(&"forward") => &[Field::From, Field::To, Field::Cc],
+    let fields: &[DigestField] = match rest.last() {
+        Some(&("reply" | "reply-all")) => &[DigestField::From, DigestField::Text, DigestField::Html],
+        Some(&"forward") => &[DigestField::From, DigestField::To, DigestField::Cc],
         _ => return Err(missing.into()),
     };
-    call.caller.need(Scope::Reply)?;
-    let body = MailBody::read(call)?;
+    call.caller.require_scope(ApiKeyScope::Reply)?;
+    let body = SendMessageBody::parse(call)?;
     let words =
         RawContent { from, to: body.to.0, cc: body.cc.0, text: body.text, html: body.html, ..Default::default() };
-    let sent = call.engine.kept(&call.caller, (words, call.key.clone()), (None, fields), missing).await?;
-    answered(call, &sent, &[]).await
+    let sent =
+        call.engine.replay_without_message(&call.caller, (words, call.key.clone()), (None, fields), missing).await?;
+    respond(call, &sent, &[]).await
 }
 
 /// What the caller of a send is told. What does not go is never told as a success.
-pub(super) async fn answered(call: &Call, sent: &Sent, labels: &[String]) -> Answer {
-    call.engine.note_message_id(call.caller.team.id, &sent.message_id, sent.id);
+pub(super) async fn respond(call: &AgentMailRequest, sent: &SendReceipt, labels: &[String]) -> AgentMailResult {
+    call.engine.remember_message_id(call.caller.team.id, &sent.message_id, sent.id);
     if !labels.is_empty() {
-        call.engine.relabel(&call.caller, sent.id.0, labels, &[]).await?;
+        call.engine.change_labels(&call.caller, sent.id.0, labels, &[]).await?;
     }
     let thread = sent.thread.map_or(sent.id.0, |thread| thread.0);
-    Ok(with_news([sent], told((&sent.message_id, thread), sent.state)))
+    Ok(with_state_headers([sent], sent_response((&sent.message_id, thread), sent.state)))
 }
 
-fn told((message_id, thread): (&str, Uuid), state: EmailState) -> Response {
+fn sent_response((message_id, thread): (&str, Uuid), state: EmailState) -> Response {
     let thread = thread.to_string();
-    faults::rejected((message_id, &thread), state)
+    faults::send_failure_response((message_id, &thread), state)
         .unwrap_or_else(|| as_json(StatusCode::OK, &json!({ "message_id": message_id, "thread_id": thread })))
 }
 
 /// What whoever sends a draft is told that became an email before.
-pub(super) fn became(call: &Call, email: &Email) -> Response {
+pub(super) fn draft_sent_response(call: &AgentMailRequest, email: &Email) -> Response {
     let thread = email.head.thread.map_or(email.id.0, |thread| thread.0);
-    told((&call.engine.known_message_id(email), thread), email.state())
+    sent_response((&call.engine.cache_message_id(email), thread), email.state())
 }
 
 /// `POST …/messages/{id}/reply` and `…/reply-all`.
-pub(super) async fn reply(call: &Call, inbox: &Inbox, name: &str, all: bool) -> Answer {
-    call.caller.need(Scope::Reply)?;
-    let mut body = MailBody::read(call)?;
-    body.without(if all { &["to", "cc", "bcc", "subject", "reply_all"] } else { &["subject"] })?;
+pub(super) async fn reply(call: &AgentMailRequest, inbox: &Inbox, name: &str, all: bool) -> AgentMailResult {
+    call.caller.require_scope(ApiKeyScope::Reply)?;
+    let mut body = SendMessageBody::parse(call)?;
+    body.reject_fields(if all { &["to", "cc", "bcc", "subject", "reply_all"] } else { &["subject"] })?;
     let all = all || body.reply_all == Some(true);
     if all {
-        body.without(&["to", "cc", "bcc"])?;
+        body.reject_fields(&["to", "cc", "bcc"])?;
     }
     let answer = ReplyRequest {
         text: body.text.take(),
@@ -249,43 +260,49 @@ pub(super) async fn reply(call: &Call, inbox: &Inbox, name: &str, all: bool) -> 
         key: call.key.clone(),
         ..ReplyRequest::default()
     };
-    let more = AnswerMore { stopped: stopped(call, inbox), ..body.more()? };
+    let more = ReplyOverrides { refusal: paused_problem(call, inbox), ..body.take_reply_extras()? };
     let sent = reply_to(call, inbox, &mail::find(call, inbox, name).await?, answer, more).await?;
-    answered(call, &sent, &body.labels.0).await
+    respond(call, &sent, &body.labels.0).await
 }
 
 /// Answers a mail. What answers a mail of ours is the next thing said to the same people.
 pub(super) async fn reply_to(
-    call: &Call,
+    call: &AgentMailRequest,
     inbox: &Inbox,
-    mail: &Mail,
+    mail: &AgentMailMessage,
     mut answer: ReplyRequest,
-    more: AnswerMore,
-) -> Result<Sent, Problem> {
-    let email = match &mail.said {
-        Said::Message(message) => {
-            return stands(call.engine.reply_with(&call.caller, message.id, answer, more).await?, Deed::Answered);
+    more: ReplyOverrides,
+) -> Result<SendReceipt, Problem> {
+    let email = match &mail.entry {
+        ThreadEntry::Message(message) => {
+            return reject_different_payload(
+                call.engine.reply_with(&call.caller, message.id, answer, more).await?,
+                MessageAction::Answered,
+            );
         }
-        Said::Email(email) => email,
+        ThreadEntry::Email(email) => email,
     };
-    if let Some((message, number)) = slot_of(call, email).await? {
+    if let Some((message, number)) = reply_slot(call, email).await? {
         answer.follow_up = number + 1;
-        return stands(call.engine.reply_with(&call.caller, message, answer, more).await?, Deed::Answered);
+        return reject_different_payload(
+            call.engine.reply_with(&call.caller, message, answer, more).await?,
+            MessageAction::Answered,
+        );
     }
-    let [to, cc, _] = mail.people();
-    let message_id = call.engine.known_message_id(email);
+    let [to, cc, _] = mail.recipients();
+    let message_id = call.engine.cache_message_id(email);
     let threading = [("In-Reply-To", message_id.clone()), ("References", message_id)];
     let key = match answer.key {
         Some(key) => key,
         // An answer is named by what it answers, so that a repeat is known without a key.
-        None => call.engine.own_key(&call.caller, "follow", email.id.0, 0)?,
+        None => call.engine.derived_key(&call.caller, "follow", email.id.0, 0)?,
     };
     let raw = RawContent {
         to: if more.to.is_empty() { to } else { more.to },
         cc: if answer.reply_all { cc } else { more.cc },
         bcc: more.bcc,
         reply_to: more.reply_to,
-        subject: more.subject.unwrap_or_else(|| mailonce_engine::reply::subject_of_answer(&email.head.subject)),
+        subject: more.subject.unwrap_or_else(|| mailonce_engine::reply::default_reply_subject(&email.head.subject)),
         text: answer.text,
         html: answer.html,
         headers: more.headers.into_iter().chain(threading.map(|(name, id)| (name.to_owned(), id))).collect(),
@@ -293,42 +310,48 @@ pub(super) async fn reply_to(
         scheduled_at: more.scheduled_at,
         ..RawContent::default()
     };
-    call.engine.send(&call.caller, request(call, inbox, raw, Some(key))?).await
+    call.engine.send(&call.caller, send_request(call, inbox, raw, Some(key))?).await
 }
 
 /// The message that an email answers, and which answer to it the email is.
-async fn slot_of(call: &Call, email: &Email) -> Result<Option<(mailonce_core::id::MessageId, u32)>, Problem> {
+async fn reply_slot(
+    call: &AgentMailRequest,
+    email: &Email,
+) -> Result<Option<(mailonce_core::id::MessageId, u32)>, Problem> {
     let Some(id) = email.head.answers else { return Ok(None) };
     let message = call.engine.message(&call.caller, id).await?;
-    let slot = message.marks.turn.answers.iter().find(|(_, answer)| *answer == email.id);
+    let slot = message.annotations.turn.answers.iter().find(|(_, answer)| *answer == email.id);
     Ok(match slot {
-        Some((Slot::Reply(number), _)) => Some((id, *number)),
+        Some((ReplySlot::Reply(number), _)) => Some((id, *number)),
         _ => None,
     })
 }
 
 /// `POST …/messages/{id}/forward`.
-pub(super) async fn forward(call: &Call, inbox: &Inbox, name: &str) -> Answer {
-    call.caller.need(Scope::Reply)?;
-    let mut body = MailBody::read(call)?;
-    body.without(&["reply_all"])?;
+pub(super) async fn forward(call: &AgentMailRequest, inbox: &Inbox, name: &str) -> AgentMailResult {
+    call.caller.require_scope(ApiKeyScope::Reply)?;
+    let mut body = SendMessageBody::parse(call)?;
+    body.reject_fields(&["reply_all"])?;
     let request = ForwardRequest { text: body.text.take(), key: call.key.clone(), ..ForwardRequest::default() };
-    let (subject, html, stopped) = (body.subject.take(), body.html.take(), stopped(call, inbox));
-    let more = AnswerMore { subject, html, stopped, ..body.more()? };
-    let sent = pass_on(call, &mail::find(call, inbox, name).await?, request, more).await?;
-    answered(call, &sent, &body.labels.0).await
+    let (subject, html, stopped) = (body.subject.take(), body.html.take(), paused_problem(call, inbox));
+    let more = ReplyOverrides { subject, html, refusal: stopped, ..body.take_reply_extras()? };
+    let sent = forward_message(call, &mail::find(call, inbox, name).await?, request, more).await?;
+    respond(call, &sent, &body.labels.0).await
 }
 
 /// Passes a received mail on.
-pub(super) async fn pass_on(
-    call: &Call,
-    mail: &Mail,
+pub(super) async fn forward_message(
+    call: &AgentMailRequest,
+    mail: &AgentMailMessage,
     request: ForwardRequest,
-    more: AnswerMore,
-) -> Result<Sent, Problem> {
-    let Said::Message(message) = &mail.said else {
-        return Err(fault("message_id", "names a mail of your own; only received mails are passed on"));
+    more: ReplyOverrides,
+) -> Result<SendReceipt, Problem> {
+    let ThreadEntry::Message(message) = &mail.entry else {
+        return Err(invalid_field("message_id", "names a mail of your own; only received mails are passed on"));
     };
     let request = ForwardRequest { to: more.to.clone(), cc: more.cc.clone(), ..request };
-    stands(call.engine.forward_with(&call.caller, message.id, request, more).await?, Deed::Forwarded)
+    reject_different_payload(
+        call.engine.forward_with(&call.caller, message.id, request, more).await?,
+        MessageAction::Forwarded,
+    )
 }

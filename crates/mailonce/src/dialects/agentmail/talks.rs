@@ -10,29 +10,29 @@ use mailonce_core::{
     problem::{Code, Problem},
     time::Time,
 };
-use mailonce_engine::mailbox::{MailPlace, Mailbox};
+use mailonce_engine::mailbox::{MailboxCursor, MailboxReader};
 use std::collections::VecDeque;
 use uuid::Uuid;
 
 use super::{
-    door::Call,
+    door::AgentMailRequest,
     mail,
-    messages::{place, place_token},
-    query::token,
-    talk::Talk,
+    messages::{page_token, parse_page_token},
+    query::encode_page_token,
+    talk::AgentMailThread,
 };
 
 /// Threads behind a place.
-pub(super) enum Talks<'a> {
+pub(super) enum ThreadStream<'a> {
     /// Of one inbox, by what was said in it.
-    Inbox(&'a Call, Mailbox<'a>),
+    Inbox(&'a AgentMailRequest, MailboxReader<'a>),
     /// Of every inbox.
-    Team(Box<TeamTalks<'a>>),
+    Team(Box<TeamThreadStream<'a>>),
 }
 
 /// Threads of a team: those that the ledger has rows for, and mails of ours that nobody answered yet, merged by time.
-pub(super) struct TeamTalks<'a> {
-    call: &'a Call,
+pub(super) struct TeamThreadStream<'a> {
+    call: &'a AgentMailRequest,
     threads: VecDeque<Thread>,
     emails: VecDeque<Email>,
     /// Whether there may be more threads, and behind which.
@@ -40,41 +40,44 @@ pub(super) struct TeamTalks<'a> {
     /// Whether there may be more emails, and behind which.
     more_emails: Option<Option<EmailId>>,
     /// The last ones that were seen.
-    place: (Option<(Time, ThreadId)>, Option<EmailId>),
+    last_seen: (Option<(Time, ThreadId)>, Option<EmailId>),
 }
 
-impl<'a> Talks<'a> {
+impl<'a> ThreadStream<'a> {
     /// Those behind the place that the query names.
-    pub(super) fn behind(call: &'a Call, inbox: Option<&'a Inbox>) -> Result<Self, Problem> {
+    pub(super) fn after_page_token(call: &'a AgentMailRequest, inbox: Option<&'a Inbox>) -> Result<Self, Problem> {
         if let Some(inbox) = inbox {
-            return Ok(Self::Inbox(call, call.engine.mailbox(&call.caller, inbox, place(&call.query)?)));
+            return Ok(Self::Inbox(
+                call,
+                call.engine.read_mailbox(&call.caller, inbox, parse_page_token(&call.query)?),
+            ));
         }
-        let Some([at, thread, email]) = call.query.page::<3>()? else { return Ok(Self::all(call, None)) };
+        let Some([at, thread, email]) = call.query.page_token::<3>()? else { return Ok(Self::all(call, None)) };
         let at = Time(i64::try_from(at).unwrap_or(i64::MAX));
         let thread = (thread != 0).then(|| (at, ThreadId(Uuid::from_u128(thread))));
         let email = (email != 0).then(|| EmailId(Uuid::from_u128(email)));
-        Ok(Self::Team(Box::new(TeamTalks::behind(call, (thread, email)))))
+        Ok(Self::Team(Box::new(TeamThreadStream::after(call, (thread, email)))))
     }
 
     /// All of them.
-    pub(super) fn all(call: &'a Call, inbox: Option<&'a Inbox>) -> Self {
+    pub(super) fn all(call: &'a AgentMailRequest, inbox: Option<&'a Inbox>) -> Self {
         match inbox {
-            Some(inbox) => Self::Inbox(call, call.engine.mailbox(&call.caller, inbox, MailPlace::default())),
-            None => Self::Team(Box::new(TeamTalks::behind(call, (None, None)))),
+            Some(inbox) => Self::Inbox(call, call.engine.read_mailbox(&call.caller, inbox, MailboxCursor::default())),
+            None => Self::Team(Box::new(TeamThreadStream::after(call, (None, None)))),
         }
     }
 
     /// The next one; `None` at the end, or when more was looked at than one call may: [`Self::rest`] tells.
-    pub(super) async fn next(&mut self) -> Result<Option<Talk>, Problem> {
+    pub(super) async fn next(&mut self) -> Result<Option<AgentMailThread>, Problem> {
         match self {
             Self::Team(team) => team.next().await,
             Self::Inbox(call, mailbox) => {
                 while let Some(said) = mailbox.next().await? {
                     // Whoever meets an older mail of a thread has seen the thread before.
-                    let is_latest = |talk: &Talk| {
-                        talk.mails.last().is_some_and(|mail| mail::id_of(&mail.said) == mail::id_of(&said))
+                    let is_latest = |talk: &AgentMailThread| {
+                        talk.mails.last().is_some_and(|mail| mail::entry_id(&mail.entry) == mail::entry_id(&said))
                     };
-                    if let Some(talk) = found(call, mail::thread_of(&said)).await?.filter(is_latest) {
+                    if let Some(talk) = find_visible(call, mail::thread_id_of(&said)).await?.filter(is_latest) {
                         return Ok(Some(talk));
                     }
                 }
@@ -84,45 +87,45 @@ impl<'a> Talks<'a> {
     }
 
     /// The words of the place to go on from; `None` when nothing is left.
-    pub(super) fn rest(&self) -> Option<String> {
+    pub(super) fn next_page_token(&self) -> Option<String> {
         match self {
-            Self::Inbox(_, mailbox) => mailbox.rest().map(place_token),
-            Self::Team(team) => team.rest(),
+            Self::Inbox(_, mailbox) => mailbox.next_cursor().map(page_token),
+            Self::Team(team) => team.next_page_token(),
         }
     }
 }
 
 /// The thread, if the caller may see it and something is left of it.
-async fn found(call: &Call, id: Uuid) -> Result<Option<Talk>, Problem> {
-    match Talk::find(call, id).await {
+async fn find_visible(call: &AgentMailRequest, id: Uuid) -> Result<Option<AgentMailThread>, Problem> {
+    match AgentMailThread::find(call, id).await {
         Ok(talk) => Ok(Some(talk)),
         Err(problem) if problem.code == Code::NotFound => Ok(None),
         Err(problem) => Err(problem),
     }
 }
 
-impl<'a> TeamTalks<'a> {
-    fn behind(call: &'a Call, place: (Option<(Time, ThreadId)>, Option<EmailId>)) -> Self {
+impl<'a> TeamThreadStream<'a> {
+    fn after(call: &'a AgentMailRequest, place: (Option<(Time, ThreadId)>, Option<EmailId>)) -> Self {
         let (threads, emails) = (VecDeque::new(), VecDeque::new());
-        Self { call, threads, emails, more_threads: Some(place.0), more_emails: Some(place.1), place }
+        Self { call, threads, emails, more_threads: Some(place.0), more_emails: Some(place.1), last_seen: place }
     }
 
-    async fn next(&mut self) -> Result<Option<Talk>, Problem> {
+    async fn next(&mut self) -> Result<Option<AgentMailThread>, Problem> {
         loop {
             self.fetch().await?;
             let email_first = match (self.threads.front(), self.emails.front()) {
-                (Some(thread), Some(email)) => email.head.created_at > thread.latest_at,
+                (Some(thread), Some(email)) => email.head.created_at > thread.last_activity_at,
                 (thread, _) => thread.is_none(),
             };
             let talk = if email_first {
                 let Some(email) = self.emails.pop_front() else { return Ok(None) };
-                self.place.1 = Some(email.id);
+                self.last_seen.1 = Some(email.id);
                 // One that was answered has a row, and comes with that.
-                found(self.call, email.id.0).await?.filter(|talk| !talk.has_row)
+                find_visible(self.call, email.id.0).await?.filter(|talk| !talk.has_row)
             } else {
                 let Some(thread) = self.threads.pop_front() else { return Ok(None) };
-                self.place.0 = Some((thread.latest_at, thread.id));
-                found(self.call, thread.id.0).await?
+                self.last_seen.0 = Some((thread.last_activity_at, thread.id));
+                find_visible(self.call, thread.id.0).await?
             };
             if talk.is_some() {
                 return Ok(talk);
@@ -145,17 +148,17 @@ impl<'a> TeamTalks<'a> {
             self.more_emails = page.next.map(Some);
             if self.emails.is_empty() {
                 // Nothing lies before: whoever goes on begins here.
-                self.place.1 = page.next.or(self.place.1);
+                self.last_seen.1 = page.next.or(self.last_seen.1);
             }
         }
         Ok(())
     }
 
-    fn rest(&self) -> Option<String> {
+    fn next_page_token(&self) -> Option<String> {
         let left = !self.threads.is_empty() || !self.emails.is_empty();
         let more = left || self.more_threads.is_some() || self.more_emails.is_some();
-        let (thread, email) = self.place;
+        let (thread, email) = self.last_seen;
         let (at, thread) = thread.map_or((0, 0), |(at, id)| (u128::try_from(at.0).unwrap_or_default(), id.0.as_u128()));
-        more.then(|| token(&[at, thread, email.map_or(0, |id| id.0.as_u128())]))
+        more.then(|| encode_page_token(&[at, thread, email.map_or(0, |id| id.0.as_u128())]))
     }
 }

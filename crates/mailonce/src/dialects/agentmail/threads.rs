@@ -15,32 +15,32 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    Answer,
-    door::Call,
+    AgentMailResult,
+    door::AgentMailRequest,
     labels::check_labels,
     mail,
-    messages::{Filter, no_file},
+    messages::{MessageFilter, missing_attachment},
     no_route,
-    query::listed,
-    search::{Hit, Words},
-    talk::Talk,
-    talks::Talks,
+    query::page_json,
+    search::{SearchHit, SearchTerms},
+    talk::AgentMailThread,
+    talks::ThreadStream,
 };
 use crate::{api::wire::OneOrMany, dialects::json as as_json};
 
 /// Threads that are looked at for one page, for a search, and for a list that begins with the oldest.
-const LOOKED_AT: usize = 1_000;
+const MAX_SCANNED: usize = 1_000;
 /// Mails whose words are read for a search.
-const READ: usize = 300;
+const MAX_BODIES_READ: usize = 300;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct LabelsBody {
+struct UpdateThreadBody {
     add_labels: OneOrMany,
     remove_labels: OneOrMany,
 }
 
-pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> Answer {
+pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[&str]) -> AgentMailResult {
     let inbox = match inbox {
         Some(name) => Some(call.inbox(name).await?),
         None => None,
@@ -49,10 +49,10 @@ pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> An
         (&Method::GET, []) => list(call, inbox.as_ref()).await,
         (&Method::GET, ["search"]) => search(call, inbox.as_ref()).await,
         (&Method::GET, [id]) => {
-            let skip = call.query.page::<1>()?.map_or(0, |[skip]| usize::try_from(skip).unwrap_or(usize::MAX));
-            let limit = if call.query.one("limit").is_some() { call.query.limit()? } else { 100 };
+            let skip = call.query.page_token::<1>()?.map_or(0, |[skip]| usize::try_from(skip).unwrap_or(usize::MAX));
+            let limit = if call.query.last("limit").is_some() { call.query.limit()? } else { 100 };
             let talk = find(call, inbox.as_ref(), id).await?;
-            Ok(as_json(StatusCode::OK, &talk.whole(call, (skip, limit)).await?))
+            Ok(as_json(StatusCode::OK, &talk.full_json(call, (skip, limit)).await?))
         }
         (&Method::GET, [id, "attachments", file]) => {
             let talk = find(call, inbox.as_ref(), id).await?;
@@ -61,12 +61,12 @@ pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> An
                     return Ok(as_json(StatusCode::OK, &body));
                 }
             }
-            Err(no_file(file).into())
+            Err(missing_attachment(file).into())
         }
         (&Method::PATCH, [id]) => update(call, inbox.as_ref(), id).await,
         (&Method::DELETE, [id]) => {
             for mail in &find(call, inbox.as_ref(), id).await?.mails {
-                call.engine.hide_mail(&call.caller, mail::id_of(&mail.said)).await?;
+                call.engine.hide_mail(&call.caller, mail::entry_id(&mail.entry)).await?;
             }
             Ok(StatusCode::NO_CONTENT.into_response())
         }
@@ -75,68 +75,74 @@ pub(super) async fn route(call: &Call, inbox: Option<&str>, rest: &[&str]) -> An
 }
 
 /// The thread that a path names, in the inbox that it names.
-async fn find(call: &Call, inbox: Option<&Inbox>, text: &str) -> Result<Talk, Problem> {
+async fn find(call: &AgentMailRequest, inbox: Option<&Inbox>, text: &str) -> Result<AgentMailThread, Problem> {
     let missing = || Problem::new(Code::NotFound, format!("there is no thread {text}"));
-    let talk = Talk::find(call, Uuid::try_parse(text).map_err(|_not_an_id| missing())?).await?;
+    let talk = AgentMailThread::find(call, Uuid::try_parse(text).map_err(|_not_an_id| missing())?).await?;
     if inbox.is_some_and(|inbox| inbox.id != talk.inbox.id) { Err(missing()) } else { Ok(talk) }
 }
 
 /// Wanted threads, those with the latest news first, and the words of where to go on.
-async fn newest(mut talks: Talks<'_>, filter: &Filter, limit: usize) -> Result<(Vec<Talk>, Option<String>), Problem> {
+async fn newest_threads(
+    mut talks: ThreadStream<'_>,
+    filter: &MessageFilter,
+    limit: usize,
+) -> Result<(Vec<AgentMailThread>, Option<String>), Problem> {
     let mut found = Vec::new();
-    for _ in 0..LOOKED_AT {
+    for _ in 0..MAX_SCANNED {
         if found.len() == limit {
             break;
         }
         let Some(talk) = talks.next().await? else { break };
-        if talk.mails.last().is_some_and(|mail| filter.is_past(mail.at())) {
+        if talk.mails.last().is_some_and(|mail| filter.is_before_range(mail.timestamp())) {
             return Ok((found, None));
         }
         // A thread has its own labels and those of all its mails together.
-        if filter.has_labels(&talk.labels()) && talk.mails.iter().any(|mail| filter.fits(mail)) {
+        if filter.has_labels(&talk.labels()) && talk.mails.iter().any(|mail| filter.matches_except_labels(mail)) {
             found.push(talk);
         }
     }
-    Ok((found, talks.rest()))
+    Ok((found, talks.next_page_token()))
 }
 
-async fn list(call: &Call, inbox: Option<&Inbox>) -> Answer {
+async fn list(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResult {
     let limit = call.query.limit()?;
-    let filter = Filter::read(&call.query, ("senders", "recipients"))?;
+    let filter = MessageFilter::parse(&call.query, ("senders", "recipients"))?;
     let (found, next) = if call.query.flag("ascending")? {
-        let (all, rest) = newest(Talks::all(call, inbox), &filter, LOOKED_AT).await?;
-        call.query.turned(all, rest.is_some())?
+        let (all, rest) = newest_threads(ThreadStream::all(call, inbox), &filter, MAX_SCANNED).await?;
+        call.query.paginate_oldest_first(all, rest.is_some())?
     } else {
-        newest(Talks::behind(call, inbox)?, &filter, limit).await?
+        newest_threads(ThreadStream::after_page_token(call, inbox)?, &filter, limit).await?
     };
-    let threads = found.iter().map(|talk| talk.item(call).into()).collect();
-    Ok(as_json(StatusCode::OK, &listed("threads", threads, limit, next)))
+    let threads = found.iter().map(|talk| talk.list_item(call).into()).collect();
+    Ok(as_json(StatusCode::OK, &page_json("threads", threads, limit, next)))
 }
 
 /// Threads in which every word is said, those that say more of them in their heads first.
-async fn search(call: &Call, inbox: Option<&Inbox>) -> Answer {
-    let (limit, words) = (call.query.limit()?, Words::read(&call.query)?);
-    let (all, _) = newest(Talks::all(call, inbox), &Filter::usual(&call.query)?, LOOKED_AT).await?;
+async fn search(call: &AgentMailRequest, inbox: Option<&Inbox>) -> AgentMailResult {
+    let (limit, words) = (call.query.limit()?, SearchTerms::parse(&call.query)?);
+    let (all, _) =
+        newest_threads(ThreadStream::all(call, inbox), &MessageFilter::with_defaults(&call.query)?, MAX_SCANNED)
+            .await?;
     let (mut hits, mut read) = (Vec::new(), 0);
     for talk in all {
-        let mut hit = Hit::default();
+        let mut hit = SearchHit::default();
         for mail in &talk.mails {
-            let text = if read < READ { mail.words(call).await?.0 } else { Some(mail.preview()) };
+            let text = if read < MAX_BODIES_READ { mail.content(call).await?.0 } else { Some(mail.preview()) };
             read += 1;
-            words.look(mail, text.as_deref(), &mut hit);
+            words.match_message(mail, text.as_deref(), &mut hit);
         }
-        if hit.is_whole() {
-            hits.push((hit.worth(), talk));
+        if hit.has_all_terms() {
+            hits.push((hit.score(), talk));
         }
     }
     hits.sort_by_key(|(worth, _)| std::cmp::Reverse(*worth));
-    let (found, next) = call.query.page_of(hits)?;
-    let threads = found.iter().map(|(_, talk)| talk.item(call).into()).collect();
-    Ok(as_json(StatusCode::OK, &listed("threads", threads, limit, next)))
+    let (found, next) = call.query.paginate(hits)?;
+    let threads = found.iter().map(|(_, talk)| talk.list_item(call).into()).collect();
+    Ok(as_json(StatusCode::OK, &page_json("threads", threads, limit, next)))
 }
 
-async fn update(call: &Call, inbox: Option<&Inbox>, id: &str) -> Answer {
-    let LabelsBody { add_labels, remove_labels } = call.parse()?;
+async fn update(call: &AgentMailRequest, inbox: Option<&Inbox>, id: &str) -> AgentMailResult {
+    let UpdateThreadBody { add_labels, remove_labels } = call.parse()?;
     check_labels(&add_labels.0, "add_labels")?;
     check_labels(&remove_labels.0, "remove_labels")?;
     let mut talk = find(call, inbox, id).await?;
@@ -144,21 +150,21 @@ async fn update(call: &Call, inbox: Option<&Inbox>, id: &str) -> Answer {
     // A label of a thread is one of any mail in it, so it goes from them as well.
     for mail in &mut talk.mails {
         if remove.iter().any(|label| mail.labels().contains(label)) {
-            mail.labels = call.engine.relabel(&call.caller, mail::id_of(&mail.said), &[], remove).await?;
+            mail.labels = call.engine.change_labels(&call.caller, mail::entry_id(&mail.entry), &[], remove).await?;
         }
     }
-    talk.own.retain(|label| !remove.contains(label));
+    talk.thread_labels.retain(|label| !remove.contains(label));
     for label in add.iter().filter(|label| !remove.contains(label)) {
-        if !talk.own.contains(label) {
-            talk.own.push(label.clone());
+        if !talk.thread_labels.contains(label) {
+            talk.thread_labels.push(label.clone());
         }
     }
     if talk.has_row {
-        let edit = ThreadEdit { labels: Some(talk.own.clone()), handled: None };
+        let edit = ThreadEdit { labels: Some(talk.thread_labels.clone()), handled: None };
         call.engine.change_thread(&call.caller, ThreadId(talk.id), edit).await?;
     } else if let Some(mail) = talk.mails.first_mut() {
         // Nobody answered yet, so the mail is all there is.
-        mail.labels = call.engine.relabel(&call.caller, mail::id_of(&mail.said), add, remove).await?;
+        mail.labels = call.engine.change_labels(&call.caller, mail::entry_id(&mail.entry), add, remove).await?;
     }
     Ok(as_json(StatusCode::OK, &json!({ "thread_id": talk.id.to_string(), "labels": talk.labels() })))
 }

@@ -8,17 +8,20 @@ use axum::{
 use mailonce_core::{
     content::Attachment,
     id::{EmailId, MessageId},
-    message::Handle,
+    message::AttachmentInfo,
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
-use mailonce_engine::links::{Linked, kind_of};
+use mailonce_engine::links::{LinkTarget, attachment_media_type};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::{Answer, Guest, Named, One, Page, Queried, Refusal, Resend, Two, id, json, list as listed};
-use crate::api::{App, messages::as_a_file};
+use super::{
+    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendResult,
+    TwoPathSegments, json, list_response as listed, parse_id,
+};
+use crate::api::{App, messages::set_download_headers};
 
 /// A file, with a way to its bytes.
 #[derive(Serialize)]
@@ -43,16 +46,16 @@ pub(super) fn file_id(mail: Uuid, number: usize) -> Uuid {
 }
 
 /// A way to some bytes, absolute: its reader has nothing but this.
-pub(super) fn url(app: &App, guest: &Guest, linked: Linked) -> Result<(String, String), Problem> {
-    let (token, ends_at) = app.engine.link(&guest.caller, linked)?;
-    let base = app.url.trim_end_matches('/');
+pub(super) fn download_url(app: &App, guest: &ResendRequest, linked: LinkTarget) -> Result<(String, String), Problem> {
+    let (token, ends_at) = app.engine.create_link(&guest.caller, linked)?;
+    let base = app.public_url.trim_end_matches('/');
     Ok((format!("{base}/compat/resend/files/{token}"), ends_at.to_string()))
 }
 
 /// One file of a mail, whichever way that went.
-struct Filed {
+struct MailAttachment {
     id: Uuid,
-    linked: Linked,
+    linked: LinkTarget,
     filename: Option<String>,
     size: u64,
     content_type: String,
@@ -60,23 +63,23 @@ struct Filed {
     inline: bool,
 }
 
-impl Filed {
-    fn sent(email: EmailId, (number, file): (usize, &Attachment)) -> Self {
+impl MailAttachment {
+    fn from_sent(email: EmailId, (number, file): (usize, &Attachment)) -> Self {
         Self {
             id: file_id(email.0, number),
-            linked: Linked::SentFile(email, number),
+            linked: LinkTarget::SentFile(email, number),
             filename: file.filename.clone(),
             size: file.bytes.len() as u64,
-            content_type: kind_of(file.content_type.as_deref(), file.filename.as_deref()),
+            content_type: attachment_media_type(file.content_type.as_deref(), file.filename.as_deref()),
             content_id: file.content_id.clone(),
             inline: file.content_id.is_some(),
         }
     }
 
-    fn received(message: MessageId, (number, handle): (usize, &Handle)) -> Self {
+    fn from_received(message: MessageId, (number, handle): (usize, &AttachmentInfo)) -> Self {
         Self {
             id: file_id(message.0, number),
-            linked: Linked::File(message, number),
+            linked: LinkTarget::File(message, number),
             filename: handle.filename.clone(),
             size: handle.size,
             content_type: handle.content_type.clone(),
@@ -85,8 +88,8 @@ impl Filed {
         }
     }
 
-    fn body(&self, app: &App, guest: &Guest) -> Result<AttachmentBody, Problem> {
-        let (download_url, expires_at) = url(app, guest, self.linked)?;
+    fn body(&self, app: &App, guest: &ResendRequest) -> Result<AttachmentBody, Problem> {
+        let (download_url, expires_at) = download_url(app, guest, self.linked)?;
         Ok(AttachmentBody {
             object: None,
             id: self.id.to_string(),
@@ -101,27 +104,39 @@ impl Filed {
     }
 }
 
-async fn of_email(app: &App, guest: &Guest, name: &str) -> Result<Vec<Filed>, Refusal<Resend>> {
-    guest.caller.need(Scope::Read)?;
-    let email: EmailId = id(name)?;
+async fn attachments_of_email(
+    app: &App,
+    guest: &ResendRequest,
+    name: &str,
+) -> Result<Vec<MailAttachment>, DialectError<Resend>> {
+    guest.caller.require_scope(ApiKeyScope::Read)?;
+    let email: EmailId = parse_id(name)?;
     let content = app.engine.email_view(&guest.caller, email).await?.content;
     let files = content.map(|content| content.attachments).unwrap_or_default();
-    Ok(files.iter().enumerate().map(|file| Filed::sent(email, file)).collect())
+    Ok(files.iter().enumerate().map(|file| MailAttachment::from_sent(email, file)).collect())
 }
 
-async fn of_message(app: &App, guest: &Guest, name: &str) -> Result<Vec<Filed>, Refusal<Resend>> {
-    guest.caller.need(Scope::Read)?;
-    let message: MessageId = id(name)?;
+async fn attachments_of_message(
+    app: &App,
+    guest: &ResendRequest,
+    name: &str,
+) -> Result<Vec<MailAttachment>, DialectError<Resend>> {
+    guest.caller.require_scope(ApiKeyScope::Read)?;
+    let message: MessageId = parse_id(name)?;
     let head = app.engine.message(&guest.caller, message).await?.head;
-    Ok(head.attachments.iter().enumerate().map(|handle| Filed::received(message, handle)).collect())
+    Ok(head.attachments.iter().enumerate().map(|handle| MailAttachment::from_received(message, handle)).collect())
 }
 
-fn all(app: &App, guest: &Guest, files: &[Filed]) -> Result<Vec<(Uuid, AttachmentBody)>, Problem> {
+fn attachment_bodies(
+    app: &App,
+    guest: &ResendRequest,
+    files: &[MailAttachment],
+) -> Result<Vec<(Uuid, AttachmentBody)>, Problem> {
     files.iter().map(|file| Ok((file.id, file.body(app, guest)?))).collect()
 }
 
-fn one(app: &App, guest: &Guest, (files, name): (Vec<Filed>, &str)) -> Answer {
-    let wanted: Uuid = id(name)?;
+fn respond_with_one(app: &App, guest: &ResendRequest, (files, name): (Vec<MailAttachment>, &str)) -> ResendResult {
+    let wanted: Uuid = parse_id(name)?;
     let file = files.iter().find(|file| file.id == wanted);
     let file = file.ok_or_else(|| Problem::new(Code::NotFound, "Attachment not found"))?;
     let body = AttachmentBody { object: Some("attachment"), ..file.body(app, guest)? };
@@ -131,45 +146,53 @@ fn one(app: &App, guest: &Guest, (files, name): (Vec<Filed>, &str)) -> Answer {
 /// `GET /emails/{id}/attachments`.
 pub(super) async fn list_sent(
     State(app): State<App>,
-    guest: Guest,
-    Named(name, ..): One,
-    Queried(query, ..): Page,
-) -> Answer {
-    let files = of_email(&app, &guest, &name).await?;
-    Ok(listed(query.read()?.along(all(&app, &guest, &files)?, |row| row.0), |row| row.1))
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+    DialectQuery(query, ..): PageParams,
+) -> ResendResult {
+    let files = attachments_of_email(&app, &guest, &name).await?;
+    Ok(listed(query.parse()?.slice_in_order(attachment_bodies(&app, &guest, &files)?, |row| row.0), |row| row.1))
 }
 
 /// `GET /emails/{id}/attachments/{aid}`.
-pub(super) async fn read_sent(State(app): State<App>, guest: Guest, Named((name, file), ..): Two) -> Answer {
-    let files = of_email(&app, &guest, &name).await?;
-    one(&app, &guest, (files, &file))
+pub(super) async fn read_sent(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath((name, file), ..): TwoPathSegments,
+) -> ResendResult {
+    let files = attachments_of_email(&app, &guest, &name).await?;
+    respond_with_one(&app, &guest, (files, &file))
 }
 
 /// `GET /emails/receiving/{id}/attachments`.
 pub(super) async fn list_received(
     State(app): State<App>,
-    guest: Guest,
-    Named(name, ..): One,
-    Queried(query, ..): Page,
-) -> Answer {
-    let files = of_message(&app, &guest, &name).await?;
-    Ok(listed(query.read()?.along(all(&app, &guest, &files)?, |row| row.0), |row| row.1))
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+    DialectQuery(query, ..): PageParams,
+) -> ResendResult {
+    let files = attachments_of_message(&app, &guest, &name).await?;
+    Ok(listed(query.parse()?.slice_in_order(attachment_bodies(&app, &guest, &files)?, |row| row.0), |row| row.1))
 }
 
 /// `GET /emails/receiving/{id}/attachments/{aid}`.
-pub(super) async fn read_received(State(app): State<App>, guest: Guest, Named((name, file), ..): Two) -> Answer {
-    let files = of_message(&app, &guest, &name).await?;
-    one(&app, &guest, (files, &file))
+pub(super) async fn read_received(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath((name, file), ..): TwoPathSegments,
+) -> ResendResult {
+    let files = attachments_of_message(&app, &guest, &name).await?;
+    respond_with_one(&app, &guest, (files, &file))
 }
 
 /// The bytes behind a link. Whoever has the link may read them, until it ends.
-pub(super) async fn download(State(app): State<App>, Path(token): Path<String>) -> Answer {
+pub(super) async fn download(State(app): State<App>, Path(token): Path<String>) -> ResendResult {
     let found = app.engine.open_link(&token).await?;
     let mut response: Response = found.bytes.into_response();
     let kind = HeaderValue::from_str(&found.content_type);
     let kind = kind.unwrap_or(HeaderValue::from_static("application/octet-stream"));
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-    as_a_file(&mut response, found.filename.as_deref().unwrap_or("attachment"));
+    set_download_headers(&mut response, found.filename.as_deref().unwrap_or("attachment"));
     Ok(response)
 }

@@ -5,21 +5,21 @@ use mailonce_core::{
     id::DomainId,
     problem::{Code, Problem},
 };
-use mailonce_engine::domains::{DnsEntry, Domain, Seen, domain_name};
+use mailonce_engine::domains::{DnsCheckResult, DnsEntry, Domain, parse_domain_name};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Body, Guest, Named, One, Page, Queried, Refusal, Resend, gone, id, json, list as listed,
-    refuse::{missing, unfit},
-    thing,
+    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendRequestBody,
+    ResendResult, deleted_response, json, list_response as listed, object_response, parse_id,
+    refuse::{missing_field, unsupported_field},
 };
-use crate::{api::App, dialects::pages::FEW};
+use crate::{api::App, dialects::pages::MAX_SHORT_LIST};
 
 /// The regions of the dialect. Mail leaves from where mailonce runs, which is called by the first of them.
 const REGIONS: [&str; 4] = ["us-east-1", "eu-west-1", "sa-east-1", "ap-northeast-1"];
 
 #[derive(Serialize)]
-struct RecordBody {
+struct DomainRecordBody {
     record: &'static str,
     name: String,
     #[serde(rename = "type")]
@@ -29,7 +29,7 @@ struct RecordBody {
     value: String,
 }
 
-impl From<&DnsEntry> for RecordBody {
+impl From<&DnsEntry> for DomainRecordBody {
     fn from(entry: &DnsEntry) -> Self {
         Self {
             // The dialect's words for records are a closed set: what proves goes with the keys, what advises with SPF.
@@ -38,9 +38,9 @@ impl From<&DnsEntry> for RecordBody {
             kind: "TXT",
             ttl: "Auto",
             status: match entry.status {
-                Some(Seen::Found) => "verified",
-                Some(Seen::Missing | Seen::Different) => "failed",
-                Some(Seen::Unknown) => "temporary_failure",
+                Some(DnsCheckResult::Found) => "verified",
+                Some(DnsCheckResult::Missing | DnsCheckResult::Different) => "failed",
+                Some(DnsCheckResult::Unknown) => "temporary_failure",
                 None => "not_started",
             },
             value: entry.value.clone(),
@@ -69,7 +69,7 @@ struct DomainBody {
     tracking_subdomain: Option<String>,
     capabilities: Capabilities,
     #[serde(skip_serializing_if = "Option::is_none")]
-    records: Option<Vec<RecordBody>>,
+    records: Option<Vec<DomainRecordBody>>,
 }
 
 impl From<&Domain> for DomainBody {
@@ -95,19 +95,22 @@ impl From<&Domain> for DomainBody {
 }
 
 fn with_records(domain: &Domain) -> DomainBody {
-    DomainBody { records: Some(domain.records.iter().map(RecordBody::from).collect()), ..DomainBody::from(domain) }
+    DomainBody {
+        records: Some(domain.records.iter().map(DomainRecordBody::from).collect()),
+        ..DomainBody::from(domain)
+    }
 }
 
-fn in_words(problem: Problem) -> Problem {
+fn with_dialect_message(problem: Problem) -> Problem {
     match problem.code {
         Code::NotFound => Problem::new(Code::NotFound, "Domain not found"),
         _ => problem,
     }
 }
 
-async fn own(app: &App, guest: &Guest, name: &str) -> Result<Domain, Refusal<Resend>> {
-    let domain: DomainId = id(name)?;
-    Ok(app.engine.domain(&guest.caller, domain).await.map_err(in_words)?)
+async fn find_domain(app: &App, guest: &ResendRequest, name: &str) -> Result<Domain, DialectError<Resend>> {
+    let domain: DomainId = parse_id(name)?;
+    Ok(app.engine.domain(&guest.caller, domain).await.map_err(with_dialect_message)?)
 }
 
 #[derive(Deserialize)]
@@ -119,41 +122,59 @@ struct NewDomainBody {
 }
 
 /// `POST /domains`.
-pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> Answer {
+pub(super) async fn create(State(app): State<App>, guest: ResendRequest, body: ResendRequestBody) -> ResendResult {
     let NewDomainBody { name, region } = body.parse()?;
-    let name = domain_name(&name.ok_or_else(|| missing("name"))?)?;
+    let name = parse_domain_name(&name.ok_or_else(|| missing_field("name"))?)?;
     if region.is_some_and(|region| !REGIONS.contains(&region.as_str())) {
-        return Err(unfit("region", format!("The `region` must be one of `{}`.", REGIONS.join("`, `"))).into());
+        return Err(
+            unsupported_field("region", format!("The `region` must be one of `{}`.", REGIONS.join("`, `"))).into()
+        );
     }
-    let asked = guest.asked("domains", "", name.as_bytes());
+    let asked = guest.keyed_call("domains", "", name.as_bytes());
     let made = app.engine.create_domain(&guest.caller, &name, asked).await?;
-    Ok(json(StatusCode::CREATED, &with_records(&made.thing)))
+    Ok(json(StatusCode::CREATED, &with_records(&made.value)))
 }
 
 /// `GET /domains`.
-pub(super) async fn list(State(app): State<App>, guest: Guest, Queried(query, ..): Page) -> Answer {
-    let wish = query.read()?;
-    let all = app.engine.domains(&guest.caller, None, FEW).await?.rows;
-    Ok(listed(wish.of(all, |domain| domain.id.0), |domain| DomainBody::from(&domain)))
+pub(super) async fn list(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectQuery(query, ..): PageParams,
+) -> ResendResult {
+    let wish = query.parse()?;
+    let all = app.engine.domains(&guest.caller, None, MAX_SHORT_LIST).await?.rows;
+    Ok(listed(wish.slice_newest_first(all, |domain| domain.id.0), |domain| DomainBody::from(&domain)))
 }
 
 /// `GET /domains/{id}`.
-pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    let domain = own(&app, &guest, &name).await?;
+pub(super) async fn read(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> ResendResult {
+    let domain = find_domain(&app, &guest, &name).await?;
     Ok(json(StatusCode::OK, &DomainBody { object: Some("domain"), ..with_records(&domain) }))
 }
 
 /// `POST /domains/{id}/verify`. The check is done when this answers; its outcome is in the domain.
-pub(super) async fn verify(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    let domain = own(&app, &guest, &name).await?;
-    let asked = guest.asked("domains/verify", &name, b"");
+pub(super) async fn verify(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> ResendResult {
+    let domain = find_domain(&app, &guest, &name).await?;
+    let asked = guest.keyed_call("domains/verify", &name, b"");
     let verified = app.engine.verify_domain(&guest.caller, domain.id, asked).await?;
-    Ok(thing("domain", verified.id))
+    Ok(object_response("domain", verified.id))
 }
 
 /// `DELETE /domains/{id}`.
-pub(super) async fn remove(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    let domain = own(&app, &guest, &name).await?;
+pub(super) async fn remove(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> ResendResult {
+    let domain = find_domain(&app, &guest, &name).await?;
     let removed = app.engine.remove_domain(&guest.caller, domain.id).await?;
-    Ok(gone("domain", removed.id))
+    Ok(deleted_response("domain", removed.id))
 }

@@ -2,23 +2,23 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
-    content::Content,
+    content::EmailContent,
     email::{Email, EmailState},
-    handoff::State as HandoffState,
+    handoff::HandoffState,
     problem::{Code, Problem},
     schedule::{Schedule, ScheduleError},
-    team::Scope,
+    team::ApiKeyScope,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Body, Guest, Named, One, Page, Queried, id, json, list as listed,
-    refuse::{missing, unfit},
-    thing,
+    DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult, json,
+    list_response as listed, object_response, parse_id,
+    refuse::{missing_field, unsupported_field},
 };
 use crate::{
     api::App,
-    dialects::{must, pages},
+    dialects::{pages, to_requirement},
 };
 
 #[derive(Serialize)]
@@ -43,11 +43,11 @@ struct EmailBody {
     scheduled_at: Option<String>,
     last_event: &'static str,
     #[serde(flatten)]
-    words: Option<Words>,
+    words: Option<EmailContentBody>,
 }
 
 #[derive(Serialize)]
-struct Words {
+struct EmailContentBody {
     html: Option<String>,
     text: Option<String>,
     tags: Vec<TagBody>,
@@ -70,14 +70,14 @@ pub(super) fn last_event(state: EmailState) -> &'static str {
 }
 
 /// Somebody as mails name them.
-fn written(mailbox: &mailonce_core::address::Mailbox) -> String {
+fn format_mailbox(mailbox: &mailonce_core::address::NamedAddress) -> String {
     match &mailbox.name {
         Some(name) => format!("{name} <{}>", mailbox.address),
         None => mailbox.address.clone(),
     }
 }
 
-fn some(list: Vec<String>) -> Option<Vec<String>> {
+fn non_empty(list: Vec<String>) -> Option<Vec<String>> {
     Some(list).filter(|list| !list.is_empty())
 }
 
@@ -92,8 +92,8 @@ impl EmailBody {
             message_id: app.engine.message_id(email),
             from: head.from.clone(),
             to: head.to.clone(),
-            cc: some(head.cc.clone()),
-            bcc: some(head.bcc.clone()),
+            cc: non_empty(head.cc.clone()),
+            bcc: non_empty(head.bcc.clone()),
             reply_to: None,
             subject: head.subject.clone(),
             created_at: head.created_at.to_string(),
@@ -104,15 +104,16 @@ impl EmailBody {
     }
 
     /// With its words, while they are kept.
-    fn with(mut self, content: Option<Content>) -> Self {
-        let mut words = Words { html: None, text: None, tags: Vec::new(), topic_id: None };
+    fn with(mut self, content: Option<EmailContent>) -> Self {
+        let mut words = EmailContentBody { html: None, text: None, tags: Vec::new(), topic_id: None };
         if let Some(content) = content {
-            let all = |list: &[mailonce_core::address::Mailbox]| list.iter().map(written).collect::<Vec<_>>();
-            self.from = written(&content.from);
+            let all =
+                |list: &[mailonce_core::address::NamedAddress]| list.iter().map(format_mailbox).collect::<Vec<_>>();
+            self.from = format_mailbox(&content.from);
             self.to = all(&content.to);
-            self.cc = some(all(&content.cc));
-            self.bcc = some(all(&content.bcc));
-            self.reply_to = some(all(&content.reply_to));
+            self.cc = non_empty(all(&content.cc));
+            self.bcc = non_empty(all(&content.bcc));
+            self.reply_to = non_empty(all(&content.reply_to));
             let tag = |(name, value): (String, Option<String>)| TagBody { name, value: value.unwrap_or_default() };
             words.tags = content.tags.into_iter().map(tag).collect();
             (words.html, words.text) = (content.html, content.text);
@@ -123,21 +124,29 @@ impl EmailBody {
 }
 
 /// The dialect's sentence for an email that is not there.
-fn in_words(problem: Problem) -> Problem {
+fn with_dialect_message(problem: Problem) -> Problem {
     if problem.code == Code::NotFound { Problem::new(Code::NotFound, "Email not found") } else { problem }
 }
 
 /// `GET /emails/{id}`.
-pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    guest.caller.need(Scope::Read)?;
-    let view = app.engine.email_view(&guest.caller, id(&name)?).await.map_err(in_words)?;
+pub(super) async fn read(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Read)?;
+    let view = app.engine.email_view(&guest.caller, parse_id(&name)?).await.map_err(with_dialect_message)?;
     Ok(json(StatusCode::OK, &EmailBody::of(&app, &view.detail.email).with(view.content)))
 }
 
 /// `GET /emails`.
-pub(super) async fn list(State(app): State<App>, guest: Guest, Queried(query, ..): Page) -> Answer {
-    guest.caller.need(Scope::Read)?;
-    let rows = pages::emails(&app.engine, &guest.caller, query.read()?).await?;
+pub(super) async fn list(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectQuery(query, ..): PageParams,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Read)?;
+    let rows = pages::emails(&app.engine, &guest.caller, query.parse()?).await?;
     Ok(listed(rows, |email| EmailBody::of(&app, &email)))
 }
 
@@ -148,21 +157,31 @@ struct RescheduleBody {
 }
 
 /// `PATCH /emails/{id}`.
-pub(super) async fn reschedule(State(app): State<App>, guest: Guest, Named(name, ..): One, body: Body) -> Answer {
-    guest.caller.need(Scope::Send)?;
-    let email = id(&name)?;
-    let text = body.parse::<RescheduleBody>()?.scheduled_at.ok_or_else(|| missing("scheduled_at"))?;
-    let wrong =
-        |error: ScheduleError| unfit("scheduled_at", format!("The `scheduled_at` field {}.", must(&error.to_string())));
+pub(super) async fn reschedule(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+    body: ResendRequestBody,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Send)?;
+    let email = parse_id(&name)?;
+    let text = body.parse::<RescheduleBody>()?.scheduled_at.ok_or_else(|| missing_field("scheduled_at"))?;
+    let wrong = |error: ScheduleError| {
+        unsupported_field("scheduled_at", format!("The `scheduled_at` field {}.", to_requirement(&error.to_string())))
+    };
     let schedule = Schedule::parse(&text).map_err(wrong)?;
-    let email = app.engine.reschedule(&guest.caller, email, &schedule).await.map_err(in_words)?;
-    Ok(thing("email", email.id))
+    let email = app.engine.reschedule(&guest.caller, email, &schedule).await.map_err(with_dialect_message)?;
+    Ok(object_response("email", email.id))
 }
 
 /// `POST /emails/{id}/cancel`.
-pub(super) async fn cancel(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    guest.caller.need(Scope::Send)?;
-    let asked = guest.asked("cancel", &name, b"");
-    let email = app.engine.cancel(&guest.caller, id(&name)?, asked).await.map_err(in_words)?.thing;
-    Ok(thing("email", email.id))
+pub(super) async fn cancel(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Send)?;
+    let asked = guest.keyed_call("cancel", &name, b"");
+    let email = app.engine.cancel(&guest.caller, parse_id(&name)?, asked).await.map_err(with_dialect_message)?.value;
+    Ok(object_response("email", email.id))
 }

@@ -2,25 +2,25 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
-    inbox::{AboutInbox, Inbox},
+    inbox::{Inbox, InboxSettings},
     limits,
     message::{MessageQuery, MessageState},
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
 use mailonce_engine::inboxes::{InboxPatch, NewInbox};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Body, Guest, Named, One, Page, Queried, gone, json, list as listed,
-    refuse::{missing, unfit},
-    thing,
+    DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult,
+    deleted_response, json, list_response as listed, object_response,
+    refuse::{missing_field, unsupported_field},
 };
 use crate::{
-    api::{App, wire::words},
+    api::{App, wire::check_text},
     dialects::{
-        pages::{FEW, Rows},
-        renamed,
+        pages::{MAX_SHORT_LIST, PageRows},
+        rename_field,
     },
 };
 
@@ -36,11 +36,11 @@ struct InboxBody {
     created_at: String,
     updated_at: String,
     #[serde(flatten)]
-    whole: Option<Whole>,
+    whole: Option<InboxDetailBody>,
 }
 
 #[derive(Serialize)]
-struct Whole {
+struct InboxDetailBody {
     object: &'static str,
     domain_id: String,
     receiving_address: Option<String>,
@@ -48,10 +48,10 @@ struct Whole {
 }
 
 /// The inbox of a path: its id or its address.
-pub(super) async fn named(app: &App, guest: &Guest, name: &str) -> Result<Inbox, Problem> {
+pub(super) async fn find_inbox(app: &App, guest: &ResendRequest, name: &str) -> Result<Inbox, Problem> {
     match name.parse() {
         Ok(id) => app.engine.inbox(&guest.caller, id).await,
-        Err(_not_an_id) => app.engine.inbox_named(&guest.caller, name).await,
+        Err(_not_an_id) => app.engine.inbox_by_address(&guest.caller, name).await,
     }
     .map_err(|problem| match problem.code {
         Code::NotFound => Problem::new(Code::NotFound, "Inbox not found"),
@@ -59,17 +59,17 @@ pub(super) async fn named(app: &App, guest: &Guest, name: &str) -> Result<Inbox,
     })
 }
 
-async fn shown(app: &App, guest: &Guest, inbox: &Inbox) -> Result<InboxBody, Problem> {
+async fn inbox_body(app: &App, guest: &ResendRequest, inbox: &Inbox) -> Result<InboxBody, Problem> {
     let query = MessageQuery { limit: limits::PAGE_ROWS, ..MessageQuery::default() };
     let latest = app.engine.messages(&guest.caller, inbox.id, query).await?.rows;
-    let open = latest.iter().filter(|message| message.state == MessageState::Unanswered && !message.marks.read);
+    let open = latest.iter().filter(|message| message.state == MessageState::Unanswered && !message.annotations.read);
     let last = latest.first().map(|message| message.received_at);
     let updated_at = last.map_or(inbox.updated_at(), |at| at.max(inbox.updated_at()));
     Ok(InboxBody {
         id: inbox.id.to_string(),
-        name: inbox.about.agent.clone(),
+        name: inbox.settings.agent.clone(),
         email_address: inbox.address.clone(),
-        from_name: inbox.about.name.clone(),
+        from_name: inbox.settings.name.clone(),
         unread: open.count(),
         updated_at: updated_at.to_string(),
         last_received: last.map(|at| at.to_string()),
@@ -79,11 +79,11 @@ async fn shown(app: &App, guest: &Guest, inbox: &Inbox) -> Result<InboxBody, Pro
 }
 
 /// The id of the inbox's domain; empty where the team has none of that name, or the caller may not know.
-async fn domain_id(app: &App, guest: &Guest, inbox: &Inbox) -> Result<String, Problem> {
-    if !guest.caller.key.may(Scope::Admin) {
+async fn domain_id(app: &App, guest: &ResendRequest, inbox: &Inbox) -> Result<String, Problem> {
+    if !guest.caller.key.has_scope(ApiKeyScope::Admin) {
         return Ok(String::new());
     }
-    let domains = app.engine.domains(&guest.caller, None, FEW).await?.rows;
+    let domains = app.engine.domains(&guest.caller, None, MAX_SHORT_LIST).await?.rows;
     let own = domains.iter().find(|domain| domain.name == inbox.domain());
     Ok(own.map(|domain| domain.id.to_string()).unwrap_or_default())
 }
@@ -101,41 +101,53 @@ struct NewInboxBody {
 }
 
 /// `POST /inboxes`.
-pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> Answer {
-    let asked = guest.asked("inboxes", "", &body.canonical()?);
+pub(super) async fn create(State(app): State<App>, guest: ResendRequest, body: ResendRequestBody) -> ResendResult {
+    let asked = guest.keyed_call("inboxes", "", &body.canonical()?);
     let NewInboxBody { email_address, name, forwarding, from_name } = body.parse()?;
     if forwarding == Some(true) {
-        return Err(unfit("forwarding", "Forwarding is not available here; mail comes to the address itself.").into());
+        return Err(unsupported_field(
+            "forwarding",
+            "Forwarding is not available here; mail comes to the address itself.",
+        )
+        .into());
     }
     for (field, text) in [("name", &name), ("from_name", &from_name)] {
-        words(field, text.as_deref().unwrap_or_default())?;
+        check_text(field, text.as_deref().unwrap_or_default())?;
     }
-    let about = AboutInbox { agent: name, name: from_name, ..AboutInbox::default() };
-    let address = Some(email_address.ok_or_else(|| missing("email_address"))?);
+    let about = InboxSettings { agent: name, name: from_name, ..InboxSettings::default() };
+    let address = Some(email_address.ok_or_else(|| missing_field("email_address"))?);
     let new = NewInbox { address, about, ..NewInbox::default() };
-    let in_words = |problem| renamed(problem, ("address", "email_address"));
+    let in_words = |problem| rename_field(problem, ("address", "email_address"));
     let made = app.engine.create_inbox(&guest.caller, new, asked).await.map_err(in_words)?;
-    Ok(thing("inbox", made.thing.id))
+    Ok(object_response("inbox", made.value.id))
 }
 
 /// `GET /inboxes`.
-pub(super) async fn list(State(app): State<App>, guest: Guest, Queried(query, ..): Page) -> Answer {
-    let wish = query.read()?;
-    let all = app.engine.inboxes(&guest.caller, None, FEW).await?.rows;
-    let Rows { rows, more } = wish.of(all, |inbox| inbox.id.0);
+pub(super) async fn list(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectQuery(query, ..): PageParams,
+) -> ResendResult {
+    let wish = query.parse()?;
+    let all = app.engine.inboxes(&guest.caller, None, MAX_SHORT_LIST).await?.rows;
+    let PageRows { rows, has_more: more } = wish.slice_newest_first(all, |inbox| inbox.id.0);
     let mut bodies = Vec::with_capacity(rows.len());
     for inbox in &rows {
-        bodies.push(shown(&app, &guest, inbox).await?);
+        bodies.push(inbox_body(&app, &guest, inbox).await?);
     }
-    Ok(listed(Rows { rows: bodies, more }, |body| body))
+    Ok(listed(PageRows { rows: bodies, has_more: more }, |body| body))
 }
 
 /// `GET /inboxes/{id or address}`.
-pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    let inbox = named(&app, &guest, &name).await?;
+pub(super) async fn read(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> ResendResult {
+    let inbox = find_inbox(&app, &guest, &name).await?;
     let domain_id = domain_id(&app, &guest, &inbox).await?;
-    let whole = Whole { object: "inbox", domain_id, receiving_address: None, drafts: 0 };
-    let mut body = InboxBody { whole: Some(whole), ..shown(&app, &guest, &inbox).await? };
+    let whole = InboxDetailBody { object: "inbox", domain_id, receiving_address: None, drafts: 0 };
+    let mut body = InboxBody { whole: Some(whole), ..inbox_body(&app, &guest, &inbox).await? };
     body.name.get_or_insert_default();
     Ok(json(StatusCode::OK, &body))
 }
@@ -149,21 +161,30 @@ struct InboxPatchBody {
 }
 
 /// `PATCH /inboxes/{id or address}`.
-pub(super) async fn change(State(app): State<App>, guest: Guest, Named(name, ..): One, body: Body) -> Answer {
-    guest.caller.need(Scope::Read)?;
-    let inbox = named(&app, &guest, &name).await?;
+pub(super) async fn change(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+    body: ResendRequestBody,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &guest, &name).await?;
     let InboxPatchBody { name, from_name } = body.parse()?;
     for (field, text) in [("name", &name), ("from_name", &from_name)] {
-        words(field, text.as_deref().unwrap_or_default())?;
+        check_text(field, text.as_deref().unwrap_or_default())?;
     }
     let patch = InboxPatch { agent: name.map(Some), name: from_name.map(Some), ..InboxPatch::default() };
     let changed = app.engine.change_inbox(&guest.caller, inbox.id, patch, None).await?;
-    Ok(thing("inbox", changed.id))
+    Ok(object_response("inbox", changed.id))
 }
 
 /// `DELETE /inboxes/{id or address}`.
-pub(super) async fn remove(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    let inbox = named(&app, &guest, &name).await?;
+pub(super) async fn remove(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> ResendResult {
+    let inbox = find_inbox(&app, &guest, &name).await?;
     let removed = app.engine.remove_inbox(&guest.caller, inbox.id).await?;
-    Ok(gone("inbox", removed.id))
+    Ok(deleted_response("inbox", removed.id))
 }

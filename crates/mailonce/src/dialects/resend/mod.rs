@@ -27,8 +27,8 @@ use serde::Serialize;
 use std::str::FromStr;
 
 use super::{
-    Contract, Named, Queried, Refusal, Said, Spoken, Visitor, json,
-    pages::{Query as PageQuery, Rows},
+    AuthedDialectRequest, DialectBody, DialectContract, DialectError, DialectPath, DialectQuery, DialectResult, json,
+    pages::{DialectPageQuery as PageQuery, PageRows},
 };
 use crate::api::App;
 
@@ -36,29 +36,29 @@ use crate::api::App;
 pub(crate) struct Resend;
 
 /// Who calls.
-type Guest = Visitor<Resend>;
+type ResendRequest = AuthedDialectRequest<Resend>;
 /// What the body says.
-type Body = Said<Resend>;
+type ResendRequestBody = DialectBody<Resend>;
 /// What a handler gives back.
-type Answer = Spoken<Resend>;
+type ResendResult = DialectResult<Resend>;
 /// A path with one name.
-type One = Named<String, Resend>;
+type OnePathParam = DialectPath<String, Resend>;
 /// A path with two.
-type Two = Named<(String, String), Resend>;
+type TwoPathSegments = DialectPath<(String, String), Resend>;
 /// A path with three.
-type Three = Named<(String, String, String), Resend>;
+type ThreePathSegments = DialectPath<(String, String, String), Resend>;
 /// Which page of a list.
-type Page = Queried<PageQuery, Resend>;
+type PageParams = DialectQuery<PageQuery, Resend>;
 
-impl Contract for Resend {
+impl DialectContract for Resend {
     const CHANNEL: Channel = Channel::Resend;
 
-    fn nobody() -> Response {
+    fn unauthorized() -> Response {
         refuse::error(StatusCode::UNAUTHORIZED, "missing_api_key", "Missing API key in the authorization header.")
     }
 
-    fn refused(problem: &Problem) -> Response {
-        refuse::refused(problem)
+    fn error_response(problem: &Problem) -> Response {
+        refuse::problem_response(problem)
     }
 }
 
@@ -68,8 +68,8 @@ pub(super) fn routes() -> Router<App> {
         .route("/emails", post(send::send).get(emails::list))
         .route("/emails/batch", post(send::batch))
         // Words in the place of an id.
-        .route("/emails/metrics", any(no_such_path))
-        .route("/inboxes/{inbox}/threads/search", any(no_such_path))
+        .route("/emails/metrics", any(path_not_found))
+        .route("/inboxes/{inbox}/threads/search", any(path_not_found))
         .route("/emails/{id}", get(emails::read).patch(emails::reschedule))
         .route("/emails/{id}/cancel", post(emails::cancel))
         .route("/emails/{id}/attachments", get(attachments::list_sent))
@@ -77,8 +77,8 @@ pub(super) fn routes() -> Router<App> {
         .route("/files/{token}", get(attachments::download))
         .merge(receiving_routes())
         .merge(managing_routes())
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(no_such_method)
+        .fallback(path_not_found)
+        .method_not_allowed_fallback(method_not_allowed)
 }
 
 /// For those who read and answer mail.
@@ -92,8 +92,8 @@ fn receiving_routes() -> Router<App> {
         .route("/inboxes/{inbox}", get(inboxes::read).patch(inboxes::change).delete(inboxes::remove))
         .route("/inboxes/{inbox}/threads", get(threads::list))
         .route("/inboxes/{inbox}/threads/{thread}", get(threads::read).patch(threads::change))
-        .route("/inboxes/{inbox}/threads/{thread}/emails", get(threads::list_said))
-        .route("/inboxes/{inbox}/threads/{thread}/emails/{email}", get(threads::read_said))
+        .route("/inboxes/{inbox}/threads/{thread}/emails", get(threads::list_entries))
+        .route("/inboxes/{inbox}/threads/{thread}/emails/{email}", get(threads::read_entry))
         .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/reply", post(replies::reply))
         .route("/inboxes/{inbox}/threads/{thread}/emails/{email}/forward", post(replies::forward))
 }
@@ -116,18 +116,18 @@ fn managing_routes() -> Router<App> {
 }
 
 /// The body is read to its end, so that who still sends it hears the answer.
-async fn no_such_path(_: Guest, _: Body) -> Refusal<Resend> {
+async fn path_not_found(_: ResendRequest, _: ResendRequestBody) -> DialectError<Resend> {
     Problem::new(Code::NotFound, "The requested endpoint does not exist.").into()
 }
 
-async fn no_such_method(_: Guest, _: Body) -> Refusal<Resend> {
+async fn method_not_allowed(_: ResendRequest, _: ResendRequestBody) -> DialectError<Resend> {
     Problem::new(Code::MethodNotAllowed, "Method is not allowed for the requested path.").into()
 }
 
 /// An id from a path. The dialect tells apart what is no id and what names nothing.
-fn id<T: FromStr>(text: &str) -> Result<T, Refusal<Resend>> {
+fn parse_id<T: FromStr>(text: &str) -> Result<T, DialectError<Resend>> {
     text.parse().map_err(|_not_an_id| {
-        Refusal::said(refuse::error(
+        DialectError::from_response(refuse::error(
             StatusCode::UNPROCESSABLE_ENTITY,
             "invalid_parameter",
             "The parameter must be a valid UUID.",
@@ -137,32 +137,32 @@ fn id<T: FromStr>(text: &str) -> Result<T, Refusal<Resend>> {
 
 /// A list.
 #[derive(Serialize)]
-struct List<T> {
+struct ListBody<T> {
     object: &'static str,
     has_more: bool,
     data: Vec<T>,
 }
 
 /// A list of things, each as the dialect shows it.
-fn list<T, B: Serialize>(rows: Rows<T>, show: impl Fn(T) -> B) -> Response {
+fn list_response<T, B: Serialize>(rows: PageRows<T>, show: impl Fn(T) -> B) -> Response {
     let data: Vec<B> = rows.rows.into_iter().map(show).collect();
-    json(StatusCode::OK, &List { object: "list", has_more: rows.more, data })
+    json(StatusCode::OK, &ListBody { object: "list", has_more: rows.has_more, data })
 }
 
 /// A thing by name: what most changes answer with.
 #[derive(Serialize)]
-struct Thing {
+struct ObjectRefBody {
     object: &'static str,
     id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     deleted: Option<bool>,
 }
 
-fn thing(object: &'static str, id: impl ToString) -> Response {
-    json(StatusCode::OK, &Thing { object, id: id.to_string(), deleted: None })
+fn object_response(object: &'static str, id: impl ToString) -> Response {
+    json(StatusCode::OK, &ObjectRefBody { object, id: id.to_string(), deleted: None })
 }
 
 /// A thing that is no more.
-fn gone(object: &'static str, id: impl ToString) -> Response {
-    json(StatusCode::OK, &Thing { object, id: id.to_string(), deleted: Some(true) })
+fn deleted_response(object: &'static str, id: impl ToString) -> Response {
+    json(StatusCode::OK, &ObjectRefBody { object, id: id.to_string(), deleted: Some(true) })
 }

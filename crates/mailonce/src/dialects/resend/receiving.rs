@@ -5,24 +5,24 @@ use mailonce_core::{
     id::MessageId,
     message::{Message, Party},
     problem::Problem,
-    team::Scope,
+    team::ApiKeyScope,
 };
 use mailonce_engine::{
-    links::Linked,
-    messages::{Body as MessageWords, View},
+    links::LinkTarget,
+    messages::{MessageView, RenderedBody as MessageWords},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use super::{
-    Answer, Guest, Named, One, Page, Queried, Resend,
-    attachments::{file_id, url},
-    id, json, list as listed,
-    refuse::unfit,
+    DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendResult,
+    attachments::{download_url, file_id},
+    json, list_response as listed, parse_id,
+    refuse::unsupported_field,
 };
 use crate::{
     api::App,
-    dialects::pages::{FEW, Place, Rows, Wish},
+    dialects::pages::{MAX_SHORT_LIST, PagePosition, PageRequest, PageRows},
 };
 
 #[derive(Serialize)]
@@ -36,14 +36,14 @@ struct FileBody {
 }
 
 #[derive(Serialize)]
-struct RawBody {
+struct RawDownloadBody {
     download_url: String,
     expires_at: String,
 }
 
 /// A received mail. Without its words in a list.
 #[derive(Serialize)]
-struct ReceivedBody {
+struct ReceivedEmailBody {
     id: String,
     to: Vec<String>,
     from: String,
@@ -56,34 +56,34 @@ struct ReceivedBody {
     message_id: String,
     attachments: Vec<FileBody>,
     #[serde(flatten)]
-    words: Option<Words>,
+    words: Option<ReceivedContentBody>,
 }
 
 #[derive(Default, Serialize)]
-struct Words {
+struct ReceivedContentBody {
     object: &'static str,
     html: Option<String>,
     text: Option<String>,
     headers: BTreeMap<String, String>,
-    raw: Option<RawBody>,
+    raw: Option<RawDownloadBody>,
 }
 
 /// Somebody as mails name them.
-pub(super) fn written(party: &Party) -> String {
+pub(super) fn format_party(party: &Party) -> String {
     match &party.name {
         Some(name) => format!("{name} <{}>", party.address),
         None => party.address.clone(),
     }
 }
 
-pub(super) fn all_written(parties: &[Party]) -> Vec<String> {
-    parties.iter().map(written).collect()
+pub(super) fn format_parties(parties: &[Party]) -> Vec<String> {
+    parties.iter().map(format_party).collect()
 }
 
-impl From<&Message> for ReceivedBody {
+impl From<&Message> for ReceivedEmailBody {
     fn from(message: &Message) -> Self {
         let head = &message.head;
-        let file = |(number, handle): (usize, &mailonce_core::message::Handle)| FileBody {
+        let file = |(number, handle): (usize, &mailonce_core::message::AttachmentInfo)| FileBody {
             id: file_id(message.id.0, number).to_string(),
             filename: handle.filename.clone(),
             size: handle.size,
@@ -93,13 +93,13 @@ impl From<&Message> for ReceivedBody {
         };
         Self {
             id: message.id.to_string(),
-            to: all_written(&head.to),
-            from: head.from.as_ref().map(written).unwrap_or_default(),
+            to: format_parties(&head.to),
+            from: head.from.as_ref().map(format_party).unwrap_or_default(),
             created_at: message.received_at.to_string(),
             subject: head.subject.clone(),
             bcc: Vec::new(),
-            cc: all_written(&head.cc),
-            reply_to: all_written(&head.reply_to),
+            cc: format_parties(&head.cc),
+            reply_to: format_parties(&head.reply_to),
             received_for: vec![head.recipient.clone()],
             message_id: head.message_id.clone().unwrap_or_default(),
             attachments: head.attachments.iter().enumerate().map(file).collect(),
@@ -109,26 +109,30 @@ impl From<&Message> for ReceivedBody {
 }
 
 /// A page of everything that came in.
-async fn page(app: &App, guest: &Guest, wish: Wish) -> Result<Rows<Message>, Problem> {
-    let before = match wish.place {
-        Place::First => None,
-        Place::After(mark) => Some(MessageId(mark)),
-        Place::Before(_) => {
-            let all = app.engine.received(&guest.caller, None, FEW).await?;
-            return Ok(wish.along(all, |message| message.id.0));
+async fn page(app: &App, guest: &ResendRequest, wish: PageRequest) -> Result<PageRows<Message>, Problem> {
+    let before = match wish.position {
+        PagePosition::First => None,
+        PagePosition::After(mark) => Some(MessageId(mark)),
+        PagePosition::Before(_) => {
+            let all = app.engine.team_messages(&guest.caller, None, MAX_SHORT_LIST).await?;
+            return Ok(wish.slice_in_order(all, |message| message.id.0));
         }
     };
-    let mut rows = app.engine.received(&guest.caller, before, wish.limit + 1).await?;
+    let mut rows = app.engine.team_messages(&guest.caller, before, wish.limit + 1).await?;
     let more = rows.len() > wish.limit;
     rows.truncate(wish.limit);
-    Ok(Rows { rows, more })
+    Ok(PageRows { rows, has_more: more })
 }
 
 /// `GET /emails/receiving`.
-pub(super) async fn list(State(app): State<App>, guest: Guest, Queried(query, ..): Page) -> Answer {
-    guest.caller.need(Scope::Read)?;
-    let rows = page(&app, &guest, query.read()?).await?;
-    Ok(listed(rows, |message| ReceivedBody::from(&message)))
+pub(super) async fn list(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectQuery(query, ..): PageParams,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Read)?;
+    let rows = page(&app, &guest, query.parse()?).await?;
+    Ok(listed(rows, |message| ReceivedEmailBody::from(&message)))
 }
 
 #[derive(Deserialize)]
@@ -140,19 +144,22 @@ pub(super) struct FormatQuery {
 /// `raw`, for those who may see them.
 pub(super) async fn read(
     State(app): State<App>,
-    guest: Guest,
-    Named(name, ..): One,
-    Queried(query, ..): Queried<FormatQuery, Resend>,
-) -> Answer {
-    guest.caller.need(Scope::Read)?;
-    let message: MessageId = id(&name)?;
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+    DialectQuery(query, ..): DialectQuery<FormatQuery, Resend>,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Read)?;
+    let message: MessageId = parse_id(&name)?;
     if query.html_format.as_deref().is_some_and(|word| word != "data_uri" && word != "cid") {
-        return Err(unfit("html_format", "The `html_format` must be `data_uri` or `cid`.").into());
+        return Err(unsupported_field("html_format", "The `html_format` must be `data_uri` or `cid`.").into());
     }
-    let secrets = guest.caller.key.may(Scope::Secrets);
-    let shown = app.engine.show(&guest.caller, message, if secrets { View::Full } else { View::Plain }).await?;
-    let mut body = ReceivedBody::from(&shown.message);
-    let mut words = Words { object: "email", ..Words::default() };
+    let secrets = guest.caller.key.has_scope(ApiKeyScope::Secrets);
+    let shown = app
+        .engine
+        .render_message(&guest.caller, message, if secrets { MessageView::Full } else { MessageView::Plain })
+        .await?;
+    let mut body = ReceivedEmailBody::from(&shown.message);
+    let mut words = ReceivedContentBody { object: "email", ..ReceivedContentBody::default() };
     match shown.body {
         MessageWords::Full { text, html, headers, .. } => {
             (words.text, words.html) = (text, html);
@@ -162,8 +169,8 @@ pub(super) async fn read(
         MessageWords::Min { .. } | MessageWords::Gone => {}
     }
     if secrets {
-        let (download_url, expires_at) = url(&app, &guest, Linked::Raw(message))?;
-        words.raw = Some(RawBody { download_url, expires_at });
+        let (download_url, expires_at) = download_url(&app, &guest, LinkTarget::Raw(message))?;
+        words.raw = Some(RawDownloadBody { download_url, expires_at });
     }
     body.words = Some(words);
     Ok(json(StatusCode::OK, &body))

@@ -5,14 +5,14 @@ use mailonce_core::problem::{Code, Problem};
 use serde::Serialize;
 
 use super::json;
-use crate::dialects::{STANDS_AS, must, own_path, own_words};
+use crate::dialects::{ACCEPTED_STATE, split_item_prefix, strip_item_index, to_requirement};
 
 /// The member of a problem that says that a field was not there at all.
-pub(super) const MISSING: &str = "missing";
+pub(super) const MISSING_FIELD: &str = "missing";
 /// The member of a problem that says that a file is at fault.
-pub(super) const FILE: &str = "file";
+pub(super) const FILE_FIELD: &str = "file";
 /// Fields that hold addresses.
-const ADDRESSES: [&str; 5] = ["from", "to", "cc", "bcc", "reply_to"];
+const ADDRESS_FIELDS: [&str; 5] = ["from", "to", "cc", "bcc", "reply_to"];
 
 #[derive(Serialize)]
 struct ErrorBody<'a> {
@@ -28,32 +28,33 @@ pub(super) fn error(status: StatusCode, name: &str, message: &str) -> Response {
 }
 
 /// A field that must be there and is not.
-pub(super) fn missing(field: &str) -> Problem {
-    Problem::field(Code::InvalidType, field, format!("Missing `{field}` field.")).with(MISSING, true)
+pub(super) fn missing_field(field: &str) -> Problem {
+    Problem::for_field(Code::InvalidType, field, format!("Missing `{field}` field."))
+        .with_extension(MISSING_FIELD, true)
 }
 
 /// A field that says something that cannot be done here.
-pub(super) fn unfit(field: &str, message: impl Into<String>) -> Problem {
-    Problem::field(Code::InvalidField, field, message)
+pub(super) fn unsupported_field(field: &str, message: impl Into<String>) -> Problem {
+    Problem::for_field(Code::InvalidField, field, message)
 }
 
 /// A problem in the dialect's words. Where it documents a sentence, that is what is said.
-pub(super) fn refused(problem: &Problem) -> Response {
-    let (status, name) = class(problem);
+pub(super) fn problem_response(problem: &Problem) -> Response {
+    let (status, name) = classify(problem);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    error(status, name, &message(problem))
+    error(status, name, &problem_message(problem))
 }
 
-fn class(problem: &Problem) -> (u16, &'static str) {
+fn classify(problem: &Problem) -> (u16, &'static str) {
     match problem.code {
         // What is still open is asked for later under the same key; what ended unsent is not helped by that.
-        Code::NotTerminal | Code::UseResolve if problem.more.contains_key(STANDS_AS) => {
+        Code::NotTerminal | Code::UseResolve if problem.extensions.contains_key(ACCEPTED_STATE) => {
             (409, "concurrent_idempotent_requests")
         }
-        _ if problem.more.contains_key(STANDS_AS) => (422, "validation_error"),
-        _ if problem.more.contains_key(MISSING) => (422, "missing_required_field"),
-        Code::InvalidType if is_absent(problem) => (422, "missing_required_field"),
-        _ if problem.more.contains_key(FILE) => (422, "invalid_attachment"),
+        _ if problem.extensions.contains_key(ACCEPTED_STATE) => (422, "validation_error"),
+        _ if problem.extensions.contains_key(MISSING_FIELD) => (422, "missing_required_field"),
+        Code::InvalidType if is_missing_field(problem) => (422, "missing_required_field"),
+        _ if problem.extensions.contains_key(FILE_FIELD) => (422, "invalid_attachment"),
         Code::InvalidKey => (400, "invalid_idempotency_key"),
         Code::KeyMismatch | Code::AlreadyAnswered => (409, "invalid_idempotent_request"),
         Code::UseResolve => (409, "concurrent_idempotent_requests"),
@@ -76,25 +77,25 @@ fn class(problem: &Problem) -> (u16, &'static str) {
 }
 
 /// What is said. `Problem`'s own words where the dialect documents none.
-pub(super) fn message(problem: &Problem) -> String {
+pub(super) fn problem_message(problem: &Problem) -> String {
     let field = problem.field.as_deref().unwrap_or_default();
     match problem.code {
         Code::InvalidKey => "The key must be between 1-256 chars.".into(),
         Code::KeyMismatch => "Same idempotency key used with a different request payload.".into(),
         Code::Unauthorized => "API key is invalid.".into(),
-        Code::WrongScope if problem.more.get("has") == Some(&serde_json::json!(["send"])) => {
+        Code::WrongScope if problem.extensions.get("has") == Some(&serde_json::json!(["send"])) => {
             "This API key is restricted to only send emails.".into()
         }
         Code::WrongScope => format!("This API key is restricted: {}.", problem.detail),
         Code::Internal => "An unexpected error occurred.".into(),
         Code::SenderNotVerified => format!("{}. Please, add and verify your domain.", problem.detail),
-        Code::InvalidType if is_absent(problem) => format!("Missing `{}` field.", own_path(field)),
-        Code::InvalidType if !problem.more.contains_key(MISSING) && !own_path(field).is_empty() => {
-            format!("Invalid `{}` field: {}", own_path(field), problem.detail)
+        Code::InvalidType if is_missing_field(problem) => format!("Missing `{}` field.", strip_item_index(field)),
+        Code::InvalidType if !problem.extensions.contains_key(MISSING_FIELD) && !strip_item_index(field).is_empty() => {
+            format!("Invalid `{}` field: {}", strip_item_index(field), problem.detail)
         }
         Code::InvalidField if is_address(field) => format!(
             "Invalid `{}` field. The email address needs to follow the `email@example.com` or `Name <email@example.com>` format.",
-            name_of(field)
+            field_name(field)
         ),
         _ => sentence(field, &problem.detail),
     }
@@ -102,28 +103,29 @@ pub(super) fn message(problem: &Problem) -> String {
 
 /// Words about a field as a sentence about it, where they begin with its path; others as they are.
 fn sentence(path: &str, detail: &str) -> String {
-    let ((item, words), path) = (own_words(detail), own_path(path));
+    let ((item, words), path) = (split_item_prefix(detail), strip_item_index(path));
     match words.strip_prefix(path).and_then(|rest| rest.strip_prefix(' ')) {
         Some(rest) if !path.is_empty() => {
-            format!("{item}The `{path}` field {}.", must(rest.trim_end_matches('.')))
+            format!("{item}The `{path}` field {}.", to_requirement(rest.trim_end_matches('.')))
         }
         _ => detail.to_owned(),
     }
 }
 
 /// Whether a member of something is not there.
-fn is_absent(problem: &Problem) -> bool {
-    own_words(&problem.detail).1.starts_with("missing field")
+fn is_missing_field(problem: &Problem) -> bool {
+    split_item_prefix(&problem.detail).1.starts_with("missing field")
 }
 
 /// The field of a path such as `[2].to[0]`.
-fn name_of(path: &str) -> &str {
-    own_path(path).split('[').next().unwrap_or_default()
+fn field_name(path: &str) -> &str {
+    strip_item_index(path).split('[').next().unwrap_or_default()
 }
 
 /// Whether a path names one address.
 fn is_address(path: &str) -> bool {
-    own_path(path) == "from" || (own_path(path).ends_with(']') && ADDRESSES.contains(&name_of(path)))
+    strip_item_index(path) == "from"
+        || (strip_item_index(path).ends_with(']') && ADDRESS_FIELDS.contains(&field_name(path)))
 }
 
 #[cfg(test)]
@@ -153,22 +155,23 @@ mod tests {
             "concurrent_idempotent_requests",
         ];
         for code in Code::ALL {
-            let (status, name) = class(&Problem::new(*code, "x"));
+            let (status, name) = classify(&Problem::new(*code, "x"));
             assert!((400..600).contains(&status) && NAMES.contains(&name), "{code:?}");
         }
     }
 
     #[test]
     fn a_wrong_address_is_told_in_the_documented_sentence() {
-        let told = message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to[0]", "is empty")]));
+        let told = problem_message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to[0]", "is empty")]));
         assert!(told.starts_with("Invalid `to` field. The email address needs to follow"), "{told}");
-        let many = message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to", "names no recipient")]));
+        let many =
+            problem_message(&Problem::from(vec![mailonce_core::problem::FieldError::new("to", "names no recipient")]));
         assert_eq!(many, "The `to` field names no recipient.");
         let file =
             Problem::from(vec![mailonce_core::problem::FieldError::new("attachments[0].content", "is no base64.")]);
-        assert_eq!(message(&file), "The `attachments[0].content` field is no base64.");
-        let time = Problem::field(Code::InvalidField, "[1].scheduled_at", "item 1: scheduled_at is a time");
-        assert_eq!(message(&time), "item 1: The `scheduled_at` field must be a time.");
+        assert_eq!(problem_message(&file), "The `attachments[0].content` field is no base64.");
+        let time = Problem::for_field(Code::InvalidField, "[1].scheduled_at", "item 1: scheduled_at is a time");
+        assert_eq!(problem_message(&time), "item 1: The `scheduled_at` field must be a time.");
         assert!(is_address("[2].from") && !is_address("attachments[0]") && !is_address("[0].subject"));
     }
 }

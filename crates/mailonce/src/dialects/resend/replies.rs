@@ -4,39 +4,44 @@ use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
     id::MessageId,
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
 use mailonce_engine::{
     reply::{ForwardRequest, ReplyRequest},
-    threads::Said,
-    view::Sent,
+    threads::ThreadEntry,
+    view::SendReceipt,
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
-    Answer, Body, Guest, Named, Refusal, Resend, Three, id, json,
-    refuse::{missing, unfit},
-    threads::own_said,
+    DialectError, DialectPath, Resend, ResendRequest, ResendRequestBody, ResendResult, ThreePathSegments, json,
+    parse_id,
+    refuse::{missing_field, unsupported_field},
+    threads::find_entry,
 };
 use crate::{
     api::{App, wire::OneOrMany},
-    dialects::{Deed, stands, told},
+    dialects::{MessageAction, reject_different_payload, respond_to_send},
 };
 
 /// The message that is to be answered or passed on. Under a key it may be gone: then the engine knows whether this is a
 /// repeat.
-async fn answerable(app: &App, guest: &Guest, path: (&str, &str, &str)) -> Result<MessageId, Refusal<Resend>> {
-    guest.caller.need(Scope::Reply)?;
-    let message: MessageId = id(path.2)?;
-    let found = match own_said(app, guest, path).await {
+async fn find_message(
+    app: &App,
+    guest: &ResendRequest,
+    path: (&str, &str, &str),
+) -> Result<MessageId, DialectError<Resend>> {
+    guest.caller.require_scope(ApiKeyScope::Reply)?;
+    let message: MessageId = parse_id(path.2)?;
+    let found = match find_entry(app, guest, path).await {
         Err(refusal) if guest.key.is_none() || refusal.status() != StatusCode::NOT_FOUND => return Err(refusal),
         found => found,
     };
     match found {
-        Ok(Said::Email(_)) => {
-            Err(unfit("email_id", "Only an email that was received can be answered or forwarded.").into())
+        Ok(ThreadEntry::Email(_)) => {
+            Err(unsupported_field("email_id", "Only an email that was received can be answered or forwarded.").into())
         }
-        Ok(Said::Message(_)) => Ok(message),
+        Ok(ThreadEntry::Message(_)) => Ok(message),
         Err(refusal) => match app.engine.message(&guest.caller, message).await {
             // It is there, and not where the path says.
             Ok(_) => Err(refusal),
@@ -46,13 +51,13 @@ async fn answerable(app: &App, guest: &Guest, path: (&str, &str, &str)) -> Resul
 }
 
 /// The dialect's sentence for what is not there.
-fn in_words(problem: Problem) -> Problem {
+fn with_dialect_message(problem: Problem) -> Problem {
     if problem.code == Code::NotFound { Problem::new(Code::NotFound, "Email not found") } else { problem }
 }
 
 /// Wishes that an answer here cannot carry. What is left out or null wishes nothing.
 #[derive(Deserialize)]
-struct Extras {
+struct UnsupportedFields {
     #[serde(default)]
     bcc: Option<IgnoredAny>,
     #[serde(default)]
@@ -63,7 +68,7 @@ struct Extras {
     headers: Option<IgnoredAny>,
 }
 
-impl Extras {
+impl UnsupportedFields {
     fn check(&self) -> Result<(), Problem> {
         let given = [
             ("bcc", self.bcc.is_some()),
@@ -72,7 +77,9 @@ impl Extras {
             ("headers", self.headers.is_some()),
         ];
         match given.into_iter().find(|(_, given)| *given) {
-            Some((field, _)) => Err(unfit(field, format!("An answer cannot have `{field}` here; leave it out."))),
+            Some((field, _)) => {
+                Err(unsupported_field(field, format!("An answer cannot have `{field}` here; leave it out.")))
+            }
             None => Ok(()),
         }
     }
@@ -89,39 +96,44 @@ struct ReplyBody {
     #[serde(default)]
     cc: Option<IgnoredAny>,
     #[serde(flatten)]
-    extras: Extras,
+    extras: UnsupportedFields,
 }
 
 #[derive(Serialize)]
-struct SentBody {
+struct SendReceiptBody {
     id: String,
 }
 
 /// A message is answered once: the same words again get the id of the first answer, others are a conflict.
-fn sent(sent: Sent, deed: Deed) -> Answer {
-    let sent = stands(sent, deed)?;
-    Ok(told::<Resend>(&sent, || json(StatusCode::OK, &SentBody { id: sent.id.to_string() })))
+fn send_response(sent: SendReceipt, deed: MessageAction) -> ResendResult {
+    let sent = reject_different_payload(sent, deed)?;
+    Ok(respond_to_send::<Resend>(&sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() })))
 }
 
 /// `POST …/emails/{email}/reply`.
 pub(super) async fn reply(
     State(app): State<App>,
-    guest: Guest,
-    Named((inbox, thread, email), ..): Three,
-    body: Body,
-) -> Answer {
-    let message = answerable(&app, &guest, (&inbox, &thread, &email)).await?;
+    guest: ResendRequest,
+    DialectPath((inbox, thread, email), ..): ThreePathSegments,
+    body: ResendRequestBody,
+) -> ResendResult {
+    let message = find_message(&app, &guest, (&inbox, &thread, &email)).await?;
     let ReplyBody { text, html, reply_all, cc, extras } = body.parse()?;
     extras.check()?;
     if cc.is_some() {
-        return Err(unfit("cc", "An answer cannot have `cc` here; use `reply_all`, or leave it out.").into());
+        return Err(
+            unsupported_field("cc", "An answer cannot have `cc` here; use `reply_all`, or leave it out.").into()
+        );
     }
     if text.is_none() && html.is_none() {
-        return Err(missing("html` or `text").into());
+        return Err(missing_field("html` or `text").into());
     }
     let request =
         ReplyRequest { text, html, reply_all: reply_all.unwrap_or(false), key: guest.key, ..ReplyRequest::default() };
-    sent(app.engine.reply(&guest.caller, message, request).await.map_err(in_words)?, Deed::Answered)
+    send_response(
+        app.engine.reply(&guest.caller, message, request).await.map_err(with_dialect_message)?,
+        MessageAction::Answered,
+    )
 }
 
 #[derive(Deserialize)]
@@ -135,25 +147,28 @@ struct ForwardBody {
     #[serde(default)]
     html: Option<IgnoredAny>,
     #[serde(flatten)]
-    extras: Extras,
+    extras: UnsupportedFields,
 }
 
 /// `POST …/emails/{email}/forward`.
 pub(super) async fn forward(
     State(app): State<App>,
-    guest: Guest,
-    Named((inbox, thread, email), ..): Three,
-    body: Body,
-) -> Answer {
-    let message = answerable(&app, &guest, (&inbox, &thread, &email)).await?;
+    guest: ResendRequest,
+    DialectPath((inbox, thread, email), ..): ThreePathSegments,
+    body: ResendRequestBody,
+) -> ResendResult {
+    let message = find_message(&app, &guest, (&inbox, &thread, &email)).await?;
     let ForwardBody { to, cc, text, html, extras } = body.parse()?;
     extras.check()?;
     if html.is_some() {
-        return Err(unfit("html", "Words before a forwarded email are `text` here.").into());
+        return Err(unsupported_field("html", "Words before a forwarded email are `text` here.").into());
     }
     if to.0.is_empty() {
-        return Err(missing("to").into());
+        return Err(missing_field("to").into());
     }
     let request = ForwardRequest { to: to.0, cc: cc.0, text, key: guest.key, ..ForwardRequest::default() };
-    sent(app.engine.forward(&guest.caller, message, request).await.map_err(in_words)?, Deed::Forwarded)
+    send_response(
+        app.engine.forward(&guest.caller, message, request).await.map_err(with_dialect_message)?,
+        MessageAction::Forwarded,
+    )
 }

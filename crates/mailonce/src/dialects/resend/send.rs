@@ -5,51 +5,53 @@ use axum::{
     http::{HeaderMap, StatusCode},
 };
 use mailonce_core::{
-    content::{Content, RawContent},
+    content::{EmailContent, RawContent},
     key::Key,
     problem::Problem,
-    team::Scope,
+    team::ApiKeyScope,
     ttl::Ttl,
 };
 use mailonce_engine::send::SendRequest;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
-    Answer, Body, Guest, Resend, json,
-    refuse::{self, FILE, message, missing, unfit},
+    Resend, ResendRequest, ResendRequestBody, ResendResult, json,
+    refuse::{self, FILE_FIELD, missing_field, problem_message, unsupported_field},
 };
 use crate::{
     api::{
         App,
         door::parse,
-        wire::{OneOrMany, Pairs},
+        wire::{OneOrMany, OrderedMap},
     },
-    dialects::{files::File, no_success, no_successes, of_batch, told, with_news},
+    dialects::{
+        batch_failure, files::DialectAttachment, respond_to_send, send_failure, send_failures, with_state_headers,
+    },
 };
 
 /// Items of a batch at the most.
-const BATCH_ITEMS: usize = 100;
+const MAX_BATCH_ITEMS: usize = 100;
 /// Tags of a mail at the most.
-const TAGS: usize = 75;
+const MAX_TAGS: usize = 75;
 /// Characters of a tag's name, and of its value.
-const TAG_CHARS: usize = 256;
+const MAX_TAG_CHARS: usize = 256;
 /// How long the contract remembers a key.
-const MEMORY: Ttl = Ttl(86_400_000);
+const KEY_TTL: Ttl = Ttl(86_400_000);
 
 #[derive(Deserialize)]
-struct Tag {
+struct ResendTagBody {
     name: String,
     value: String,
 }
 
-impl Tag {
-    fn is_fit(&self) -> bool {
+impl ResendTagBody {
+    fn is_valid(&self) -> bool {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         !self.name.is_empty() && [&self.name, &self.value].iter().all(|text| text.chars().all(fits))
     }
 
-    fn is_long(&self) -> bool {
-        self.name.len() > TAG_CHARS || self.value.len() > TAG_CHARS
+    fn is_too_long(&self) -> bool {
+        self.name.len() > MAX_TAG_CHARS || self.value.len() > MAX_TAG_CHARS
     }
 }
 
@@ -73,11 +75,11 @@ struct SendBody {
     #[serde(default)]
     html: Option<String>,
     #[serde(default)]
-    headers: Option<Pairs<String>>,
+    headers: Option<OrderedMap<String>>,
     #[serde(default)]
-    attachments: Option<Vec<File>>,
+    attachments: Option<Vec<DialectAttachment>>,
     #[serde(default)]
-    tags: Option<Vec<Tag>>,
+    tags: Option<Vec<ResendTagBody>>,
     #[serde(default)]
     scheduled_at: Option<String>,
     #[serde(default)]
@@ -88,7 +90,7 @@ struct SendBody {
 
 impl SendBody {
     /// The engine's form of it.
-    fn request(self, key: Option<Key>) -> Result<SendRequest, Problem> {
+    fn into_request(self, key: Option<Key>) -> Result<SendRequest, Problem> {
         self.check()?;
         let raw = RawContent {
             from: self.from.unwrap_or_default(),
@@ -100,40 +102,46 @@ impl SendBody {
             text: self.text,
             html: self.html,
             headers: self.headers.unwrap_or_default().0,
-            attachments: self.attachments.unwrap_or_default().into_iter().filter_map(File::raw).collect(),
+            attachments: self
+                .attachments
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(DialectAttachment::into_raw)
+                .collect(),
             tags: self.tags.unwrap_or_default().into_iter().map(|tag| (tag.name, Some(tag.value))).collect(),
             metadata: Vec::new(),
             scheduled_at: self.scheduled_at,
         };
-        let content = Content::check(raw).map_err(Problem::from).map_err(at_file)?;
-        Ok(SendRequest { ttl: Some(MEMORY), ..SendRequest::plain(content, key) })
+        let content = EmailContent::validate(raw).map_err(Problem::from).map_err(mark_file_problem)?;
+        Ok(SendRequest { ttl: Some(KEY_TTL), ..SendRequest::new(content, key) })
     }
 
     /// What must be there, and what is not to be had here.
     fn check(&self) -> Result<(), Problem> {
         if self.template.is_some() {
-            return Err(unfit("template", "Templates are not available here; send `html` or `text`."));
+            return Err(unsupported_field("template", "Templates are not available here; send `html` or `text`."));
         }
         if self.topic_id.is_some() {
-            return Err(unfit("topic_id", "Topics are not available here; leave `topic_id` out."));
+            return Err(unsupported_field("topic_id", "Topics are not available here; leave `topic_id` out."));
         }
         let absent = [("from", self.from.is_none()), ("to", self.to.0.is_empty()), ("subject", self.subject.is_none())];
         if let Some((field, _)) = absent.into_iter().find(|(_, absent)| *absent) {
-            return Err(missing(field));
+            return Err(missing_field(field));
         }
         if self.text.is_none() && self.html.is_none() {
-            return Err(missing("html` or `text"));
+            return Err(missing_field("html` or `text"));
         }
         self.check_tags()?;
         let files = self.attachments.iter().flatten();
         match files.enumerate().find(|(_, file)| file.content.is_none()) {
-            Some((n, file)) if file.path.is_some() => Err(at_file(unfit(
+            Some((n, file)) if file.path.is_some() => Err(mark_file_problem(unsupported_field(
                 &format!("attachments[{n}].path"),
                 "Attachments are not fetched from a `path` here; send their `content`.",
             ))),
-            Some((n, _)) => {
-                Err(at_file(unfit(&format!("attachments[{n}]"), "Attachment must have either a `content` or `path`.")))
-            }
+            Some((n, _)) => Err(mark_file_problem(unsupported_field(
+                &format!("attachments[{n}]"),
+                "Attachment must have either a `content` or `path`.",
+            ))),
             None => Ok(()),
         }
     }
@@ -141,38 +149,41 @@ impl SendBody {
     /// Tags have the letters that the contract allows, said in its sentence.
     fn check_tags(&self) -> Result<(), Problem> {
         let tags = self.tags.as_deref().unwrap_or_default();
-        if tags.len() > TAGS {
-            return Err(unfit("tags", format!("An email can have at most {TAGS} tags.")));
+        if tags.len() > MAX_TAGS {
+            return Err(unsupported_field("tags", format!("An email can have at most {MAX_TAGS} tags.")));
         }
-        if !tags.iter().all(Tag::is_fit) {
+        if !tags.iter().all(ResendTagBody::is_valid) {
             let text = "Tags should only contain ASCII letters, numbers, underscores, or dashes.";
-            return Err(unfit("tags", text));
+            return Err(unsupported_field("tags", text));
         }
-        if tags.iter().any(Tag::is_long) {
-            return Err(unfit("tags", format!("Tags can contain no more than {TAG_CHARS} characters.")));
+        if tags.iter().any(ResendTagBody::is_too_long) {
+            return Err(unsupported_field(
+                "tags",
+                format!("Tags can contain no more than {MAX_TAG_CHARS} characters."),
+            ));
         }
         Ok(())
     }
 }
 
 /// Says of a problem with a file that it is one.
-fn at_file(problem: Problem) -> Problem {
+fn mark_file_problem(problem: Problem) -> Problem {
     let of_file = problem.field.as_deref().is_some_and(|field| field.starts_with("attachments"));
-    if of_file { problem.with(FILE, true) } else { problem }
+    if of_file { problem.with_extension(FILE_FIELD, true) } else { problem }
 }
 
 #[derive(Serialize)]
-struct SentBody {
+struct SendReceiptBody {
     id: String,
 }
 
 /// `POST /emails`.
-pub(super) async fn send(State(app): State<App>, guest: Guest, body: Body) -> Answer {
-    guest.caller.need(Scope::Send)?;
-    let request = body.parse::<SendBody>()?.request(guest.key)?;
+pub(super) async fn send(State(app): State<App>, guest: ResendRequest, body: ResendRequestBody) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Send)?;
+    let request = body.parse::<SendBody>()?.into_request(guest.key)?;
     drop(body);
     let sent = app.engine.send(&guest.caller, request).await?;
-    Ok(told::<Resend>(&sent, || json(StatusCode::OK, &SentBody { id: sent.id.to_string() })))
+    Ok(respond_to_send::<Resend>(&sent, || json(StatusCode::OK, &SendReceiptBody { id: sent.id.to_string() })))
 }
 
 #[derive(Serialize)]
@@ -183,44 +194,50 @@ struct BatchError {
 
 #[derive(Serialize)]
 struct BatchBody {
-    data: Vec<SentBody>,
+    data: Vec<SendReceiptBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<Vec<BatchError>>,
 }
 
 /// `POST /emails/batch`.
-pub(super) async fn batch(State(app): State<App>, guest: Guest, headers: HeaderMap, body: Body) -> Answer {
-    guest.caller.need(Scope::Send)?;
+pub(super) async fn batch(
+    State(app): State<App>,
+    guest: ResendRequest,
+    headers: HeaderMap,
+    body: ResendRequestBody,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Send)?;
     let strict = is_strict(&headers)?;
     let values = body.items()?;
-    if values.is_empty() || values.len() > BATCH_ITEMS {
-        let message = format!("A batch holds 1 to {BATCH_ITEMS} emails, this one {}.", values.len());
-        return Err(unfit("", message).into());
+    if values.is_empty() || values.len() > MAX_BATCH_ITEMS {
+        let message = format!("A batch holds 1 to {MAX_BATCH_ITEMS} emails, this one {}.", values.len());
+        return Err(unsupported_field("", message).into());
     }
-    let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.request(None);
+    let item = |value: &&serde_json::value::RawValue| parse::<SendBody>(value.get().as_bytes())?.into_request(None);
     let items = values.iter().map(item).collect();
     drop(body);
     let mut answer = app.engine.send_batch(&guest.caller, guest.key, items, strict).await?;
     let sent: Vec<_> = answer.items.iter().flatten().collect();
     // What does not go is no success: an item's fault where those are told, else the batch's.
-    answer.faults.extend(no_successes(&answer.items));
-    answer.faults.sort_by_key(|(index, _)| *index);
-    if let Some(fault) = answer.faults.first().filter(|_| strict) {
-        return Ok(with_news(sent, refuse::refused(&of_batch(fault.clone()))));
+    answer.errors.extend(send_failures(&answer.items));
+    answer.errors.sort_by_key(|(index, _)| *index);
+    if let Some(fault) = answer.errors.first().filter(|_| strict) {
+        return Ok(with_state_headers(sent, refuse::problem_response(&batch_failure(fault.clone()))));
     }
-    let sure = sent.iter().filter(|one| no_success(one).is_none());
-    let data = sure.map(|one| SentBody { id: one.id.to_string() }).collect();
-    let told = |(index, problem): &(usize, Problem)| BatchError { index: *index, message: message(problem) };
-    let errors = (!strict).then(|| answer.faults.iter().map(told).collect());
-    Ok(with_news(sent, json(StatusCode::OK, &BatchBody { data, errors })))
+    let sure = sent.iter().filter(|one| send_failure(one).is_none());
+    let data = sure.map(|one| SendReceiptBody { id: one.id.to_string() }).collect();
+    let told = |(index, problem): &(usize, Problem)| BatchError { index: *index, message: problem_message(problem) };
+    let errors = (!strict).then(|| answer.errors.iter().map(told).collect());
+    Ok(with_state_headers(sent, json(StatusCode::OK, &BatchBody { data, errors })))
 }
 
 fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
     match headers.get("x-batch-validation").map(|value| value.to_str().unwrap_or_default()) {
         None | Some("strict") => Ok(true),
         Some("permissive") => Ok(false),
-        Some(_) => {
-            Err(refuse::unfit("x-batch-validation", "The `x-batch-validation` must be `strict` or `permissive`."))
-        }
+        Some(_) => Err(refuse::unsupported_field(
+            "x-batch-validation",
+            "The `x-batch-validation` must be `strict` or `permissive`.",
+        )),
     }
 }

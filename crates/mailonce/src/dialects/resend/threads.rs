@@ -2,40 +2,40 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
-    content::Content,
+    content::EmailContent,
     conversation::thread::{Thread, ThreadEdit, ThreadQuery},
     email::Email,
     id::{InboxId, ThreadId},
     message::{Message, MessageState},
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
 use mailonce_engine::{
-    messages::{Body as MessageWords, View},
-    threads::{Said, ThreadView},
+    messages::{MessageView, RenderedBody as MessageWords},
+    threads::{ThreadEntry, ThreadView},
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
-    Answer, Body, Guest, Named, One, Page, PageQuery, Queried, Refusal, Resend, Three, Two,
+    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, PageQuery, Resend, ResendRequest,
+    ResendRequestBody, ResendResult, ThreePathSegments, TwoPathSegments,
     attachments::file_id,
-    id,
-    inboxes::named,
-    json, list as listed,
-    receiving::{all_written, written},
-    refuse::{missing, unfit},
+    inboxes::find_inbox,
+    json, list_response as listed, parse_id,
+    receiving::{format_parties, format_party},
+    refuse::{missing_field, unsupported_field},
 };
 use crate::{
     api::App,
-    dialects::pages::{FEW, Rows},
+    dialects::pages::{MAX_SHORT_LIST, PageRows},
 };
 
 /// Threads that are looked through for a page.
-const PAGE: usize = 100;
+const THREADS_PER_READ: usize = 100;
 /// Where an email of a thread may lie. Nothing lies in the last two here.
 const FOLDERS: [&str; 5] = ["inbox", "sent", "archive", "spam", "trash"];
 /// Labels that are asked for at a time.
-const LABELS: usize = 50;
+const MAX_LABELS: usize = 50;
 
 #[derive(Serialize)]
 struct LabelBody {
@@ -64,7 +64,7 @@ struct ThreadBody {
 
 /// A thread by itself.
 #[derive(Serialize)]
-struct SummaryBody {
+struct ThreadSummaryBody {
     object: &'static str,
     id: String,
     subject: Option<String>,
@@ -82,7 +82,7 @@ struct FileBody {
 
 /// Something that was said, by them or by us.
 #[derive(Serialize)]
-struct SaidBody {
+struct ThreadEmailBody {
     id: String,
     direction: &'static str,
     from: String,
@@ -105,54 +105,58 @@ fn missing_thread() -> Problem {
 
 /// What is done with is in the archive.
 fn folder(thread: &Thread) -> &'static str {
-    if thread.about.handled_at.is_some() { "archive" } else { "inbox" }
+    if thread.details.handled_at.is_some() { "archive" } else { "inbox" }
 }
 
 fn labels(thread: &Thread) -> Vec<LabelBody> {
     let label = |name: &String| LabelBody { id: name.clone(), name: name.clone(), color: "#808080" };
-    thread.about.labels.iter().map(label).collect()
+    thread.details.labels.iter().map(label).collect()
 }
 
 /// Whether everything in it was answered or put aside.
 fn is_read(view: &ThreadView) -> bool {
-    let open = |said: &Said| match said {
-        Said::Message(message) => message.state == MessageState::Unanswered && !message.marks.read,
-        Said::Email(_) => false,
+    let open = |said: &ThreadEntry| match said {
+        ThreadEntry::Message(message) => message.state == MessageState::Unanswered && !message.annotations.read,
+        ThreadEntry::Email(_) => false,
     };
-    !view.said.iter().any(open)
+    !view.entries.iter().any(open)
 }
 
 fn thread_body(view: &ThreadView) -> ThreadBody {
     let thread = &view.thread;
-    let latest = view.said.iter().rev().find_map(|said| match said {
-        Said::Message(message) => Some(message),
-        Said::Email(_) => None,
+    let latest = view.entries.iter().rev().find_map(|said| match said {
+        ThreadEntry::Message(message) => Some(message),
+        ThreadEntry::Email(_) => None,
     });
     let head = latest.map(|message| &message.head);
     ThreadBody {
         id: thread.id.to_string(),
-        subject: Some(thread.about.subject.clone()),
-        from: head.and_then(|head| head.from.as_ref()).map(written),
-        to: head.map(|head| all_written(&head.to)).unwrap_or_default(),
-        cc: head.map(|head| all_written(&head.cc)).unwrap_or_default(),
+        subject: Some(thread.details.subject.clone()),
+        from: head.and_then(|head| head.from.as_ref()).map(format_party),
+        to: head.map(|head| format_parties(&head.to)).unwrap_or_default(),
+        cc: head.map(|head| format_parties(&head.cc)).unwrap_or_default(),
         bcc: Vec::new(),
         labels: labels(thread),
-        email_count: thread.about.messages + thread.about.emails,
+        email_count: thread.details.messages + thread.details.emails,
         has_attachment: head.is_some_and(|head| !head.attachments.is_empty()),
         has_draft: false,
         read: is_read(view),
-        received_at: thread.latest_at.to_string(),
+        received_at: thread.last_activity_at.to_string(),
         folder: folder(thread),
     }
 }
 
 /// The thread of a path, if it is in the inbox of that path.
-async fn own(app: &App, guest: &Guest, (inbox, thread): (&str, &str)) -> Result<ThreadView, Refusal<Resend>> {
-    guest.caller.need(Scope::Read)?;
-    let inbox = named(app, guest, inbox).await?;
-    let thread: ThreadId = id(thread)?;
+async fn find_thread(
+    app: &App,
+    guest: &ResendRequest,
+    (inbox, thread): (&str, &str),
+) -> Result<ThreadView, DialectError<Resend>> {
+    guest.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(app, guest, inbox).await?;
+    let thread: ThreadId = parse_id(thread)?;
     let in_words = |problem: Problem| if problem.code == Code::NotFound { missing_thread() } else { problem };
-    let view = app.engine.read_thread(&guest.caller, thread).await.map_err(in_words)?;
+    let view = app.engine.thread_view(&guest.caller, thread).await.map_err(in_words)?;
     if view.thread.inbox == inbox.id { Ok(view) } else { Err(missing_thread().into()) }
 }
 
@@ -168,7 +172,7 @@ pub(super) struct ThreadsQuery {
 }
 
 /// Which threads are wanted.
-struct Wanted {
+struct ThreadFilter {
     folders: Vec<String>,
     labels: Vec<String>,
     read: Option<bool>,
@@ -179,7 +183,7 @@ impl ThreadsQuery {
         PageQuery { limit: self.limit.clone(), after: self.after.clone(), before: self.before.clone() }
     }
 
-    fn wanted(&self) -> Result<Wanted, Problem> {
+    fn parse_filter(&self) -> Result<ThreadFilter, Problem> {
         let split = |text: &Option<String>| -> Vec<String> {
             let words = text.as_deref().unwrap_or_default().split(',').map(str::trim);
             words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
@@ -187,11 +191,11 @@ impl ThreadsQuery {
         let (mut folders, labels) = (split(&self.folders), split(&self.labels));
         if folders.iter().any(|folder| !FOLDERS.contains(&folder.as_str())) {
             let text = format!("The `folders` must be of `{}`.", FOLDERS.join("`, `"));
-            return Err(Problem::field(Code::InvalidQuery, "folders", text));
+            return Err(Problem::for_field(Code::InvalidQuery, "folders", text));
         }
-        if labels.len() > LABELS {
-            let text = format!("The `labels` must be at most {LABELS}.");
-            return Err(Problem::field(Code::InvalidQuery, "labels", text));
+        if labels.len() > MAX_LABELS {
+            let text = format!("The `labels` must be at most {MAX_LABELS}.");
+            return Err(Problem::for_field(Code::InvalidQuery, "labels", text));
         }
         if folders.is_empty() {
             let usual: &[&str] = if labels.is_empty() { &["inbox"] } else { &["inbox", "archive", "sent"] };
@@ -202,27 +206,27 @@ impl ThreadsQuery {
             Some("true" | "True") => Some(true),
             Some("false" | "False") => Some(false),
             Some(_) => {
-                return Err(Problem::field(Code::InvalidQuery, "read", "The `read` must be `true` or `false`."));
+                return Err(Problem::for_field(Code::InvalidQuery, "read", "The `read` must be `true` or `false`."));
             }
         };
-        Ok(Wanted { folders, labels, read })
+        Ok(ThreadFilter { folders, labels, read })
     }
 }
 
-impl Wanted {
+impl ThreadFilter {
     /// Whether a thread is in one of the folders and has one of the labels. What we said is in `sent`.
-    fn has(&self, thread: &Thread) -> bool {
-        let lies = |name: &String| name == folder(thread) || (name == "sent" && thread.about.emails > 0);
-        let labelled = |label: &String| thread.about.labels.contains(label);
+    fn matches(&self, thread: &Thread) -> bool {
+        let lies = |name: &String| name == folder(thread) || (name == "sent" && thread.details.emails > 0);
+        let labelled = |label: &String| thread.details.labels.contains(label);
         self.folders.iter().any(lies) && (self.labels.is_empty() || self.labels.iter().any(labelled))
     }
 }
 
 /// Every thread of an inbox, those with the latest news first.
-async fn all_of(app: &App, guest: &Guest, inbox: InboxId) -> Result<Vec<Thread>, Problem> {
+async fn all_threads(app: &App, guest: &ResendRequest, inbox: InboxId) -> Result<Vec<Thread>, Problem> {
     let (mut all, mut before) = (Vec::new(), None);
-    while all.len() < FEW {
-        let query = ThreadQuery { inbox: Some(inbox), label: None, handled: None, before, limit: PAGE };
+    while all.len() < MAX_SHORT_LIST {
+        let query = ThreadQuery { inbox: Some(inbox), label: None, handled: None, before, limit: THREADS_PER_READ };
         let page = app.engine.threads(&guest.caller, query).await?;
         all.extend(page.rows);
         before = page.next;
@@ -236,41 +240,41 @@ async fn all_of(app: &App, guest: &Guest, inbox: InboxId) -> Result<Vec<Thread>,
 /// `GET /inboxes/{inbox}/threads`.
 pub(super) async fn list(
     State(app): State<App>,
-    guest: Guest,
-    Named(name, ..): One,
-    Queried(query, ..): Queried<ThreadsQuery, Resend>,
-) -> Answer {
-    guest.caller.need(Scope::Read)?;
-    let inbox = named(&app, &guest, &name).await?;
-    let (wish, wanted) = (query.page().read()?, query.wanted()?);
-    let mut all = all_of(&app, &guest, inbox.id).await?;
-    let unheard = |label: &&String| !all.iter().any(|thread| thread.about.labels.contains(label));
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+    DialectQuery(query, ..): DialectQuery<ThreadsQuery, Resend>,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Read)?;
+    let inbox = find_inbox(&app, &guest, &name).await?;
+    let (wish, wanted) = (query.page().parse()?, query.parse_filter()?);
+    let mut all = all_threads(&app, &guest, inbox.id).await?;
+    let unheard = |label: &&String| !all.iter().any(|thread| thread.details.labels.contains(label));
     if wanted.labels.iter().any(|label| unheard(&label)) {
         return Err(Problem::new(Code::NotFound, "Label not found").into());
     }
-    all.retain(|thread| wanted.has(thread));
+    all.retain(|thread| wanted.matches(thread));
     if let Some(read) = wanted.read {
         let mut kept = Vec::new();
         for thread in all {
-            if is_read(&app.engine.read_thread(&guest.caller, thread.id).await?) == read {
+            if is_read(&app.engine.thread_view(&guest.caller, thread.id).await?) == read {
                 kept.push(thread);
             }
         }
         all = kept;
     }
-    let Rows { rows, more } = wish.along(all, |thread| thread.id.0);
+    let PageRows { rows, has_more: more } = wish.slice_in_order(all, |thread| thread.id.0);
     let mut bodies = Vec::with_capacity(rows.len());
     for thread in rows {
-        bodies.push(thread_body(&app.engine.read_thread(&guest.caller, thread.id).await?));
+        bodies.push(thread_body(&app.engine.thread_view(&guest.caller, thread.id).await?));
     }
-    Ok(listed(Rows { rows: bodies, more }, |body| body))
+    Ok(listed(PageRows { rows: bodies, has_more: more }, |body| body))
 }
 
-fn summary(view: &ThreadView) -> SummaryBody {
-    SummaryBody {
+fn summary(view: &ThreadView) -> ThreadSummaryBody {
+    ThreadSummaryBody {
         object: "inbox_thread",
         id: view.thread.id.to_string(),
-        subject: Some(view.thread.about.subject.clone()),
+        subject: Some(view.thread.details.subject.clone()),
         folder: folder(&view.thread),
         labels: labels(&view.thread),
         read: is_read(view),
@@ -278,13 +282,17 @@ fn summary(view: &ThreadView) -> SummaryBody {
 }
 
 /// `GET /inboxes/{inbox}/threads/{thread}`.
-pub(super) async fn read(State(app): State<App>, guest: Guest, Named((inbox, thread), ..): Two) -> Answer {
-    let view = own(&app, &guest, (&inbox, &thread)).await?;
+pub(super) async fn read(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath((inbox, thread), ..): TwoPathSegments,
+) -> ResendResult {
+    let view = find_thread(&app, &guest, (&inbox, &thread)).await?;
     Ok(json(StatusCode::OK, &summary(&view)))
 }
 
 #[derive(Deserialize)]
-struct MoveBody {
+struct ThreadPatchBody {
     #[serde(default)]
     read: Option<IgnoredAny>,
     #[serde(default)]
@@ -294,23 +302,27 @@ struct MoveBody {
 /// `PATCH /inboxes/{inbox}/threads/{thread}`. The archive is where threads are with which nothing is left to do.
 pub(super) async fn change(
     State(app): State<App>,
-    guest: Guest,
-    Named((inbox, thread), ..): Two,
-    body: Body,
-) -> Answer {
-    guest.caller.need(Scope::Reply)?;
-    let mut view = own(&app, &guest, (&inbox, &thread)).await?;
-    let MoveBody { read, folder } = body.parse()?;
+    guest: ResendRequest,
+    DialectPath((inbox, thread), ..): TwoPathSegments,
+    body: ResendRequestBody,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Reply)?;
+    let mut view = find_thread(&app, &guest, (&inbox, &thread)).await?;
+    let ThreadPatchBody { read, folder } = body.parse()?;
     if read.is_some() {
-        return Err(
-            unfit("read", "Threads are read here when they are answered or archived; move them by `folder`.").into()
-        );
+        return Err(unsupported_field(
+            "read",
+            "Threads are read here when they are answered or archived; move them by `folder`.",
+        )
+        .into());
     }
     let handled = match folder.as_deref() {
         Some("archive") => true,
         Some("inbox") => false,
-        Some(_) => return Err(unfit("folder", "Threads can be moved to `inbox` and `archive` here.").into()),
-        None => return Err(missing("folder").into()),
+        Some(_) => {
+            return Err(unsupported_field("folder", "Threads can be moved to `inbox` and `archive` here.").into());
+        }
+        None => return Err(missing_field("folder").into()),
     };
     let edit = ThreadEdit { labels: None, handled: Some(handled) };
     view.thread = app.engine.change_thread(&guest.caller, view.thread.id, edit).await?.thread;
@@ -318,48 +330,51 @@ pub(super) async fn change(
 }
 
 /// What they said.
-async fn inbound(app: &App, guest: &Guest, message: &Message) -> Result<SaidBody, Problem> {
-    let secrets = guest.caller.key.may(Scope::Secrets);
-    let shown = app.engine.show(&guest.caller, message.id, if secrets { View::Full } else { View::Plain }).await?;
+async fn inbound_body(app: &App, guest: &ResendRequest, message: &Message) -> Result<ThreadEmailBody, Problem> {
+    let secrets = guest.caller.key.has_scope(ApiKeyScope::Secrets);
+    let shown = app
+        .engine
+        .render_message(&guest.caller, message.id, if secrets { MessageView::Full } else { MessageView::Plain })
+        .await?;
     let (html, text) = match shown.body {
         MessageWords::Full { text, html, .. } => (html, text),
         MessageWords::Plain { text } => (None, Some(text)),
         MessageWords::Min { .. } | MessageWords::Gone => (None, None),
     };
     let head = &message.head;
-    let file = |(number, handle): (usize, &mailonce_core::message::Handle)| FileBody {
+    let file = |(number, handle): (usize, &mailonce_core::message::AttachmentInfo)| FileBody {
         id: file_id(message.id.0, number).to_string(),
         filename: handle.filename.clone(),
         size: Some(handle.size),
     };
-    Ok(SaidBody {
+    Ok(ThreadEmailBody {
         id: message.id.to_string(),
         direction: "inbound",
-        from: head.from.as_ref().map(written).unwrap_or_default(),
-        to: all_written(&head.to),
-        cc: all_written(&head.cc),
+        from: head.from.as_ref().map(format_party).unwrap_or_default(),
+        to: format_parties(&head.to),
+        cc: format_parties(&head.cc),
         bcc: Vec::new(),
-        reply_to: all_written(&head.reply_to),
+        reply_to: format_parties(&head.reply_to),
         subject: Some(head.subject.clone()),
         message_id: head.message_id.clone(),
         html,
         text,
         attachments: head.attachments.iter().enumerate().map(file).collect(),
-        read: message.marks.read || message.state != MessageState::Unanswered,
+        read: message.annotations.read || message.state != MessageState::Unanswered,
         received_at: message.received_at.to_string(),
     })
 }
 
 /// What we said.
-async fn outbound(app: &App, guest: &Guest, email: &Email) -> Result<SaidBody, Problem> {
-    let content: Option<Content> = app.engine.email_view(&guest.caller, email.id).await?.content;
+async fn outbound_body(app: &App, guest: &ResendRequest, email: &Email) -> Result<ThreadEmailBody, Problem> {
+    let content: Option<EmailContent> = app.engine.email_view(&guest.caller, email.id).await?.content;
     let files = content.as_ref().map(|content| content.attachments.as_slice()).unwrap_or_default();
     let file = |(number, file): (usize, &mailonce_core::content::Attachment)| FileBody {
         id: file_id(email.id.0, number).to_string(),
         filename: file.filename.clone(),
         size: Some(file.bytes.len() as u64),
     };
-    Ok(SaidBody {
+    Ok(ThreadEmailBody {
         id: email.id.to_string(),
         direction: "outbound",
         from: email.head.from.clone(),
@@ -377,55 +392,55 @@ async fn outbound(app: &App, guest: &Guest, email: &Email) -> Result<SaidBody, P
     })
 }
 
-async fn said_body(app: &App, guest: &Guest, said: &Said) -> Result<SaidBody, Problem> {
+async fn entry_body(app: &App, guest: &ResendRequest, said: &ThreadEntry) -> Result<ThreadEmailBody, Problem> {
     match said {
-        Said::Message(message) => inbound(app, guest, message).await,
-        Said::Email(email) => outbound(app, guest, email).await,
+        ThreadEntry::Message(message) => inbound_body(app, guest, message).await,
+        ThreadEntry::Email(email) => outbound_body(app, guest, email).await,
     }
 }
 
-fn said_id(said: &Said) -> uuid::Uuid {
+fn entry_id(said: &ThreadEntry) -> uuid::Uuid {
     match said {
-        Said::Message(message) => message.id.0,
-        Said::Email(email) => email.id.0,
+        ThreadEntry::Message(message) => message.id.0,
+        ThreadEntry::Email(email) => email.id.0,
     }
 }
 
 /// `GET /inboxes/{inbox}/threads/{thread}/emails`, the latest first.
-pub(super) async fn list_said(
+pub(super) async fn list_entries(
     State(app): State<App>,
-    guest: Guest,
-    Named((inbox, thread), ..): Two,
-    Queried(query, ..): Page,
-) -> Answer {
-    let mut said = own(&app, &guest, (&inbox, &thread)).await?.said;
+    guest: ResendRequest,
+    DialectPath((inbox, thread), ..): TwoPathSegments,
+    DialectQuery(query, ..): PageParams,
+) -> ResendResult {
+    let mut said = find_thread(&app, &guest, (&inbox, &thread)).await?.entries;
     said.reverse();
-    let Rows { rows, more } = query.read()?.along(said, said_id);
+    let PageRows { rows, has_more: more } = query.parse()?.slice_in_order(said, entry_id);
     let mut bodies = Vec::with_capacity(rows.len());
     for said in &rows {
-        bodies.push(said_body(&app, &guest, said).await?);
+        bodies.push(entry_body(&app, &guest, said).await?);
     }
-    Ok(listed(Rows { rows: bodies, more }, |body| body))
+    Ok(listed(PageRows { rows: bodies, has_more: more }, |body| body))
 }
 
 /// One thing that was said in the thread of a path.
-pub(super) async fn own_said(
+pub(super) async fn find_entry(
     app: &App,
-    guest: &Guest,
+    guest: &ResendRequest,
     (inbox, thread, email): (&str, &str, &str),
-) -> Result<Said, Refusal<Resend>> {
-    let wanted: uuid::Uuid = id(email)?;
-    let said = own(app, guest, (inbox, thread)).await?.said;
-    let found = said.into_iter().find(|said| said_id(said) == wanted);
+) -> Result<ThreadEntry, DialectError<Resend>> {
+    let wanted: uuid::Uuid = parse_id(email)?;
+    let said = find_thread(app, guest, (inbox, thread)).await?.entries;
+    let found = said.into_iter().find(|said| entry_id(said) == wanted);
     found.ok_or_else(|| Problem::new(Code::NotFound, "Email not found").into())
 }
 
 /// `GET /inboxes/{inbox}/threads/{thread}/emails/{email}`.
-pub(super) async fn read_said(
+pub(super) async fn read_entry(
     State(app): State<App>,
-    guest: Guest,
-    Named((inbox, thread, email), ..): Three,
-) -> Answer {
-    let said = own_said(&app, &guest, (&inbox, &thread, &email)).await?;
-    Ok(json(StatusCode::OK, &said_body(&app, &guest, &said).await?))
+    guest: ResendRequest,
+    DialectPath((inbox, thread, email), ..): ThreePathSegments,
+) -> ResendResult {
+    let said = find_entry(&app, &guest, (&inbox, &thread, &email)).await?;
+    Ok(json(StatusCode::OK, &entry_body(&app, &guest, &said).await?))
 }

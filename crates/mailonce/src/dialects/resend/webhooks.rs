@@ -6,29 +6,29 @@ use axum::{
     response::Response,
 };
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointState, Tongue},
+    endpoint::{Dialect, Endpoint, EndpointState},
     id::{EndpointId, NoticeId},
     limits,
     notice::{Notice, NoticeQuery, NoticeState},
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
-use mailonce_engine::endpoints::{EndpointWish, OVERLAP_MS};
+use mailonce_engine::endpoints::{NewEndpoint, ROTATION_OVERLAP_MS};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use uuid::Uuid;
 
 use super::{
-    Answer, Body, Guest, Named, One, Page, Queried, Refusal, Resend, Two, gone, id, json, list as listed,
-    refuse::{missing, unfit},
-    thing,
+    DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendRequestBody,
+    ResendResult, TwoPathSegments, deleted_response, json, list_response as listed, object_response, parse_id,
+    refuse::{missing_field, unsupported_field},
     word::{self, NAME},
 };
 use crate::{
     api::App,
     dialects::{
-        pages::{FEW, Rows},
-        renamed,
+        pages::{MAX_SHORT_LIST, PageRows},
+        rename_field,
     },
 };
 
@@ -47,7 +47,7 @@ struct WebhookBody {
 
 impl From<&Endpoint> for WebhookBody {
     fn from(endpoint: &Endpoint) -> Self {
-        let about = &endpoint.about;
+        let about = &endpoint.config;
         Self {
             object: None,
             id: endpoint.id.to_string(),
@@ -64,29 +64,29 @@ fn missing_webhook() -> Problem {
     Problem::new(Code::NotFound, "Webhook not found")
 }
 
-fn is_ours(endpoint: &Endpoint) -> bool {
-    endpoint.about.tongue.as_ref().is_some_and(|tongue| tongue.dialect == NAME)
+fn uses_resend_format(endpoint: &Endpoint) -> bool {
+    endpoint.config.tongue.as_ref().is_some_and(|tongue| tongue.dialect == NAME)
 }
 
 /// The webhook of a path. Endpoints that are told in other words are not seen from here.
-async fn own(app: &App, guest: &Guest, name: &str) -> Result<Endpoint, Refusal<Resend>> {
-    guest.caller.need(Scope::Admin)?;
-    let endpoint: EndpointId = id(name)?;
+async fn find_webhook(app: &App, guest: &ResendRequest, name: &str) -> Result<Endpoint, DialectError<Resend>> {
+    guest.caller.require_scope(ApiKeyScope::Admin)?;
+    let endpoint: EndpointId = parse_id(name)?;
     let in_words = |problem: Problem| if problem.code == Code::NotFound { missing_webhook() } else { problem };
     let endpoint = app.engine.endpoint(&guest.caller, endpoint).await.map_err(in_words)?;
-    if is_ours(&endpoint) { Ok(endpoint) } else { Err(missing_webhook().into()) }
+    if uses_resend_format(&endpoint) { Ok(endpoint) } else { Err(missing_webhook().into()) }
 }
 
 /// What an endpoint wants, in the dialect's words and in ours.
-fn wanted(types: Vec<String>) -> Result<(Tongue, Vec<String>), Problem> {
+fn parse_events(types: Vec<String>) -> Result<(Dialect, Vec<String>), Problem> {
     if let Some(unknown) = types.iter().find(|name| !word::is_type(name)) {
-        return Err(unfit("events", format!("Invalid `events` field: there is no event `{unknown}`.")));
+        return Err(unsupported_field("events", format!("Invalid `events` field: there is no event `{unknown}`.")));
     }
-    let own = word::kinds(&types);
+    let own = word::native_types(&types);
     if own.is_empty() {
-        return Err(unfit("events", "None of these events ever happens here."));
+        return Err(unsupported_field("events", "None of these events ever happens here."));
     }
-    Ok((Tongue { dialect: NAME.to_owned(), types, ..Tongue::default() }, own))
+    Ok((Dialect { dialect: NAME.to_owned(), types, ..Dialect::default() }, own))
 }
 
 #[derive(Deserialize)]
@@ -105,26 +105,26 @@ struct SecretBody {
 }
 
 /// The dialect calls the address of a webhook `endpoint`.
-fn of_endpoint(problem: Problem) -> Problem {
-    renamed(problem, ("url", "endpoint"))
+fn rename_url_field(problem: Problem) -> Problem {
+    rename_field(problem, ("url", "endpoint"))
 }
 
 /// `POST /webhooks`.
-pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> Answer {
-    guest.caller.need(Scope::Admin)?;
-    let asked = guest.asked("webhooks", "", &body.canonical()?);
+pub(super) async fn create(State(app): State<App>, guest: ResendRequest, body: ResendRequestBody) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Admin)?;
+    let asked = guest.keyed_call("webhooks", "", &body.canonical()?);
     let NewWebhookBody { endpoint, events } = body.parse()?;
-    let url = Some(endpoint.ok_or_else(|| missing("endpoint"))?);
-    let (tongue, events) = wanted(events.ok_or_else(|| missing("events"))?)?;
-    let never = word::never(&tongue.types);
-    let wish = EndpointWish { url, events: Some(events), tongue: Some(tongue), ..EndpointWish::default() };
-    let shown = app.engine.create_endpoint(&guest.caller, wish, (None, None), asked).await.map_err(of_endpoint)?;
+    let url = Some(endpoint.ok_or_else(|| missing_field("endpoint"))?);
+    let (tongue, events) = parse_events(events.ok_or_else(|| missing_field("events"))?)?;
+    let never = word::unsupported_types(&tongue.types);
+    let wish = NewEndpoint { url, events: Some(events), dialect: Some(tongue), ..NewEndpoint::default() };
+    let shown = app.engine.create_endpoint(&guest.caller, wish, (None, None), asked).await.map_err(rename_url_field)?;
     let body = SecretBody { object: "webhook", id: shown.endpoint.id.to_string(), signing_secret: shown.secret };
-    Ok(with_never(&never, json(StatusCode::CREATED, &body)))
+    Ok(with_unsupported_types(&never, json(StatusCode::CREATED, &body)))
 }
 
 /// An answer that names the types which were asked for and never happen here, in a header that SDKs pass over.
-fn with_never(types: &[&str], mut response: Response) -> Response {
+fn with_unsupported_types(types: &[&str], mut response: Response) -> Response {
     if let (false, Ok(value)) = (types.is_empty(), HeaderValue::from_str(&types.join(", "))) {
         response.headers_mut().insert(HeaderName::from_static("mailonce-never-happens"), value);
     }
@@ -132,17 +132,25 @@ fn with_never(types: &[&str], mut response: Response) -> Response {
 }
 
 /// `GET /webhooks`.
-pub(super) async fn list(State(app): State<App>, guest: Guest, Queried(query, ..): Page) -> Answer {
-    guest.caller.need(Scope::Admin)?;
-    let wish = query.read()?;
+pub(super) async fn list(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectQuery(query, ..): PageParams,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Admin)?;
+    let wish = query.parse()?;
     let mut all = app.engine.endpoints(&guest.caller, None, limits::ENDPOINTS).await?.0;
-    all.retain(is_ours);
-    Ok(listed(wish.of(all, |endpoint| endpoint.id.0), |endpoint| WebhookBody::from(&endpoint)))
+    all.retain(uses_resend_format);
+    Ok(listed(wish.slice_newest_first(all, |endpoint| endpoint.id.0), |endpoint| WebhookBody::from(&endpoint)))
 }
 
 /// `GET /webhooks/{id}`.
-pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    let endpoint = own(&app, &guest, &name).await?;
+pub(super) async fn read(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> ResendResult {
+    let endpoint = find_webhook(&app, &guest, &name).await?;
     let signing_secret = app.engine.endpoint_secret(&guest.caller, endpoint.id).await?;
     let body = WebhookBody { object: Some("webhook"), signing_secret, ..WebhookBody::from(&endpoint) };
     Ok(json(StatusCode::OK, &body))
@@ -159,39 +167,52 @@ struct WebhookPatchBody {
 }
 
 /// `PATCH /webhooks/{id}`.
-pub(super) async fn change(State(app): State<App>, guest: Guest, Named(name, ..): One, body: Body) -> Answer {
-    let endpoint = own(&app, &guest, &name).await?;
+pub(super) async fn change(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+    body: ResendRequestBody,
+) -> ResendResult {
+    let endpoint = find_webhook(&app, &guest, &name).await?;
     let WebhookPatchBody { endpoint: url, events, status } = body.parse()?;
     let state = match status.as_deref() {
         None => None,
         Some("enabled") => Some(EndpointState::Enabled),
         Some("disabled") => Some(EndpointState::Disabled),
-        Some(_) => return Err(unfit("status", "The `status` must be `enabled` or `disabled`.").into()),
+        Some(_) => return Err(unsupported_field("status", "The `status` must be `enabled` or `disabled`.").into()),
     };
-    let (tongue, events) = events.map(wanted).transpose()?.unzip();
-    let never = tongue.as_ref().map(|tongue: &Tongue| word::never(&tongue.types)).unwrap_or_default();
+    let (tongue, events) = events.map(parse_events).transpose()?.unzip();
+    let never = tongue.as_ref().map(|tongue: &Dialect| word::unsupported_types(&tongue.types)).unwrap_or_default();
     if url.is_some() || events.is_some() {
-        let wish = EndpointWish { url, events, tongue, ..EndpointWish::default() };
-        app.engine.change_endpoint(&guest.caller, endpoint.id, wish, None).await.map_err(of_endpoint)?;
+        let wish = NewEndpoint { url, events, dialect: tongue, ..NewEndpoint::default() };
+        app.engine.change_endpoint(&guest.caller, endpoint.id, wish, None).await.map_err(rename_url_field)?;
     }
     if let Some(state) = state.filter(|state| *state != endpoint.state) {
         app.engine.set_endpoint_state(&guest.caller, endpoint.id, state, None).await?;
     }
-    Ok(with_never(&never, thing("webhook", endpoint.id)))
+    Ok(with_unsupported_types(&never, object_response("webhook", endpoint.id)))
 }
 
 /// `DELETE /webhooks/{id}`.
-pub(super) async fn remove(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    let endpoint = own(&app, &guest, &name).await?;
+pub(super) async fn remove(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> ResendResult {
+    let endpoint = find_webhook(&app, &guest, &name).await?;
     let removed = app.engine.remove_endpoint(&guest.caller, endpoint.id).await?;
-    Ok(gone("webhook", removed.id))
+    Ok(deleted_response("webhook", removed.id))
 }
 
 /// `POST /webhooks/{id}/signing-secret/rotate`. The secret before still signs for a day.
-pub(super) async fn rotate(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    let endpoint = own(&app, &guest, &name).await?;
-    let asked = guest.asked("webhooks/rotate", &name, b"");
-    let shown = app.engine.rotate_endpoint(&guest.caller, endpoint.id, (None, OVERLAP_MS), asked).await?;
+pub(super) async fn rotate(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> ResendResult {
+    let endpoint = find_webhook(&app, &guest, &name).await?;
+    let asked = guest.keyed_call("webhooks/rotate", &name, b"");
+    let shown = app.engine.rotate_endpoint(&guest.caller, endpoint.id, (None, ROTATION_OVERLAP_MS), asked).await?;
     let body = SecretBody { object: "webhook", id: shown.endpoint.id.to_string(), signing_secret: shown.secret };
     Ok(json(StatusCode::OK, &body))
 }
@@ -217,18 +238,22 @@ struct EventBody {
     created_at: String,
     status: &'static str,
     #[serde(flatten)]
-    whole: Option<EventWhole>,
+    whole: Option<EventDetailBody>,
 }
 
 #[derive(Serialize)]
-struct EventWhole {
+struct EventDetailBody {
     next_attempt_at: Option<String>,
     payload: Option<Box<RawValue>>,
 }
 
 /// An event and its payload. `None` for one that the dialect has no word for: the webhook is never told of it.
-async fn event_body(app: &App, guest: &Guest, notice: &Notice) -> Result<Option<(EventBody, Box<RawValue>)>, Problem> {
-    let Some(text) = app.engine.notice_words(&guest.caller, notice).await? else { return Ok(None) };
+async fn event_body(
+    app: &App,
+    guest: &ResendRequest,
+    notice: &Notice,
+) -> Result<Option<(EventBody, Box<RawValue>)>, Problem> {
+    let Some(text) = app.engine.notice_body(&guest.caller, notice).await? else { return Ok(None) };
     let broken = |error: serde_json::Error| Problem::new(Code::Internal, error.to_string());
     let payload = RawValue::from_string(text).map_err(broken)?;
     let kind = serde_json::from_str::<Value>(payload.get()).map_err(broken)?;
@@ -236,7 +261,7 @@ async fn event_body(app: &App, guest: &Guest, notice: &Notice) -> Result<Option<
         object: None,
         id: notice.id.to_string(),
         kind: kind["type"].as_str().unwrap_or_default().to_owned(),
-        created_at: notice.owed_at.to_string(),
+        created_at: notice.created_at.to_string(),
         status: status(notice),
         whole: None,
     };
@@ -246,15 +271,15 @@ async fn event_body(app: &App, guest: &Guest, notice: &Notice) -> Result<Option<
 /// `GET /webhooks/{id}/events`, those of the latest events first.
 pub(super) async fn events(
     State(app): State<App>,
-    guest: Guest,
-    Named(name, ..): One,
-    Queried(query, ..): Page,
-) -> Answer {
-    let endpoint = own(&app, &guest, &name).await?;
-    let wish = query.read()?;
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+    DialectQuery(query, ..): PageParams,
+) -> ResendResult {
+    let endpoint = find_webhook(&app, &guest, &name).await?;
+    let wish = query.parse()?;
     let (mut all, mut before) = (Vec::new(), None);
-    while all.len() < FEW {
-        let query = NoticeQuery { state: None, kind: None, about: None, before, limit: limits::PAGE_ROWS };
+    while all.len() < MAX_SHORT_LIST {
+        let query = NoticeQuery { state: None, kind: None, subject_id: None, before, limit: limits::PAGE_ROWS };
         let (rows, next) = app.engine.notices(&guest.caller, endpoint.id, query).await?;
         // What the dialect has no word for was never told.
         all.extend(rows.into_iter().filter(|notice| notice.state != NoticeState::Dropped));
@@ -263,18 +288,22 @@ pub(super) async fn events(
             break;
         }
     }
-    let Rows { rows, more } = wish.along(all, |notice| notice.id.0);
+    let PageRows { rows, has_more: more } = wish.slice_in_order(all, |notice| notice.id.0);
     let mut bodies = Vec::with_capacity(rows.len());
     for notice in &rows {
         bodies.extend(event_body(&app, &guest, notice).await?.map(|(body, _)| body));
     }
-    Ok(listed(Rows { rows: bodies, more }, |body| body))
+    Ok(listed(PageRows { rows: bodies, has_more: more }, |body| body))
 }
 
 /// One event of a webhook of the caller's.
-async fn own_event(app: &App, guest: &Guest, (webhook, event): (&str, &str)) -> Result<Notice, Refusal<Resend>> {
-    let endpoint = own(app, guest, webhook).await?;
-    let event: NoticeId = id(event)?;
+async fn find_event(
+    app: &App,
+    guest: &ResendRequest,
+    (webhook, event): (&str, &str),
+) -> Result<Notice, DialectError<Resend>> {
+    let endpoint = find_webhook(app, guest, webhook).await?;
+    let event: NoticeId = parse_id(event)?;
     let missing = || Problem::new(Code::NotFound, "Webhook event not found");
     let in_words = |problem: Problem| if problem.code == Code::NotFound { missing() } else { problem };
     let notice = app.engine.notice(&guest.caller, event).await.map_err(in_words)?;
@@ -282,21 +311,29 @@ async fn own_event(app: &App, guest: &Guest, (webhook, event): (&str, &str)) -> 
 }
 
 /// `GET /webhooks/{id}/events/{event}`.
-pub(super) async fn event(State(app): State<App>, guest: Guest, Named((webhook, event), ..): Two) -> Answer {
-    let notice = own_event(&app, &guest, (&webhook, &event)).await?;
+pub(super) async fn event(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath((webhook, event), ..): TwoPathSegments,
+) -> ResendResult {
+    let notice = find_event(&app, &guest, (&webhook, &event)).await?;
     let found = event_body(&app, &guest, &notice).await?;
     let (body, payload) = found.ok_or_else(|| Problem::new(Code::NotFound, "Webhook event not found"))?;
-    let next_attempt_at = notice.next_at.map(|at| at.to_string());
-    let whole = Some(EventWhole { next_attempt_at, payload: Some(payload) });
+    let next_attempt_at = notice.due_at.map(|at| at.to_string());
+    let whole = Some(EventDetailBody { next_attempt_at, payload: Some(payload) });
     Ok(json(StatusCode::OK, &EventBody { object: Some("webhook_event"), whole, ..body }))
 }
 
 /// `POST /webhooks/{id}/events/{event}/replay`.
-pub(super) async fn replay(State(app): State<App>, guest: Guest, Named((webhook, event), ..): Two) -> Answer {
-    let notice = own_event(&app, &guest, (&webhook, &event)).await?;
-    let asked = guest.asked("webhooks/replay", &event, b"");
+pub(super) async fn replay(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath((webhook, event), ..): TwoPathSegments,
+) -> ResendResult {
+    let notice = find_event(&app, &guest, (&webhook, &event)).await?;
+    let asked = guest.keyed_call("webhooks/replay", &event, b"");
     let replayed = app.engine.replay_notice(&guest.caller, notice.id, asked).await?;
-    Ok(thing("webhook_event", replayed.id))
+    Ok(object_response("webhook_event", replayed.id))
 }
 
 #[derive(Serialize)]
@@ -310,14 +347,14 @@ struct AttemptBody {
 /// `GET /webhooks/{id}/events/{event}/attempts`, the latest first. Without an answer the status is 0.
 pub(super) async fn attempts(
     State(app): State<App>,
-    guest: Guest,
-    Named((webhook, event), ..): Two,
-    Queried(query, ..): Page,
-) -> Answer {
-    let notice = own_event(&app, &guest, (&webhook, &event)).await?;
+    guest: ResendRequest,
+    DialectPath((webhook, event), ..): TwoPathSegments,
+    DialectQuery(query, ..): PageParams,
+) -> ResendResult {
+    let notice = find_event(&app, &guest, (&webhook, &event)).await?;
     let name = |number: u32| super::attachments::file_id(notice.id.0, number as usize);
     let rows: Vec<(Uuid, AttemptBody)> = notice
-        .log
+        .attempt_log
         .iter()
         .rev()
         .map(|attempt| {
@@ -330,5 +367,5 @@ pub(super) async fn attempts(
             (name(attempt.number), body)
         })
         .collect();
-    Ok(listed(query.read()?.along(rows, |row| row.0), |row| row.1))
+    Ok(listed(query.parse()?.slice_in_order(rows, |row| row.0), |row| row.1))
 }

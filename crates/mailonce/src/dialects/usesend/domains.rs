@@ -2,14 +2,17 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::problem::{Code, Problem};
-use mailonce_engine::domains::{DnsEntry, Domain, Seen, domain_name};
+use mailonce_engine::domains::{DnsCheckResult, DnsEntry, Domain, parse_domain_name};
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Body, Guest, Named, One, json, number, refuse::bad};
-use crate::{api::App, dialects::pages::FEW};
+use super::{
+    DialectPath, OnePathParam, UsesendRequest, UsesendRequestBody, UsesendResult, json, numeric_id,
+    refuse::invalid_field,
+};
+use crate::{api::App, dialects::pages::MAX_SHORT_LIST};
 
 #[derive(Serialize)]
-struct RecordBody {
+struct DomainRecordBody {
     #[serde(rename = "type")]
     kind: &'static str,
     name: String,
@@ -20,7 +23,7 @@ struct RecordBody {
     recommended: Option<bool>,
 }
 
-impl From<&DnsEntry> for RecordBody {
+impl From<&DnsEntry> for DomainRecordBody {
     fn from(entry: &DnsEntry) -> Self {
         Self {
             kind: "TXT",
@@ -28,9 +31,9 @@ impl From<&DnsEntry> for RecordBody {
             value: entry.value.clone(),
             ttl: "Auto",
             status: match entry.status {
-                Some(Seen::Found) => "SUCCESS",
-                Some(Seen::Missing | Seen::Different) => "FAILED",
-                Some(Seen::Unknown) => "TEMPORARY_FAILURE",
+                Some(DnsCheckResult::Found) => "SUCCESS",
+                Some(DnsCheckResult::Missing | DnsCheckResult::Different) => "FAILED",
+                Some(DnsCheckResult::Unknown) => "TEMPORARY_FAILURE",
                 None => "NOT_STARTED",
             },
             recommended: (!entry.required).then_some(true),
@@ -60,17 +63,17 @@ struct DomainBody {
     subdomain: Option<String>,
     verification_error: Option<String>,
     last_checked_time: Option<String>,
-    dns_records: Vec<RecordBody>,
+    dns_records: Vec<DomainRecordBody>,
 }
 
 impl DomainBody {
-    fn of(guest: &Guest, domain: &Domain) -> Self {
+    fn of(guest: &UsesendRequest, domain: &Domain) -> Self {
         let key = domain.records.iter().find(|entry| entry.purpose == "dkim");
         let public = key.and_then(|entry| entry.value.split("p=").nth(1)).unwrap_or_default();
         Self {
-            id: number(domain.id.0),
+            id: numeric_id(domain.id.0),
             name: domain.name.clone(),
-            team_id: number(guest.caller.team.id.0),
+            team_id: numeric_id(guest.caller.team.id.0),
             status: match (domain.verified_at, domain.checked_at) {
                 (Some(_), _) => "SUCCESS",
                 (None, Some(_)) => "FAILED",
@@ -80,7 +83,7 @@ impl DomainBody {
             click_tracking: false,
             open_tracking: false,
             public_key: public.to_owned(),
-            dkim_status: key.map(|entry| RecordBody::from(entry).status),
+            dkim_status: key.map(|entry| DomainRecordBody::from(entry).status),
             spf_details: None,
             created_at: domain.created_at.to_string(),
             updated_at: domain.checked_at.unwrap_or(domain.created_at).to_string(),
@@ -90,22 +93,22 @@ impl DomainBody {
             subdomain: None,
             verification_error: None,
             last_checked_time: domain.checked_at.map(|at| at.to_string()),
-            dns_records: domain.records.iter().map(RecordBody::from).collect(),
+            dns_records: domain.records.iter().map(DomainRecordBody::from).collect(),
         }
     }
 }
 
 /// The domain that a number stands for.
-async fn numbered(app: &App, guest: &Guest, text: &str) -> Result<Domain, Problem> {
+async fn find_by_number(app: &App, guest: &UsesendRequest, text: &str) -> Result<Domain, Problem> {
     let missing = || Problem::new(Code::NotFound, "Domain not found");
     let wanted: i64 = text.parse().map_err(|_not_a_number| missing())?;
-    let all = app.engine.domains(&guest.caller, None, FEW).await?.rows;
-    all.into_iter().find(|domain| number(domain.id.0) == wanted).ok_or_else(missing)
+    let all = app.engine.domains(&guest.caller, None, MAX_SHORT_LIST).await?.rows;
+    all.into_iter().find(|domain| numeric_id(domain.id.0) == wanted).ok_or_else(missing)
 }
 
 /// `GET /domains`.
-pub(super) async fn list(State(app): State<App>, guest: Guest) -> Answer {
-    let all = app.engine.domains(&guest.caller, None, FEW).await?.rows;
+pub(super) async fn list(State(app): State<App>, guest: UsesendRequest) -> UsesendResult {
+    let all = app.engine.domains(&guest.caller, None, MAX_SHORT_LIST).await?.rows;
     let bodies: Vec<DomainBody> = all.iter().map(|domain| DomainBody::of(&guest, domain)).collect();
     Ok(json(StatusCode::OK, &bodies))
 }
@@ -117,45 +120,57 @@ struct NewDomainBody {
 }
 
 /// `POST /domains`. There is only the region that mailonce runs in.
-pub(super) async fn create(State(app): State<App>, guest: Guest, body: Body) -> Answer {
-    let name = body.parse::<NewDomainBody>()?.name.ok_or_else(|| bad("name", "name is required"))?;
-    let name = domain_name(&name)?;
-    let asked = guest.asked("domains", "", name.as_bytes());
+pub(super) async fn create(State(app): State<App>, guest: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
+    let name = body.parse::<NewDomainBody>()?.name.ok_or_else(|| invalid_field("name", "name is required"))?;
+    let name = parse_domain_name(&name)?;
+    let asked = guest.keyed_call("domains", "", name.as_bytes());
     let made = app.engine.create_domain(&guest.caller, &name, asked).await?;
-    Ok(json(StatusCode::OK, &DomainBody::of(&guest, &made.thing)))
+    Ok(json(StatusCode::OK, &DomainBody::of(&guest, &made.value)))
 }
 
 /// `GET /domains/{id}`.
-pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    let domain = numbered(&app, &guest, &name).await?;
+pub(super) async fn read(
+    State(app): State<App>,
+    guest: UsesendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> UsesendResult {
+    let domain = find_by_number(&app, &guest, &name).await?;
     Ok(json(StatusCode::OK, &DomainBody::of(&guest, &domain)))
 }
 
 #[derive(Serialize)]
-struct StartedBody {
+struct VerificationStartedBody {
     message: &'static str,
 }
 
 /// `PUT /domains/{id}/verify`. The check is done when this answers; its outcome is in the domain.
-pub(super) async fn verify(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    let domain = numbered(&app, &guest, &name).await?;
+pub(super) async fn verify(
+    State(app): State<App>,
+    guest: UsesendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> UsesendResult {
+    let domain = find_by_number(&app, &guest, &name).await?;
     app.engine.verify_domain(&guest.caller, domain.id, None).await?;
-    Ok(json(StatusCode::OK, &StartedBody { message: "Domain verification started" }))
+    Ok(json(StatusCode::OK, &VerificationStartedBody { message: "Domain verification started" }))
 }
 
 #[derive(Serialize)]
-struct RemovedBody {
+struct DomainDeletedBody {
     id: i64,
     success: bool,
     message: &'static str,
 }
 
 /// `DELETE /domains/{id}`.
-pub(super) async fn remove(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    let domain = numbered(&app, &guest, &name).await?;
+pub(super) async fn remove(
+    State(app): State<App>,
+    guest: UsesendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> UsesendResult {
+    let domain = find_by_number(&app, &guest, &name).await?;
     app.engine.remove_domain(&guest.caller, domain.id).await?;
     Ok(json(
         StatusCode::OK,
-        &RemovedBody { id: number(domain.id.0), success: true, message: "Domain deleted successfully" },
+        &DomainDeletedBody { id: numeric_id(domain.id.0), success: true, message: "Domain deleted successfully" },
     ))
 }

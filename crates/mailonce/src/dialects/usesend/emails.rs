@@ -2,26 +2,29 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
-    content::Content,
+    content::EmailContent,
     email::{Email, EmailState},
-    handoff::{Outcome, Says, State as HandoffState},
+    handoff::{EvidenceFinding, HandoffState, Outcome},
     id::EmailId,
     port::store::EmailQuery,
     problem::{Code, Problem},
     schedule::Schedule,
-    team::Scope,
+    team::ApiKeyScope,
     time::Time,
 };
 use mailonce_engine::look::EmailView;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
-use super::{Answer, Body, Guest, Named, One, Queried, Usesend, json, number, refuse::bad, send::SentBody};
+use super::{
+    DialectPath, DialectQuery, OnePathParam, Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json,
+    numeric_id, refuse::invalid_field, send::SendReceiptBody,
+};
 use crate::api::App;
 
 /// Rows of a page at the most, and when nobody says.
 const PAGE_ROWS: usize = 50;
 /// Emails that are passed over to come to a page.
-const DEEPEST: usize = 10_000;
+const MAX_OFFSET: usize = 10_000;
 
 /// The nearest word for a state. What is held waits, what is unknown is late: neither is told as a success.
 fn status(state: EmailState) -> &'static str {
@@ -39,7 +42,7 @@ fn status(state: EmailState) -> &'static str {
 }
 
 /// The dialect's word for how an attempt ended.
-fn ended(outcome: Outcome) -> &'static str {
+fn attempt_status(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Accepted => "SENT",
         Outcome::Deferred | Outcome::Unknown => "DELIVERY_DELAYED",
@@ -48,42 +51,46 @@ fn ended(outcome: Outcome) -> &'static str {
 }
 
 /// The dialect's word for what a fact says, where it is more than the answer to an attempt.
-fn shown(says: Says) -> Option<&'static str> {
+fn evidence_status(says: EvidenceFinding) -> Option<&'static str> {
     match says {
-        Says::Delivered => Some("DELIVERED"),
-        Says::Delayed => Some("DELIVERY_DELAYED"),
-        Says::Bounced => Some("BOUNCED"),
-        Says::Complained => Some("COMPLAINED"),
+        EvidenceFinding::Delivered => Some("DELIVERED"),
+        EvidenceFinding::Delayed => Some("DELIVERY_DELAYED"),
+        EvidenceFinding::Bounced => Some("BOUNCED"),
+        EvidenceFinding::Complained => Some("COMPLAINED"),
         _ => None,
     }
 }
 
 /// When something happened, and the dialect's word for it.
-type Fact = (Time, &'static str);
+type StatusChange = (Time, &'static str);
 
 /// What happened to an email, in order and in the dialect's words.
-fn happenings(view: &EmailView) -> Vec<HappenedBody> {
+fn email_events(view: &EmailView) -> Vec<EmailEventBody> {
     let email = &view.detail.email;
     let was_scheduled = view.content.as_ref().is_some_and(|content| content.scheduled_at.is_some());
     let mut facts = vec![(email.head.created_at, if was_scheduled { "SCHEDULED" } else { "QUEUED" })];
     for attempt in &view.detail.attempts {
-        facts.extend(attempt.outcome.map(|outcome| (attempt.ended_at.unwrap_or(attempt.at), ended(outcome))));
+        facts.extend(attempt.outcome.map(|outcome| (attempt.ended_at.unwrap_or(attempt.at), attempt_status(outcome))));
     }
     for fact in &view.detail.evidence {
-        facts.extend(shown(fact.says).map(|word| (fact.at, word)));
+        facts.extend(evidence_status(fact.says).map(|word| (fact.at, word)));
     }
-    let told = |(at, status): Fact| HappenedBody {
+    let told = |(at, status): StatusChange| EmailEventBody {
         email_id: email.id.to_string(),
         status,
         created_at: at.to_string(),
         data: None,
     };
-    in_order(facts, email.state(), email.settled_at).into_iter().map(told).collect()
+    order_status_changes(facts, email.state(), email.settled_at).into_iter().map(told).collect()
 }
 
 /// What is told of all copies together, sorted. A copy that went well never has the last word about an email that did not
 /// or not yet, and is not told at all while others are held or in doubt: either would read as a success of all.
-fn in_order(mut facts: Vec<Fact>, state: EmailState, settled_at: Option<Time>) -> Vec<Fact> {
+fn order_status_changes(
+    mut facts: Vec<StatusChange>,
+    state: EmailState,
+    settled_at: Option<Time>,
+) -> Vec<StatusChange> {
     let went_well = |word: &str| matches!(word, "SENT" | "DELIVERED");
     if matches!(state, EmailState::Unknown | EmailState::Held) {
         facts.retain(|(_, word)| !went_well(word));
@@ -101,21 +108,21 @@ fn in_order(mut facts: Vec<Fact>, state: EmailState, settled_at: Option<Time>) -
 
 /// A text that names no email of the team is not found, whatever it looks like.
 fn email_id(text: &str) -> Result<EmailId, Problem> {
-    text.parse().map_err(|_not_an_id| missing())
+    text.parse().map_err(|_not_an_id| missing_email())
 }
 
-fn missing() -> Problem {
+fn missing_email() -> Problem {
     Problem::new(Code::NotFound, "Email not found")
 }
 
 /// The dialect's sentence for an email that is not there.
-fn in_words(problem: Problem) -> Problem {
-    if problem.code == Code::NotFound { missing() } else { problem }
+fn with_dialect_message(problem: Problem) -> Problem {
+    if problem.code == Code::NotFound { missing_email() } else { problem }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct HappenedBody {
+struct EmailEventBody {
     email_id: String,
     status: &'static str,
     created_at: String,
@@ -141,16 +148,16 @@ struct EmailBody {
     scheduled_at: Option<String>,
     domain_id: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    email_events: Option<Vec<HappenedBody>>,
+    email_events: Option<Vec<EmailEventBody>>,
 }
 
 impl EmailBody {
-    fn of(email: &Email, content: Option<Content>) -> Self {
+    fn of(email: &Email, content: Option<EmailContent>) -> Self {
         let head = &email.head;
         let scheduled = email.handoffs.iter().filter(|handoff| handoff.state == HandoffState::Scheduled);
         let mut body = Self {
             id: email.id.to_string(),
-            team_id: number(email.team.0),
+            team_id: numeric_id(email.team.0),
             to: head.to.clone(),
             reply_to: Vec::new(),
             cc: head.cc.clone(),
@@ -175,10 +182,14 @@ impl EmailBody {
 }
 
 /// `GET /emails/{id}`.
-pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    guest.caller.need(Scope::Read)?;
-    let view = app.engine.email_view(&guest.caller, email_id(&name)?).await.map_err(in_words)?;
-    let events = happenings(&view);
+pub(super) async fn read(
+    State(app): State<App>,
+    guest: UsesendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> UsesendResult {
+    guest.caller.require_scope(ApiKeyScope::Read)?;
+    let view = app.engine.email_view(&guest.caller, email_id(&name)?).await.map_err(with_dialect_message)?;
+    let events = email_events(&view);
     let mut body = EmailBody::of(&view.detail.email, view.content);
     if let Some(latest) = events.last() {
         body.updated_at.clone_from(&latest.created_at);
@@ -189,7 +200,7 @@ pub(super) async fn read(State(app): State<App>, guest: Guest, Named(name, ..): 
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ListQuery {
+pub(super) struct UsesendEmailListQuery {
     page: Option<String>,
     limit: Option<String>,
     start_date: Option<String>,
@@ -197,27 +208,28 @@ pub(super) struct ListQuery {
     domain_id: Option<IgnoredAny>,
 }
 
-impl ListQuery {
-    fn read(&self) -> Result<(EmailQuery, usize), Problem> {
+impl UsesendEmailListQuery {
+    fn parse(&self) -> Result<(EmailQuery, usize), Problem> {
         if self.domain_id.is_some() {
-            return Err(bad("domainId", "domainId is not available here; leave it out"));
+            return Err(invalid_field("domainId", "domainId is not available here; leave it out"));
         }
         let count = |field: &str, text: Option<&str>, most: usize, usual: usize| match text {
             None => Ok(usual),
             Some(text) => {
                 let count = text.parse().ok().filter(|count| (1..=most).contains(count));
-                count.ok_or_else(|| bad(field, format!("{field} is a number from 1 to {most}")))
+                count.ok_or_else(|| invalid_field(field, format!("{field} is a number from 1 to {most}")))
             }
         };
         let limit = count("limit", self.limit.as_deref(), PAGE_ROWS, PAGE_ROWS)?;
         let page = match self.page.as_deref().map(str::parse) {
             None => 1,
             Some(Ok(page)) if page > 0 => page,
-            Some(_) => return Err(bad("page", "page is a number, counted from 1")),
+            Some(_) => return Err(invalid_field("page", "page is a number, counted from 1")),
         };
         let time = |field: &str, text: Option<&str>| {
-            let read =
-                text.map(|text| Time::parse(text).ok_or_else(|| bad(field, format!("{field} is an ISO 8601 time"))));
+            let read = text.map(|text| {
+                Time::parse(text).ok_or_else(|| invalid_field(field, format!("{field} is an ISO 8601 time")))
+            });
             read.transpose()
         };
         let since = time("startDate", self.start_date.as_deref())?;
@@ -235,11 +247,11 @@ struct ListBody {
 /// `GET /emails`. Pages are counted, so those before are passed over; `count` is of every page.
 pub(super) async fn list(
     State(app): State<App>,
-    guest: Guest,
-    Queried(query, ..): Queried<ListQuery, Usesend>,
-) -> Answer {
-    guest.caller.need(Scope::Read)?;
-    let (query, page) = query.read()?;
+    guest: UsesendRequest,
+    DialectQuery(query, ..): DialectQuery<UsesendEmailListQuery, Usesend>,
+) -> UsesendResult {
+    guest.caller.require_scope(ApiKeyScope::Read)?;
+    let (query, page) = query.parse()?;
     let count = app.engine.count_emails(&guest.caller, query.since, query.until).await?;
     let passed = (page - 1).saturating_mul(query.limit);
     let mut data = Vec::new();
@@ -247,11 +259,11 @@ pub(super) async fn list(
     if passed as u64 >= count {
         return Ok(json(StatusCode::OK, &ListBody { data, count }));
     }
-    if passed > DEEPEST {
-        let text = format!("page is more than {DEEPEST} emails deep; ask from there by endDate");
-        return Err(bad("page", text).into());
+    if passed > MAX_OFFSET {
+        let text = format!("page is more than {MAX_OFFSET} emails deep; ask from there by endDate");
+        return Err(invalid_field("page", text).into());
     }
-    for email in page_of(&app, &guest, query, page).await? {
+    for email in load_page(&app, &guest, query, page).await? {
         let content = app.engine.email_view(&guest.caller, email.id).await?.content;
         data.push(EmailBody::of(&email, content));
     }
@@ -259,7 +271,12 @@ pub(super) async fn list(
 }
 
 /// The rows of a page. What the ledger gives at a time may be short and have more behind it.
-async fn page_of(app: &App, guest: &Guest, mut query: EmailQuery, page: usize) -> Result<Vec<Email>, Problem> {
+async fn load_page(
+    app: &App,
+    guest: &UsesendRequest,
+    mut query: EmailQuery,
+    page: usize,
+) -> Result<Vec<Email>, Problem> {
     let (limit, mut passed) = (query.limit, (page - 1) * query.limit);
     let mut found = Vec::new();
     loop {
@@ -283,22 +300,33 @@ struct RescheduleBody {
 }
 
 /// `PATCH /emails/{id}`.
-pub(super) async fn reschedule(State(app): State<App>, guest: Guest, Named(name, ..): One, body: Body) -> Answer {
-    guest.caller.need(Scope::Send)?;
+pub(super) async fn reschedule(
+    State(app): State<App>,
+    guest: UsesendRequest,
+    DialectPath(name, ..): OnePathParam,
+    body: UsesendRequestBody,
+) -> UsesendResult {
+    guest.caller.require_scope(ApiKeyScope::Send)?;
     let id = email_id(&name)?;
-    let text =
-        body.parse::<RescheduleBody>()?.scheduled_at.ok_or_else(|| bad("scheduledAt", "scheduledAt is required"))?;
-    let at = Time::parse(&text).ok_or_else(|| bad("scheduledAt", "scheduledAt is an ISO 8601 time"))?;
-    let email = app.engine.reschedule(&guest.caller, id, &Schedule::At(at)).await.map_err(in_words)?;
-    Ok(json(StatusCode::OK, &SentBody { email_id: email.id.to_string() }))
+    let text = body
+        .parse::<RescheduleBody>()?
+        .scheduled_at
+        .ok_or_else(|| invalid_field("scheduledAt", "scheduledAt is required"))?;
+    let at = Time::parse(&text).ok_or_else(|| invalid_field("scheduledAt", "scheduledAt is an ISO 8601 time"))?;
+    let email = app.engine.reschedule(&guest.caller, id, &Schedule::At(at)).await.map_err(with_dialect_message)?;
+    Ok(json(StatusCode::OK, &SendReceiptBody { email_id: email.id.to_string() }))
 }
 
 /// `POST /emails/{id}/cancel`.
-pub(super) async fn cancel(State(app): State<App>, guest: Guest, Named(name, ..): One) -> Answer {
-    guest.caller.need(Scope::Send)?;
-    let asked = guest.asked("cancel", &name, b"");
-    let email = app.engine.cancel(&guest.caller, email_id(&name)?, asked).await.map_err(in_words)?.thing;
-    Ok(json(StatusCode::OK, &SentBody { email_id: email.id.to_string() }))
+pub(super) async fn cancel(
+    State(app): State<App>,
+    guest: UsesendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> UsesendResult {
+    guest.caller.require_scope(ApiKeyScope::Send)?;
+    let asked = guest.keyed_call("cancel", &name, b"");
+    let email = app.engine.cancel(&guest.caller, email_id(&name)?, asked).await.map_err(with_dialect_message)?.value;
+    Ok(json(StatusCode::OK, &SendReceiptBody { email_id: email.id.to_string() }))
 }
 
 #[cfg(test)]
@@ -309,7 +337,7 @@ mod tests {
     fn a_copy_that_went_well_has_no_last_word_about_the_others() {
         let told = |words: &[&'static str], state, settled: Option<i64>| -> Vec<&'static str> {
             let facts = words.iter().zip(1..).map(|(word, at)| (Time(at), *word)).collect();
-            in_order(facts, state, settled.map(Time)).into_iter().map(|(_, word)| word).collect()
+            order_status_changes(facts, state, settled.map(Time)).into_iter().map(|(_, word)| word).collect()
         };
         assert_eq!(told(&["QUEUED", "SENT"], EmailState::Sent, Some(2)), ["QUEUED", "SENT"]);
         assert_eq!(told(&["QUEUED"], EmailState::Cancelled, Some(2)), ["QUEUED", "CANCELLED"]);

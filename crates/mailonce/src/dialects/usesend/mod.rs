@@ -19,25 +19,27 @@ use mailonce_core::{
 };
 use uuid::Uuid;
 
-use super::{Contract, Named, Queried, Refusal, Said, Spoken, Visitor, json};
+use super::{
+    AuthedDialectRequest, DialectBody, DialectContract, DialectError, DialectPath, DialectQuery, DialectResult, json,
+};
 use crate::api::App;
 
 /// The largest number that its SDKs read unchanged.
-const NUMBERS: i64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: i64 = (1 << 53) - 1;
 
 /// The contract.
 pub(crate) struct Usesend;
 
 /// Who calls.
-type Guest = Visitor<Usesend>;
+type UsesendRequest = AuthedDialectRequest<Usesend>;
 /// What the body says.
-type Body = Said<Usesend>;
+type UsesendRequestBody = DialectBody<Usesend>;
 /// What a handler gives back.
-type Answer = Spoken<Usesend>;
+type UsesendResult = DialectResult<Usesend>;
 /// A path with one name.
-type One = Named<String, Usesend>;
+type OnePathParam = DialectPath<String, Usesend>;
 
-impl Contract for Usesend {
+impl DialectContract for Usesend {
     const CHANNEL: Channel = Channel::Usesend;
 
     /// The second word, whatever the first one is.
@@ -46,12 +48,12 @@ impl Contract for Usesend {
         text.split(' ').nth(1).filter(|credential| !credential.is_empty())
     }
 
-    fn nobody() -> Response {
+    fn unauthorized() -> Response {
         refuse::error(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "No Authorization header provided")
     }
 
-    fn refused(problem: &Problem) -> Response {
-        refuse::refused(problem)
+    fn error_response(problem: &Problem) -> Response {
+        refuse::problem_response(problem)
     }
 }
 
@@ -65,21 +67,21 @@ pub(super) fn routes() -> Router<App> {
         .route("/domains", get(domains::list).post(domains::create))
         .route("/domains/{id}", get(domains::read).delete(domains::remove))
         .route("/domains/{id}/verify", put(domains::verify))
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(no_such_method)
+        .fallback(path_not_found)
+        .method_not_allowed_fallback(method_not_allowed)
 }
 
 /// The body is read to its end, so that who still sends it hears the answer.
-async fn no_such_path(_: Guest, _: Body) -> Refusal<Usesend> {
+async fn path_not_found(_: UsesendRequest, _: UsesendRequestBody) -> DialectError<Usesend> {
     let detail = "This route is not available here: mailonce sends and receives email, and has no contacts, campaigns or analytics";
     Problem::new(Code::NotFound, detail).into()
 }
 
-async fn no_such_method(_: Guest, _: Body) -> Refusal<Usesend> {
+async fn method_not_allowed(_: UsesendRequest, _: UsesendRequestBody) -> DialectError<Usesend> {
     Problem::new(Code::MethodNotAllowed, "This path does not take this method").into()
 }
 
 /// A number for an id, where the dialect has numbers.
-fn number(id: Uuid) -> i64 {
-    ordered_bits(id) & NUMBERS
+fn numeric_id(id: Uuid) -> i64 {
+    ordered_bits(id) & MAX_SAFE_INTEGER
 }

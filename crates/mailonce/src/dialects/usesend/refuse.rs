@@ -5,37 +5,38 @@ use mailonce_core::problem::{Code, Problem};
 use serde::Serialize;
 
 use super::json;
-use crate::dialects::{STANDS_AS, must, own_path, own_words};
+use crate::dialects::{ACCEPTED_STATE, split_item_prefix, strip_item_index, to_requirement};
 
 #[derive(Serialize)]
 struct ErrorBody<'a> {
-    error: Inner<'a>,
+    error: ErrorDetailBody<'a>,
 }
 
 #[derive(Serialize)]
-struct Inner<'a> {
+struct ErrorDetailBody<'a> {
     code: &'a str,
     message: &'a str,
 }
 
 /// An error of the dialect.
 pub(super) fn error(status: StatusCode, code: &str, message: &str) -> Response {
-    json(status, &ErrorBody { error: Inner { code, message } })
+    json(status, &ErrorBody { error: ErrorDetailBody { code, message } })
 }
 
 /// Something that the dialect words itself.
-pub(super) fn bad(field: &str, message: impl Into<String>) -> Problem {
-    Problem::field(Code::InvalidField, field, message)
+pub(super) fn invalid_field(field: &str, message: impl Into<String>) -> Problem {
+    Problem::for_field(Code::InvalidField, field, message)
 }
 
 /// A problem in the dialect's words. Where it has a sentence, that is what is said.
-pub(super) fn refused(problem: &Problem) -> Response {
-    let (status, code) = if problem.more.contains_key(STANDS_AS) { (409, "NOT_UNIQUE") } else { class(problem.code) };
+pub(super) fn problem_response(problem: &Problem) -> Response {
+    let (status, code) =
+        if problem.extensions.contains_key(ACCEPTED_STATE) { (409, "NOT_UNIQUE") } else { classify(problem.code) };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    error(status, code, &message(problem))
+    error(status, code, &problem_message(problem))
 }
 
-fn class(code: Code) -> (u16, &'static str) {
+fn classify(code: Code) -> (u16, &'static str) {
     match code {
         Code::Unauthorized | Code::KeyExpired | Code::IpNotAllowed | Code::WrongScope | Code::SenderNotAllowed => {
             (403, "FORBIDDEN")
@@ -51,9 +52,9 @@ fn class(code: Code) -> (u16, &'static str) {
     }
 }
 
-fn message(problem: &Problem) -> String {
+fn problem_message(problem: &Problem) -> String {
     match problem.code {
-        _ if problem.more.contains_key(STANDS_AS) => problem.detail.clone(),
+        _ if problem.extensions.contains_key(ACCEPTED_STATE) => problem.detail.clone(),
         Code::InvalidKey => "Invalid Idempotency-Key length".into(),
         Code::KeyMismatch => "Idempotency-Key already used with a different payload".into(),
         Code::Unauthorized => "Invalid API token".into(),
@@ -61,27 +62,27 @@ fn message(problem: &Problem) -> String {
         Code::TooLate | Code::NotScheduled => "Email already processed".into(),
         Code::Internal => "something unexpected happened".into(),
         Code::InvalidType => {
-            let field = own_path(problem.field.as_deref().unwrap_or_default());
-            let (item, words) = own_words(&problem.detail);
+            let field = strip_item_index(problem.field.as_deref().unwrap_or_default());
+            let (item, words) = split_item_prefix(&problem.detail);
             let is_named = !field.is_empty() && !words.starts_with("missing field");
-            if is_named { format!("{item}{}: {words}", camel(field)) } else { problem.detail.clone() }
+            if is_named { format!("{item}{}: {words}", camel_case(field)) } else { problem.detail.clone() }
         }
-        _ => named(problem),
+        _ => message_with_field(problem),
     }
 }
 
 /// The words of a problem, with its field called as the dialect calls it.
-fn named(problem: &Problem) -> String {
-    let field = own_path(problem.field.as_deref().unwrap_or_default());
-    let (item, words) = own_words(&problem.detail);
+fn message_with_field(problem: &Problem) -> String {
+    let field = strip_item_index(problem.field.as_deref().unwrap_or_default());
+    let (item, words) = split_item_prefix(&problem.detail);
     match words.strip_prefix(field).and_then(|rest| rest.strip_prefix(' ')) {
-        Some(rest) if !field.is_empty() => format!("{item}{} {}", camel(field), must(rest)),
+        Some(rest) if !field.is_empty() => format!("{item}{} {}", camel_case(field), to_requirement(rest)),
         _ => problem.detail.clone(),
     }
 }
 
 /// A path in the dialect's spelling: `scheduledAt`. What callers name themselves stays as it is.
-fn camel(path: &str) -> String {
+fn camel_case(path: &str) -> String {
     if path.starts_with("headers") {
         return path.to_owned();
     }
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn fields_are_called_as_the_dialect_calls_them() {
         let told = |field: &str, text: &str| {
-            message(&Problem::from(vec![mailonce_core::problem::FieldError::new(field, text)]))
+            problem_message(&Problem::from(vec![mailonce_core::problem::FieldError::new(field, text)]))
         };
         assert_eq!(told("scheduled_at", "is no time"), "scheduledAt is no time");
         assert_eq!(told("reply_to[0]", "is no address"), "replyTo[0] is no address");
@@ -120,7 +121,7 @@ mod tests {
             "INTERNAL_SERVER_ERROR",
         ];
         for code in Code::ALL {
-            let (status, word) = class(*code);
+            let (status, word) = classify(*code);
             assert!((400..600).contains(&status) && CODES.contains(&word), "{code:?}");
         }
     }

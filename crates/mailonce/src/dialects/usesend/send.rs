@@ -2,11 +2,11 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
-    address::Mailbox,
-    content::{Content, RawContent},
+    address::NamedAddress,
+    content::{EmailContent, RawContent},
     key::Key,
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
     time::Time,
     ttl::Ttl,
 };
@@ -15,24 +15,24 @@ use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    Answer, Body, Guest, Usesend, json,
-    refuse::{bad, refused},
+    Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json,
+    refuse::{invalid_field, problem_response},
 };
 use crate::{
     api::{
         App,
         door::parse,
-        wire::{OneOrMany, Pairs},
+        wire::{OneOrMany, OrderedMap},
     },
-    dialects::{files::File, no_successes, of_batch, told, with_news},
+    dialects::{batch_failure, files::DialectAttachment, respond_to_send, send_failures, with_state_headers},
 };
 
 /// Items of a batch at the most.
-const BATCH_ITEMS: usize = 100;
+const MAX_BATCH_ITEMS: usize = 100;
 /// Files of a mail at the most.
-const FILES: usize = 10;
+const MAX_FILES: usize = 10;
 /// How long the contract remembers a key.
-const MEMORY: Ttl = Ttl(86_400_000);
+const KEY_TTL: Ttl = Ttl(86_400_000);
 
 /// A mail, as the SDKs word it.
 #[derive(Deserialize)]
@@ -55,9 +55,9 @@ struct SendBody {
     #[serde(default, deserialize_with = "html")]
     html: Option<String>,
     #[serde(default)]
-    headers: Option<Pairs<String>>,
+    headers: Option<OrderedMap<String>>,
     #[serde(default)]
-    attachments: Option<Vec<File>>,
+    attachments: Option<Vec<DialectAttachment>>,
     #[serde(default)]
     scheduled_at: Option<String>,
     #[serde(default)]
@@ -78,7 +78,7 @@ fn html<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> 
 
 impl SendBody {
     /// The engine's form of it.
-    async fn request(self, engine: &Engine, caller: &Caller, key: Option<Key>) -> Result<SendRequest, Problem> {
+    async fn into_request(self, engine: &Engine, caller: &Caller, key: Option<Key>) -> Result<SendRequest, Problem> {
         let headers = self.headers(engine, caller).await?;
         self.check()?;
         let raw = RawContent {
@@ -91,39 +91,44 @@ impl SendBody {
             text: self.text,
             html: self.html,
             headers,
-            attachments: self.attachments.unwrap_or_default().into_iter().filter_map(File::raw).collect(),
+            attachments: self
+                .attachments
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(DialectAttachment::into_raw)
+                .collect(),
             tags: Vec::new(),
             metadata: Vec::new(),
             scheduled_at: self.scheduled_at,
         };
-        let content = Content::check(raw)?;
-        Ok(SendRequest { ttl: Some(MEMORY), ..SendRequest::plain(content, key) })
+        let content = EmailContent::validate(raw)?;
+        Ok(SendRequest { ttl: Some(KEY_TTL), ..SendRequest::new(content, key) })
     }
 
     fn check(&self) -> Result<(), Problem> {
         if self.template_id.is_some() {
-            return Err(bad("templateId", "templateId is not available here; send text or html"));
+            return Err(invalid_field("templateId", "templateId is not available here; send text or html"));
         }
-        let from = self.from.as_deref().ok_or_else(|| bad("from", "from is required"))?;
-        Mailbox::parse(from).map_err(|_wrong| bad("from", "From email is invalid"))?;
+        let from = self.from.as_deref().ok_or_else(|| invalid_field("from", "from is required"))?;
+        NamedAddress::parse(from).map_err(|_wrong| invalid_field("from", "From email is invalid"))?;
         if self.to.0.is_empty() {
-            return Err(bad("to", "to is required"));
+            return Err(invalid_field("to", "to is required"));
         }
         if self.subject.as_deref().unwrap_or_default().is_empty() {
-            return Err(bad("subject", "Either subject or templateId is required"));
+            return Err(invalid_field("subject", "Either subject or templateId is required"));
         }
         if self.text.as_deref().unwrap_or_default().is_empty() && self.html.as_deref().unwrap_or_default().is_empty() {
-            return Err(bad("text", "Either text or html is required"));
+            return Err(invalid_field("text", "Either text or html is required"));
         }
         if self.scheduled_at.as_deref().is_some_and(|at| Time::parse(at).is_none()) {
-            return Err(bad("scheduledAt", "scheduledAt is an ISO 8601 time with an offset"));
+            return Err(invalid_field("scheduledAt", "scheduledAt is an ISO 8601 time with an offset"));
         }
         let files = self.attachments.as_deref().unwrap_or_default();
-        if files.len() > FILES {
-            return Err(bad("attachments", format!("attachments holds more than {FILES} files")));
+        if files.len() > MAX_FILES {
+            return Err(invalid_field("attachments", format!("attachments holds more than {MAX_FILES} files")));
         }
         match files.iter().position(|file| file.content.is_none()) {
-            Some(n) => Err(bad("attachments", format!("attachments[{n}].content is required"))),
+            Some(n) => Err(invalid_field("attachments", format!("attachments[{n}].content is required"))),
             None => Ok(()),
         }
     }
@@ -136,7 +141,7 @@ impl SendBody {
         let given = self.headers.iter().flat_map(|pairs| &pairs.0).filter(|pair| !dropped(pair));
         let mut headers: Vec<(String, String)> = given.cloned().collect();
         let Some(answered) = &self.in_reply_to_id else { return Ok(headers) };
-        let invalid = || bad("inReplyToId", "\"inReplyTo\" is invalid");
+        let invalid = || invalid_field("inReplyToId", "\"inReplyTo\" is invalid");
         let id = answered.parse().map_err(|_not_an_id| invalid())?;
         let email = match engine.email(caller, id).await {
             Ok(email) => email,
@@ -152,68 +157,68 @@ impl SendBody {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SentBody {
+pub(super) struct SendReceiptBody {
     pub(super) email_id: String,
 }
 
 /// Says which domain a sender may not use, in the dialect's sentences.
-fn of_sender(problem: Problem) -> Problem {
+fn with_domain_message(problem: Problem) -> Problem {
     let domain = || problem.detail.split(' ').find_map(|word| word.split_once('@')).map_or("", |(_, domain)| domain);
     match problem.code {
         Code::SenderNotVerified => {
             let detail = format!("Domain: {} of from email is wrong. Use the domain verified by useSend", domain());
-            Problem::field(problem.code, "from", detail)
+            Problem::for_field(problem.code, "from", detail)
         }
         Code::SenderNotAllowed => {
             let detail = format!("API key does not have access to domain: {}", domain());
-            Problem::field(problem.code, "from", detail)
+            Problem::for_field(problem.code, "from", detail)
         }
         _ => problem,
     }
 }
 
 /// `POST /emails`.
-pub(super) async fn send(State(app): State<App>, guest: Guest, body: Body) -> Answer {
-    guest.caller.need(Scope::Send)?;
+pub(super) async fn send(State(app): State<App>, guest: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
+    guest.caller.require_scope(ApiKeyScope::Send)?;
     let read = body.parse::<SendBody>()?;
     drop(body);
-    let request = read.request(&app.engine, &guest.caller, guest.key).await?;
-    let sent = app.engine.send(&guest.caller, request).await.map_err(of_sender)?;
-    Ok(told::<Usesend>(&sent, || json(StatusCode::OK, &SentBody { email_id: sent.id.to_string() })))
+    let request = read.into_request(&app.engine, &guest.caller, guest.key).await?;
+    let sent = app.engine.send(&guest.caller, request).await.map_err(with_domain_message)?;
+    Ok(respond_to_send::<Usesend>(&sent, || json(StatusCode::OK, &SendReceiptBody { email_id: sent.id.to_string() })))
 }
 
 #[derive(Serialize)]
 struct BatchBody {
-    data: Vec<SentBody>,
+    data: Vec<SendReceiptBody>,
 }
 
 /// `POST /emails/batch`. All or none: the answer never has fewer ids than there were mails.
-pub(super) async fn batch(State(app): State<App>, guest: Guest, body: Body) -> Answer {
-    guest.caller.need(Scope::Send)?;
+pub(super) async fn batch(State(app): State<App>, guest: UsesendRequest, body: UsesendRequestBody) -> UsesendResult {
+    guest.caller.require_scope(ApiKeyScope::Send)?;
     let values: Vec<&RawValue> = body.items()?;
     if values.is_empty() {
-        return Err(bad("", "No emails provided for bulk send").into());
+        return Err(invalid_field("", "No emails provided for bulk send").into());
     }
-    if values.len() > BATCH_ITEMS {
-        return Err(bad("", format!("Array must contain at most {BATCH_ITEMS} element(s)")).into());
+    if values.len() > MAX_BATCH_ITEMS {
+        return Err(invalid_field("", format!("Array must contain at most {MAX_BATCH_ITEMS} element(s)")).into());
     }
     let mut items = Vec::with_capacity(values.len());
     for value in values {
         let item = match parse::<SendBody>(value.get().as_bytes()) {
-            Ok(read) => read.request(&app.engine, &guest.caller, None).await,
+            Ok(read) => read.into_request(&app.engine, &guest.caller, None).await,
             Err(problem) => Err(problem),
         };
         items.push(item);
     }
     drop(body);
-    let mut answer = app.engine.send_batch(&guest.caller, guest.key, items, true).await.map_err(of_sender)?;
-    if !answer.faults.is_empty() {
-        return Err(answer.faults.remove(0).1.into());
+    let mut answer = app.engine.send_batch(&guest.caller, guest.key, items, true).await.map_err(with_domain_message)?;
+    if !answer.errors.is_empty() {
+        return Err(answer.errors.remove(0).1.into());
     }
     let sent: Vec<_> = answer.items.iter().flatten().collect();
-    if let Some(fault) = no_successes(&answer.items).into_iter().next() {
-        return Ok(with_news(sent, refused(&of_batch(fault))));
+    if let Some(fault) = send_failures(&answer.items).into_iter().next() {
+        return Ok(with_state_headers(sent, problem_response(&batch_failure(fault))));
     }
-    let data = sent.iter().map(|one| SentBody { email_id: one.id.to_string() }).collect();
-    Ok(with_news(sent, json(StatusCode::OK, &BatchBody { data })))
+    let data = sent.iter().map(|one| SendReceiptBody { email_id: one.id.to_string() }).collect();
+    Ok(with_state_headers(sent, json(StatusCode::OK, &BatchBody { data })))
 }

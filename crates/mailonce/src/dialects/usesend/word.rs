@@ -4,15 +4,15 @@
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::{
     email::EmailState,
-    event::{Event, Kind},
-    port::wording::{EmailTold, Telling, Worded},
+    event::{Event, EventKind},
+    port::wording::{EmailEvent, FormattedEvent, NoticeContext},
 };
 use mailonce_engine::endpoints::secret_text;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use super::number;
-use crate::dialects::resend::word::{concerned, reply_of};
+use super::numeric_id;
+use crate::dialects::resend::word::{affected_recipients, reply_text};
 
 /// The name of the dialect.
 pub(crate) const NAME: &str = "usesend";
@@ -20,26 +20,26 @@ pub(crate) const NAME: &str = "usesend";
 const VERSION: &str = "2026-01-18";
 
 /// The dialect's type and status of what happened.
-fn kind_of(event: &Event) -> Option<(&'static str, &'static str)> {
-    let scheduled = event.event.data["state"] == EmailState::Scheduled.word();
+fn type_and_status(event: &Event) -> Option<(&'static str, &'static str)> {
+    let scheduled = event.event.data["state"] == EmailState::Scheduled.as_str();
     match event.event.kind {
         // There is no type for a mail that is to leave later.
-        Kind::EmailAccepted if scheduled => None,
-        Kind::EmailAccepted | Kind::EmailHeld => Some(("email.queued", "QUEUED")),
-        Kind::EmailSent => Some(("email.sent", "SENT")),
-        Kind::EmailDelivered => Some(("email.delivered", "DELIVERED")),
-        Kind::EmailBounced => Some(("email.bounced", "BOUNCED")),
-        Kind::EmailComplained => Some(("email.complained", "COMPLAINED")),
-        Kind::EmailFailed => Some(("email.failed", "FAILED")),
-        Kind::EmailDeferred | Kind::EmailUnknown => Some(("email.delivery_delayed", "DELIVERY_DELAYED")),
-        Kind::EmailCancelled => Some(("email.cancelled", "CANCELLED")),
+        EventKind::EmailAccepted if scheduled => None,
+        EventKind::EmailAccepted | EventKind::EmailHeld => Some(("email.queued", "QUEUED")),
+        EventKind::EmailSent => Some(("email.sent", "SENT")),
+        EventKind::EmailDelivered => Some(("email.delivered", "DELIVERED")),
+        EventKind::EmailBounced => Some(("email.bounced", "BOUNCED")),
+        EventKind::EmailComplained => Some(("email.complained", "COMPLAINED")),
+        EventKind::EmailFailed => Some(("email.failed", "FAILED")),
+        EventKind::EmailDeferred | EventKind::EmailUnknown => Some(("email.delivery_delayed", "DELIVERY_DELAYED")),
+        EventKind::EmailCancelled => Some(("email.cancelled", "CANCELLED")),
         _ => None,
     }
 }
 
 /// An event as useSend tells it.
-pub(crate) fn word(telling: &Telling<'_>) -> Option<Worded> {
-    let (kind, status) = kind_of(telling.event)?;
+pub(crate) fn format_event(telling: &NoticeContext<'_>) -> Option<FormattedEvent> {
+    let (kind, status) = type_and_status(telling.event)?;
     let data = email_data(telling.email.as_ref()?, telling.event, status);
     let call = telling.notice.id.to_string();
     let body = json!({
@@ -47,25 +47,25 @@ pub(crate) fn word(telling: &Telling<'_>) -> Option<Worded> {
         "type": kind,
         "version": VERSION,
         "createdAt": telling.event.event.at.to_string(),
-        "teamId": number(telling.endpoint.team.0),
+        "teamId": numeric_id(telling.endpoint.team.0),
         "data": data,
         "attempt": telling.notice.attempts.max(1),
     })
     .to_string();
-    let at = telling.at.0.to_string();
+    let at = telling.attempted_at.0.to_string();
     let mut headers = vec![
         ("x-usesend-event".to_owned(), kind.to_owned()),
         ("x-usesend-call".to_owned(), call),
         ("x-usesend-timestamp".to_owned(), at.clone()),
         ("x-usesend-retry".to_owned(), (telling.notice.attempts > 1).to_string()),
     ];
-    let signed = telling.secrets.first().and_then(|secret| signature(secret, &at, &body));
+    let signed = telling.secrets.first().and_then(|secret| sign(secret, &at, &body));
     headers.extend(signed.map(|signed| ("x-usesend-signature".to_owned(), signed)));
-    Some(Worded { body, headers })
+    Some(FormattedEvent { body, headers })
 }
 
 /// Its verifier knows one signature, so the newest secret signs.
-fn signature(secret: &[u8], at: &str, body: &str) -> Option<String> {
+fn sign(secret: &[u8], at: &str, body: &str) -> Option<String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret_text(secret).as_bytes()).ok()?;
     mac.update(at.as_bytes());
     mac.update(b".");
@@ -76,21 +76,21 @@ fn signature(secret: &[u8], at: &str, body: &str) -> Option<String> {
     Some(format!("v1={digits}"))
 }
 
-fn email_data(told: &EmailTold, event: &Event, status: &str) -> Value {
+fn email_data(told: &EmailEvent, event: &Event, status: &str) -> Value {
     let head = &told.email.head;
     let mut data = json!({
         "id": told.email.id.to_string(),
         "status": status,
         "from": head.from,
-        "to": concerned(told, event),
+        "to": affected_recipients(told, event),
         "occurredAt": event.event.at.to_string(),
         "subject": head.subject,
     });
     match event.event.kind {
-        Kind::EmailBounced => {
-            data["bounce"] = json!({ "type": "Permanent", "subType": "General", "message": reply_of(event) });
+        EventKind::EmailBounced => {
+            data["bounce"] = json!({ "type": "Permanent", "subType": "General", "message": reply_text(event) });
         }
-        Kind::EmailFailed => data["failed"] = json!({ "reason": reply_of(event) }),
+        EventKind::EmailFailed => data["failed"] = json!({ "reason": reply_text(event) }),
         _ => {}
     }
     data
@@ -104,6 +104,6 @@ mod tests {
     fn the_secret_signs_as_it_is_written() {
         // As Python's hmac has it, under `whsec_YWJj`.
         let expected = "v1=87b37e8e7e5f6cc2f1c973d388e5d2fdd0e1048a785d9c0dff4fdcc0e34d8a3d";
-        assert_eq!(signature(b"abc", "1", "{}").as_deref(), Some(expected));
+        assert_eq!(sign(b"abc", "1", "{}").as_deref(), Some(expected));
     }
 }

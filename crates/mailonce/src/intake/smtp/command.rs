@@ -4,11 +4,11 @@
 use smtp_proto::{Error, MAIL_BODY_7BIT, MAIL_BODY_8BITMIME, MAIL_SMTPUTF8, MailFrom, RcptTo, Request};
 use std::borrow::Cow;
 
-use super::reply::{self, Reply};
+use super::reply::{self, SmtpReply};
 
 /// What a client wants.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum SmtpCommand {
     /// EHLO, or HELO when not `extended`.
     Hello {
         name: String,
@@ -26,87 +26,87 @@ pub(super) enum Command {
     },
     Data,
     /// BDAT is not offered, and bytes that are no commands follow it.
-    Chunk,
+    Bdat,
     Reset,
-    Nothing,
-    Verify,
+    Noop,
+    Vrfy,
     Help,
     Quit,
     Starttls,
     /// AUTH.
-    LogIn,
+    Auth,
     /// A command of some extension that is not offered.
-    Foreign,
+    Unsupported,
 }
 
 /// Reads a line that ends in CRLF and has no other line end.
-pub(super) fn read(line: &[u8]) -> Result<Command, Reply> {
+pub(super) fn parse(line: &[u8]) -> Result<SmtpCommand, SmtpReply> {
     let bare = line.strip_suffix(b"\r\n").unwrap_or(line);
     let text = std::str::from_utf8(bare).ok().filter(|text| !text.chars().any(char::is_control));
-    let text = text.ok_or(reply::NOT_TEXT)?;
+    let text = text.ok_or(reply::NOT_UTF8)?;
     let request = Request::parse(&mut line.iter()).map_err(|error| refusal(&error))?;
     // The parser skips whatever follows these.
     let is_alone = matches!(request, Request::Data | Request::Rset | Request::Quit | Request::StartTls);
     if is_alone && text.trim().len() != request.name().len() {
-        return Err(reply::NO_ARGUMENTS);
+        return Err(reply::UNEXPECTED_ARGUMENTS);
     }
     Ok(match request {
-        Request::Ehlo { host } => Command::Hello { name: host.into_owned(), extended: true },
-        Request::Helo { host } => Command::Hello { name: host.into_owned(), extended: false },
-        Request::Mail { from } => mail(from, text)?,
-        Request::Rcpt { to } => rcpt(to, text)?,
-        Request::Data => Command::Data,
-        Request::Bdat { .. } => Command::Chunk,
-        Request::Rset => Command::Reset,
-        Request::Noop { .. } => Command::Nothing,
-        Request::Vrfy { .. } => Command::Verify,
-        Request::Help { .. } => Command::Help,
-        Request::Quit => Command::Quit,
-        Request::StartTls => Command::Starttls,
-        Request::Auth { .. } => Command::LogIn,
+        Request::Ehlo { host } => SmtpCommand::Hello { name: host.into_owned(), extended: true },
+        Request::Helo { host } => SmtpCommand::Hello { name: host.into_owned(), extended: false },
+        Request::Mail { from } => parse_mail(from, text)?,
+        Request::Rcpt { to } => parse_rcpt(to, text)?,
+        Request::Data => SmtpCommand::Data,
+        Request::Bdat { .. } => SmtpCommand::Bdat,
+        Request::Rset => SmtpCommand::Reset,
+        Request::Noop { .. } => SmtpCommand::Noop,
+        Request::Vrfy { .. } => SmtpCommand::Vrfy,
+        Request::Help { .. } => SmtpCommand::Help,
+        Request::Quit => SmtpCommand::Quit,
+        Request::StartTls => SmtpCommand::Starttls,
+        Request::Auth { .. } => SmtpCommand::Auth,
         Request::Lhlo { .. }
         | Request::Expn { .. }
         | Request::Etrn { .. }
         | Request::Atrn { .. }
-        | Request::Burl { .. } => Command::Foreign,
+        | Request::Burl { .. } => SmtpCommand::Unsupported,
     })
 }
 
-fn refusal(error: &Error) -> Reply {
+fn refusal(error: &Error) -> SmtpReply {
     match error {
-        Error::UnknownCommand => reply::NO_COMMAND,
+        Error::UnknownCommand => reply::UNKNOWN_COMMAND,
         Error::InvalidSenderAddress => reply::BAD_SENDER,
         Error::InvalidRecipientAddress => reply::BAD_RECIPIENT,
-        Error::UnsupportedParameter { .. } => reply::NO_PARAMETER,
+        Error::UnsupportedParameter { .. } => reply::UNKNOWN_PARAMETER,
         _ => reply::BAD_ARGUMENTS,
     }
 }
 
-fn mail(from: MailFrom<Cow<'_, str>>, text: &str) -> Result<Command, Reply> {
+fn parse_mail(from: MailFrom<Cow<'_, str>>, text: &str) -> Result<SmtpCommand, SmtpReply> {
     let MailFrom { address, flags, size, trans_id, by, env_id, solicit, mtrk, auth, hold_for, hold_until, mt_priority } =
         from;
     let words = trans_id.is_some() || env_id.is_some() || solicit.is_some() || mtrk.is_some() || auth.is_some();
     let numbers = by != 0 || hold_for != 0 || hold_until != 0 || mt_priority != 0;
     let offered = MAIL_BODY_7BIT | MAIL_BODY_8BITMIME | MAIL_SMTPUTF8;
     if words || numbers || flags & !offered != 0 {
-        return Err(reply::NO_PARAMETER);
+        return Err(reply::UNKNOWN_PARAMETER);
     }
     // To the parser `<>`, `<"">`, `<@a:>` and `<postmaster>` are all the same; only the first is the null return path.
     if address.is_empty() && !is_path(text, "<>") {
         return Err(reply::BAD_SENDER);
     }
-    Ok(Command::Mail { sender: address.into_owned(), size, utf8: flags & MAIL_SMTPUTF8 != 0 })
+    Ok(SmtpCommand::Mail { sender: address.into_owned(), size, utf8: flags & MAIL_SMTPUTF8 != 0 })
 }
 
-fn rcpt(to: RcptTo<Cow<'_, str>>, text: &str) -> Result<Command, Reply> {
+fn parse_rcpt(to: RcptTo<Cow<'_, str>>, text: &str) -> Result<SmtpCommand, SmtpReply> {
     if to.orcpt.is_some() || to.rrvs != 0 || to.flags != 0 {
-        return Err(reply::NO_PARAMETER);
+        return Err(reply::UNKNOWN_PARAMETER);
     }
     let is_postmaster = to.address.is_empty() && is_path(text, "<postmaster>");
     if to.address.is_empty() && !is_postmaster {
         return Err(reply::BAD_RECIPIENT);
     }
-    Ok(Command::Rcpt { address: (!is_postmaster).then(|| to.address.into_owned()) })
+    Ok(SmtpCommand::Rcpt { address: (!is_postmaster).then(|| to.address.into_owned()) })
 }
 
 /// Whether the first path of a line is this one.
@@ -119,15 +119,15 @@ fn is_path(text: &str, path: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn told(line: &str) -> Result<Command, &'static str> {
-        read(format!("{line}\r\n").as_bytes()).map_err(|reply| reply.line)
+    fn told(line: &str) -> Result<SmtpCommand, &'static str> {
+        parse(format!("{line}\r\n").as_bytes()).map_err(|reply| reply.line)
     }
 
     #[test]
     fn commands_are_read_in_any_case() {
-        let mail = |sender: &str, size, utf8| Ok(Command::Mail { sender: sender.to_owned(), size, utf8 });
-        let rcpt = |address: &str| Ok(Command::Rcpt { address: Some(address.to_owned()) });
-        let hello = |name: &str, extended| Ok(Command::Hello { name: name.to_owned(), extended });
+        let mail = |sender: &str, size, utf8| Ok(SmtpCommand::Mail { sender: sender.to_owned(), size, utf8 });
+        let rcpt = |address: &str| Ok(SmtpCommand::Rcpt { address: Some(address.to_owned()) });
+        let hello = |name: &str, extended| Ok(SmtpCommand::Hello { name: name.to_owned(), extended });
         assert_eq!(told("ehlo mx.example.com"), hello("mx.example.com", true));
         assert_eq!(told("HELO [192.0.2.1]"), hello("[192.0.2.1]", false));
         assert_eq!(told("MAIL FROM:<Ada@out.test>"), mail("Ada@out.test", 0, false));
@@ -135,23 +135,23 @@ mod tests {
         assert_eq!(told("MAIL FROM:<ü@out.test> SMTPUTF8 BODY=7BIT"), mail("ü@out.test", 0, true));
         assert_eq!(told("RCPT TO:<@relay.test,@other.test:ada@in.test>"), rcpt("ada@in.test"));
         assert_eq!(told("RCPT TO:<\"ada\"@in.test>"), rcpt("ada@in.test"));
-        assert_eq!(told("RCPT TO:<PostMaster>"), Ok(Command::Rcpt { address: None }));
-        assert_eq!(told("VRFY ada"), Ok(Command::Verify));
-        assert_eq!(told("NOOP and more"), Ok(Command::Nothing));
-        assert_eq!(told("data"), Ok(Command::Data));
-        assert_eq!(told("QUIT "), Ok(Command::Quit));
-        assert_eq!(told("BDAT 12 LAST"), Ok(Command::Chunk));
-        assert_eq!(told("AUTH PLAIN AGEAYg=="), Ok(Command::LogIn));
-        assert_eq!(told("EXPN list"), Ok(Command::Foreign));
+        assert_eq!(told("RCPT TO:<PostMaster>"), Ok(SmtpCommand::Rcpt { address: None }));
+        assert_eq!(told("VRFY ada"), Ok(SmtpCommand::Vrfy));
+        assert_eq!(told("NOOP and more"), Ok(SmtpCommand::Noop));
+        assert_eq!(told("data"), Ok(SmtpCommand::Data));
+        assert_eq!(told("QUIT "), Ok(SmtpCommand::Quit));
+        assert_eq!(told("BDAT 12 LAST"), Ok(SmtpCommand::Bdat));
+        assert_eq!(told("AUTH PLAIN AGEAYg=="), Ok(SmtpCommand::Auth));
+        assert_eq!(told("EXPN list"), Ok(SmtpCommand::Unsupported));
     }
 
     #[test]
     fn what_mail_does_not_allow_is_refused() {
         for (line, said) in [
-            ("", reply::NO_COMMAND),
-            ("WHAT", reply::NO_COMMAND),
-            ("MAILFROM:<a@b.test>", reply::NO_COMMAND),
-            ("GET / HTTP/1.1", reply::NO_COMMAND),
+            ("", reply::UNKNOWN_COMMAND),
+            ("WHAT", reply::UNKNOWN_COMMAND),
+            ("MAILFROM:<a@b.test>", reply::UNKNOWN_COMMAND),
+            ("GET / HTTP/1.1", reply::UNKNOWN_COMMAND),
             ("EHLO", reply::BAD_ARGUMENTS),
             ("HELO ", reply::BAD_ARGUMENTS),
             ("MAIL", reply::BAD_ARGUMENTS),
@@ -165,32 +165,32 @@ mod tests {
             ("MAIL FROM:<\"\">", reply::BAD_SENDER),
             ("MAIL FROM:<@a.test:>", reply::BAD_SENDER),
             ("MAIL FROM:< >", reply::BAD_SENDER),
-            ("MAIL FROM:<a@b.test> BODY=BINARYMIME", reply::NO_PARAMETER),
-            ("MAIL FROM:<a@b.test> RET=FULL", reply::NO_PARAMETER),
-            ("MAIL FROM:<a@b.test> ENVID=x", reply::NO_PARAMETER),
-            ("MAIL FROM:<a@b.test> AUTH=<>", reply::NO_PARAMETER),
-            ("MAIL FROM:<a@b.test> REQUIRETLS", reply::NO_PARAMETER),
-            ("MAIL FROM:<a@b.test> HOLDFOR=9", reply::NO_PARAMETER),
-            ("MAIL FROM:<a@b.test> X-WHAT=1", reply::NO_PARAMETER),
+            ("MAIL FROM:<a@b.test> BODY=BINARYMIME", reply::UNKNOWN_PARAMETER),
+            ("MAIL FROM:<a@b.test> RET=FULL", reply::UNKNOWN_PARAMETER),
+            ("MAIL FROM:<a@b.test> ENVID=x", reply::UNKNOWN_PARAMETER),
+            ("MAIL FROM:<a@b.test> AUTH=<>", reply::UNKNOWN_PARAMETER),
+            ("MAIL FROM:<a@b.test> REQUIRETLS", reply::UNKNOWN_PARAMETER),
+            ("MAIL FROM:<a@b.test> HOLDFOR=9", reply::UNKNOWN_PARAMETER),
+            ("MAIL FROM:<a@b.test> X-WHAT=1", reply::UNKNOWN_PARAMETER),
             ("RCPT", reply::BAD_ARGUMENTS),
             ("RCPT TO:ada@in.test", reply::BAD_ARGUMENTS),
             ("RCPT TO:<>", reply::BAD_RECIPIENT),
             ("RCPT TO:<\"\">", reply::BAD_RECIPIENT),
             ("RCPT TO:<ada>", reply::BAD_RECIPIENT),
             ("RCPT TO:<a@b.test@c.test>", reply::BAD_RECIPIENT),
-            ("RCPT TO:<ada@in.test> NOTIFY=NEVER", reply::NO_PARAMETER),
-            ("RCPT TO:<ada@in.test> ORCPT=rfc822;a@b.test", reply::NO_PARAMETER),
-            ("DATA now", reply::NO_ARGUMENTS),
-            ("RSET x", reply::NO_ARGUMENTS),
-            ("QUIT x", reply::NO_ARGUMENTS),
-            ("STARTTLS x", reply::NO_ARGUMENTS),
-            ("NOOP \u{1}", reply::NOT_TEXT),
-            ("NO\0OP", reply::NOT_TEXT),
-            ("DA\rTA", reply::NOT_TEXT),
+            ("RCPT TO:<ada@in.test> NOTIFY=NEVER", reply::UNKNOWN_PARAMETER),
+            ("RCPT TO:<ada@in.test> ORCPT=rfc822;a@b.test", reply::UNKNOWN_PARAMETER),
+            ("DATA now", reply::UNEXPECTED_ARGUMENTS),
+            ("RSET x", reply::UNEXPECTED_ARGUMENTS),
+            ("QUIT x", reply::UNEXPECTED_ARGUMENTS),
+            ("STARTTLS x", reply::UNEXPECTED_ARGUMENTS),
+            ("NOOP \u{1}", reply::NOT_UTF8),
+            ("NO\0OP", reply::NOT_UTF8),
+            ("DA\rTA", reply::NOT_UTF8),
         ] {
             assert_eq!(told(line), Err(said.line), "{line:?}");
         }
-        assert_eq!(read(b"EHLO \xff\r\n"), Err(reply::NOT_TEXT));
+        assert_eq!(parse(b"EHLO \xff\r\n"), Err(reply::NOT_UTF8));
     }
 
     #[test]

@@ -5,13 +5,13 @@ use mailonce_core::{address::Address, limits, time::parse_span};
 use serde::Deserialize;
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
-use super::settings::{Patience, PerIp, SHARE, Settings};
+use super::settings::{NETWORK_SHARE_DIVISOR, NetworkLimits, SmtpSettings, SmtpTimeouts};
 use crate::tls::Tls;
 
 /// The host's name, when nothing names it.
-const HOSTNAME: &str = "mailonce.test";
+const DEFAULT_HOSTNAME: &str = "mailonce.test";
 /// A mail that is smaller than this is none.
-const LEAST_SIZE: usize = 64 * 1024;
+const MIN_MAX_SIZE: usize = 64 * 1024;
 
 /// The `smtp` part as it is written.
 #[derive(Debug, Default, Deserialize)]
@@ -52,7 +52,7 @@ pub struct SmtpConfig {
     pub tls_files: Option<(PathBuf, PathBuf)>,
     /// Whether the domain name system is asked who sent a mail. `dev` asks nobody in any case.
     pub authenticate: bool,
-    settings: Settings,
+    settings: SmtpSettings,
 }
 
 impl SmtpConfig {
@@ -67,10 +67,10 @@ impl SmtpConfig {
         flag: Option<String>,
         env: &impl Fn(&str) -> Option<String>,
     ) -> anyhow::Result<Self> {
-        overlay(&mut file, env)?;
+        apply_env(&mut file, env)?;
         let listen = flag.or(file.listen.take()).unwrap_or_else(|| "127.0.0.1:6225".to_owned());
         let domains: Result<Vec<_>, _> =
-            file.domains.take().unwrap_or_default().iter().map(|name| domain(name)).collect();
+            file.domains.take().unwrap_or_default().iter().map(|name| parse_domain(name)).collect();
         let domains = domains?;
         let tls_files = match (file.tls_cert.take(), file.tls_key.take()) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -78,7 +78,7 @@ impl SmtpConfig {
             _ => bail!("smtp.tls_cert and smtp.tls_key belong together"),
         };
         let named = file.hostname.take().or_else(|| domains.first().cloned());
-        let hostname = domain(&named.unwrap_or_else(|| HOSTNAME.to_owned())).context("smtp.hostname")?;
+        let hostname = parse_domain(&named.unwrap_or_else(|| DEFAULT_HOSTNAME.to_owned())).context("smtp.hostname")?;
         Ok(Self {
             listen: match listen.as_str() {
                 "off" => None,
@@ -90,49 +90,53 @@ impl SmtpConfig {
             reserved: file.reserved.take(),
             tls_files,
             authenticate: file.authenticate.unwrap_or(true),
-            settings: settings(&hostname, &file)?,
+            settings: build_settings(&hostname, &file)?,
         })
     }
 
     /// How the listener behaves. Reads the certificate; without one, `self_made` makes one on the spot.
-    pub fn settings(&self, self_made: bool) -> anyhow::Result<Settings> {
+    pub fn settings(&self, self_made: bool) -> anyhow::Result<SmtpSettings> {
         let tls = match &self.tls_files {
             Some((certificate, key)) => Some(Tls::from_files(certificate, key).context("smtp.tls_cert, smtp.tls_key")?),
-            None if self_made => Some(Tls::self_made(&self.settings.hostname)?),
+            None if self_made => Some(Tls::self_signed(&self.settings.hostname)?),
             None => None,
         };
-        Ok(Settings { tls: tls.map(Arc::new), ..self.settings.clone() })
+        Ok(SmtpSettings { tls: tls.map(Arc::new), ..self.settings.clone() })
     }
 }
 
 /// What the environment says instead of the file.
-fn overlay(file: &mut SmtpFile, env: &impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
+fn apply_env(file: &mut SmtpFile, env: &impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
     let said = |name: &str| env(&format!("MAILONCE_SMTP_{}", name.to_ascii_uppercase()));
-    over(&mut file.listen, "listen", &said)?;
+    override_from_env(&mut file.listen, "listen", &said)?;
     let list =
         |text: String| text.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
     file.domains = said("domains").map(list).or(file.domains.take());
     file.reserved = said("reserved").map(list).or(file.reserved.take());
-    over(&mut file.hostname, "hostname", &said)?;
-    over(&mut file.tls_cert, "tls_cert", &said)?;
-    over(&mut file.tls_key, "tls_key", &said)?;
-    over(&mut file.max_size, "max_size", &said)?;
-    over(&mut file.max_recipients, "max_recipients", &said)?;
-    over(&mut file.max_connections, "max_connections", &said)?;
-    over(&mut file.max_memory, "max_memory", &said)?;
-    over(&mut file.max_spool, "max_spool", &said)?;
-    over(&mut file.per_ip_connections, "per_ip_connections", &said)?;
-    over(&mut file.per_ip_connections_per_minute, "per_ip_connections_per_minute", &said)?;
-    over(&mut file.per_ip_mails_per_minute, "per_ip_mails_per_minute", &said)?;
-    over(&mut file.per_ip_memory, "per_ip_memory", &said)?;
-    over(&mut file.per_ip_spool, "per_ip_spool", &said)?;
-    over(&mut file.command_timeout, "command_timeout", &said)?;
-    over(&mut file.data_timeout, "data_timeout", &said)?;
-    over(&mut file.session_timeout, "session_timeout", &said)?;
-    over(&mut file.authenticate, "authenticate", &said)
+    override_from_env(&mut file.hostname, "hostname", &said)?;
+    override_from_env(&mut file.tls_cert, "tls_cert", &said)?;
+    override_from_env(&mut file.tls_key, "tls_key", &said)?;
+    override_from_env(&mut file.max_size, "max_size", &said)?;
+    override_from_env(&mut file.max_recipients, "max_recipients", &said)?;
+    override_from_env(&mut file.max_connections, "max_connections", &said)?;
+    override_from_env(&mut file.max_memory, "max_memory", &said)?;
+    override_from_env(&mut file.max_spool, "max_spool", &said)?;
+    override_from_env(&mut file.per_ip_connections, "per_ip_connections", &said)?;
+    override_from_env(&mut file.per_ip_connections_per_minute, "per_ip_connections_per_minute", &said)?;
+    override_from_env(&mut file.per_ip_mails_per_minute, "per_ip_mails_per_minute", &said)?;
+    override_from_env(&mut file.per_ip_memory, "per_ip_memory", &said)?;
+    override_from_env(&mut file.per_ip_spool, "per_ip_spool", &said)?;
+    override_from_env(&mut file.command_timeout, "command_timeout", &said)?;
+    override_from_env(&mut file.data_timeout, "data_timeout", &said)?;
+    override_from_env(&mut file.session_timeout, "session_timeout", &said)?;
+    override_from_env(&mut file.authenticate, "authenticate", &said)
 }
 
-fn over<T: FromStr>(field: &mut Option<T>, name: &str, said: &impl Fn(&str) -> Option<String>) -> anyhow::Result<()> {
+fn override_from_env<T: FromStr>(
+    field: &mut Option<T>,
+    name: &str,
+    said: &impl Fn(&str) -> Option<String>,
+) -> anyhow::Result<()> {
     if let Some(text) = said(name) {
         let Ok(value) = text.parse() else { bail!("MAILONCE_SMTP_{} cannot be `{text}`", name.to_ascii_uppercase()) };
         *field = Some(value);
@@ -140,21 +144,21 @@ fn over<T: FromStr>(field: &mut Option<T>, name: &str, said: &impl Fn(&str) -> O
     Ok(())
 }
 
-fn settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<Settings> {
-    let usual = Settings::new(hostname);
+fn build_settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<SmtpSettings> {
+    let usual = SmtpSettings::new(hostname);
     let max_size = file.max_size.unwrap_or(usual.max_size);
     ensure!(
-        (LEAST_SIZE..=limits::MAIL_BYTES).contains(&max_size),
-        "smtp.max_size is from {LEAST_SIZE} to {} octets",
-        limits::MAIL_BYTES
+        (MIN_MAX_SIZE..=limits::INBOUND_MAIL_BYTES).contains(&max_size),
+        "smtp.max_size is from {MIN_MAX_SIZE} to {} octets",
+        limits::INBOUND_MAIL_BYTES
     );
     let max_memory = file.max_memory.unwrap_or(usual.max_memory);
     ensure!(max_memory >= 2 * max_size, "smtp.max_memory has room for two mails at least: {} octets", 2 * max_size);
     let max_spool = file.max_spool.unwrap_or(usual.max_spool);
     ensure!(
-        max_spool >= SHARE * max_size,
+        max_spool >= NETWORK_SHARE_DIVISOR * max_size,
         "smtp.max_spool is {} octets at least, so that a network's share of it has room for one mail",
-        SHARE * max_size
+        NETWORK_SHARE_DIVISOR * max_size
     );
     let max_recipients = file.max_recipients.unwrap_or(usual.max_recipients);
     ensure!((1..=1_000).contains(&max_recipients), "smtp.max_recipients is from 1 to 1000, not {max_recipients}");
@@ -164,15 +168,15 @@ fn settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<Settings> {
         "smtp.max_connections is from 1 to 1000000, not {max_connections}"
     );
     let largest = [max_memory, max_spool].map(|all| largest_share(all, max_size));
-    let given = given_per_ip(file, max_size, largest)?;
-    let patience = Patience::default();
-    Ok(Settings {
+    let given = network_limits(file, max_size, largest)?;
+    let patience = SmtpTimeouts::default();
+    Ok(SmtpSettings {
         max_size,
         max_memory,
         max_spool,
         max_recipients,
         max_connections,
-        per_ip: limited(PerIp {
+        per_ip: zero_as_unlimited(NetworkLimits {
             connections: given.connections.or(usual.per_ip.connections),
             connections_per_minute: given.connections_per_minute.or(usual.per_ip.connections_per_minute),
             mails_per_minute: given.mails_per_minute.or(usual.per_ip.mails_per_minute),
@@ -180,11 +184,11 @@ fn settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<Settings> {
             spool: given.spool.or(Some(largest[1])),
         }),
         // Whoever says a number means this machine too; otherwise it is free.
-        per_ip_loopback: limited(given),
-        patience: Patience {
-            command: span("command_timeout", file.command_timeout.as_deref(), patience.command)?,
-            data: span("data_timeout", file.data_timeout.as_deref(), patience.data)?,
-            session: span("session_timeout", file.session_timeout.as_deref(), patience.session)?,
+        per_ip_loopback: zero_as_unlimited(given),
+        timeouts: SmtpTimeouts {
+            command: parse_duration("command_timeout", file.command_timeout.as_deref(), patience.command)?,
+            data: parse_duration("data_timeout", file.data_timeout.as_deref(), patience.data)?,
+            session: parse_duration("session_timeout", file.session_timeout.as_deref(), patience.session)?,
             ..patience
         },
         ..usual
@@ -192,22 +196,22 @@ fn settings(hostname: &str, file: &SmtpFile) -> anyhow::Result<Settings> {
 }
 
 /// What is said about networks. Shares of memory and of the spool have room for a mail and leave room for others.
-fn given_per_ip(file: &SmtpFile, max_size: usize, [memory, spool]: [usize; 2]) -> anyhow::Result<PerIp> {
-    Ok(PerIp {
+fn network_limits(file: &SmtpFile, max_size: usize, [memory, spool]: [usize; 2]) -> anyhow::Result<NetworkLimits> {
+    Ok(NetworkLimits {
         connections: file.per_ip_connections,
         connections_per_minute: file.per_ip_connections_per_minute,
         mails_per_minute: file.per_ip_mails_per_minute,
-        memory: share("per_ip_memory", file.per_ip_memory, max_size..=memory)?,
-        spool: share("per_ip_spool", file.per_ip_spool, max_size..=spool)?,
+        memory: check_share("per_ip_memory", file.per_ip_memory, max_size..=memory)?,
+        spool: check_share("per_ip_spool", file.per_ip_spool, max_size..=spool)?,
     })
 }
 
 /// The largest share of a network: a quarter, or one mail where that is more.
 fn largest_share(all: usize, max_size: usize) -> usize {
-    (all / SHARE).max(max_size)
+    (all / NETWORK_SHARE_DIVISOR).max(max_size)
 }
 
-fn share(name: &str, given: Option<usize>, range: RangeInclusive<usize>) -> anyhow::Result<Option<usize>> {
+fn check_share(name: &str, given: Option<usize>, range: RangeInclusive<usize>) -> anyhow::Result<Option<usize>> {
     ensure!(
         given.is_none_or(|octets| octets == 0 || range.contains(&octets)),
         "smtp.{name} is from {} to {} octets, or 0 for no limit",
@@ -218,10 +222,10 @@ fn share(name: &str, given: Option<usize>, range: RangeInclusive<usize>) -> anyh
 }
 
 /// Nought is no limit.
-fn limited(per_ip: PerIp) -> PerIp {
+fn zero_as_unlimited(per_ip: NetworkLimits) -> NetworkLimits {
     let some = |most: Option<u32>| most.filter(|most| *most > 0);
     let octets = |most: Option<usize>| most.filter(|most| *most > 0);
-    PerIp {
+    NetworkLimits {
         connections: some(per_ip.connections),
         connections_per_minute: some(per_ip.connections_per_minute),
         mails_per_minute: some(per_ip.mails_per_minute),
@@ -230,7 +234,7 @@ fn limited(per_ip: PerIp) -> PerIp {
     }
 }
 
-fn span(name: &str, text: Option<&str>, usual: Duration) -> anyhow::Result<Duration> {
+fn parse_duration(name: &str, text: Option<&str>, usual: Duration) -> anyhow::Result<Duration> {
     let Some(text) = text else { return Ok(usual) };
     let ms = parse_span(text).filter(|ms| (1_000..=86_400_000).contains(ms));
     let ms = ms.with_context(|| format!("smtp.{name} is a span such as 5m, from 1s to 1d, not `{text}`"))?;
@@ -238,7 +242,7 @@ fn span(name: &str, text: Option<&str>, usual: Duration) -> anyhow::Result<Durat
 }
 
 /// A domain as A-label. The rules of addresses are its rules.
-fn domain(name: &str) -> anyhow::Result<String> {
+fn parse_domain(name: &str) -> anyhow::Result<String> {
     let address = Address::parse(&format!("postmaster@{name}"));
     address.map(|address| address.domain().to_owned()).with_context(|| format!("`{name}` is not a domain"))
 }
@@ -258,9 +262,9 @@ mod tests {
         let config = load("", &[]).unwrap();
         assert_eq!(config.listen, Some("127.0.0.1:6225".parse().unwrap()));
         let settings = config.settings(false).unwrap();
-        assert_eq!((settings.hostname.as_str(), settings.max_size), ("mailonce.test", limits::MAIL_BYTES));
-        assert_eq!((settings.per_ip, settings.per_ip_loopback), (PerIp::STRANGERS, PerIp::default()));
-        assert_eq!(settings.patience, Patience::default());
+        assert_eq!((settings.hostname.as_str(), settings.max_size), ("mailonce.test", limits::INBOUND_MAIL_BYTES));
+        assert_eq!((settings.per_ip, settings.per_ip_loopback), (NetworkLimits::REMOTE, NetworkLimits::default()));
+        assert_eq!(settings.timeouts, SmtpTimeouts::default());
         assert!(config.authenticate);
         assert!(settings.tls.is_none() && config.settings(true).unwrap().tls.is_some());
     }
@@ -273,11 +277,11 @@ mod tests {
         assert_eq!(config.domains, ["agents.example.com", "xn--mller-kva.de"]);
         assert_eq!(config.settings.hostname, "agents.example.com");
         let settings = &config.settings;
-        assert_eq!((settings.max_size, settings.patience.session), (100_000, Duration::from_mins(10)));
-        let loopback = PerIp { connections: Some(7), ..PerIp::default() };
+        assert_eq!((settings.max_size, settings.timeouts.session), (100_000, Duration::from_mins(10)));
+        let loopback = NetworkLimits { connections: Some(7), ..NetworkLimits::default() };
         assert_eq!(settings.per_ip_loopback, loopback);
-        let shares = PerIp { memory: Some(64 << 20), spool: Some(256 << 20), ..loopback };
-        assert_eq!(settings.per_ip, PerIp { connections_per_minute: Some(300), ..shares });
+        let shares = NetworkLimits { memory: Some(64 << 20), spool: Some(256 << 20), ..loopback };
+        assert_eq!(settings.per_ip, NetworkLimits { connections_per_minute: Some(300), ..shares });
         let env = [
             ("MAILONCE_SMTP_LISTEN", "off"),
             ("MAILONCE_SMTP_HOSTNAME", "mx.example.com"),
@@ -290,8 +294,8 @@ mod tests {
         let config = load(file, &env).unwrap();
         assert_eq!((config.listen, config.domains.join(" ")), (None, "a.test b.test".to_owned()));
         assert_eq!((config.settings.hostname.as_str(), config.settings.max_size), ("mx.example.com", 200_000));
-        assert_eq!(config.settings.per_ip_loopback, PerIp::default());
-        assert_eq!(config.settings.patience.command, Duration::from_secs(30));
+        assert_eq!(config.settings.per_ip_loopback, NetworkLimits::default());
+        assert_eq!(config.settings.timeouts.command, Duration::from_secs(30));
         assert!(!config.authenticate);
     }
 
@@ -299,7 +303,7 @@ mod tests {
     fn a_network_has_a_quarter_unless_something_else_is_said() {
         let shares = |file: &str| {
             let settings = load(file, &[]).unwrap().settings;
-            let of = |per_ip: PerIp| (per_ip.memory, per_ip.spool);
+            let of = |per_ip: NetworkLimits| (per_ip.memory, per_ip.spool);
             (of(settings.per_ip), of(settings.per_ip_loopback))
         };
         let small = "max_size = 1000000\nmax_spool = 8000000\nmax_memory = 2000000\n";

@@ -9,35 +9,35 @@ use tokio::{
 };
 
 use super::{
-    connection::{Connection, House, Stream},
-    gate::{Gate, Visit},
-    reception::Reception,
-    reply::{self, Reply},
-    settings::Settings,
+    connection::{ByteStream, SmtpConnection, SmtpListenerState},
+    gate::{ConnectionPermit, NetworkLimiter},
+    reception::MailReceiver,
+    reply::{self, SmtpReply},
+    settings::SmtpSettings,
 };
 
 /// Listens until `stop` says so or nobody can say it any more. See [`Smtp::listen`].
 pub async fn run(
     listener: TcpListener,
-    reception: Arc<dyn Reception>,
-    settings: Settings,
+    reception: Arc<dyn MailReceiver>,
+    settings: SmtpSettings,
     stop: watch::Receiver<bool>,
 ) {
-    Smtp::new(reception, settings).listen(listener, stop).await;
+    SmtpListener::new(reception, settings).listen(listener, stop).await;
 }
 
 /// A listener, and what its connections share.
 #[derive(Clone)]
-pub struct Smtp {
-    house: Arc<House>,
-    gate: Arc<Gate>,
+pub struct SmtpListener {
+    state: Arc<SmtpListenerState>,
+    limiter: Arc<NetworkLimiter>,
 }
 
-impl Smtp {
+impl SmtpListener {
     /// A listener that listens nowhere yet.
-    pub fn new(reception: Arc<dyn Reception>, settings: Settings) -> Self {
-        let gate = Gate::new(settings.per_ip, settings.per_ip_loopback);
-        Self { house: Arc::new(House::new(settings, reception)), gate }
+    pub fn new(reception: Arc<dyn MailReceiver>, settings: SmtpSettings) -> Self {
+        let gate = NetworkLimiter::new(settings.per_ip, settings.per_ip_loopback);
+        Self { state: Arc::new(SmtpListenerState::new(settings, reception)), limiter: gate }
     }
 
     /// Serves connections until `stop` says so or nobody can say it any more. Then no connection is let in, those that
@@ -45,7 +45,7 @@ impl Smtp {
     pub async fn listen(&self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         let mut sessions = JoinSet::new();
         let mut fresh = std::pin::pin!(async {
-            match self.house.settings.tls.clone() {
+            match self.state.settings.tls.clone() {
                 Some(tls) => tls.reload_on_change().await,
                 None => pending().await,
             }
@@ -63,11 +63,11 @@ impl Smtp {
                 () = &mut fresh => continue,
             };
             match accepted {
-                Ok((stream, peer)) => match self.let_in(sessions.len(), peer.ip()) {
+                Ok((stream, peer)) => match self.admit(sessions.len(), peer.ip()) {
                     Ok(visit) => {
                         sessions.spawn(Self::serve_tcp(self.clone(), stream, peer.ip(), visit, stop.clone()));
                     }
-                    Err(refusal) => turn_away(stream, refusal),
+                    Err(refusal) => reject_connection(stream, refusal),
                 },
                 Err(error) => {
                     // Out of descriptors, most likely: those that are open will end.
@@ -78,18 +78,18 @@ impl Smtp {
         }
         drop(listener);
         let ended = async { while sessions.join_next().await.is_some() {} };
-        if tokio::time::timeout(self.house.settings.patience.farewell, ended).await.is_err() {
+        if tokio::time::timeout(self.state.settings.timeouts.drain, ended).await.is_err() {
             tracing::warn!(open = sessions.len(), "some mails were not finished in time; their senders will try again");
         }
         sessions.shutdown().await;
     }
 
     /// Serves one connection over anything that carries bytes both ways.
-    pub async fn converse(&self, mut stream: impl Stream + 'static, ip: IpAddr, stop: watch::Receiver<bool>) {
-        match self.let_in(0, ip) {
+    pub async fn serve_stream(&self, mut stream: impl ByteStream + 'static, ip: IpAddr, stop: watch::Receiver<bool>) {
+        match self.admit(0, ip) {
             Ok(visit) => self.serve(Box::new(stream), ip, visit, stop).await,
             Err(refusal) => {
-                if let Err(error) = stream.write_all(last_word(refusal).as_bytes()).await {
+                if let Err(error) = stream.write_all(closing_line(refusal).as_bytes()).await {
                     tracing::debug!(%error, "turning a connection away");
                 }
             }
@@ -97,38 +97,47 @@ impl Smtp {
     }
 
     /// Whether there is room for another connection, and its network may have one.
-    fn let_in(&self, open: usize, ip: IpAddr) -> Result<Visit, Reply> {
-        let Settings { tally, max_connections, .. } = &self.house.settings;
-        tally.connected();
-        let visit =
-            if open < *max_connections { self.gate.enter(ip).ok_or(reply::TOO_CLOSE) } else { Err(reply::FULL) };
+    fn admit(&self, open: usize, ip: IpAddr) -> Result<ConnectionPermit, SmtpReply> {
+        let SmtpSettings { metrics: tally, max_connections, .. } = &self.state.settings;
+        tally.record_connection();
+        let visit = if open < *max_connections {
+            self.limiter.admit(ip).ok_or(reply::NETWORK_CONNECTION_LIMIT)
+        } else {
+            Err(reply::CONNECTION_LIMIT)
+        };
         if let Some(reason) = visit.as_ref().err().and_then(|refusal| refusal.reason) {
-            tally.refuse(reason);
+            tally.record_refusal(reason);
         }
         visit
     }
 
-    async fn serve_tcp(self, stream: TcpStream, ip: IpAddr, visit: Visit, stop: watch::Receiver<bool>) {
+    async fn serve_tcp(self, stream: TcpStream, ip: IpAddr, visit: ConnectionPermit, stop: watch::Receiver<bool>) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "setting TCP_NODELAY");
         }
         self.serve(Box::new(stream), ip, visit, stop).await;
     }
 
-    async fn serve(&self, stream: Box<dyn Stream>, ip: IpAddr, visit: Visit, stop: watch::Receiver<bool>) {
-        let open = self.house.settings.tally.opened();
-        Connection::serve(Arc::clone(&self.house), stream, ip, visit, stop).await;
+    async fn serve(
+        &self,
+        stream: Box<dyn ByteStream>,
+        ip: IpAddr,
+        visit: ConnectionPermit,
+        stop: watch::Receiver<bool>,
+    ) {
+        let open = self.state.settings.metrics.track_session();
+        SmtpConnection::serve(Arc::clone(&self.state), stream, ip, visit, stop).await;
         drop(open);
     }
 }
 
-fn last_word(refusal: Reply) -> String {
+fn closing_line(refusal: SmtpReply) -> String {
     format!("{}\r\n", refusal.line)
 }
 
 /// Says why and closes, without a task and without waiting: a socket that was never written to has room for a line.
-fn turn_away(stream: TcpStream, refusal: Reply) {
-    let said = stream.into_std().and_then(|mut stream| stream.write_all(last_word(refusal).as_bytes()));
+fn reject_connection(stream: TcpStream, refusal: SmtpReply) {
+    let said = stream.into_std().and_then(|mut stream| stream.write_all(closing_line(refusal).as_bytes()));
     if let Err(error) = said {
         tracing::debug!(%error, "turning a connection away");
     }

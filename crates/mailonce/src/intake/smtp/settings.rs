@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     spool::{SpoolDir, SpoolFiles},
-    tally::Tally,
+    tally::SmtpMetrics,
 };
 use crate::tls::Tls;
 
 /// How long each side of a conversation may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct SmtpTimeouts {
     /// For a whole command line, however slowly it trickles in, and for reading one of our replies.
     pub command: Duration,
     /// For the next bytes of a mail.
@@ -21,39 +21,39 @@ pub struct Patience {
     /// For the handshake of TLS.
     pub handshake: Duration,
     /// For the verdict on a recipient.
-    pub verdict: Duration,
+    pub recipient_check: Duration,
     /// For the commit of a mail. One that comes later still counts: the other side's retry is the same delivery.
-    pub taking: Duration,
+    pub commit: Duration,
     /// For room in memory or on disk, while a mail comes in.
-    pub room: Duration,
+    pub buffer_space: Duration,
     /// For room in memory, when all of a large mail is there.
-    pub load: Duration,
+    pub spool_load: Duration,
     /// For pauses of a mail, beyond what its rate pays for.
-    pub slow: Duration,
+    pub slow_grace: Duration,
     /// For mails that are under way when we stop.
-    pub farewell: Duration,
+    pub drain: Duration,
 }
 
-impl Default for Patience {
+impl Default for SmtpTimeouts {
     fn default() -> Self {
         Self {
             command: Duration::from_mins(5),
             data: Duration::from_mins(3),
             session: Duration::from_mins(30),
             handshake: Duration::from_mins(1),
-            verdict: Duration::from_secs(10),
-            taking: Duration::from_mins(1),
-            room: Duration::from_secs(10),
-            load: Duration::from_secs(30),
-            slow: Duration::from_mins(1),
-            farewell: Duration::from_secs(10),
+            recipient_check: Duration::from_secs(10),
+            commit: Duration::from_mins(1),
+            buffer_space: Duration::from_secs(10),
+            spool_load: Duration::from_secs(30),
+            slow_grace: Duration::from_mins(1),
+            drain: Duration::from_secs(10),
         }
     }
 }
 
 /// What one network may do: an IPv4 address, or 64 bits of IPv6. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PerIp {
+pub struct NetworkLimits {
     /// Connections at a time.
     pub connections: Option<u32>,
     /// New connections in a minute.
@@ -67,26 +67,26 @@ pub struct PerIp {
 }
 
 /// All octets in memory, unless the configuration says otherwise.
-const MAX_MEMORY: usize = 256 * 1024 * 1024;
+const DEFAULT_MAX_MEMORY: usize = 256 * 1024 * 1024;
 /// All octets in the spool, unless the configuration says otherwise: 29 mails of the largest size.
-const MAX_SPOOL: usize = 1024 * 1024 * 1024;
+const DEFAULT_MAX_SPOOL: usize = 1024 * 1024 * 1024;
 /// One network may hold one part in so many.
-pub(super) const SHARE: usize = 4;
+pub(super) const NETWORK_SHARE_DIVISOR: usize = 4;
 
-impl PerIp {
+impl NetworkLimits {
     /// For networks that nothing is known of.
-    pub const STRANGERS: Self = Self {
+    pub const REMOTE: Self = Self {
         connections: Some(50),
         connections_per_minute: Some(300),
         mails_per_minute: Some(1200),
-        memory: Some(MAX_MEMORY / SHARE),
-        spool: Some(MAX_SPOOL / SHARE),
+        memory: Some(DEFAULT_MAX_MEMORY / NETWORK_SHARE_DIVISOR),
+        spool: Some(DEFAULT_MAX_SPOOL / NETWORK_SHARE_DIVISOR),
     };
 }
 
 /// How the listener behaves.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct SmtpSettings {
     /// The name in the greeting and in the answer to EHLO.
     pub hostname: String,
     /// Octets of one mail.
@@ -103,33 +103,33 @@ pub struct Settings {
     /// Where the spool is.
     pub spool: Arc<dyn SpoolFiles>,
     /// What a network may do.
-    pub per_ip: PerIp,
+    pub per_ip: NetworkLimits,
     /// What this machine may do.
-    pub per_ip_loopback: PerIp,
+    pub per_ip_loopback: NetworkLimits,
     /// How long things may take.
-    pub patience: Patience,
+    pub timeouts: SmtpTimeouts,
     /// The certificate, when STARTTLS is offered.
     pub tls: Option<Arc<Tls>>,
     /// Where it is counted.
-    pub tally: Arc<Tally>,
+    pub metrics: Arc<SmtpMetrics>,
 }
 
-impl Settings {
+impl SmtpSettings {
     /// What holds when nothing is said.
     pub fn new(hostname: &str) -> Self {
         Self {
             hostname: hostname.to_owned(),
-            max_size: limits::MAIL_BYTES,
-            max_recipients: limits::ENVELOPE_RECIPIENTS,
+            max_size: limits::INBOUND_MAIL_BYTES,
+            max_recipients: limits::INBOUND_RECIPIENTS,
             max_connections: 10_000,
-            max_memory: MAX_MEMORY,
-            max_spool: MAX_SPOOL,
+            max_memory: DEFAULT_MAX_MEMORY,
+            max_spool: DEFAULT_MAX_SPOOL,
             spool: Arc::new(SpoolDir(std::env::temp_dir())),
-            per_ip: PerIp::STRANGERS,
-            per_ip_loopback: PerIp::default(),
-            patience: Patience::default(),
+            per_ip: NetworkLimits::REMOTE,
+            per_ip_loopback: NetworkLimits::default(),
+            timeouts: SmtpTimeouts::default(),
             tls: None,
-            tally: Arc::default(),
+            metrics: Arc::default(),
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use crate::byte_budget::ByteLease;
 
 /// Files that are written or read at a time. A slow disk must not use up the threads that read the ledger.
-const FILES_AT_ONCE: usize = 16;
+const MAX_CONCURRENT_FILES: usize = 16;
 
 /// Makes the files of the spool.
 pub trait SpoolFiles: fmt::Debug + Send + Sync {
@@ -46,11 +46,11 @@ pub(super) struct Spool {
 
 impl Spool {
     pub(super) fn new(files: Arc<dyn SpoolFiles>) -> Self {
-        Self { files, workers: Arc::new(Semaphore::new(FILES_AT_ONCE)) }
+        Self { files, workers: Arc::new(Semaphore::new(MAX_CONCURRENT_FILES)) }
     }
 
     /// Creates the file of a mail. The lease counts what is written to it.
-    pub(super) async fn begin(&self, lease: ByteLease) -> io::Result<SpooledMail> {
+    pub(super) async fn create_mail(&self, lease: ByteLease) -> io::Result<SpooledMail> {
         let files = Arc::clone(&self.files);
         let file = self.run(move || files.create()).await?;
         Ok(SpooledMail { file, octets: 0, lease })
@@ -116,14 +116,14 @@ mod tests {
     use std::os::unix::fs::MetadataExt as _;
 
     fn lease() -> ByteLease {
-        ByteLease::new(ByteBudget { total: byte_budget::octets(1024), share: None })
+        ByteLease::new(ByteBudget { total: byte_budget::semaphore_for(1024), share: None })
     }
 
     #[tokio::test]
     async fn a_mail_is_read_as_it_was_written_from_a_file_that_nobody_sees() {
         let folder = tempfile::tempdir().unwrap();
         let spool = Spool::new(Arc::new(SpoolDir(folder.path().to_owned())));
-        let mut mail = spool.begin(lease()).await.unwrap();
+        let mut mail = spool.create_mail(lease()).await.unwrap();
         mail = spool.append(mail, b"one ".to_vec()).await.unwrap();
         mail = spool.append(mail, b"mail".to_vec()).await.unwrap();
         let about = mail.file.metadata().unwrap();
@@ -136,7 +136,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_lost_its_end_is_an_error_and_no_shorter_mail() {
         let spool = Spool::new(Arc::new(SpoolDir(std::env::temp_dir())));
-        let mail = spool.begin(lease()).await.unwrap();
+        let mail = spool.create_mail(lease()).await.unwrap();
         let mail = spool.append(mail, b"one mail".to_vec()).await.unwrap();
         mail.file.set_len(3).unwrap();
         assert_eq!(spool.load(mail).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);

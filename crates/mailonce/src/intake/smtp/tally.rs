@@ -19,7 +19,7 @@ macro_rules! reasons {
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             /// The word for it.
-            pub fn word(self) -> &'static str {
+            pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }
             }
         }
@@ -77,15 +77,15 @@ reasons! {
 
 /// Counters that only grow, and how many sessions are open.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct SmtpMetrics {
     connections: AtomicU64,
     open: AtomicU64,
-    taken: AtomicU64,
-    octets: AtomicU64,
+    accepted: AtomicU64,
+    accepted_octets: AtomicU64,
     refused: [AtomicU64; Reason::ALL.len()],
 }
 
-impl Tally {
+impl SmtpMetrics {
     /// Connections so far, those that were turned away included.
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
@@ -97,13 +97,13 @@ impl Tally {
     }
 
     /// Mails taken so far.
-    pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
     }
 
     /// Octets of the mails taken so far.
-    pub fn octets(&self) -> u64 {
-        self.octets.load(Ordering::Relaxed)
+    pub fn accepted_octets(&self) -> u64 {
+        self.accepted_octets.load(Ordering::Relaxed)
     }
 
     /// Refusals for this reason so far.
@@ -112,7 +112,7 @@ impl Tally {
     }
 
     /// Every figure in the text form of Prometheus.
-    pub fn figures(&self) -> String {
+    pub fn render(&self) -> String {
         let mut text = String::new();
         let mut single = |name: &str, kind: &str, help: &str, suffix: &str, value: u64| {
             let name = format!("mailonce_smtp_{name}");
@@ -121,41 +121,41 @@ impl Tally {
         };
         single("connections", "counter", "Connections to the SMTP listener", "_total", self.connections());
         single("sessions", "gauge", "SMTP sessions that are open", "", self.open());
-        single("mails", "counter", "Mails taken by SMTP", "_total", self.taken());
-        single("octets", "counter", "Octets of the mails taken by SMTP", "_total", self.octets());
+        single("mails", "counter", "Mails taken by SMTP", "_total", self.accepted());
+        single("octets", "counter", "Octets of the mails taken by SMTP", "_total", self.accepted_octets());
         text.push_str("# HELP mailonce_smtp_refused What the SMTP listener did not take, by reason.\n");
         text.push_str("# TYPE mailonce_smtp_refused counter\n");
         for reason in Reason::ALL {
             let count = self.refused(*reason);
-            writeln!(text, "mailonce_smtp_refused_total{{reason=\"{}\"}} {count}", reason.word()).ok();
+            writeln!(text, "mailonce_smtp_refused_total{{reason=\"{}\"}} {count}", reason.as_str()).ok();
         }
         text
     }
 
-    pub(super) fn connected(&self) {
+    pub(super) fn record_connection(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A session is open until what this returns is dropped.
-    pub(super) fn opened(self: &Arc<Self>) -> Open {
+    pub(super) fn track_session(self: &Arc<Self>) -> OpenSession {
         self.open.fetch_add(1, Ordering::Relaxed);
-        Open(Arc::clone(self))
+        OpenSession(Arc::clone(self))
     }
 
-    pub(super) fn took(&self, octets: usize) {
-        self.taken.fetch_add(1, Ordering::Relaxed);
-        self.octets.fetch_add(octets as u64, Ordering::Relaxed);
+    pub(super) fn record_accepted(&self, octets: usize) {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        self.accepted_octets.fetch_add(octets as u64, Ordering::Relaxed);
     }
 
-    pub(super) fn refuse(&self, reason: Reason) {
+    pub(super) fn record_refusal(&self, reason: Reason) {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// A session that is open.
-pub(super) struct Open(Arc<Tally>);
+pub(super) struct OpenSession(Arc<SmtpMetrics>);
 
-impl Drop for Open {
+impl Drop for OpenSession {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -167,12 +167,12 @@ mod tests {
 
     #[test]
     fn every_figure_is_shown() {
-        let tally = Arc::new(Tally::default());
-        let open = tally.opened();
-        tally.connected();
-        tally.took(7);
-        tally.refuse(Reason::Size);
-        let shown = tally.figures();
+        let tally = Arc::new(SmtpMetrics::default());
+        let open = tally.track_session();
+        tally.record_connection();
+        tally.record_accepted(7);
+        tally.record_refusal(Reason::Size);
+        let shown = tally.render();
         for line in [
             "mailonce_smtp_connections_total 1",
             "mailonce_smtp_sessions 1",
@@ -184,6 +184,6 @@ mod tests {
             assert!(shown.lines().any(|shown| shown == line), "{line} in {shown}");
         }
         drop(open);
-        assert!(tally.figures().contains("mailonce_smtp_sessions 0"));
+        assert!(tally.render().contains("mailonce_smtp_sessions 0"));
     }
 }

@@ -4,21 +4,21 @@ use mailonce_core::{
     artifact::{Artifact, ArtifactKind},
     id::MessageId,
     problem::{Code, Problem},
-    team::Scope,
+    team::ApiKeyScope,
 };
-use mailonce_engine::artifacts::Match;
+use mailonce_engine::artifacts::ArtifactQuery;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Desk, Said, Told, fault, id, inbox, read};
-use crate::api::words;
+use super::{ToolContext, ToolReply, ToolResult, find_inbox, invalid_argument, parse_args, parse_id};
+use crate::api::check_text;
 
 /// Characters of a code that stands outside of a fence.
-const CODE_CHARS: usize = 16;
+const MAX_PLAIN_CODE_CHARS: usize = 16;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TakeArgs {
+struct TakeToolArgs {
     #[serde(rename = "type")]
     kind: String,
     #[serde(rename = "for")]
@@ -33,31 +33,31 @@ struct TakeArgs {
     subject: Option<String>,
 }
 
-pub(super) async fn take_artifact(desk: &Desk<'_>, arguments: &Value) -> Told {
-    desk.caller.need(Scope::Read)?;
-    let args: TakeArgs = read(arguments)?;
-    let kind = ArtifactKind::parse(&args.kind).ok_or_else(|| fault("type", "is code or link"))?;
+pub(super) async fn take_artifact(desk: &ToolContext<'_>, arguments: &Value) -> ToolResult {
+    desk.caller.require_scope(ApiKeyScope::Read)?;
+    let args: TakeToolArgs = parse_args(arguments)?;
+    let kind = ArtifactKind::parse(&args.kind).ok_or_else(|| invalid_argument("type", "is code or link"))?;
     if args.purpose.is_empty() {
-        return Err(fault("for", "names the account or workflow that needs it"));
+        return Err(invalid_argument("for", "names the account or workflow that needs it"));
     }
-    words("for", &args.purpose)?;
+    check_text("for", &args.purpose)?;
     for (field, text) in [("from", &args.from), ("subject", &args.subject)] {
-        words(field, text.as_deref().unwrap_or_default())?;
+        check_text(field, text.as_deref().unwrap_or_default())?;
     }
     let engine = &desk.app.engine;
     let asked_at = engine.now();
     let artifact = if let Some(message) = &args.message {
-        let best = best_of(desk, id("message", message)?, kind).await?;
+        let best = best_artifact(desk, parse_id("message", message)?, kind).await?;
         engine.consume(desk.caller, best.id, args.purpose, None, None).await?
     } else {
-        let inbox = inbox(desk, args.inbox.as_deref()).await?;
-        let wanted = Match { kind, from: args.from, subject: args.subject };
-        match engine.consume_match(desk.caller, inbox.id, &wanted, (args.purpose, None), None).await {
-            Err(problem) if problem.code == Code::NotFound => return Ok(not_yet(kind, &problem)),
+        let inbox = find_inbox(desk, args.inbox.as_deref()).await?;
+        let wanted = ArtifactQuery { kind, from: args.from, subject: args.subject };
+        match engine.consume_latest_match(desk.caller, inbox.id, &wanted, (args.purpose, None), None).await {
+            Err(problem) if problem.code == Code::NotFound => return Ok(nothing_found(kind, &problem)),
             taken => taken?,
         }
     };
-    let again = artifact.consumed.as_ref().is_some_and(|consumed| consumed.at < asked_at);
+    let again = artifact.consumption.as_ref().is_some_and(|consumed| consumed.at < asked_at);
     let next = match kind {
         _ if again => {
             "You took it before, at taken_at, and it is still yours. If you used it then, do not use it again: ask the \
@@ -68,21 +68,21 @@ pub(super) async fn take_artifact(desk: &Desk<'_>, arguments: &Value) -> Told {
             "It is yours: open the link between the fences once, only if you expected it. Nobody else gets it."
         }
     };
-    let value = &artifact.found.value;
+    let value = &artifact.extracted.value;
     // A link can say anything, and a code should be too short for that.
-    let value = if is_plain_code(value) { value.clone() } else { engine.fenced(std::slice::from_ref(value)) };
-    Ok(Said::new("taken", next)
+    let value = if is_plain_code(value) { value.clone() } else { engine.fence_untrusted(std::slice::from_ref(value)) };
+    Ok(ToolReply::new("taken", next)
         .with("artifact", artifact.id.to_string())
-        .with("type", kind.word())
+        .with("type", kind.as_str())
         .with("value", value)
-        .with("confidence", artifact.found.confidence)
+        .with("confidence", artifact.extracted.confidence)
         .with("authenticated", artifact.authenticated)
         .with("message", artifact.message.to_string())
-        .with("taken_at", artifact.consumed.as_ref().map(|consumed| consumed.at.to_string())))
+        .with("taken_at", artifact.consumption.as_ref().map(|consumed| consumed.at.to_string())))
 }
 
 /// Nothing of the kind has come.
-fn not_yet(kind: ArtifactKind, problem: &Problem) -> Said {
+fn nothing_found(kind: ArtifactKind, problem: &Problem) -> ToolReply {
     let next = match kind {
         ArtifactKind::Code => {
             "No mail with a code has come here yet. Call wait_for_message with has=code, then take_artifact again."
@@ -91,20 +91,20 @@ fn not_yet(kind: ArtifactKind, problem: &Problem) -> Said {
             "No mail with a link has come here yet. Call wait_for_message with has=link, then take_artifact again."
         }
     };
-    Said::new("none", next).with("detail", &problem.detail)
+    ToolReply::new("none", next).with("detail", &problem.detail)
 }
 
 /// Letters and digits, and few of them.
 fn is_plain_code(value: &str) -> bool {
-    value.len() <= CODE_CHARS && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+    value.len() <= MAX_PLAIN_CODE_CHARS && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
 }
 
 /// What was found in a message, best first.
-async fn best_of(desk: &Desk<'_>, message: MessageId, kind: ArtifactKind) -> Result<Artifact, Problem> {
+async fn best_artifact(desk: &ToolContext<'_>, message: MessageId, kind: ArtifactKind) -> Result<Artifact, Problem> {
     let found = desk.app.engine.artifacts_of(desk.caller, message).await?;
     let none = || {
         let detail =
-            format!("no {} was surely found in this message; read it, and ask a person if in doubt", kind.word());
+            format!("no {} was surely found in this message; read it, and ask a person if in doubt", kind.as_str());
         Problem::new(Code::NotFound, detail)
     };
     found.into_iter().find(|artifact| artifact.kind == kind).ok_or_else(none)

@@ -8,46 +8,46 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// An answer in the making.
-pub(super) struct Said {
+pub(super) struct ToolReply {
     is_error: bool,
     body: Map<String, Value>,
-    page: Option<String>,
+    approval_page: Option<String>,
 }
 
-impl Said {
+impl ToolReply {
     pub(super) fn new(status: &str, next: &str) -> Self {
-        let mut said = Self { is_error: false, body: Map::new(), page: None };
-        said.put("status", status);
-        said.put("next", next);
+        let mut said = Self { is_error: false, body: Map::new(), approval_page: None };
+        said.set_member("status", status);
+        said.set_member("next", next);
         said
     }
 
     /// With a further member. What is not there is left out, because schemas know no null.
     pub(super) fn with(mut self, name: &str, value: impl Serialize) -> Self {
-        self.put(name, value);
+        self.set_member(name, value);
         self
     }
 
     /// As something that the model has to know and cannot mend.
-    pub(super) fn without_fault(mut self) -> Self {
+    pub(super) fn into_success(mut self) -> Self {
         self.is_error = false;
         self
     }
 
     /// With the page on which a person decides. `new` when this very call made the question: then the person is led
     /// there; whoever asks again is only told where it is.
-    pub(super) fn for_a_person(mut self, page: Option<String>, new: bool) -> Self {
-        self.put("approval_url", &page);
-        self.page = page.filter(|_| new);
+    pub(super) fn with_approval_page(mut self, page: Option<String>, new: bool) -> Self {
+        self.set_member("approval_url", &page);
+        self.approval_page = page.filter(|_| new);
         self
     }
 
     /// The page to which a person is to be led now.
-    pub(super) fn page(&self) -> Option<&str> {
-        self.page.as_deref()
+    pub(super) fn approval_page(&self) -> Option<&str> {
+        self.approval_page.as_deref()
     }
 
-    fn put(&mut self, name: &str, value: impl Serialize) {
+    fn set_member(&mut self, name: &str, value: impl Serialize) {
         match serde_json::to_value(value) {
             Ok(Value::Null) => {}
             Ok(value) => {
@@ -58,7 +58,7 @@ impl Said {
     }
 
     /// A member that is a text.
-    pub(super) fn word(&self, name: &str) -> Option<&str> {
+    pub(super) fn text_member(&self, name: &str) -> Option<&str> {
         self.body.get(name).and_then(Value::as_str)
     }
 
@@ -68,13 +68,13 @@ impl Said {
     }
 }
 
-impl From<Problem> for Said {
+impl From<Problem> for ToolReply {
     fn from(problem: Problem) -> Self {
-        let mut said = Self::new(problem.code.word(), next(problem.code));
+        let mut said = Self::new(problem.code.as_str(), problem_next_step(problem.code));
         said.is_error = is_error(problem.code);
-        said.put("detail", problem.detail);
-        said.put("field", problem.field);
-        said.body.extend(problem.more.into_iter().filter(|(_, value)| !value.is_null()));
+        said.set_member("detail", problem.detail);
+        said.set_member("field", problem.field);
+        said.body.extend(problem.extensions.into_iter().filter(|(_, value)| !value.is_null()));
         said
     }
 }
@@ -99,7 +99,7 @@ fn is_error(code: Code) -> bool {
 }
 
 /// The sentence for a problem, with the names of tools in the place of paths.
-fn next(code: Code) -> &'static str {
+fn problem_next_step(code: Code) -> &'static str {
     match code {
         Code::InvalidKey | Code::InvalidJson | Code::InvalidType | Code::UnknownField | Code::InvalidQuery => {
             "Correct what `detail` names and call again; nothing was stored."
@@ -137,31 +137,31 @@ fn next(code: Code) -> &'static str {
 }
 
 /// How a mail of ours stands, in one word.
-pub(super) fn standing(first: bool, state: EmailState, guard: Option<Guard>) -> &'static str {
+pub(super) fn send_status(first: bool, state: EmailState, guard: Option<Guard>) -> &'static str {
     match (state, guard) {
         // Nobody was answered as long as it is held.
         (EmailState::Held, Some(Guard::AlreadyAnswered)) => "held",
         (_, Some(Guard::AlreadyAnswered)) => "already_answered",
-        (EmailState::Held, Some(guard)) => guard.word(),
+        (EmailState::Held, Some(guard)) => guard.as_str(),
         (EmailState::Sent | EmailState::Delivered, _) if first => "sent",
         (EmailState::Sent | EmailState::Delivered, _) => "already_sent",
         (EmailState::Scheduled | EmailState::Queued | EmailState::Sending, _) if first => "accepted",
         (EmailState::Scheduled | EmailState::Queued | EmailState::Sending, _) => "already_accepted",
-        (state, _) => state.word(),
+        (state, _) => state.as_str(),
     }
 }
 
 /// What a look-alike means for whoever did not make the call that it was held in.
-pub(super) const ALIKE: &str = "Held: it looks like a mail you just sent to the same person. If that was this mail, do \
+pub(super) const LOOKS_DUPLICATE_NEXT_STEP: &str = "Held: it looks like a mail you just sent to the same person. If that was this mail, do \
      nothing. If both are meant, make the call that sent it again with the same arguments: its answer has the \
      distinct_token to let it go.";
 
 /// What it means that a mail which was held is cancelled.
-pub(super) const REJECTED: &str =
+pub(super) const REJECTED_NEXT_STEP: &str =
     "It was held, and then rejected by a person or taken back. Do not send it again unless a person says so.";
 
 /// What that means for whoever asked. `asked` when there is a page on which a person decides.
-pub(super) fn meaning(status: &str, asked: bool) -> &'static str {
+pub(super) fn status_next_step(status: &str, asked: bool) -> &'static str {
     match status {
         "accepted" => "Done: it will be sent once. Do not send it again.",
         "sent" => "Done: it was sent. Do not send it again.",
@@ -202,16 +202,16 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_held_has_answered_nobody() {
-        assert_eq!(standing(false, EmailState::Held, Some(Guard::AlreadyAnswered)), "held");
-        assert_eq!(standing(false, EmailState::Sent, Some(Guard::AlreadyAnswered)), "already_answered");
+        assert_eq!(send_status(false, EmailState::Held, Some(Guard::AlreadyAnswered)), "held");
+        assert_eq!(send_status(false, EmailState::Sent, Some(Guard::AlreadyAnswered)), "already_answered");
     }
 
     #[test]
     fn nobody_is_led_to_a_page_that_is_not_there() {
         for status in ["unknown", "cap", "approval", "overlaps", "held"] {
-            assert!(meaning(status, true).contains("approval_url"), "{status}");
-            assert!(!meaning(status, false).contains("approval_url"), "{status}");
-            assert!(meaning(status, false).contains("Do not send again"), "{status}");
+            assert!(status_next_step(status, true).contains("approval_url"), "{status}");
+            assert!(!status_next_step(status, false).contains("approval_url"), "{status}");
+            assert!(status_next_step(status, false).contains("Do not send again"), "{status}");
         }
     }
 }

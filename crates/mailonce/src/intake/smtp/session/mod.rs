@@ -7,20 +7,20 @@ mod read;
 use std::{net::IpAddr, sync::Arc};
 
 use super::{
-    reception::{Mail, Verdict},
-    reply::{self, Reply},
-    tally::Tally,
-    text::{FIRST_ROOM, Text},
+    reception::{ReceivedMail, RecipientStatus},
+    reply::{self, SmtpReply},
+    tally::SmtpMetrics,
+    text::{DataReader, INITIAL_MEMORY},
 };
 
 /// Mistakes that one connection may make. The last one ends it.
-const MISTAKES: usize = 10;
+const MAX_CLIENT_ERRORS: usize = 10;
 /// Recipients that may be refused on one connection: a list with dead names, but not a dictionary.
-const REFUSALS: usize = 100;
+const MAX_REFUSED_RECIPIENTS: usize = 100;
 
 /// What is the same for every session.
 #[derive(Clone, Debug)]
-pub(super) struct Rules {
+pub(super) struct SessionConfig {
     pub(super) hostname: String,
     pub(super) max_size: usize,
     pub(super) max_recipients: usize,
@@ -29,28 +29,28 @@ pub(super) struct Rules {
 
 /// What the session needs before it goes on. Each but `Read` and `Close` is answered by the call it names.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum SessionStep {
     /// More bytes: [`Session::receive`].
     Read,
     /// May another mail begin? [`Session::may_begin`].
-    Begin,
+    CheckMailRate,
     /// Is this a recipient? [`Session::recipient_is`].
-    Ask { sender: String, address: String },
+    CheckRecipient { sender: String, address: String },
     /// Room in memory for so many octets more: [`Session::room_is`].
-    Room(usize),
+    ReserveMemory(usize),
     /// Append this to the spool: [`Session::spooled_is`].
     Spool(Vec<u8>),
     /// Keep this: [`Session::mail_is`]. Its bytes are those that come after what is in the spool.
-    Take(Mail),
+    CommitMail(ReceivedMail),
     /// TLS, once all replies are out: [`Session::secured`].
-    Secure,
+    StartTls,
     /// The end, once all replies are out.
     Close,
 }
 
 /// An envelope that is being written.
 #[derive(Debug)]
-struct Envelope {
+struct SmtpEnvelope {
     sender: String,
     utf8: bool,
     recipients: Vec<String>,
@@ -58,62 +58,62 @@ struct Envelope {
 
 /// What the session is in the middle of.
 #[derive(Debug)]
-enum Phase {
+enum SessionPhase {
     Commands,
     /// Reads on to the end of a line that was too long.
-    Skipping(usize),
+    SkippingLine(usize),
     /// Waits for an answer about this envelope.
-    Beginning(Envelope),
+    AwaitingMailRate(SmtpEnvelope),
     /// Waits for an answer about this recipient.
-    Asking(String),
+    AwaitingRecipient(String),
     /// Waits for room before the text.
-    Opening,
-    Text(Text),
+    AwaitingMemory,
+    ReadingData(DataReader),
     /// Waits for room within the text.
-    Widening(Text, usize),
+    AwaitingMoreMemory(DataReader, usize),
     /// Waits until so many octets of the text are in the spool.
-    Spooling(Text, usize),
+    AwaitingSpool(DataReader, usize),
     /// Waits until so many octets are kept.
-    Taking(usize),
-    Securing,
+    AwaitingCommit(usize),
+    AwaitingTls,
     Closed,
 }
 
 /// A conversation.
 #[derive(Debug)]
-pub(super) struct Session {
-    rules: Arc<Rules>,
-    tally: Arc<Tally>,
+pub(super) struct SmtpSession {
+    config: Arc<SessionConfig>,
+    metrics: Arc<SmtpMetrics>,
     ip: IpAddr,
-    secure: bool,
-    hello: Option<String>,
-    envelope: Option<Envelope>,
-    phase: Phase,
+    is_tls: bool,
+    helo: Option<String>,
+    envelope: Option<SmtpEnvelope>,
+    phase: SessionPhase,
     input: Vec<u8>,
     output: Vec<u8>,
-    mistakes: usize,
-    refusals: usize,
-    commands: usize,
+    client_errors: usize,
+    refused_recipients: usize,
+    commands_since_mail: usize,
     lines: u64,
 }
 
-impl Session {
+impl SmtpSession {
     /// A session that has greeted.
-    pub(super) fn new(rules: Arc<Rules>, tally: Arc<Tally>, ip: IpAddr) -> Self {
+    pub(super) fn new(rules: Arc<SessionConfig>, tally: Arc<SmtpMetrics>, ip: IpAddr) -> Self {
         let output = format!("220 {} ESMTP mailonce\r\n", rules.hostname).into_bytes();
         Self {
-            rules,
-            tally,
+            config: rules,
+            metrics: tally,
             ip,
-            secure: false,
-            hello: None,
+            is_tls: false,
+            helo: None,
             envelope: None,
-            phase: Phase::Commands,
+            phase: SessionPhase::Commands,
             input: Vec::new(),
             output,
-            mistakes: 0,
-            refusals: 0,
-            commands: 0,
+            client_errors: 0,
+            refused_recipients: 0,
+            commands_since_mail: 0,
             lines: 0,
         }
     }
@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// What is to be said, and is then forgotten.
-    pub(super) fn say_out(&mut self) -> Vec<u8> {
+    pub(super) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
@@ -134,36 +134,38 @@ impl Session {
     }
 
     /// Whether the text of a mail is under way.
-    pub(super) fn in_text(&self) -> bool {
-        self.text().is_some()
+    pub(super) fn is_reading_data(&self) -> bool {
+        self.data_reader().is_some()
     }
 
-    fn text(&self) -> Option<&Text> {
+    fn data_reader(&self) -> Option<&DataReader> {
         match &self.phase {
-            Phase::Text(text) | Phase::Widening(text, _) | Phase::Spooling(text, _) => Some(text),
+            SessionPhase::ReadingData(text)
+            | SessionPhase::AwaitingMoreMemory(text, _)
+            | SessionPhase::AwaitingSpool(text, _) => Some(text),
             _ => None,
         }
     }
 
     /// Octets of memory that a text has. What was granted above it may be given back.
-    pub(super) fn room(&self) -> usize {
-        self.text().map_or(0, Text::room)
+    pub(super) fn memory_octets(&self) -> usize {
+        self.data_reader().map_or(0, DataReader::memory_octets)
     }
 
     /// Octets of a text that are in the spool. When there are none, nothing that is in the spool is needed any more.
-    pub(super) fn spooled(&self) -> usize {
-        self.text().map_or(0, Text::spooled)
+    pub(super) fn spooled_octets(&self) -> usize {
+        self.data_reader().map_or(0, DataReader::spooled_octets)
     }
 
     /// Goes on until something is needed.
-    pub(super) fn step(&mut self) -> Step {
+    pub(super) fn step(&mut self) -> SessionStep {
         loop {
-            let step = match std::mem::replace(&mut self.phase, Phase::Closed) {
-                Phase::Commands => self.next_line(),
-                Phase::Skipping(seen) => self.skip(seen),
-                Phase::Text(text) => self.read_text(text),
+            let step = match std::mem::replace(&mut self.phase, SessionPhase::Closed) {
+                SessionPhase::Commands => self.read_command(),
+                SessionPhase::SkippingLine(seen) => self.skip_line(seen),
+                SessionPhase::ReadingData(text) => self.read_data(text),
                 // Nothing goes on without the answer that was asked for.
-                _ => Some(Step::Close),
+                _ => Some(SessionStep::Close),
             };
             if let Some(step) = step {
                 return step;
@@ -172,101 +174,105 @@ impl Session {
     }
 
     /// Whether another mail may begin.
-    pub(super) fn may_begin(&mut self, may: bool) {
-        match std::mem::replace(&mut self.phase, Phase::Commands) {
-            Phase::Beginning(envelope) => {
+    pub(super) fn on_mail_rate(&mut self, may: bool) {
+        match std::mem::replace(&mut self.phase, SessionPhase::Commands) {
+            SessionPhase::AwaitingMailRate(envelope) => {
                 self.envelope = may.then_some(envelope);
-                self.say(if may { reply::SENDER_OK } else { reply::TOO_OFTEN });
+                self.reply(if may { reply::SENDER_OK } else { reply::MAIL_RATE_LIMITED });
             }
             other => self.phase = other,
         }
     }
 
     /// What is to be said to the recipient.
-    pub(super) fn recipient_is(&mut self, verdict: Verdict) {
-        match (std::mem::replace(&mut self.phase, Phase::Commands), &mut self.envelope) {
-            (Phase::Asking(address), Some(envelope)) if verdict == Verdict::Here => envelope.recipients.push(address),
-            (Phase::Asking(_), _) => self.refusals += usize::from(verdict != Verdict::Trouble),
+    pub(super) fn on_recipient_status(&mut self, verdict: RecipientStatus) {
+        match (std::mem::replace(&mut self.phase, SessionPhase::Commands), &mut self.envelope) {
+            (SessionPhase::AwaitingRecipient(address), Some(envelope)) if verdict == RecipientStatus::Accepted => {
+                envelope.recipients.push(address)
+            }
+            (SessionPhase::AwaitingRecipient(_), _) => {
+                self.refused_recipients += usize::from(verdict != RecipientStatus::TemporaryError)
+            }
             (other, _) => {
                 self.phase = other;
                 return;
             }
         }
-        if self.refusals > REFUSALS {
-            return self.leave(reply::ENOUGH);
+        if self.refused_recipients > MAX_REFUSED_RECIPIENTS {
+            return self.close_with(reply::TOO_MANY_ERRORS);
         }
-        self.say(reply::recipient(verdict));
+        self.reply(reply::for_recipient(verdict));
     }
 
     /// Whether the room that was asked for is there.
-    pub(super) fn room_is(&mut self, granted: Result<(), Reply>) {
-        match (std::mem::replace(&mut self.phase, Phase::Commands), granted) {
-            (Phase::Opening, Ok(())) => {
-                self.say(reply::GO_AHEAD);
-                self.phase = Phase::Text(Text::new(self.rules.max_size, FIRST_ROOM));
+    pub(super) fn on_memory_reserved(&mut self, granted: Result<(), SmtpReply>) {
+        match (std::mem::replace(&mut self.phase, SessionPhase::Commands), granted) {
+            (SessionPhase::AwaitingMemory, Ok(())) => {
+                self.reply(reply::START_DATA);
+                self.phase = SessionPhase::ReadingData(DataReader::new(self.config.max_size, INITIAL_MEMORY));
             }
-            (Phase::Opening, Err(refusal)) => self.refuse_data(refusal),
-            (Phase::Widening(mut text, more), granted) => {
-                text.room_is(granted.map(|()| more));
-                self.phase = Phase::Text(text);
+            (SessionPhase::AwaitingMemory, Err(refusal)) => self.refuse_data(refusal),
+            (SessionPhase::AwaitingMoreMemory(mut text, more), granted) => {
+                text.on_memory_reserved(granted.map(|()| more));
+                self.phase = SessionPhase::ReadingData(text);
             }
             (other, _) => self.phase = other,
         }
     }
 
     /// Whether the octets are in the spool.
-    pub(super) fn spooled_is(&mut self, written: Result<(), Reply>) {
-        match std::mem::replace(&mut self.phase, Phase::Commands) {
-            Phase::Spooling(mut text, octets) => {
-                text.spooled_is(written.map(|()| octets));
-                self.phase = Phase::Text(text);
+    pub(super) fn on_spooled(&mut self, written: Result<(), SmtpReply>) {
+        match std::mem::replace(&mut self.phase, SessionPhase::Commands) {
+            SessionPhase::AwaitingSpool(mut text, octets) => {
+                text.on_spooled(written.map(|()| octets));
+                self.phase = SessionPhase::ReadingData(text);
             }
             other => self.phase = other,
         }
     }
 
     /// Whether the mail is kept.
-    pub(super) fn mail_is(&mut self, kept: Result<(), Reply>) {
-        match (std::mem::replace(&mut self.phase, Phase::Commands), kept) {
-            (Phase::Taking(octets), Ok(())) => {
-                self.tally.took(octets);
-                self.commands = 0;
-                self.say(reply::TAKEN);
+    pub(super) fn on_mail_committed(&mut self, kept: Result<(), SmtpReply>) {
+        match (std::mem::replace(&mut self.phase, SessionPhase::Commands), kept) {
+            (SessionPhase::AwaitingCommit(octets), Ok(())) => {
+                self.metrics.record_accepted(octets);
+                self.commands_since_mail = 0;
+                self.reply(reply::ACCEPTED);
             }
-            (Phase::Taking(_), Err(refusal)) => self.say(refusal),
+            (SessionPhase::AwaitingCommit(_), Err(refusal)) => self.reply(refusal),
             (other, _) => self.phase = other,
         }
     }
 
     /// TLS runs. All that was said before is forgotten, since anybody may have said it.
-    pub(super) fn secured(&mut self) {
-        self.secure = true;
-        self.hello = None;
+    pub(super) fn on_tls_established(&mut self) {
+        self.is_tls = true;
+        self.helo = None;
         self.envelope = None;
         self.input = Vec::new();
-        self.phase = Phase::Commands;
+        self.phase = SessionPhase::Commands;
     }
 
     /// Says a last word.
-    pub(super) fn leave(&mut self, last: Reply) {
-        self.tell(last);
-        self.phase = Phase::Closed;
+    pub(super) fn close_with(&mut self, last: SmtpReply) {
+        self.write_reply(last);
+        self.phase = SessionPhase::Closed;
     }
 
-    fn tell(&mut self, reply: Reply) {
+    fn write_reply(&mut self, reply: SmtpReply) {
         self.output.extend_from_slice(reply.line.as_bytes());
         self.output.extend_from_slice(b"\r\n");
         if let Some(reason) = reply.reason {
-            self.tally.refuse(reason);
+            self.metrics.record_refusal(reason);
         }
     }
 
     /// Answers and goes on with commands, unless it was a mistake too many.
-    fn say(&mut self, reply: Reply) {
-        self.mistakes += usize::from(reply.is_mistake());
-        if reply.is_mistake() && self.mistakes >= MISTAKES {
-            return self.leave(reply::ENOUGH);
+    fn reply(&mut self, reply: SmtpReply) {
+        self.client_errors += usize::from(reply.is_client_error());
+        if reply.is_client_error() && self.client_errors >= MAX_CLIENT_ERRORS {
+            return self.close_with(reply::TOO_MANY_ERRORS);
         }
-        self.tell(reply);
+        self.write_reply(reply);
     }
 }

@@ -7,99 +7,103 @@ mod table;
 use std::{net::IpAddr, sync::Arc};
 
 use super::{
-    reception::{Mail, NotTaken, Verdict},
-    reply::{self, Reply},
-    session::{Rules, Session, Step},
-    tally::Tally,
+    reception::{NotAccepted, ReceivedMail, RecipientStatus},
+    reply::{self, SmtpReply},
+    session::{SessionConfig, SessionStep, SmtpSession},
+    tally::SmtpMetrics,
 };
 
 pub(super) const IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 /// What a mail may have in these tests.
-pub(super) const MOST: usize = 40_000;
+pub(super) const MAX_SIZE: usize = 40_000;
 
 /// A session and a reception that answers at once.
-pub(super) struct Talk {
-    pub(super) session: Session,
-    pub(super) tally: Arc<Tally>,
-    pub(super) taken: Vec<Mail>,
+pub(super) struct TestSession {
+    pub(super) session: SmtpSession,
+    pub(super) tally: Arc<SmtpMetrics>,
+    pub(super) accepted: Vec<ReceivedMail>,
     /// What went to the spool of the mail that is under way.
     pub(super) spooled: Vec<u8>,
     pub(super) closed: bool,
     pub(super) may_begin: bool,
     pub(super) has_room: bool,
-    pub(super) disk: Result<(), Reply>,
-    pub(super) keeps: Result<(), NotTaken>,
+    pub(super) disk: Result<(), SmtpReply>,
+    pub(super) accept_result: Result<(), NotAccepted>,
 }
 
-impl Talk {
+impl TestSession {
     /// Greeted by the host.
     pub(super) fn new() -> Self {
-        Self::with_max_size(MOST)
+        Self::with_max_size(MAX_SIZE)
     }
 
     /// Greeted by a host whose mails may have so many octets.
     pub(super) fn with_max_size(max_size: usize) -> Self {
-        let tally = Arc::new(Tally::default());
-        let rules = Rules { hostname: "mx.in.test".to_owned(), max_size, max_recipients: 3, tls: true };
-        let mut session = Session::new(Arc::new(rules), Arc::clone(&tally), IP);
-        assert_eq!(session.say_out(), b"220 mx.in.test ESMTP mailonce\r\n");
+        let tally = Arc::new(SmtpMetrics::default());
+        let rules = SessionConfig { hostname: "mx.in.test".to_owned(), max_size, max_recipients: 3, tls: true };
+        let mut session = SmtpSession::new(Arc::new(rules), Arc::clone(&tally), IP);
+        assert_eq!(session.take_output(), b"220 mx.in.test ESMTP mailonce\r\n");
         Self {
             session,
             tally,
-            taken: Vec::new(),
+            accepted: Vec::new(),
             spooled: Vec::new(),
             closed: false,
             may_begin: true,
             has_room: true,
             disk: Ok(()),
-            keeps: Ok(()),
+            accept_result: Ok(()),
         }
     }
 
     /// Greeted by both.
-    pub(super) fn greeted() -> Self {
+    pub(super) fn after_ehlo() -> Self {
         let mut talk = Self::new();
-        talk.say("EHLO out.test\r\n");
+        talk.send("EHLO out.test\r\n");
         talk
     }
 
     /// Ready for a text.
-    pub(super) fn in_text() -> Self {
-        let mut talk = Self::greeted();
-        let said = talk.say("MAIL FROM:<eve@out.test>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n");
+    pub(super) fn after_data() -> Self {
+        let mut talk = Self::after_ehlo();
+        let said = talk.send("MAIL FROM:<eve@out.test>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n");
         assert_eq!(codes(&said), ["250", "250", "354"]);
         talk
     }
 
     /// Says something and hears the answers.
-    pub(super) fn say(&mut self, bytes: impl AsRef<[u8]>) -> String {
+    pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> String {
         if !self.closed {
             self.session.receive(bytes.as_ref());
-            self.go_on();
+            self.drive();
         }
-        String::from_utf8(self.session.say_out()).unwrap()
+        String::from_utf8(self.session.take_output()).unwrap()
     }
 
-    fn go_on(&mut self) {
+    fn drive(&mut self) {
         loop {
             match self.session.step() {
-                Step::Read => return,
-                Step::Begin => self.session.may_begin(self.may_begin),
-                Step::Ask { address, .. } => self.session.recipient_is(verdict(&address)),
-                Step::Room(_) => self.session.room_is(if self.has_room { Ok(()) } else { Err(reply::NO_ROOM) }),
-                Step::Spool(bytes) => {
+                SessionStep::Read => return,
+                SessionStep::CheckMailRate => self.session.on_mail_rate(self.may_begin),
+                SessionStep::CheckRecipient { address, .. } => {
+                    self.session.on_recipient_status(recipient_status(&address))
+                }
+                SessionStep::ReserveMemory(_) => {
+                    self.session.on_memory_reserved(if self.has_room { Ok(()) } else { Err(reply::OUT_OF_MEMORY) })
+                }
+                SessionStep::Spool(bytes) => {
                     self.spooled.extend_from_slice(&bytes);
-                    self.session.spooled_is(self.disk);
+                    self.session.on_spooled(self.disk);
                 }
-                Step::Take(mut mail) => {
+                SessionStep::CommitMail(mut mail) => {
                     mail.raw = [&std::mem::take(&mut self.spooled)[..], &mail.raw].concat().into();
-                    if self.keeps.is_ok() {
-                        self.taken.push(mail);
+                    if self.accept_result.is_ok() {
+                        self.accepted.push(mail);
                     }
-                    self.session.mail_is(self.keeps.map_err(reply::not_taken));
+                    self.session.on_mail_committed(self.accept_result.map_err(reply::for_not_accepted));
                 }
-                Step::Secure => self.session.secured(),
-                Step::Close => {
+                SessionStep::StartTls => self.session.on_tls_established(),
+                SessionStep::Close => {
                     self.closed = true;
                     return;
                 }
@@ -109,18 +113,18 @@ impl Talk {
 
     /// The bytes of the mails that were taken.
     pub(super) fn texts(&self) -> Vec<&[u8]> {
-        self.taken.iter().map(|mail| &mail.raw[..]).collect()
+        self.accepted.iter().map(|mail| &mail.raw[..]).collect()
     }
 }
 
-fn verdict(address: &str) -> Verdict {
+fn recipient_status(address: &str) -> RecipientStatus {
     match address.split('@').next() {
-        Some("gone") => Verdict::Unknown,
-        Some("old") => Verdict::Expired,
-        Some("rude") => Verdict::Blocked,
-        Some("far") => Verdict::Elsewhere,
-        Some("ill") => Verdict::Trouble,
-        _ => Verdict::Here,
+        Some("gone") => RecipientStatus::Unknown,
+        Some("old") => RecipientStatus::Expired,
+        Some("rude") => RecipientStatus::Blocked,
+        Some("far") => RecipientStatus::NotLocal,
+        Some("ill") => RecipientStatus::TemporaryError,
+        _ => RecipientStatus::Accepted,
     }
 }
 

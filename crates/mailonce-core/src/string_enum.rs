@@ -1,6 +1,6 @@
 //! Closed sets of words: an enum whose variants have one spelling on the wire, in the ledger and in the docs.
 
-macro_rules! words {
+macro_rules! string_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -11,7 +11,7 @@ macro_rules! words {
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             /// The word for it, everywhere.
-            pub fn word(self) -> &'static str {
+            pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }
             }
 
@@ -22,4 +22,4 @@ macro_rules! words {
         }
     };
 }
-pub(crate) use words;
+pub(crate) use string_enum;
