@@ -53,19 +53,19 @@ ids! {
     SourceId,
     /// Names an [`crate::inbox::Inbox`].
     InboxId,
-    /// Names a [`crate::delivery::Delivery`].
+    /// Names a [`crate::inbound::delivery::Delivery`].
     DeliveryId,
-    /// Names a [`crate::message::Message`].
+    /// Names a [`crate::inbox::message::Message`].
     MessageId,
     /// Names messages and emails that answer each other.
     ThreadId,
-    /// Names an [`crate::artifact::Artifact`].
+    /// Names an [`crate::inbox::artifact::Artifact`].
     ArtifactId,
-    /// Names a [`crate::watch::Watch`].
+    /// Names a [`crate::inbox::watch::Watch`].
     WatchId,
-    /// Names an [`crate::endpoint::Endpoint`].
+    /// Names an [`crate::events::endpoint::Endpoint`].
     EndpointId,
-    /// Names a [`crate::notice::Notice`].
+    /// Names a [`crate::events::notice::Notice`].
     NoticeId,
 }
 

@@ -25,42 +25,29 @@
 //! | [`port`] | what the engine needs from the rest of the world |
 //! | [`failpoint`] | named points at which the rigs stop a process; nothing in a usual build |
 
+pub mod access;
 pub mod address;
-pub mod artifact;
 pub mod call;
 pub mod cidr;
-pub mod content;
 pub mod control;
 pub mod conversation;
-pub mod delivery;
-pub mod digest;
-pub mod dispatch;
-pub mod doubt;
-pub mod email;
-pub mod endpoint;
-pub mod event;
+pub mod events;
 pub mod failpoint;
-pub mod filing;
 pub mod handoff;
 pub mod id;
+pub mod inbound;
 pub mod inbox;
 pub mod intent;
 pub mod json_limits;
 pub mod key;
 pub mod limits;
-pub mod list;
-pub mod message;
 #[doc(hidden)]
 pub mod mutant;
-pub mod notice;
-pub mod port;
+pub mod outbound;
+pub mod ports;
 pub mod problem;
 pub mod record;
 pub mod retry;
-pub mod rule;
-pub mod schedule;
 mod string_enum;
-pub mod team;
 pub mod time;
 pub mod ttl;
-pub mod watch;

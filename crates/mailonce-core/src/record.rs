@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     conversation::escalation::Escalation,
-    event::{EventKind, NewEvent},
+    events::event::{EventKind, NewEvent},
     id::TeamId,
     string_enum::string_enum,
     time::Time,

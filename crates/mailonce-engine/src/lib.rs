@@ -13,89 +13,25 @@
 //! holds the loops that run beside the requests.
 
 pub mod access;
-pub mod artifacts;
-mod breaker;
-pub mod change;
-pub mod collect;
-mod content_guard;
 pub mod control;
-mod cursor;
-mod decisions;
-mod diff;
-mod dispatch;
-pub mod domains;
-pub mod doubts;
-pub mod draft_turns;
-pub mod drafts;
-pub mod endpoints;
-pub mod escalations;
+pub mod conversation;
+pub mod events;
 #[doc(hidden)]
 pub mod failpoint;
-mod freeze;
-mod holder;
-pub mod hook;
-mod hook_mail;
-mod inbound;
-pub mod inboxes;
-pub mod kek;
-pub mod keys;
-pub mod labels;
-pub mod links;
-pub mod lists;
-pub mod local;
-pub mod look;
-pub mod mailbox;
-pub mod messages;
-pub mod metrics;
-pub mod next;
-pub mod notices;
-pub mod notify;
-pub mod open_keys;
-pub mod orphans;
-mod outbound_facts;
-mod own;
-mod pack;
-mod panics;
-mod poll;
-pub mod preview;
-mod proofs;
-mod questions;
-mod quote;
-mod read;
-pub mod receive;
-pub mod received;
-pub mod records;
-pub mod reply;
-pub mod reroute;
-mod returned;
-pub mod rules;
-mod seal;
-mod seen;
-pub mod send;
-pub mod settings;
-mod signers;
-pub mod sources;
-mod suppressed;
-pub mod suppressions;
-pub mod tail;
-pub mod threads;
-pub mod ties;
-pub mod time;
-pub mod told;
-pub mod upkeep;
-mod vault;
-pub mod view;
-pub mod wait;
-pub mod ways;
-mod wording;
+pub mod handoff;
+pub mod inbound;
+pub mod inbox;
+pub mod outbound;
+pub mod runtime;
 
 use mailonce_core::{
+    access::team::{ApiKey, ApiKeyScope, Team},
     call::CallTrace,
-    email::Channel,
     id::IdGenerator,
     key::InstallSecret,
     limits,
-    port::{
+    outbound::email::Channel,
+    ports::{
         Clock, Entropy,
         store::{
             KeyedOperation, SharedEmailSubscriber, SharedLedgerClock, Store, StoreError, SuppressedCall,
@@ -103,7 +39,6 @@ use mailonce_core::{
         },
     },
     problem::{Code, FieldError, Problem},
-    team::{ApiKey, ApiKeyScope, Team},
     time::Time,
 };
 use std::sync::{
@@ -113,14 +48,14 @@ use std::sync::{
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
+use crate::handoff::doubts::UnknownsInProgress;
+use crate::handoff::ways::{EngineDeps, TransportSelector};
+use crate::outbound::seen::ReplayCache;
+use crate::outbound::suppressed::SuppressedCallBuffer;
+use crate::runtime::holder::LeaseIdentities;
+use crate::runtime::metrics::Metrics;
+use crate::runtime::time::{ClockState, ConfirmedBy, Timekeeper};
 use control::record_cache::RecordCaches;
-use doubts::UnknownsInProgress;
-use holder::LeaseIdentities;
-use metrics::Metrics;
-use seen::ReplayCache;
-use suppressed::SuppressedCallBuffer;
-use time::{ClockState, ConfirmedBy, Timekeeper};
-use ways::{EngineDeps, TransportSelector};
 
 /// The transport that captures mail inside our own commit: nothing leaves the machine.
 pub const SANDBOX: &str = "sandbox";
@@ -140,7 +75,7 @@ pub struct Caller {
     /// What the caller calls this call.
     pub call: Option<CallTrace>,
     /// The inboxes that the API key is tied to; `None` for a key of the whole team.
-    pub inbox_restriction: Option<Arc<ties::InboxRestriction>>,
+    pub inbox_restriction: Option<Arc<crate::access::ties::InboxRestriction>>,
 }
 
 impl Caller {
@@ -169,7 +104,7 @@ pub struct Engine {
     entropy: Arc<dyn Entropy>,
     secret: InstallSecret,
     /// Packs and unpacks bodies.
-    packer: Arc<pack::Packer>,
+    packer: Arc<crate::runtime::pack::Packer>,
     /// The epoch when the store was opened.
     initial_epoch: u32,
     ids: Mutex<IdGenerator>,
@@ -187,34 +122,34 @@ pub struct Engine {
     /// Whether the store tells of every change, so that what was seen may be answered from memory.
     is_single_node: bool,
     suppressed_calls: SuppressedCallBuffer,
-    credentials: access::CredentialCache,
+    credentials: crate::access::access::CredentialCache,
     /// API keys under which streams and waits are open.
-    active_keys: open_keys::ActiveKeys,
+    active_keys: crate::access::open_keys::ActiveKeys,
     /// Addresses that are not written to.
-    suppression_index: suppressions::SuppressionIndex,
+    suppression_index: crate::control::suppressions::SuppressionIndex,
     /// Domains that sign.
-    signing_domains: signers::SigningDomainCache,
+    signing_domains: crate::handoff::signers::SigningDomainCache,
     /// Held while a key is made.
     key_generation: tokio::sync::Mutex<()>,
-    certificate_cache: hook::CertificateCache,
-    fetch_limiter: collect::FetchLimiter,
-    inbound: inbound::InboundRuntime,
+    certificate_cache: crate::inbound::hook::CertificateCache,
+    fetch_limiter: crate::inbound::collect::FetchLimiter,
+    inbound: crate::inbound::inbound::InboundRuntime,
     record_caches: RecordCaches,
     /// The ends of the event logs that somebody follows.
-    event_tails: tail::EventTails,
-    message_ids: mailbox::MessageIdCache,
+    event_tails: crate::events::tail::EventTails,
+    message_ids: crate::inbox::mailbox::MessageIdCache,
     /// Wakes whoever tells endpoints.
     notice_wakeup: Notify,
     /// Room for tests of endpoints.
     endpoint_test_permits: Semaphore,
-    settings_cache: settings::SettingsCache,
+    settings_cache: crate::access::settings::SettingsCache,
     /// What was said of late, for the content guard.
-    recent_sends: content_guard::RecentSendWindow,
-    fingerprints: content_guard::FingerprintCache,
+    recent_sends: crate::outbound::content_guard::RecentSendWindow,
+    fingerprints: crate::outbound::content_guard::FingerprintCache,
     /// How far questions for people were looked after.
-    escalation_progress: questions::EscalationProgress,
+    escalation_progress: crate::conversation::questions::EscalationProgress,
     /// Transports that are missing, and what waits for them.
-    orphan_tracker: orphans::OrphanTracker,
+    orphan_tracker: crate::handoff::orphans::OrphanTracker,
     /// Figures for operators.
     pub metrics: Metrics,
 }
@@ -234,12 +169,13 @@ impl Engine {
         let last = install.last_heartbeat_at.max(Some(Time(install.last_id >> 12)).filter(|time| time.0 > 0));
         let seen = Arc::new(ReplayCache::default());
         let alone = store.subscribe_to_emails(Arc::clone(&seen) as SharedEmailSubscriber);
-        let local = Arc::new(local::LocalTransport::default());
+        let local = Arc::new(crate::inbound::local::LocalTransport::default());
         let mut transports = outside.transports.clone();
         if outside.delivers_to_inboxes() {
-            transports.push(Arc::clone(&local) as Arc<dyn mailonce_core::port::transport::Transport>);
+            transports.push(Arc::clone(&local) as Arc<dyn mailonce_core::ports::transport::Transport>);
         }
-        let inbound = inbound::InboundRuntime::new(outside.local_domains.clone(), outside.authenticator.clone());
+        let inbound =
+            crate::inbound::inbound::InboundRuntime::new(outside.local_domains.clone(), outside.authenticator.clone());
         let time = Arc::new(Timekeeper::new(clock, last, install.database_clock, reading));
         store.set_commit_clock(Arc::clone(&time) as SharedLedgerClock);
         let engine = Arc::new(Self {
@@ -251,7 +187,11 @@ impl Engine {
                 outside.routing.clone(),
                 Arc::clone(&inbound.inbox_domains),
             ),
-            packer: Arc::new(pack::Packer::new(&install.secret, Arc::clone(&chance), outside.seal_bodies)),
+            packer: Arc::new(crate::runtime::pack::Packer::new(
+                &install.secret,
+                Arc::clone(&chance),
+                outside.seal_bodies,
+            )),
             deps: outside,
             is_handoff_paused: AtomicBool::new(false),
             unknowns_in_progress: UnknownsInProgress::default(),
@@ -263,24 +203,24 @@ impl Engine {
             replay_cache: seen,
             is_single_node: alone,
             suppressed_calls: SuppressedCallBuffer::default(),
-            credentials: access::CredentialCache::new(alone),
-            active_keys: open_keys::ActiveKeys::default(),
-            suppression_index: suppressions::SuppressionIndex::default(),
-            signing_domains: signers::SigningDomainCache::default(),
+            credentials: crate::access::access::CredentialCache::new(alone),
+            active_keys: crate::access::open_keys::ActiveKeys::default(),
+            suppression_index: crate::control::suppressions::SuppressionIndex::default(),
+            signing_domains: crate::handoff::signers::SigningDomainCache::default(),
             key_generation: tokio::sync::Mutex::default(),
-            certificate_cache: hook::CertificateCache::default(),
-            fetch_limiter: collect::FetchLimiter::default(),
+            certificate_cache: crate::inbound::hook::CertificateCache::default(),
+            fetch_limiter: crate::inbound::collect::FetchLimiter::default(),
             inbound,
             record_caches: RecordCaches::default(),
-            event_tails: tail::EventTails::default(),
-            message_ids: mailbox::MessageIdCache::default(),
+            event_tails: crate::events::tail::EventTails::default(),
+            message_ids: crate::inbox::mailbox::MessageIdCache::default(),
             notice_wakeup: Notify::new(),
             endpoint_test_permits: Semaphore::new(MAX_ENDPOINT_TESTS),
-            settings_cache: settings::SettingsCache::default(),
-            recent_sends: content_guard::RecentSendWindow::default(),
-            fingerprints: content_guard::FingerprintCache::default(),
-            escalation_progress: questions::EscalationProgress::default(),
-            orphan_tracker: orphans::OrphanTracker::default(),
+            settings_cache: crate::access::settings::SettingsCache::default(),
+            recent_sends: crate::outbound::content_guard::RecentSendWindow::default(),
+            fingerprints: crate::outbound::content_guard::FingerprintCache::default(),
+            escalation_progress: crate::conversation::questions::EscalationProgress::default(),
+            orphan_tracker: crate::handoff::orphans::OrphanTracker::default(),
             metrics: Metrics::default(),
         });
         local.attach_engine(&engine);
@@ -341,7 +281,7 @@ impl Engine {
     }
 
     /// Every way out but the sandbox, as it is.
-    pub fn transport_statuses(&self) -> Vec<ways::TransportStatus> {
+    pub fn transport_statuses(&self) -> Vec<crate::handoff::ways::TransportStatus> {
         self.transports.iter().map(|way| way.status(self.time.boot_clock_ms())).collect()
     }
 
@@ -349,7 +289,7 @@ impl Engine {
     pub async fn render_metrics(&self, more: &str) -> String {
         let backlog = self.store.backlog().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "counting what waits");
-            mailonce_core::port::store::Backlog::default()
+            mailonce_core::ports::store::Backlog::default()
         });
         let endpoints = self.store.endpoint_gauges().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "counting what is owed to endpoints");
@@ -361,8 +301,8 @@ impl Engine {
             (&self.transport_statuses(), &self.orphaned_transports()),
             self.now(),
         );
-        metrics::render_clock_metrics(&mut text, self.clock_state());
-        metrics::render_endpoint_metrics(&mut text, &endpoints);
+        crate::runtime::metrics::render_clock_metrics(&mut text, self.clock_state());
+        crate::runtime::metrics::render_endpoint_metrics(&mut text, &endpoints);
         text.push_str(more);
         text.push_str("# EOF\n");
         text

@@ -1,6 +1,6 @@
 //! Which transports live processes say they have, for engines whose processes share this memory.
 
-use mailonce_core::{handoff::Handoff, id::NodeId, limits, port::store::TransportAccount, time::Time};
+use mailonce_core::{handoff::Handoff, id::NodeId, limits, ports::store::TransportAccount, time::Time};
 use std::collections::BTreeMap;
 
 /// What each process said last, and when.

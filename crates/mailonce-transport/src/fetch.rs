@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use http_body_util::Full;
 use hyper::{Request, header};
-use mailonce_core::port::net::HttpFetcher;
+use mailonce_core::ports::net::HttpFetcher;
 use rustls::ClientConfig;
 use std::{sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};

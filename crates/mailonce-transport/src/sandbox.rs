@@ -4,7 +4,7 @@
 //! Bounces and complaints come after a mail was taken, so that here they are taken like any other.
 
 use async_trait::async_trait;
-use mailonce_core::port::transport::{
+use mailonce_core::ports::transport::{
     AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
     PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply, UnsupportedMail,
 };

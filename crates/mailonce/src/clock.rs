@@ -2,7 +2,7 @@
 //! is set while nothing runs is noticed at the next start, unless the machine started anew in between.
 
 use mailonce_core::{
-    port::Clock,
+    ports::Clock,
     time::{CLOCK_JUMP_MS, Time},
 };
 use mailonce_engine::Engine;

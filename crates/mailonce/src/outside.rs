@@ -2,15 +2,15 @@
 
 use anyhow::{Context as _, bail, ensure};
 use mailonce_core::{
-    email::OnUnknown,
-    port::{
+    outbound::email::OnUnknown,
+    ports::{
         authenticate::{Authenticator, TrustLoopback},
         transport::Transport,
     },
     problem::nearest_name,
     time::parse_span,
 };
-use mailonce_engine::ways::{EngineDeps, Routing, RoutingRule};
+use mailonce_engine::handoff::ways::{EngineDeps, Routing, RoutingRule};
 use mailonce_transport::{
     authenticate::DnsSenderAuthenticator,
     collect::HttpMailCollector,

@@ -1,11 +1,11 @@
 //! The key encryption key (KEK) as it is configured: from a file, the environment or a command.
 
 use anyhow::{Context as _, bail, ensure};
-use mailonce_core::port::{
+use mailonce_core::ports::{
     install_secret::{SecretKeeper as _, StoredSecret},
     store::{Result as StoreResult, StoreError},
 };
-use mailonce_engine::kek::{HOW_TO_MAKE, Kek, SecretUnlocker, WrappedSecret};
+use mailonce_engine::access::kek::{HOW_TO_MAKE, Kek, SecretUnlocker, WrappedSecret};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde::Deserialize;
 use std::{

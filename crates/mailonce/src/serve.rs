@@ -2,10 +2,10 @@
 
 use anyhow::{Context as _, bail};
 use mailonce_core::{
-    port::store::{RecoveryCounts, Store, StoreError},
-    team::{ApiKeyDetails, ApiKeyScope},
+    access::team::{ApiKeyDetails, ApiKeyScope},
+    ports::store::{RecoveryCounts, Store, StoreError},
 };
-use mailonce_engine::{Engine, kek::SecretUnlocker};
+use mailonce_engine::{Engine, access::kek::SecretUnlocker};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use std::{
     fs::File,

@@ -1,6 +1,6 @@
 //! The machine's own randomness, behind the engine's port, and its wall clock for what no engine runs.
 
-use mailonce_core::{port::Entropy, time::Time};
+use mailonce_core::{ports::Entropy, time::Time};
 use std::{
     cell::RefCell,
     time::{SystemTime, UNIX_EPOCH},

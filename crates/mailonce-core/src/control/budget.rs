@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use crate::{
-    email::Email,
     handoff::HandoffState,
     id::{ApiKeyId, InboxId},
     key::KeyHash,
+    outbound::email::Email,
     string_enum::string_enum,
     time::Time,
 };

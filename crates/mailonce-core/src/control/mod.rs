@@ -5,3 +5,5 @@
 //! | [`budget`] | how many mails and recipients a team, an inbox or an API key may send in a period |
 
 pub mod budget;
+pub mod list;
+pub mod rule;

@@ -9,12 +9,12 @@ use super::{
 };
 use crate::{
     control::budget::Overrun,
-    email::{Email, EmailState, Guard},
-    event::{EventKind, NewEvent},
+    events::event::{EventKind, NewEvent},
     id::{EmailId, MessageId},
-    message::{Message, MessageState},
+    inbox::message::{Message, MessageState},
     mutant,
-    port::store::{KeyBinding, NewEmail},
+    outbound::email::{Email, EmailState, Guard},
+    ports::store::{KeyBinding, NewEmail},
     time::Time,
 };
 

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    email::Guard,
+    control::rule::RuleRef,
     id::{ApiKeyId, EmailId, InboxId, MessageId, ThreadId},
     mutant,
-    rule::RuleRef,
+    outbound::email::Guard,
     string_enum::string_enum,
     time::Time,
 };

@@ -14,6 +14,5 @@
 pub mod answer;
 pub mod caps;
 pub mod escalation;
-pub mod likeness;
 pub mod thread;
 pub mod turn;

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 use super::{caps::ReplyTally, turn::Acknowledgement};
 use crate::{
-    event::{EventKind, NewEvent},
+    events::event::{EventKind, NewEvent},
     id::{InboxId, MessageId, TeamId, ThreadId},
-    message::{Message, MessageState},
+    inbox::message::{Message, MessageState},
     mutant,
     time::Time,
 };

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    event::{EventKind, NewEvent},
+    events::event::{EventKind, NewEvent},
     id::{EmailId, MessageId},
-    message::{Message, MessageState},
+    inbox::message::{Message, MessageState},
     mutant,
     time::Time,
 };

@@ -4,15 +4,15 @@
 //! does not.
 
 use mailonce_core::{
+    access::team::ApiKeyScope,
     control::budget::{Budget, BudgetCounter, BudgetMeasure, BudgetScope, Charge, MAX_BUDGETS, MAX_LIMIT, Overrun},
-    email::EmailHead,
     id::{ApiKeyId, EmailId, InboxId, TeamId},
     inbox,
-    port::store::{IdempotentResult, NewEmail, StoreError},
+    outbound::email::EmailHead,
+    ports::store::{IdempotentResult, NewEmail, StoreError},
     problem::{Code, Problem},
     record::{Record, RecordChangeResult, RecordKind},
     retry::RetryAdvice,
-    team::ApiKeyScope,
     time::Time,
 };
 use serde_json::json;
@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::{
     Caller, Engine, KeyedCall, invalid_field,
-    records::{self, CreateOutcome, CursorPage},
+    runtime::records::{self, CreateOutcome, CursorPage},
     unavailable,
 };
 

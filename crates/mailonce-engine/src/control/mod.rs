@@ -6,4 +6,8 @@
 //! | `record_cache` | the rules, lists and budgets of teams, cached |
 
 pub mod budgets;
+pub mod lists;
+pub(crate) mod outbound_facts;
 pub(crate) mod record_cache;
+pub mod rules;
+pub mod suppressions;

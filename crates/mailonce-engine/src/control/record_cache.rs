@@ -1,19 +1,24 @@
 //! The rules, lists and budgets of teams, cached: every send asks for them.
 
 use mailonce_core::{
-    control::budget::MAX_BUDGETS,
+    control::{
+        budget::MAX_BUDGETS,
+        list::ListEntry,
+        rule::{MAX_RULES, Rule},
+    },
     id::TeamId,
-    list::ListEntry,
-    port::store::StoreError,
+    ports::store::StoreError,
     record::{Record, RecordKind},
-    rule::{MAX_RULES, Rule},
 };
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Engine, control::budgets::CachedBudget, lists::MAX_ENTRIES};
+use crate::{
+    Engine,
+    control::{budgets::CachedBudget, lists::MAX_ENTRIES},
+};
 
 /// How long a node may use what another node has changed meanwhile, in milliseconds.
 const MULTI_NODE_TTL_MS: i64 = 2_000;

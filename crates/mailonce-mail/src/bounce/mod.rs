@@ -11,7 +11,7 @@
 mod letter;
 mod report;
 
-use mailonce_core::{id::EmailId, port::transport::TransportReply};
+use mailonce_core::{id::EmailId, ports::transport::TransportReply};
 
 use crate::{
     automatic::{self, Why},

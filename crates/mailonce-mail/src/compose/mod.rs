@@ -15,7 +15,7 @@ mod param;
 mod part;
 mod rebuild;
 
-use mailonce_core::{content::EmailContent, id::EmailId, time::Time};
+use mailonce_core::{id::EmailId, outbound::content::EmailContent, time::Time};
 
 pub use content_type::attachment_media_type;
 pub use letter_head::is_message_id;
@@ -47,7 +47,7 @@ pub struct ComposeInput<'a> {
     pub loop_marker: Option<&'a str>,
 }
 
-pub use mailonce_core::content::LOOP_HEADER;
+pub use mailonce_core::outbound::content::LOOP_HEADER;
 
 /// Why a machine wrote a mail (RFC 3834).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

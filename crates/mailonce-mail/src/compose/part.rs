@@ -1,6 +1,6 @@
 //! The tree of parts: alternatives of one body, what belongs to its HTML, and the files beside it.
 
-use mailonce_core::content::{Attachment, EmailContent};
+use mailonce_core::outbound::content::{Attachment, EmailContent};
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 

@@ -5,7 +5,7 @@
 
 use mailonce_core::{
     address::NamedAddress,
-    content::{Attachment, EmailContent},
+    outbound::content::{Attachment, EmailContent},
 };
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mailonce_core::content::{Attachment, RawContent};
+use mailonce_core::outbound::content::{Attachment, RawContent};
 
 fn content(change: impl FnOnce(&mut RawContent)) -> EmailContent {
     let mut raw = RawContent {

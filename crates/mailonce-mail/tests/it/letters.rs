@@ -2,8 +2,8 @@
 
 use mailonce_core::{
     address::NamedAddress,
-    content::{Attachment, EmailContent},
     id::EmailId,
+    outbound::content::{Attachment, EmailContent},
     time::Time,
 };
 use mailonce_mail::compose::{AutoSubmitted, ComposeError, ComposeInput, compose};

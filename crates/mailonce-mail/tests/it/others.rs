@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
     address::NamedAddress,
-    content::{Attachment, EmailContent},
+    outbound::content::{Attachment, EmailContent},
 };
 use mailonce_mail::dkim::{DkimAlgorithm, DkimDnsRecord, DkimKey, DkimSigner, sign};
 use proptest::{

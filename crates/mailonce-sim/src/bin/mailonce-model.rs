@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use clap::{Parser, Subcommand};
-use mailonce_core::email::OnUnknown;
+use mailonce_core::outbound::email::OnUnknown;
 use mailonce_sim::{
     model::{
         run::{ModelSummary, RunBounds, check_model},

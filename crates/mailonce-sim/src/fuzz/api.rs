@@ -1,6 +1,6 @@
 //! Bodies of our own API.
 
-use mailonce_core::{digest::Digest, limits};
+use mailonce_core::{limits, outbound::digest::Digest};
 
 use super::{FuzzResult, InputOutcome, ensure_holds};
 

@@ -7,12 +7,12 @@ use axum::{
     http::{Method, Request, Uri},
 };
 use mailonce_core::{
-    delivery::{DeliveryFormat, Intake},
-    port::{Clock, Entropy},
-    team::ApiKeyScope,
+    access::team::ApiKeyScope,
+    inbound::delivery::{DeliveryFormat, Intake},
+    ports::{Clock, Entropy},
     time::Time,
 };
-use mailonce_engine::{Engine, receive::IntakeMail, ways::EngineDeps};
+use mailonce_engine::{Engine, handoff::ways::EngineDeps, inbound::receive::IntakeMail};
 use mailonce_store::memory::Memory;
 use std::sync::{
     Arc, Mutex, PoisonError,

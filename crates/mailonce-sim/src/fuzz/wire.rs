@@ -2,9 +2,9 @@
 //! will, whole client included.
 
 use mailonce_core::{
-    content::EmailContent,
     id::{EmailId, TeamId},
-    port::transport::{
+    outbound::content::EmailContent,
+    ports::transport::{
         FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, ReplyMeaning, Transport, TransportReply,
     },
 };

@@ -2,13 +2,12 @@
 
 use mailonce_core::{
     address::{Address, NamedAddress},
-    digest::Digest,
-    event::EventCursor,
+    events::event::EventCursor,
     id::EmailId,
     intent::Intent,
     key::Key,
     limits,
-    schedule::Schedule,
+    outbound::{digest::Digest, schedule::Schedule},
     time::{Time, format_span, parse_span},
     ttl::{MAX_MS, MIN_MS, Ttl},
 };

@@ -5,9 +5,9 @@
 //! next hop that answers late, falsely silent or not at all, a ledger that keeps what it committed, and time that
 //! passes whenever it hurts.
 //!
-//! The rules are not written down a second time: a move calls [`Email::act`](mailonce_core::email::Email::act),
-//! [`Email::lease`](mailonce_core::email::Email::lease), [`Email::cancel`](mailonce_core::email::Email::cancel) and
-//! [`doubt::next`](mailonce_core::doubt::next), the code that every engine of storage runs. Only the order in which
+//! The rules are not written down a second time: a move calls [`Email::act`](mailonce_core::outbound::email::Email::act),
+//! [`Email::lease`](mailonce_core::outbound::email::Email::lease), [`Email::cancel`](mailonce_core::outbound::email::Email::cancel) and
+//! [`doubt::next`](mailonce_core::handoff::doubt::next), the code that every engine of storage runs. Only the order in which
 //! a worker goes about it is the model's own.
 //!
 //! | file | what it holds |

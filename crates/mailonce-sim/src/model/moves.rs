@@ -1,11 +1,13 @@
 //! What may happen next. Nothing waits for its turn: whatever could happen at any time may happen now.
 
 use mailonce_core::{
-    dispatch::Resolution,
-    doubt::{self, RecoveryAction},
-    email::OnUnknown,
-    handoff::{EvidenceFinding, HandoffState},
-    port::transport::ReplyMeaning,
+    handoff::{
+        EvidenceFinding, HandoffState,
+        action::Resolution,
+        doubt::{self, RecoveryAction},
+    },
+    outbound::email::OnUnknown,
+    ports::transport::ReplyMeaning,
 };
 
 use super::{

@@ -1,11 +1,13 @@
 //! What comes of a move. Whatever the ledger decides is decided by the core.
 
 use mailonce_core::{
-    dispatch::{self, HandoffAction, HandoffActionStatus, HandoffRetryPolicy, Resolution},
-    doubt,
-    email::Email,
-    handoff::{Evidence, EvidenceFinding, EvidenceSource, HandoffState, Transition},
-    port::transport::{AttemptPhase, ReplyMeaning, TransportReply},
+    handoff::{
+        Evidence, EvidenceFinding, EvidenceSource, HandoffState, Transition,
+        action::{self, HandoffAction, HandoffActionStatus, HandoffRetryPolicy, Resolution},
+        doubt,
+    },
+    outbound::email::Email,
+    ports::transport::{AttemptPhase, ReplyMeaning, TransportReply},
 };
 use std::{
     collections::HashMap,
@@ -414,8 +416,8 @@ fn lose_marker(world: &mut ModelState, number: u8) {
     };
 }
 
-fn to_lease_ref(hold: ModelLease) -> dispatch::LeaseRef {
-    dispatch::LeaseRef {
+fn to_lease_ref(hold: ModelLease) -> action::LeaseRef {
+    action::LeaseRef {
         number: hold.handoff.into(),
         fence: hold.fence.into(),
         transport: String::new(),

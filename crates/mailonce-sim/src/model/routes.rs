@@ -1,7 +1,7 @@
 //! Ways through a world that must be walked at least once: a law that holds only because nothing ever happened is
 //! worth nothing.
 
-use mailonce_core::email::OnUnknown;
+use mailonce_core::outbound::email::OnUnknown;
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicU64, Ordering},
@@ -99,7 +99,7 @@ impl Route {
     pub fn must_be_reached(self, size: ModelConfig) -> bool {
         let keyed = size.class == ModelHopClass::Keyed;
         match self {
-            Self::PutAside => u32::from(size.leases) >= mailonce_core::dispatch::MAX_LEASE_LAPSES,
+            Self::PutAside => u32::from(size.leases) >= mailonce_core::handoff::action::MAX_LEASE_LAPSES,
             Self::MarkerAfterTakeOver | Self::LateRefusal | Self::LateAcceptance => true,
             Self::PolicyResends => size.on_unknown == OnUnknown::Resend,
             Self::LookUpFinds | Self::LookUpMisses => size.class == ModelHopClass::LookUp,

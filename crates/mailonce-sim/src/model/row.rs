@@ -5,11 +5,13 @@
 //! here until somebody decided about it.
 
 use mailonce_core::{
-    digest::Digest,
-    email::{Channel, Email, EmailHead},
     handoff::{Handoff, HandoffProgress, HandoffState},
     id::{EmailId, NodeId, TeamId},
-    port::store::{Envelope, GuardInput, NewEmail},
+    outbound::{
+        digest::Digest,
+        email::{Channel, Email, EmailHead},
+    },
+    ports::store::{Envelope, GuardInput, NewEmail},
     time::Time,
     ttl,
 };

@@ -1,7 +1,9 @@
 //! How large a modelled world is, what its next hop can do, and what is wrong with it on purpose.
 
 use clap::ValueEnum;
-use mailonce_core::{doubt::RecoveryContext, email::OnUnknown, port::transport::RecoveryMethod, time::Time};
+use mailonce_core::{
+    handoff::doubt::RecoveryContext, outbound::email::OnUnknown, ports::transport::RecoveryMethod, time::Time,
+};
 use serde::Serialize;
 
 /// One step of modelled time, in milliseconds: the margin that the core keeps before the end of a window.

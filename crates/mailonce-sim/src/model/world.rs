@@ -1,6 +1,6 @@
 //! A whole world at one moment: the ledger, the workers, what really happened at the next hop, and the time.
 
-use mailonce_core::{handoff::HandoffState, port::transport::ReplyMeaning};
+use mailonce_core::{handoff::HandoffState, ports::transport::ReplyMeaning};
 
 use super::{
     row::PackedHandoff,

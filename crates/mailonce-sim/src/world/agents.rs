@@ -9,17 +9,19 @@ use crate::proof::history::{CallKind, CallOutcome, CallRecord};
 use mailonce_core::{
     conversation::turn::Acknowledgement,
     id::{MessageId, ThreadId},
+    inbox::message::Message,
     key::Key,
-    message::Message,
-    port::store::StoreError,
+    ports::store::StoreError,
     problem::{Code, Problem},
 };
 use mailonce_engine::{
     Engine,
-    next::{WorkItem, WorkRequest},
-    reply::{ForwardRequest, ReplyRequest},
-    threads::NewThreadLease,
-    view::SendReceipt,
+    conversation::{
+        next::{WorkItem, WorkRequest},
+        reply::{ForwardRequest, ReplyRequest},
+        threads::NewThreadLease,
+    },
+    outbound::view::SendReceipt,
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -3,18 +3,22 @@
 use super::ledger::FaultyStore;
 use async_trait::async_trait;
 use mailonce_core::{
-    artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
-    delivery::{Delivery, DeliveryOutcome, DeliveryQuery, FetchedContent, InboundMail, LeasedDelivery, ReceiveResult},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
-    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
-    message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
+    inbound::delivery::{
+        Delivery, DeliveryOutcome, DeliveryQuery, FetchedContent, InboundMail, LeasedDelivery, ReceiveResult,
+    },
+    inbox::{
+        CreateInboxResult, Inbox, InboxChangeResult, InboxEdit,
+        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+        message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
+        watch::{SpendResendResult, Watch},
+    },
     mutant,
-    port::{
+    ports::{
         arrivals::{InboundStore, InboundWakeUpHandler},
         store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
-    watch::{SpendResendResult, Watch},
 };
 use std::{sync::Arc, time::Duration};
 

@@ -12,7 +12,7 @@ use mailonce_core::{
         turn::{Acknowledgement, MessageLeaseRef},
     },
     id::{EmailId, TeamId, ThreadId},
-    port::{
+    ports::{
         conversations::ConversationStore,
         store::{IdempotentResult, KeyedOperation, Result},
     },

@@ -8,19 +8,21 @@ use super::town::SimulatedCluster;
 use crate::proof::history::{DeliveryTry, EscalationRow, ReplyLimits};
 use mailonce_core::{
     conversation::{caps::ReplyCaps, escalation::Escalation},
-    delivery::{DeliveryFormat, Intake},
-    email::{Email, EmailState},
     id::SourceId,
-    inbox::InboxSettings,
-    message::{Message, MessagePosition, MessageQuery, MessageState},
-    port::{
+    inbound::delivery::{DeliveryFormat, Intake},
+    inbox::{
+        InboxSettings,
+        message::{Message, MessagePosition, MessageQuery, MessageState},
+    },
+    outbound::email::{Email, EmailState},
+    ports::{
         arrivals::InboundStore as _,
         conversations::ConversationStore as _,
         store::{Store as _, StoreError},
     },
     record::RecordKind,
 };
-use mailonce_engine::receive::IntakeMail;
+use mailonce_engine::inbound::receive::IntakeMail;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;

@@ -5,7 +5,7 @@ use super::shared::WorldState;
 use crate::proof::history::HopArrival;
 use mailonce_core::handoff::EvidenceFinding;
 use mailonce_core::id::{EmailId, TeamId};
-use mailonce_core::port::transport::{FrozenEnvelope, RecoveryMethod, ReplyMeaning};
+use mailonce_core::ports::transport::{FrozenEnvelope, RecoveryMethod, ReplyMeaning};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -4,14 +4,15 @@ use super::body::NodeProcess;
 use super::plan::FaultKind;
 use async_trait::async_trait;
 use mailonce_core::{
+    access::team::{ApiKey, Team},
     control::budget::BudgetCounter,
-    dispatch::HandoffAction,
-    email::Email,
-    event::Event,
+    events::event::Event,
+    handoff::action::HandoffAction,
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::KeyHash,
     mutant,
-    port::store::{
+    outbound::email::Email,
+    ports::store::{
         AcceptResult, Backlog, BatchAcceptResult, CreateTeamResult, DatabaseClock, EmailChangeResult, EmailDetail,
         EmailQuery, EmailResendResult, Gauges, HandoffActionResult, Health, Heartbeat, IdempotentResult,
         InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest, LeasedHandoff, NewBatch,
@@ -19,7 +20,6 @@ use mailonce_core::{
         SharedLedgerClock, Store, StoreError, SuppressedCalls, SweepCounts, TransportAccount,
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
-    team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
 };

@@ -8,15 +8,17 @@ use crate::proof::history::{
     Artifact, ConsumeTry, ConsumedCode, DeliveryTry, InboundHistory, Message, ReplyLimits, ShownDelivery,
 };
 use mailonce_core::{
-    artifact::ArtifactKind,
-    delivery::{DeliveryFormat, DeliveryQuery, DeliveryState, DeliverySuppression, Intake, ReceiveResult},
     id::{InboxId, SourceId, TeamId},
-    inbox::Inbox,
-    message::{MessagePosition, MessageQuery},
-    port::{arrivals::InboundStore as _, store::StoreError},
+    inbound::delivery::{DeliveryFormat, DeliveryQuery, DeliveryState, DeliverySuppression, Intake, ReceiveResult},
+    inbox::{
+        Inbox,
+        artifact::ArtifactKind,
+        message::{MessagePosition, MessageQuery},
+    },
+    ports::{arrivals::InboundStore as _, store::StoreError},
     time::Time,
 };
-use mailonce_engine::{Engine, artifacts::ArtifactQuery, receive::IntakeMail};
+use mailonce_engine::{Engine, inbound::receive::IntakeMail, inbox::artifacts::ArtifactQuery};
 use mailonce_store::memory::Memory;
 use std::sync::Arc;
 use uuid::Uuid;

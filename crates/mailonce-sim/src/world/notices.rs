@@ -3,10 +3,14 @@
 use super::ledger::FaultyStore;
 use async_trait::async_trait;
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart},
+    events::{
+        endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart},
+        notice::{
+            FanOutCounts, LeasedNotice, Notice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult,
+        },
+    },
     id::{EndpointId, NodeId, NoticeId, TeamId},
-    notice::{FanOutCounts, LeasedNotice, Notice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult},
-    port::{
+    ports::{
         notices::NoticeStore,
         store::{IdempotentResult, KeyedOperation, Result},
     },

@@ -8,9 +8,9 @@ use crate::proof::history::{
     ReportedTime,
 };
 use crate::rig::chance::SeededRng;
-use mailonce_core::email::Email;
 use mailonce_core::handoff::HandoffState;
 use mailonce_core::id::{EmailId, NodeId};
+use mailonce_core::outbound::email::Email;
 use mailonce_core::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -8,16 +8,16 @@ use mailonce_core::{
         thread::{AcknowledgeResult, MessageOffer, Thread, ThreadLeaseResult, ThreadLeaseSpec},
         turn::{Acknowledgement, MessageLeaseRef, ReplySlot},
     },
-    email::Email,
     id::MessageId,
-    message::FileMessageResult,
-    port::store::{AcceptResult, IdempotentResult},
+    inbox::message::FileMessageResult,
+    outbound::email::Email,
+    ports::store::{AcceptResult, IdempotentResult},
     time::Time,
 };
 
 /// The guard that holds an email; empty when none does.
 fn holding_guard(email: &Email) -> String {
-    let held = email.state() == mailonce_core::email::EmailState::Held;
+    let held = email.state() == mailonce_core::outbound::email::EmailState::Held;
     email.guard.filter(|_| held).map(|guard| guard.as_str().to_owned()).unwrap_or_default()
 }
 

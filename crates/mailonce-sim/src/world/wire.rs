@@ -5,7 +5,7 @@ use super::hop::SimulatedHop;
 use super::plan::{FaultKind, HopProfile};
 use async_trait::async_trait;
 use mailonce_core::mutant;
-use mailonce_core::port::transport::{
+use mailonce_core::ports::transport::{
     AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
     PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply, UnsupportedMail,
 };

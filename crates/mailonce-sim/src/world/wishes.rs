@@ -3,12 +3,12 @@
 use super::shared::WorldState;
 use crate::proof::history::{CallKind, ExpectedEmail};
 use mailonce_core::address::Address;
-use mailonce_core::content::{EmailContent, RawContent};
-use mailonce_core::email::OnUnknown;
 use mailonce_core::intent::Intent;
 use mailonce_core::key::Key;
+use mailonce_core::outbound::content::{EmailContent, RawContent};
+use mailonce_core::outbound::email::OnUnknown;
 use mailonce_core::ttl::Ttl;
-use mailonce_engine::send::SendRequest;
+use mailonce_engine::outbound::send::SendRequest;
 
 /// The name of a wish.
 #[derive(Debug, Clone)]

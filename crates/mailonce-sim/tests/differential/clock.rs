@@ -1,7 +1,7 @@
 //! One time for all installations, which the test moves, and each node's clock with an offset from it.
 
 use mailonce_core::{
-    port::{Clock, Entropy, store::DatabaseClock},
+    ports::{Clock, Entropy, store::DatabaseClock},
     time::Time,
 };
 use mailonce_sim::rig::chance;

@@ -1,6 +1,6 @@
 //! An installation: a store, its next hops, and one node, or two on PostgreSQL.
 
-use mailonce_core::port::{store::Store, transport::Transport};
+use mailonce_core::ports::{store::Store, transport::Transport};
 use mailonce_sim::{
     rig::{children::sleep, post::wait_until, replicas::ReplicatedPostgres},
     sink::{

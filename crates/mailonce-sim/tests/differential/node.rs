@@ -8,12 +8,12 @@ use axum::{
 use http_body_util::BodyExt as _;
 use mailonce::{api, serve};
 use mailonce_core::{
-    port::{store::Store, transport::Transport},
-    team::ApiKeyScope,
+    access::team::ApiKeyScope,
+    ports::{store::Store, transport::Transport},
 };
 use mailonce_engine::{
     Engine,
-    ways::{EngineDeps, Routing},
+    handoff::ways::{EngineDeps, Routing},
 };
 use serde_json::Value;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

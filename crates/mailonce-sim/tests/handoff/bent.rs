@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    email::{EmailState, OnUnknown},
-    port::transport::{
+    outbound::email::{EmailState, OnUnknown},
+    ports::transport::{
         FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PreparedHandoff, Transport, TransportCapabilities,
         TransportReply, UnsupportedMail,
     },

@@ -1,8 +1,8 @@
 //! A way out that rests: every team is told so once, and once that it works again.
 
 use mailonce_core::{
-    email::{EmailState, OnUnknown},
     id::TeamId,
+    outbound::email::{EmailState, OnUnknown},
     record::RecordKind,
 };
 use mailonce_sim::sink::smtp::{SmtpAction, SmtpStep};

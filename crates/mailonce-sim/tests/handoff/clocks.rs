@@ -1,7 +1,7 @@
 //! Clocks that are set forward and back by hours and years while mail is on its way: no second mail, nothing early,
 //! nothing forgotten.
 
-use mailonce_core::{
+use mailonce_core::outbound::{
     content::RawContent,
     email::{EmailState, OnUnknown},
 };

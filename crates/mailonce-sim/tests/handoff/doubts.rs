@@ -2,8 +2,8 @@
 //! and none makes a second mail.
 
 use mailonce_core::{
-    email::{EmailState, OnUnknown},
     id::EmailId,
+    outbound::email::{EmailState, OnUnknown},
 };
 use mailonce_sim::sink::{
     http::{ScriptedResponse, Vendor, VendorError},

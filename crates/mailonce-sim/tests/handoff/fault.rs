@@ -1,6 +1,6 @@
 //! What a next hop does wrong, and what must become of the mail.
 
-use mailonce_core::email::OnUnknown;
+use mailonce_core::outbound::email::OnUnknown;
 use mailonce_sim::sink::{
     http::{ScriptedResponse, Vendor, VendorError},
     smtp,

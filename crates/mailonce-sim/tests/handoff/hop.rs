@@ -1,6 +1,6 @@
 //! A next hop with the transport to it: an SMTP relay, or one of the providers.
 
-use mailonce_core::port::transport::Transport;
+use mailonce_core::ports::transport::Transport;
 use mailonce_sim::sink::{
     http::{ACCESS_KEY_ID, API_KEY, DOMAIN, HttpSink, SECRET_ACCESS_KEY, Vendor},
     smtp::{self, SmtpSink},
@@ -101,7 +101,7 @@ pub(crate) fn provider_transport(
                 session_token: None,
                 region: "eu-west-1".into(),
                 configuration_set: None,
-                clock: Arc::clone(clock) as Arc<dyn mailonce_core::port::Clock>,
+                clock: Arc::clone(clock) as Arc<dyn mailonce_core::ports::Clock>,
             },
         ),
         Vendor::UseSend => usesend::transport(setting, key),

@@ -3,8 +3,8 @@
 
 use comfy_table::Table;
 use mailonce_core::{
-    email::{EmailState, OnUnknown},
     id::EmailId,
+    outbound::email::{EmailState, OnUnknown},
 };
 use mailonce_sim::sink::http::Vendor;
 use std::{collections::BTreeMap, sync::Arc};

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    email::{EmailState, OnUnknown},
-    port::transport::{
+    outbound::email::{EmailState, OnUnknown},
+    ports::transport::{
         FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PreparedHandoff, Transport, TransportCapabilities,
         TransportReply, UnsupportedMail,
     },
@@ -117,7 +117,7 @@ impl PausedWorkerScenario<'_> {
         clock.advance(20 * SECOND);
         let second =
             TestEngine::start(&place, vec![Arc::clone(&self.hop.transport)], &["out"], Arc::clone(&clock)).await;
-        let taken_over = |email: &mailonce_core::email::Email| email.state() != EmailState::Sending;
+        let taken_over = |email: &mailonce_core::outbound::email::Email| email.state() != EmailState::Sending;
         second.wait_for_email(id, "the take-over", taken_over).await;
         second.advance(&[id], &[2 * SECOND, MINUTE]).await;
         if self.past_window {

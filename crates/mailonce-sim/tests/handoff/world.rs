@@ -1,23 +1,25 @@
 //! An engine over a store, with a clock that is moved by hand and loops that end with the test.
 
 use mailonce_core::{
-    content::{EmailContent, RawContent},
-    email::{Channel, Email, EmailState, OnUnknown},
+    access::team::{ApiKeyDetails, ApiKeyScope},
     handoff::{Attempt, Handoff, HandoffState},
     id::EmailId,
     key::Key,
-    port::{
+    outbound::{
+        content::{EmailContent, RawContent},
+        email::{Channel, Email, EmailState, OnUnknown},
+    },
+    ports::{
         Clock, Entropy,
         store::{EmailDetail, Store},
         transport::Transport,
     },
-    team::{ApiKeyDetails, ApiKeyScope},
     time::Time,
 };
 use mailonce_engine::{
     Caller, Engine,
-    send::SendRequest,
-    ways::{EngineDeps, Routing},
+    handoff::ways::{EngineDeps, Routing},
+    outbound::send::SendRequest,
 };
 use mailonce_sim::rig::chance;
 use mailonce_store::{memory::Memory, sqlite::Sqlite};

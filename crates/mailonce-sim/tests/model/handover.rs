@@ -1,6 +1,6 @@
 //! The way of a handoff, in worlds small enough to be seen whole. `mailonce-model` plays larger ones.
 
-use mailonce_core::email::OnUnknown;
+use mailonce_core::outbound::email::OnUnknown;
 use mailonce_sim::model::{
     laws::{NO_DUPLICATE, NO_FALSE_FAILURE},
     run::{ModelSummary, PropertyViolation, RunBounds, check_model},

@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     id::EmailId,
-    port::transport::{LookUpRequest, LookUpResult, RecoveryMethod},
+    ports::transport::{LookUpRequest, LookUpResult, RecoveryMethod},
 };
 use mailonce_sim::sink::http::{API_KEY, HttpSink, ScriptedResponse, Vendor};
 use std::time::Duration;

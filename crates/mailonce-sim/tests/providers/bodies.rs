@@ -2,8 +2,8 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
-    content::{EmailContent, MetadataValue, RawAttachment, RawContent},
-    port::transport::{HandoffSplit, OutboundMail, PayloadFormat},
+    outbound::content::{EmailContent, MetadataValue, RawAttachment, RawContent},
+    ports::transport::{HandoffSplit, OutboundMail, PayloadFormat},
 };
 use mailonce_sim::sink::http::{API_KEY, SECRET_ACCESS_KEY, Vendor};
 use serde_json::{Value, json};

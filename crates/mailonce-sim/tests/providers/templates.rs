@@ -1,8 +1,8 @@
 //! The template for any other provider.
 
 use mailonce_core::{
-    content::{EmailContent, RawContent},
-    port::transport::{PayloadFormat, RecoveryMethod, ReplyMeaning, Transport},
+    outbound::content::{EmailContent, RawContent},
+    ports::transport::{PayloadFormat, RecoveryMethod, ReplyMeaning, Transport},
 };
 use mailonce_sim::sink::http::{HttpSink, ScriptedResponse};
 use mailonce_transport::http::{HttpTransportConfig, TransportConfigError, template};

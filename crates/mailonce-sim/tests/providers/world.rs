@@ -1,9 +1,9 @@
 //! A mail, a transport for each vendor, and one attempt.
 
 use mailonce_core::{
-    content::EmailContent,
     id::{EmailId, TeamId},
-    port::transport::{FrozenEnvelope, LookUpRequest, OutboundMail, Transport, TransportReply},
+    outbound::content::EmailContent,
+    ports::transport::{FrozenEnvelope, LookUpRequest, OutboundMail, Transport, TransportReply},
 };
 use mailonce_sim::sink::http::{API_KEY, Vendor};
 use mailonce_transport::http::HttpTransportConfig;

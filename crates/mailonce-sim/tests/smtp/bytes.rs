@@ -1,9 +1,9 @@
 //! The bytes that leave are the bytes that were frozen, and no byte of a mail ends it early.
 
 use crate::setting::{client_for, sample_envelope, send_envelope, start_sink};
-use mailonce_core::content::{EmailContent, RawContent};
 use mailonce_core::id::EmailId;
-use mailonce_core::port::transport::{AttemptPhase, OutboundMail, ReplyMeaning, Transport as _, UnsupportedMail};
+use mailonce_core::outbound::content::{EmailContent, RawContent};
+use mailonce_core::ports::transport::{AttemptPhase, OutboundMail, ReplyMeaning, Transport as _, UnsupportedMail};
 use mailonce_core::time::Time;
 use mailonce_sim::sink::smtp::{SmtpSink, SmtpSinkConfig};
 use mailonce_transport::smtp::SmtpTransport;

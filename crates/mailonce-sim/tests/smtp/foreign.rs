@@ -1,7 +1,7 @@
 //! Against aiosmtpd, a server that nobody here wrote. It is installed from PyPI on first use, under `target`.
 
 use crate::setting::{config_at_port, sample_envelope, send_envelope};
-use mailonce_core::port::transport::{AttemptPhase, ReplyMeaning};
+use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning};
 use mailonce_sim::sink::certificate::SinkCertificate;
 use mailonce_transport::smtp::{RelayConfig, SmtpTransport, TlsMode};
 use std::fs::File;

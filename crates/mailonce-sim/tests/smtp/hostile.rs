@@ -4,7 +4,7 @@ use crate::setting::{
     MIME, SHORT_TIMEOUT, approach, assert_consistent, client_for, config_at_port, impatient_client, sample_envelope,
     send, send_envelope, start_sink, start_sink_without_pipelining,
 };
-use mailonce_core::port::transport::{AttemptPhase, ReplyMeaning};
+use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning};
 use mailonce_sim::sink::smtp::{SmtpAction, SmtpStep};
 use mailonce_transport::smtp::SmtpTransport;
 use std::net::Ipv4Addr;

@@ -4,7 +4,7 @@ use crate::setting::{
     MIME, approach, client_for, config_for, sample_envelope, send, send_envelope, start_sink,
     start_sink_without_pipelining,
 };
-use mailonce_core::port::transport::{AttemptPhase, ReplyMeaning};
+use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning};
 use mailonce_sim::sink::smtp::{SmtpAction, SmtpStep};
 use mailonce_transport::smtp::{RelayTimeouts, SmtpTransport};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What the tests share: a sink, a client that points at it, and a mail.
 
 use mailonce_core::id::{EmailId, TeamId};
-use mailonce_core::port::transport::{FrozenEnvelope, PreparedHandoff, ReplyMeaning, Transport as _, TransportReply};
+use mailonce_core::ports::transport::{FrozenEnvelope, PreparedHandoff, ReplyMeaning, Transport as _, TransportReply};
 use mailonce_sim::sink::smtp::{SmtpSink, SmtpSinkConfig};
 use mailonce_transport::smtp::{RelayConfig, RelayTimeouts, SmtpTransport, TlsMode};
 use std::sync::Arc;

@@ -1,14 +1,15 @@
 //! Every wrong turn is convicted.
 
 use mailonce_core::{
-    content::{EmailContent, RawContent},
-    digest::Digest,
-    dispatch::HandoffAction,
-    email::{Channel, Email, EmailHead, OnUnknown},
-    handoff::{Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState},
+    handoff::{Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState, action::HandoffAction},
     id::{EmailId, TeamId},
     mutant,
-    port::store::Envelope,
+    outbound::{
+        content::{EmailContent, RawContent},
+        digest::Digest,
+        email::{Channel, Email, EmailHead, OnUnknown},
+    },
+    ports::store::Envelope,
     time::Time,
     ttl,
 };

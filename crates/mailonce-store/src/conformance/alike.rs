@@ -1,9 +1,11 @@
 //! Promises about mails that look alike, and about what guards said before an email came to the ledger.
 
 use mailonce_core::{
-    conversation::likeness::{COMPARE_WINDOW_MS, MAX_COMPARED},
-    email::{Email, EmailState, Guard},
-    port::{
+    outbound::{
+        email::{Email, EmailState, Guard},
+        likeness::{COMPARE_WINDOW_MS, MAX_COMPARED},
+    },
+    ports::{
         store::{AcceptResult, EmailResendResult, IdempotentResult},
         transport::ReplyMeaning,
     },

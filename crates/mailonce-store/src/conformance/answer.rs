@@ -1,10 +1,12 @@
 //! Promises about what a next hop answers, in time and late.
 
 use mailonce_core::{
-    dispatch::{HandoffAction, HandoffActionStatus, LeaseRef},
-    email::EmailState,
-    handoff::{Attempt, AttemptDetails, EvidenceFinding, EvidenceSource, HandoffState, Outcome},
-    port::{
+    handoff::{
+        Attempt, AttemptDetails, EvidenceFinding, EvidenceSource, HandoffState, Outcome,
+        action::{HandoffAction, HandoffActionStatus, LeaseRef},
+    },
+    outbound::email::EmailState,
+    ports::{
         store::TransportAccount,
         transport::{AttemptPhase, ReplyMeaning, TransportReply},
     },

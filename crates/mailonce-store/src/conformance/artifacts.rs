@@ -1,14 +1,16 @@
 //! Promises about artifacts, each taken once, and about watches.
 
 use mailonce_core::{
-    artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
-    event::EventKind,
+    events::event::EventKind,
     id::{ApiKeyId, ArtifactId, WatchId},
-    inbox::Inbox,
+    inbox::{
+        Inbox,
+        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+        watch::{SpendResendResult, Watch},
+    },
     limits,
-    port::store::{IdempotentResult, KeyBinding},
+    ports::store::{IdempotentResult, KeyBinding},
     time::Time,
-    watch::{SpendResendResult, Watch},
 };
 use uuid::Uuid;
 

@@ -3,9 +3,9 @@
 use mailonce_core::{
     control::budget::{Charge, Overrun, USAGE_RETENTION_MS},
     conversation::answer::ReplyResult,
-    email::{Email, EmailChangeRefusal, EmailState, Guard},
     id::{EmailId, TeamId},
-    port::store::{
+    outbound::email::{Email, EmailChangeRefusal, EmailState, Guard},
+    ports::store::{
         AcceptResult, BatchAcceptResult, EmailChangeResult, EmailResendResult, IdempotentResult, NewBatch,
         RescheduleRequest,
     },

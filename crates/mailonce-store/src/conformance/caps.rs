@@ -6,10 +6,10 @@ use mailonce_core::{
         caps::{ReplyCaps, recipient_hash},
         turn::ReplySlot,
     },
-    dispatch::{HandoffAction, HandoffActionStatus},
-    email::{Email, EmailState, Guard},
-    message::Message,
-    port::store::{EmailResendResult, IdempotentResult},
+    handoff::action::{HandoffAction, HandoffActionStatus},
+    inbox::message::Message,
+    outbound::email::{Email, EmailState, Guard},
+    ports::store::{EmailResendResult, IdempotentResult},
     time::Time,
 };
 

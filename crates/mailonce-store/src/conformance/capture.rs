@@ -1,8 +1,8 @@
 //! Promises about handing envelopes to the sandbox.
 
 use mailonce_core::{
-    email::EmailState,
     handoff::{Attempt, AttemptDetails, HandoffState, Outcome},
+    outbound::email::EmailState,
 };
 
 use super::{

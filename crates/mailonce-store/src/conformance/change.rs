@@ -1,11 +1,13 @@
 //! Promises about changes of one email: cancel, reschedule, resend.
 
 use mailonce_core::{
-    dispatch::{HandoffAction, HandoffActionStatus},
-    email::{Email, EmailChangeRefusal, EmailState},
-    handoff::HandoffState,
+    handoff::{
+        HandoffState,
+        action::{HandoffAction, HandoffActionStatus},
+    },
     id::EmailId,
-    port::{
+    outbound::email::{Email, EmailChangeRefusal, EmailState},
+    ports::{
         store::{EmailChangeResult, EmailResendResult, Envelope, IdempotentResult, RescheduleRequest},
         transport::ReplyMeaning,
     },

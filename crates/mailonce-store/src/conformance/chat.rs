@@ -12,8 +12,8 @@ use mailonce_core::{
         turn::{Acknowledgement, MessageLeaseRef, ReplySlot},
     },
     id::{EmailId, TeamId, ThreadId},
-    message::Message,
-    port::store::{IdempotentResult, KeyedOperation},
+    inbox::message::Message,
+    ports::store::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 

@@ -1,11 +1,13 @@
 //! Promises about many workers, callers and facts at the same moment.
 
 use mailonce_core::{
-    dispatch::{HandoffAction, HandoffActionStatus},
-    email::EmailState,
-    handoff::{EvidenceFinding, Outcome},
+    handoff::{
+        EvidenceFinding, Outcome,
+        action::{HandoffAction, HandoffActionStatus},
+    },
     id::{EmailId, NodeId},
-    port::{
+    outbound::email::EmailState,
+    ports::{
         store::{EmailChangeResult, HandoffActionResult, IdempotentResult, KeyBinding, LeaseRequest, RecoveryCounts},
         transport::ReplyMeaning,
     },

@@ -7,9 +7,11 @@ use mailonce_core::{
         turn::ReplySlot,
     },
     id::{EmailId, TeamId, ThreadId},
-    inbox::Inbox,
-    message::{MessageState, NewMessage},
-    port::store::IdempotentResult,
+    inbox::{
+        Inbox,
+        message::{MessageState, NewMessage},
+    },
+    ports::store::IdempotentResult,
 };
 
 use super::{

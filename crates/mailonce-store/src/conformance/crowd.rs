@@ -1,9 +1,11 @@
 //! Promises about telling others when many come at the same moment.
 
 use mailonce_core::{
-    endpoint::Endpoint,
+    events::{
+        endpoint::Endpoint,
+        notice::{NoticeState, WebhookVerdict},
+    },
     id::EmailId,
-    notice::{NoticeState, WebhookVerdict},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -102,7 +104,7 @@ pub(super) async fn nobody_stays_in_line_behind_nothing(store: TestStore) {
 }
 
 async fn emit_duplicate_event(store: &TestStore, email: EmailId) {
-    let call = mailonce_core::port::store::SuppressedCalls { team: TEAM, email, count: 1, latest: Vec::new() };
+    let call = mailonce_core::ports::store::SuppressedCalls { team: TEAM, email, count: 1, latest: Vec::new() };
     store.record_suppressed_calls(vec![call], T0).await.unwrap();
 }
 

@@ -1,11 +1,13 @@
 //! Deeds: what random workers, next hops and persons do about emails on their way out.
 
 use mailonce_core::{
-    dispatch::{HandoffAction, LeaseRef, Resolution},
-    email::Email,
-    handoff::{Evidence, EvidenceFinding},
+    handoff::{
+        Evidence, EvidenceFinding,
+        action::{HandoffAction, LeaseRef, Resolution},
+    },
     id::NodeId,
-    port::{
+    outbound::email::Email,
+    ports::{
         store::{Envelope, LeaseRequest},
         transport::ReplyMeaning,
     },

@@ -1,11 +1,11 @@
 //! Promises about deliveries: what arrives, who reads it, and what is left of it.
 
 use mailonce_core::{
-    delivery::{
+    id::{DeliveryId, EmailId, ordered_bits},
+    inbound::delivery::{
         Delivery, DeliveryOutcome, DeliveryQuery, DeliveryState, DeliverySuppression, DeliveryTarget, InboundMail,
         NewDelivery, ReceiveResult,
     },
-    id::{DeliveryId, EmailId, ordered_bits},
     inbox::Inbox,
     limits,
     time::Time,
@@ -258,7 +258,7 @@ pub(super) async fn a_sweep_takes_what_a_removed_inbox_left_in_pieces(store: Tes
     assert_eq!(listed(&store, DeliveryQuery::default()).await, [waiting, there], "what waits is not lost quietly");
     assert_eq!(
         store.file_message(TEAM, waiting, new_message(None, 1), T0).await.unwrap(),
-        mailonce_core::message::FileMessageResult::AlreadyFinished
+        mailonce_core::inbox::message::FileMessageResult::AlreadyFinished
     );
     assert_eq!(store.sweep(2, T0).await.unwrap().deliveries, 1);
     // Even one that was refused for the inbox while it went, and comes when nothing of it was left.

@@ -1,11 +1,13 @@
 //! Promises about facts from outside, processes that ended, and what a person decides.
 
 use mailonce_core::{
-    dispatch::{HandoffAction, HandoffActionStatus, MAX_LEASE_LAPSES, Resolution},
-    email::{EmailChangeRefusal, EmailState},
-    handoff::{Evidence, EvidenceFinding, EvidenceSource, HandoffState},
+    handoff::{
+        Evidence, EvidenceFinding, EvidenceSource, HandoffState,
+        action::{HandoffAction, HandoffActionStatus, MAX_LEASE_LAPSES, Resolution},
+    },
     limits,
-    port::{
+    outbound::email::{EmailChangeRefusal, EmailState},
+    ports::{
         store::{EmailChangeResult, HandoffActionResult, IdempotentResult, KeyChangeResult, RecoveryCounts},
         transport::ReplyMeaning,
     },
@@ -257,7 +259,8 @@ pub(super) async fn a_person_decides_about_one_handoff_or_all(store: TestStore) 
 
     let (_, email) =
         apply_action(&store, id, resolve_action(Resolution::Sent, load_email(&store, id).await.rev, Some(1)), T0).await;
-    let states = |email: &mailonce_core::email::Email| email.handoffs.iter().map(|h| h.state).collect::<Vec<_>>();
+    let states =
+        |email: &mailonce_core::outbound::email::Email| email.handoffs.iter().map(|h| h.state).collect::<Vec<_>>();
     assert_eq!(states(&email), [HandoffState::Unknown, HandoffState::Sent, HandoffState::Unknown]);
     let (_, email) = apply_action(&store, id, resolve_action(Resolution::Abandon, email.rev, None), T0).await;
     assert_eq!(states(&email), [HandoffState::Abandoned, HandoffState::Sent, HandoffState::Abandoned]);

@@ -2,15 +2,17 @@
 
 use mailonce_core::{
     call::CallTrace,
-    content::{EmailContent, RawContent},
     control::budget::Charge,
-    conversation::likeness::ContentFingerprint,
-    digest::Digest,
-    email::{Channel, Email, EmailHead, Guard, OnUnknown},
     id::{EmailId, IdGenerator, TeamId},
     intent::Intent,
     key::{EmailKey, Key, KeyHash},
-    port::store::{Envelope, GuardInput, NewEmail},
+    outbound::{
+        content::{EmailContent, RawContent},
+        digest::Digest,
+        email::{Channel, Email, EmailHead, Guard, OnUnknown},
+        likeness::ContentFingerprint,
+    },
+    ports::store::{Envelope, GuardInput, NewEmail},
     time::Time,
     ttl::{self, Ttl},
 };

@@ -1,10 +1,12 @@
 //! Promises about endpoints: who is told of events, and from where on.
 
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointReason, EndpointStart, EndpointState},
+    events::{
+        endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointReason, EndpointStart, EndpointState},
+        notice::{NoticeQuery, NoticeRecovery, ReplayFrom, WebhookVerdict},
+    },
     id::EndpointId,
-    notice::{NoticeQuery, NoticeRecovery, ReplayFrom, WebhookVerdict},
-    port::store::IdempotentResult,
+    ports::store::IdempotentResult,
 };
 
 use super::{
@@ -146,7 +148,7 @@ pub(super) async fn endpoints_and_notices_of_another_team_are_not_there(store: T
         IdempotentResult::Done(EndpointChangeResult::Missing)
     );
     assert_eq!(store.lease_notices(OTHER_TEAM, ours.id, super::work::NODE, 9, T0.plus(DAY)).await.unwrap(), []);
-    let settle_theirs = mailonce_core::notice::NoticeOutcome {
+    let settle_theirs = mailonce_core::events::notice::NoticeOutcome {
         team: OTHER_TEAM,
         ..super::herald::attempt_outcome(&owed, WebhookVerdict::Delivered, T0)
     };

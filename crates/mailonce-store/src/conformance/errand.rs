@@ -2,8 +2,8 @@
 //! that they often meet.
 
 use mailonce_core::{
-    artifact::ArtifactKind,
-    delivery::{DeliveryOutcome, DeliverySuppression},
+    inbound::delivery::{DeliveryOutcome, DeliverySuppression},
+    inbox::artifact::ArtifactKind,
     time::Time,
 };
 

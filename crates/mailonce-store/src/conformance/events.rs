@@ -1,10 +1,10 @@
 //! Promises about events and watchers: what happened is told, once, in order.
 
 use mailonce_core::{
-    email::Email,
-    event::Event,
+    events::event::Event,
     id::EmailId,
-    port::{
+    outbound::email::Email,
+    ports::{
         store::{EmailSubscriber, RescheduleRequest, SharedEmailSubscriber, Store, SuppressedCalls},
         transport::ReplyMeaning,
     },

@@ -2,8 +2,8 @@
 
 use mailonce_core::{
     conversation::{answer::NewReply, caps::ReplyCaps},
-    email::{EmailState, Guard},
-    message::Message,
+    inbox::message::Message,
+    outbound::email::{EmailState, Guard},
 };
 
 use super::{

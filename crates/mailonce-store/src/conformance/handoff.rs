@@ -1,10 +1,12 @@
 //! Promises about leases and markers.
 
 use mailonce_core::{
-    dispatch::{HandoffAction, HandoffActionStatus},
-    email::{EmailChangeRefusal, EmailState},
-    handoff::HandoffState,
-    port::{
+    handoff::{
+        HandoffState,
+        action::{HandoffAction, HandoffActionStatus},
+    },
+    outbound::email::{EmailChangeRefusal, EmailState},
+    ports::{
         store::{Backlog, EmailChangeResult, Envelope, HandoffActionResult, IdempotentResult, LeaseRequest},
         transport::ReplyMeaning,
     },

@@ -1,16 +1,18 @@
 //! Steps of telling others: endpoints, and what is owed to them.
 
 use mailonce_core::{
-    endpoint::{
-        Dialect, Endpoint, EndpointChangeResult, EndpointConfig, EndpointEdit, EndpointStart, EndpointState,
-        EventTypeFilter,
+    events::{
+        endpoint::{
+            Dialect, Endpoint, EndpointChangeResult, EndpointConfig, EndpointEdit, EndpointStart, EndpointState,
+            EventTypeFilter,
+        },
+        notice::{
+            FanOutCounts, LeasedNotice, Notice, NoticeAttempt, NoticeOutcome, NoticeQuery, NoticeRecovery,
+            NoticeRecoveryResult, WebhookError, WebhookVerdict,
+        },
     },
     id::{EndpointId, NodeId, TeamId},
-    notice::{
-        FanOutCounts, LeasedNotice, Notice, NoticeAttempt, NoticeOutcome, NoticeQuery, NoticeRecovery,
-        NoticeRecoveryResult, WebhookError, WebhookVerdict,
-    },
-    port::store::IdempotentResult,
+    ports::store::IdempotentResult,
     time::Time,
 };
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use mailonce_core::{
     id::InboxId,
     inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings},
-    port::store::{IdempotentResult, KeyBinding},
+    ports::store::{IdempotentResult, KeyBinding},
     time::Time,
 };
 

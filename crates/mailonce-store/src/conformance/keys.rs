@@ -2,11 +2,11 @@
 
 use mailonce_core::{
     call::CallTrace,
-    dispatch::HandoffActionStatus,
-    email::{Channel, Email, Guard},
+    handoff::action::HandoffActionStatus,
     id::ordered_bits,
     limits,
-    port::{
+    outbound::email::{Channel, Email, Guard},
+    ports::{
         store::{
             KeyBinding, KeyChangeResult, LedgerClock, SuppressedCall, SuppressedCalls, SuppressedReason, SweepCounts,
         },

@@ -3,7 +3,7 @@
 use mailonce_core::{
     conversation::thread::{ThreadLease, ThreadLeaseResult, ThreadLeaseSpec},
     id::ThreadId,
-    port::store::{IdempotentResult, KeyBinding},
+    ports::store::{IdempotentResult, KeyBinding},
     time::Time,
 };
 

@@ -1,9 +1,9 @@
 //! Promises about lists of emails.
 
 use mailonce_core::{
-    email::{Email, EmailState},
     id::EmailId,
-    port::store::EmailQuery,
+    outbound::email::{Email, EmailState},
+    ports::store::EmailQuery,
     time::Time,
 };
 

@@ -1,17 +1,20 @@
 //! The play's part for mail that comes in: full calls, their answers, and what both ledgers show.
 
 use mailonce_core::{
-    artifact::{Artifact, ConsumeRequest, ConsumeResult, MarkAppliedResult},
-    delivery::{
+    id::{ArtifactId, DeliveryId, EmailId, InboxId, NodeId, TeamId, WatchId},
+    inbound::delivery::{
         Delivery, DeliveryDetails, DeliveryFormat, DeliveryOutcome, DeliveryQuery, DeliveryState, DeliveryTarget,
         FetchedContent, InboundMail, LeasedDelivery, NewDelivery, ReceiveResult,
     },
-    id::{ArtifactId, DeliveryId, EmailId, InboxId, NodeId, TeamId, WatchId},
-    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings, candidate_addresses},
-    message::{FileMessageResult, Message, MessagePage, MessagePosition, MessageQuery, MessageState, NewMessage},
-    port::store::{IdempotentResult, KeyedOperation},
+    inbox::{
+        CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings,
+        artifact::{Artifact, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+        candidate_addresses,
+        message::{FileMessageResult, Message, MessagePage, MessagePosition, MessageQuery, MessageState, NewMessage},
+        watch::{SpendResendResult, Watch},
+    },
+    ports::store::{IdempotentResult, KeyedOperation},
     time::Time,
-    watch::{SpendResendResult, Watch},
 };
 use uuid::Uuid;
 

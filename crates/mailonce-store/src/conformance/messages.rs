@@ -1,12 +1,14 @@
 //! Promises about filing: one message per inbox and mail, numbered, threaded, with its bytes.
 
 use mailonce_core::{
-    artifact::ArtifactKind,
-    delivery::{DeliveryState, DeliverySuppression},
     id::{DeliveryId, MessageId, ThreadId},
-    inbox::Inbox,
-    message::{FileMessageResult, Message, MessageFlag, MessagePage, MessagePosition, MessageQuery, MessageState},
-    port::arrivals::InboundWakeUp,
+    inbound::delivery::{DeliveryState, DeliverySuppression},
+    inbox::{
+        Inbox,
+        artifact::ArtifactKind,
+        message::{FileMessageResult, Message, MessageFlag, MessagePage, MessagePosition, MessageQuery, MessageState},
+    },
+    ports::arrivals::InboundWakeUp,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -136,7 +138,7 @@ pub(super) async fn a_delivery_is_filed_only_while_it_waits_and_by_its_team(stor
     assert!(matches!(file_delivery(&store, id, new_message(Some(1), 1), T0).await, FileMessageResult::New(_, _)));
     assert_eq!(file_delivery(&store, id, new_message(Some(2), 2), T0).await, FileMessageResult::AlreadyFinished);
     let dead = receive_one(&store, new_delivery(&inbox, T0), T0).await;
-    settle_delivery(&store, dead, mailonce_core::delivery::DeliveryOutcome::Dead("broken".into()), T0).await;
+    settle_delivery(&store, dead, mailonce_core::inbound::delivery::DeliveryOutcome::Dead("broken".into()), T0).await;
     assert_eq!(file_delivery(&store, dead, new_message(Some(3), 3), T0).await, FileMessageResult::AlreadyFinished);
     assert_eq!(store.inbox(TEAM, inbox.id).await.unwrap().unwrap().latest_seq, 1);
 }
@@ -271,13 +273,13 @@ pub(super) async fn hearers_are_told_what_others_may_wait_for(store: TestStore) 
     let inbox = open_inbox(&store, "a@d.test").await;
     let id = receive_one(&store, new_delivery(&inbox, T0), T0).await;
     assert_eq!(hear().await, InboundWakeUp::DeliveryWaiting);
-    settle_delivery(&store, id, mailonce_core::delivery::DeliveryOutcome::Dead("broken".into()), T0).await;
+    settle_delivery(&store, id, mailonce_core::inbound::delivery::DeliveryOutcome::Dead("broken".into()), T0).await;
     store.replay_delivery(TEAM, id, T0).await.unwrap().unwrap();
     assert_eq!(hear().await, InboundWakeUp::DeliveryWaiting);
     assert!(matches!(file_delivery(&store, id, new_message(Some(1), 1), T0).await, FileMessageResult::New(_, _)));
     assert_eq!(hear().await, InboundWakeUp::MessageFiled(inbox.id));
     let arrival = super::post::unread_arrival(vec![new_delivery(&inbox, T0)]);
-    let arrival = mailonce_core::delivery::InboundMail { leased_to: Some(NODE), ..arrival };
+    let arrival = mailonce_core::inbound::delivery::InboundMail { leased_to: Some(NODE), ..arrival };
     // Neither what is read at once nor what was known is worth a hint: the next two are those of the next letter.
     let _kept = store.receive(arrival, T0).await.unwrap();
     file_known(&store, &inbox, new_message(Some(1), 1), T0).await;

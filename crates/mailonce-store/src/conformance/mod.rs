@@ -59,9 +59,9 @@ use draft::{
     EmailFixture, IDS, SANDBOX, given_key_hash, intent_email, keyed_email, keyless_email, next_id, next_version,
 };
 use mailonce_core::{
+    access::team::{ApiKey, ApiKeyDetails, Team},
     id::{ApiKeyId, IdGenerator, TeamId},
-    port::store::{CreateTeamResult, IdempotentResult, Store},
-    team::{ApiKey, ApiKeyDetails, Team},
+    ports::store::{CreateTeamResult, IdempotentResult, Store},
     time::Time,
 };
 use open::OpenStore;

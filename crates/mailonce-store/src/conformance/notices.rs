@@ -1,14 +1,16 @@
 //! Promises about notices: what is owed, to whom, in which order, and until when.
 
 use mailonce_core::{
-    endpoint::EndpointState,
-    event::EventKind,
-    limits,
-    notice::{
-        FanOutCounts, NoticeQuery, NoticeRecovery, NoticeRecoveryResult, NoticeState, ReplayFrom, WebhookVerdict,
-        notice_id,
+    events::{
+        endpoint::EndpointState,
+        event::EventKind,
+        notice::{
+            FanOutCounts, NoticeQuery, NoticeRecovery, NoticeRecoveryResult, NoticeState, ReplayFrom, WebhookVerdict,
+            notice_id,
+        },
     },
-    port::store::IdempotentResult,
+    limits,
+    ports::store::IdempotentResult,
 };
 
 use super::{
@@ -26,9 +28,12 @@ pub(super) async fn every_event_is_owed_once_to_each_endpoint_that_wants_it(stor
     let everything = endpoint_from_start(&store, &["*"]).await;
     let cancels = endpoint_from_start(&store, &["email.cancelled"]).await;
     let mail = endpoint_from_start(&store, &["message.*"]).await;
-    let theirs =
-        create_endpoint(&store, &new_endpoint(OTHER_TEAM, &["*"]), mailonce_core::endpoint::EndpointStart::After(0))
-            .await;
+    let theirs = create_endpoint(
+        &store,
+        &new_endpoint(OTHER_TEAM, &["*"]),
+        mailonce_core::events::endpoint::EndpointStart::After(0),
+    )
+    .await;
     let email = accept_first(&store, &keyless_email(), T0).await;
     cancel_email(&store, email.id, T0).await;
     assert_eq!(fan_out_all(&store, T0).await, 3);
@@ -110,8 +115,8 @@ pub(super) async fn of_each_subject_only_the_earliest_is_leased(store: TestStore
     }
 }
 
-fn one_suppressed_call(email: mailonce_core::id::EmailId) -> mailonce_core::port::store::SuppressedCalls {
-    mailonce_core::port::store::SuppressedCalls { team: TEAM, email, count: 1, latest: Vec::new() }
+fn one_suppressed_call(email: mailonce_core::id::EmailId) -> mailonce_core::ports::store::SuppressedCalls {
+    mailonce_core::ports::store::SuppressedCalls { team: TEAM, email, count: 1, latest: Vec::new() }
 }
 
 pub(super) async fn the_longest_due_are_leased_first_and_at_most_so_many(store: TestStore) {
@@ -296,7 +301,9 @@ pub(super) async fn what_was_swept_is_told_again_under_the_same_id(store: TestSt
     assert_eq!((all_notices(&store, &made).await, fan_out_all(&store, month).await), (vec![], 0));
     recover_notices(&store, &made, NoticeRecovery { from: ReplayFrom::Event(1), include_delivered: true }, month).await;
     assert_eq!(fan_out_all(&store, month).await, 2);
-    let ids = |owed: &[mailonce_core::notice::LeasedNotice]| owed.iter().map(|owed| owed.notice.id).collect::<Vec<_>>();
+    let ids = |owed: &[mailonce_core::events::notice::LeasedNotice]| {
+        owed.iter().map(|owed| owed.notice.id).collect::<Vec<_>>()
+    };
     assert_eq!(ids(&lease_notices(&store, &made, 9, month).await), ids(&first[1..]));
 }
 

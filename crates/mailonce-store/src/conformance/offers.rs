@@ -6,8 +6,8 @@ use mailonce_core::{
         thread::AcknowledgeResult,
         turn::{Acknowledgement, MAX_OFFERS},
     },
-    message::{MessageState, NewMessage},
-    port::store::{IdempotentResult, KeyBinding},
+    inbox::message::{MessageState, NewMessage},
+    ports::store::{IdempotentResult, KeyBinding},
 };
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Opening engines for promises: each promise gets an empty ledger of its own.
 
-use mailonce_core::port::store::Store;
+use mailonce_core::ports::store::Store;
 use std::{any::Any, sync::Arc};
 
 use super::TestStore;

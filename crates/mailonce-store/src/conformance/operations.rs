@@ -1,10 +1,10 @@
 //! Promises about repeatable calls that are not sends.
 
 use mailonce_core::{
-    email::{EmailChangeRefusal, EmailState},
     id::EmailId,
     limits,
-    port::store::{
+    outbound::email::{EmailChangeRefusal, EmailState},
+    ports::store::{
         AcceptResult, EmailChangeResult, EmailResendResult, IdempotentResult, KeyBinding, KeyChangeResult,
         KeyedOperation,
     },

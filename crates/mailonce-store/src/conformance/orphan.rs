@@ -1,12 +1,14 @@
 //! Promises about transports that a process does not have, or that nobody has any more.
 
 use mailonce_core::{
-    dispatch::{HandoffAction, HandoffActionStatus},
-    email::{Email, EmailState},
-    event::EventKind,
-    handoff::HandoffState,
+    events::event::EventKind,
+    handoff::{
+        HandoffState,
+        action::{HandoffAction, HandoffActionStatus},
+    },
     id::{EmailId, TeamId},
-    port::{
+    outbound::email::{Email, EmailState},
+    ports::{
         store::{Envelope, OrphanBacklog, TransportAccount},
         transport::ReplyMeaning,
     },

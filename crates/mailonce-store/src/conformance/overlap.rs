@@ -1,8 +1,8 @@
 //! Promises about intents that share recipients: nobody gets the same news by two emails unnoticed.
 
 use mailonce_core::{
-    email::{Email, EmailState, Guard},
-    port::store::{AcceptResult, EmailResendResult, IdempotentResult, NewBatch},
+    outbound::email::{Email, EmailState, Guard},
+    ports::store::{AcceptResult, EmailResendResult, IdempotentResult, NewBatch},
     time::Time,
 };
 

@@ -3,14 +3,14 @@
 use mailonce_core::{
     call::CallTrace,
     conversation::answer::ReplyResult,
-    dispatch::{HandoffAction, HandoffActionStatus, LeaseRef},
-    email::{Channel, Email},
-    event::Event,
+    events::event::Event,
+    handoff::action::{HandoffAction, HandoffActionStatus, LeaseRef},
     id::{EmailId, NodeId, TeamId},
+    inbox::message::FileMessageResult,
     key::KeyHash,
     limits,
-    message::FileMessageResult,
-    port::store::{
+    outbound::email::{Channel, Email},
+    ports::store::{
         AcceptResult, Backlog, BatchAcceptResult, EmailChangeResult, EmailDetail, EmailQuery, EmailResendResult,
         HandoffActionResult, IdempotentResult, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest,
         LeasedHandoff, NewBatch, NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, SuppressedCall,

@@ -1,19 +1,21 @@
 //! Steps of mail that comes in: inboxes, parcels, letters.
 
 use mailonce_core::{
-    artifact::{Artifact, ArtifactKind, ConsumeRequest, ExtractedValue, NewArtifact},
-    delivery::{
+    id::{ApiKeyId, ArtifactId, DeliveryId, InboxId, MessageId, NodeId, SourceId, TeamId, ThreadId},
+    inbound::delivery::{
         Delivery, DeliveryDetails, DeliveryFormat, DeliveryOutcome, DeliverySuppression, DeliveryTarget,
         FetchedContent, InboundMail, Intake, LeasedDelivery, NewDelivery, ReceiveResult,
     },
-    id::{ApiKeyId, ArtifactId, DeliveryId, InboxId, MessageId, NodeId, SourceId, TeamId, ThreadId},
-    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings},
-    limits,
-    message::{
-        AttachmentInfo, FileMessageResult, Message, MessageAnnotations, MessageHead, MessageQuery, MessageState,
-        NewMessage, Party,
+    inbox::{
+        CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings,
+        artifact::{Artifact, ArtifactKind, ConsumeRequest, ExtractedValue, NewArtifact},
+        message::{
+            AttachmentInfo, FileMessageResult, Message, MessageAnnotations, MessageHead, MessageQuery, MessageState,
+            NewMessage, Party,
+        },
     },
-    port::{
+    limits,
+    ports::{
         authenticate::{AuthResult, SenderAuth},
         store::IdempotentResult,
     },
@@ -302,7 +304,7 @@ pub(super) fn consume_request(purpose: &str) -> ConsumeRequest {
 
 /// Every message that a query finds, page by page.
 pub(super) async fn all_messages(store: &TestStore, inbox: &Inbox, mut query: MessageQuery) -> Vec<Message> {
-    use mailonce_core::message::MessagePosition::{After, Before};
+    use mailonce_core::inbox::message::MessagePosition::{After, Before};
     let mut found = Vec::new();
     loop {
         let page = store.messages(inbox.team, inbox.id, query.clone()).await.unwrap();

@@ -4,10 +4,10 @@ use mailonce_core::{
     conversation::escalation::{
         Decision, DecisionRecord, Escalation, EscalationReason, EscalationState, EscalationSubject,
     },
-    dispatch::{HandoffAction, HandoffActionStatus},
-    email::{EmailState, Guard},
+    handoff::action::{HandoffAction, HandoffActionStatus},
     id::{ApiKeyId, TeamId},
-    port::{
+    outbound::email::{EmailState, Guard},
+    ports::{
         store::{HandoffActionResult, IdempotentResult},
         transport::ReplyMeaning,
     },

@@ -1,8 +1,8 @@
 //! Promises that hold when everybody comes at once.
 
 use mailonce_core::{
-    email::{Email, EmailState},
-    port::store::{AcceptResult, EmailChangeResult, EmailResendResult, IdempotentResult, KeyBinding, SuppressedCalls},
+    outbound::email::{Email, EmailState},
+    ports::store::{AcceptResult, EmailChangeResult, EmailResendResult, IdempotentResult, KeyBinding, SuppressedCalls},
 };
 use std::collections::BTreeSet;
 

@@ -1,12 +1,12 @@
 //! Promises about who reads deliveries, and how they end without a message.
 
 use mailonce_core::{
-    delivery::{
+    id::DeliveryId,
+    inbound::delivery::{
         Delivery, DeliveryFormat, DeliveryOutcome, DeliveryState, DeliverySuppression, InboundMail, ReceiveResult,
     },
-    id::DeliveryId,
+    inbox::message::FileMessageResult,
     limits,
-    message::FileMessageResult,
     time::Time,
 };
 

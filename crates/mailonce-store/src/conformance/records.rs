@@ -1,9 +1,9 @@
 //! Promises about records: the small things a team owns that are not mail.
 
 use mailonce_core::{
-    event::{Event, EventKind, NewEvent},
+    events::event::{Event, EventKind, NewEvent},
     id::TeamId,
-    port::store::{IdempotentResult, KeyBinding},
+    ports::store::{IdempotentResult, KeyBinding},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind},
     time::Time,
 };

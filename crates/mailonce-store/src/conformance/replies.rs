@@ -5,11 +5,11 @@ use mailonce_core::{
         answer::{NewReply, ReplyResult},
         turn::{MAX_ANSWERS, ReplySlot},
     },
-    dispatch::Resolution,
-    email::{Email, EmailChangeRefusal, EmailState, Guard},
+    handoff::action::Resolution,
     id::{EmailId, MessageId},
-    message::MessageState,
-    port::{
+    inbox::message::MessageState,
+    outbound::email::{Email, EmailChangeRefusal, EmailState, Guard},
+    ports::{
         store::{EmailResendResult, IdempotentResult, KeyBinding},
         transport::ReplyMeaning,
     },
@@ -289,7 +289,7 @@ pub(super) async fn more_answers_than_a_message_remembers_are_not_made(store: Te
 
 pub(super) async fn nobody_and_another_teams_message_are_not_answered(store: TestStore) {
     let (_inbox, message) = inbox_with_message(&store).await;
-    let theirs = mailonce_core::message::Message { team: OTHER_TEAM, ..message.clone() };
+    let theirs = mailonce_core::inbox::message::Message { team: OTHER_TEAM, ..message.clone() };
     assert_eq!(accept_reply(&store, plain_reply(&theirs), T0).await, ReplyResult::Missing);
     let nobody = NewReply { message: MessageId(next_id(T0)), ..plain_reply(&message) };
     assert_eq!(accept_reply(&store, nobody, T0).await, ReplyResult::Missing);

@@ -2,13 +2,15 @@
 //! ledgers show.
 
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart, EndpointState},
-    id::{EndpointId, NodeId, NoticeId, TeamId},
-    notice::{
-        FanOutCounts, LeasedNotice, Notice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult,
-        NoticeState, ReplayFrom, WebhookVerdict,
+    events::{
+        endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart, EndpointState},
+        notice::{
+            FanOutCounts, LeasedNotice, Notice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult,
+            NoticeState, ReplayFrom, WebhookVerdict,
+        },
     },
-    port::store::{IdempotentResult, KeyedOperation},
+    id::{EndpointId, NodeId, NoticeId, TeamId},
+    ports::store::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 

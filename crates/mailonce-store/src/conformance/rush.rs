@@ -1,13 +1,15 @@
 //! Promises about mail, workers and agents that come at the same moment.
 
 use mailonce_core::{
-    artifact::{ArtifactKind, ConsumeResult},
-    delivery::{DeliveryState, ReceiveResult},
     id::{DeliveryId, NodeId, WatchId},
-    inbox::{CreateInboxResult, Inbox},
-    message::{FileMessageResult, MessagePosition, MessageQuery},
-    port::store::IdempotentResult,
-    watch::{SpendResendResult, Watch},
+    inbound::delivery::{DeliveryState, ReceiveResult},
+    inbox::{
+        CreateInboxResult, Inbox,
+        artifact::{ArtifactKind, ConsumeResult},
+        message::{FileMessageResult, MessagePosition, MessageQuery},
+        watch::{SpendResendResult, Watch},
+    },
+    ports::store::IdempotentResult,
 };
 use std::collections::BTreeSet;
 use uuid::Uuid;

@@ -1,11 +1,11 @@
 //! Steps that many promises take.
 
 use mailonce_core::{
-    email::Email,
-    event::Event,
+    events::event::Event,
     id::{EmailId, TeamId},
     limits,
-    port::store::{
+    outbound::email::Email,
+    ports::store::{
         AcceptResult, BatchAcceptResult, EmailChangeResult, EmailDetail, EmailQuery, IdempotentResult, KeyBinding,
         KeyedOperation, NewBatch, NewEmail,
     },

@@ -7,11 +7,13 @@ use mailonce_core::{
         thread::{AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadLeaseResult, ThreadLeaseSpec},
         turn::{Acknowledgement, MessageLeaseRef, ReplySlot},
     },
-    email::{Email, Guard},
     id::{EmailId, MessageId, ThreadId},
-    inbox::Inbox,
-    message::{Message, NewMessage},
-    port::store::IdempotentResult,
+    inbox::{
+        Inbox,
+        message::{Message, NewMessage},
+    },
+    outbound::email::{Email, Guard},
+    ports::store::IdempotentResult,
     time::Time,
 };
 

@@ -1,12 +1,12 @@
 //! Promises about teams, their credentials, and the wall between them.
 
 use mailonce_core::{
+    access::team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
     id::{ApiKeyId, TeamId},
-    port::store::{
+    ports::store::{
         CreateTeamResult, EmailChangeResult, EmailQuery, EmailResendResult, IdempotentResult, KeyBinding,
         KeyChangeResult, KeyedOperation, RescheduleRequest, SuppressedCalls,
     },
-    team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
     time::Time,
     ttl::Ttl,
 };

@@ -1,9 +1,9 @@
 //! Turns: what random callers do. Few keys, few intents, few people, so that they often meet.
 
 use mailonce_core::{
-    email::{EmailState, Guard},
     id::TeamId,
     key::{EmailKey, Key, KeyHash},
+    outbound::email::{EmailState, Guard},
     time::{Time, format_span},
 };
 use std::fmt;

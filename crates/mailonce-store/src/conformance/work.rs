@@ -1,11 +1,13 @@
 //! Steps of workers: leasing, marking, answering.
 
 use mailonce_core::{
-    dispatch::{HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef},
-    email::Email,
-    handoff::{Evidence, EvidenceFinding, EvidenceSource, Handoff},
+    handoff::{
+        Evidence, EvidenceFinding, EvidenceSource, Handoff,
+        action::{HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef},
+    },
     id::{EmailId, NodeId},
-    port::{
+    outbound::email::Email,
+    ports::{
         store::{HandoffActionResult, IdempotentResult, LeaseRequest, LeasedHandoff},
         transport::{AttemptPhase, ReplyMeaning, TransportReply},
     },

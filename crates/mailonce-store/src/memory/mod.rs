@@ -2,32 +2,25 @@
 //!
 //! Nothing here is durable. It is the yardstick of the other engines and the ground of simulated worlds.
 
-mod accept;
-mod arrivals;
-mod artifact;
 mod control;
 mod conversation;
-mod delivery;
-mod filing;
-mod handoff;
+mod events;
+pub(crate) mod handoff;
 mod inbound;
-mod inbox;
-mod look;
-mod notices;
-mod outbound;
-mod record;
+pub(crate) mod inbox;
+pub(crate) mod outbound;
 
 use async_trait::async_trait;
 use mailonce_core::{
+    access::team::{ApiKey, Team},
     control::budget::BudgetCounter,
-    dispatch::HandoffAction,
-    email::Email,
-    event::{Event, EventKind, NewEvent},
-    handoff::{Attempt, Evidence},
+    events::event::{Event, EventKind, NewEvent},
+    handoff::{Attempt, Evidence, action::HandoffAction},
     id::{ApiKeyId, EmailId, NodeId, TeamId, ordered_bits},
     key::{InstallSecret, KeyHash},
     limits, mutant,
-    port::{
+    outbound::email::Email,
+    ports::{
         arrivals::InboundWakeUpHandler,
         store::{
             AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, EmailChangeResult, EmailDetail,
@@ -39,7 +32,6 @@ use mailonce_core::{
         },
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
-    team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
 };
@@ -91,11 +83,11 @@ struct Tables {
     sweep_at: BTreeMap<EmailId, Time>,
     events: BTreeMap<TeamId, Vec<NewEvent>>,
     highest_id: i64,
-    inbound: inbound::InboundTables,
+    inbound: crate::memory::inbound::inbound::InboundTables,
     conversations: conversation::ConversationTables,
     budgets: control::budget::UsedCounters,
     charges: control::budget::RecordedCharges,
-    webhooks: outbound::WebhookTables,
+    webhooks: crate::memory::events::outbound::WebhookTables,
 }
 
 impl Tables {
@@ -250,7 +242,10 @@ impl Memory {
         world: &mut Tables,
         team: TeamId,
         id: EmailId,
-        rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, mailonce_core::email::EmailChangeRefusal>,
+        rule: impl FnOnce(
+            &mut Email,
+        )
+            -> std::result::Result<Option<NewEvent>, mailonce_core::outbound::email::EmailChangeRefusal>,
     ) -> EmailChangeResult {
         let Some(before) = world.email_of_team(team, id) else { return EmailChangeResult::Missing };
         let mut email = before.clone();

@@ -6,7 +6,7 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     id::{EmailId, TeamId},
-    port::store::{CommitClock, StoreError},
+    ports::store::{CommitClock, StoreError},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,7 +61,7 @@ const SELECT_EMAILS: &str = concat!(
 );
 
 /// Locks every scope, whether its row exists or not.
-pub(super) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
+pub(crate) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
     if !scopes.is_empty() {
         let (teams, hashes) = scope_columns(scopes);
         execute(tx, LOCK_SCOPES, &[&teams, &hashes]).await?;
@@ -70,7 +70,7 @@ pub(super) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope
 }
 
 /// Locks those of the scopes that have a row.
-pub(super) async fn lock_existing_keys(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
+pub(crate) async fn lock_existing_keys(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
     if !scopes.is_empty() {
         let (teams, hashes) = scope_columns(scopes);
         query_rows(tx, LOCK_KEYS, &[&teams, &hashes]).await?;
@@ -79,7 +79,7 @@ pub(super) async fn lock_existing_keys(tx: &Transaction<'_>, scopes: &BTreeSet<K
 }
 
 /// Locks those of the emails that nobody else holds, and waits for none.
-pub(super) async fn lock_available_emails(
+pub(crate) async fn lock_available_emails(
     tx: &Transaction<'_>,
     emails: &BTreeSet<EmailRef>,
 ) -> TxResult<BTreeSet<EmailRef>> {
@@ -89,7 +89,7 @@ pub(super) async fn lock_available_emails(
 }
 
 /// Locks emails.
-pub(super) async fn lock_emails(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef>) -> TxResult<()> {
+pub(crate) async fn lock_emails(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef>) -> TxResult<()> {
     if !emails.is_empty() {
         let (teams, ids) = email_ref_columns(emails.iter().copied());
         query_rows(tx, LOCK_EMAILS, &[&teams, &ids]).await?;
@@ -98,7 +98,7 @@ pub(super) async fn lock_emails(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef
 }
 
 /// Reads emails as they are at this moment.
-pub(super) async fn read_email_rows(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef>) -> TxResult<Vec<Row>> {
+pub(crate) async fn read_email_rows(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef>) -> TxResult<Vec<Row>> {
     if emails.is_empty() {
         return Ok(Vec::new());
     }
@@ -107,7 +107,7 @@ pub(super) async fn read_email_rows(tx: &Transaction<'_>, emails: &BTreeSet<Emai
 }
 
 /// Loads locked scopes, the emails behind them, and `others`. `time` says which of the keys count as forgotten.
-pub(super) async fn load_unit_of_work(
+pub(crate) async fn load_unit_of_work(
     tx: &Transaction<'_>,
     time: &Arc<CommitClock>,
     scopes: &BTreeSet<KeyScope>,
@@ -133,7 +133,7 @@ pub(super) async fn load_unit_of_work(
 }
 
 /// Loads more emails onto a ground.
-pub(super) async fn load_more_emails(
+pub(crate) async fn load_more_emails(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
     wanted: impl Iterator<Item = EmailRef> + Send,
@@ -157,7 +157,7 @@ impl SharedState {
     /// Writes what was decided and commits. A transaction that decided nothing is undone instead: the rows it made
     /// to lock them go, and what it answers was committed before. Every verb ends here or waits for its own end: a
     /// transaction that is merely dropped holds its locks a little longer than its caller waits.
-    pub(super) async fn write_and_commit(
+    pub(crate) async fn write_and_commit(
         &self,
         tx: Transaction<'_>,
         ground: &UnitOfWork,
@@ -172,7 +172,7 @@ impl SharedState {
     }
 
     /// Commits. Nothing is answered before this said that it is durable.
-    pub(super) async fn commit(&self, tx: Transaction<'_>, verbs: usize) -> TxResult<()> {
+    pub(crate) async fn commit(&self, tx: Transaction<'_>, verbs: usize) -> TxResult<()> {
         let (warnings, begun) = (self.connections.commit_warnings(), Instant::now());
         mailonce_core::failpoint!("postgres-before-commit");
         tx.commit().await.map_err(|error| TxError::at_commit(&error))?;
@@ -181,7 +181,7 @@ impl SharedState {
     }
 
     /// Counts a commit and looks whether the server warned meanwhile.
-    pub(super) fn record_commit(&self, verbs: usize, warnings: u64, begun: Instant) -> TxResult<()> {
+    pub(crate) fn record_commit(&self, verbs: usize, warnings: u64, begun: Instant) -> TxResult<()> {
         self.meter.record_commit(verbs, begun.elapsed());
         self.sequencer_wakeup.notify_one();
         if self.connections.commit_warnings() == warnings {

@@ -3,7 +3,7 @@
 use deadpool_postgres::{
     Client, ClientWrapper, Connect, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime,
 };
-use mailonce_core::port::store::StoreError;
+use mailonce_core::ports::store::StoreError;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject as _},
@@ -53,7 +53,7 @@ const COMMIT_WARNING_ROUTINES: [&str; 2] = ["SyncRepWaitForLSN", "exec_stmt_rais
 
 /// Where the database is.
 #[derive(Clone)]
-pub(super) struct ConnectConfig {
+pub(crate) struct ConnectConfig {
     config: Config,
     tls: Option<MakeRustlsConnect>,
 }
@@ -61,7 +61,7 @@ pub(super) struct ConnectConfig {
 impl ConnectConfig {
     /// Reads a URL. TLS when it says `sslmode=require` or `prefer` (or libpq's stricter words, which mean the same
     /// here: certificates are always checked), against `sslrootcert` or else the public roots.
-    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+    pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots, mut rest) = (SslMode::Disable, None, Vec::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -154,7 +154,7 @@ fn tls_connector(roots: Option<&str>) -> Result<MakeRustlsConnect, StoreError> {
 type OpenResult = Result<(tokio_postgres::Client, JoinHandle<()>), tokio_postgres::Error>;
 
 /// Called with what other sessions tell a session that listens.
-pub(super) type NotificationHandler = Arc<dyn Fn(&str) + Send + Sync>;
+pub(crate) type NotificationHandler = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Opens sessions and listens to what the server says beside its answers.
 struct SessionOpener {
@@ -207,19 +207,19 @@ where
 }
 
 /// The sessions of one store.
-pub(super) struct SessionPools {
+pub(crate) struct SessionPools {
     config: ConnectConfig,
     accept_pool: Pool,
     verb_pool: Pool,
     /// How often the server cast doubt on a commit: one that looks like a success is none that can be promised.
     commit_warnings: Arc<AtomicU64>,
     /// The server that the sessions are on.
-    pub(super) server: Arc<ServerState>,
+    pub(crate) server: Arc<ServerState>,
 }
 
 impl SessionPools {
     /// Pools for the lanes of accepts and for everything else, so that neither waits for the other.
-    pub(super) fn new(place: &ConnectConfig, lanes: usize, others: usize) -> Result<Self, StoreError> {
+    pub(crate) fn new(place: &ConnectConfig, lanes: usize, others: usize) -> Result<Self, StoreError> {
         let (warnings, server) = (Arc::default(), Arc::default());
         let accepts = place.pool(lanes, &warnings, &server)?;
         let verbs = place.pool(others, &warnings, &server)?;
@@ -227,7 +227,7 @@ impl SessionPools {
     }
 
     /// A session of its own that counts the warnings about its own commits.
-    pub(super) async fn open_separate_session(
+    pub(crate) async fn open_separate_session(
         &self,
         warnings: &Arc<AtomicU64>,
     ) -> TxResult<(tokio_postgres::Client, JoinHandle<()>)> {
@@ -240,7 +240,7 @@ impl SessionPools {
     }
 
     /// A session of its own that tells what it hears, for as long as its driver runs.
-    pub(super) async fn open_listener(
+    pub(crate) async fn open_listener(
         &self,
         heard: NotificationHandler,
     ) -> TxResult<(tokio_postgres::Client, JoinHandle<()>)> {
@@ -253,24 +253,24 @@ impl SessionPools {
     }
 
     /// A session for accepts.
-    pub(super) async fn accept_client(&self) -> TxResult<Client> {
+    pub(crate) async fn accept_client(&self) -> TxResult<Client> {
         durability::mark_unproven();
         Ok(self.accept_pool.get().await?)
     }
 
     /// A session for any other verb.
-    pub(super) async fn client(&self) -> TxResult<Client> {
+    pub(crate) async fn client(&self) -> TxResult<Client> {
         durability::mark_unproven();
         Ok(self.verb_pool.get().await?)
     }
 
     /// How often the server cast doubt on a commit so far.
-    pub(super) fn commit_warnings(&self) -> u64 {
+    pub(crate) fn commit_warnings(&self) -> u64 {
         self.commit_warnings.load(Ordering::SeqCst)
     }
 
     /// Gives every session back.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.accept_pool.close();
         self.verb_pool.close();
     }

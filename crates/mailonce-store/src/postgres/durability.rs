@@ -8,7 +8,7 @@
 //! Verbs that wait together share one question: how far is the log of the primary flushed, and how far that of the
 //! standbys. Every visible commit of ours lies below the first position, because our sessions flush before they commit.
 
-use mailonce_core::port::store::{Result, StoreError};
+use mailonce_core::ports::store::{Result, StoreError};
 use std::{
     cell::Cell,
     future::Future,
@@ -56,18 +56,18 @@ tokio::task_local! {
 }
 
 /// Notes that the running verb takes a session: what it reads there is not proven yet.
-pub(super) fn mark_unproven() {
+pub(crate) fn mark_unproven() {
     // Outside of a verb that shows something nobody wants to know.
     PROVEN.try_with(|proven| proven.set(false)).ok();
 }
 
 /// Notes that the running verb's commit was confirmed, or that of the group it was part of.
-pub(super) fn mark_proven() {
+pub(crate) fn mark_proven() {
     PROVEN.try_with(|proven| proven.set(true)).ok();
 }
 
 /// Runs a verb. Its answer, and whether it ended with a confirmed commit.
-pub(super) async fn observe<T>(verb: impl Future<Output = T>) -> (T, bool) {
+pub(crate) async fn observe<T>(verb: impl Future<Output = T>) -> (T, bool) {
     let observed = async {
         let answer = verb.await;
         (answer, PROVEN.with(Cell::get))
@@ -77,7 +77,7 @@ pub(super) async fn observe<T>(verb: impl Future<Output = T>) -> (T, bool) {
 
 /// Those who wait for a proof.
 #[derive(Default)]
-pub(super) struct DurabilityBarrier {
+pub(crate) struct DurabilityBarrier {
     waiting: Mutex<Vec<oneshot::Sender<()>>>,
     arrived: Notify,
 }
@@ -105,7 +105,7 @@ impl DurabilityBarrier {
 
 impl SharedState {
     /// Runs a verb whose answer shows rows, and gives the answer back once those are proven durable.
-    pub(super) async fn when_durable<T, E>(&self, verb: impl Future<Output = std::result::Result<T, E>>) -> Result<T>
+    pub(crate) async fn when_durable<T, E>(&self, verb: impl Future<Output = std::result::Result<T, E>>) -> Result<T>
     where
         StoreError: From<E>,
     {
@@ -131,7 +131,7 @@ struct Waiter {
 }
 
 /// Answers those who wait for a proof until the store closes.
-pub(super) async fn run_prover(ledger: Arc<SharedState>, mut closing: watch::Receiver<bool>) {
+pub(crate) async fn run_prover(ledger: Arc<SharedState>, mut closing: watch::Receiver<bool>) {
     let mut prover = DurabilityProver::default();
     let (mut waiters, mut pause): (Vec<Waiter>, _) = (Vec::new(), CATCH_UP_MIN_PAUSE);
     loop {

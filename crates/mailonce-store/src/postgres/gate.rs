@@ -3,7 +3,7 @@
 //! Nobody waits for company: a lane takes who stands there, and while it is under way the next ones gather. So a busy
 //! inbox pays for one commit where many messages are filed, and a quiet one pays nothing for it.
 
-use mailonce_core::port::store::{Result, StoreError};
+use mailonce_core::ports::store::{Result, StoreError};
 use std::{
     collections::VecDeque,
     future::Future,
@@ -23,7 +23,7 @@ const MAX_BATCH_CALLS: usize = 64;
 const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// A call that may travel with others.
-pub(super) trait BatchedCall: Sized + Send + Sync + 'static {
+pub(crate) trait BatchedCall: Sized + Send + Sync + 'static {
     type Answer: Send;
 
     /// About how many bytes it is on the wire.
@@ -43,7 +43,7 @@ struct CallQueue<T: BatchedCall> {
 }
 
 /// A line in front of lanes.
-pub(super) struct CallBatcher<T: BatchedCall> {
+pub(crate) struct CallBatcher<T: BatchedCall> {
     queue: Mutex<CallQueue<T>>,
     arrived: Notify,
 }
@@ -60,7 +60,7 @@ impl<T: BatchedCall> CallBatcher<T> {
     }
 
     /// Stands in line and gives back the answer.
-    pub(super) async fn submit(&self, call: T) -> Result<T::Answer> {
+    pub(crate) async fn submit(&self, call: T) -> Result<T::Answer> {
         let answered = self.enqueue(call)?;
         let (answer, proven) =
             answered.await.unwrap_or_else(|_gone| (Err(StoreError::CommitUnknown("the lane ended".into())), false));
@@ -83,7 +83,7 @@ impl<T: BatchedCall> CallBatcher<T> {
     }
 
     /// Takes no more calls. Those in line are still answered.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.lock_queue().is_closed = true;
         self.arrived.notify_waiters();
         self.arrived.notify_one();
@@ -115,7 +115,7 @@ impl<T: BatchedCall> CallBatcher<T> {
 }
 
 /// One lane, until its line is closed.
-pub(super) async fn run_batch_worker<T: BatchedCall>(ledger: Arc<SharedState>) {
+pub(crate) async fn run_batch_worker<T: BatchedCall>(ledger: Arc<SharedState>) {
     let gate = T::batcher(&ledger);
     loop {
         let arrived = gate.arrived.notified();

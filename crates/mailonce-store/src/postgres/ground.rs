@@ -4,12 +4,12 @@
 //! core's; the order in which they are asked is the model's.
 
 use mailonce_core::{
-    email::{Email, EmailChangeRefusal, Guard},
-    event::NewEvent,
+    events::event::NewEvent,
     handoff::{Attempt, Evidence, Handoff},
     id::{EmailId, TeamId},
     key::KeyHash,
-    port::store::{
+    outbound::email::{Email, EmailChangeRefusal, Guard},
+    ports::store::{
         AcceptResult, CommitClock, EmailResendResult, IdempotentResult, KeyBinding, KeyedOperation, NewEmail,
         SweepCounts,
     },
@@ -28,7 +28,7 @@ use super::{
 
 /// See the module's words.
 #[derive(Default)]
-pub(super) struct UnitOfWork {
+pub(crate) struct UnitOfWork {
     /// Says which keys count as forgotten.
     pub time: Arc<CommitClock>,
     /// Every locked key, as it is now.
@@ -62,16 +62,16 @@ pub(super) struct UnitOfWork {
 }
 
 /// An email of a team.
-pub(super) type EmailRef = (TeamId, EmailId);
+pub(crate) type EmailRef = (TeamId, EmailId);
 
 impl UnitOfWork {
     /// The email, if it is this team's.
-    pub(super) fn email_of_team(&self, team: TeamId, id: EmailId) -> Option<Email> {
+    pub(crate) fn email_of_team(&self, team: TeamId, id: EmailId) -> Option<Email> {
         self.emails.get(&id).filter(|email| email.team == team).cloned()
     }
 
     /// Notes what an email became, and tells of it.
-    pub(super) fn save(&mut self, email: &Email, event: NewEvent) {
+    pub(crate) fn save(&mut self, email: &Email, event: NewEvent) {
         self.events.push((email.team, event));
         // What is due already and was not swept yet must stay due.
         self.changed_emails.insert(email.id, Time(i64::MIN));
@@ -79,7 +79,7 @@ impl UnitOfWork {
     }
 
     /// Whether anything is to be written at all.
-    pub(super) fn is_unchanged(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         self.keys == self.loaded_keys
             && self.new_emails.is_empty()
             && self.changed_emails.is_empty()
@@ -91,7 +91,7 @@ impl UnitOfWork {
     }
 
     /// Binds a key to an email, or says what it is bound to.
-    pub(super) fn accept(&mut self, wish: NewEmail, now: Time) -> AcceptResult {
+    pub(crate) fn accept(&mut self, wish: NewEmail, now: Time) -> AcceptResult {
         if let Some(bound) = wish.key.and_then(|key| self.key_binding(wish.team, key, now)) {
             return AcceptResult::KeyBound(bound);
         }
@@ -131,7 +131,7 @@ impl UnitOfWork {
     }
 
     /// What a key is bound to and remembered for.
-    pub(super) fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Option<KeyBinding> {
+    pub(crate) fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Option<KeyBinding> {
         let row = self.keys.get(&(team, key))?;
         binding_of_target(row.target.as_ref(), |id| self.emails.get(&id), self.time.expiry_cutoff(now))
     }
@@ -151,7 +151,7 @@ impl UnitOfWork {
     }
 
     /// The answer to an operation whose key is bound already. `None` when it is free.
-    pub(super) fn find_replay<T>(&self, operation: &KeyedOperation, now: Time) -> Option<IdempotentResult<T>> {
+    pub(crate) fn find_replay<T>(&self, operation: &KeyedOperation, now: Time) -> Option<IdempotentResult<T>> {
         match self.key_binding(operation.team, operation.key, now)? {
             KeyBinding::Operation { digest } if digest == operation.digest => {
                 let row = self.keys.get(&(operation.team, operation.key));
@@ -166,7 +166,7 @@ impl UnitOfWork {
     }
 
     /// Binds the free key of an operation that was done.
-    pub(super) fn bind_operation(&mut self, operation: &KeyedOperation) {
+    pub(crate) fn bind_operation(&mut self, operation: &KeyedOperation) {
         let row = self.keys.entry((operation.team, operation.key)).or_default();
         row.bind_number += 1;
         (row.forgotten_at, row.tombstone_until) = (None, None);
@@ -179,7 +179,7 @@ impl UnitOfWork {
 
     /// Makes the next version of an email, once.
     /// `replaced` says that another email answered its message since.
-    pub(super) fn resend(
+    pub(crate) fn resend(
         &mut self,
         wish: NewEmail,
         operation: Option<&KeyedOperation>,
@@ -241,7 +241,7 @@ impl UnitOfWork {
     }
 
     /// Forgets what is due to be forgotten of one email.
-    pub(super) fn sweep_email(&mut self, email: &Email, now: Time, swept: &mut SweepCounts) {
+    pub(crate) fn sweep_email(&mut self, email: &Email, now: Time, swept: &mut SweepCounts) {
         let scoped = (email.team, email.id);
         if email.is_forgotten(now) && self.release_key_and_slots(email, email.expires_at().unwrap_or(now)) {
             swept.keys += 1;
@@ -299,7 +299,7 @@ impl UnitOfWork {
 }
 
 /// What a target comes to at `now`, when its email can be looked up.
-pub(super) fn binding_of_target<'a>(
+pub(crate) fn binding_of_target<'a>(
     target: Option<&KeyTarget>,
     email: impl FnOnce(EmailId) -> Option<&'a Email>,
     now: Time,
@@ -316,13 +316,13 @@ pub(super) fn binding_of_target<'a>(
 }
 
 /// The scopes that an email's own row in the ledger touches: its key and its slots.
-pub(super) fn email_scopes(email: &Email) -> BTreeSet<KeyScope> {
+pub(crate) fn email_scopes(email: &Email) -> BTreeSet<KeyScope> {
     let key = email.head.key.as_ref().map(|name| name.hash(email.team));
     key.into_iter().chain(email.head.all_shadow_keys(email.team)).map(|hash| (email.team, hash)).collect()
 }
 
 /// The scopes of a wish: its key and its slots.
-pub(super) fn new_email_scopes(wish: &NewEmail) -> impl Iterator<Item = KeyScope> + '_ {
+pub(crate) fn new_email_scopes(wish: &NewEmail) -> impl Iterator<Item = KeyScope> + '_ {
     let earlier = wish.head.earlier_shadow_keys(wish.team);
     wish.key.into_iter().chain(wish.shadow_keys.iter().copied()).chain(earlier).map(|hash| (wish.team, hash))
 }

@@ -3,7 +3,7 @@
 use deadpool_postgres::Client;
 use mailonce_core::{
     key::InstallSecret,
-    port::{
+    ports::{
         install_secret::{SecretKeeper, StoredSecret},
         store::{Result, StoreError},
     },
@@ -63,7 +63,7 @@ impl Postgres {
 }
 
 /// Opens the secret when a node starts.
-pub(super) async fn open_secret(client: &mut Client, keeper: &dyn SecretKeeper) -> TxResult<InstallSecret> {
+pub(crate) async fn open_secret(client: &mut Client, keeper: &dyn SecretKeeper) -> TxResult<InstallSecret> {
     let (secret, is_replaced) = open_or_replace(client, keeper).await?;
     if is_replaced && !purge_dead_rows(client, &[REWRITE_SECRET_TABLE, REWRITE_INSTALL_TABLE]).await {
         tracing::warn!("the old form of the install secret stays in dead rows until the next VACUUM FULL");

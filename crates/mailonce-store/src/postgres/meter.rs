@@ -1,6 +1,6 @@
 //! Figures the store keeps about itself.
 
-use mailonce_core::port::store::Gauges;
+use mailonce_core::ports::store::Gauges;
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,
@@ -8,7 +8,7 @@ use std::{
 
 /// Counters that every task may raise.
 #[derive(Default)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     batch_sizes: [AtomicU64; 12],
     commits: AtomicU64,
     verbs: AtomicU64,
@@ -20,7 +20,7 @@ pub(super) struct Meter {
 
 impl Meter {
     /// A commit of so many verbs, and how long it took.
-    pub(super) fn record_commit(&self, verbs: usize, took: Duration) {
+    pub(crate) fn record_commit(&self, verbs: usize, took: Duration) {
         let verbs = verbs as u64;
         self.batch_sizes[bucket_index(verbs)].fetch_add(1, Relaxed);
         self.commits.fetch_add(1, Relaxed);
@@ -30,17 +30,17 @@ impl Meter {
     }
 
     /// Accepts that waited for another of the same scope.
-    pub(super) fn record_contended(&self, accepts: usize) {
+    pub(crate) fn record_contended(&self, accepts: usize) {
         self.contended.fetch_add(accepts as u64, Relaxed);
     }
 
     /// Keys remembered, about.
-    pub(super) fn set_keys(&self, about: u64) {
+    pub(crate) fn set_keys(&self, about: u64) {
         self.keys.store(about, Relaxed);
     }
 
     /// All of it.
-    pub(super) fn gauges(&self) -> Gauges {
+    pub(crate) fn gauges(&self) -> Gauges {
         let all = |counters: &[AtomicU64; 12]| std::array::from_fn(|i| counters[i].load(Relaxed));
         Gauges {
             batch_sizes: all(&self.batch_sizes),

@@ -18,30 +18,25 @@
 //! A node keeps sessions of its own and talks to the server itself: a proxy that hands out sessions statement by
 //! statement breaks prepared statements and locks.
 
-mod accept;
-mod arrivals;
+pub(crate) mod access;
 mod careful;
-mod change;
 mod connect;
 mod control;
 mod conversation;
-mod draft;
 mod durability;
 mod events;
 mod gate;
 mod ground;
-mod handoff;
+pub(crate) mod handoff;
+mod inbound;
+pub(crate) mod inbox;
 mod install_secret;
-mod lanes;
-mod look;
 mod meter;
-mod notices;
+pub(crate) mod outbound;
 mod peers;
-mod record;
 mod row;
 mod schema;
 mod server;
-mod team;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trouble;
@@ -50,22 +45,25 @@ mod write;
 
 use async_trait::async_trait;
 use mailonce_core::{
+    access::team::{ApiKey, Team},
     control::budget::BudgetCounter,
-    dispatch::HandoffAction,
-    email::Email,
-    event::Event,
+    events::event::Event,
+    handoff::action::HandoffAction,
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::{InstallSecret, KeyHash},
-    port::install_secret::SecretKeeper,
-    port::store::{
-        AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, DatabaseClock, EmailChangeResult,
-        EmailDetail, EmailQuery, EmailResendResult, EventWakeUpHandler, Gauges, HandoffActionResult, Health, Heartbeat,
-        IdempotentResult, InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest,
-        LeasedHandoff, NewBatch, NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result, ResultPage,
-        SharedEmailSubscriber, SharedLedgerClock, Store, SuppressedCalls, SweepCounts, TransportAccount,
+    outbound::email::Email,
+    ports::{
+        install_secret::SecretKeeper,
+        store::{
+            AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, DatabaseClock, EmailChangeResult,
+            EmailDetail, EmailQuery, EmailResendResult, EventWakeUpHandler, Gauges, HandoffActionResult, Health,
+            Heartbeat, IdempotentResult, InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation,
+            LeaseRequest, LeasedHandoff, NewBatch, NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result,
+            ResultPage, SharedEmailSubscriber, SharedLedgerClock, Store, SuppressedCalls, SweepCounts,
+            TransportAccount,
+        },
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
-    team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
 };
@@ -76,17 +74,17 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use arrivals::{
+use crate::postgres::handoff::handoff::ActionCall;
+use crate::postgres::inbound::{
     file::FileCall,
     hear::{self, WakeUpBus},
     receive::ReceiveCall,
 };
+use crate::postgres::outbound::lanes::AcceptBatcher;
+use crate::postgres::outbound::look::KeyLookupRequest;
 use connect::{ConnectConfig, SessionPools};
 use durability::DurabilityBarrier;
 use gate::CallBatcher;
-use handoff::ActionCall;
-use lanes::AcceptBatcher;
-use look::KeyLookupRequest;
 use meter::Meter;
 use peers::Peers;
 use trouble::{TxResult, call_until_final, with_timeout};
@@ -184,7 +182,7 @@ impl Postgres {
         }
         let (closing, closed) = watch::channel(false);
         let mut lanes: Vec<_> = (0..options.accept_workers.max(1))
-            .map(|_| tokio::spawn(lanes::run_accept_worker(ledger.clone())))
+            .map(|_| tokio::spawn(crate::postgres::outbound::lanes::run_accept_worker(ledger.clone())))
             .collect();
         for _ in 0..WORKERS_PER_BATCHER {
             lanes.push(tokio::spawn(gate::run_batch_worker::<ReceiveCall>(ledger.clone())));
@@ -193,8 +191,8 @@ impl Postgres {
         }
         let listening = ledger.open_listen_session().await?;
         tokio::spawn(hear::run_listener(ledger.clone(), listening, closed.clone()));
-        tokio::spawn(look::run_key_lookups(ledger.clone(), asked, closed.clone()));
-        tokio::spawn(events::run_sequencer(ledger.clone(), closed.clone()));
+        tokio::spawn(crate::postgres::outbound::look::run_key_lookups(ledger.clone(), asked, closed.clone()));
+        tokio::spawn(crate::postgres::events::events::run_sequencer(ledger.clone(), closed.clone()));
         tokio::spawn(durability::run_prover(ledger.clone(), closed.clone()));
         tokio::spawn(run_table_maintenance(ledger.clone(), closed));
         Ok(Self { shared: ledger, closing, workers: Mutex::new(lanes) })
@@ -505,7 +503,7 @@ impl Store for Postgres {
         Some(self.shared.connections.server.epoch())
     }
 
-    fn fatal_error(&self) -> Option<mailonce_core::port::store::StoreError> {
+    fn fatal_error(&self) -> Option<mailonce_core::ports::store::StoreError> {
         None
     }
 

@@ -32,7 +32,7 @@ macro_rules! holder_is_gone {
         )
     };
 }
-pub(super) use {beat, holder_is_gone};
+pub(crate) use {beat, holder_is_gone};
 
 /// How long a peer may be silent.
 const MAX_SILENCE: Duration = Duration::from_millis(limits::HEARTBEAT_TIMEOUT_MS as u64);
@@ -44,7 +44,7 @@ const ROW_KEPT: Duration = Duration::from_mins(10);
 
 /// The peers, as they were last seen.
 #[derive(Debug, Default)]
-pub(super) struct Peers {
+pub(crate) struct Peers {
     /// The heartbeat that a peer's row shows, and when this process first saw it.
     heartbeats: HashMap<NodeId, (i64, Instant)>,
     last_observed: Option<Instant>,
@@ -52,7 +52,7 @@ pub(super) struct Peers {
 
 /// Rows of processes that are gone: each counts only while it still shows this heartbeat.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct SilentPeers {
+pub(crate) struct SilentPeers {
     pub nodes: Vec<Uuid>,
     pub beats: Vec<i64>,
     /// Rows that nobody needs any more.
@@ -61,7 +61,7 @@ pub(super) struct SilentPeers {
 
 impl Peers {
     /// Takes in what the table shows at `at`, and says who is silent.
-    pub(super) fn observe(&mut self, rows: &[(NodeId, i64)], at: Instant) -> SilentPeers {
+    pub(crate) fn observe(&mut self, rows: &[(NodeId, i64)], at: Instant) -> SilentPeers {
         let pause = self.last_observed.replace(at).map(|before| at.saturating_duration_since(before));
         if pause.is_none_or(|pause| pause > MAX_OBSERVATION_GAP) {
             self.heartbeats.clear();
@@ -88,7 +88,7 @@ impl Peers {
 #[cfg(test)]
 impl Peers {
     /// As if what was seen had been seen this much earlier, in looks without a pause between them.
-    pub(super) fn age(&mut self, by: Duration) {
+    pub(crate) fn age(&mut self, by: Duration) {
         for (_, since) in self.heartbeats.values_mut() {
             *since -= by;
         }

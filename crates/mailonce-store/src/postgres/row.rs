@@ -1,12 +1,14 @@
 //! Rows: how emails and keys lie in their tables, and how they are read back.
 
 use mailonce_core::{
-    digest::Digest,
-    email::{Email, Guard},
     handoff::{Handoff, HandoffProgress, HandoffState},
     id::{EmailId, NodeId, TeamId},
     key::KeyHash,
-    port::store::SuppressedCall,
+    outbound::{
+        digest::Digest,
+        email::{Email, Guard},
+    },
+    ports::store::SuppressedCall,
     time::Time,
     ttl::Ttl,
 };
@@ -36,17 +38,17 @@ macro_rules! key_columns {
         "k.team, k.hash, k.bind, k.email, k.digest, k.answer, k.expires_at, k.slot, k.forgotten_at"
     };
 }
-pub(super) use {email_columns, email_joins, key_columns};
+pub(crate) use {email_columns, email_joins, key_columns};
 
 /// How many columns [`key_columns`] are.
-pub(super) const KEY_COLUMNS: usize = 9;
+pub(crate) const KEY_COLUMNS: usize = 9;
 
 /// What two accepts may share: a key of a team.
-pub(super) type KeyScope = (TeamId, KeyHash);
+pub(crate) type KeyScope = (TeamId, KeyHash);
 
 /// What one key's row says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct KeyRow {
+pub(crate) struct KeyRow {
     /// How often it was bound.
     pub bind_number: u32,
     pub target: Option<KeyTarget>,
@@ -59,30 +61,30 @@ pub(super) struct KeyRow {
 
 /// What a key is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum KeyTarget {
+pub(crate) enum KeyTarget {
     Email(EmailId),
     Operation { digest: [u8; 32], answer: Vec<u8>, expires_at: Time },
 }
 
 impl KeyRow {
     /// Whether it says nothing at all: it was made only to be locked.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bind_number == 0 && self.slot.is_none()
     }
 }
 
 /// A hash as the table keeps it.
-pub(super) fn hash_column(key: KeyHash) -> Uuid {
+pub(crate) fn hash_column(key: KeyHash) -> Uuid {
     Uuid::from_bytes(key.0)
 }
 
 /// Scopes as two columns.
-pub(super) fn scope_columns<'a>(scopes: impl IntoIterator<Item = &'a KeyScope>) -> (Vec<Uuid>, Vec<Uuid>) {
+pub(crate) fn scope_columns<'a>(scopes: impl IntoIterator<Item = &'a KeyScope>) -> (Vec<Uuid>, Vec<Uuid>) {
     scopes.into_iter().map(|(team, key)| (team.0, hash_column(*key))).unzip()
 }
 
 /// Reads [`key_columns`].
-pub(super) fn read_key(row: &Row) -> TxResult<(KeyScope, KeyRow)> {
+pub(crate) fn read_key(row: &Row) -> TxResult<(KeyScope, KeyRow)> {
     let scope = (TeamId(row.try_get(0)?), KeyHash(row.try_get::<_, Uuid>(1)?.into_bytes()));
     let email: Option<Uuid> = row.try_get(3)?;
     let digest: Option<&[u8]> = row.try_get(4)?;
@@ -108,7 +110,7 @@ pub(super) fn read_key(row: &Row) -> TxResult<(KeyScope, KeyRow)> {
 }
 
 /// Reads [`email_columns`] that begin at column `at`. Rows of one email stand together, ordered by handoff.
-pub(super) fn read_emails(rows: &[Row], at: usize) -> TxResult<Vec<Email>> {
+pub(crate) fn read_emails(rows: &[Row], at: usize) -> TxResult<Vec<Email>> {
     let mut emails: Vec<Email> = Vec::new();
     for row in rows {
         let Some(id) = row.try_get::<_, Option<Uuid>>(at + 1)? else {
@@ -166,16 +168,16 @@ fn read_handoff(row: &Row, at: usize) -> TxResult<Option<Handoff>> {
 }
 
 /// Reads suppressed calls, oldest first.
-pub(super) fn read_suppressed_calls(latest: Option<&str>) -> TxResult<Vec<SuppressedCall>> {
+pub(crate) fn read_suppressed_calls(latest: Option<&str>) -> TxResult<Vec<SuppressedCall>> {
     latest.map_or(Ok(Vec::new()), |text| read_json(text, "the suppressed calls of an email"))
 }
 
 /// Reads JSON that this store wrote.
-pub(super) fn read_json<T: serde::de::DeserializeOwned>(text: &str, what: &str) -> TxResult<T> {
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(text: &str, what: &str) -> TxResult<T> {
     serde_json::from_str(text).map_err(|why| TxError::corrupt(&format!("{what} ({why})")))
 }
 
 /// Writes JSON.
-pub(super) fn write_json(value: &impl serde::Serialize) -> TxResult<String> {
+pub(crate) fn write_json(value: &impl serde::Serialize) -> TxResult<String> {
     serde_json::to_string(value).map_err(|why| TxError::Rejected(format!("cannot be written as JSON: {why}")))
 }

@@ -3,12 +3,12 @@
 //! PostgreSQL undoes DDL like anything else, so a migration that is killed leaves the old tables or the new ones.
 
 use deadpool_postgres::Client;
-use mailonce_core::port::store::StoreError;
+use mailonce_core::ports::store::StoreError;
 
 use super::trouble::{TxError, TxResult};
 
 /// Every migration, in order. Their number is the version.
-pub(super) const MIGRATIONS: &[&str] = &[
+pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_ledger.sql"),
     include_str!("../../migrations/postgres/0002_handoff.sql"),
     include_str!("../../migrations/postgres/0003_records.sql"),
@@ -23,8 +23,8 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ];
 
 /// Nodes that start together migrate one after the other.
-pub(super) const LOCK_MIGRATIONS: &str = "SELECT pg_advisory_xact_lock(7883366245)";
-pub(super) const NAMESPACE: &str = "
+pub(crate) const LOCK_MIGRATIONS: &str = "SELECT pg_advisory_xact_lock(7883366245)";
+pub(crate) const NAMESPACE: &str = "
     CREATE SCHEMA IF NOT EXISTS mailonce;
     CREATE TABLE IF NOT EXISTS mailonce.schema (
         version    integer     PRIMARY KEY,
@@ -36,10 +36,10 @@ const RECORD_VERSION: &str = "INSERT INTO mailonce.schema (version) VALUES ($1)"
 const INSERT_INSTALL: &str = "INSERT INTO install DEFAULT VALUES ON CONFLICT DO NOTHING";
 
 /// The version this binary writes.
-pub(super) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
+pub(crate) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 
 /// The version the database has. `None` when mailonce was never here.
-pub(super) async fn schema_version(client: &Client) -> TxResult<Option<u32>> {
+pub(crate) async fn schema_version(client: &Client) -> TxResult<Option<u32>> {
     if !client.query_one(EXISTS, &[]).await?.try_get::<_, bool>(0)? {
         return Ok(None);
     }
@@ -48,7 +48,7 @@ pub(super) async fn schema_version(client: &Client) -> TxResult<Option<u32>> {
 }
 
 /// Brings the tables up to date.
-pub(super) async fn migrate(client: &mut Client) -> TxResult<()> {
+pub(crate) async fn migrate(client: &mut Client) -> TxResult<()> {
     let found = schema_version(client).await?;
     if found == Some(SCHEMA_VERSION) {
         return Ok(());

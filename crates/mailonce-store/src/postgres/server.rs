@@ -8,7 +8,7 @@
 //! Invariant: a session is used only while the node knows no newer server. Sessions from before a change are refused
 //! when they are taken from the pool, and [`Server::changes`] tells whether one happened during a verb.
 
-use mailonce_core::port::store::StoreError;
+use mailonce_core::ports::store::StoreError;
 use std::{
     sync::{
         PoisonError, RwLock,
@@ -107,7 +107,7 @@ impl ServerFacts {
 
 /// What a node knows about its server. Shared by all of its sessions.
 #[derive(Default)]
-pub(super) struct ServerState {
+pub(crate) struct ServerState {
     /// Whether the ledger's tables are there, so that sessions can be asked.
     ready: AtomicBool,
     /// The latest facts. Held while a session is asked, so that one at a time renews.
@@ -122,17 +122,17 @@ pub(super) struct ServerState {
 
 impl ServerState {
     /// The epoch of the history that sessions read. 0 before the first one was asked.
-    pub(super) fn epoch(&self) -> u32 {
+    pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(SeqCst)
     }
 
     /// Whether commits wait for a synchronous standby.
-    pub(super) fn has_standby(&self) -> bool {
+    pub(crate) fn has_standby(&self) -> bool {
         self.has_standby.load(SeqCst)
     }
 
     /// Asks a session of the pool what a reload of the server's settings may have changed, and how far its log is.
-    pub(super) async fn refresh(&self, client: &Client) -> TxResult<()> {
+    pub(crate) async fn refresh(&self, client: &Client) -> TxResult<()> {
         let row = client.query_one(PROGRESS, &[]).await?;
         let (started, flushed): (i64, u64) = (row.try_get(0)?, row.try_get::<_, PgLsn>(2)?.into());
         // Not held during the question: new sessions need it.
@@ -145,29 +145,29 @@ impl ServerState {
     }
 
     /// How often sessions turned out to be on another run of a server.
-    pub(super) fn change_count(&self) -> u64 {
+    pub(crate) fn change_count(&self) -> u64 {
         self.change_count.load(SeqCst)
     }
 
     /// Whether this run of a server is the one that sessions are on.
-    pub(super) fn is_current(&self, started: i64) -> bool {
+    pub(crate) fn is_current(&self, started: i64) -> bool {
         self.started.load(SeqCst) == started
     }
 
     /// Whether a session that was opened then may be on a server that is no longer the one.
-    pub(super) fn is_outdated(&self, opened: Instant) -> bool {
+    pub(crate) fn is_outdated(&self, opened: Instant) -> bool {
         let changed_at = self.changed_at.read().unwrap_or_else(PoisonError::into_inner);
         changed_at.is_some_and(|changed_at| opened < changed_at)
     }
 
     /// Asks sessions from now on, this one first.
-    pub(super) async fn start_identifying(&self, client: &Client) -> TxResult<()> {
+    pub(crate) async fn start_identifying(&self, client: &Client) -> TxResult<()> {
         self.ready.store(true, SeqCst);
         self.identify(client).await
     }
 
     /// Asks a new session which server it is on, and renews the epoch when that one continues another history.
-    pub(super) async fn identify(&self, client: &Client) -> TxResult<()> {
+    pub(crate) async fn identify(&self, client: &Client) -> TxResult<()> {
         if !self.ready.load(SeqCst) {
             return Ok(());
         }

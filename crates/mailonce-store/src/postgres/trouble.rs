@@ -1,13 +1,13 @@
 //! Errors: what the database said, and what that means for the fate of a verb.
 
 use deadpool_postgres::PoolError;
-use mailonce_core::port::store::StoreError;
+use mailonce_core::ports::store::StoreError;
 use std::{future::Future, time::Duration};
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// Why a verb did not come to an answer.
 #[derive(Clone, Debug)]
-pub(super) enum TxError {
+pub(crate) enum TxError {
     /// Two transactions got in each other's way and this one was undone: try again.
     Conflict(String),
     /// The database refused the statement and undid the transaction. The connection is well.
@@ -19,17 +19,17 @@ pub(super) enum TxError {
 }
 
 /// What a step of a verb comes to.
-pub(super) type TxResult<T> = Result<T, TxError>;
+pub(crate) type TxResult<T> = Result<T, TxError>;
 
 /// How often a verb that was undone is tried before its caller hears of it.
-pub(super) const MAX_TRIES: u32 = 20;
+pub(crate) const MAX_TRIES: u32 = 20;
 
 /// How long a caller waits for a verb. The database itself ends a statement after 30 s; one that does not say a word
 /// for longer is frozen, or cut off by something that keeps its connections, and the system would wait for good.
-pub(super) const VERB_TIMEOUT: Duration = Duration::from_secs(45);
+pub(crate) const VERB_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// What a verb comes to, or that nobody can tell: it may still be done when the database wakes up.
-pub(super) async fn with_timeout<T, E: From<StoreError>>(verb: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+pub(crate) async fn with_timeout<T, E: From<StoreError>>(verb: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     match tokio::time::timeout(VERB_TIMEOUT, verb).await {
         Ok(answer) => answer,
         Err(_late) => {
@@ -41,7 +41,7 @@ pub(super) async fn with_timeout<T, E: From<StoreError>>(verb: impl Future<Outpu
 
 impl TxError {
     /// An error before the commit was asked for: nothing was written, whatever happened.
-    pub(super) fn before_commit(error: &tokio_postgres::Error) -> Self {
+    pub(crate) fn before_commit(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(said) if is_conflict(said.code()) => Self::Conflict(server_message(error)),
             Some(said) if *said.code() == SqlState::IN_FAILED_SQL_TRANSACTION => Self::Aborted(server_message(error)),
@@ -53,7 +53,7 @@ impl TxError {
 
     /// An error after the commit was asked for. Only a plain ERROR says that the transaction was undone; a closed
     /// connection or a server that ends says nothing.
-    pub(super) fn at_commit(error: &tokio_postgres::Error) -> Self {
+    pub(crate) fn at_commit(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(said) if is_plain_error(said) => Self::before_commit(error),
             _ => Self::Store(StoreError::CommitUnknown(server_message(error))),
@@ -61,7 +61,7 @@ impl TxError {
     }
 
     /// The same trouble in a statement that was part of a larger transaction: the commit was never asked for.
-    pub(super) fn into_not_committed(self) -> Self {
+    pub(crate) fn into_not_committed(self) -> Self {
         match self {
             Self::Store(StoreError::CommitUnknown(why)) => Self::Store(StoreError::Unreachable(why)),
             other => other,
@@ -69,7 +69,7 @@ impl TxError {
     }
 
     /// A row that cannot be read back.
-    pub(super) fn corrupt(what: &str) -> Self {
+    pub(crate) fn corrupt(what: &str) -> Self {
         Self::Store(StoreError::Corrupt(format!("{what} cannot be read")))
     }
 }
@@ -108,7 +108,7 @@ impl From<TxError> for StoreError {
 
 /// Whether all went well with statements that were sent together. When not, the trouble that began it, whichever of
 /// them was heard of first.
-pub(super) fn first_error<const N: usize>(all: [TxResult<()>; N]) -> TxResult<()> {
+pub(crate) fn first_error<const N: usize>(all: [TxResult<()>; N]) -> TxResult<()> {
     let mut troubles: Vec<TxError> = all.into_iter().filter_map(Result::err).collect();
     troubles.sort_by_key(|trouble| matches!(trouble, TxError::Aborted(_)));
     troubles.into_iter().next().map_or(Ok(()), Err)
@@ -128,7 +128,7 @@ fn is_plain_error(said: &DbError) -> bool {
 }
 
 /// The driver's own text hides what the server said.
-pub(super) fn server_message(error: &tokio_postgres::Error) -> String {
+pub(crate) fn server_message(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(said) => format!("{} ({})", said.message(), said.code().code()),
         None => match std::error::Error::source(error) {
@@ -157,7 +157,7 @@ macro_rules! call_until_final {
         .await
     };
 }
-pub(super) use call_until_final;
+pub(crate) use call_until_final;
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,10 @@
 //! Upkeep: what the installation is, how the database is, what is counted, and what is forgotten.
 
 use mailonce_core::{
-    event::{EventKind, NewEvent},
+    events::event::{EventKind, NewEvent},
     id::{EmailId, TeamId, ordered_bits},
     limits,
-    port::store::{DatabaseClock, Health, InstallationInfo, SuppressedCall, SuppressedCalls, SweepCounts},
+    ports::store::{DatabaseClock, Health, InstallationInfo, SuppressedCall, SuppressedCalls, SweepCounts},
     time::Time,
 };
 use std::{
@@ -15,19 +15,18 @@ use uuid::Uuid;
 
 use super::{
     SharedState,
-    arrivals::sweep::sweep_inbound,
     careful::{load_unit_of_work, lock_existing_keys, read_email_rows},
     control::budget,
     conversation::talk::sweep_guard_state,
     ground::{EmailRef, UnitOfWork, email_scopes},
-    notices::notice::sweep_notices,
     row::{KeyScope, read_emails, read_suppressed_calls, write_json},
     trouble::{TxError, TxResult},
     write::{email_ref_columns, execute, query_rows, write_events, write_unit_of_work},
 };
+use crate::postgres::{events::notice::sweep_notices, inbound::sweep::sweep_inbound};
 
 /// How often the tables are tended.
-pub(super) const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The server's wall clock in milliseconds, and whether it runs on another host than this process. A server behind a
 /// local socket has no address.
@@ -37,7 +36,7 @@ macro_rules! database_clock {
          coalesce(host(inet_server_addr()) <> host(inet_client_addr()), false)"
     };
 }
-pub(super) use database_clock;
+pub(crate) use database_clock;
 
 const SELECT_INSTALL: &str = "SELECT epoch, last_id, seen_at FROM install";
 const CLOCK: &str = concat!("SELECT ", database_clock!());
@@ -148,7 +147,7 @@ const ADD_SUPPRESSED: &str = "
 
 impl SharedState {
     /// What this installation is.
-    pub(super) async fn installation(&self) -> TxResult<InstallationInfo> {
+    pub(crate) async fn installation(&self) -> TxResult<InstallationInfo> {
         let client = self.connections.client().await?;
         let rows = query_rows(&client, SELECT_INSTALL, &[]).await?;
         let row = rows.first().ok_or_else(|| TxError::corrupt("the installation"))?;
@@ -172,7 +171,7 @@ impl SharedState {
     }
 
     /// Reads the columns of [`database_clock`], the first of them at `at`.
-    pub(super) fn read_clock(&self, row: &tokio_postgres::Row, at: usize) -> TxResult<DatabaseClock> {
+    pub(crate) fn read_clock(&self, row: &tokio_postgres::Row, at: usize) -> TxResult<DatabaseClock> {
         match self.test_clock.get() {
             Some(source) => Ok(source()),
             None => Ok(DatabaseClock { now: Time(row.try_get(at)?), is_on_other_host: row.try_get(at + 1)? }),
@@ -180,7 +179,7 @@ impl SharedState {
     }
 
     /// How the database is. Commits something, because nothing else shows that it can.
-    pub(super) async fn health(&self) -> TxResult<Health> {
+    pub(crate) async fn health(&self) -> TxResult<Health> {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         execute(&tx, PROBE_COMMIT, &[]).await?;
@@ -208,7 +207,7 @@ impl SharedState {
     }
 
     /// Asks how many keys there are, about, and has tables looked at that have outgrown their statistics.
-    pub(super) async fn maintain_tables(&self) -> TxResult<()> {
+    pub(crate) async fn maintain_tables(&self) -> TxResult<()> {
         let client = self.connections.client().await?;
         self.connections.server.refresh(&client).await?;
         if let Some(row) = query_rows(&client, COUNT_KEYS, &[]).await?.first() {
@@ -221,7 +220,7 @@ impl SharedState {
     }
 
     /// Counts calls that were answered with an earlier email, and keeps the latest.
-    pub(super) async fn record_suppressed_calls(&self, calls: &[SuppressedCalls], now: Time) -> TxResult<()> {
+    pub(crate) async fn record_suppressed_calls(&self, calls: &[SuppressedCalls], now: Time) -> TxResult<()> {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         let named: BTreeSet<EmailRef> = calls.iter().map(|note| (note.team, note.email)).collect();
@@ -260,7 +259,7 @@ impl SharedState {
     }
 
     /// Forgets what is due to be forgotten, at most `max` emails.
-    pub(super) async fn sweep(&self, max: usize, now: Time) -> TxResult<SweepCounts> {
+    pub(crate) async fn sweep(&self, max: usize, now: Time) -> TxResult<SweepCounts> {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
         let due: BTreeSet<EmailRef> =

@@ -2,10 +2,10 @@
 
 use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
-    email::Email,
-    event::NewEvent,
+    events::event::NewEvent,
     handoff::{AttemptDetails, HandoffProgress},
     id::{EmailId, TeamId},
+    outbound::email::Email,
     time::Time,
 };
 use std::{
@@ -17,11 +17,11 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::{
-    draft::{EmailInsert, insert_emails},
     ground::{EmailRef, UnitOfWork},
     row::{KeyTarget, scope_columns, write_json},
     trouble::{TxError, TxResult},
 };
+use crate::postgres::outbound::draft::{EmailInsert, insert_emails};
 
 const UPDATE_EMAILS: &str = "
     UPDATE emails e
@@ -88,7 +88,7 @@ const INSERT_WIRES: &str = "
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[]) ON CONFLICT DO NOTHING";
 
 /// Runs a statement that is prepared once per session.
-pub(super) async fn execute(
+pub(crate) async fn execute(
     client: &(impl GenericClient + ?Sized),
     sql: &str,
     params: &[&(dyn ToSql + Sync)],
@@ -98,7 +98,7 @@ pub(super) async fn execute(
 }
 
 /// Asks with a statement that is prepared once per session.
-pub(super) async fn query_rows(
+pub(crate) async fn query_rows(
     client: &(impl GenericClient + ?Sized),
     sql: &str,
     params: &[&(dyn ToSql + Sync)],
@@ -108,11 +108,11 @@ pub(super) async fn query_rows(
 }
 
 /// A statement with what is put into it.
-pub(super) type BoundStatement<'a> = (&'a str, &'a [&'a (dyn ToSql + Sync)]);
+pub(crate) type BoundStatement<'a> = (&'a str, &'a [&'a (dyn ToSql + Sync)]);
 
 /// Sends statements one behind the other without waiting for the answers between them. They run in this order, and
 /// each sees what was committed when the one before it was done.
-pub(super) async fn query_pipelined(
+pub(crate) async fn query_pipelined(
     tx: &Transaction<'_>,
     asked: &[BoundStatement<'_>],
 ) -> TxResult<Vec<Vec<tokio_postgres::Row>>> {
@@ -141,7 +141,7 @@ pub(super) async fn query_pipelined(
 }
 
 /// Writes everything that was decided. The commit is the caller's.
-pub(super) async fn write_unit_of_work(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
+pub(crate) async fn write_unit_of_work(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
     write_new_emails(tx, ground).await?;
     write_keys(tx, ground).await?;
     write_new_handoffs(tx, ground).await?;
@@ -229,7 +229,8 @@ async fn write_changed_emails(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxRe
     let sweep_at: Vec<Option<i64>> =
         changed.iter().map(|(email, swept)| email.next_sweep_at(*swept).map(|at| at.0)).collect();
     let resent_as: Vec<Option<Uuid>> = changed.iter().map(|(email, _)| email.resent_as.map(|id| id.0)).collect();
-    let guard: Vec<_> = changed.iter().map(|(email, _)| email.guard.map(mailonce_core::email::Guard::as_str)).collect();
+    let guard: Vec<_> =
+        changed.iter().map(|(email, _)| email.guard.map(mailonce_core::outbound::email::Guard::as_str)).collect();
     execute(tx, UPDATE_EMAILS, &[&team, &id, &rev, &ttl, &settled_at, &sweep_at, &resent_as, &guard]).await?;
 
     let handoffs = || changed.iter().flat_map(|(email, _)| email.handoffs.iter().map(move |h| (*email, h)));
@@ -300,7 +301,7 @@ async fn write_evidence(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<(
 }
 
 /// Leaves events to the sequencer, in order.
-pub(super) async fn write_events(tx: &Transaction<'_>, events: &[(TeamId, NewEvent)]) -> TxResult<()> {
+pub(crate) async fn write_events(tx: &Transaction<'_>, events: &[(TeamId, NewEvent)]) -> TxResult<()> {
     if events.is_empty() {
         return Ok(());
     }
@@ -315,6 +316,6 @@ pub(super) async fn write_events(tx: &Transaction<'_>, events: &[(TeamId, NewEve
 }
 
 /// Emails as two columns.
-pub(super) fn email_ref_columns(emails: impl Iterator<Item = EmailRef>) -> (Vec<Uuid>, Vec<Uuid>) {
+pub(crate) fn email_ref_columns(emails: impl Iterator<Item = EmailRef>) -> (Vec<Uuid>, Vec<Uuid>) {
     emails.map(|(team, id)| (team.0, id.0)).unzip()
 }

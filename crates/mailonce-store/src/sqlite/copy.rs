@@ -4,7 +4,7 @@
 //! epoch of its own, so that nobody goes on reading events where another history had come to.
 
 use mailonce_core::{
-    port::store::{Result, StoreError},
+    ports::store::{Result, StoreError},
     time::Time,
 };
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
@@ -141,7 +141,7 @@ fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mailonce_core::port::store::Store as _;
+    use mailonce_core::ports::store::Store as _;
 
     fn folder_with_ledger() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 
 use mailonce_core::{
     key::InstallSecret,
-    port::{
+    ports::{
         install_secret::{SecretKeeper, StoredSecret},
         store::{Result, StoreError},
     },
@@ -58,7 +58,7 @@ impl Sqlite {
 }
 
 /// Opens the secret, and replaces it in the same transaction when the keeper says so.
-pub(super) fn open_secret(conn: &mut Connection, keeper: &dyn SecretKeeper) -> Result<InstallSecret> {
+pub(crate) fn open_secret(conn: &mut Connection, keeper: &dyn SecretKeeper) -> Result<InstallSecret> {
     conn.execute_batch("PRAGMA secure_delete = ON").map_err(store_error)?;
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(store_error)?;
     let opened = keeper.open(read_secret(&tx)?.as_ref())?;
@@ -72,7 +72,7 @@ pub(super) fn open_secret(conn: &mut Connection, keeper: &dyn SecretKeeper) -> R
 
 /// Empties the log of a ledger whose secret is wrapped. A start does this each time, because the one before may have been
 /// killed between the commit that wrapped the secret and this step. A backup that runs must not keep a server from starting.
-pub(super) fn purge_plain_secret(conn: &Connection) -> Result<()> {
+pub(crate) fn purge_plain_secret(conn: &Connection) -> Result<()> {
     if matches!(read_secret(conn)?, Some(StoredSecret::Wrapped(_)))
         && let Err(error) = truncate_wal(conn)
     {
@@ -124,7 +124,7 @@ fn truncate_wal(conn: &Connection) -> Result<()> {
 mod tests {
     use super::*;
     use crate::sqlite::schema::{MIGRATIONS, open_writer};
-    use mailonce_core::port::{install_secret::OpenedSecret, store::Store as _};
+    use mailonce_core::ports::{install_secret::OpenedSecret, store::Store as _};
 
     const SECRET: [u8; 32] = *b"k7#Qz!m2Lw@9vT$4xR^8pN&6sB*3hJ(5";
 

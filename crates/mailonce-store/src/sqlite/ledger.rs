@@ -1,10 +1,10 @@
 //! What the writer thread holds: the connection, the numbers of teams and events, and what a group has done so far.
 
 use mailonce_core::{
-    email::Email,
-    event::NewEvent,
+    events::event::NewEvent,
     id::{TeamId, ordered_bits},
-    port::{
+    outbound::email::Email,
+    ports::{
         arrivals::{InboundWakeUp, InboundWakeUpHandler},
         store::{CommitClock, EventWakeUpHandler, Result, SharedEmailSubscriber, StoreError},
     },
@@ -20,69 +20,69 @@ use std::{
 };
 use uuid::Uuid;
 
-use super::{
-    accept, events,
-    events::PackedEvent,
-    fresh::{FreshKeyWriter, FreshKeys},
-    schema::store_error,
+use super::schema::store_error;
+use crate::sqlite::{
+    events::events::{self, PackedEvent},
+    fresh_keys::{FreshKeyWriter, FreshKeys},
+    outbound::accept,
 };
 
 /// Teams have small numbers inside the file.
 #[derive(Default)]
-pub(super) struct TeamNumberMap {
+pub(crate) struct TeamNumberMap {
     numbers: HashMap<TeamId, i64>,
     ids: HashMap<i64, TeamId>,
 }
 
 /// Shared with the readers.
-pub(super) type SharedTeamNumbers = Arc<RwLock<TeamNumberMap>>;
+pub(crate) type SharedTeamNumbers = Arc<RwLock<TeamNumberMap>>;
 
 impl TeamNumberMap {
-    pub(super) fn add(&mut self, id: TeamId, number: i64) {
+    pub(crate) fn add(&mut self, id: TeamId, number: i64) {
         self.numbers.insert(id, number);
         self.ids.insert(number, id);
     }
 
-    pub(super) fn number(&self, id: TeamId) -> Option<i64> {
+    pub(crate) fn number(&self, id: TeamId) -> Option<i64> {
         self.numbers.get(&id).copied()
     }
 
-    pub(super) fn id(&self, number: i64) -> Option<TeamId> {
+    pub(crate) fn id(&self, number: i64) -> Option<TeamId> {
         self.ids.get(&number).copied()
     }
 }
 
 /// Who is told of changed emails, who of mail that came in, and who of events.
 #[derive(Default)]
-pub(super) struct Subscribers {
-    pub(super) emails: RwLock<Vec<SharedEmailSubscriber>>,
-    pub(super) inbound: RwLock<Vec<InboundWakeUpHandler>>,
-    pub(super) events: RwLock<Vec<EventWakeUpHandler>>,
+pub(crate) struct Subscribers {
+    pub(crate) emails: RwLock<Vec<SharedEmailSubscriber>>,
+    pub(crate) inbound: RwLock<Vec<InboundWakeUpHandler>>,
+    pub(crate) events: RwLock<Vec<EventWakeUpHandler>>,
 }
 
 /// What the writer and the checkpointer tell each other about the log.
 #[derive(Default)]
-pub(super) struct WalState {
+pub(crate) struct WalState {
     /// Rows written so far, by the writer.
-    pub(super) rows_written: AtomicU64,
+    pub(crate) rows_written: AtomicU64,
     /// Set by the checkpointer when it left frames behind.
-    pub(super) has_leftover_frames: AtomicBool,
+    pub(crate) has_leftover_frames: AtomicBool,
 }
 
 /// The statements of the plain accept, prepared once.
-pub(super) struct AcceptStatements<'c> {
-    pub(super) email: Statement<'c>,
-    pub(super) body: Statement<'c>,
-    pub(super) handoff: Statement<'c>,
+pub(crate) struct AcceptStatements<'c> {
+    pub(crate) email: Statement<'c>,
+    pub(crate) body: Statement<'c>,
+    pub(crate) handoff: Statement<'c>,
 }
 
 /// The writer's own state.
-pub(super) struct WriteSession<'c> {
-    pub(super) conn: &'c Connection,
-    pub(super) accepts: AcceptStatements<'c>,
+pub(crate) struct WriteSession<'c> {
+    pub(crate) conn: &'c Connection,
+    pub(crate) accepts: AcceptStatements<'c>,
     /// Keys that do not lie in their tree yet. Looks go through it too, and most verbs only look.
-    pub(super) fresh_keys: RefCell<FreshKeyWriter<'c>>,
-    pub(super) teams: SharedTeamNumbers,
+    pub(crate) fresh_keys: RefCell<FreshKeyWriter<'c>>,
+    pub(crate) teams: SharedTeamNumbers,
     subscribers: Arc<Subscribers>,
     /// The number of each team's last event.
     last_event_seqs: HashMap<i64, u64>,
@@ -98,11 +98,11 @@ pub(super) struct WriteSession<'c> {
     highest_id: i64,
     saved_id: i64,
     wal: Arc<WalState>,
-    pub(super) time: Arc<CommitClock>,
+    pub(crate) time: Arc<CommitClock>,
 }
 
 impl<'c> WriteSession<'c> {
-    pub(super) fn new(
+    pub(crate) fn new(
         conn: &'c Connection,
         fresh: Arc<FreshKeys>,
         teams: SharedTeamNumbers,
@@ -129,48 +129,48 @@ impl<'c> WriteSession<'c> {
     }
 
     /// The number of a team. `None` when there is no such team.
-    pub(super) fn team_number(&self, team: TeamId) -> Option<i64> {
+    pub(crate) fn team_number(&self, team: TeamId) -> Option<i64> {
         self.teams.read().unwrap_or_else(PoisonError::into_inner).number(team)
     }
 
     /// The team with this number.
-    pub(super) fn team_id(&self, number: i64) -> Result<TeamId> {
+    pub(crate) fn team_id(&self, number: i64) -> Result<TeamId> {
         let teams = self.teams.read().unwrap_or_else(PoisonError::into_inner);
         teams.id(number).ok_or_else(|| StoreError::Corrupt(format!("there is no team number {number}")))
     }
 
     /// Runs a prepared statement.
-    pub(super) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
+    pub(crate) fn execute(&self, sql: &str, params: impl rusqlite::Params) -> Result<usize> {
         self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(store_error)
     }
 
     /// The number of a team's last event.
-    pub(super) fn last_event_seq(&self, team: i64) -> u64 {
+    pub(crate) fn last_event_seq(&self, team: i64) -> u64 {
         self.last_event_seqs.get(&team).copied().unwrap_or(0)
     }
 
     /// Adds an event to the group.
-    pub(super) fn emit(&mut self, team: i64, event: &NewEvent) {
+    pub(crate) fn emit(&mut self, team: i64, event: &NewEvent) {
         self.pending_events.push((team, PackedEvent::pack(event)));
     }
 
     /// Adds an event that was packed before.
-    pub(super) fn emit_packed(&mut self, team: i64, event: &PackedEvent) {
+    pub(crate) fn emit_packed(&mut self, team: i64, event: &PackedEvent) {
         self.pending_events.push((team, event.clone()));
     }
 
     /// Remembers a changed email, to tell of it after the commit.
-    pub(super) fn queue_changed_email(&mut self, email: Email) {
+    pub(crate) fn queue_changed_email(&mut self, email: Email) {
         self.changed_emails.push(email);
     }
 
     /// Remembers what to say to those who wait for mail, after the commit.
-    pub(super) fn queue_wake_up(&mut self, hint: InboundWakeUp) {
+    pub(crate) fn queue_wake_up(&mut self, hint: InboundWakeUp) {
         self.wake_ups.push(hint);
     }
 
     /// No id may be handed out again, even after every trace of what bore it is gone.
-    pub(super) fn reserve_id(&mut self, id: Uuid) {
+    pub(crate) fn reserve_id(&mut self, id: Uuid) {
         self.highest_id = self.highest_id.max(ordered_bits(id));
     }
 
@@ -195,7 +195,7 @@ impl<'c> WriteSession<'c> {
     }
 
     /// Tells the watchers of an email as it is committed.
-    pub(super) fn notify_email_changed(&self, email: &Email) {
+    pub(crate) fn notify_email_changed(&self, email: &Email) {
         for watcher in self.subscribers.emails.read().unwrap_or_else(PoisonError::into_inner).iter() {
             watcher.after_commit(email);
         }
@@ -210,13 +210,13 @@ impl<'c> WriteSession<'c> {
 
     /// Tells of what the commit changed, and wakes those who wait for it. Emails that the group accepted are told of
     /// before this, because accepts run before every verb that can change an email.
-    pub(super) fn notify_subscribers(&self) {
+    pub(crate) fn notify_subscribers(&self) {
         self.changed_emails.iter().for_each(|email| self.notify_email_changed(email));
         self.notify_events();
         self.notify_wake_ups();
     }
 
-    pub(super) fn begin(&mut self) -> Result<()> {
+    pub(crate) fn begin(&mut self) -> Result<()> {
         self.pending_events.clear();
         self.changed_emails.clear();
         self.fresh_keys.get_mut().begin_group();
@@ -225,7 +225,7 @@ impl<'c> WriteSession<'c> {
     }
 
     /// Writes the group's fresh keys, numbers its events and commits. The caller publishes what came of it.
-    pub(super) fn commit(&mut self) -> Result<()> {
+    pub(crate) fn commit(&mut self) -> Result<()> {
         let outcome = self.fresh_keys.get_mut().write_block().and_then(|()| self.write_events()).and_then(|numbers| {
             self.save_highest_id()?;
             self.notify_emails_changing();
@@ -248,7 +248,7 @@ impl<'c> WriteSession<'c> {
         }
     }
 
-    pub(super) fn rollback(&mut self) {
+    pub(crate) fn rollback(&mut self) {
         if self.conn.is_autocommit() {
             return; // SQLite rolled back by itself, as it does when the disk is full.
         }
@@ -258,7 +258,7 @@ impl<'c> WriteSession<'c> {
     }
 
     /// Runs a verb so that its own failure leaves nothing behind.
-    pub(super) fn in_savepoint<T>(&mut self, verb: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn in_savepoint<T>(&mut self, verb: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let (events, changed, hints) = (self.pending_events.len(), self.changed_emails.len(), self.wake_ups.len());
         let fresh = self.fresh_keys.get_mut().savepoint();
         self.execute("SAVEPOINT verb", [])?;
@@ -302,7 +302,7 @@ impl<'c> WriteSession<'c> {
     }
 
     /// Moves the few frames that were written while the checkpointer worked, so that the log can start over.
-    pub(super) fn checkpoint_leftovers(&self) -> Result<()> {
+    pub(crate) fn checkpoint_leftovers(&self) -> Result<()> {
         if !self.wal.has_leftover_frames.swap(false, Ordering::Relaxed) {
             return Ok(());
         }

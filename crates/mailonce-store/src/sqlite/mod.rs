@@ -1,60 +1,45 @@
 //! The embedded engine: one SQLite file, one writer thread that commits in groups, readers on connections of their
 //! own, and a thread that moves the log into the file so that no commit has to.
 
-mod accept;
-mod answer;
-mod arrivals;
-mod artifact;
-mod change;
-mod clear;
+pub(crate) mod access;
 mod control;
 mod conversation;
 mod copy;
-mod delivery;
-mod endpoint;
 mod events;
-mod file;
-mod fresh;
-mod handoff;
-mod inbox;
+mod fresh_keys;
+pub(crate) mod handoff;
+mod inbound;
+pub(crate) mod inbox;
 mod install_secret;
 mod ledger;
-mod likeness;
-mod look;
-mod message;
-mod notice;
-mod notices;
-mod offer;
-mod receive;
-mod record;
+pub(crate) mod outbound;
 mod rows;
 mod schema;
-mod spread;
-mod team;
-mod thread;
 mod upkeep;
-mod watch;
 mod writer;
 
 use async_trait::async_trait;
 use mailonce_core::{
+    access::team::{ApiKey, Team},
     control::budget::BudgetCounter,
-    dispatch::HandoffAction,
-    email::Email,
-    event::Event,
+    events::event::Event,
+    handoff::action::HandoffAction,
     id::{ApiKeyId, EmailId, NodeId, TeamId},
     key::{InstallSecret, KeyHash},
     limits,
-    port::install_secret::SecretKeeper,
-    port::store::{
-        AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, EmailChangeResult, EmailDetail,
-        EmailQuery, EmailResendResult, EventWakeUpHandler, Gauges, HandoffActionResult, Health, Heartbeat,
-        IdempotentResult, InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest,
-        LeasedHandoff, NewBatch, NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result, ResultPage,
-        SharedEmailSubscriber, SharedLedgerClock, Store, StoreError, SuppressedCalls, SweepCounts, TransportAccount,
+    outbound::email::Email,
+    ports::{
+        install_secret::SecretKeeper,
+        store::{
+            AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, EmailChangeResult, EmailDetail,
+            EmailQuery, EmailResendResult, EventWakeUpHandler, Gauges, HandoffActionResult, Health, Heartbeat,
+            IdempotentResult, InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest,
+            LeasedHandoff, NewBatch, NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result, ResultPage,
+            SharedEmailSubscriber, SharedLedgerClock, Store, StoreError, SuppressedCalls, SweepCounts,
+            TransportAccount,
+        },
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
-    team::{ApiKey, Team},
     time::Time,
     ttl::Ttl,
 };
@@ -72,11 +57,11 @@ use std::{
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use accept::{AcceptDecision, BatchDecision, PreparedEmail};
+use crate::sqlite::control::record::RecordScope;
+use crate::sqlite::fresh_keys::FreshKeys;
+use crate::sqlite::outbound::accept::{AcceptDecision, BatchDecision, PreparedEmail};
 use control::budget;
-use fresh::FreshKeys;
 use ledger::{SharedTeamNumbers, Subscribers, WalState, WriteSession};
-use record::RecordScope;
 use schema::{DirectoryLock, store_error};
 use writer::{Priority, Writer};
 
@@ -117,7 +102,7 @@ pub struct Sqlite {
     /// Keys that do not lie in their tree yet, and how many do.
     fresh_keys: Arc<FreshKeys>,
     /// The last key of a delivery that a sweep has looked at.
-    delivery_key_cursor: Mutex<Option<clear::DeliveryKeyRef>>,
+    delivery_key_cursor: Mutex<Option<crate::sqlite::inbound::clear::DeliveryKeyRef>>,
     _lock: DirectoryLock,
 }
 
@@ -129,7 +114,7 @@ impl Sqlite {
         let path = directory.join("ledger.db");
         let (conn, secret) = schema::open_writer(&path, &keeper)?;
         let teams: SharedTeamNumbers = Arc::default();
-        for (id, number) in team::team_numbers(&conn)? {
+        for (id, number) in crate::sqlite::access::team::team_numbers(&conn)? {
             teams.write().unwrap_or_else(PoisonError::into_inner).add(id, number);
         }
         let listeners: Arc<Subscribers> = Arc::default();
@@ -235,9 +220,10 @@ impl Sqlite {
 
     /// Keys of deliveries that are known no longer, among the next ones. Looked for apart from the writer, round and
     /// round, so that arrivals pay for no index.
-    async fn expired_delivery_keys(&self, now: Time) -> Result<Vec<clear::DeliveryKeyRef>> {
+    async fn expired_delivery_keys(&self, now: Time) -> Result<Vec<crate::sqlite::inbound::clear::DeliveryKeyRef>> {
         let from = self.delivery_key_cursor.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (expired, last) = self.run_query(move |conn| clear::expired_keys(conn, from.as_ref(), now)).await?;
+        let (expired, last) =
+            self.run_query(move |conn| crate::sqlite::inbound::clear::expired_keys(conn, from.as_ref(), now)).await?;
         *self.delivery_key_cursor.lock().unwrap_or_else(PoisonError::into_inner) = last;
         Ok(expired)
     }
@@ -292,7 +278,7 @@ impl Store for Sqlite {
         // In a box, because it goes to the writer and back.
         let mut prepared = Box::new(PreparedEmail::new(wish, now)?);
         let verb = move |ledger: &mut WriteSession<'_>| {
-            let said = accept::accept(ledger, &mut prepared, now)?;
+            let said = crate::sqlite::outbound::accept::accept(ledger, &mut prepared, now)?;
             Ok((prepared, said))
         };
         let tell = |(prepared, said): &(Box<PreparedEmail>, AcceptDecision), ledger: &WriteSession<'_>| {
@@ -308,7 +294,8 @@ impl Store for Sqlite {
             batch.items.into_iter().map(|wish| PreparedEmail::new(wish, now)).collect::<Result<Vec<_>>>()?;
         let operation = batch.operation;
         let verb = move |ledger: &mut WriteSession<'_>| {
-            let said = accept::accept_batch(ledger, operation.as_ref(), &mut items, strict, now)?;
+            let said =
+                crate::sqlite::outbound::accept::accept_batch(ledger, operation.as_ref(), &mut items, strict, now)?;
             Ok((items, said))
         };
         let tell = |(items, said): &(Vec<PreparedEmail>, BatchDecision), ledger: &WriteSession<'_>| {
@@ -333,15 +320,19 @@ impl Store for Sqlite {
     async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
         let (fresh, time) = (Arc::clone(&self.fresh_keys), Arc::clone(&self.time));
-        let look = move |conn: &Connection| match accept::read_key_row(conn, &fresh, number, key)? {
-            Some(row) => accept::binding_of_row(conn, team, number, &row, time.expiry_cutoff(now)),
-            None => Ok(None),
-        };
+        let look =
+            move |conn: &Connection| match crate::sqlite::outbound::accept::read_key_row(conn, &fresh, number, key)? {
+                Some(row) => {
+                    crate::sqlite::outbound::accept::binding_of_row(conn, team, number, &row, time.expiry_cutoff(now))
+                }
+                None => Ok(None),
+            };
         self.run_query(look).await
     }
 
     async fn bind_operation(&self, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>> {
-        self.run_write(move |ledger| accept::bind_operation_once(ledger, &operation, now)).await
+        self.run_write(move |ledger| crate::sqlite::outbound::accept::bind_operation_once(ledger, &operation, now))
+            .await
     }
 
     async fn cancel(
@@ -351,7 +342,8 @@ impl Store for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailChangeResult>> {
-        self.run_write(move |ledger| change::cancel(ledger, team, id, operation.as_ref(), now)).await
+        self.run_write(move |ledger| crate::sqlite::outbound::change::cancel(ledger, team, id, operation.as_ref(), now))
+            .await
     }
 
     async fn reschedule(
@@ -361,7 +353,7 @@ impl Store for Sqlite {
         new: RescheduleRequest,
         now: Time,
     ) -> Result<EmailChangeResult> {
-        self.run_write(move |ledger| change::reschedule(ledger, team, id, &new, now)).await
+        self.run_write(move |ledger| crate::sqlite::outbound::change::reschedule(ledger, team, id, &new, now)).await
     }
 
     async fn resend(
@@ -370,33 +362,38 @@ impl Store for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailResendResult>> {
-        self.run_write(move |ledger| accept::resend(ledger, wish, operation.as_ref(), now)).await
+        self.run_write(move |ledger| crate::sqlite::outbound::accept::resend(ledger, wish, operation.as_ref(), now))
+            .await
     }
 
     async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
         let transport = transport.to_owned();
-        self.run_write(move |ledger| change::capture(ledger, &transport, max, scheduled_by, now)).await
+        self.run_write(move |ledger| {
+            crate::sqlite::outbound::change::capture(ledger, &transport, max, scheduled_by, now)
+        })
+        .await
     }
 
     async fn next_handoff_due(&self, transport: &str) -> Result<Option<Time>> {
         let transport = transport.to_owned();
-        self.run_query(move |conn| change::next_handoff_due(conn, &transport)).await
+        self.run_query(move |conn| crate::sqlite::outbound::change::next_handoff_due(conn, &transport)).await
     }
 
     async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
         let wish = Arc::new(wish);
         let wanted = Arc::clone(&wish);
-        let places = self.run_query(move |conn| handoff::due_candidates(conn, &wanted, now)).await?;
+        let places =
+            self.run_query(move |conn| crate::sqlite::handoff::handoff::due_candidates(conn, &wanted, now)).await?;
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        self.run_write(move |ledger| handoff::lease(ledger, &places, &wish, now)).await
+        self.run_write(move |ledger| crate::sqlite::handoff::handoff::lease(ledger, &places, &wish, now)).await
     }
 
     async fn leased_handoff(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<LeasedHandoff>> {
         let Some(row) = self.team_number(team) else { return Ok(None) };
         let look = move |conn: &Connection| match rows::email_by_id(conn, team, row, id)? {
-            Some(email) => handoff::with_bytes(conn, email, number).map(Some),
+            Some(email) => crate::sqlite::handoff::handoff::with_bytes(conn, email, number).map(Some),
             None => Ok(None),
         };
         self.run_query(look).await
@@ -410,7 +407,10 @@ impl Store for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<HandoffActionResult>> {
-        self.run_write(move |ledger| handoff::apply_action(ledger, (team, id), &act, operation.as_ref(), now)).await
+        self.run_write(move |ledger| {
+            crate::sqlite::handoff::handoff::apply_action(ledger, (team, id), &act, operation.as_ref(), now)
+        })
+        .await
     }
 
     async fn due_unknown_handoffs(
@@ -423,7 +423,8 @@ impl Store for Sqlite {
         let team_id = move |number| teams.read().unwrap_or_else(PoisonError::into_inner).id(number);
         let (published, mine) = (self.transport_registry(), mine.to_vec());
         let may_decide = move |place: (&str, Option<&str>)| published.may_resolve(&mine, place, now);
-        self.run_query(move |conn| handoff::due_unknown(conn, team_id, may_decide, (max, now))).await
+        self.run_query(move |conn| crate::sqlite::handoff::handoff::due_unknown(conn, team_id, may_decide, (max, now)))
+            .await
     }
 
     async fn publish_transports(&self, node: NodeId, mine: &[TransportAccount], now: Time) -> Result<()> {
@@ -434,7 +435,7 @@ impl Store for Sqlite {
     async fn orphan_backlogs(&self, known: &[String], now: Time) -> Result<Vec<OrphanBacklog>> {
         let (published, known) = (self.transport_registry(), known.to_vec());
         let claimed = move |name: &str| known.iter().any(|known| known == name) || published.is_live(name, now);
-        self.run_query(move |conn| handoff::orphan_backlogs(conn, claimed)).await
+        self.run_query(move |conn| crate::sqlite::handoff::handoff::orphan_backlogs(conn, claimed)).await
     }
 
     async fn emails_open_at_transport(
@@ -444,7 +445,10 @@ impl Store for Sqlite {
         limit: usize,
     ) -> Result<Vec<(TeamId, EmailId)>> {
         let transport = transport.to_owned();
-        self.run_query(move |conn| handoff::emails_open_at_transport(conn, &transport, after, limit)).await
+        self.run_query(move |conn| {
+            crate::sqlite::handoff::handoff::emails_open_at_transport(conn, &transport, after, limit)
+        })
+        .await
     }
 
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat> {
@@ -469,9 +473,13 @@ impl Store for Sqlite {
             holder == node || nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::HEARTBEAT_TIMEOUT_MS)
         };
         let verb = move |ledger: &mut WriteSession<'_>| {
-            let recovered = handoff::recover_dead_nodes(ledger, &alive, max, now)?;
-            let deliveries = delivery::reclaim(ledger, &alive, max, now)?;
-            Ok(RecoveryCounts { deliveries, notices: notice::reclaim(ledger, alive, max, now)?, ..recovered })
+            let recovered = crate::sqlite::handoff::handoff::recover_dead_nodes(ledger, &alive, max, now)?;
+            let deliveries = crate::sqlite::inbound::delivery::reclaim(ledger, &alive, max, now)?;
+            Ok(RecoveryCounts {
+                deliveries,
+                notices: crate::sqlite::events::notice::reclaim(ledger, alive, max, now)?,
+                ..recovered
+            })
         };
         self.run_write(verb).await
     }
@@ -479,15 +487,16 @@ impl Store for Sqlite {
     async fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
         let remote_id = remote_id.to_owned();
-        self.run_query(move |conn| handoff::handoff_by_remote_id(conn, number, &remote_id)).await
+        self.run_query(move |conn| crate::sqlite::handoff::handoff::handoff_by_remote_id(conn, number, &remote_id))
+            .await
     }
 
     async fn backlog(&self) -> Result<Backlog> {
-        self.run_query(handoff::backlog).await
+        self.run_query(crate::sqlite::handoff::handoff::backlog).await
     }
 
     async fn record_suppressed_calls(&self, calls: Vec<SuppressedCalls>, now: Time) -> Result<()> {
-        self.run_write(move |ledger| change::record_suppressed_calls(ledger, calls, now)).await
+        self.run_write(move |ledger| crate::sqlite::outbound::change::record_suppressed_calls(ledger, calls, now)).await
     }
 
     async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
@@ -497,41 +506,45 @@ impl Store for Sqlite {
 
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        self.run_query(move |conn| look::detail(conn, team, number, id)).await
+        self.run_query(move |conn| crate::sqlite::outbound::look::detail(conn, team, number, id)).await
     }
 
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<ResultPage<Email>> {
         let Some(number) = self.team_number(team) else { return Ok(ResultPage { rows: Vec::new(), next: None }) };
         let fresh = Arc::clone(&self.fresh_keys);
-        self.run_query(move |conn| look::list_emails(conn, &fresh, (team, number), &query)).await
+        self.run_query(move |conn| crate::sqlite::outbound::look::list_emails(conn, &fresh, (team, number), &query))
+            .await
     }
 
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
         let Some(number) = self.team_number(team) else { return Ok(0) };
-        self.run_query(move |conn| look::count_emails(conn, number, from, to)).await
+        self.run_query(move |conn| crate::sqlite::outbound::look::count_emails(conn, number, from, to)).await
     }
 
     async fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
-        self.run_query(move |conn| look::held_or_unknown_emails(conn, after, limit)).await
+        self.run_query(move |conn| crate::sqlite::outbound::look::held_or_unknown_emails(conn, after, limit)).await
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        self.run_query(move |conn| events::events_after(conn, number, after, limit)).await
+        self.run_query(move |conn| crate::sqlite::events::events::events_after(conn, number, after, limit)).await
     }
 
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
         let (fresh, forget_by) = (Arc::clone(&self.fresh_keys), self.time.expiry_cutoff(now));
-        self.run_query(move |conn| look::key_view(conn, &fresh, (team, number), key, forget_by)).await
+        self.run_query(move |conn| {
+            crate::sqlite::outbound::look::key_view(conn, &fresh, (team, number), key, forget_by)
+        })
+        .await
     }
 
     async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChangeResult> {
-        self.run_write(move |ledger| change::extend_key(ledger, team, key, ttl, now)).await
+        self.run_write(move |ledger| crate::sqlite::outbound::change::extend_key(ledger, team, key, ttl, now)).await
     }
 
     async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChangeResult> {
-        self.run_write(move |ledger| change::forget_key(ledger, team, key, now)).await
+        self.run_write(move |ledger| crate::sqlite::outbound::change::forget_key(ledger, team, key, now)).await
     }
 
     async fn create_team(
@@ -541,7 +554,9 @@ impl Store for Sqlite {
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<CreateTeamResult>> {
         let id = team.id;
-        let verb = move |ledger: &mut WriteSession<'_>| team::create_team(ledger, &team, &key, operation.as_ref());
+        let verb = move |ledger: &mut WriteSession<'_>| {
+            crate::sqlite::access::team::create_team(ledger, &team, &key, operation.as_ref())
+        };
         // The number is known to others only once it is committed.
         let learn = move |answer: &IdempotentResult<Option<i64>>, ledger: &WriteSession<'_>| {
             if let IdempotentResult::Done(Some(number)) = answer {
@@ -553,32 +568,33 @@ impl Store for Sqlite {
     }
 
     async fn teams(&self) -> Result<Vec<Team>> {
-        self.run_query(team::teams).await
+        self.run_query(crate::sqlite::access::team::teams).await
     }
 
     async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
-        self.run_write(move |ledger| team::set_require_keys(ledger, team, require)).await
+        self.run_write(move |ledger| crate::sqlite::access::team::set_require_keys(ledger, team, require)).await
     }
 
     async fn create_api_key(&self, key: ApiKey, operation: Option<KeyedOperation>) -> Result<IdempotentResult<()>> {
-        self.run_write(move |ledger| team::create_api_key(ledger, &key, operation.as_ref())).await
+        self.run_write(move |ledger| crate::sqlite::access::team::create_api_key(ledger, &key, operation.as_ref()))
+            .await
     }
 
     async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        self.run_query(move |conn| team::api_keys(conn, team, number)).await
+        self.run_query(move |conn| crate::sqlite::access::team::api_keys(conn, team, number)).await
     }
 
     async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
-        self.run_query(move |conn| team::api_key_by_hash(conn, hash)).await
+        self.run_query(move |conn| crate::sqlite::access::team::api_key_by_hash(conn, hash)).await
     }
 
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
-        self.run_write(move |ledger| team::revoke_api_key(ledger, team, id, now)).await
+        self.run_write(move |ledger| crate::sqlite::access::team::revoke_api_key(ledger, team, id, now)).await
     }
 
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
-        self.run_write(move |ledger| team::touch_api_keys(ledger, &used)).await
+        self.run_write(move |ledger| crate::sqlite::access::team::touch_api_keys(ledger, &used)).await
     }
 
     async fn create_record(
@@ -586,7 +602,7 @@ impl Store for Sqlite {
         record: Record,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<CreateRecordResult>> {
-        self.run_write(move |ledger| record::create(ledger, &record, operation.as_ref())).await
+        self.run_write(move |ledger| crate::sqlite::control::record::create(ledger, &record, operation.as_ref())).await
     }
 
     async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
@@ -601,7 +617,7 @@ impl Store for Sqlite {
     }
 
     async fn record_of_any_team(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        self.run_query(move |conn| record::by_id_any_team(conn, kind, id)).await
+        self.run_query(move |conn| crate::sqlite::control::record::by_id_any_team(conn, kind, id)).await
     }
 
     async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
@@ -615,11 +631,12 @@ impl Store for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<RecordChangeResult>> {
-        self.run_write(move |ledger| record::change(ledger, edit, operation.as_ref(), now)).await
+        self.run_write(move |ledger| crate::sqlite::control::record::change(ledger, edit, operation.as_ref(), now))
+            .await
     }
 
     async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        self.run_write(move |ledger| record::remove(ledger, team, kind, id)).await
+        self.run_write(move |ledger| crate::sqlite::control::record::remove(ledger, team, kind, id)).await
     }
 
     async fn budget_usage(&self, team: TeamId, counters: Vec<BudgetCounter>) -> Result<Vec<u64>> {
@@ -650,8 +667,8 @@ impl Store for Sqlite {
         let expired = self.expired_delivery_keys(now).await?;
         let verb = move |ledger: &mut WriteSession<'_>| {
             let swept = upkeep::sweep(ledger, max, now)?;
-            let deliveries = clear::sweep(ledger, &expired, max, now)?;
-            Ok(SweepCounts { deliveries, notices: notice::sweep(ledger, max, now)?, ..swept })
+            let deliveries = crate::sqlite::inbound::clear::sweep(ledger, &expired, max, now)?;
+            Ok(SweepCounts { deliveries, notices: crate::sqlite::events::notice::sweep(ledger, max, now)?, ..swept })
         };
         self.run_write(verb).await
     }

@@ -1,11 +1,13 @@
 //! Rows and what they stand for.
 
 use mailonce_core::{
-    digest::Digest,
-    email::{Email, Guard},
     handoff::{Attempt, Handoff, HandoffProgress, HandoffState, Outcome},
     id::{self, EmailId, NodeId, TeamId},
-    port::store::{Result, StoreError, SuppressedCall},
+    outbound::{
+        digest::Digest,
+        email::{Email, Guard},
+    },
+    ports::store::{Result, StoreError, SuppressedCall},
     time::Time,
     ttl::Ttl,
 };
@@ -24,55 +26,55 @@ const ATTEMPTS: &str = "SELECT handoff, number, at, outcome, reply, ended_at, ab
 const SUPPRESSED: &str = "SELECT count, latest FROM suppressed WHERE email = ?1";
 const BODY: &str = "SELECT COALESCE(body, (SELECT body FROM bodies WHERE email = ?1)) FROM emails WHERE email = ?1";
 
-pub(super) fn corrupt_row(what: &str) -> StoreError {
+pub(crate) fn corrupt_row(what: &str) -> StoreError {
     StoreError::Corrupt(format!("a row of the ledger cannot be read: {what}"))
 }
 
 /// A word of a closed set.
-pub(super) fn parse_column<T>(row: &Row<'_>, at: usize, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
+pub(crate) fn parse_column<T>(row: &Row<'_>, at: usize, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
     let word = row.get_ref(at).map_err(store_error)?.as_str().map_err(|_type| corrupt_row("a word"))?;
     parse(word).ok_or_else(|| corrupt_row(word))
 }
 
 /// A value that is kept as JSON.
-pub(super) fn json_column<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T> {
+pub(crate) fn json_column<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T> {
     let json = row.get_ref(at).map_err(store_error)?.as_str().map_err(|_type| corrupt_row("JSON"))?;
     serde_json::from_str(json).map_err(|e| corrupt_row(&e.to_string()))
 }
 
 /// The same where there may be none.
-pub(super) fn optional_json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<Option<T>> {
+pub(crate) fn optional_json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<Option<T>> {
     let is_there = row.get_ref(at).map_err(store_error)? != ValueRef::Null;
     is_there.then(|| json_column(row, at)).transpose()
 }
 
 /// What is kept as JSON.
-pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
+pub(crate) fn to_json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|e| StoreError::Corrupt(e.to_string()))
 }
 
 /// An id that is kept whole.
-pub(super) fn id_column(row: &Row<'_>, at: usize) -> Result<Uuid> {
+pub(crate) fn id_column(row: &Row<'_>, at: usize) -> Result<Uuid> {
     row.get(at).map(Uuid::from_bytes).map_err(store_error)
 }
 
 /// The same where there may be none.
-pub(super) fn optional_id(row: &Row<'_>, at: usize) -> Result<Option<Uuid>> {
+pub(crate) fn optional_id(row: &Row<'_>, at: usize) -> Result<Option<Uuid>> {
     Ok(row.get::<_, Option<[u8; 16]>>(at).map_err(store_error)?.map(Uuid::from_bytes))
 }
 
 /// An id that is kept as its ordered and unordered bits, one after the other.
-pub(super) fn split_id(row: &Row<'_>, at: usize) -> Result<Uuid> {
+pub(crate) fn split_id(row: &Row<'_>, at: usize) -> Result<Uuid> {
     Ok(id::from_bits(row.get(at).map_err(store_error)?, row.get(at + 1).map_err(store_error)?))
 }
 
 /// A time where there may be none.
-pub(super) fn optional_time(row: &Row<'_>, at: usize) -> Result<Option<Time>> {
+pub(crate) fn optional_time(row: &Row<'_>, at: usize) -> Result<Option<Time>> {
     Ok(row.get::<_, Option<i64>>(at).map_err(store_error)?.map(Time))
 }
 
 /// The email with these ordered bits, whole. The id's other bits are checked by [`email_by_id`].
-pub(super) fn email_by_bits(conn: &Connection, team: TeamId, number: i64, bits: i64) -> Result<Option<Email>> {
+pub(crate) fn email_by_bits(conn: &Connection, team: TeamId, number: i64, bits: i64) -> Result<Option<Email>> {
     let mut statement = conn.prepare_cached(EMAIL_BY_ID).map_err(store_error)?;
     let mut rows = statement.query(params![number, bits]).map_err(store_error)?;
     match rows.next().map_err(store_error)? {
@@ -82,7 +84,7 @@ pub(super) fn email_by_bits(conn: &Connection, team: TeamId, number: i64, bits: 
 }
 
 /// The email with this id, whole.
-pub(super) fn email_by_id(conn: &Connection, team: TeamId, number: i64, id: EmailId) -> Result<Option<Email>> {
+pub(crate) fn email_by_id(conn: &Connection, team: TeamId, number: i64, id: EmailId) -> Result<Option<Email>> {
     Ok(email_by_bits(conn, team, number, id::ordered_bits(id.0))?.filter(|email| email.id == id))
 }
 
@@ -143,7 +145,7 @@ fn handoffs(conn: &Connection, number: i64, bits: i64) -> Result<Vec<Handoff>> {
 }
 
 /// The attempts of an email, in order.
-pub(super) fn attempts(conn: &Connection, bits: i64) -> Result<Vec<Attempt>> {
+pub(crate) fn attempts(conn: &Connection, bits: i64) -> Result<Vec<Attempt>> {
     let mut statement = conn.prepare_cached(ATTEMPTS).map_err(store_error)?;
     let rows = statement.query_map([bits], |row| {
         Ok(Attempt {
@@ -163,7 +165,7 @@ pub(super) fn attempts(conn: &Connection, bits: i64) -> Result<Vec<Attempt>> {
 }
 
 /// How many calls were suppressed, and the latest of them, oldest first.
-pub(super) fn suppressed(conn: &Connection, bits: i64) -> Result<(u64, Vec<SuppressedCall>)> {
+pub(crate) fn suppressed(conn: &Connection, bits: i64) -> Result<(u64, Vec<SuppressedCall>)> {
     let mut statement = conn.prepare_cached(SUPPRESSED).map_err(store_error)?;
     let found = statement.query_row([bits], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)));
     match found.optional().map_err(store_error)? {
@@ -175,7 +177,7 @@ pub(super) fn suppressed(conn: &Connection, bits: i64) -> Result<(u64, Vec<Suppr
 }
 
 /// The packed content, while it is kept.
-pub(super) fn body(conn: &Connection, bits: i64) -> Result<Option<Vec<u8>>> {
+pub(crate) fn body(conn: &Connection, bits: i64) -> Result<Option<Vec<u8>>> {
     let mut statement = conn.prepare_cached(BODY).map_err(store_error)?;
     Ok(statement.query_row([bits], |row| row.get(0)).optional().map_err(store_error)?.flatten())
 }

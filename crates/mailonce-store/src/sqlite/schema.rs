@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     key::InstallSecret,
-    port::{
+    ports::{
         install_secret::SecretKeeper,
         store::{Result, StoreError},
     },
@@ -13,7 +13,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 use super::install_secret;
 
 /// Migrations in order. A landed one never changes.
-pub(super) const MIGRATIONS: [&str; 10] = [
+pub(crate) const MIGRATIONS: [&str; 10] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
     include_str!("../../migrations/sqlite/0003_records.sql"),
@@ -31,11 +31,11 @@ pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
 /// Holds the data directory for this process alone, as long as it lives.
 #[derive(Debug)]
-pub(super) struct DirectoryLock(#[expect(dead_code, reason = "the lock ends when the file is closed")] File);
+pub(crate) struct DirectoryLock(#[expect(dead_code, reason = "the lock ends when the file is closed")] File);
 
 impl DirectoryLock {
     /// Takes the lock, or says who is in the way.
-    pub(super) fn take(directory: &Path) -> Result<Self> {
+    pub(crate) fn take(directory: &Path) -> Result<Self> {
         use std::os::unix::fs::DirBuilderExt as _;
         // Everybody's mail will lie here. A directory that is there stays as it is.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -60,11 +60,11 @@ const READER_CACHE_KIB: i64 = 8 * 1024;
 
 /// Held by a process that writes to the log while the directory's owner may be starting: [`renew_log`] copies bytes of
 /// the log past SQLite's own locks, and would undo a commit that another process makes meanwhile.
-pub(super) struct WalLock(#[expect(dead_code, reason = "the lock ends when the folder is closed")] File);
+pub(crate) struct WalLock(#[expect(dead_code, reason = "the lock ends when the folder is closed")] File);
 
 impl WalLock {
     /// Takes the lock, and waits for whoever has it.
-    pub(super) fn take(directory: &Path) -> Result<Self> {
+    pub(crate) fn take(directory: &Path) -> Result<Self> {
         let trouble = |error: io::Error| unreachable_error(&format!("{}: {error}", directory.display()));
         let folder = File::open(directory).map_err(trouble)?;
         rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive).map_err(|error| trouble(error.into()))?;
@@ -73,7 +73,7 @@ impl WalLock {
 }
 
 /// The connection that writes, and the install secret: creates the file, brings it up to date and asserts its durability.
-pub(super) fn open_writer(path: &Path, keeper: &dyn SecretKeeper) -> Result<(Connection, InstallSecret)> {
+pub(crate) fn open_writer(path: &Path, keeper: &dyn SecretKeeper) -> Result<(Connection, InstallSecret)> {
     create_private_file(path)?;
     {
         let _lock = WalLock::take(path.parent().unwrap_or(Path::new(".")))?;
@@ -131,7 +131,7 @@ fn rewrite_wal(path: &Path) -> Result<()> {
 }
 
 /// A connection that moves the log into the file, apart from the writer.
-pub(super) fn open_checkpointer(path: &Path) -> Result<Connection> {
+pub(crate) fn open_checkpointer(path: &Path) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(store_error)?;
     apply_pragmas(&conn, READER_CACHE_KIB)?;
@@ -139,7 +139,7 @@ pub(super) fn open_checkpointer(path: &Path) -> Result<Connection> {
 }
 
 /// A connection that only reads.
-pub(super) fn open_reader(path: &Path) -> Result<Connection> {
+pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(store_error)?;
     conn.execute_batch(&format!(
@@ -236,7 +236,7 @@ const ORPHAN_ROW_CHECKS: [(&str, &str); 7] = [
 ];
 
 /// What is wrong with a ledger file: by SQLite's own account, and rows of which only a half is there.
-pub(super) fn check_integrity(path: &Path) -> Result<Vec<String>> {
+pub(crate) fn check_integrity(path: &Path) -> Result<Vec<String>> {
     let conn = open_checkpointer(path)?;
     let mut found: Vec<String> = Vec::new();
     let line = |row: &rusqlite::Row<'_>| {
@@ -255,17 +255,17 @@ pub(super) fn check_integrity(path: &Path) -> Result<Vec<String>> {
 }
 
 /// The schema of a ledger file.
-pub(super) fn schema_version(conn: &Connection) -> Result<i64> {
+pub(crate) fn schema_version(conn: &Connection) -> Result<i64> {
     conn.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(store_error)
 }
 
-pub(super) fn unreachable_error(text: &str) -> StoreError {
+pub(crate) fn unreachable_error(text: &str) -> StoreError {
     StoreError::Unreachable(text.to_owned())
 }
 
 /// What an error of SQLite means for the caller. A disk that failed to sync cannot be trusted any more: what it
 /// says later about the same pages may be wrong, so nothing is tried again on it.
-pub(super) fn store_error(error: rusqlite::Error) -> StoreError {
+pub(crate) fn store_error(error: rusqlite::Error) -> StoreError {
     use rusqlite::{ErrorCode, ffi};
     let extended = error.sqlite_error().map_or(0, |e| e.extended_code);
     let untrusted = [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC].contains(&extended);

@@ -1,15 +1,16 @@
 //! Upkeep: forgetting what is due to be forgotten.
 
 use mailonce_core::{
-    email::Email,
     id::ordered_bits,
     limits,
-    port::store::{Result, SweepCounts},
+    outbound::email::Email,
+    ports::store::{Result, SweepCounts},
     time::Time,
 };
 use rusqlite::params;
 
-use super::{accept, ledger::WriteSession, rows, schema::store_error};
+use super::{ledger::WriteSession, rows, schema::store_error};
+use crate::sqlite::outbound::accept;
 
 const DUE: &str = "SELECT team, email FROM emails WHERE sweep_at <= ?1 ORDER BY sweep_at LIMIT ?2";
 const FREE_SLOT: &str = "UPDATE keys SET slot = NULL WHERE team = ?1 AND hash = ?2 AND slot = ?3";
@@ -26,7 +27,7 @@ const DROP_EMPTY_OPERATIONS: &str = "DELETE FROM keys WHERE expires_at <= ?1 AND
 const SET_SWEEP_AT: &str = "UPDATE emails SET sweep_at = ?3 WHERE email = ?2 AND team = ?1";
 
 /// Forgets keys, drops bodies and removes the last traces, as each email's time comes.
-pub(super) fn sweep(ledger: &mut WriteSession<'_>, max: usize, now: Time) -> Result<SweepCounts> {
+pub(crate) fn sweep(ledger: &mut WriteSession<'_>, max: usize, now: Time) -> Result<SweepCounts> {
     let due: Vec<(i64, i64)> = {
         let mut statement = ledger.conn.prepare_cached(DUE).map_err(store_error)?;
         let rows = statement.query_map(params![now.0, max as i64], |row| Ok((row.get(0)?, row.get(1)?)));

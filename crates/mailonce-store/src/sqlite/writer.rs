@@ -1,7 +1,7 @@
 //! The one writer: a thread that takes every verb that waits, runs them in one transaction, commits once, and only
 //! then answers. Accepts go first; the others get a share of every commit, so that none starves.
 
-use mailonce_core::port::store::{Gauges, Result, StoreError};
+use mailonce_core::ports::store::{Gauges, Result, StoreError};
 use std::{
     collections::VecDeque,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -63,7 +63,7 @@ struct Queues {
 }
 
 /// The way to the writer.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     queues: Mutex<Queues>,
     ready: Condvar,
     permits: Arc<Semaphore>,
@@ -72,13 +72,13 @@ pub(super) struct Writer {
 
 /// Which verbs go first.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Priority {
+pub(crate) enum Priority {
     Accept,
     Other,
 }
 
 impl Writer {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             queues: Mutex::default(),
             ready: Condvar::new(),
@@ -88,7 +88,7 @@ impl Writer {
     }
 
     /// Has a verb run and committed. The answer comes after the commit, never before.
-    pub(super) async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         turn: Priority,
         verb: impl FnOnce(&mut WriteSession<'_>) -> Result<T> + Send + 'static,
@@ -129,18 +129,18 @@ impl Writer {
         }
     }
 
-    pub(super) fn gauges(&self) -> Gauges {
+    pub(crate) fn gauges(&self) -> Gauges {
         self.gauges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Lets the writer finish what waits and end.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.ready.notify_all();
     }
 
     /// Why it takes no verb any more, if so.
-    pub(super) fn failure(&self) -> Option<StoreError> {
+    pub(crate) fn failure(&self) -> Option<StoreError> {
         self.lock().failure.clone()
     }
 
@@ -149,7 +149,7 @@ impl Writer {
     }
 
     /// Takes no verb any more.
-    pub(super) fn fail(&self, error: StoreError) {
+    pub(crate) fn fail(&self, error: StoreError) {
         tracing::error!(%error, "the writer stops");
         let mut queues = self.lock();
         queues.failure = Some(error);
@@ -158,7 +158,7 @@ impl Writer {
     }
 
     /// The life of the thread: take, run, commit, answer.
-    pub(super) fn run_loop(&self, mut ledger: WriteSession<'_>) {
+    pub(crate) fn run_loop(&self, mut ledger: WriteSession<'_>) {
         while let Some(group) = self.next_group() {
             let size = group.len();
             let began = Instant::now();

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use mailonce_core::{
     limits,
-    port::collect::{FetchError, FetchedMail, MailFetcher, MailListPage, ProviderAccount, ProviderMailRef},
+    ports::collect::{FetchError, FetchedMail, MailFetcher, MailListPage, ProviderAccount, ProviderMailRef},
     time::Time,
 };
 use serde_json::Value;

@@ -4,7 +4,7 @@
 //! the contents of files.
 
 use mailonce_core::{
-    port::collect::{FetchError, FetchedMail, MailListEntry, MailListPage, ProviderMailRef},
+    ports::collect::{FetchError, FetchedMail, MailListEntry, MailListPage, ProviderMailRef},
     time::Time,
 };
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Brevo: `POST /v3/smtp/email`. A key rides among the mail's headers, and a repeat is refused as a repeat.
 
-use mailonce_core::port::transport::{
+use mailonce_core::ports::transport::{
     FrozenEnvelope, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport, TransportReply,
     UnsupportedMail,
 };

@@ -2,7 +2,7 @@
 //! the Message-ID that we chose.
 
 use bytes::Bytes;
-use mailonce_core::port::transport::{
+use mailonce_core::ports::transport::{
     FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, RecoveryMethod, Transport,
     TransportReply, UnsupportedMail,
 };

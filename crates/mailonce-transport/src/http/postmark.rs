@@ -1,8 +1,8 @@
 //! Postmark: `POST /email`. It takes no key, but finds a mail again by a value we put into its metadata.
 
 use mailonce_core::{
-    content::Attachment,
-    port::transport::{
+    outbound::content::Attachment,
+    ports::transport::{
         FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning,
         Transport, TransportReply, UnsupportedMail,
     },

@@ -1,8 +1,8 @@
 //! Resend: `POST /emails`, a key remembered for 24 hours.
 
 use mailonce_core::{
-    content::Attachment,
-    port::transport::{
+    outbound::content::Attachment,
+    ports::transport::{
         FrozenEnvelope, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport, TransportReply,
         UnsupportedMail,
     },

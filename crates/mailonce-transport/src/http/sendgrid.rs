@@ -2,8 +2,8 @@
 
 use mailonce_core::{
     address::NamedAddress,
-    content::Attachment,
-    port::transport::{
+    outbound::content::Attachment,
+    ports::transport::{
         FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, RecoveryMethod, Transport,
         TransportReply, UnsupportedMail,
     },

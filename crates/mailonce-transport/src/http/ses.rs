@@ -5,7 +5,7 @@
 
 use mailonce_core::{
     address::NamedAddress,
-    port::{
+    ports::{
         Clock,
         transport::{
             FrozenEnvelope, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport, TransportReply,

@@ -6,8 +6,8 @@
 
 use hyper::Method;
 use mailonce_core::{
-    content::LOOP_HEADER,
-    port::transport::{
+    outbound::content::LOOP_HEADER,
+    ports::transport::{
         FrozenEnvelope, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport, TransportReply,
         UnsupportedMail,
     },

@@ -10,7 +10,7 @@
 //! that does not exist. useSend keeps no key of a request that failed, so the question leaves no trace.
 
 use bytes::Bytes;
-use mailonce_core::port::transport::{
+use mailonce_core::ports::transport::{
     FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport,
     TransportReply, UnsupportedMail,
 };

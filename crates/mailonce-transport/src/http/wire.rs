@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::{Request, body::Incoming, client::conn::http1, header::HeaderMap};
 use hyper_util::rt::TokioIo;
-use mailonce_core::port::transport::{AttemptPhase, ReplyMeaning, TransportReply};
+use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning, TransportReply};
 use rustls::{
     ClientConfig,
     pki_types::{CertificateDer, ServerName},

@@ -1,7 +1,7 @@
 //! The commands of one envelope, with the parameters that the server offers to understand.
 
 use super::{body::BodyRequirements, offers::EhloExtensions};
-use mailonce_core::port::transport::{AttemptPhase, FrozenEnvelope, ReplyMeaning, TransportReply};
+use mailonce_core::ports::transport::{AttemptPhase, FrozenEnvelope, ReplyMeaning, TransportReply};
 use std::fmt::Write as _;
 
 /// Octets of an address on the wire (RFC 5321: a path, without its angle brackets).

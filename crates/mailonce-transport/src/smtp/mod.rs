@@ -23,7 +23,7 @@ pub use config::{RelayConfig, RelayTimeouts, TlsMode};
 
 use crate::{age::BootInstant, dial};
 use async_trait::async_trait;
-use mailonce_core::port::transport::{
+use mailonce_core::ports::transport::{
     AttemptPhase, ConnectionCheck, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail,
     PayloadFormat, PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
     UnsupportedMail,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::dial;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mailonce_core::port::transport::{AttemptPhase, ReplyMeaning, TransportReply};
+use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning, TransportReply};
 use rustls::ClientConfig;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;

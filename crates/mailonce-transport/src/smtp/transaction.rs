@@ -12,7 +12,7 @@ use super::{
     wire::{RelayConnectionError, RelayState},
 };
 use crate::age::BootInstant;
-use mailonce_core::port::transport::{AttemptPhase, FrozenEnvelope, ReplyMeaning, TransportReply};
+use mailonce_core::ports::transport::{AttemptPhase, FrozenEnvelope, ReplyMeaning, TransportReply};
 use std::time::Duration;
 use tokio::time::Instant;
 

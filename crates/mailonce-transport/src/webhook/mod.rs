@@ -9,9 +9,9 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, header};
 use mailonce_core::{
+    events::notice::WebhookError,
     limits,
-    notice::WebhookError,
-    port::notify::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
+    ports::notify::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
 };
 use rustls::{ClientConfig, pki_types::CertificateDer};
 use std::{sync::Arc, time::Duration};

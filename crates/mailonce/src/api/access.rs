@@ -2,14 +2,14 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
+    access::team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
     address::Address,
     cidr::Cidr,
     id::ApiKeyId,
     problem::{Code, FieldError, Problem},
-    team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
     time::Time,
 };
-use mailonce_engine::access::NewApiKey;
+use mailonce_engine::access::access::NewApiKey;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -2,15 +2,15 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    artifact::{Artifact, ArtifactKind},
+    access::team::ApiKeyScope,
     id::{ArtifactId, WatchId},
+    inbox::artifact::{Artifact, ArtifactKind},
     limits,
     problem::{Code, FieldError, Problem},
-    team::ApiKeyScope,
 };
 use mailonce_engine::{
     Caller,
-    artifacts::{ArtifactQuery, may_see_value},
+    inbox::artifacts::{ArtifactQuery, may_see_value},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

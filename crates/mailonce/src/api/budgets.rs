@@ -2,9 +2,9 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
+    access::team::ApiKeyScope,
     control::budget::{AtLimit, Budget, BudgetMeasure, BudgetPeriod, BudgetScope},
     problem::{Code, FieldError, Problem},
-    team::ApiKeyScope,
 };
 use mailonce_engine::control::budgets::BudgetView;
 use serde::{Deserialize, Serialize};

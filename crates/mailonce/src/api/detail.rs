@@ -6,7 +6,7 @@ use mailonce_core::{
     handoff::{Attempt, Evidence, Handoff, Outcome},
     time::Time,
 };
-use mailonce_engine::look::EmailView;
+use mailonce_engine::outbound::look::EmailView;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -46,7 +46,7 @@ impl AttemptBody {
             ended_at: attempt.ended_at.map(|at| at.to_string()),
             outcome: attempt.outcome.map(Outcome::as_str),
             transport: Some(about.transport.clone()).filter(|name| !name.is_empty()),
-            phase: about.phase.map(mailonce_core::port::transport::AttemptPhase::as_str),
+            phase: about.phase.map(mailonce_core::ports::transport::AttemptPhase::as_str),
             code: about.code,
             reply: attempt.reply.clone(),
             remote_id: about.remote_id.clone(),
@@ -173,7 +173,7 @@ impl EmailDetailBody {
     }
 }
 
-fn attachment_view(file: &mailonce_core::content::Attachment) -> SentAttachmentBody {
+fn attachment_view(file: &mailonce_core::outbound::content::Attachment) -> SentAttachmentBody {
     SentAttachmentBody {
         filename: file.filename.clone(),
         content_type: file.content_type.clone(),

@@ -2,11 +2,11 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
+    access::team::ApiKeyScope,
     id::DomainId,
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
-use mailonce_engine::domains::{DnsCheckResult, DnsEntry, Domain, parse_domain_name};
+use mailonce_engine::access::domains::{DnsCheckResult, DnsEntry, Domain, parse_domain_name};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -7,14 +7,13 @@ use axum::{
 };
 use mailonce_core::{
     call::{self, CallTrace},
-    digest,
-    email::Channel,
     json_limits,
     key::{EmailKey, Key},
     limits,
+    outbound::{digest, email::Channel},
     problem::{Code, Problem, nearest_name, shorten},
 };
-use mailonce_engine::{Caller, KeyedCall, endpoints::WIRE_VERSION};
+use mailonce_engine::{Caller, KeyedCall, events::endpoints::WIRE_VERSION};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 

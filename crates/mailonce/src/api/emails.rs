@@ -8,18 +8,17 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mailonce_core::{
+    access::team::ApiKeyScope,
     address::Address,
-    email::EmailState,
     id::{EmailId, TeamId},
     key::{EmailKey, Key},
     limits,
-    port::store::EmailQuery,
+    outbound::{email::EmailState, schedule::Schedule},
+    ports::store::EmailQuery,
     problem::{Code, FieldError, Problem},
-    schedule::Schedule,
-    team::ApiKeyScope,
     time::Time,
 };
-use mailonce_engine::{Caller, view::SendReceipt};
+use mailonce_engine::{Caller, outbound::view::SendReceipt};
 use serde::Deserialize;
 use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
@@ -281,7 +280,7 @@ pub(super) async fn reschedule(
     door.caller.require_scope(ApiKeyScope::Send)?;
     let id = email_id(&id)?;
     let text = body.parse::<RescheduleBody>()?.scheduled_at;
-    let fault = |error: mailonce_core::schedule::ScheduleError| {
+    let fault = |error: mailonce_core::outbound::schedule::ScheduleError| {
         Problem::from(vec![FieldError::new("scheduled_at", error.to_string())])
     };
     let schedule = Schedule::parse(&text).map_err(fault)?;

@@ -2,14 +2,16 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    endpoint::{Dialect, Endpoint, EndpointReason, EndpointState, EventTypeFilter},
-    event::EventCursor,
+    access::team::ApiKeyScope,
+    events::{
+        endpoint::{Dialect, Endpoint, EndpointReason, EndpointState, EventTypeFilter},
+        event::EventCursor,
+    },
     id::EndpointId,
     problem::{Code, FieldError, Problem},
-    team::ApiKeyScope,
     time::parse_span,
 };
-use mailonce_engine::endpoints::{EndpointWithSecret, NewEndpoint, ROTATION_OVERLAP_MS};
+use mailonce_engine::events::endpoints::{EndpointWithSecret, NewEndpoint, ROTATION_OVERLAP_MS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;

@@ -2,13 +2,13 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
+    access::team::ApiKeyScope,
     conversation::escalation::{Decision, DecisionRecord, EmailEdit, EscalationReason, EscalationState},
-    email::Email,
     limits,
+    outbound::email::Email,
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
-use mailonce_engine::{
+use mailonce_engine::conversation::{
     escalations::{DecisionRequest, EscalationQuery, EscalationView, NewEscalation},
     preview::{Preview, PreviewFile},
 };

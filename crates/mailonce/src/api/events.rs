@@ -2,12 +2,12 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    event::EventCursor,
+    access::team::ApiKeyScope,
+    events::event::EventCursor,
     limits,
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
-use mailonce_engine::{endpoints::parse_filter, tail::EventSelection, told::EventView};
+use mailonce_engine::events::{endpoints::parse_filter, tail::EventSelection, told::EventView};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

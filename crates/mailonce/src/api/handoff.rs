@@ -2,11 +2,11 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    dispatch::Resolution,
+    access::team::ApiKeyScope,
+    handoff::action::Resolution,
     problem::{FieldError, Problem},
-    team::ApiKeyScope,
 };
-use mailonce_engine::{doubts::ResolveRequest, reroute::RerouteSummary};
+use mailonce_engine::handoff::{doubts::ResolveRequest, reroute::RerouteSummary};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -101,7 +101,7 @@ pub(super) struct TransportPage {
 pub(super) async fn transports(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     door.caller.require_unrestricted_key()?;
-    let body = |way: mailonce_engine::ways::TransportStatus| TransportBody {
+    let body = |way: mailonce_engine::handoff::ways::TransportStatus| TransportBody {
         name: way.name,
         kind: way.kind,
         account: way.account,
@@ -111,7 +111,7 @@ pub(super) async fn transports(State(app): State<App>, door: AuthedRequest) -> A
         in_flight: way.in_flight,
     };
     let data = app.engine.transport_statuses().into_iter().map(body).collect();
-    let orphan = |one: mailonce_engine::orphans::OrphanedTransport| OrphanedTransportBody {
+    let orphan = |one: mailonce_engine::handoff::orphans::OrphanedTransport| OrphanedTransportBody {
         name: one.name,
         waiting: one.waiting,
         unknown: one.unknown,

@@ -7,18 +7,16 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mailonce_core::{
-    artifact::ArtifactKind,
+    access::team::ApiKeyScope,
     conversation::caps::ReplyCaps,
-    event::EventCursor,
+    events::event::EventCursor,
     id::{InboxId, WatchId},
-    inbox::{Inbox, InboxSettings},
+    inbox::{Inbox, InboxSettings, artifact::ArtifactKind, watch::Watch},
     limits,
     problem::{Code, FieldError, Problem},
-    team::ApiKeyScope,
     time::{Time, parse_span},
-    watch::Watch,
 };
-use mailonce_engine::{
+use mailonce_engine::inbox::{
     inboxes::{CapsPatch, InboxPatch, NewInbox},
     wait::WaitFilter,
 };

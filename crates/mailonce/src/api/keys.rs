@@ -2,11 +2,11 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    email::Email,
+    access::team::ApiKeyScope,
     key::Key,
-    port::store::{KeyBinding, KeyView},
+    outbound::email::Email,
+    ports::store::{KeyBinding, KeyView},
     problem::{Code, Problem},
-    team::ApiKeyScope,
     time::format_span,
 };
 use serde::{Deserialize, Serialize};

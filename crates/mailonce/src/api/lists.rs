@@ -7,9 +7,9 @@ use axum::{
     response::IntoResponse,
 };
 use mailonce_core::{
-    list::{ListDirection, ListEntry, ListName, ListType},
+    access::team::ApiKeyScope,
+    control::list::{ListDirection, ListEntry, ListName, ListType},
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

@@ -7,18 +7,18 @@ use axum::{
     response::IntoResponse,
 };
 use mailonce_core::{
-    delivery::{Delivery, DeliveryQuery, DeliveryState, DeliverySuppression},
+    access::team::ApiKeyScope,
+    control::rule::RuleMatch,
     id::{DeliveryId, InboxId, MessageId},
+    inbound::delivery::{Delivery, DeliveryQuery, DeliveryState, DeliverySuppression},
+    inbox::message::{AttachmentInfo, Message, MessagePosition, MessageQuery, MessageState, Party},
     limits,
-    message::{AttachmentInfo, Message, MessagePosition, MessageQuery, MessageState, Party},
-    port::authenticate::SenderAuth,
+    ports::authenticate::SenderAuth,
     problem::{Code, Problem},
-    rule::RuleMatch,
-    team::ApiKeyScope,
 };
 use mailonce_engine::{
-    messages::{CheckedLink, Flag, MessageView, Purpose, RenderedBody, RenderedMessage},
-    reply::{ReplyTarget, reply_target},
+    conversation::reply::{ReplyTarget, reply_target},
+    inbox::messages::{CheckedLink, Flag, MessageView, Purpose, RenderedBody, RenderedMessage},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

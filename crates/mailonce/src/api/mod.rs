@@ -40,7 +40,7 @@ use axum::{
     routing::{any, get, post},
 };
 use mailonce_core::problem::{Code, Problem, nearest_name, shorten};
-use mailonce_engine::{Engine, send::SendRequest};
+use mailonce_engine::{Engine, outbound::send::SendRequest};
 use serde::de::DeserializeOwned;
 use std::{
     convert::Infallible,

@@ -1,8 +1,8 @@
 //! Work for agents: messages with the lease of their thread, and what an agent says about them.
 
 use axum::{Json, extract::State, response::IntoResponse};
-use mailonce_core::{conversation::turn::Acknowledgement, limits, problem::Problem, team::ApiKeyScope};
-use mailonce_engine::{
+use mailonce_core::{access::team::ApiKeyScope, conversation::turn::Acknowledgement, limits, problem::Problem};
+use mailonce_engine::conversation::{
     next::{MAX_MESSAGES_PER_CALL, WorkItem, WorkRequest},
     threads::{MAX_LEASE_MS, ThreadLeaseView},
 };

@@ -2,12 +2,14 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    event::EventKind,
+    access::team::ApiKeyScope,
+    events::{
+        event::EventKind,
+        notice::{Notice, NoticeAttempt, NoticeQuery, NoticeRecovery, NoticeState, ReplayFrom, WebhookError},
+    },
     id::NoticeId,
     limits,
-    notice::{Notice, NoticeAttempt, NoticeQuery, NoticeRecovery, NoticeState, ReplayFrom, WebhookError},
     problem::{Code, FieldError, Problem},
-    team::ApiKeyScope,
     time::Time,
 };
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! Answering messages and passing them on.
 
 use axum::extract::State;
-use mailonce_core::{id::MessageId, problem::Problem, team::ApiKeyScope};
-use mailonce_engine::reply::{ForwardRequest, ReplyRequest};
+use mailonce_core::{access::team::ApiKeyScope, id::MessageId, problem::Problem};
+use mailonce_engine::conversation::reply::{ForwardRequest, ReplyRequest};
 use serde::Deserialize;
 use utoipa::ToSchema;
 

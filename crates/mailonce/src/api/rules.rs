@@ -2,14 +2,14 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    problem::{Code, FieldError, Problem},
-    rule::{
+    access::team::ApiKeyScope,
+    control::rule::{
         ConditionOperator, MatchMode, RuleAction, RuleActionKind, RuleCondition, RuleDefinition, RuleDirection,
         RuleField,
     },
-    team::ApiKeyScope,
+    problem::{Code, FieldError, Problem},
 };
-use mailonce_engine::rules::RuleView;
+use mailonce_engine::control::rules::RuleView;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;

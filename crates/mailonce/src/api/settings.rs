@@ -2,10 +2,10 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    conversation::likeness::ContentGuardMode, message::ReplyToPolicy, problem::Problem, team::ApiKeyScope,
+    access::team::ApiKeyScope, inbox::message::ReplyToPolicy, outbound::likeness::ContentGuardMode, problem::Problem,
     time::format_span,
 };
-use mailonce_engine::settings::{EscalationNotification, SettingsPatch, TeamSettings};
+use mailonce_engine::access::settings::{EscalationNotification, SettingsPatch, TeamSettings};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -2,14 +2,14 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
+    access::team::ApiKeyScope,
     id::SourceId,
     problem::{Code, FieldError, Problem},
-    team::ApiKeyScope,
     time::{format_span, parse_span},
 };
 use mailonce_engine::{
-    collect::CollectionConfig,
-    sources::{NewSource, SourceCredential, SourceRotation, SourceScope, SourceView},
+    access::sources::{NewSource, SourceCredential, SourceRotation, SourceScope, SourceView},
+    inbound::collect::CollectionConfig,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

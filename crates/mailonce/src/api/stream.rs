@@ -11,10 +11,10 @@ use axum::{
 };
 use hyper::body::{Bytes, Frame};
 use mailonce_core::{
+    access::team::ApiKeyScope,
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
-use mailonce_engine::tail::EventFollower;
+use mailonce_engine::events::tail::EventFollower;
 use std::{
     convert::Infallible,
     fmt::Write as _,

@@ -2,11 +2,11 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
+    access::team::ApiKeyScope,
     address::Address,
     problem::{Code, FieldError, Problem},
-    team::ApiKeyScope,
 };
-use mailonce_engine::suppressions::{SuppressionDetails, SuppressionView};
+use mailonce_engine::control::suppressions::{SuppressionDetails, SuppressionView};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -8,7 +8,7 @@ use axum::{
 };
 use mailonce_core::problem::{Code, Problem};
 use mailonce_engine::{
-    time::{ClockState, ConfirmedBy},
+    runtime::time::{ClockState, ConfirmedBy},
     unavailable,
 };
 use serde::Serialize;

@@ -2,6 +2,7 @@
 
 use axum::{Json, extract::State, http::StatusCode, response::IntoResponse};
 use mailonce_core::{
+    access::team::ApiKeyScope,
     conversation::{
         caps::ReplyCaps,
         thread::{Thread, ThreadEdit, ThreadQuery},
@@ -9,10 +10,9 @@ use mailonce_core::{
     id::ThreadId,
     limits,
     problem::{Code, Problem},
-    team::ApiKeyScope,
     time::Time,
 };
-use mailonce_engine::threads::{MAX_LABELS, NewThreadLease, ThreadEntry, ThreadView};
+use mailonce_engine::conversation::threads::{MAX_LABELS, NewThreadLease, ThreadEntry, ThreadView};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

@@ -2,15 +2,17 @@
 
 use mailonce_core::{
     call::CallTrace,
-    content::{EmailContent, MetadataValue, RawAttachment, RawContent},
-    email::{Email, Guard, OnUnknown},
     handoff::HandoffState,
     intent::Intent,
     limits,
+    outbound::{
+        content::{EmailContent, MetadataValue, RawAttachment, RawContent},
+        email::{Email, Guard, OnUnknown},
+    },
     problem::{Code, FieldError, Problem, nearest_name},
     ttl::Ttl,
 };
-use mailonce_engine::{
+use mailonce_engine::outbound::{
     send::{OnMismatch, SendRequest},
     view::SendReceipt,
 };
@@ -647,8 +649,8 @@ pub(crate) struct SuppressedCallBody {
     call: Option<CallTraceBody>,
 }
 
-impl From<&mailonce_core::port::store::SuppressedCall> for SuppressedCallBody {
-    fn from(call: &mailonce_core::port::store::SuppressedCall) -> Self {
+impl From<&mailonce_core::ports::store::SuppressedCall> for SuppressedCallBody {
+    fn from(call: &mailonce_core::ports::store::SuppressedCall) -> Self {
         Self {
             at: call.at.to_string(),
             caller: call.caller.map(|id| id.to_string()),

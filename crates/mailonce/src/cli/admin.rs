@@ -4,14 +4,14 @@
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use mailonce_core::{
-    content::{EmailContent, RawContent},
+    access::team::{ApiKey, ApiKeyScope},
     id::{ApiKeyId, TeamId},
     key::Key,
+    outbound::content::{EmailContent, RawContent},
     problem::{Code, Problem},
-    team::{ApiKey, ApiKeyScope},
     time::Time,
 };
-use mailonce_engine::{Caller, Engine, access::NewApiKey, send::SendRequest};
+use mailonce_engine::{Caller, Engine, access::access::NewApiKey, outbound::send::SendRequest};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde_json::json;
 use std::{process::ExitCode, sync::Arc};
@@ -216,10 +216,11 @@ pub(super) async fn team(out: &Printer, verb: TeamVerb) -> anyhow::Result<ExitCo
             let teams = engine.teams().await.map_err(problem_error)?;
             engine.store().close().await;
             if out.is_json() {
-                let one = |team: &mailonce_core::team::Team| json!({ "id": team.id.to_string(), "name": team.name });
+                let one =
+                    |team: &mailonce_core::access::team::Team| json!({ "id": team.id.to_string(), "name": team.name });
                 out.print_json(&json!({ "data": teams.iter().map(one).collect::<Vec<_>>() }));
             } else {
-                let row = |team: &mailonce_core::team::Team| {
+                let row = |team: &mailonce_core::access::team::Team| {
                     vec![team.id.to_string(), sanitize(&team.name, false), format_time(&team.created_at.to_string())]
                 };
                 out.print_table(&["id", "~name", "made"], teams.iter().map(row).collect());
@@ -262,7 +263,8 @@ pub(super) async fn fill(out: &Printer, args: FillArgs) -> anyhow::Result<ExitCo
     let engine = open_ledger(&args.flags, "nothing").await?;
     let secret = super::dev::dev_key(&engine, &load_config(&args.flags)?.data).await?;
     let progress = Progress::bar("settled keys", args.keys);
-    let caller = engine.authenticate(&secret, mailonce_core::email::Channel::Cli).await.map_err(problem_error)?;
+    let caller =
+        engine.authenticate(&secret, mailonce_core::outbound::email::Channel::Cli).await.map_err(problem_error)?;
     fill_ledger(&engine, &caller, args.keys, |done| progress.set_total(done)).await?;
     drop(progress);
     engine.store().close().await;

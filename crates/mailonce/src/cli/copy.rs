@@ -5,7 +5,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use mailonce_core::{port::install_secret::StoredSecret, time::Time};
+use mailonce_core::{ports::install_secret::StoredSecret, time::Time};
 use mailonce_store::sqlite::{BackupContents, Sqlite};
 use serde_json::json;
 use std::{
@@ -173,7 +173,7 @@ fn embedded_config(flags: &Flags, instead: &str) -> anyhow::Result<Config> {
 /// Runs what may take a while beside a sign of life on stderr.
 async fn run_with_spinner<T: Send + 'static>(
     what: &'static str,
-    work: impl FnOnce() -> mailonce_core::port::store::Result<T> + Send + 'static,
+    work: impl FnOnce() -> mailonce_core::ports::store::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
     let _sign = Progress::spinner(what);
     Ok(tokio::task::spawn_blocking(work).await.context(what)??)

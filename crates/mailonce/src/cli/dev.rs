@@ -1,8 +1,8 @@
 //! `dev` and `serve`: the two ways to run.
 
 use anyhow::Context as _;
-use mailonce_core::{email::Channel, team::ApiKeyScope};
-use mailonce_engine::{Engine, inboxes::NewInbox};
+use mailonce_core::{access::team::ApiKeyScope, outbound::email::Channel};
+use mailonce_engine::{Engine, inbox::inboxes::NewInbox};
 use serde_json::json;
 use std::{io::IsTerminal as _, path::Path, process::ExitCode};
 

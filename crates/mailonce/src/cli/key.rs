@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use hyper::Method;
-use mailonce_core::{address::NamedAddress, content::sorted_addresses, intent::Intent};
+use mailonce_core::{address::NamedAddress, intent::Intent, outbound::content::sorted_addresses};
 use mailonce_transport::http::base::percent_encode;
 use serde_json::{Value, json};
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! `secrets`: where the key encryption key (KEK) lives, and its rotation.
 
 use clap::{Args, Subcommand};
-use mailonce_core::port::{install_secret::StoredSecret, store::Result as StoreResult};
-use mailonce_engine::kek::{Kek, KekRotation};
+use mailonce_core::ports::{install_secret::StoredSecret, store::Result as StoreResult};
+use mailonce_engine::access::kek::{Kek, KekRotation};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
 use std::{path::PathBuf, process::ExitCode};

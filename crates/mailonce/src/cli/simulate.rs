@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use mailonce_core::{
     address::{Address, NamedAddress},
     id::{EmailId, TeamId},
-    port::{
+    ports::{
         Entropy as _,
         transport::{FrozenEnvelope, ReplyMeaning, Transport as _},
     },

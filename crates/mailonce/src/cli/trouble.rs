@@ -1,6 +1,6 @@
 //! What went wrong, in one form for every verb: a `code`, what happened, the next step, and an exit code.
 
-use mailonce_core::{port::store::StoreError, problem::Problem};
+use mailonce_core::{ports::store::StoreError, problem::Problem};
 use serde_json::{Value, json};
 
 use super::{UsageError, client::ServerProblem, exit, out};

@@ -4,11 +4,11 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use hyper::Method;
 use mailonce_core::{
+    events::notice::notice_id,
     id::{EndpointId, EventId},
-    notice::notice_id,
-    port::notify::{OutgoingWebhook, WebhookClient as _},
+    ports::notify::{OutgoingWebhook, WebhookClient as _},
 };
-use mailonce_engine::endpoints::{secret_bytes, secret_text};
+use mailonce_engine::events::endpoints::{secret_bytes, secret_text};
 use mailonce_transport::{
     guard::{Cidr, EgressPolicy as Dialled},
     http::base::percent_encode,

@@ -1,7 +1,7 @@
 //! Files inside a dialect's JSON: base64, a list of numbers, or a Buffer as Node writes one. All mean the same bytes.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mailonce_core::content::RawAttachment;
+use mailonce_core::outbound::content::RawAttachment;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
 

@@ -16,12 +16,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mailonce_core::{
-    email::{Channel, EmailState, Guard},
     key::Key,
-    port::wording::{EventFormatter, FormattedEvent, NoticeContext},
+    outbound::email::{Channel, EmailState, Guard},
+    ports::wording::{EventFormatter, FormattedEvent, NoticeContext},
     problem::{Code, Problem},
 };
-use mailonce_engine::{Caller, KeyedCall, view::SendReceipt};
+use mailonce_engine::{Caller, KeyedCall, outbound::view::SendReceipt};
 use serde::{Serialize, de::DeserializeOwned};
 use std::marker::PhantomData;
 

@@ -1,10 +1,10 @@
 //! Pages by `after` and `before`: the id of a row, and the rows on either side of it in a list that is newest first.
 
 use mailonce_core::{
-    email::Email,
     id::EmailId,
     limits,
-    port::store::EmailQuery,
+    outbound::email::Email,
+    ports::store::EmailQuery,
     problem::{Code, Problem},
     time::Time,
 };

@@ -1,10 +1,10 @@
 //! The engine at the SMTP door: whom mail is for, and that it is kept before anybody says `250`.
 
 use async_trait::async_trait;
-use mailonce_core::delivery::{DeliveryFormat, Intake};
+use mailonce_core::inbound::delivery::{DeliveryFormat, Intake};
 use mailonce_engine::{
     Engine,
-    receive::{IntakeMail, RecipientRoute},
+    inbound::receive::{IntakeMail, RecipientRoute},
 };
 use std::sync::Arc;
 

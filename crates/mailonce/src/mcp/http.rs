@@ -8,7 +8,7 @@ use axum::{
     response::{Html, IntoResponse, Response},
 };
 use mailonce_core::{
-    email::Channel,
+    outbound::email::Channel,
     problem::{Code, Problem},
 };
 use serde_json::{Value, json};

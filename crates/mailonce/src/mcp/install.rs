@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum as _};
-use mailonce_core::team::ApiKeyScope;
+use mailonce_core::access::team::ApiKeyScope;
 use serde_json::{Map, Value, json};
 use std::{
     fs::{self, Permissions},

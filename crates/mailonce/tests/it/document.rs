@@ -227,5 +227,5 @@ fn every_type_of_event_has_its_line_in_the_documentation() {
     let text = std::fs::read_to_string(path).unwrap();
     let lines: BTreeSet<&str> = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let told = lines.into_iter().filter(|word| word.contains('.')).collect::<BTreeSet<_>>();
-    assert_eq!(told, mailonce_core::event::EventKind::ALL.iter().map(|kind| kind.as_str()).collect());
+    assert_eq!(told, mailonce_core::events::event::EventKind::ALL.iter().map(|kind| kind.as_str()).collect());
 }

@@ -2,9 +2,9 @@
 
 use mailonce_core::{
     conversation::escalation::{Decision, DecisionRecord, EmailEdit, Escalation},
-    dispatch::HandoffAction,
+    handoff::action::HandoffAction,
     id::ApiKeyId,
-    port::store::IdempotentResult,
+    ports::store::IdempotentResult,
     record::{RecordChangeResult, RecordKind},
 };
 use serde_json::{Value, json};

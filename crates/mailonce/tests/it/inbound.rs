@@ -1,6 +1,6 @@
 //! Arrivals: every delivery, message, code and link acted on once.
 
-use mailonce_core::delivery::ReceiveResult;
+use mailonce_core::inbound::delivery::ReceiveResult;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tower::ServiceExt as _;

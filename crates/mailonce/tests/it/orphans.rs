@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use mailonce_core::{
     limits,
-    port::transport::{
+    ports::transport::{
         AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
         PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
         UnsupportedMail,
@@ -12,7 +12,7 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     Engine,
-    ways::{EngineDeps, Routing},
+    handoff::ways::{EngineDeps, Routing},
 };
 use serde_json::{Value, json};
 use std::{

@@ -1,11 +1,11 @@
 //! Workers that panic: what they held is given back, and nothing waits for the end of the process.
 
 use async_trait::async_trait;
-use mailonce_core::port::transport::{
+use mailonce_core::ports::transport::{
     AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
     PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply, UnsupportedMail,
 };
-use mailonce_engine::ways::{EngineDeps, Routing};
+use mailonce_engine::handoff::ways::{EngineDeps, Routing};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},

@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    notice::WebhookError,
-    port::notify::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
+    events::notice::WebhookError,
+    ports::notify::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
 };
-use mailonce_engine::ways::EngineDeps;
+use mailonce_engine::handoff::ways::EngineDeps;
 use serde_json::{Value, json};
 use std::{
     net::SocketAddr,

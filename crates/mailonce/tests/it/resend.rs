@@ -1,8 +1,8 @@
 //! Sending again on purpose.
 
 use mailonce_core::{
-    dispatch::{HandoffAction, HandoffActionStatus},
-    port::store::{Envelope, HandoffActionResult, IdempotentResult},
+    handoff::action::{HandoffAction, HandoffActionStatus},
+    ports::store::{Envelope, HandoffActionResult, IdempotentResult},
 };
 use mailonce_engine::SANDBOX;
 use serde_json::json;

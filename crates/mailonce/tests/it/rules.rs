@@ -1,6 +1,6 @@
 //! Rules: what is done with some mail, at the door, when it is read, and when one is sent.
 
-use mailonce_core::delivery::ReceiveResult;
+use mailonce_core::inbound::delivery::ReceiveResult;
 use serde_json::{Value, json};
 
 use crate::{

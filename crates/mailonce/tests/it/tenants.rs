@@ -1,6 +1,6 @@
 //! Two teams and every route of the document: no credential, no scope, another team's ids.
 
-use mailonce_core::{id::ApiKeyId, port::store::IdempotentResult, team::ApiKey};
+use mailonce_core::{access::team::ApiKey, id::ApiKeyId, ports::store::IdempotentResult};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! The key vectors that every SDK plays, through the core, the command line and the server.
 
-use mailonce_core::{address::NamedAddress, content::sorted_addresses, intent::Intent};
+use mailonce_core::{address::NamedAddress, intent::Intent, outbound::content::sorted_addresses};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

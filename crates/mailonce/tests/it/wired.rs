@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    dispatch::{HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef},
+    handoff::action::{HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef},
     id::NodeId,
-    port::{
+    ports::{
         net::{DnsResolver, HttpFetcher},
         store::{HandoffActionResult, IdempotentResult, LeaseRequest, LeasedHandoff},
         transport::{
@@ -15,7 +15,7 @@ use mailonce_core::{
     },
     time::Time,
 };
-use mailonce_engine::ways::{EngineDeps, Routing};
+use mailonce_engine::handoff::ways::{EngineDeps, Routing};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},

@@ -1,16 +1,16 @@
 //! A world of its own for each test: a ledger, a clock that only the test moves, and chance from a seed.
 
 use axum::Router;
-use mailonce_core::delivery::{DeliveryFormat, Intake, ReceiveResult};
+use mailonce_core::inbound::delivery::{DeliveryFormat, Intake, ReceiveResult};
 use mailonce_core::{
-    port::{
+    access::team::ApiKeyScope,
+    ports::{
         Clock, Entropy,
         store::{DatabaseClock, Store},
     },
-    team::ApiKeyScope,
     time::Time,
 };
-use mailonce_engine::{Engine, SANDBOX, receive::IntakeMail, ways::EngineDeps};
+use mailonce_engine::{Engine, SANDBOX, handoff::ways::EngineDeps, inbound::receive::IntakeMail};
 use mailonce_store::{memory::Memory, postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
 use std::sync::{

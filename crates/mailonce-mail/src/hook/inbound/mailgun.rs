@@ -1,7 +1,7 @@
 //! Mailgun's routes: a form for each mail and recipient, with the whole mail in `body-mime` when the address ends in
 //! `mime`.
 
-use mailonce_core::content::Attachment;
+use mailonce_core::outbound::content::Attachment;
 use serde_json::Value;
 
 use super::{

@@ -17,7 +17,7 @@ mod ses;
 mod standard;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mailonce_core::{limits, port::collect::ProviderMailRef};
+use mailonce_core::{limits, ports::collect::ProviderMailRef};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use mailonce_core::port::collect::ProviderMailRef;
+use mailonce_core::ports::collect::ProviderMailRef;
 
 use super::{HookMail, MailBytes, non_empty, people};
 use crate::{

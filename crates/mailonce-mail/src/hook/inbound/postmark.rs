@@ -1,7 +1,7 @@
 //! Postmark: one JSON object for each mail, with the whole mail in `RawEmail` when the server is set to include it. A
 //! list of mails and a mail's details have the same fields, without the contents of files.
 
-use mailonce_core::{content::Attachment, port::collect::ProviderMailRef};
+use mailonce_core::{outbound::content::Attachment, ports::collect::ProviderMailRef};
 use serde_json::Value;
 
 use super::{HookMail, MISSING_FILE_HEADER, MailBytes, decode_base64, non_empty, people};

@@ -1,6 +1,6 @@
 //! Resend: `email.received` tells of a mail and does not bring it. A list of mails tells the same of each.
 
-use mailonce_core::port::collect::ProviderMailRef;
+use mailonce_core::ports::collect::ProviderMailRef;
 use serde_json::Value;
 
 use super::{HookMail, MailBytes, people, standard};

@@ -1,7 +1,7 @@
 //! SendGrid's Inbound Parse: a form for each mail, with the whole mail in `email` when raw posts are switched on.
 
 use mail_parser::decoders::charsets::map::charset_decoder;
-use mailonce_core::content::Attachment;
+use mailonce_core::outbound::content::Attachment;
 use serde_json::Value;
 
 use super::{

@@ -3,7 +3,7 @@
 //! Either the mail itself as `message/rfc822`, or JSON: `{id, sender, recipients, raw}` with the mail in base64, or with
 //! `from, to, cc, subject, text, html, headers, attachments` in its place. JSON may stand inside `data`, beside `type`.
 
-use mailonce_core::content::Attachment;
+use mailonce_core::outbound::content::Attachment;
 use serde_json::Value;
 
 use super::{HookMail, MailBytes, decode_base64, non_empty, people};

@@ -1,8 +1,8 @@
 //! A client for each vendor, and a mail with everything that every vendor takes.
 
 use mailonce_core::{
-    content::{MetadataValue, RawAttachment, RawContent},
-    port::{Clock, transport::Transport},
+    outbound::content::{MetadataValue, RawAttachment, RawContent},
+    ports::{Clock, transport::Transport},
     time::Time,
 };
 use mailonce_transport::http::{

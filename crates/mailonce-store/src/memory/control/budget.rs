@@ -2,9 +2,9 @@
 
 use mailonce_core::{
     control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
-    email::Email,
     id::{EmailId, TeamId},
-    port::store::{NewBatch, NewEmail},
+    outbound::email::Email,
+    ports::store::{NewBatch, NewEmail},
     time::Time,
 };
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ use uuid::Uuid;
 use crate::memory::Tables;
 
 /// What was used of a counter, and when its period ends.
-pub(in crate::memory) type UsedCounters = BTreeMap<(TeamId, BudgetCounter), (u64, Time)>;
+pub(crate) type UsedCounters = BTreeMap<(TeamId, BudgetCounter), (u64, Time)>;
 /// Where each email was counted, by email and budget.
-pub(in crate::memory) type RecordedCharges = BTreeMap<(EmailId, Uuid), RecordedCharge>;
+pub(crate) type RecordedCharges = BTreeMap<(EmailId, Uuid), RecordedCharge>;
 
 impl Tables {
     fn usage<'a>(&self, wishes: impl Iterator<Item = &'a NewEmail>) -> BudgetUsage {
@@ -28,12 +28,12 @@ impl Tables {
         usage
     }
 
-    pub(in crate::memory) fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> u64 {
+    pub(crate) fn budget_used(&self, team: TeamId, counter: BudgetCounter) -> u64 {
         self.budgets.get(&(team, counter)).map_or(0, |(used, _)| *used)
     }
 
     /// The budget that an email would exceed, unless its key is bound: a retry is never refused.
-    pub(in crate::memory) fn over_budget(&self, wish: &NewEmail, now: Time) -> Option<Overrun> {
+    pub(crate) fn over_budget(&self, wish: &NewEmail, now: Time) -> Option<Overrun> {
         let exceeded = self.usage(std::iter::once(wish)).exceeded(&wish.guard_input.charges)?;
         Some(exceeded).filter(|_| self.is_new(wish, now))
     }
@@ -43,14 +43,14 @@ impl Tables {
     }
 
     /// The item of a strict batch that would exceed a budget.
-    pub(in crate::memory) fn batch_over_budget(&self, batch: &NewBatch, now: Time) -> Option<(usize, Overrun)> {
+    pub(crate) fn batch_over_budget(&self, batch: &NewBatch, now: Time) -> Option<(usize, Overrun)> {
         let new = batch.items.iter().enumerate().filter(|(_, wish)| self.is_new(wish, now));
         let items = new.map(|(index, wish)| (index, wish.key, wish.guard_input.charges.as_slice()));
         self.usage(batch.items.iter()).exceeded_by_batch(items)
     }
 
     /// Counts an accepted email.
-    pub(in crate::memory) fn charge_budgets(&mut self, wish: &NewEmail) {
+    pub(crate) fn charge_budgets(&mut self, wish: &NewEmail) {
         self.charge(wish.team, wish.id, &wish.guard_input.charges);
     }
 
@@ -63,7 +63,7 @@ impl Tables {
     }
 
     /// Counts an email that moves to another time there. Changes nothing when it would exceed a budget.
-    pub(in crate::memory) fn move_charges(&mut self, email: &Email, wanted: &[Charge], now: Time) -> Option<Overrun> {
+    pub(crate) fn move_charges(&mut self, email: &Email, wanted: &[Charge], now: Time) -> Option<Overrun> {
         let of_email = (email.id, Uuid::nil())..=(email.id, Uuid::max());
         let recorded: Vec<_> = self.charges.range(of_email).map(|(_, record)| *record).collect();
         let moved = ChargeMove::plan(email, &recorded, wanted, now);
@@ -84,7 +84,7 @@ impl Tables {
     }
 
     /// Drops the counters of periods that ended long ago.
-    pub(in crate::memory) fn sweep_budgets(&mut self, now: Time) {
+    pub(crate) fn sweep_budgets(&mut self, now: Time) {
         self.budgets.retain(|_, (_, ends_at)| ends_at.plus(USAGE_RETENTION_MS) > now);
         self.charges.retain(|_, record| record.ends_at.plus(USAGE_RETENTION_MS) > now);
     }

@@ -1,3 +1,4 @@
 //! Control: what a team limits.
 
-pub(super) mod budget;
+pub(crate) mod budget;
+pub(crate) mod record;

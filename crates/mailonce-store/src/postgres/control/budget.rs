@@ -6,9 +6,9 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
-    email::Email,
     id::{EmailId, TeamId},
-    port::store::{NewBatch, NewEmail},
+    outbound::email::Email,
+    ports::store::{NewBatch, NewEmail},
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +56,7 @@ const ROWS_PER_SWEEP: i64 = 10_000;
 
 /// The locked counters of one transaction. A transaction may accept emails of several teams.
 #[derive(Default)]
-pub(in crate::postgres) struct Counters {
+pub(crate) struct Counters {
     teams: BTreeMap<TeamId, BudgetUsage>,
     /// Counters that changed.
     changed: BTreeSet<(TeamId, BudgetCounter)>,
@@ -66,7 +66,7 @@ pub(in crate::postgres) struct Counters {
 
 impl Counters {
     /// Whether no counter changed.
-    pub(in crate::postgres) fn is_unchanged(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         self.changed.is_empty()
     }
 
@@ -96,7 +96,7 @@ impl Counters {
     }
 
     /// Writes the counters that changed, and where emails are counted.
-    pub(in crate::postgres) async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
+    pub(crate) async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
         if self.is_unchanged() {
             return Ok(());
         }
@@ -119,7 +119,7 @@ impl Counters {
 }
 
 /// Locks and reads the counters of these wishes.
-pub(in crate::postgres) async fn lock<'a>(
+pub(crate) async fn lock<'a>(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
     wishes: impl Iterator<Item = &'a NewEmail> + Send,
@@ -154,7 +154,7 @@ async fn lock_counters(
 
 /// Counts an email that moves to another time there. Changes nothing when it would exceed a budget. The email's row is
 /// locked, so that its charges cannot change meanwhile.
-pub(in crate::postgres) async fn move_charges(
+pub(crate) async fn move_charges(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
     email: &Email,
@@ -186,7 +186,7 @@ pub(in crate::postgres) async fn move_charges(
 }
 
 /// Drops the counters and charges of periods that ended long ago, and rows that were made only to be locked.
-pub(in crate::postgres) async fn sweep(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
+pub(crate) async fn sweep(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
     for sql in [SWEEP, SWEEP_CHARGES] {
         execute(tx, sql, &[&now.plus(-USAGE_RETENTION_MS).0, &ROWS_PER_SWEEP]).await?;
     }
@@ -195,7 +195,7 @@ pub(in crate::postgres) async fn sweep(tx: &Transaction<'_>, now: Time) -> TxRes
 
 impl UnitOfWork {
     /// The budget that an email would exceed, unless its key is bound: a retry is never refused.
-    pub(in crate::postgres) fn over_budget(&self, wish: &NewEmail, now: Time) -> Option<Overrun> {
+    pub(crate) fn over_budget(&self, wish: &NewEmail, now: Time) -> Option<Overrun> {
         self.budgets.exceeded(wish).filter(|_| self.is_new(wish, now))
     }
 
@@ -204,25 +204,21 @@ impl UnitOfWork {
     }
 
     /// The item of a strict batch that would exceed a budget.
-    pub(in crate::postgres) fn batch_over_budget(&self, batch: &NewBatch, now: Time) -> Option<(usize, Overrun)> {
+    pub(crate) fn batch_over_budget(&self, batch: &NewBatch, now: Time) -> Option<(usize, Overrun)> {
         let new = batch.items.iter().enumerate().filter(|(_, wish)| self.is_new(wish, now));
         let items = new.map(|(index, wish)| (index, wish.key, wish.guard_input.charges.as_slice()));
         self.budgets.teams.get(&batch.team).cloned().unwrap_or_default().exceeded_by_batch(items)
     }
 
     /// Counts an accepted email.
-    pub(in crate::postgres) fn charge_budgets(&mut self, wish: &NewEmail) {
+    pub(crate) fn charge_budgets(&mut self, wish: &NewEmail) {
         self.budgets.charge(wish);
     }
 }
 
 impl SharedState {
     /// How much of each of these counters is used.
-    pub(in crate::postgres) async fn budget_usage(
-        &self,
-        team: TeamId,
-        counters: &[BudgetCounter],
-    ) -> TxResult<Vec<u64>> {
+    pub(crate) async fn budget_usage(&self, team: TeamId, counters: &[BudgetCounter]) -> TxResult<Vec<u64>> {
         let teams = vec![team.0; counters.len()];
         let budgets: Vec<Uuid> = counters.iter().map(|(budget, _)| *budget).collect();
         let starts: Vec<i64> = counters.iter().map(|(_, start)| start.0).collect();

@@ -9,14 +9,15 @@ use mailonce_core::{
         answer::{self, NewReply, ReplyResult, ReplyVerdict},
         caps::ReplyTally,
     },
-    email::Email,
     id::{EmailId, TeamId},
-    port::store::AcceptResult,
+    outbound::email::Email,
+    ports::store::AcceptResult,
     time::Time,
 };
 use std::collections::BTreeSet;
 
-use super::{likeness, row::lock_message_and_thread, talk::lock_tally};
+use super::{row::lock_message_and_thread, talk::lock_tally};
+use crate::postgres::outbound::likeness;
 use crate::postgres::{
     SharedState,
     careful::{load_more_emails, load_unit_of_work, lock_scopes},
@@ -28,7 +29,7 @@ use crate::postgres::{
 
 impl SharedState {
     /// Accepts a reply or a forward with every guard, or says which refused it.
-    pub(super) async fn accept_reply(&self, wish: &NewReply, now: Time) -> TxResult<ReplyResult> {
+    pub(crate) async fn accept_reply(&self, wish: &NewReply, now: Time) -> TxResult<ReplyResult> {
         let inner = &wish.email;
         let scopes: BTreeSet<KeyScope> = new_email_scopes(inner).collect();
         let mut client = self.connections.client().await?;
@@ -95,11 +96,7 @@ async fn effective_version(
 
 /// Whether an email is still a version of what answered its message. True when it answers none. Holds the message's
 /// thread, so that nothing else answers it meanwhile.
-pub(in crate::postgres) async fn is_current_reply(
-    tx: &Transaction<'_>,
-    ground: &mut UnitOfWork,
-    email: &Email,
-) -> TxResult<bool> {
+pub(crate) async fn is_current_reply(tx: &Transaction<'_>, ground: &mut UnitOfWork, email: &Email) -> TxResult<bool> {
     let Some(id) = email.head.answers else { return Ok(true) };
     let Some((message, _)) = lock_message_and_thread(tx, email.team, id).await? else { return Ok(true) };
     for (_, first) in &message.annotations.turn.answers {
@@ -117,7 +114,7 @@ pub(in crate::postgres) async fn is_current_reply(
 
 /// Whose turn the message is that an email answers, now that the email is another. The ground holds the email as it is
 /// to be.
-pub(in crate::postgres) async fn update_message_progress(
+pub(crate) async fn update_message_progress(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
     (before, after): (&Email, &Email),

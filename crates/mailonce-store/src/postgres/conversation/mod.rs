@@ -12,13 +12,12 @@
 //! deliveries and inboxes, threads, tallies, likenesses.
 
 mod answer;
-pub(super) mod likeness;
-pub(super) mod row;
-pub(super) mod talk;
+pub(crate) mod row;
+pub(crate) mod talk;
 mod thread;
 mod turn;
 
-pub(super) use answer::{is_current_reply, update_message_progress};
+pub(crate) use answer::{is_current_reply, update_message_progress};
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -31,7 +30,7 @@ use mailonce_core::{
         turn::{Acknowledgement, MessageLeaseRef},
     },
     id::{EmailId, TeamId, ThreadId},
-    port::{
+    ports::{
         conversations::ConversationStore,
         store::{IdempotentResult, KeyedOperation, Result},
     },

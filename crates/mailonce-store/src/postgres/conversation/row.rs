@@ -4,14 +4,14 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     conversation::thread::Thread,
     id::{InboxId, MessageId, TeamId, ThreadId},
-    message::Message,
+    inbox::message::Message,
     time::Time,
 };
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::postgres::{
-    arrivals::row::{MESSAGE_COLUMNS, message_columns, read_message},
+    inbound::row::{MESSAGE_COLUMNS, message_columns, read_message},
     row::read_json,
     trouble::TxResult,
     write::{BoundStatement, query_pipelined},
@@ -23,7 +23,7 @@ macro_rules! thread_columns {
         "t.team, t.id, t.inbox, t.rev, t.latest_at, t.about"
     };
 }
-pub(in crate::postgres) use thread_columns;
+pub(crate) use thread_columns;
 
 /// Messages with their threads. What is in a removed inbox is not there.
 macro_rules! messages_of_threads {
@@ -38,17 +38,17 @@ macro_rules! messages_of_threads {
         )
     };
 }
-pub(super) use messages_of_threads;
+pub(crate) use messages_of_threads;
 
 const LOCK_THREAD_OF_MESSAGE: &str = messages_of_threads!("", "WHERE m.team = $1 AND m.id = $2 FOR UPDATE OF t");
 /// Messages and threads as they are, each message with its thread.
-pub(super) const READ_MESSAGES: &str = messages_of_threads!(
+pub(crate) const READ_MESSAGES: &str = messages_of_threads!(
     concat!(message_columns!(), ", ", thread_columns!()),
     "WHERE m.team = $1 AND m.id = ANY ($2) ORDER BY m.seq"
 );
 
 /// Reads [`thread_columns`] that begin at column `at`.
-pub(in crate::postgres) fn read_thread(row: &Row, at: usize) -> TxResult<Thread> {
+pub(crate) fn read_thread(row: &Row, at: usize) -> TxResult<Thread> {
     Ok(Thread {
         team: TeamId(row.try_get(at)?),
         id: ThreadId(row.try_get(at + 1)?),
@@ -60,13 +60,13 @@ pub(in crate::postgres) fn read_thread(row: &Row, at: usize) -> TxResult<Thread>
 }
 
 /// Reads the columns of [`READ`].
-pub(super) fn read_message_and_thread(row: &Row) -> TxResult<(Message, Thread)> {
+pub(crate) fn read_message_and_thread(row: &Row) -> TxResult<(Message, Thread)> {
     Ok((read_message(row)?, read_thread(row, MESSAGE_COLUMNS)?))
 }
 
 /// Locks the thread of a message and reads both. Who had to wait for the lock saw the message as it was before, so it
 /// is read by a statement of its own.
-pub(super) async fn lock_message_and_thread(
+pub(crate) async fn lock_message_and_thread(
     tx: &Transaction<'_>,
     team: TeamId,
     id: MessageId,

@@ -4,14 +4,14 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     conversation::{caps::ReplyTally, thread::Thread},
     id::{EmailId, MessageId, TeamId, ThreadId},
-    message::Message,
+    inbox::message::Message,
     time::Time,
 };
 use std::collections::BTreeMap;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::likeness::{ContactPair, RecentContent};
+use crate::postgres::outbound::likeness::{ContactPair, RecentContent};
 use crate::postgres::{
     row::{read_json, write_json},
     trouble::TxResult,
@@ -55,7 +55,7 @@ const DROP_LIKENESSES: &str = "
      WHERE x.team = due.team AND x.pair = due.pair";
 
 /// Removes what no guard asks about any more, and rows that were made only to be locked.
-pub(in crate::postgres) async fn sweep_guard_state(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
+pub(crate) async fn sweep_guard_state(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
     for sql in [DROP_TALLIES, DROP_LIKENESSES] {
         execute(tx, sql, &[&now.0, &ROWS_PER_SWEEP]).await?;
     }
@@ -64,7 +64,7 @@ pub(in crate::postgres) async fn sweep_guard_state(tx: &Transaction<'_>, now: Ti
 
 /// What was decided.
 #[derive(Default)]
-pub(in crate::postgres) struct ConversationChanges {
+pub(crate) struct ConversationChanges {
     /// Threads as they are from now on. Their rows are locked, or new.
     pub threads: BTreeMap<ThreadId, Thread>,
     /// Messages that changed. The rows of their threads are locked.
@@ -79,7 +79,7 @@ pub(in crate::postgres) struct ConversationChanges {
 
 impl ConversationChanges {
     /// Whether nothing was decided.
-    pub(in crate::postgres) fn is_unchanged(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         self.threads.is_empty()
             && self.messages.is_empty()
             && self.joined_emails.is_empty()
@@ -88,14 +88,14 @@ impl ConversationChanges {
     }
 
     /// Writes all of it. The commit is the caller's.
-    pub(in crate::postgres) async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
+    pub(crate) async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
         self.write_threads(tx).await?;
         self.write_messages(tx).await?;
         if let Some((team, person, tally, now)) = &self.tally {
             let (person, until) = (Uuid::from_bytes(*person), now.plus(TALLY_KEPT_MS));
             execute(tx, WRITE_TALLY, &[&team.0, &person, &write_json(tally)?, &until.0]).await?;
         }
-        super::likeness::write_recent_content(tx, &self.recent_content).await
+        crate::postgres::outbound::likeness::write_recent_content(tx, &self.recent_content).await
     }
 
     async fn write_threads(&self, tx: &Transaction<'_>) -> TxResult<()> {
@@ -139,7 +139,7 @@ impl ConversationChanges {
 }
 
 /// Locks the tally of a person, whether there is one or not, and reads it.
-pub(super) async fn lock_tally(tx: &Transaction<'_>, team: TeamId, person: [u8; 16]) -> TxResult<ReplyTally> {
+pub(crate) async fn lock_tally(tx: &Transaction<'_>, team: TeamId, person: [u8; 16]) -> TxResult<ReplyTally> {
     let person = Uuid::from_bytes(person);
     let params: [&(dyn ToSql + Sync); 2] = [&team.0, &person];
     let answers = query_pipelined(tx, &[(LOCK_TALLY, &params), (READ_TALLY, &params)]).await?;

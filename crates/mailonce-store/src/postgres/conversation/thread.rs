@@ -4,7 +4,7 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     conversation::thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec, ThreadQuery},
     id::{EmailId, TeamId, ThreadId},
-    port::store::{IdempotentResult, KeyedOperation},
+    ports::store::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use std::collections::BTreeSet;
@@ -60,13 +60,13 @@ async fn lock_thread(tx: &Transaction<'_>, team: TeamId, id: ThreadId) -> TxResu
 
 impl SharedState {
     /// One thread.
-    pub(super) async fn thread(&self, team: TeamId, id: ThreadId) -> TxResult<Option<Thread>> {
+    pub(crate) async fn thread(&self, team: TeamId, id: ThreadId) -> TxResult<Option<Thread>> {
         let rows = query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?;
         rows.first().map(|row| read_thread(row, 0)).transpose()
     }
 
     /// Threads, those with the latest news first.
-    pub(super) async fn threads(&self, team: TeamId, query: &ThreadQuery) -> TxResult<Vec<Thread>> {
+    pub(crate) async fn threads(&self, team: TeamId, query: &ThreadQuery) -> TxResult<Vec<Thread>> {
         let client = self.connections.client().await?;
         let (mut page, mut at) = (Vec::new(), query.before.map_or((i64::MAX, Uuid::max()), |(at, id)| (at.0, id.0)));
         let mut chunk = query.limit.min(THREADS_PER_READ);
@@ -94,7 +94,7 @@ impl SharedState {
     }
 
     /// The emails of a thread, oldest first.
-    pub(super) async fn thread_emails(
+    pub(crate) async fn thread_emails(
         &self,
         team: TeamId,
         id: ThreadId,
@@ -107,7 +107,7 @@ impl SharedState {
     }
 
     /// Changes what people may change.
-    pub(super) async fn change_thread(
+    pub(crate) async fn change_thread(
         &self,
         team: TeamId,
         id: ThreadId,
@@ -122,7 +122,7 @@ impl SharedState {
     }
 
     /// Gives a lease back. Another's stays.
-    pub(super) async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str) -> TxResult<Option<Thread>> {
+    pub(crate) async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str) -> TxResult<Option<Thread>> {
         self.edit_thread(team, id, |thread| thread.release_lease(token)).await
     }
 
@@ -147,7 +147,7 @@ impl SharedState {
     }
 
     /// Takes or renews the lease of a thread.
-    pub(super) async fn lease_thread(
+    pub(crate) async fn lease_thread(
         &self,
         (team, id): (TeamId, ThreadId),
         wanted: &ThreadLeaseSpec,

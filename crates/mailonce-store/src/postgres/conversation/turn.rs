@@ -7,8 +7,8 @@ use mailonce_core::{
         turn::{Acknowledgement, MessageLeaseRef},
     },
     id::TeamId,
-    message::Message,
-    port::store::{IdempotentResult, KeyedOperation},
+    inbox::message::Message,
+    ports::store::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use std::collections::BTreeSet;
@@ -36,7 +36,7 @@ const OFFERABLE_MESSAGES: &str = messages_of_threads!(
 
 impl SharedState {
     /// Gives the oldest unanswered messages of an inbox to an agent.
-    pub(super) async fn lease_messages(
+    pub(crate) async fn lease_messages(
         &self,
         team: TeamId,
         wanted: &MessageLeaseSpec,
@@ -61,7 +61,7 @@ impl SharedState {
     }
 
     /// What an agent says about a message that it holds.
-    pub(super) async fn acknowledge_message(
+    pub(crate) async fn acknowledge_message(
         &self,
         team: TeamId,
         held: &MessageLeaseRef,

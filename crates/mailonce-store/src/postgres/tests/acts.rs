@@ -1,10 +1,10 @@
 //! Acts that come together travel together, and nobody waits for an email that somebody else holds.
 
 use mailonce_core::{
-    dispatch::{HandoffAction, HandoffActionStatus, LeaseRef},
-    email::EmailState,
+    handoff::action::{HandoffAction, HandoffActionStatus, LeaseRef},
     id::{EmailId, NodeId},
-    port::store::{HandoffActionResult, IdempotentResult, LeaseRequest, Store},
+    outbound::email::EmailState,
+    ports::store::{HandoffActionResult, IdempotentResult, LeaseRequest, Store},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::task::{JoinHandle, JoinSet};

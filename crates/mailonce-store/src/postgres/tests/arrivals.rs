@@ -1,18 +1,20 @@
 //! Mail that comes in: lost answers, hostile words, and calls that travel together.
 
 use mailonce_core::{
-    artifact::{ArtifactKind, ExtractedValue, NewArtifact},
-    delivery::{
+    id::{ArtifactId, DeliveryId, IdGenerator, InboxId, MessageId, NodeId, ThreadId},
+    inbound::delivery::{
         DeliveryDetails, DeliveryFormat, DeliveryOutcome, DeliveryQuery, DeliveryTarget, InboundMail, Intake,
         NewDelivery, ReceiveResult,
     },
-    id::{ArtifactId, DeliveryId, IdGenerator, InboxId, MessageId, NodeId, ThreadId},
-    inbox::{CreateInboxResult, Inbox, InboxSettings},
-    message::{
-        FileMessageResult, MessageAnnotations, MessageHead, MessagePosition, MessageQuery, MessageState, NewMessage,
-        Party,
+    inbox::{
+        CreateInboxResult, Inbox, InboxSettings,
+        artifact::{ArtifactKind, ExtractedValue, NewArtifact},
+        message::{
+            FileMessageResult, MessageAnnotations, MessageHead, MessagePosition, MessageQuery, MessageState,
+            NewMessage, Party,
+        },
     },
-    port::{
+    ports::{
         arrivals::{InboundStore, InboundWakeUp},
         store::{IdempotentResult, Store, StoreError},
     },
@@ -25,20 +27,20 @@ use uuid::Uuid;
 use super::{NOW, TEAM, TestDatabase, rows, until_blocked};
 use crate::postgres::Postgres;
 
-pub(super) const READER: NodeId = NodeId(Uuid::from_u128(0xb1));
+pub(crate) const READER: NodeId = NodeId(Uuid::from_u128(0xb1));
 
 fn next_id() -> Uuid {
     static IDS: Mutex<Option<IdGenerator>> = Mutex::new(None);
     IDS.lock().unwrap().get_or_insert_default().next_id(NOW, 9)
 }
 
-pub(super) fn hash(name: &str) -> [u8; 32] {
+pub(crate) fn hash(name: &str) -> [u8; 32] {
     let mut hash = [0; 32];
     hash[..name.len()].copy_from_slice(name.as_bytes());
     hash
 }
 
-pub(super) async fn inbox(node: &Postgres, address: &str) -> InboxId {
+pub(crate) async fn inbox(node: &Postgres, address: &str) -> InboxId {
     let inbox = Inbox {
         id: InboxId(next_id()),
         team: TEAM,
@@ -55,7 +57,7 @@ pub(super) async fn inbox(node: &Postgres, address: &str) -> InboxId {
     }
 }
 
-pub(super) fn new_delivery(inbox: InboxId, key: &str) -> NewDelivery {
+pub(crate) fn new_delivery(inbox: InboxId, key: &str) -> NewDelivery {
     let about = DeliveryDetails {
         intake: Intake::Smtp,
         source: None,
@@ -79,19 +81,19 @@ pub(super) fn new_delivery(inbox: InboxId, key: &str) -> NewDelivery {
     }
 }
 
-pub(super) fn arrival(parcels: Vec<NewDelivery>, reader: Option<NodeId>) -> InboundMail {
+pub(crate) fn arrival(parcels: Vec<NewDelivery>, reader: Option<NodeId>) -> InboundMail {
     InboundMail { raw: b"raw".as_slice().into(), leased_to: reader, deliveries: parcels }
 }
 
 /// A delivery that was kept, and that the reader has in its hands.
-pub(super) async fn receive_delivery(node: &Postgres, inbox: InboxId, key: &str) -> DeliveryId {
+pub(crate) async fn receive_delivery(node: &Postgres, inbox: InboxId, key: &str) -> DeliveryId {
     match node.receive(arrival(vec![new_delivery(inbox, key)], Some(READER)), NOW).await.unwrap()[..] {
         [ReceiveResult::Stored(id)] => id,
         ref other => panic!("{other:?}"),
     }
 }
 
-pub(super) fn new_message(name: &str) -> NewMessage {
+pub(crate) fn new_message(name: &str) -> NewMessage {
     NewMessage {
         id: MessageId(next_id()),
         thread: ThreadId(next_id()),
@@ -106,19 +108,19 @@ pub(super) fn new_message(name: &str) -> NewMessage {
     }
 }
 
-pub(super) async fn message_seqs(node: &Postgres, inbox: InboxId) -> Vec<u64> {
+pub(crate) async fn message_seqs(node: &Postgres, inbox: InboxId) -> Vec<u64> {
     let query = MessageQuery { position: MessagePosition::After(0), limit: 1000, ..MessageQuery::default() };
     node.messages(TEAM, inbox, query).await.unwrap().rows.iter().map(|message| message.seq).collect()
 }
 
 /// Everything that a node tells from now on.
-pub(super) fn subscribe_wake_ups(node: &Postgres) -> mpsc::UnboundedReceiver<InboundWakeUp> {
+pub(crate) fn subscribe_wake_ups(node: &Postgres) -> mpsc::UnboundedReceiver<InboundWakeUp> {
     let (tell, told) = mpsc::unbounded_channel();
     assert!(node.subscribe_to_inbound(Box::new(move |hint| tell.send(hint).unwrap_or_default())), "it does not listen");
     told
 }
 
-pub(super) async fn next_wake_up(told: &mut mpsc::UnboundedReceiver<InboundWakeUp>) -> InboundWakeUp {
+pub(crate) async fn next_wake_up(told: &mut mpsc::UnboundedReceiver<InboundWakeUp>) -> InboundWakeUp {
     tokio::time::timeout(std::time::Duration::from_secs(20), told.recv()).await.expect("nothing was heard").unwrap()
 }
 

@@ -8,8 +8,8 @@ use mailonce_core::{
         turn::{Acknowledgement, MessageLeaseRef, ReplySlot},
     },
     id::{InboxId, MessageId, ThreadId},
-    message::{FileMessageResult, Message, MessageState, NewMessage},
-    port::{
+    inbox::message::{FileMessageResult, Message, MessageState, NewMessage},
+    ports::{
         arrivals::InboundStore,
         conversations::ConversationStore,
         store::{IdempotentResult, Store},
@@ -30,15 +30,15 @@ use super::{
 use crate::postgres::Postgres;
 
 /// Caps that nothing here reaches.
-pub(super) const UNLIMITED_CAPS: ReplyCaps =
+pub(crate) const UNLIMITED_CAPS: ReplyCaps =
     ReplyCaps { per_window: 1_000, window_ms: 60_000, per_day: 1_000, per_person: 1_000, per_thread: None };
 
 /// A letter that begins a thread, or joins the one of the same name.
-pub(super) fn message_in_thread(name: &str, thread: &str) -> NewMessage {
+pub(crate) fn message_in_thread(name: &str, thread: &str) -> NewMessage {
     NewMessage { thread_hashes: vec![hash(name), hash(thread)], ..new_message(name) }
 }
 
-pub(super) async fn file_message(node: &Postgres, inbox: InboxId, letter: NewMessage) -> Message {
+pub(crate) async fn file_message(node: &Postgres, inbox: InboxId, letter: NewMessage) -> Message {
     let id = receive_delivery(node, inbox, &letter.head.subject).await;
     match node.file_message(TEAM, id, letter, NOW).await.unwrap() {
         FileMessageResult::New(message, _) => *message,
@@ -46,7 +46,7 @@ pub(super) async fn file_message(node: &Postgres, inbox: InboxId, letter: NewMes
     }
 }
 
-pub(super) fn reply(message: &Message) -> NewReply {
+pub(crate) fn reply(message: &Message) -> NewReply {
     NewReply {
         email: new_email(None),
         message: message.id,

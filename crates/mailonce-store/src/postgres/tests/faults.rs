@@ -1,6 +1,6 @@
 //! Lost connections, warnings, wishes the database refuses, and tables of other versions.
 
-use mailonce_core::port::store::{Store, StoreError};
+use mailonce_core::ports::store::{Store, StoreError};
 use std::sync::Arc;
 
 use super::{NOW, TEAM, TestDatabase, email_of, new_email, rows, until_blocked};

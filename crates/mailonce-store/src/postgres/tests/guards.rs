@@ -5,11 +5,13 @@ use mailonce_core::{
     conversation::{
         answer::{NewReply, ReplyResult},
         caps::ReplyCaps,
-        likeness::ContentFingerprint,
         thread::ThreadQuery,
     },
-    email::{EmailState, Guard},
-    port::{
+    outbound::{
+        email::{EmailState, Guard},
+        likeness::ContentFingerprint,
+    },
+    ports::{
         arrivals::InboundStore,
         conversations::ConversationStore,
         store::{AcceptResult, EmailChangeResult, RescheduleRequest, Store},

@@ -1,10 +1,10 @@
 //! Nodes that fall silent: whoever watches them decides, by its own monotonic clock and nobody's wall clock.
 
 use mailonce_core::{
-    dispatch::{HandoffAction, HandoffActionStatus, LeaseRef},
-    email::EmailState,
+    handoff::action::{HandoffAction, HandoffActionStatus, LeaseRef},
     id::{EmailId, NodeId},
-    port::store::{HandoffActionResult, IdempotentResult, LeaseRequest, RecoveryCounts, Store, TransportAccount},
+    outbound::email::EmailState,
+    ports::store::{HandoffActionResult, IdempotentResult, LeaseRequest, RecoveryCounts, Store, TransportAccount},
     time::Time,
 };
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn set_database_clock(session: &Client, ago: &str) {
 }
 
 /// As if this node had watched the others for so long without seeing a change.
-pub(super) fn age_peers(store: &Postgres, seconds: u64) {
+pub(crate) fn age_peers(store: &Postgres, seconds: u64) {
     store.shared.peers.lock().unwrap().age(Duration::from_secs(seconds));
 }
 

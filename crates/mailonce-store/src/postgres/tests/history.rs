@@ -1,6 +1,6 @@
 //! The epoch follows the history of the database: a restore or a failover renews it, once for all nodes.
 
-use mailonce_core::port::store::Store;
+use mailonce_core::ports::store::Store;
 
 use super::TestDatabase;
 

@@ -1,10 +1,10 @@
 //! Mail that comes in on two nodes: hints, numbers, and who reads what.
 
 use mailonce_core::{
-    delivery::ReceiveResult,
     id::NodeId,
-    message::FileMessageResult,
-    port::{
+    inbound::delivery::ReceiveResult,
+    inbox::message::FileMessageResult,
+    ports::{
         arrivals::{InboundStore, InboundWakeUp},
         store::Store,
     },

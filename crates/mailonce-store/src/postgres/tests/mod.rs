@@ -15,13 +15,15 @@ mod told;
 mod upgrade;
 
 use mailonce_core::{
-    content::{EmailContent, RawContent},
-    digest::Digest,
-    email::{Channel, Email, EmailHead, OnUnknown},
     id::{EmailId, IdGenerator, TeamId},
     intent::Intent,
     key::{EmailKey, Key},
-    port::store::{AcceptResult, Envelope, GuardInput, NewEmail},
+    outbound::{
+        content::{EmailContent, RawContent},
+        digest::Digest,
+        email::{Channel, Email, EmailHead, OnUnknown},
+    },
+    ports::store::{AcceptResult, Envelope, GuardInput, NewEmail},
     time::Time,
     ttl,
 };
@@ -34,8 +36,8 @@ use uuid::Uuid;
 
 use super::{Options, Postgres};
 
-pub(super) const NOW: Time = Time(1_731_628_800_000);
-pub(super) const TEAM: TeamId = TeamId(Uuid::from_u128(1));
+pub(crate) const NOW: Time = Time(1_731_628_800_000);
+pub(crate) const TEAM: TeamId = TeamId(Uuid::from_u128(1));
 
 /// A database of its own, dropped at the end.
 pub(crate) struct TestDatabase {
@@ -59,12 +61,12 @@ impl TestDatabase {
     }
 
     /// A node on it.
-    pub(super) async fn node(&self) -> Postgres {
+    pub(crate) async fn node(&self) -> Postgres {
         Postgres::open_with(&self.url, [7; 32], Options { accept_workers: 2, sessions: 4 }).await.unwrap()
     }
 
     /// A plain session on it.
-    pub(super) async fn session(&self) -> Client {
+    pub(crate) async fn session(&self) -> Client {
         let client = connect(&self.url).await;
         client.batch_execute("SET search_path = mailonce").await.unwrap();
         client
@@ -91,12 +93,12 @@ async fn connect(url: &str) -> Client {
 }
 
 /// A wish under a key that a caller gives, or under none.
-pub(super) fn new_email(key: Option<&str>) -> NewEmail {
+pub(crate) fn new_email(key: Option<&str>) -> NewEmail {
     new_email_named(key.map(|key| EmailKey::Given(Key::parse(key).unwrap())), None, &["user@example.com"])
 }
 
 /// A wish about something to these recipients.
-pub(super) fn new_email_with_intent(entity: &str, to: &[&str]) -> NewEmail {
+pub(crate) fn new_email_with_intent(entity: &str, to: &[&str]) -> NewEmail {
     let intent = Intent { kind: "order.confirmation".into(), entity: entity.into(), version: 1, period: None };
     let key = intent.derive_key(&content(to).to_addresses());
     new_email_named(Some(EmailKey::Given(Key::parse(&key).unwrap())), Some(intent), to)
@@ -156,16 +158,16 @@ fn new_email_named(key: Option<EmailKey>, intent: Option<Intent>, to: &[&str]) -
 }
 
 /// The email of an answer, and whether it was the first.
-pub(super) fn email_of(answer: AcceptResult) -> (Email, bool) {
+pub(crate) fn email_of(answer: AcceptResult) -> (Email, bool) {
     match answer {
         AcceptResult::First(email) => (email, true),
-        AcceptResult::KeyBound(mailonce_core::port::store::KeyBinding::Email(email)) => (email, false),
+        AcceptResult::KeyBound(mailonce_core::ports::store::KeyBinding::Email(email)) => (email, false),
         other => panic!("{other:?}"),
     }
 }
 
 /// Waits until so many sessions of this database wait for a lock.
-pub(super) async fn until_blocked(session: &Client, count: i64) {
+pub(crate) async fn until_blocked(session: &Client, count: i64) {
     let waiting = "SELECT count(*) FROM pg_stat_activity
                     WHERE datname = current_database() AND application_name = 'mailonce' AND wait_event_type = 'Lock'";
     for _ in 0..2000 {
@@ -178,6 +180,6 @@ pub(super) async fn until_blocked(session: &Client, count: i64) {
 }
 
 /// How many rows a table has.
-pub(super) async fn rows(session: &Client, table: &str) -> i64 {
+pub(crate) async fn rows(session: &Client, table: &str) -> i64 {
     session.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.unwrap().get(0)
 }

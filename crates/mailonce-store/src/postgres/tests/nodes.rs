@@ -1,9 +1,9 @@
 //! Two nodes on one ledger: what they decide about the same key, and about overlapping recipients.
 
 use mailonce_core::{
-    email::Guard,
     key::KeyHash,
-    port::store::{AcceptResult, KeyChangeResult, NewEmail, RescheduleRequest, Store},
+    outbound::email::Guard,
+    ports::store::{AcceptResult, KeyChangeResult, NewEmail, RescheduleRequest, Store},
     time::Time,
     ttl::Ttl,
 };
@@ -17,14 +17,14 @@ const A: &str = "a@example.com";
 const B: &str = "b@example.com";
 const C: &str = "c@example.com";
 
-pub(super) async fn two_nodes() -> (TestDatabase, Arc<Postgres>, Arc<Postgres>) {
+pub(crate) async fn two_nodes() -> (TestDatabase, Arc<Postgres>, Arc<Postgres>) {
     let fresh = TestDatabase::create().await;
     let (one, two) = tokio::join!(fresh.node(), fresh.node());
     (fresh, Arc::new(one), Arc::new(two))
 }
 
 /// Accepts wishes at once, in turns on either node.
-pub(super) async fn accept_on_both(nodes: [&Arc<Postgres>; 2], wishes: Vec<NewEmail>) -> Vec<AcceptResult> {
+pub(crate) async fn accept_on_both(nodes: [&Arc<Postgres>; 2], wishes: Vec<NewEmail>) -> Vec<AcceptResult> {
     let tasks: Vec<_> = wishes
         .into_iter()
         .enumerate()
@@ -187,7 +187,7 @@ async fn events_of_two_nodes_have_one_order() {
         async move {
             let mut seen = Vec::new();
             while seen.len() < 400 {
-                let after = seen.last().map_or(0, |event: &mailonce_core::event::Event| event.seq);
+                let after = seen.last().map_or(0, |event: &mailonce_core::events::event::Event| event.seq);
                 seen.extend(node.events(TEAM, after, 30).await.unwrap());
             }
             seen

@@ -1,6 +1,6 @@
 //! How fast it is. Run by hand: `cargo test --release -p mailonce-store postgres::tests::speed -- --ignored --nocapture`
 
-use mailonce_core::port::store::Store;
+use mailonce_core::ports::store::Store;
 use std::{
     sync::{
         Arc,
@@ -95,7 +95,8 @@ async fn captures_and_lookups() {
     let node = node(&fresh).await;
     let keys: Vec<_> = (0..5000).map(|i| new_email(Some(&format!("k{i}")))).collect();
     let hashes: Vec<_> = keys.iter().map(|wish| wish.key.unwrap()).collect();
-    let batch = mailonce_core::port::store::NewBatch { team: super::TEAM, operation: None, items: keys, strict: false };
+    let batch =
+        mailonce_core::ports::store::NewBatch { team: super::TEAM, operation: None, items: keys, strict: false };
     let begun = Instant::now();
     let _items = node.accept_batch(batch, NOW).await.unwrap();
     println!("a batch of 5,000 in {:?}", begun.elapsed());

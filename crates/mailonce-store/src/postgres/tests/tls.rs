@@ -1,6 +1,6 @@
 //! Sessions that nobody between us and the server can read.
 
-use mailonce_core::port::store::{Store as _, StoreError};
+use mailonce_core::ports::store::{Store as _, StoreError};
 
 use super::{NOW, TEAM, TestDatabase, new_email};
 use crate::postgres::{Options, Postgres};

@@ -1,11 +1,13 @@
 //! Telling others from many nodes: the order of events, and who waits for whom in the line of a subject.
 
 use mailonce_core::{
-    endpoint::{Endpoint, EndpointConfig, EndpointStart, EventTypeFilter},
-    event::{Event, EventKind, NewEvent},
+    events::{
+        endpoint::{Endpoint, EndpointConfig, EndpointStart, EventTypeFilter},
+        event::{Event, EventKind, NewEvent},
+        notice::{LeasedNotice, Notice, NoticeAttempt, NoticeOutcome, NoticeQuery, NoticeState, WebhookVerdict},
+    },
     id::{EndpointId, NodeId},
-    notice::{LeasedNotice, Notice, NoticeAttempt, NoticeOutcome, NoticeQuery, NoticeState, WebhookVerdict},
-    port::{
+    ports::{
         notices::NoticeStore as _,
         store::{IdempotentResult, Store as _, SuppressedCalls},
     },

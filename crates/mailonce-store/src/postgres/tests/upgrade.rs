@@ -6,8 +6,8 @@ use mailonce_core::{
         thread::{Thread, ThreadDetails},
     },
     id::{InboxId, MessageId, ThreadId},
-    message::MessageHead,
-    port::{arrivals::InboundStore, conversations::ConversationStore},
+    inbox::message::MessageHead,
+    ports::{arrivals::InboundStore, conversations::ConversationStore},
     time::Time,
 };
 use tokio_postgres::Client;

@@ -2,10 +2,10 @@
 
 use mailonce_core::{
     control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
-    email::Email,
     id::ordered_bits,
     limits,
-    port::store::Result,
+    outbound::email::Email,
+    ports::store::Result,
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -27,19 +27,14 @@ const SWEEP_CHARGES: &str = "DELETE FROM budget_charges WHERE (email, budget) IN
      (SELECT email, budget FROM budget_charges WHERE ends_at <= ?1 LIMIT ?2)";
 
 /// What is used of a counter of a team.
-pub(in crate::sqlite) fn used(conn: &Connection, team: i64, (budget, start): BudgetCounter) -> Result<u64> {
+pub(crate) fn used(conn: &Connection, team: i64, (budget, start): BudgetCounter) -> Result<u64> {
     let mut statement = conn.prepare_cached(USED).map_err(store_error)?;
     let row = statement.query_row(params![team, budget.as_bytes(), start.0], |row| row.get::<_, i64>(0));
     Ok(row.optional().map_err(store_error)?.unwrap_or_default().unsigned_abs())
 }
 
 /// Reads the counters of these charges that are not known yet.
-pub(in crate::sqlite) fn load(
-    ledger: &WriteSession<'_>,
-    team: i64,
-    charges: &[Charge],
-    usage: &mut BudgetUsage,
-) -> Result<()> {
+pub(crate) fn load(ledger: &WriteSession<'_>, team: i64, charges: &[Charge], usage: &mut BudgetUsage) -> Result<()> {
     for charge in charges {
         if !usage.is_loaded(charge.counter()) {
             usage.load(charge.counter(), used(ledger.conn, team, charge.counter())?);
@@ -49,14 +44,14 @@ pub(in crate::sqlite) fn load(
 }
 
 /// The budget that an email would exceed.
-pub(in crate::sqlite) fn exceeded(ledger: &WriteSession<'_>, team: i64, charges: &[Charge]) -> Result<Option<Overrun>> {
+pub(crate) fn exceeded(ledger: &WriteSession<'_>, team: i64, charges: &[Charge]) -> Result<Option<Overrun>> {
     let mut usage = BudgetUsage::default();
     load(ledger, team, charges, &mut usage)?;
     Ok(usage.exceeded(charges))
 }
 
 /// Counts an email and records where.
-pub(in crate::sqlite) fn charge(ledger: &WriteSession<'_>, team: i64, email: &Email, charges: &[Charge]) -> Result<()> {
+pub(crate) fn charge(ledger: &WriteSession<'_>, team: i64, email: &Email, charges: &[Charge]) -> Result<()> {
     let bits = ordered_bits(email.id.0);
     for Charge { budget, period_start, ends_at, amount, .. } in charges {
         let amount = *amount as i64;
@@ -67,7 +62,7 @@ pub(in crate::sqlite) fn charge(ledger: &WriteSession<'_>, team: i64, email: &Em
 }
 
 /// Counts an email that moves to another time there. Changes nothing when it would exceed a budget.
-pub(in crate::sqlite) fn move_charges(
+pub(crate) fn move_charges(
     ledger: &WriteSession<'_>,
     team: i64,
     email: &Email,
@@ -103,7 +98,7 @@ fn recorded_charges(ledger: &WriteSession<'_>, email: &Email) -> Result<Vec<Reco
 }
 
 /// Drops the counters and charges of periods that ended long ago, a piece at a time.
-pub(in crate::sqlite) fn sweep(ledger: &WriteSession<'_>, now: Time) -> Result<()> {
+pub(crate) fn sweep(ledger: &WriteSession<'_>, now: Time) -> Result<()> {
     for sql in [SWEEP, SWEEP_CHARGES] {
         ledger.execute(sql, params![now.plus(-USAGE_RETENTION_MS).0, limits::SCAN_ROWS as i64])?;
     }

@@ -1,10 +1,10 @@
 //! The ledger: its schema and its durability. While a server has it, the server is asked.
 
 use mailonce_core::{
-    port::store::{Backlog, Health},
+    ports::store::{Backlog, Health},
     time::Time,
 };
-use mailonce_engine::{Engine, orphans::OrphanedTransport};
+use mailonce_engine::{Engine, handoff::orphans::OrphanedTransport};
 use mailonce_store::{
     postgres::Postgres,
     sqlite::{SCHEMA_VERSION, Sqlite},

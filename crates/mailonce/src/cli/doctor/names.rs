@@ -1,7 +1,7 @@
 //! DNS: what sending domains must publish, what helps their mail, and where mail for inboxes goes.
 
-use mailonce_core::port::net::DnsResolver as _;
-use mailonce_engine::domains::{Domain, is_same_dns_value};
+use mailonce_core::ports::net::DnsResolver as _;
+use mailonce_engine::access::domains::{Domain, is_same_dns_value};
 use mailonce_transport::names::Resolver;
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub(super) struct ExpectedRecord {
 impl ExpectedRecord {
     /// The records of a domain in the ledger.
     pub(super) fn of_domain(domain: &Domain) -> Vec<Self> {
-        let one = |entry: &mailonce_engine::domains::DnsEntry| Self {
+        let one = |entry: &mailonce_engine::access::domains::DnsEntry| Self {
             purpose: entry.purpose.to_owned(),
             name: entry.name.clone(),
             value: entry.value.clone(),

@@ -1,6 +1,6 @@
 //! Where the key encryption key (KEK) lives, and whether it opens the ledger.
 
-use mailonce_engine::kek::HOW_TO_MAKE;
+use mailonce_engine::access::kek::HOW_TO_MAKE;
 use std::path::Path;
 
 use super::DoctorCheck;

@@ -1,21 +1,25 @@
 //! The sending of drafts: at once, or scheduled. Either happens once, because its key follows from the draft.
 
 use mailonce_core::{
-    content::{EmailContent, RawAttachment, RawContent},
-    email::{Email, EmailState},
     id::EmailId,
     inbox::Inbox,
     limits,
+    outbound::{
+        content::{EmailContent, RawAttachment, RawContent},
+        email::{Email, EmailState},
+        schedule::Schedule,
+    },
     problem::{Code, FieldError, Problem},
-    schedule::Schedule,
     time::Time,
     ttl::Ttl,
 };
 use mailonce_engine::{
-    draft_turns::{MAX_CONFLICT_RETRIES, SendCycleEnd, draft_changes_too_fast},
-    drafts::{Draft, DraftDetails, DraftFile},
-    reply::{ForwardRequest, ReplyOverrides, ReplyRequest},
-    view::SendReceipt,
+    conversation::reply::{ForwardRequest, ReplyOverrides, ReplyRequest},
+    outbound::{
+        draft_turns::{MAX_CONFLICT_RETRIES, SendCycleEnd, draft_changes_too_fast},
+        drafts::{Draft, DraftDetails, DraftFile},
+        view::SendReceipt,
+    },
 };
 use serde::Deserialize;
 

@@ -5,17 +5,18 @@ use axum::{
     response::IntoResponse as _,
 };
 use mailonce_core::{
-    content::RawAttachment,
-    email::EmailState,
     inbox::Inbox,
     limits,
+    outbound::{content::RawAttachment, email::EmailState},
     problem::{Code, FieldError, Problem},
     time::Time,
 };
 use mailonce_engine::{
-    draft_turns::{MAX_CONFLICT_RETRIES, draft_changes_too_fast},
-    drafts::{Draft, DraftDetails, DraftFile},
-    links::LinkTarget,
+    inbox::links::LinkTarget,
+    outbound::{
+        draft_turns::{MAX_CONFLICT_RETRIES, draft_changes_too_fast},
+        drafts::{Draft, DraftDetails, DraftFile},
+    },
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};

@@ -2,18 +2,17 @@
 
 use mailonce_core::{
     conversation::thread::Thread,
-    email::Email,
-    event::EventKind,
-    inbox::Inbox,
-    message::Message,
-    port::{
+    events::event::EventKind,
+    inbox::{Inbox, message::Message},
+    outbound::email::Email,
+    ports::{
         authenticate::AuthResult,
         wording::{FormattedEvent, NoticeContext},
     },
     problem::{FieldError, Problem},
     time::Time,
 };
-use mailonce_engine::{messages::strip_quoted, threads::ThreadEntry};
+use mailonce_engine::{conversation::threads::ThreadEntry, inbox::messages::strip_quoted};
 use serde_json::{Value, json};
 
 use super::mail::{AgentMailMessage, message_public_id};

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use mailonce_core::{
-    email::EmailState,
+    outbound::email::EmailState,
     problem::{Code, Problem},
 };
 use serde_json::{Value, json};

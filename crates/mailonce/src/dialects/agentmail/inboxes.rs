@@ -6,7 +6,7 @@ use mailonce_core::{
     limits,
     problem::{Code, FieldError, Problem},
 };
-use mailonce_engine::inboxes::{InboxPatch, NewInbox};
+use mailonce_engine::inbox::inboxes::{InboxPatch, NewInbox};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;

@@ -1,11 +1,11 @@
 //! The labels that a mail has by itself: what it is, and what became of it.
 
 use mailonce_core::{
-    email::EmailState,
-    port::authenticate::AuthResult,
+    outbound::email::EmailState,
+    ports::authenticate::AuthResult,
     problem::{FieldError, Problem},
 };
-use mailonce_engine::threads::ThreadEntry;
+use mailonce_engine::conversation::threads::ThreadEntry;
 
 /// Labels of a mail of ours: what became of it, in the nearest words there are.
 fn state_labels(state: EmailState) -> &'static [&'static str] {
@@ -56,7 +56,7 @@ const RESERVED_LABELS: [&str; 12] = [
 
 /// Refuses labels that nobody could read, and those that are not for callers to give or take.
 pub(super) fn check_labels(labels: &[String], field: &str) -> Result<(), Problem> {
-    mailonce_engine::labels::check_labels(labels, field)?;
+    mailonce_engine::inbox::labels::check_labels(labels, field)?;
     match labels.iter().find(|label| RESERVED_LABELS.contains(&label.as_str())) {
         Some(label) => {
             let text = format!("holds {label}, which says what the mail is and cannot be changed");

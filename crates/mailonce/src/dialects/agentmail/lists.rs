@@ -5,7 +5,7 @@ use axum::{
     response::IntoResponse as _,
 };
 use mailonce_core::{
-    list::{ListDirection, ListEntry, ListName, ListType},
+    control::list::{ListDirection, ListEntry, ListName, ListType},
     problem::{Code, Problem},
 };
 use serde::Deserialize;

@@ -1,20 +1,26 @@
 //! A mail as AgentMail shows it, received or sent: `message_id` is its Message-ID, and its state shows in its labels.
 
 use mailonce_core::{
-    content::{Attachment, EmailContent},
-    email::Email,
+    access::team::ApiKeyScope,
     id::{EmailId, MessageId},
-    inbox::Inbox,
-    message::{AttachmentInfo, Message, MessageFlag, Party},
+    inbox::{
+        Inbox,
+        message::{AttachmentInfo, Message, MessageFlag, Party},
+    },
+    outbound::{
+        content::{Attachment, EmailContent},
+        email::Email,
+    },
     problem::{Code, Problem},
-    team::ApiKeyScope,
     time::Time,
 };
 use mailonce_engine::{
-    labels::LabelOverrides,
-    links::LinkTarget,
-    messages::{MessageView, RenderedBody, strip_quoted},
-    threads::ThreadEntry,
+    conversation::threads::ThreadEntry,
+    inbox::{
+        labels::LabelOverrides,
+        links::LinkTarget,
+        messages::{MessageView, RenderedBody, strip_quoted},
+    },
 };
 use serde_json::{Map, Value, json};
 use uuid::Uuid;

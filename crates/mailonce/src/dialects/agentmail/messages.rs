@@ -10,7 +10,7 @@ use mailonce_core::{
     problem::{Code, FieldError, Problem},
     time::Time,
 };
-use mailonce_engine::mailbox::MailboxCursor;
+use mailonce_engine::inbox::mailbox::MailboxCursor;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;

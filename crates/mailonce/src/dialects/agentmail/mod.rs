@@ -30,7 +30,7 @@ use axum::{
     routing::any,
 };
 use mailonce_core::{
-    email::Channel,
+    outbound::email::Channel,
     problem::{Code, Problem},
 };
 use serde_json::json;

@@ -5,21 +5,24 @@ use axum::{
     response::Response,
 };
 use mailonce_core::{
-    content::{EmailContent, RawAttachment, RawContent},
+    access::team::ApiKeyScope,
     conversation::turn::ReplySlot,
-    digest::DigestField,
-    email::{Email, EmailState},
     inbox::Inbox,
     key::Key,
+    outbound::{
+        content::{EmailContent, RawAttachment, RawContent},
+        digest::DigestField,
+        email::{Email, EmailState},
+    },
     problem::{Code, FieldError, Problem},
-    team::ApiKeyScope,
     ttl::Ttl,
 };
 use mailonce_engine::{
-    reply::{ForwardRequest, ReplyOverrides, ReplyRequest, sender_name},
-    send::SendRequest,
-    threads::ThreadEntry,
-    view::SendReceipt,
+    conversation::{
+        reply::{ForwardRequest, ReplyOverrides, ReplyRequest, sender_name},
+        threads::ThreadEntry,
+    },
+    outbound::{send::SendRequest, view::SendReceipt},
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -302,7 +305,9 @@ pub(super) async fn reply_to(
         cc: if answer.reply_all { cc } else { more.cc },
         bcc: more.bcc,
         reply_to: more.reply_to,
-        subject: more.subject.unwrap_or_else(|| mailonce_engine::reply::default_reply_subject(&email.head.subject)),
+        subject: more
+            .subject
+            .unwrap_or_else(|| mailonce_engine::conversation::reply::default_reply_subject(&email.head.subject)),
         text: answer.text,
         html: answer.html,
         headers: more.headers.into_iter().chain(threading.map(|(name, id)| (name.to_owned(), id))).collect(),

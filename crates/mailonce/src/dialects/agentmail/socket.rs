@@ -8,18 +8,18 @@ use axum::{
     response::Response,
 };
 use mailonce_core::{
-    email::Channel,
-    event::EventKind,
+    access::team::ApiKeyScope,
+    events::event::EventKind,
     id::{EmailId, InboxId, MessageId, ThreadId},
     json_limits,
+    outbound::email::Channel,
     problem::{Code, FieldError, Problem},
-    team::ApiKeyScope,
     time::Time,
 };
 use mailonce_engine::{
     Caller, Engine,
-    messages::{MessageView, RenderedBody},
-    tail::{EventFollower, EventLine, EventSelection},
+    events::tail::{EventFollower, EventLine, EventSelection},
+    inbox::messages::{MessageView, RenderedBody},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -254,10 +254,10 @@ impl SocketSession {
 /// What an event is about.
 struct SubjectRecords {
     inbox: mailonce_core::inbox::Inbox,
-    message: Option<mailonce_core::message::Message>,
+    message: Option<mailonce_core::inbox::message::Message>,
     thread: Option<mailonce_core::conversation::thread::Thread>,
     text: Option<String>,
-    email: Option<(mailonce_core::email::Email, String)>,
+    email: Option<(mailonce_core::outbound::email::Email, String)>,
 }
 
 fn invalid_field(path: &str, text: &str) -> Problem {

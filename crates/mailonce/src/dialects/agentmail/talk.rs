@@ -5,7 +5,7 @@ use mailonce_core::{
     inbox::Inbox,
     problem::{Code, Problem},
 };
-use mailonce_engine::threads::ThreadEntry;
+use mailonce_engine::conversation::threads::ThreadEntry;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 

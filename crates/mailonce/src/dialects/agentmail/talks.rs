@@ -2,15 +2,15 @@
 
 use mailonce_core::{
     conversation::thread::{Thread, ThreadQuery},
-    email::Email,
     id::{EmailId, ThreadId},
     inbox::Inbox,
     limits,
-    port::store::EmailQuery,
+    outbound::email::Email,
+    ports::store::EmailQuery,
     problem::{Code, Problem},
     time::Time,
 };
-use mailonce_engine::mailbox::{MailboxCursor, MailboxReader};
+use mailonce_engine::inbox::mailbox::{MailboxCursor, MailboxReader};
 use std::collections::VecDeque;
 use uuid::Uuid;
 

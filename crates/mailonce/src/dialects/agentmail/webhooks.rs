@@ -5,15 +5,15 @@ use axum::{
     response::IntoResponse as _,
 };
 use mailonce_core::{
-    digest,
-    endpoint::{Dialect, Endpoint, EndpointState},
+    access::team::ApiKeyScope,
+    events::endpoint::{Dialect, Endpoint, EndpointState},
     id::{EndpointId, InboxId},
     key::EmailKey,
     limits,
+    outbound::digest,
     problem::{Code, FieldError, Problem},
-    team::ApiKeyScope,
 };
-use mailonce_engine::{KeyedCall, endpoints::NewEndpoint};
+use mailonce_engine::{KeyedCall, events::endpoints::NewEndpoint};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

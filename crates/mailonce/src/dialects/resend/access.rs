@@ -2,9 +2,9 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
+    access::team::{ApiKey, ApiKeyScope},
     id::{ApiKeyId, DomainId},
     problem::{Code, Problem},
-    team::{ApiKey, ApiKeyScope},
 };
 use serde::{Deserialize, Serialize};
 

@@ -6,13 +6,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mailonce_core::{
-    content::Attachment,
+    access::team::ApiKeyScope,
     id::{EmailId, MessageId},
-    message::AttachmentInfo,
+    inbox::message::AttachmentInfo,
+    outbound::content::Attachment,
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
-use mailonce_engine::links::{LinkTarget, attachment_media_type};
+use mailonce_engine::inbox::links::{LinkTarget, attachment_media_type};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;

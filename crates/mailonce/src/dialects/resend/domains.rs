@@ -5,7 +5,7 @@ use mailonce_core::{
     id::DomainId,
     problem::{Code, Problem},
 };
-use mailonce_engine::domains::{DnsCheckResult, DnsEntry, Domain, parse_domain_name};
+use mailonce_engine::access::domains::{DnsCheckResult, DnsEntry, Domain, parse_domain_name};
 use serde::{Deserialize, Serialize};
 
 use super::{

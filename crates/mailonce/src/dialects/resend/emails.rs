@@ -2,12 +2,14 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
-    content::EmailContent,
-    email::{Email, EmailState},
+    access::team::ApiKeyScope,
     handoff::HandoffState,
+    outbound::{
+        content::EmailContent,
+        email::{Email, EmailState},
+        schedule::{Schedule, ScheduleError},
+    },
     problem::{Code, Problem},
-    schedule::{Schedule, ScheduleError},
-    team::ApiKeyScope,
 };
 use serde::{Deserialize, Serialize};
 

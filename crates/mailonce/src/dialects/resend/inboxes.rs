@@ -2,13 +2,15 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
-    inbox::{Inbox, InboxSettings},
+    access::team::ApiKeyScope,
+    inbox::{
+        Inbox, InboxSettings,
+        message::{MessageQuery, MessageState},
+    },
     limits,
-    message::{MessageQuery, MessageState},
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
-use mailonce_engine::inboxes::{InboxPatch, NewInbox};
+use mailonce_engine::inbox::inboxes::{InboxPatch, NewInbox};
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -20,7 +20,7 @@ use axum::{
     routing::{any, delete, get, post},
 };
 use mailonce_core::{
-    email::Channel,
+    outbound::email::Channel,
     problem::{Code, Problem},
 };
 use serde::Serialize;

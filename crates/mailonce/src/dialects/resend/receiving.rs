@@ -2,12 +2,12 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
+    access::team::ApiKeyScope,
     id::MessageId,
-    message::{Message, Party},
+    inbox::message::{Message, Party},
     problem::Problem,
-    team::ApiKeyScope,
 };
-use mailonce_engine::{
+use mailonce_engine::inbox::{
     links::LinkTarget,
     messages::{MessageView, RenderedBody as MessageWords},
 };
@@ -83,7 +83,7 @@ pub(super) fn format_parties(parties: &[Party]) -> Vec<String> {
 impl From<&Message> for ReceivedEmailBody {
     fn from(message: &Message) -> Self {
         let head = &message.head;
-        let file = |(number, handle): (usize, &mailonce_core::message::AttachmentInfo)| FileBody {
+        let file = |(number, handle): (usize, &mailonce_core::inbox::message::AttachmentInfo)| FileBody {
             id: file_id(message.id.0, number).to_string(),
             filename: handle.filename.clone(),
             size: handle.size,

@@ -2,14 +2,16 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
+    access::team::ApiKeyScope,
     id::MessageId,
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
 use mailonce_engine::{
-    reply::{ForwardRequest, ReplyRequest},
-    threads::ThreadEntry,
-    view::SendReceipt,
+    conversation::{
+        reply::{ForwardRequest, ReplyRequest},
+        threads::ThreadEntry,
+    },
+    outbound::view::SendReceipt,
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 

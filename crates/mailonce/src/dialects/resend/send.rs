@@ -5,13 +5,13 @@ use axum::{
     http::{HeaderMap, StatusCode},
 };
 use mailonce_core::{
-    content::{EmailContent, RawContent},
+    access::team::ApiKeyScope,
     key::Key,
+    outbound::content::{EmailContent, RawContent},
     problem::Problem,
-    team::ApiKeyScope,
     ttl::Ttl,
 };
-use mailonce_engine::send::SendRequest;
+use mailonce_engine::outbound::send::SendRequest;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{

@@ -2,17 +2,16 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
-    content::EmailContent,
+    access::team::ApiKeyScope,
     conversation::thread::{Thread, ThreadEdit, ThreadQuery},
-    email::Email,
     id::{InboxId, ThreadId},
-    message::{Message, MessageState},
+    inbox::message::{Message, MessageState},
+    outbound::{content::EmailContent, email::Email},
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
 use mailonce_engine::{
-    messages::{MessageView, RenderedBody as MessageWords},
-    threads::{ThreadEntry, ThreadView},
+    conversation::threads::{ThreadEntry, ThreadView},
+    inbox::messages::{MessageView, RenderedBody as MessageWords},
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
@@ -342,7 +341,7 @@ async fn inbound_body(app: &App, guest: &ResendRequest, message: &Message) -> Re
         MessageWords::Min { .. } | MessageWords::Gone => (None, None),
     };
     let head = &message.head;
-    let file = |(number, handle): (usize, &mailonce_core::message::AttachmentInfo)| FileBody {
+    let file = |(number, handle): (usize, &mailonce_core::inbox::message::AttachmentInfo)| FileBody {
         id: file_id(message.id.0, number).to_string(),
         filename: handle.filename.clone(),
         size: Some(handle.size),
@@ -369,7 +368,7 @@ async fn inbound_body(app: &App, guest: &ResendRequest, message: &Message) -> Re
 async fn outbound_body(app: &App, guest: &ResendRequest, email: &Email) -> Result<ThreadEmailBody, Problem> {
     let content: Option<EmailContent> = app.engine.email_view(&guest.caller, email.id).await?.content;
     let files = content.as_ref().map(|content| content.attachments.as_slice()).unwrap_or_default();
-    let file = |(number, file): (usize, &mailonce_core::content::Attachment)| FileBody {
+    let file = |(number, file): (usize, &mailonce_core::outbound::content::Attachment)| FileBody {
         id: file_id(email.id.0, number).to_string(),
         filename: file.filename.clone(),
         size: Some(file.bytes.len() as u64),

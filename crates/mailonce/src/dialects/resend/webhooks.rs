@@ -6,14 +6,16 @@ use axum::{
     response::Response,
 };
 use mailonce_core::{
-    endpoint::{Dialect, Endpoint, EndpointState},
+    access::team::ApiKeyScope,
+    events::{
+        endpoint::{Dialect, Endpoint, EndpointState},
+        notice::{Notice, NoticeQuery, NoticeState},
+    },
     id::{EndpointId, NoticeId},
     limits,
-    notice::{Notice, NoticeQuery, NoticeState},
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
-use mailonce_engine::endpoints::{NewEndpoint, ROTATION_OVERLAP_MS};
+use mailonce_engine::events::endpoints::{NewEndpoint, ROTATION_OVERLAP_MS};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use uuid::Uuid;

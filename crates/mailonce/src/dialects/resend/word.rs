@@ -1,10 +1,10 @@
 //! Events in Resend's words: what its webhooks carry, so that its own verifier and its own types take them.
 
 use mailonce_core::{
-    email::EmailState,
-    event::{Event, EventKind},
-    message::{AttachmentInfo, Message},
-    port::wording::{EmailEvent, FormattedEvent, NoticeContext},
+    events::event::{Event, EventKind},
+    inbox::message::{AttachmentInfo, Message},
+    outbound::email::EmailState,
+    ports::wording::{EmailEvent, FormattedEvent, NoticeContext},
 };
 use serde_json::{Map, Value, json};
 

@@ -2,7 +2,7 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::problem::{Code, Problem};
-use mailonce_engine::domains::{DnsCheckResult, DnsEntry, Domain, parse_domain_name};
+use mailonce_engine::access::domains::{DnsCheckResult, DnsEntry, Domain, parse_domain_name};
 use serde::{Deserialize, Serialize};
 
 use super::{

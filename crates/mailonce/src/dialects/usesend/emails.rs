@@ -2,17 +2,19 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
-    content::EmailContent,
-    email::{Email, EmailState},
+    access::team::ApiKeyScope,
     handoff::{EvidenceFinding, HandoffState, Outcome},
     id::EmailId,
-    port::store::EmailQuery,
+    outbound::{
+        content::EmailContent,
+        email::{Email, EmailState},
+        schedule::Schedule,
+    },
+    ports::store::EmailQuery,
     problem::{Code, Problem},
-    schedule::Schedule,
-    team::ApiKeyScope,
     time::Time,
 };
-use mailonce_engine::look::EmailView;
+use mailonce_engine::outbound::look::EmailView;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{

@@ -13,8 +13,8 @@ use axum::{
     routing::{get, post, put},
 };
 use mailonce_core::{
-    email::Channel,
     id::ordered_bits,
+    outbound::email::Channel,
     problem::{Code, Problem},
 };
 use uuid::Uuid;

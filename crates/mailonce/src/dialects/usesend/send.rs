@@ -2,15 +2,15 @@
 
 use axum::{extract::State, http::StatusCode};
 use mailonce_core::{
+    access::team::ApiKeyScope,
     address::NamedAddress,
-    content::{EmailContent, RawContent},
     key::Key,
+    outbound::content::{EmailContent, RawContent},
     problem::{Code, Problem},
-    team::ApiKeyScope,
     time::Time,
     ttl::Ttl,
 };
-use mailonce_engine::{Caller, Engine, send::SendRequest};
+use mailonce_engine::{Caller, Engine, outbound::send::SendRequest};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 

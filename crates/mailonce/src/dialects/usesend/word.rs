@@ -3,11 +3,11 @@
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::{
-    email::EmailState,
-    event::{Event, EventKind},
-    port::wording::{EmailEvent, FormattedEvent, NoticeContext},
+    events::event::{Event, EventKind},
+    outbound::email::EmailState,
+    ports::wording::{EmailEvent, FormattedEvent, NoticeContext},
 };
-use mailonce_engine::endpoints::secret_text;
+use mailonce_engine::events::endpoints::secret_text;
 use serde_json::{Value, json};
 use sha2::Sha256;
 

@@ -1,12 +1,12 @@
 //! `take_artifact`: a code or link is given out once.
 
 use mailonce_core::{
-    artifact::{Artifact, ArtifactKind},
+    access::team::ApiKeyScope,
     id::MessageId,
+    inbox::artifact::{Artifact, ArtifactKind},
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
-use mailonce_engine::artifacts::ArtifactQuery;
+use mailonce_engine::inbox::artifacts::ArtifactQuery;
 use serde::Deserialize;
 use serde_json::Value;
 

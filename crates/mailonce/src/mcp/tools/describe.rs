@@ -1,6 +1,6 @@
 //! The list of tools as models read it. Every word of it is in every prompt, so there are few.
 
-use mailonce_core::team::ApiKeyScope;
+use mailonce_core::access::team::ApiKeyScope;
 use mailonce_engine::Caller;
 use serde_json::{Map, Value, json};
 

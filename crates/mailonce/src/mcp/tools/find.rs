@@ -1,14 +1,16 @@
 //! `find_messages`, `read_message` and `wait_for_message`: mail that came in.
 
 use mailonce_core::{
-    artifact::ArtifactKind,
-    event::EventCursor,
+    access::team::ApiKeyScope,
+    events::event::EventCursor,
     id::MessageId,
-    message::{MessagePosition, MessageQuery, MessageState},
+    inbox::{
+        artifact::ArtifactKind,
+        message::{MessagePosition, MessageQuery, MessageState},
+    },
     problem::Problem,
-    team::ApiKeyScope,
 };
-use mailonce_engine::{messages::MessageView, wait::WaitFilter};
+use mailonce_engine::inbox::{messages::MessageView, wait::WaitFilter};
 use serde::Deserialize;
 use serde_json::Value;
 use std::time::Duration;

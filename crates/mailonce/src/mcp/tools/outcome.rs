@@ -1,15 +1,15 @@
 //! `get_outcome`: what became of a mail. What the next hop said stays out of it: those are a stranger's words.
 
 use mailonce_core::{
+    access::team::ApiKeyScope,
     address::Address,
-    email::{Email, EmailState, Guard},
     handoff::{Attempt, Handoff, Outcome},
     id::EmailId,
     intent::Intent,
     key::{EmailKey, Key},
-    port::store::KeyBinding,
+    outbound::email::{Email, EmailState, Guard},
+    ports::store::KeyBinding,
     problem::{Code, Problem},
-    team::ApiKeyScope,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

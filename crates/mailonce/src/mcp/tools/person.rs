@@ -1,11 +1,11 @@
 //! `ask_human`: a question is asked once, and the same call reads the answer. Agents ask; people decide.
 
 use mailonce_core::{
+    access::team::ApiKeyScope,
     conversation::escalation::{DecisionRecord, EscalationState},
     problem::Problem,
-    team::ApiKeyScope,
 };
-use mailonce_engine::escalations::NewEscalation;
+use mailonce_engine::conversation::escalations::NewEscalation;
 use serde::Deserialize;
 use serde_json::Value;
 

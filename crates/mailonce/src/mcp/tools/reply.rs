@@ -1,7 +1,7 @@
 //! `reply_email`: an answer is named by the message it answers, so it needs no other name.
 
-use mailonce_core::{id::MessageId, problem::Problem, team::ApiKeyScope};
-use mailonce_engine::{reply::ReplyRequest, view::SendReceipt};
+use mailonce_core::{access::team::ApiKeyScope, id::MessageId, problem::Problem};
+use mailonce_engine::{conversation::reply::ReplyRequest, outbound::view::SendReceipt};
 use serde::Deserialize;
 use serde_json::Value;
 

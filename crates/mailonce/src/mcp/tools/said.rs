@@ -1,7 +1,7 @@
 //! What a tool answers: a status to branch on, a sentence to act on, and members that belong to it.
 
 use mailonce_core::{
-    email::{EmailState, Guard},
+    outbound::email::{EmailState, Guard},
     problem::{Code, Problem},
 };
 use serde::Serialize;

@@ -1,15 +1,20 @@
 //! `send_email` and `resend_email`.
 
 use mailonce_core::{
-    content::{EmailContent, RawContent},
-    email::Guard,
+    access::team::ApiKeyScope,
     id::EmailId,
     inbox::Inbox,
     intent::Intent,
+    outbound::{
+        content::{EmailContent, RawContent},
+        email::Guard,
+    },
     problem::Problem,
-    team::ApiKeyScope,
 };
-use mailonce_engine::{reply::sender_name, send::SendRequest, view::SendReceipt};
+use mailonce_engine::{
+    conversation::reply::sender_name,
+    outbound::{send::SendRequest, view::SendReceipt},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

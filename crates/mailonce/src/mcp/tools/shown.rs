@@ -1,9 +1,9 @@
 //! Messages as a model sees them: facts of ours as members, words of strangers between fences and nowhere else.
 
-use mailonce_core::message::{Message, Party};
+use mailonce_core::inbox::message::{Message, Party};
 use mailonce_engine::{
-    messages::{CheckedLink, Purpose, RenderedBody, RenderedMessage},
-    reply::reply_target,
+    conversation::reply::reply_target,
+    inbox::messages::{CheckedLink, Purpose, RenderedBody, RenderedMessage},
 };
 use serde_json::{Map, Value, json};
 

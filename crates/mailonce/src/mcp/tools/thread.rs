@@ -1,15 +1,15 @@
 //! `claim_thread`: one agent at a time answers a thread.
 
 use mailonce_core::{
-    digest,
+    access::team::ApiKeyScope,
     id::ThreadId,
     key::{EmailKey, Key},
+    outbound::digest,
     problem::Problem,
-    team::ApiKeyScope,
 };
 use mailonce_engine::{
     KeyedCall,
-    threads::{MAX_LEASE_MS, NewThreadLease},
+    conversation::threads::{MAX_LEASE_MS, NewThreadLease},
 };
 use serde::Deserialize;
 use serde_json::Value;

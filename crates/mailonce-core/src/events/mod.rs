@@ -1,0 +1,5 @@
+//! Events, webhook endpoints and notices.
+
+pub mod endpoint;
+pub mod event;
+pub mod notice;

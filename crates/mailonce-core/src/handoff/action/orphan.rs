@@ -1,0 +1,146 @@
+//! Handoffs whose transport no node has any more: they are reported, given up in the end, or moved by an operator.
+//!
+//! What is in doubt is never moved or called failed here: only evidence or a person settles it.
+
+use serde_json::json;
+
+use super::{Effects, HandoffActionStatus};
+use crate::{
+    events::event::EventKind,
+    handoff::{Handoff, HandoffState, Transition},
+    mutant,
+    outbound::email::Email,
+    ports::{
+        store::Envelope,
+        transport::{AttemptPhase, ReplyMeaning, TransportReply},
+    },
+    time::Time,
+};
+
+impl Handoff {
+    /// Whether it waits for its transport, held by nobody.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, HandoffState::Queued | HandoffState::Scheduled)
+    }
+
+    /// Whether something is still to become of it at this transport.
+    pub fn is_open_at(&self, transport: &str) -> bool {
+        let open = matches!(self.state, HandoffState::Leased | HandoffState::Sending | HandoffState::Unknown)
+            || self.is_waiting();
+        open && self.transport == transport
+    }
+
+    /// Whether an operator may move it: it waits, and no attempt may have succeeded.
+    fn may_reroute(&self, from: &str) -> bool {
+        let free = !self.is_in_doubt() || mutant!("doubt-rerouted");
+        self.is_waiting() && self.transport == from && free
+    }
+
+    /// Whether an orphan is to be given up: it was due for so long, and it was reported for so long.
+    pub fn is_orphan_expired(&self, max_age_ms: i64, now: Time) -> bool {
+        let since = self.progress.orphaned.map(|reported| self.due_at.map_or(reported, |due| due.max(reported)));
+        self.is_waiting() && since.is_some_and(|since| now.since(since) >= max_age_ms)
+    }
+}
+
+impl Email {
+    /// Reports that no node has the transport of a handoff, once for each time it goes missing.
+    pub(crate) fn report_orphan(&mut self, number: u16, transport: &str, since: Time, now: Time) -> Effects {
+        let open = |h: &&mut Handoff| h.is_waiting() || h.state == HandoffState::Unknown;
+        let Some(handoff) = self.handoff_mut(number).filter(|h| h.transport == transport).filter(open) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        if handoff.progress.orphaned == Some(since) {
+            return Effects::from_status(HandoffActionStatus::Unchanged);
+        }
+        handoff.progress.orphaned = Some(since);
+        let state = handoff.state;
+        let mut event = self.record_change(EventKind::HandoffOrphaned, now);
+        event.data["handoff"] = number.into();
+        event.data["handoff_state"] = state.as_str().into();
+        event.data["transport"] = transport.into();
+        let mut effects = Effects::done();
+        effects.events.push(event);
+        effects
+    }
+
+    /// Ends an orphan that waited for as long as any handoff is tried.
+    pub(crate) fn give_up_orphan(&mut self, number: u16, transport: &str, max_age_ms: i64, now: Time) -> Effects {
+        let over = |h: &&mut Handoff| h.transport == transport && h.is_orphan_expired(max_age_ms, now);
+        let Some(handoff) = self.handoff_mut(number).filter(over) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        // The steps between are taken in one commit: nobody holds it, and nobody can.
+        if handoff.state == HandoffState::Scheduled {
+            handoff.apply_transition(Transition::Due, now).ok();
+        }
+        handoff.apply_transition(Transition::Lease, now).ok();
+        handoff.fence += 1;
+        let why = format!("given up: no transport named `{transport}` was configured for {} s", max_age_ms / 1000);
+        handoff.progress.reason = Some(why.clone());
+        let kind = handoff.give_up(now);
+        let mut effects = Effects::done();
+        let reply = TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, &why);
+        effects.events.push(self.outcome_event(Some(kind), number, &reply, now));
+        effects
+    }
+
+    /// Moves what waits for a transport to other envelopes, as an operator asks. Handoffs keep their numbers where the new
+    /// transport takes the same recipients together; otherwise the whole email is divided anew, if nothing of it left.
+    pub(crate) fn reroute_by_operator(&mut self, from: &str, envelopes: &[Envelope], now: Time) -> Effects {
+        let movable: Vec<&Handoff> = self.handoffs.iter().filter(|h| h.may_reroute(from)).collect();
+        let numbers: Vec<u16> = movable.iter().map(|h| h.number).collect();
+        let fits = |h: &&&Handoff| envelopes.iter().find(|envelope| has_same_recipients(envelope, h));
+        let Some(to) = movable.iter().map(|h| fits(&h).map(|envelope| envelope.transport.clone())).collect() else {
+            return self.split_again(from, envelopes, &numbers, now);
+        };
+        let to: Vec<String> = to;
+        if to.is_empty() {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        }
+        for (number, to) in numbers.iter().zip(to) {
+            if let Some(handoff) = self.handoff_mut(*number) {
+                handoff.transport = to;
+                (handoff.progress.orphaned, handoff.progress.reason) = (None, None);
+            }
+        }
+        let mut effects = Effects::done();
+        self.push_reroute_event(from, envelopes, &numbers, &mut effects, now);
+        effects
+    }
+
+    fn split_again(&mut self, from: &str, envelopes: &[Envelope], numbers: &[u16], now: Time) -> Effects {
+        let mut effects = self.fail_over_email(from, envelopes, now);
+        if effects.status == HandoffActionStatus::Done {
+            self.push_reroute_event(from, envelopes, numbers, &mut effects, now);
+        }
+        effects
+    }
+
+    fn push_reroute_event(
+        &mut self,
+        from: &str,
+        envelopes: &[Envelope],
+        numbers: &[u16],
+        effects: &mut Effects,
+        now: Time,
+    ) {
+        let mut to: Vec<&str> = envelopes.iter().map(|envelope| envelope.transport.as_str()).collect();
+        to.dedup();
+        let mut event = self.record_change(EventKind::HandoffRerouted, now);
+        event.data["handoffs"] = json!(numbers);
+        event.data["from"] = from.into();
+        event.data["to"] = json!(to);
+        effects.events.push(event);
+    }
+}
+
+/// Whether an envelope goes to exactly the people of a handoff.
+fn has_same_recipients(envelope: &Envelope, handoff: &Handoff) -> bool {
+    let sorted = |people: &[String]| {
+        let mut people = people.to_vec();
+        people.sort_unstable();
+        people
+    };
+    sorted(&envelope.recipients) == sorted(&handoff.recipients)
+}

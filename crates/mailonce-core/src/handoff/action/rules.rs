@@ -1,0 +1,425 @@
+//! What each act means for an email.
+
+use serde_json::json;
+
+use super::{Effects, HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef, Resolution};
+use crate::{
+    events::event::{EventKind, NewEvent},
+    handoff::{Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState, Transition},
+    id::NodeId,
+    mutant,
+    outbound::email::{Email, EmailChangeRefusal, EmailState},
+    ports::{
+        store::Envelope,
+        transport::{ReplyMeaning, TransportReply},
+    },
+    time::Time,
+};
+
+impl Email {
+    /// Gives a due handoff to a worker. The fence grows.
+    pub fn lease_handoff(&mut self, number: u16, holder: NodeId, now: Time) -> bool {
+        let Some(handoff) = self.handoffs.get_mut(usize::from(number)) else { return false };
+        if handoff.state == HandoffState::Scheduled && handoff.apply_transition(Transition::Due, now).is_err() {
+            return false;
+        }
+        if handoff.apply_transition(Transition::Lease, now).is_err() {
+            return false;
+        }
+        handoff.fence += u64::from(!mutant!("lease-same-fence"));
+        handoff.holder = Some(holder);
+        handoff.progress.orphaned = None;
+        self.rev += 1;
+        true
+    }
+
+    /// Decides what an act means.
+    pub fn apply_action(&mut self, act: &HandoffAction, now: Time) -> Effects {
+        match act {
+            HandoffAction::Mark { lease: hold, .. } => self.mark(hold, now),
+            HandoffAction::ReturnLease { lease: hold, due_at: due, reason: why } => {
+                self.return_lease(hold, *due, why, now)
+            }
+            HandoffAction::RecordOutcome { lease: hold, attempt, started_at: began, reply, retry_policy: plan } => {
+                self.record_outcome(hold, (*attempt, *began), reply, *plan, now)
+            }
+            HandoffAction::Crash { number, holder } => self.crash(*number, *holder, now),
+            HandoffAction::RetryInWindow { number, holder, account } => {
+                self.retry_in_window(*number, *holder, account, now)
+            }
+            HandoffAction::CheckLater { number, evidence, next_check_at: next } => {
+                self.check_later(*number, evidence.as_ref(), *next)
+            }
+            HandoffAction::ResendByPolicy { number } => self.resend_by_policy(*number, now),
+            HandoffAction::AddEvidence(evidence) => self.add_evidence(evidence, now),
+            HandoffAction::Resolve { resolution: choice, rev, handoff, reason } => {
+                self.resolve(*choice, *rev, *handoff, reason, now)
+            }
+            HandoffAction::Release => self.release(now),
+            HandoffAction::FailOverHandoff { number, from, to } => self.fail_over_handoff(*number, from, to),
+            HandoffAction::FailOverEmail { from, envelopes } => self.fail_over_email(from, envelopes, now),
+            HandoffAction::ReportOrphan { number, transport, since } => {
+                self.report_orphan(*number, transport, *since, now)
+            }
+            HandoffAction::GiveUpOrphan { number, transport, max_age_ms } => {
+                self.give_up_orphan(*number, transport, *max_age_ms, now)
+            }
+            HandoffAction::RerouteByOperator { from, envelopes } => self.reroute_by_operator(from, envelopes, now),
+        }
+    }
+
+    /// Lets what is held go, at the time it was wished for.
+    fn release(&mut self, now: Time) -> Effects {
+        let mut released = false;
+        for handoff in &mut self.handoffs {
+            released |= handoff.apply_transition(Transition::Release, now).is_ok();
+        }
+        if !released {
+            return Effects::from_status(HandoffActionStatus::Unchanged);
+        }
+        self.rev += 1;
+        let mut effects = Effects::done();
+        effects.events.push(self.event(EventKind::EmailReleased, now));
+        effects
+    }
+
+    pub(crate) fn handoff_mut(&mut self, number: u16) -> Option<&mut Handoff> {
+        self.handoffs.get_mut(usize::from(number))
+    }
+
+    /// The handoff, if this worker holds it.
+    fn leased_handoff_mut(&mut self, hold: &LeaseRef) -> Option<&mut Handoff> {
+        let fenced = |h: &Handoff| h.fence == hold.fence || mutant!("any-fence");
+        let open = |h: &&mut Handoff| fenced(h) && matches!(h.state, HandoffState::Leased | HandoffState::Sending);
+        self.handoff_mut(hold.number).filter(open)
+    }
+
+    /// Writes the marker. From here on only an answer tells what became of the attempt.
+    fn mark(&mut self, hold: &LeaseRef, now: Time) -> Effects {
+        let Some(handoff) = self.leased_handoff_mut(hold).filter(|h| h.state == HandoffState::Leased) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        if !handoff.may_use_account(&hold.account) {
+            handoff.become_unknown_from_any(now);
+            self.rev += 1;
+            return Effects { changed: true, ..Effects::from_status(HandoffActionStatus::Stale) };
+        }
+        if handoff.apply_transition(Transition::Mark, now).is_err() {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        }
+        let attempt = handoff.begin_attempt(hold, now);
+        handoff.progress.marked_at = Some(now);
+        handoff.progress.lapses = 0;
+        self.rev += 1;
+        Effects::done().with_attempt(attempt)
+    }
+
+    fn return_lease(&mut self, hold: &LeaseRef, due: Time, why: &str, now: Time) -> Effects {
+        let Some(handoff) = self.leased_handoff_mut(hold).filter(|h| h.state == HandoffState::Leased) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        if handoff.is_in_window_retry() {
+            handoff.become_unknown_from_any(now);
+        } else if handoff.apply_transition(Transition::Lapse, now).is_ok() {
+            handoff.due_at = Some(due.max(now));
+        }
+        handoff.progress.reason = Some(why.to_owned());
+        self.rev += 1;
+        Effects::done()
+    }
+
+    fn record_outcome(
+        &mut self,
+        hold: &LeaseRef,
+        (number, began): (Option<u32>, Time),
+        reply: &TransportReply,
+        plan: HandoffRetryPolicy,
+        now: Time,
+    ) -> Effects {
+        let Some(handoff) = self.leased_handoff_mut(hold) else {
+            return self.record_late_reply(hold, number, began, reply, now);
+        };
+        let mut attempt = match number {
+            Some(number) => handoff.build_attempt(number, hold, began),
+            // The marker was written after all, although its worker could not learn of it and let nothing go.
+            None if handoff.state == HandoffState::Sending => handoff.build_attempt(handoff.attempts, hold, began),
+            None => handoff.begin_attempt(hold, began),
+        };
+        attempt.record_outcome(reply, now);
+        handoff.progress.lapses = 0;
+        handoff.progress.marked_at = None;
+        handoff.progress.reason = Some(reply.text.clone()).filter(|_| reply.meaning != ReplyMeaning::Accepted);
+        let kind = handoff.apply_reply(&attempt, reply, plan, now);
+        let mut effects = Effects::done().with_attempt(attempt);
+        effects.events.push(self.outcome_event(kind, hold.number, reply, now));
+        effects
+    }
+
+    /// The answer of a worker that no longer holds the handoff: a fact like any other.
+    fn record_late_reply(
+        &mut self,
+        hold: &LeaseRef,
+        number: Option<u32>,
+        began: Time,
+        reply: &TransportReply,
+        now: Time,
+    ) -> Effects {
+        if mutant!("late-reply-dropped") {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        }
+        let (Some(number), Some(handoff)) = (number, self.handoff_mut(hold.number)) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        let mut attempt = handoff.build_attempt(number, hold, began);
+        attempt.record_outcome(reply, now);
+        let says = match reply.meaning {
+            ReplyMeaning::Accepted | ReplyMeaning::Repeated => EvidenceFinding::Accepted,
+            ReplyMeaning::Deferred | ReplyMeaning::Refused | ReplyMeaning::Fault => EvidenceFinding::NotAccepted,
+            ReplyMeaning::Concurrent | ReplyMeaning::Mismatch | ReplyMeaning::Unknown => EvidenceFinding::Lost,
+        };
+        let evidence = Evidence {
+            handoff: hold.number,
+            attempt: Some(number),
+            at: now,
+            source: EvidenceSource::LateReply,
+            says,
+            detail: reply.text.clone(),
+            once: None,
+        };
+        let mut effects = self.add_evidence(&evidence, now).with_attempt(attempt);
+        effects.status = HandoffActionStatus::Stale;
+        effects
+    }
+
+    /// What becomes of a handoff whose worker ended.
+    fn crash(&mut self, number: u16, holder: NodeId, now: Time) -> Effects {
+        let Some(handoff) = self.handoff_mut(number).filter(|h| h.holder == Some(holder)) else {
+            return Effects::from_status(HandoffActionStatus::Unchanged);
+        };
+        let mut evidence = Evidence {
+            handoff: number,
+            attempt: None,
+            at: now,
+            source: EvidenceSource::Crash,
+            says: EvidenceFinding::NotAccepted,
+            detail: "the worker ended before the marker; nothing had left".into(),
+            once: None,
+        };
+        if mutant!("crash-requeues-sending") {
+            handoff.state = HandoffState::Leased;
+        }
+        let kind = if handoff.state == HandoffState::Sending || mutant!("crash-doubts-leased") {
+            evidence.attempt = Some(handoff.attempts);
+            evidence.says = EvidenceFinding::Lost;
+            evidence.detail = "the worker ended after the marker; nobody saw the answer".into();
+            handoff.mark_in_doubt(handoff.attempts, handoff.progress.marked_at.unwrap_or(now));
+            handoff.become_unknown_from_any(now);
+            Some(EventKind::EmailUnknown).filter(|_| !mutant!("crash-untold"))
+        } else {
+            handoff.lapse_lease(now)
+        };
+        self.rev += 1;
+        let mut effects = Effects::done().with_evidence(evidence);
+        if let Some(kind) = kind {
+            effects.events.push(self.record_change(kind, now));
+        }
+        effects
+    }
+
+    fn retry_in_window(&mut self, number: u16, holder: NodeId, account: &str, now: Time) -> Effects {
+        let fits = |h: &&mut Handoff| {
+            let theirs = h.progress.account.as_deref() == Some(account) || mutant!("any-account");
+            h.state == HandoffState::Unknown && !h.progress.puzzling && theirs
+        };
+        let Some(handoff) = self.handoff_mut(number).filter(fits) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        if handoff
+            .apply_transition(Transition::Retry, now)
+            .and_then(|()| handoff.apply_transition(Transition::Lease, now))
+            .is_err()
+        {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        }
+        handoff.fence += 1;
+        handoff.holder = Some(holder);
+        handoff.progress.asked += 1;
+        handoff.progress.orphaned = None;
+        let detail = "repeated with the same key at the same account while its window is open";
+        let evidence = new_evidence(number, EvidenceSource::Window, EvidenceFinding::Again, detail, now);
+        self.rev += 1;
+        Effects::done().with_evidence(evidence)
+    }
+
+    fn check_later(&mut self, number: u16, evidence: Option<&Evidence>, next: Option<Time>) -> Effects {
+        let Some(handoff) = self.handoff_mut(number).filter(|h| h.state == HandoffState::Unknown) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        handoff.due_at = next;
+        // Only a node that has the transport looks at it.
+        handoff.progress.orphaned = None;
+        let mut effects = Effects::done();
+        if let Some(evidence) = evidence {
+            handoff.progress.asked += 1;
+            effects.evidence.push(evidence.clone());
+        }
+        effects
+    }
+
+    fn resend_by_policy(&mut self, number: u16, now: Time) -> Effects {
+        let resent = |h: &Handoff| h.progress.resent && !mutant!("policy-twice");
+        let fits = |h: &&mut Handoff| h.state == HandoffState::Unknown && !resent(h) && !h.progress.puzzling;
+        let Some(handoff) = self.handoff_mut(number).filter(fits) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        handoff.requeue_despite_doubt(now);
+        handoff.progress.resent = true;
+        let evidence = new_evidence(
+            number,
+            EvidenceSource::Policy,
+            EvidenceFinding::Again,
+            "no evidence came; the email asks to be resent",
+            now,
+        );
+        let mut effects = Effects::done().with_evidence(evidence);
+        effects.events.push(self.resolved_event(number, "resend", EvidenceSource::Policy, now));
+        effects
+    }
+
+    /// A fact from outside: never refused, harmless in any order and any number.
+    fn add_evidence(&mut self, evidence: &Evidence, now: Time) -> Effects {
+        let number = if mutant!("fact-of-another-handoff") { 0 } else { evidence.handoff };
+        let Some(handoff) = self.handoff_mut(number) else {
+            return Effects::from_status(HandoffActionStatus::Unchanged);
+        };
+        let (before, old) = (handoff.state, handoff.clone());
+        let kind = handoff.apply_evidence(evidence, now);
+        let resolved = before == HandoffState::Unknown && handoff.state != before;
+        let mut effects = Effects::from_status(HandoffActionStatus::Done).with_evidence(evidence.clone());
+        effects.changed = *handoff != old;
+        if let Some(kind) = kind {
+            let corrected = before != HandoffState::Sending && kind == EventKind::EmailSent;
+            let mut event = self.record_change(kind, now);
+            event.data["handoff"] = evidence.handoff.into();
+            event.data["source"] = evidence.source.as_str().into();
+            if corrected {
+                event.data["corrected"] = true.into();
+            }
+            effects.events.push(event);
+        } else if effects.changed && !resolved {
+            self.rev += 1;
+        }
+        if resolved {
+            effects.events.push(self.resolved_event(evidence.handoff, evidence.says.as_str(), evidence.source, now));
+        }
+        effects
+    }
+
+    fn resolve(&mut self, choice: Resolution, rev: u32, which: Option<u16>, reason: &str, now: Time) -> Effects {
+        if self.rev != rev && !mutant!("stale-rev-obeyed") {
+            return Effects::from_status(HandoffActionStatus::Refused(EmailChangeRefusal::StaleRev));
+        }
+        let unknown = |h: &&Handoff| h.state == HandoffState::Unknown && which.is_none_or(|number| number == h.number);
+        let numbers: Vec<u16> = self.handoffs.iter().filter(unknown).map(|h| h.number).collect();
+        if numbers.is_empty() {
+            return Effects::from_status(HandoffActionStatus::Refused(EmailChangeRefusal::NotUnknown));
+        }
+        let mut effects = Effects::done();
+        for number in numbers {
+            let says = match choice {
+                Resolution::Sent => EvidenceFinding::Accepted,
+                Resolution::Resend => EvidenceFinding::Again,
+                Resolution::Abandon => EvidenceFinding::Abandoned,
+            };
+            effects.evidence.push(new_evidence(number, EvidenceSource::Person, says, reason, now));
+            if let Some(handoff) = self.handoff_mut(number) {
+                handoff.apply_resolution(choice, now);
+            }
+            effects.events.push(self.resolved_event(number, choice.as_str(), EvidenceSource::Person, now));
+        }
+        effects
+    }
+
+    fn fail_over_handoff(&mut self, number: u16, from: &str, to: &str) -> Effects {
+        let fits = |h: &&mut Handoff| {
+            matches!(h.state, HandoffState::Queued | HandoffState::Scheduled) && !h.is_in_doubt() && h.transport == from
+        };
+        if let Some(doubted) =
+            self.handoff_mut(number).filter(|h| mutant!("doubt-rerouted") && h.state == HandoffState::Unknown)
+        {
+            doubted.progress.doubts.clear();
+            doubted.apply_transition(Transition::Retry, Time(0)).ok();
+        }
+        let Some(handoff) = self.handoff_mut(number).filter(fits) else {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        };
+        to.clone_into(&mut handoff.transport);
+        self.rev += 1;
+        Effects::done()
+    }
+
+    /// Takes the email's envelopes back and makes others. The old ones stay, cancelled, with their attempts.
+    pub(crate) fn fail_over_email(&mut self, from: &str, envelopes: &[Envelope], now: Time) -> Effects {
+        let unsent = |h: &Handoff| {
+            let waits = matches!(h.state, HandoffState::Queued | HandoffState::Scheduled) && h.transport == from;
+            !h.is_in_doubt() && (waits || h.state.is_surely_unsent())
+        };
+        let waiting: Vec<&Handoff> = self.handoffs.iter().filter(|h| !h.state.is_terminal()).collect();
+        if waiting.is_empty() || !(self.handoffs.iter().all(unsent) || mutant!("redirect-after-sent")) {
+            return Effects::from_status(HandoffActionStatus::Stale);
+        }
+        let due = waiting.iter().filter_map(|h| h.due_at).min().unwrap_or(now);
+        // What is scheduled stays so: it is neither early nor beyond a change of its time.
+        let scheduled = waiting.iter().all(|h| h.state == HandoffState::Scheduled);
+        let state = if scheduled { HandoffState::Scheduled } else { HandoffState::Queued };
+        for handoff in self.handoffs.iter_mut().filter(|h| !h.state.is_terminal()) {
+            handoff.apply_transition(Transition::Cancel, now).ok();
+        }
+        let mut effects = Effects::done();
+        for envelope in envelopes {
+            let handoff = Handoff::new(self.handoffs.len() as u16, envelope.clone(), state, Some(due));
+            effects.new_handoffs.push(handoff.clone());
+            self.handoffs.push(handoff);
+        }
+        self.rev += 1;
+        effects
+    }
+
+    /// The event that tells how a handoff was settled.
+    pub(crate) fn outcome_event(
+        &mut self,
+        kind: Option<EventKind>,
+        number: u16,
+        reply: &TransportReply,
+        now: Time,
+    ) -> NewEvent {
+        let mut event = self.record_change(kind.unwrap_or(EventKind::EmailDeferred), now);
+        event.data["handoff"] = number.into();
+        event.data["reply"] = json!({ "code": reply.code, "phase": reply.phase.as_str(), "text": reply.text });
+        event
+    }
+
+    fn resolved_event(&mut self, number: u16, outcome: &str, source: EvidenceSource, now: Time) -> NewEvent {
+        let mut event = self.record_change(EventKind::EmailResolved, now);
+        event.data["handoff"] = number.into();
+        event.data["outcome"] = outcome.into();
+        event.data["source"] = source.as_str().into();
+        event
+    }
+
+    /// Whether it may still be taken back: nothing left, and nothing in doubt.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.handoffs.iter().any(Handoff::is_in_doubt) || self.state() == EmailState::Unknown
+    }
+}
+
+/// A fact without a name of its own.
+pub(crate) fn new_evidence(
+    handoff: u16,
+    source: EvidenceSource,
+    says: EvidenceFinding,
+    detail: &str,
+    at: Time,
+) -> Evidence {
+    Evidence { handoff, attempt: None, at, source, says, detail: detail.to_owned(), once: None }
+}

@@ -1,0 +1,260 @@
+//! What becomes of one handoff: the steps that an act takes it through.
+
+use super::{FIRST_CHECK_DELAY_MS, HandoffRetryPolicy, LeaseRef, MAX_LEASE_LAPSES, MAX_REQUESTED_PAUSE_MS, Resolution};
+use crate::{
+    events::event::EventKind,
+    handoff::{Attempt, AttemptDetails, Evidence, EvidenceFinding, Handoff, HandoffState, Transition},
+    mutant,
+    ports::transport::{ReplyMeaning, TransportReply},
+    retry,
+    time::Time,
+};
+
+impl Handoff {
+    /// A new attempt.
+    pub(crate) fn begin_attempt(&mut self, hold: &LeaseRef, at: Time) -> Attempt {
+        if !self.is_in_doubt() {
+            self.progress.account = Some(hold.account.clone());
+        } else if self.progress.account.as_ref() != Some(&hold.account) {
+            // Attempts in doubt at two accounts can be repeated at neither.
+            self.progress.account = None;
+        }
+        self.attempts += 1;
+        self.progress.first_try.get_or_insert(at);
+        self.build_attempt(self.attempts, hold, at)
+    }
+
+    /// An attempt as far as it is known.
+    pub(crate) fn build_attempt(&self, number: u32, hold: &LeaseRef, at: Time) -> Attempt {
+        Attempt {
+            handoff: self.number,
+            number,
+            at,
+            ended_at: None,
+            outcome: None,
+            reply: String::new(),
+            details: AttemptDetails {
+                transport: hold.transport.clone(),
+                account: hold.account.clone(),
+                fence: hold.fence,
+                may_duplicate: self.progress.may_duplicate,
+                ..AttemptDetails::default()
+            },
+        }
+    }
+
+    /// Moves on after an answer. The kind of event it makes; `None` when it goes back to the queue.
+    pub(crate) fn apply_reply(
+        &mut self,
+        attempt: &Attempt,
+        reply: &TransportReply,
+        plan: HandoffRetryPolicy,
+        now: Time,
+    ) -> Option<EventKind> {
+        if mutant!("refusal-ends-doubt") && reply.meaning == ReplyMeaning::Refused {
+            self.progress.doubts.clear();
+        }
+        match apply_meaning_mutants(reply.meaning) {
+            ReplyMeaning::Accepted | ReplyMeaning::Repeated if self.state == HandoffState::Sending => {
+                self.confirm_sent(Transition::Accept, now);
+                Some(EventKind::EmailSent)
+            }
+            ReplyMeaning::Accepted | ReplyMeaning::Repeated | ReplyMeaning::Unknown | ReplyMeaning::Mismatch => {
+                self.progress.puzzling |= reply.meaning == ReplyMeaning::Mismatch;
+                self.mark_in_doubt(attempt.number, attempt.at);
+                self.become_unknown_from_any(now);
+                Some(EventKind::EmailUnknown)
+            }
+            // A refusal settles only its own attempt: an earlier one may still have succeeded.
+            _ if self.is_in_window_retry() || apply_meaning_mutants(reply.meaning) == ReplyMeaning::Concurrent => {
+                // Whatever the next hop is busy with need not be what we doubt already.
+                if reply.meaning == ReplyMeaning::Concurrent {
+                    self.mark_in_doubt(attempt.number, attempt.at);
+                }
+                self.become_unknown_from_any(now);
+                self.due_at = Some(now.plus(self.retry_delay_ms(reply, plan)));
+                Some(EventKind::EmailUnknown)
+            }
+            ReplyMeaning::Refused => Some(self.give_up(now)),
+            ReplyMeaning::Deferred | ReplyMeaning::Fault | ReplyMeaning::Concurrent => self.defer(reply, plan, now),
+        }
+    }
+
+    fn defer(&mut self, reply: &TransportReply, plan: HandoffRetryPolicy, now: Time) -> Option<EventKind> {
+        if reply.meaning == ReplyMeaning::Fault {
+            self.progress.faults += 1;
+        }
+        let tried = self.attempts.saturating_sub(self.progress.faults);
+        let age = self.progress.first_try.map_or(0, |at| now.since(at));
+        if tried >= plan.max_attempts || age >= plan.max_age_ms {
+            let why = format!("given up after {} attempts in {} s: {}", self.attempts, age / 1000, reply.text);
+            self.progress.reason = Some(why);
+            return Some(self.give_up(now));
+        }
+        if self.apply_transition(Transition::Defer, now).is_ok() {
+            self.due_at = Some(now.plus(self.retry_delay_ms(reply, plan)));
+        }
+        None
+    }
+
+    /// How long to wait before the next attempt.
+    fn retry_delay_ms(&self, reply: &TransportReply, plan: HandoffRetryPolicy) -> i64 {
+        let own = retry::backoff_ms(self.attempts + 1, plan.jitter_seed);
+        own.max(reply.retry_after_ms.unwrap_or(0).clamp(0, MAX_REQUESTED_PAUSE_MS))
+    }
+
+    /// Ends the tries: failed, or unknown when an earlier attempt may have succeeded.
+    pub(crate) fn give_up(&mut self, now: Time) -> EventKind {
+        if self.is_in_doubt() && !mutant!("given-up-in-doubt") {
+            self.become_unknown_from_any(now);
+            return EventKind::EmailUnknown;
+        }
+        self.apply_transition(Transition::Refuse, now).ok();
+        EventKind::EmailFailed
+    }
+
+    /// Whether a worker holds it only to repeat an attempt in doubt.
+    pub fn is_in_window_retry(&self) -> bool {
+        self.is_in_doubt() && !self.progress.again
+    }
+
+    /// Whether an attempt may go to this account: a repeat only to where the attempts in doubt went.
+    pub(crate) fn may_use_account(&self, account: &str) -> bool {
+        !self.is_in_window_retry() || self.progress.account.as_deref() == Some(account) || mutant!("any-account")
+    }
+
+    /// Notes that an attempt may have succeeded.
+    pub(crate) fn mark_in_doubt(&mut self, attempt: u32, since: Time) {
+        if !self.progress.doubts.contains(&attempt) {
+            self.progress.doubts.push(attempt);
+        }
+        if mutant!("window-slides") {
+            self.progress.doubt_since = Some(since);
+        }
+        self.progress.doubt_since.get_or_insert(since);
+    }
+
+    pub(crate) fn become_unknown(&mut self, now: Time) {
+        if self.apply_transition(Transition::Lose, now).is_ok() {
+            let pause = (FIRST_CHECK_DELAY_MS << self.progress.asked.min(10)).min(retry::MAX_BACKOFF_MS);
+            self.due_at = Some(now.plus(pause));
+            self.progress.again = false;
+        }
+    }
+
+    /// Back to unknown, also from before the marker of a repeat: the steps between are taken in one commit.
+    pub(crate) fn become_unknown_from_any(&mut self, now: Time) {
+        if self.state == HandoffState::Leased {
+            self.apply_transition(Transition::Mark, now).ok();
+        }
+        self.become_unknown(now);
+    }
+
+    /// A lease that ended with its worker, before the marker.
+    pub(crate) fn lapse_lease(&mut self, now: Time) -> Option<EventKind> {
+        if self.is_in_window_retry() {
+            self.become_unknown_from_any(now);
+            return None;
+        }
+        self.progress.lapses += 1;
+        if self.progress.lapses >= MAX_LEASE_LAPSES {
+            self.progress.reason = Some(format!("put aside: {MAX_LEASE_LAPSES} workers ended while they held it"));
+            return Some(self.give_up(now));
+        }
+        self.apply_transition(Transition::Lapse, now).ok();
+        None
+    }
+
+    /// The next hop has it: nothing is in doubt any more.
+    pub(crate) fn confirm_sent(&mut self, step: Transition, now: Time) {
+        if self.apply_transition(step, now).is_ok() {
+            self.progress.doubts.clear();
+            (self.progress.doubt_since, self.progress.reason) = (None, None);
+            (self.progress.puzzling, self.progress.again) = (false, false);
+        }
+    }
+
+    /// Out of doubt and back to the queue, knowing that the recipient may get it twice.
+    pub(crate) fn requeue_despite_doubt(&mut self, now: Time) {
+        if self.apply_transition(Transition::Retry, now).is_ok() {
+            (self.progress.may_duplicate, self.progress.again) = (!mutant!("resend-unflagged"), true);
+        }
+    }
+
+    pub(crate) fn apply_resolution(&mut self, choice: Resolution, now: Time) {
+        match choice {
+            Resolution::Sent => self.confirm_sent(Transition::Evidence, now),
+            Resolution::Resend => self.requeue_despite_doubt(now),
+            Resolution::Abandon => {
+                self.apply_transition(Transition::Abandon, now).ok();
+            }
+        }
+    }
+
+    /// What a fact changes. The kind of event it makes, if any.
+    pub(crate) fn apply_evidence(&mut self, evidence: &Evidence, now: Time) -> Option<EventKind> {
+        if mutant!("proof-only-of-doubts") && self.state != HandoffState::Unknown {
+            return None;
+        }
+        let gone = matches!(
+            self.state,
+            HandoffState::Sent | HandoffState::Delivered | HandoffState::Bounced | HandoffState::Complained
+        );
+        let step = match evidence.says {
+            EvidenceFinding::Accepted => None,
+            // Whoever reports a delay has the mail and keeps trying.
+            EvidenceFinding::Delayed if !mutant!("delay-proves-nothing") => None,
+            EvidenceFinding::Delivered => Some((Transition::Deliver, EventKind::EmailDelivered)),
+            EvidenceFinding::Bounced => Some((Transition::Bounce, EventKind::EmailBounced)),
+            EvidenceFinding::Complained => Some((Transition::Complain, EventKind::EmailComplained)),
+            EvidenceFinding::NotAccepted => {
+                self.clear_doubt(evidence.attempt, now);
+                return None;
+            }
+            EvidenceFinding::NotFound
+            | EvidenceFinding::Silent
+            | EvidenceFinding::Delayed
+            | EvidenceFinding::Again
+            | EvidenceFinding::Abandoned
+            | EvidenceFinding::Lost => return None,
+        };
+        // Whatever came back or arrived was taken by the next hop.
+        self.confirm_sent(Transition::Evidence, now);
+        match step {
+            Some((step, kind)) => self.apply_transition(step, now).ok().map(|()| kind),
+            None => (!gone).then_some(EventKind::EmailSent),
+        }
+    }
+
+    /// An attempt in doubt is proven not to have succeeded. When it was the last one, the handoff may be tried again.
+    pub(crate) fn clear_doubt(&mut self, attempt: Option<u32>, now: Time) {
+        let Some(attempt) = attempt else { return };
+        self.progress.doubts.retain(|doubt| *doubt != attempt && !mutant!("one-refusal-clears-all"));
+        if self.progress.doubts.is_empty() {
+            (self.progress.doubt_since, self.progress.again) = (None, false);
+            if self.state == HandoffState::Unknown {
+                self.apply_transition(Transition::Retry, now).ok();
+            }
+        }
+    }
+}
+
+/// The meaning itself, unless a rig wants to see it taken for another.
+fn apply_meaning_mutants(meaning: ReplyMeaning) -> ReplyMeaning {
+    match meaning {
+        ReplyMeaning::Unknown if mutant!("unknown-is-refused") => ReplyMeaning::Refused,
+        ReplyMeaning::Unknown if mutant!("unknown-is-deferred") => ReplyMeaning::Deferred,
+        ReplyMeaning::Unknown if mutant!("unknown-is-accepted") => ReplyMeaning::Accepted,
+        ReplyMeaning::Refused if mutant!("refused-is-unknown") => ReplyMeaning::Unknown,
+        ReplyMeaning::Refused if mutant!("refused-is-accepted") => ReplyMeaning::Accepted,
+        ReplyMeaning::Accepted if mutant!("accepted-is-deferred") => ReplyMeaning::Deferred,
+        ReplyMeaning::Accepted if mutant!("accepted-is-refused") => ReplyMeaning::Refused,
+        ReplyMeaning::Deferred if mutant!("deferred-is-accepted") => ReplyMeaning::Accepted,
+        ReplyMeaning::Deferred if mutant!("deferred-is-unknown") => ReplyMeaning::Unknown,
+        ReplyMeaning::Fault if mutant!("fault-is-unknown") => ReplyMeaning::Unknown,
+        ReplyMeaning::Concurrent if mutant!("concurrent-is-refused") => ReplyMeaning::Refused,
+        ReplyMeaning::Mismatch if mutant!("mismatch-is-refused") => ReplyMeaning::Refused,
+        ReplyMeaning::Repeated if mutant!("repeated-is-refused") => ReplyMeaning::Refused,
+        read => read,
+    }
+}

@@ -1,0 +1,4 @@
+//! Receiving mail: deliveries, parsing, filing.
+
+pub mod delivery;
+pub mod filing;

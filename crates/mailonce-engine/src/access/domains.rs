@@ -1,0 +1,415 @@
+//! Sending domains: keys that sign, the DNS records that publish them, and the proof that the domain is the team's.
+
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    id::{DomainId, TeamId},
+    ports::store::IdempotentResult,
+    problem::{Code, FieldError, Problem},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
+    time::Time,
+};
+use mailonce_mail::dkim::{DkimAlgorithm, DkimDnsRecord, DkimKey};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use uuid::Uuid;
+
+use crate::{
+    Caller, Engine, KeyedCall,
+    access::vault::SecretLocation,
+    operation,
+    outbound::change::key_mismatch,
+    runtime::records::{self, CreateOutcome, CursorPage},
+    unavailable,
+};
+
+/// What the TXT record that proves ownership begins with.
+const OWNERSHIP_TOKEN_PREFIX: &str = "mailonce-domain=";
+/// How long a caller waits for one name.
+const DNS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Domains that are read at a time.
+const PAGE_SIZE: usize = 100;
+/// How often a check is written down anew when somebody else changed the domain meanwhile.
+const MAX_CONFLICT_RETRIES: usize = 3;
+
+/// A sending domain.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    /// Its id.
+    pub id: DomainId,
+    /// Its name, as A-label.
+    pub name: String,
+    /// Its rev.
+    pub rev: u32,
+    /// When it was added.
+    pub created_at: Time,
+    /// Since when all required records are published.
+    pub verified_at: Option<Time>,
+    /// When they were last looked for.
+    pub checked_at: Option<Time>,
+    /// The DNS records to publish.
+    pub records: Vec<DnsEntry>,
+}
+
+/// A TXT record to publish.
+#[derive(Clone, Debug)]
+pub struct DnsEntry {
+    /// `ownership`, `dkim`, `spf` or `dmarc`.
+    pub purpose: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Its value in one piece.
+    pub value: String,
+    /// Whether the domain counts as verified only with it. The others are advice.
+    pub required: bool,
+    /// What the last check found: `found`, `missing`, `different` or `unknown`.
+    pub status: Option<DnsCheckResult>,
+}
+
+/// What a check found of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DnsCheckResult {
+    /// As it should be.
+    Found,
+    /// Nothing of the kind.
+    Missing,
+    /// Something else is there.
+    Different,
+    /// Nobody could be asked.
+    Unknown,
+}
+
+impl DnsCheckResult {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::Missing => "missing",
+            Self::Different => "different",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What the ledger keeps of a domain.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DomainDetails {
+    token: String,
+    pub(crate) keys: Vec<StoredDkimKey>,
+    #[serde(default)]
+    pub(crate) verified_at: Option<Time>,
+    #[serde(default)]
+    checked_at: Option<Time>,
+    /// What the last check found, in the order of the required records.
+    #[serde(default)]
+    seen: Vec<DnsCheckResult>,
+}
+
+/// A key that signs for a domain.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StoredDkimKey {
+    /// Its name in the domain.
+    pub(crate) selector: String,
+    /// What its TXT record says.
+    value: String,
+    /// The private half as PKCS#8, sealed.
+    pub(crate) sealed: String,
+}
+
+/// Where the private keys of a domain are sealed for.
+pub(crate) fn dkim_key_location(team: TeamId, record: Uuid) -> SecretLocation {
+    SecretLocation { team, record, purpose: "dkim" }
+}
+
+impl DomainDetails {
+    /// The records that prove and publish, in order.
+    fn required_records(&self, domain: &str) -> Vec<DnsEntry> {
+        let entry = |at: usize, purpose, name, value: &str| DnsEntry {
+            purpose,
+            name,
+            value: value.to_owned(),
+            required: true,
+            status: self.seen.get(at).copied(),
+        };
+        let own = entry(0, "ownership", format!("_mailonce.{domain}"), &self.token);
+        let key = |(at, key): (usize, &StoredDkimKey)| {
+            entry(at + 1, "dkim", format!("{}._domainkey.{domain}", key.selector), &key.value)
+        };
+        std::iter::once(own).chain(self.keys.iter().enumerate().map(key)).collect()
+    }
+}
+
+/// Lines that help delivery and that only the domain's owner can word in the end.
+fn recommended_records(domain: &str) -> [DnsEntry; 2] {
+    let entry = |purpose, name: String, value: String| DnsEntry { purpose, name, value, required: false, status: None };
+    [
+        entry("spf", domain.to_owned(), "v=spf1 include:YOUR-RELAY ~all".into()),
+        entry("dmarc", format!("_dmarc.{domain}"), format!("v=DMARC1; p=none; rua=mailto:postmaster@{domain}")),
+    ]
+}
+
+fn view(record: &Record) -> Result<Domain, Problem> {
+    let about: DomainDetails = records::decode(record)?;
+    let mut entries = about.required_records(&record.name);
+    entries.extend(recommended_records(&record.name));
+    Ok(Domain {
+        id: DomainId(record.id),
+        name: record.name.clone(),
+        rev: record.rev,
+        created_at: record.created_at,
+        verified_at: about.verified_at,
+        checked_at: about.checked_at,
+        records: entries,
+    })
+}
+
+impl Engine {
+    /// Adds a domain with fresh keys. One that is there already stays as it is.
+    pub async fn create_domain(
+        &self,
+        caller: &Caller,
+        name: &str,
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<Domain>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let (team, kind) = (caller.team.id, RecordKind::Domain);
+        // Keys are dear to make: a repeat is answered before it comes to that.
+        let again = self.is_repeated_call(caller, asked.as_ref()).await?;
+        if let Some(found) = self.store.record_by_name(team, kind, name).await.map_err(unavailable)? {
+            return Ok(CreateOutcome { value: view(&found)?, is_new: false });
+        }
+        if again {
+            return Err(Problem::new(Code::NotFound, format!("the domain {name} was made under this key and removed")));
+        }
+        let now = self.now();
+        let id = self.new_id(now);
+        let about = records::encode(&self.generate_domain(team, id, name).await?)?;
+        let record = Record { team, kind, id, name: name.to_owned(), rev: 1, created_at: now, json: about };
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let created = self.store.create_record(record, operation).await.map_err(unavailable)?;
+        self.signing_domains.invalidate(team);
+        match created {
+            IdempotentResult::Done(CreateRecordResult::Created(record)) => {
+                Ok(CreateOutcome { value: view(&record)?, is_new: true })
+            }
+            IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
+                Ok(CreateOutcome { value: view(&record)?, is_new: false })
+            }
+            IdempotentResult::Replayed(_) => {
+                let found = self.store.record_by_name(team, kind, name).await.map_err(unavailable)?;
+                Ok(CreateOutcome { value: view(&found.ok_or_else(|| records::not_found(kind, name))?)?, is_new: false })
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    /// A token and two sealed keys.
+    async fn generate_domain(&self, team: TeamId, id: Uuid, name: &str) -> Result<DomainDetails, Problem> {
+        let mut token = [0; 16];
+        self.entropy.fill(&mut token);
+        // In every selector, so that a domain that is added again does not find old records in the caches of the world.
+        let tail = format!("{:08x}", self.entropy.next_u64() as u32);
+        let mut keys = Vec::new();
+        for (word, algorithm) in [("rsa", DkimAlgorithm::Rsa), ("ed", DkimAlgorithm::Ed25519)] {
+            let selector = format!("mailonce-{word}-{tail}");
+            let key = self.generate_dkim_key(algorithm).await?;
+            let broken = |error: mailonce_mail::dkim::DkimError| Problem::new(Code::Internal, error.to_string());
+            let value = DkimDnsRecord::for_key(&key, &selector, name).map_err(broken)?.value;
+            let sealed = self.seal_secret(dkim_key_location(team, id), key.to_pkcs8());
+            let sealed = sealed.ok_or_else(|| Problem::new(Code::Internal, "the key could not be sealed"))?;
+            keys.push(StoredDkimKey { selector, value, sealed });
+        }
+        let token = format!("{OWNERSHIP_TOKEN_PREFIX}{:032x}", u128::from_be_bytes(token));
+        Ok(DomainDetails { token, keys, verified_at: None, checked_at: None, seen: Vec::new() })
+    }
+
+    async fn generate_dkim_key(&self, algorithm: DkimAlgorithm) -> Result<DkimKey, Problem> {
+        let mut seed = [0; 32];
+        self.entropy.fill(&mut seed);
+        // One at a time: the search for primes takes a processor for itself.
+        let _turn = self.key_generation.lock().await;
+        let made = tokio::task::spawn_blocking(move || DkimKey::generate(algorithm, seed)).await;
+        let broken = |why: String| Problem::new(Code::Internal, format!("no key could be made: {why}"));
+        made.map_err(|error| broken(error.to_string()))?.map_err(|error| broken(error.to_string()))
+    }
+
+    /// The caller's domains, newest first.
+    pub async fn domains(
+        &self,
+        caller: &Caller,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<CursorPage<Domain>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        self.team_records(caller, RecordKind::Domain, before, limit, view).await
+    }
+
+    /// Every team's domains. For the command line, which works on the ledger itself.
+    pub async fn all_domains(&self) -> Result<Vec<Domain>, Problem> {
+        let mut all = Vec::new();
+        for team in self.teams().await? {
+            let mut before = None;
+            loop {
+                let page =
+                    self.store.records(team.id, RecordKind::Domain, before, PAGE_SIZE).await.map_err(unavailable)?;
+                all.extend(page.rows.iter().map(view).collect::<Result<Vec<_>, _>>()?);
+                before = page.next;
+                if before.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// One domain.
+    pub async fn domain(&self, caller: &Caller, id: DomainId) -> Result<Domain, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        view(&self.team_record(caller, RecordKind::Domain, id.0).await?)
+    }
+
+    /// Removes a domain with its keys. Mail from it is no longer signed.
+    pub async fn remove_domain(&self, caller: &Caller, id: DomainId) -> Result<Domain, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let removed = self.store.remove_record(caller.team.id, RecordKind::Domain, id.0).await.map_err(unavailable)?;
+        self.signing_domains.invalidate(caller.team.id);
+        view(&removed.ok_or_else(|| records::not_found(RecordKind::Domain, &id.to_string()))?)
+    }
+
+    /// Looks for the domain's records. It is verified while all that are required are published; that nobody could be
+    /// asked changes nothing.
+    pub async fn verify_domain(
+        &self,
+        caller: &Caller,
+        id: DomainId,
+        asked: Option<KeyedCall>,
+    ) -> Result<Domain, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let mut record = self.team_record(caller, RecordKind::Domain, id.0).await?;
+        if self.is_repeated_call(caller, asked.as_ref()).await? {
+            return view(&record);
+        }
+        let entries = records::decode::<DomainDetails>(&record)?.required_records(&record.name);
+        let mut seen = Vec::new();
+        for entry in &entries {
+            seen.push(self.check_dns_record(entry).await);
+        }
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let mut about: DomainDetails = records::decode(&record)?;
+            about.record_check(seen.clone(), self.now());
+            let edit = record.edit(records::encode(&about)?);
+            let operation = operation(caller, asked.as_ref(), Vec::new(), self.now());
+            let changed = self.store.change_record(edit, operation, self.now()).await.map_err(unavailable)?;
+            self.signing_domains.invalidate(record.team);
+            match changed {
+                IdempotentResult::Done(RecordChangeResult::Changed(changed)) => return view(&changed),
+                IdempotentResult::Done(RecordChangeResult::Stale(now)) => record = now,
+                IdempotentResult::Done(RecordChangeResult::Missing) => break,
+                IdempotentResult::Replayed(_) => return self.domain(caller, id).await,
+                IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
+            }
+        }
+        Err(Problem::new(Code::StaleRev, format!("the domain {} changed meanwhile", record.name)))
+    }
+
+    async fn check_dns_record(&self, entry: &DnsEntry) -> DnsCheckResult {
+        let asked = tokio::time::timeout(DNS_TIMEOUT, self.deps.dns.lookup_txt(&entry.name)).await;
+        match asked.unwrap_or_else(|_late| Err("no answer in time".into())) {
+            Ok(found) if found.iter().any(|text| is_same_dns_value(text, &entry.value)) => DnsCheckResult::Found,
+            Ok(found) if found.is_empty() => DnsCheckResult::Missing,
+            Ok(_) => DnsCheckResult::Different,
+            Err(why) => {
+                tracing::warn!(name = entry.name, why, "looking for a DNS record");
+                DnsCheckResult::Unknown
+            }
+        }
+    }
+}
+
+impl DomainDetails {
+    /// Notes what a check found.
+    fn record_check(&mut self, seen: Vec<DnsCheckResult>, now: Time) {
+        if seen.iter().all(|seen| *seen == DnsCheckResult::Found) {
+            self.verified_at.get_or_insert(now);
+        } else if seen.iter().any(|seen| matches!(seen, DnsCheckResult::Missing | DnsCheckResult::Different)) {
+            self.verified_at = None;
+        }
+        self.checked_at = Some(now);
+        self.seen = seen;
+    }
+}
+
+/// Whether a published text means what it should. Of a DKIM record only the key counts: DNS consoles add and drop
+/// spaces, and the other tags have defaults.
+pub fn is_same_dns_value(found: &str, wanted: &str) -> bool {
+    match (dkim_public_key(found), dkim_public_key(wanted)) {
+        (found, Some(wanted)) => found.as_deref() == Some(wanted.as_str()),
+        (_, None) => found.trim() == wanted,
+    }
+}
+
+fn dkim_public_key(text: &str) -> Option<String> {
+    let tags = text.trim().starts_with("v=DKIM1").then(|| text.split(';'))?;
+    let key = tags.map(str::trim).find_map(|tag| tag.strip_prefix("p="))?;
+    Some(key.chars().filter(|c| !c.is_whitespace()).collect())
+}
+
+/// A domain's name as A-label, with a dot in it.
+pub fn parse_domain_name(text: &str) -> Result<String, Problem> {
+    let fault = |message: &str| Problem::from(vec![FieldError::new("name", message)]);
+    let text = text.trim().trim_end_matches('.');
+    let address = mailonce_core::address::Address::parse(&format!("x@{text}"));
+    let name = address.map_err(|_invalid| fault("is not a domain name"))?.domain().to_owned();
+    if name.contains('.') { Ok(name) } else { Err(fault("is not a domain name that can be published")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_published_key_counts_and_its_spaces_do_not() {
+        let wanted = "v=DKIM1; k=rsa; p=MIIB/x==";
+        for same in [wanted, "v=DKIM1;p=MIIB/x==", " v=DKIM1; p= MIIB /x== ; "] {
+            assert!(is_same_dns_value(same, wanted), "{same}");
+        }
+        for other in ["", "v=DKIM1; p=", "p=MIIB/x==", "v=spf1 -all", "v=DKIM1; p=MIIB/y=="] {
+            assert!(!is_same_dns_value(other, wanted), "{other}");
+        }
+        assert!(is_same_dns_value(" mailonce-domain=1 ", "mailonce-domain=1"));
+        assert!(!is_same_dns_value("mailonce-domain=12", "mailonce-domain=1"));
+    }
+
+    #[test]
+    fn what_nobody_could_tell_changes_nothing() {
+        let now = Time(5);
+        let mut about = DomainDetails {
+            token: "t".into(),
+            keys: Vec::new(),
+            verified_at: None,
+            checked_at: None,
+            seen: Vec::new(),
+        };
+        about.record_check(vec![DnsCheckResult::Found, DnsCheckResult::Unknown], now);
+        assert_eq!(about.verified_at, None);
+        about.record_check(vec![DnsCheckResult::Found, DnsCheckResult::Found], now);
+        assert_eq!(about.verified_at, Some(now));
+        about.record_check(vec![DnsCheckResult::Unknown, DnsCheckResult::Found], Time(6));
+        assert_eq!(about.verified_at, Some(now));
+        about.record_check(vec![DnsCheckResult::Missing, DnsCheckResult::Unknown], Time(7));
+        assert_eq!(about.verified_at, None);
+    }
+
+    #[test]
+    fn names_of_domains_are_a_labels_with_a_dot() {
+        assert_eq!(parse_domain_name(" Bücher.Example. ").unwrap(), "xn--bcher-kva.example");
+        for bad in ["", "localhost", "a b.test", "x@y.test", "-.test", "a..test"] {
+            assert!(parse_domain_name(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! Sources of provider events and of mail: which provider speaks, for which transport, and how it proves itself.
+//!
+//! What proves a provider is sealed and never shown again. Two secrets may live at a time, so that one can replace
+//! the other without a gap.
+
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    id::{SourceId, TeamId},
+    ports::store::IdempotentResult,
+    problem::{Code, Problem},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
+    time::Time,
+};
+use mailonce_mail::hook::{HookSecrets, Kind};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    Caller, Engine, KeyedCall,
+    access::{
+        proofs::{rotate, to_secrets},
+        vault::SecretLocation,
+    },
+    inbound::collect::{CollectionConfig, StoredCollectionConfig},
+    invalid_field, operation,
+    outbound::change::key_mismatch,
+    runtime::records::{self, CreateOutcome, CursorPage},
+    unavailable,
+};
+
+/// How often a rotation is tried anew when somebody else changed the source meanwhile.
+const MAX_CONFLICT_RETRIES: usize = 3;
+
+pub use crate::access::proofs::SourceCredential;
+
+/// Where provider events and mail come from.
+#[derive(Clone, Debug)]
+pub struct SourceView {
+    /// Its id, which is also the end of its address.
+    pub id: SourceId,
+    /// Its name.
+    pub name: String,
+    /// Its rev.
+    pub rev: u32,
+    /// When it was added.
+    pub created_at: Time,
+    /// The provider.
+    pub kind: &'static str,
+    /// The transport whose events it tells.
+    pub transport: Option<String>,
+    /// What it may bring.
+    pub scope: SourceScope,
+    /// How many secrets, or topics, are live.
+    pub live_credentials: usize,
+    /// When the last one was added.
+    pub rotated_at: Option<Time>,
+    /// Whether mail that it only tells of can be fetched.
+    pub can_fetch: bool,
+    /// Where it is fetched, when that is not the provider's usual place.
+    pub base_url: Option<String>,
+    /// How often the provider is asked which mails came, in milliseconds.
+    pub poll_ms: Option<i64>,
+    /// How that goes.
+    pub poll_status: PollStatus,
+}
+
+/// How the polling of a source goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PollStatus {
+    /// When a round ended last.
+    pub at: Option<Time>,
+    /// What went wrong since.
+    pub error: Option<String>,
+}
+
+/// What a source may bring. At least one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceScope {
+    /// What became of mail we sent.
+    pub events: bool,
+    /// Mail.
+    pub inbound: bool,
+}
+
+impl SourceScope {
+    /// What sources brought before they could bring mail.
+    fn events() -> Self {
+        Self { events: true, inbound: false }
+    }
+
+    /// What a provider brings when nobody says: events where it has them.
+    fn default_for(kind: Kind) -> Self {
+        Self { events: kind.sends_events(), inbound: !kind.sends_events() }
+    }
+
+    /// The words of it.
+    pub fn names(self) -> Vec<&'static str> {
+        [(self.events, "events"), (self.inbound, "inbound")]
+            .into_iter()
+            .filter_map(|(is, word)| is.then_some(word))
+            .collect()
+    }
+
+    /// Reads the words.
+    pub fn parse(words: &[String]) -> Result<Self, Problem> {
+        let has = |word: &str| words.iter().any(|given| given == word);
+        let takes = Self { events: has("events"), inbound: has("inbound") };
+        if words.is_empty() || takes.names().len() != words.len() {
+            return Err(invalid_field("takes", "is a list of events, inbound or both"));
+        }
+        Ok(takes)
+    }
+
+    /// Whether a provider can bring that, with that proof.
+    fn check(self, kind: Kind, proof: &SourceCredential) -> Result<(), Problem> {
+        if self.events && !kind.sends_events() {
+            return Err(invalid_field("takes", format!("{kind} tells of no events")));
+        }
+        if self.inbound && !kind.delivers_mail() {
+            return Err(invalid_field("takes", format!("{kind} brings no mail")));
+        }
+        if self.events && kind == Kind::Sendgrid && !matches!(proof, SourceCredential::Key(_)) {
+            return Err(invalid_field(
+                "secret",
+                "is missing: sendgrid signs its events, only its mail may come with a password",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A source to make.
+#[derive(Clone, Debug)]
+pub struct NewSource {
+    /// Its name.
+    pub name: String,
+    /// The provider's word.
+    pub kind: String,
+    /// The transport whose events it tells. Needed only for those.
+    pub transport: Option<String>,
+    /// What it may bring; what its provider usually does when nobody says.
+    pub scope: Option<SourceScope>,
+    /// How it proves itself.
+    pub credential: SourceCredential,
+    /// How mail is collected from its provider.
+    pub collection: CollectionConfig,
+}
+
+/// What a source gets anew.
+#[derive(Clone, Debug)]
+pub struct SourceRotation {
+    /// How it proves itself, unless that stays.
+    pub credential: Option<SourceCredential>,
+    /// Whether the proof before stays live.
+    pub keep: bool,
+    /// How mail is collected. What is not said stays.
+    pub collection: CollectionConfig,
+}
+
+/// What the ledger keeps of a source.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SourceDetails {
+    pub(crate) kind: Kind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    transport: Option<String>,
+    #[serde(default = "SourceScope::events")]
+    takes: SourceScope,
+    /// The proofs, newest first, as sealed JSON.
+    sealed: String,
+    live: usize,
+    #[serde(default)]
+    rotated_at: Option<Time>,
+    /// How mail is collected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) collecting: Option<StoredCollectionConfig>,
+}
+
+impl SourceDetails {
+    /// How often it polls, if it does.
+    pub(crate) fn poll_ms(&self) -> Option<i64> {
+        self.collecting.as_ref().and_then(|collecting| collecting.poll_ms).filter(|_| self.takes.inbound)
+    }
+
+    /// Whether it polls.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.poll_ms().is_some()
+    }
+}
+
+/// Who tells of a mail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SourceRef {
+    pub(crate) id: SourceId,
+    pub(crate) team: TeamId,
+    pub(crate) kind: Kind,
+}
+
+impl LiveSource {
+    pub(crate) fn source_ref(&self) -> SourceRef {
+        SourceRef { id: self.id, team: self.team, kind: self.kind }
+    }
+}
+
+/// A source as a hook uses it.
+pub(crate) struct LiveSource {
+    pub(crate) id: SourceId,
+    pub(crate) team: TeamId,
+    pub(crate) kind: Kind,
+    pub(crate) transport: Option<String>,
+    pub(crate) scope: SourceScope,
+    pub(crate) secrets: HookSecrets,
+}
+
+fn secret_location(team: TeamId, record: Uuid) -> SecretLocation {
+    SecretLocation { team, record, purpose: "source" }
+}
+
+fn view(record: &Record) -> Result<SourceView, Problem> {
+    let about: SourceDetails = records::decode(record)?;
+    let poll_ms = about.poll_ms();
+    Ok(SourceView {
+        id: SourceId(record.id),
+        name: record.name.clone(),
+        rev: record.rev,
+        created_at: record.created_at,
+        kind: about.kind.as_str(),
+        transport: about.transport,
+        scope: about.takes,
+        live_credentials: about.live,
+        rotated_at: about.rotated_at,
+        poll_ms,
+        can_fetch: about.collecting.is_some(),
+        base_url: about.collecting.and_then(|collecting| collecting.base_url),
+        poll_status: PollStatus::default(),
+    })
+}
+
+impl Engine {
+    /// Adds a source. Its name must be free.
+    pub async fn create_source(
+        &self,
+        caller: &Caller,
+        new: NewSource,
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<SourceView>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let (team, now) = (caller.team.id, self.now());
+        let id = self.new_id(now);
+        // Asked again, it is answered even if the transport is gone since.
+        let again = self.is_repeated_call(caller, asked.as_ref()).await?;
+        let kind = Kind::parse(&new.kind).ok_or_else(|| {
+            let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+            invalid_field("kind", format!("is one of {}", known.join(", ")))
+        })?;
+        let takes = new.scope.unwrap_or_else(|| SourceScope::default_for(kind));
+        takes.check(kind, &new.credential)?;
+        if !again {
+            self.check_transport(takes, new.transport.as_deref())?;
+        }
+        let mut about = self.seal_source((team, id), kind, &[new.credential])?;
+        about.takes = takes;
+        about.transport = new.transport;
+        about.collecting = self.seal_collection_config((team, id), kind, &new.collection)?;
+        if about.collecting.is_some() && !takes.inbound {
+            return Err(invalid_field("api_key", "is for mail, which this source does not take"));
+        }
+        let about = records::encode(&about)?;
+        let name = new.name.clone();
+        let record =
+            Record { team, kind: RecordKind::Source, id, name: new.name, rev: 1, created_at: now, json: about };
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        match self.store.create_record(record, operation).await.map_err(unavailable)? {
+            IdempotentResult::Done(CreateRecordResult::Created(record)) => {
+                self.on_collection_changed(SourceId(record.id));
+                Ok(CreateOutcome { value: view(&record)?, is_new: true })
+            }
+            IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
+                let detail =
+                    format!("there is a source named {} already; rotate its secret or take another name", record.name);
+                Err(Problem::for_field(Code::NameTaken, "name", detail).with_extension("id", record.id.to_string()))
+            }
+            IdempotentResult::Replayed(_) => {
+                let found = self.store.record_by_name(team, RecordKind::Source, &name).await.map_err(unavailable)?;
+                let found = found.ok_or_else(|| records::not_found(RecordKind::Source, &name))?;
+                Ok(CreateOutcome { value: view(&found)?, is_new: false })
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    /// A keyed hash of what a call means, so that a secret in it does not lie in the ledger as a hash that can be
+    /// tried out.
+    pub fn keyed_digest(&self, meaning: &[u8]) -> [u8; 32] {
+        self.secret.mac("meaning", &[meaning])
+    }
+
+    /// Events count for the handoffs of one transport; mail needs none.
+    fn check_transport(&self, takes: SourceScope, transport: Option<&str>) -> Result<(), Problem> {
+        let names = self.transports.selectable_names();
+        match transport {
+            None if takes.events => {
+                return Err(invalid_field("transport", "is missing: events count for one transport"));
+            }
+            None => return Ok(()),
+            Some(transport) if names.contains(&transport) => return Ok(()),
+            Some(_) => {}
+        }
+        Err(invalid_field(
+            "transport",
+            format!("names no transport that is configured; known are {}", names.join(", ")),
+        ))
+    }
+
+    /// What is kept of a source, its proofs checked and sealed.
+    fn seal_source(
+        &self,
+        (team, id): (TeamId, Uuid),
+        kind: Kind,
+        proofs: &[SourceCredential],
+    ) -> Result<SourceDetails, Problem> {
+        to_secrets(kind, proofs).map_err(|bad| invalid_field("secret", bad.to_string()))?;
+        let broken = || Problem::new(Code::Internal, "the secrets could not be sealed");
+        let json = serde_json::to_vec(proofs).map_err(|_error| broken())?;
+        let sealed = self.seal_secret(secret_location(team, id), &json).ok_or_else(broken)?;
+        let live = match proofs {
+            [SourceCredential::Topics { topics, .. }] => topics.len(),
+            _ => proofs.len(),
+        };
+        let takes = SourceScope::default_for(kind);
+        Ok(SourceDetails { kind, transport: None, takes, sealed, live, rotated_at: None, collecting: None })
+    }
+
+    fn open_credentials(&self, record: &Record, about: &SourceDetails) -> Result<Vec<SourceCredential>, Problem> {
+        let opened = self.open_secret(secret_location(record.team, record.id), &about.sealed);
+        let proofs = opened.and_then(|json| serde_json::from_slice(&json).ok());
+        proofs.ok_or_else(|| {
+            tracing::error!(source = %record.id, "the secrets of a source cannot be opened");
+            Problem::new(Code::Unavailable, "the secrets of this source cannot be opened; an operator must look")
+        })
+    }
+
+    /// Gives a source another secret, another credential to collect mail with, or both. The secret before stays live,
+    /// unless it is to go.
+    pub async fn rotate_source(
+        &self,
+        caller: &Caller,
+        id: SourceId,
+        rotation: SourceRotation,
+        asked: Option<KeyedCall>,
+    ) -> Result<SourceView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let mut record = self.team_record(caller, RecordKind::Source, id.0).await?;
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let now = self.now();
+            let about = self.rotate_stored_source(&record, &rotation, now)?;
+            let edit = record.edit(records::encode(&about)?);
+            let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+            match self.store.change_record(edit, operation, now).await.map_err(unavailable)? {
+                IdempotentResult::Done(RecordChangeResult::Changed(changed)) => {
+                    self.on_collection_changed(id);
+                    return self.view_with_poll_status(&changed).await;
+                }
+                IdempotentResult::Done(RecordChangeResult::Stale(now)) => record = now,
+                IdempotentResult::Done(RecordChangeResult::Missing) => {
+                    return Err(records::not_found(RecordKind::Source, &id.to_string()));
+                }
+                IdempotentResult::Replayed(_) => return self.source(caller, id).await,
+                IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
+            }
+        }
+        Err(Problem::new(Code::StaleRev, format!("the source {} changed meanwhile", record.name)))
+    }
+
+    /// What a source says after a rotation.
+    fn rotate_stored_source(
+        &self,
+        record: &Record,
+        rotation: &SourceRotation,
+        now: Time,
+    ) -> Result<SourceDetails, Problem> {
+        let mut about: SourceDetails = records::decode(record)?;
+        let place = (record.team, record.id);
+        if let Some(proof) = &rotation.credential {
+            let proofs = rotate(self.open_credentials(record, &about)?, proof.clone(), rotation.keep);
+            about.takes.check(about.kind, proof)?;
+            let SourceDetails { sealed, live, .. } = self.seal_source(place, about.kind, &proofs)?;
+            about = SourceDetails { sealed, live, rotated_at: Some(now), ..about };
+        }
+        if rotation.collection != CollectionConfig::default() {
+            if !about.takes.inbound {
+                return Err(invalid_field("api_key", "is for mail, which this source does not take"));
+            }
+            let CollectionConfig { api_key, base_url, poll_ms } = rotation.collection.clone();
+            let before = about.collecting.as_ref();
+            // The credential goes to the place it was given for and to no other.
+            let kept = before.filter(|_| base_url.is_none()).and_then(|_| self.provider_account(record, &about).ok());
+            let merged = CollectionConfig {
+                api_key: api_key.or_else(|| kept.map(|account| account.api_key)),
+                base_url: base_url.or_else(|| before.and_then(|before| before.base_url.clone())),
+                poll_ms: poll_ms.or_else(|| before.and_then(|before| before.poll_ms)),
+            };
+            about.collecting = self.seal_collection_config(place, about.kind, &merged)?;
+        }
+        Ok(about)
+    }
+
+    /// A source with how its polling goes.
+    async fn view_with_poll_status(&self, record: &Record) -> Result<SourceView, Problem> {
+        let mut source = view(record)?;
+        if source.poll_ms.is_some() {
+            source.poll_status = self.poll_status(record.team, source.id).await.map_err(unavailable)?;
+        }
+        Ok(source)
+    }
+
+    /// The caller's sources, newest first.
+    pub async fn sources(
+        &self,
+        caller: &Caller,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<CursorPage<SourceView>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let mut page = self.team_records(caller, RecordKind::Source, before, limit, view).await?;
+        for source in page.rows.iter_mut().filter(|source| source.poll_ms.is_some()) {
+            source.poll_status = self.poll_status(caller.team.id, source.id).await.map_err(unavailable)?;
+        }
+        Ok(page)
+    }
+
+    /// One source.
+    pub async fn source(&self, caller: &Caller, id: SourceId) -> Result<SourceView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        self.view_with_poll_status(&self.team_record(caller, RecordKind::Source, id.0).await?).await
+    }
+
+    /// Removes a source. What comes to its address afterwards is not found.
+    pub async fn remove_source(&self, caller: &Caller, id: SourceId) -> Result<SourceView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let removed = self.store.remove_record(caller.team.id, RecordKind::Source, id.0).await.map_err(unavailable)?;
+        let removed = removed.ok_or_else(|| records::not_found(RecordKind::Source, &id.to_string()))?;
+        self.remove_poll_cursor(caller.team.id, id).await.map_err(unavailable)?;
+        view(&removed)
+    }
+
+    /// The source behind an address.
+    pub(crate) async fn live_source(&self, id: SourceId) -> Result<LiveSource, Problem> {
+        let found = self.store.record_of_any_team(RecordKind::Source, id.0).await.map_err(unavailable)?;
+        let record = found.ok_or_else(|| records::not_found(RecordKind::Source, &id.to_string()))?;
+        let about: SourceDetails = records::decode(&record)?;
+        let proofs = self.open_credentials(&record, &about)?;
+        let secrets = to_secrets(about.kind, &proofs)
+            .map_err(|bad| Problem::new(Code::Unavailable, format!("this source cannot be used: {bad}")))?;
+        let SourceDetails { kind, transport, takes, .. } = about;
+        Ok(LiveSource { id, team: record.team, kind, transport, scope: takes, secrets })
+    }
+}

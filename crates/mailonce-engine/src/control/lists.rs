@@ -1,0 +1,163 @@
+//! Allow and block lists of a team: who is on them, and what they stop.
+
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    control::list::{ListDirection, ListEntry, ListName, ListType, list_refusal, normalize_entry},
+    id::{InboxId, TeamId},
+    inbox::Inbox,
+    outbound::content::EmailContent,
+    ports::{
+        authenticate::SenderAuth,
+        store::{IdempotentResult, StoreError},
+    },
+    problem::{Code, Problem},
+    record::{CreateRecordResult, Record, RecordKind},
+};
+use std::sync::Arc;
+
+use crate::{
+    Caller, Engine, invalid_field,
+    runtime::records::{self, CreateOutcome},
+    unavailable,
+};
+
+/// Entries of one team.
+pub(crate) const MAX_ENTRIES: usize = 1_000;
+/// Characters of a reason.
+const REASON_CHARS: usize = 500;
+
+fn entry_not_found(entry: &str) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no entry {entry} on this list"))
+}
+
+/// Refuses a key that is tied to inboxes on every list but those of its inboxes.
+fn require_list_access(caller: &Caller, list: &ListName) -> Result<(), Problem> {
+    match &list.inbox {
+        Some((inbox, _)) if caller.may_access_inboxes(&[*inbox]) => Ok(()),
+        _ => caller.require_unrestricted_key(),
+    }
+}
+
+impl Engine {
+    /// Puts somebody on a list.
+    pub async fn add_to_list(
+        &self,
+        caller: &Caller,
+        list: ListName,
+        entry: &str,
+        (reason, require_auth): (Option<String>, bool),
+    ) -> Result<CreateOutcome<ListEntry>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        require_list_access(caller, &list)?;
+        if require_auth && (list.kind != ListType::Allow || list.direction == ListDirection::Send) {
+            return Err(invalid_field(
+                "require_auth",
+                "is only for allow lists of mail that comes in: receive and reply",
+            ));
+        }
+        let entry = normalize_entry(entry).ok_or_else(|| invalid_field("entry", "is an address or a domain"))?;
+        // It would be taken for an address, at which nobody is.
+        if entry.contains('*') {
+            return Err(invalid_field(
+                "entry",
+                "is an address or a domain, and a domain alone is everybody there: no `*` is needed",
+            ));
+        }
+        if reason.as_deref().is_some_and(|reason| reason.chars().count() > REASON_CHARS) {
+            return Err(invalid_field("reason", "is too long"));
+        }
+        let (team, kind, now) = (caller.team.id, RecordKind::ListEntry, self.now());
+        if self.list_entries_of_team(team).await.map_err(unavailable)?.len() >= MAX_ENTRIES {
+            return Err(invalid_field("entry", "is one too many: a team has at most 1,000 entries on its lists"));
+        }
+        let name = list.record_name(&entry);
+        let about = ListEntry { list, entry, reason, created_at: now, require_auth };
+        let id = self.new_id(now);
+        let record = Record { team, kind, id, name, rev: 1, created_at: now, json: records::encode(&about)? };
+        let made = self.store.create_record(record, None).await.map_err(unavailable)?;
+        self.record_caches.lists.invalidate(team);
+        match made {
+            IdempotentResult::Done(CreateRecordResult::Created(_)) => Ok(CreateOutcome { value: about, is_new: true }),
+            IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
+                Ok(CreateOutcome { value: records::decode(&record)?, is_new: false })
+            }
+            // No key was given.
+            IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Err(entry_not_found(&about.entry)),
+        }
+    }
+
+    /// Who is on a list, in the order of their names.
+    pub async fn list_entries(&self, caller: &Caller, list: &ListName) -> Result<Vec<ListEntry>, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        require_list_access(caller, list)?;
+        let all = self.list_entries_of_team(caller.team.id).await.map_err(unavailable)?;
+        let mut entries: Vec<ListEntry> = all.iter().filter(|entry| entry.list == *list).cloned().collect();
+        entries.sort_by(|one, other| one.entry.cmp(&other.entry));
+        Ok(entries)
+    }
+
+    /// One entry of a list.
+    pub async fn list_entry(&self, caller: &Caller, list: &ListName, entry: &str) -> Result<ListEntry, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        require_list_access(caller, list)?;
+        records::decode(&self.entry_record(caller, list, entry).await?)
+    }
+
+    async fn entry_record(&self, caller: &Caller, list: &ListName, entry: &str) -> Result<Record, Problem> {
+        let form = normalize_entry(entry).ok_or_else(|| entry_not_found(entry))?;
+        let name = list.record_name(&form);
+        let found = self.store.record_by_name(caller.team.id, RecordKind::ListEntry, &name).await;
+        found.map_err(unavailable)?.ok_or_else(|| entry_not_found(entry))
+    }
+
+    /// Takes somebody off a list.
+    pub async fn remove_from_list(&self, caller: &Caller, list: &ListName, entry: &str) -> Result<ListEntry, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        require_list_access(caller, list)?;
+        let record = self.entry_record(caller, list, entry).await?;
+        let removed = self.store.remove_record(caller.team.id, RecordKind::ListEntry, record.id).await;
+        self.record_caches.lists.invalidate(caller.team.id);
+        records::decode(&removed.map_err(unavailable)?.ok_or_else(|| entry_not_found(entry))?)
+    }
+
+    /// Everybody on the lists of a team.
+    async fn list_entries_of_team(&self, team: TeamId) -> Result<Arc<[ListEntry]>, StoreError> {
+        let read = |record: Record| serde_json::from_str(&record.json);
+        self.cached_records(&self.record_caches.lists, team, read, |_| {}).await
+    }
+
+    /// Whether a list stops mail that came in.
+    pub(crate) async fn is_arrival_blocked(
+        &self,
+        inbox: &Inbox,
+        (from, auth): (Option<&str>, &SenderAuth),
+        answers_ours: bool,
+    ) -> Result<bool, StoreError> {
+        let entries = self.list_entries_of_team(inbox.team).await?;
+        let direction = if answers_ours { ListDirection::Reply } else { ListDirection::Receive };
+        let is_inbox = |(id, _): &(InboxId, String)| *id == inbox.id;
+        let stops = |sender: &str| list_refusal(&entries, direction, is_inbox, (sender, auth.is_pass())).is_some();
+        // Whoever forged the address of somebody on an allow-list is nobody on it.
+        Ok(stops(from.unwrap_or_default()) || (auth.is_fail() && stops("")))
+    }
+
+    /// Refuses a mail to somebody whom a list stops.
+    pub(crate) async fn check_lists(&self, team: TeamId, content: &EmailContent) -> Result<(), Problem> {
+        let entries = self.list_entries_of_team(team).await.map_err(unavailable)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let from = content.from.to_address();
+        let is_inbox = |(_, address): &(InboxId, String)| address == from.as_str();
+        for (field, boxes) in [("to", &content.to), ("cc", &content.cc), ("bcc", &content.bcc)] {
+            for (at, to) in boxes.iter().enumerate() {
+                let address = to.to_address();
+                if let Some(why) = list_refusal(&entries, ListDirection::Send, is_inbox, (address.as_str(), true)) {
+                    let problem = Problem::for_field(Code::BlockedByRule, format!("{field}[{at}]"), why);
+                    return Err(problem.with_extension("recipient", address.as_str()));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,93 @@
+//! What rules may ask about a mail that goes out and only the ledger knows: new people, outside domains, first mails.
+//! Looked up only for rules that ask.
+
+use mailonce_core::{
+    control::rule::{Rule, RuleDirection, RuleField, RuleFlag},
+    id::TeamId,
+    outbound::{
+        content::EmailContent,
+        email::{Email, EmailState},
+    },
+    ports::store::{EmailQuery, StoreError},
+    record::RecordKind,
+};
+
+use crate::Engine;
+
+/// Emails that are looked through for one from the same address. When none is among them it counts as the first:
+/// then a person looks once too often.
+const SCAN_LIMIT: usize = 1_000;
+const PAGE_SIZE: usize = 100;
+
+fn was_not_withdrawn(email: &Email) -> bool {
+    !matches!(email.state(), EmailState::Held | EmailState::Cancelled)
+}
+
+impl Engine {
+    /// What these rules ask about a mail.
+    pub(crate) async fn outbound_flags(
+        &self,
+        team: TeamId,
+        rules: &[Rule],
+        content: &EmailContent,
+    ) -> Result<Vec<(RuleFlag, bool)>, StoreError> {
+        let outbound =
+            rules.iter().filter(|rule| rule.definition.enabled && rule.definition.direction == RuleDirection::Outbound);
+        let asked: Vec<&RuleField> =
+            outbound.flat_map(|rule| &rule.definition.conditions).map(|one| &one.field).collect();
+        let mut flags = Vec::new();
+        for flag in RuleFlag::ALL.iter().copied().filter(|flag| asked.contains(&&RuleField::Flag(*flag))) {
+            let is = match flag {
+                RuleFlag::Attachments => !content.attachments.is_empty(),
+                RuleFlag::NewRecipient => self.has_new_recipient(team, content).await?,
+                RuleFlag::OutsideRecipient => self.has_outside_recipient(team, content).await?,
+                RuleFlag::First => self.is_first_from(team, content.from.to_address().as_str()).await?,
+            };
+            flags.push((flag, is));
+        }
+        Ok(flags)
+    }
+
+    async fn has_new_recipient(&self, team: TeamId, content: &EmailContent) -> Result<bool, StoreError> {
+        for mailbox in [&content.to, &content.cc, &content.bcc].into_iter().flatten() {
+            let to = Some(mailbox.to_address().as_str().to_owned());
+            let query = EmailQuery { to, limit: PAGE_SIZE, ..EmailQuery::default() };
+            if !self.store.emails(team, query).await?.rows.iter().any(was_not_withdrawn) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether somebody is at a domain that is neither the sender's, nor this installation's, nor one of the team's.
+    async fn has_outside_recipient(&self, team: TeamId, content: &EmailContent) -> Result<bool, StoreError> {
+        let from = content.from.to_address();
+        for mailbox in [&content.to, &content.cc, &content.bcc].into_iter().flatten() {
+            let address = mailbox.to_address();
+            let domain = address.domain();
+            if domain == from.domain() || self.inbound.local_domains.iter().any(|own| own == domain) {
+                continue;
+            }
+            if self.store.record_by_name(team, RecordKind::Domain, domain).await?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn is_first_from(&self, team: TeamId, from: &str) -> Result<bool, StoreError> {
+        let mut before = None;
+        for _ in 0..SCAN_LIMIT / PAGE_SIZE {
+            let query = EmailQuery { before, limit: PAGE_SIZE, ..EmailQuery::default() };
+            let page = self.store.emails(team, query).await?;
+            if page.rows.iter().any(|email| email.head.from == from && was_not_withdrawn(email)) {
+                return Ok(false);
+            }
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,261 @@
+//! Rules: what a team wants done with some mail, asked at the door, when a mail is read, and when one is sent.
+
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    address::{Address, NamedAddress},
+    control::rule::{
+        self, MailFacts, Rule, RuleActionKind, RuleDefinition, RuleDirection, RuleEvaluation, RuleRef, SenderProof,
+    },
+    id::TeamId,
+    inbound::delivery::{DeliveryOutcome, DeliverySuppression},
+    inbox::{
+        Inbox,
+        message::{MessageState, NewMessage},
+    },
+    outbound::content::EmailContent,
+    ports::{
+        authenticate::SenderAuth,
+        store::{IdempotentResult, StoreError},
+    },
+    problem::{Code, Problem},
+    record::{Record, RecordChangeResult, RecordEdit, RecordKind},
+    time::Time,
+};
+use mailonce_mail::parse::ParsedMail;
+use std::sync::Arc;
+use uuid::Uuid;
+
+use crate::{
+    Caller, Engine, KeyedCall,
+    runtime::records::{self, CreateOutcome, CursorPage},
+    unavailable,
+};
+
+/// A rule as its team sees it.
+#[derive(Clone, Debug)]
+pub struct RuleView {
+    /// Its id.
+    pub id: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Its rev.
+    pub rev: u32,
+    /// When it was made.
+    pub created_at: Time,
+    /// What it says.
+    pub about: RuleDefinition,
+}
+
+fn view(record: &Record) -> Result<RuleView, Problem> {
+    Ok(RuleView {
+        id: record.id,
+        name: record.name.clone(),
+        rev: record.rev,
+        created_at: record.created_at,
+        about: records::decode(record)?,
+    })
+}
+
+impl Engine {
+    /// Adds a rule. Its name must be free.
+    pub async fn create_rule(
+        &self,
+        caller: &Caller,
+        name: String,
+        about: &RuleDefinition,
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<RuleView>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        about.validate()?;
+        let team = caller.team.id;
+        let again = self.is_repeated_call(caller, asked.as_ref()).await?;
+        if !again && self.rules_of(team).await.map_err(unavailable)?.len() >= rule::MAX_RULES {
+            return Err(Problem::new(Code::InvalidField, format!("a team has at most {} rules", rule::MAX_RULES)));
+        }
+        let new = (RecordKind::Rule, name, records::encode(about)?);
+        let made =
+            self.create_named(caller, new, asked.as_ref(), |team| self.record_caches.rules.invalidate(team)).await?;
+        Ok(CreateOutcome { value: view(&made.value)?, is_new: made.is_new })
+    }
+
+    /// The caller's rules, newest first.
+    pub async fn rules(
+        &self,
+        caller: &Caller,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<CursorPage<RuleView>, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        caller.require_unrestricted_key()?;
+        self.team_records(caller, RecordKind::Rule, before, limit, view).await
+    }
+
+    /// One rule.
+    pub async fn rule(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        caller.require_unrestricted_key()?;
+        view(&self.team_record(caller, RecordKind::Rule, id).await?)
+    }
+
+    /// One rule, for whoever is about to change it and may not be one who reads.
+    pub async fn rule_for_update(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        view(&self.team_record(caller, RecordKind::Rule, id).await?)
+    }
+
+    /// Changes a rule as it was seen.
+    pub async fn change_rule(
+        &self,
+        caller: &Caller,
+        id: Uuid,
+        rev: u32,
+        about: &RuleDefinition,
+    ) -> Result<RuleView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        about.validate()?;
+        let (team, kind) = (caller.team.id, RecordKind::Rule);
+        let edit = RecordEdit { team, kind, id, rev, json: records::encode(about)? };
+        let changed = self.store.change_record(edit, None, self.now()).await.map_err(unavailable)?;
+        self.record_caches.rules.invalidate(team);
+        match changed {
+            IdempotentResult::Done(RecordChangeResult::Changed(record)) => view(&record),
+            IdempotentResult::Done(RecordChangeResult::Stale(record)) => {
+                let detail = format!("the rule {} changed since it was looked at", record.name);
+                Err(Problem::new(Code::StaleRev, detail).with_extension("rev", record.rev))
+            }
+            IdempotentResult::Done(RecordChangeResult::Missing) => Err(records::not_found(kind, &id.to_string())),
+            // No key was given.
+            IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => self.rule_for_update(caller, id).await,
+        }
+    }
+
+    /// Removes a rule.
+    pub async fn remove_rule(&self, caller: &Caller, id: Uuid) -> Result<RuleView, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        caller.require_unrestricted_key()?;
+        let (team, kind) = (caller.team.id, RecordKind::Rule);
+        let removed = self.store.remove_record(team, kind, id).await.map_err(unavailable)?;
+        self.record_caches.rules.invalidate(team);
+        view(&removed.ok_or_else(|| records::not_found(kind, &id.to_string()))?)
+    }
+
+    /// A team's rules in their order.
+    async fn rules_of(&self, team: TeamId) -> Result<Arc<[Rule]>, StoreError> {
+        let read = |record: Record| {
+            let about = serde_json::from_str(&record.json)?;
+            Ok(Rule { id: record.id, name: record.name, definition: about })
+        };
+        self.cached_records(&self.record_caches.rules, team, read, |rules| rule::sort_by_priority(rules)).await
+    }
+
+    /// Whether a rule refuses mail from this sender before it is taken.
+    pub(crate) async fn is_sender_blocked(
+        &self,
+        inbox: &Inbox,
+        sender: Option<&str>,
+        recipient: &str,
+    ) -> Result<bool, StoreError> {
+        let rules = self.rules_of(inbox.team).await?;
+        let sender = sender.map(str::to_ascii_lowercase).filter(|sender| !sender.is_empty());
+        let facts = MailFacts { from: sender.as_deref(), recipients: vec![recipient], ..MailFacts::default() };
+        Ok(rule::evaluate(&rules, RuleDirection::Inbound, &facts).blocking_rule().is_some())
+    }
+
+    /// Lets rules mark a message. `Some` when one of them refuses it.
+    pub(crate) async fn apply_inbound_rules(
+        &self,
+        inbox: &Inbox,
+        parsed: &ParsedMail,
+        message: &mut NewMessage,
+    ) -> Result<Option<DeliveryOutcome>, StoreError> {
+        let from = message.head.from.as_ref().map(|from| from.address.as_str());
+        let sender = (from, &message.head.auth);
+        if self.is_arrival_blocked(inbox, sender, message.answers_email.is_some()).await? {
+            return Ok(Some(DeliveryOutcome::Refused(DeliverySuppression::Blocked)));
+        }
+        let rules = self.rules_of(inbox.team).await?;
+        if rules.is_empty() {
+            return Ok(None);
+        }
+        let headers: Vec<(String, String)> =
+            parsed.headers.0.iter().map(|field| (field.name.clone(), field.value.clone())).collect();
+        let recipient = message.head.recipient.to_ascii_lowercase();
+        let facts = MailFacts {
+            from: message.head.from.as_ref().map(|from| from.address.as_str()),
+            recipients: vec![&recipient, &inbox.address],
+            subject: Some(&parsed.subject),
+            headers: Some(&headers),
+            dmarc: Some(message.head.auth.dmarc.as_str()),
+            flags: Vec::new(),
+            sender: Some(sender_proof(&message.head.auth)),
+        };
+        let evaluated = rule::evaluate(&rules, RuleDirection::Inbound, &facts);
+        if evaluated.blocking_rule().is_some() {
+            return Ok(Some(DeliveryOutcome::Refused(DeliverySuppression::Blocked)));
+        }
+        apply_actions(message, &evaluated);
+        message.head.rules = Some(evaluated);
+        Ok(None)
+    }
+
+    /// Refuses a send that a rule of its team blocks. `Some` is the rule that wants a person to look first.
+    pub(crate) async fn check_outbound_rules(
+        &self,
+        team: TeamId,
+        content: &EmailContent,
+    ) -> Result<Option<RuleRef>, Problem> {
+        self.check_lists(team, content).await?;
+        let rules = self.rules_of(team).await.map_err(unavailable)?;
+        if !rules.iter().any(|rule| rule.definition.direction == RuleDirection::Outbound) {
+            return Ok(None);
+        }
+        let from = content.from.to_address();
+        let recipients: Vec<_> =
+            [&content.to, &content.cc, &content.bcc].into_iter().flatten().map(NamedAddress::to_address).collect();
+        let facts = MailFacts {
+            from: Some(from.as_str()),
+            recipients: recipients.iter().map(Address::as_str).collect(),
+            subject: Some(&content.subject),
+            headers: Some(&content.headers),
+            dmarc: None,
+            flags: Box::pin(self.outbound_flags(team, &rules, content)).await.map_err(unavailable)?,
+            sender: None,
+        };
+        let evaluated = rule::evaluate(&rules, RuleDirection::Outbound, &facts);
+        match evaluated.blocking_rule() {
+            None => Ok(evaluated.approval_rule().map(|hit| RuleRef { id: hit.id, name: hit.name.clone() })),
+            Some(hit) => {
+                let detail = format!("the rule {} does not let this mail out", hit.name);
+                Err(Problem::new(Code::BlockedByRule, detail).with_extension("rule", hit.id.to_string()))
+            }
+        }
+    }
+}
+
+fn sender_proof(auth: &SenderAuth) -> SenderProof {
+    match (auth.is_pass(), auth.is_fail()) {
+        (true, _) => SenderProof::Authenticated,
+        (false, true) => SenderProof::Forged,
+        (false, false) => SenderProof::None,
+    }
+}
+
+/// Does what rules say to a message. Of several folders the first counts.
+fn apply_actions(message: &mut NewMessage, evaluated: &RuleEvaluation) {
+    for action in evaluated.actions() {
+        match (action.kind, &action.value) {
+            (RuleActionKind::Folder, Some(folder)) => {
+                message.annotations.folder.get_or_insert_with(|| folder.clone());
+            }
+            (RuleActionKind::Label, Some(label)) if !message.annotations.labels.contains(label) => {
+                message.annotations.labels.push(label.clone());
+            }
+            (RuleActionKind::SkipAgent, _) => message.state = MessageState::Skipped,
+            (RuleActionKind::MarkRead, _) => message.annotations.read = true,
+            _ => {}
+        }
+    }
+}

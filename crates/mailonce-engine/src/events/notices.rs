@@ -1,0 +1,117 @@
+//! Notices as teams see them: what is owed to an endpoint, how it went, and telling it again.
+
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    events::{
+        endpoint::Endpoint,
+        notice::{Notice, NoticeQuery, NoticeRecovery, NoticeRecoveryResult, NoticeState},
+    },
+    id::{EndpointId, NoticeId},
+    limits,
+    ports::store::IdempotentResult,
+    problem::{Code, Problem},
+};
+
+use crate::{
+    Caller, Engine, KeyedCall, events::endpoints::endpoint_not_found, operation, outbound::change::key_mismatch,
+    unavailable,
+};
+
+fn notice_not_found(id: NoticeId) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no notice {id}"))
+}
+
+/// Whether a caller may see a notice. An endpoint of a dialect looks at events of the whole team, and drops those of other
+/// inboxes when it puts them into the dialect's words. A key that is tied to inboxes sees what came through that.
+fn may_see_notice(caller: &Caller, endpoint: &Endpoint, notice: &Notice) -> bool {
+    let sees_whole_team = endpoint.config.tongue.is_some() && endpoint.config.inboxes.is_empty();
+    caller.inbox_restriction.is_none()
+        || !sees_whole_team
+        || matches!(notice.state, NoticeState::Delivered | NoticeState::Dead)
+}
+
+impl Engine {
+    /// Notices of an endpoint, those of the latest events first, and where to go on.
+    pub async fn notices(
+        &self,
+        caller: &Caller,
+        endpoint: EndpointId,
+        query: NoticeQuery,
+    ) -> Result<(Vec<Notice>, Option<u64>), Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        let endpoint = self.endpoint(caller, endpoint).await?;
+        let limit = query.limit.min(limits::PAGE_ROWS);
+        let query = NoticeQuery { limit, ..query };
+        let rows = self.store.notices(caller.team.id, endpoint.id, query).await.map_err(unavailable)?;
+        let next = rows.last().filter(|_| rows.len() == limit).map(|notice| notice.seq);
+        Ok((rows.into_iter().filter(|notice| may_see_notice(caller, &endpoint, notice)).collect(), next))
+    }
+
+    /// One notice, with its latest attempts.
+    pub async fn notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        self.visible_notice(caller, id).await
+    }
+
+    async fn visible_notice(&self, caller: &Caller, id: NoticeId) -> Result<Notice, Problem> {
+        let found = self.store.notice(caller.team.id, id).await.map_err(unavailable)?;
+        let notice = found.ok_or_else(|| notice_not_found(id))?;
+        match self.endpoint(caller, notice.endpoint).await {
+            Ok(endpoint) if may_see_notice(caller, &endpoint, &notice) => Ok(notice),
+            Ok(_) => Err(notice_not_found(id)),
+            Err(problem) if problem.code == Code::NotFound => Err(notice_not_found(id)),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// What a notice says in the words of its endpoint's dialect; `None` when that has no word for it, or the event is
+    /// no longer kept.
+    pub async fn notice_body(&self, caller: &Caller, notice: &Notice) -> Result<Option<String>, Problem> {
+        let endpoint = self.endpoint(caller, notice.endpoint).await?;
+        let events = self.store.events(caller.team.id, notice.seq.saturating_sub(1), 1).await.map_err(unavailable)?;
+        let Some(event) = events.first().filter(|event| event.seq == notice.seq) else { return Ok(None) };
+        let worded = self.format_event(&endpoint, (event, notice), self.now()).await.map_err(unavailable)?;
+        Ok(worded.map(|worded| worded.body))
+    }
+
+    /// Tells a notice again, at once and under its id.
+    pub async fn replay_notice(
+        &self,
+        caller: &Caller,
+        id: NoticeId,
+        asked: Option<KeyedCall>,
+    ) -> Result<Notice, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        let now = self.now();
+        self.visible_notice(caller, id).await?;
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let replayed = self.store.replay_notice(caller.team.id, id, operation, now).await.map_err(unavailable)?;
+        self.notice_wakeup.notify_one();
+        match replayed {
+            IdempotentResult::Done(notice) => notice.ok_or_else(|| notice_not_found(id)),
+            IdempotentResult::Replayed(_) => self.visible_notice(caller, id).await,
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    /// Tells an endpoint again what failed, or everything, from some place on. `None` when this was asked before.
+    pub async fn recover_notices(
+        &self,
+        caller: &Caller,
+        id: EndpointId,
+        recovery: NoticeRecovery,
+        asked: Option<KeyedCall>,
+    ) -> Result<Option<NoticeRecoveryResult>, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        self.endpoint(caller, id).await?;
+        let (team, now) = (caller.team.id, self.now());
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let recovering = self.store.recover_notices(team, id, recovery, operation, now).await.map_err(unavailable)?;
+        self.notice_wakeup.notify_one();
+        match recovering {
+            IdempotentResult::Done(recovering) => Ok(Some(recovering.ok_or_else(|| endpoint_not_found(id))?)),
+            IdempotentResult::Replayed(_) => Ok(None),
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Orphans: handoffs that wait for a transport which no live node has, because it was renamed or removed.
+//!
+//! They are reported once for each time the transport goes missing (event, question for a person, log, `/readyz`, metrics)
+//! and given up when they waited for as long as any handoff is tried. A node never decides about what is in doubt at a
+//! transport that it does not have.
+
+use mailonce_core::{
+    conversation::escalation::{Escalation, EscalationReason, EscalationSubject},
+    handoff::{Handoff, HandoffState, action::HandoffAction},
+    id::{EmailId, TeamId},
+    limits,
+    ports::store::{IdempotentResult, OrphanBacklog, StoreError},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind, TransportState},
+    time::Time,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::watch;
+
+use crate::{Engine, handoff::breaker::transport_state_json};
+
+/// How often missing transports are looked for.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// Emails that are read in one page.
+const PAGE_SIZE: usize = 1_000;
+/// How often what waits is walked through although its count did not change, to give up what waited too long.
+const RESCAN_INTERVAL_MS: i64 = 60_000;
+/// Rounds after which questions that nobody here opened are looked at too.
+const CLOSE_EVERY_ROUNDS: u64 = 60;
+/// How often a record that raced with another change is tried anew.
+const MAX_CONFLICT_RETRIES: usize = 5;
+
+/// What waits for one missing transport, all teams together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrphanedTransport {
+    /// Its name.
+    pub name: String,
+    /// Handoffs that are due or will be.
+    pub waiting: u64,
+    /// Handoffs whose outcome is unknown.
+    pub unknown: u64,
+}
+
+/// Transports that are missing, as far as this process has seen.
+#[derive(Default)]
+pub(crate) struct OrphanTracker(Mutex<OrphanState>);
+
+#[derive(Default)]
+struct OrphanState {
+    rounds: u64,
+    /// Since when each transport is missing without a break, by the boot clock.
+    missing_since: BTreeMap<String, i64>,
+    /// Those that were missing for long enough, with what waits.
+    orphaned: Vec<OrphanedTransport>,
+    /// What each team had waiting in the last round.
+    waiting_pairs: BTreeSet<(TeamId, String)>,
+    /// How much waited when it was last walked through, and when.
+    last_scans: BTreeMap<String, (u64, i64)>,
+}
+
+impl OrphanTracker {
+    fn state(&self) -> MutexGuard<'_, OrphanState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what is missing now. The part of it that is missing for as long as `grace_ms`.
+    fn update(&self, missing: &[OrphanBacklog], grace_ms: i64, even: i64) -> Vec<OrphanBacklog> {
+        let mut seen = self.state();
+        let names: BTreeSet<&String> = missing.iter().map(|orphans| &orphans.transport).collect();
+        seen.missing_since.retain(|name, _| names.contains(name));
+        seen.last_scans.retain(|name, _| names.contains(name));
+        for name in names {
+            seen.missing_since.entry(name.clone()).or_insert(even);
+        }
+        let long = |orphans: &&OrphanBacklog| {
+            seen.missing_since.get(&orphans.transport).is_some_and(|at| even - at >= grace_ms)
+        };
+        let orphaned: Vec<OrphanBacklog> = missing.iter().filter(long).cloned().collect();
+        let by_name = sum_by_transport(&orphaned);
+        for one in by_name.iter().filter(|one| !seen.orphaned.iter().any(|known| known.name == one.name)) {
+            let OrphanedTransport { name, waiting, unknown } = one;
+            tracing::warn!(transport = name, waiting, unknown, "mail waits for a transport that no node has");
+        }
+        for gone in seen.orphaned.iter().filter(|known| !by_name.iter().any(|one| one.name == known.name)) {
+            tracing::info!(transport = gone.name, "no mail waits for a missing transport of this name any more");
+        }
+        seen.orphaned = by_name;
+        orphaned
+    }
+
+    /// Whether questions must be looked at: at the first round, when a team has nothing more waiting, and now and then.
+    fn should_close_escalations(&self, missing: &[OrphanBacklog]) -> bool {
+        let mut seen = self.state();
+        let pairs = missing.iter().map(|orphans| (orphans.team, orphans.transport.clone())).collect();
+        let gone = seen.waiting_pairs.difference(&pairs).next().is_some();
+        let now_and_then = seen.rounds.is_multiple_of(CLOSE_EVERY_ROUNDS);
+        seen.rounds += 1;
+        seen.waiting_pairs = pairs;
+        gone || now_and_then
+    }
+
+    /// Whether what waits for a transport is to be walked through now.
+    fn should_scan(&self, name: &str, count: u64, even: i64) -> bool {
+        let mut seen = self.state();
+        let same = |&(walked, at): &(u64, i64)| walked == count && even - at < RESCAN_INTERVAL_MS;
+        if seen.last_scans.get(name).is_some_and(same) {
+            return false;
+        }
+        seen.last_scans.insert(name.to_owned(), (count, even));
+        true
+    }
+}
+
+/// What waits for each transport, all teams together.
+fn sum_by_transport(orphans: &[OrphanBacklog]) -> Vec<OrphanedTransport> {
+    let mut all: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for one in orphans {
+        let (waiting, unknown) = all.entry(&one.transport).or_default();
+        (*waiting, *unknown) = (*waiting + one.waiting, *unknown + one.unknown);
+    }
+    let one =
+        |(name, (waiting, unknown)): (&str, (u64, u64))| OrphanedTransport { name: name.to_owned(), waiting, unknown };
+    all.into_iter().map(one).collect()
+}
+
+impl Engine {
+    /// Looks for missing transports until `stop` changes.
+    pub(crate) async fn run_orphan_worker(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        while !*stop.borrow() {
+            self.run_orphan_round().await;
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                _ = stop.changed() => {}
+            }
+        }
+    }
+
+    /// Transports that are missing for so long that what waits for them counts as orphaned.
+    pub fn orphaned_transports(&self) -> Vec<OrphanedTransport> {
+        self.orphan_tracker.state().orphaned.clone()
+    }
+
+    /// What waits for transports that neither this configuration nor a live node has, at this moment.
+    pub async fn missing_transports(&self) -> Result<Vec<OrphanedTransport>, StoreError> {
+        Ok(sum_by_transport(&self.store.orphan_backlogs(&self.transports.all_names(), self.now()).await?))
+    }
+
+    /// One round: reports what is orphaned, gives up what waited too long, and closes questions that answered themselves.
+    pub async fn run_orphan_round(&self) {
+        if let Err(error) = self.try_orphan_round().await {
+            tracing::warn!(%error, "looking for missing transports");
+        }
+    }
+
+    async fn try_orphan_round(&self) -> Result<(), StoreError> {
+        let missing = self.store.orphan_backlogs(&self.transports.all_names(), self.now()).await?;
+        // Where nobody else uses the ledger nobody else can have the transport.
+        let grace = if self.is_single_node { 0 } else { limits::ORPHANED_AFTER_MS };
+        let even = self.time.boot_clock_ms();
+        let orphaned = self.orphan_tracker.update(&missing, grace, even);
+        if self.orphan_tracker.should_close_escalations(&missing) {
+            self.close_orphan_escalations(&missing).await?;
+        }
+        let mut since: BTreeMap<(TeamId, String), Time> = BTreeMap::new();
+        for orphans in &orphaned {
+            let at = self.report_orphaned(orphans.team, &orphans.transport).await?;
+            since.insert((orphans.team, orphans.transport.clone()), at);
+        }
+        for OrphanedTransport { name, waiting, unknown } in sum_by_transport(&orphaned) {
+            if self.orphan_tracker.should_scan(&name, waiting + unknown, even) {
+                self.scan_orphaned_handoffs(&name, &since).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes for a team that a transport is missing and asks a person, once. Since when it is missing.
+    async fn report_orphaned(&self, team: TeamId, transport: &str) -> Result<Time, StoreError> {
+        let since = self.mark_orphaned(team, transport).await?;
+        let question = orphan_escalation(transport, since);
+        if self.store.record_by_name(team, RecordKind::Escalation, &question.dedup_name()).await?.is_none() {
+            self.open_escalation(team, question).await?;
+        }
+        Ok(since)
+    }
+
+    /// Writes down since when a team's transport is missing, unless that is known.
+    async fn mark_orphaned(&self, team: TeamId, transport: &str) -> Result<Time, StoreError> {
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let (kind, now) = (RecordKind::Transport, self.now());
+            let known = self.store.record_by_name(team, kind, transport).await?;
+            let was: TransportState = known.as_ref().map(transport_state).unwrap_or_default();
+            if let Some(since) = was.orphaned {
+                return Ok(since);
+            }
+            let about = transport_state_json(&TransportState { orphaned: Some(now), ..was })?;
+            let written = if let Some(record) = known {
+                let changed = self.store.change_record(record.edit(about), None, now).await?;
+                matches!(changed, IdempotentResult::Done(RecordChangeResult::Changed(_)))
+            } else {
+                let (id, name) = (self.new_id(now), transport.to_owned());
+                let record = Record { team, kind, id, name, rev: 1, created_at: now, json: about };
+                matches!(
+                    self.store.create_record(record, None).await?,
+                    IdempotentResult::Done(CreateRecordResult::Created(_))
+                )
+            };
+            if written {
+                return Ok(now);
+            }
+        }
+        Err(StoreError::Unreachable(format!("the record of the transport {transport} changes too fast")))
+    }
+
+    /// Since when mail of a team waits for a transport that is missing.
+    pub(crate) async fn orphaned_since(
+        &self,
+        team: TeamId,
+        transport: Option<&str>,
+    ) -> Result<Option<Time>, StoreError> {
+        let Some(transport) = transport else { return Ok(None) };
+        let record = self.store.record_by_name(team, RecordKind::Transport, transport).await?;
+        Ok(record.as_ref().and_then(|record| transport_state(record).orphaned))
+    }
+
+    /// Closes the questions about transports that are back, or for which nothing waits any more.
+    async fn close_orphan_escalations(&self, missing: &[OrphanBacklog]) -> Result<(), StoreError> {
+        for team in self.store.teams().await? {
+            let mut before = None;
+            loop {
+                let page = self.store.records(team.id, RecordKind::Transport, before, limits::PAGE_ROWS).await?;
+                let still =
+                    |record: &Record| missing.iter().any(|one| one.team == team.id && one.transport == record.name);
+                for record in page.rows.iter().filter(|record| !still(record)) {
+                    self.close_orphan_escalation(record).await?;
+                }
+                before = page.next;
+                if before.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn close_orphan_escalation(&self, record: &Record) -> Result<(), StoreError> {
+        let was = transport_state(record);
+        let Some(since) = was.orphaned else { return Ok(()) };
+        let about = transport_state_json(&TransportState { orphaned: None, ..was })?;
+        let _changed_or_raced = self.store.change_record(record.edit(about), None, self.now()).await?;
+        let name = orphan_escalation(&record.name, since).dedup_name();
+        match self.store.record_by_name(record.team, RecordKind::Escalation, &name).await? {
+            Some(question) => self.review_escalation(&question).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Reports each handoff that waits for a missing transport, and gives up those that waited too long.
+    async fn scan_orphaned_handoffs(
+        &self,
+        transport: &str,
+        since: &BTreeMap<(TeamId, String), Time>,
+    ) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            let page = self.store.emails_open_at_transport(transport, after, PAGE_SIZE).await?;
+            for (team, id) in &page {
+                if let Some(since) = since.get(&(*team, transport.to_owned())) {
+                    self.report_or_give_up_orphan(*team, *id, transport, *since).await?;
+                }
+            }
+            after = page.last().copied().filter(|_| page.len() == PAGE_SIZE);
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn report_or_give_up_orphan(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        transport: &str,
+        since: Time,
+    ) -> Result<(), StoreError> {
+        let Some(email) = self.store.email(team, id).await? else { return Ok(()) };
+        let here = |handoff: &&Handoff| {
+            handoff.transport == transport && (handoff.is_waiting() || handoff.state == HandoffState::Unknown)
+        };
+        for handoff in email.handoffs.iter().filter(here) {
+            let (number, transport) = (handoff.number, transport.to_owned());
+            if handoff.progress.orphaned != Some(since) {
+                let act = HandoffAction::ReportOrphan { number, transport: transport.clone(), since };
+                let _reported = self.store.apply_action(team, id, act, None, self.now()).await?;
+            }
+            // Nothing is given up by a clock that nobody can trust, nor while hand-off rests.
+            let may_end = self.time.is_trusted() && !self.is_handoff_paused();
+            if may_end && handoff.is_orphan_expired(self.deps.max_age_ms, self.now()) {
+                let act = HandoffAction::GiveUpOrphan { number, transport, max_age_ms: self.deps.max_age_ms };
+                let _given_up = self.store.apply_action(team, id, act, None, self.now()).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a record says of a transport.
+fn transport_state(record: &Record) -> TransportState {
+    serde_json::from_str(&record.json).unwrap_or_default()
+}
+
+fn orphan_escalation(transport: &str, since: Time) -> Escalation {
+    let about =
+        EscalationSubject { transport: Some(transport.to_owned()), since: Some(since), ..EscalationSubject::default() };
+    Escalation::open(EscalationReason::Orphaned, about, None)
+}

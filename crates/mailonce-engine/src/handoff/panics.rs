@@ -1,0 +1,145 @@
+//! Workers that panic. What they held is given back, and their loops go on: without that, mail would stay leased or
+//! queued for as long as the process lives.
+
+use mailonce_core::{
+    handoff::{Handoff, HandoffState, action::HandoffAction},
+    id::{EmailId, NodeId, TeamId},
+    ports::store::{LeasedHandoff, StoreError},
+};
+use std::{
+    any::Any,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+use tokio::sync::watch;
+
+use crate::{
+    Engine,
+    handoff::ways::{InFlightGuard, OutboundRoute},
+};
+
+/// The pause before a handoff is queued again whose worker panicked before the marker. It grows fourfold each time.
+const REQUEUE_BASE_DELAY: Duration = Duration::from_millis(200);
+/// The pause before a loop that panicked is started again, and between two looks at a ledger that does not answer.
+const RESTART_DELAY: Duration = Duration::from_secs(1);
+
+/// Runs a worker to its end. The error is what it said when it panicked.
+pub(crate) async fn catch_panic<F: Future>(worker: F) -> Result<F::Output, String> {
+    let mut worker = pin!(worker);
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| worker.as_mut().poll(cx))) {
+        Ok(polled) => polled.map(Ok),
+        Err(payload) => Poll::Ready(Err(panic_message(payload.as_ref()))),
+    })
+    .await
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+/// A handoff as a worker of this process holds it.
+struct HeldHandoff {
+    team: TeamId,
+    email: EmailId,
+    number: u16,
+    fence: Option<u64>,
+    holder: NodeId,
+}
+
+impl HeldHandoff {
+    fn of(leased: &LeasedHandoff, holder: NodeId) -> Self {
+        let fence = leased.email.handoffs.get(usize::from(leased.handoff)).map(|handoff| handoff.fence);
+        Self { team: leased.email.team, email: leased.email.id, number: leased.handoff, fence, holder }
+    }
+
+    fn is_still_held(&self, handoff: &Handoff) -> bool {
+        handoff.holder == Some(self.holder) && Some(handoff.fence) == self.fence
+    }
+}
+
+impl Engine {
+    /// One attempt. When the worker panics, its handoff is given back.
+    pub(crate) async fn attempt_or_requeue(
+        self: Arc<Self>,
+        way: Arc<OutboundRoute>,
+        leased: LeasedHandoff,
+        under_way: InFlightGuard,
+        holder: NodeId,
+    ) {
+        let held = HeldHandoff::of(&leased, holder);
+        let Err(why) = catch_panic(Box::pin(Arc::clone(&self).attempt_handoff(way, leased, under_way))).await else {
+            return;
+        };
+        tracing::error!(why, email = %held.email, handoff = held.number, "a worker panicked");
+        self.metrics.record_panic("handoff");
+        self.requeue_after_panic(&held).await;
+    }
+
+    /// Before the marker a handoff is queued again and the failure counts; after it the outcome is unknown. What the
+    /// worker had settled before it panicked stays as it is.
+    async fn requeue_after_panic(&self, held: &HeldHandoff) {
+        let handoff = loop {
+            match self.store.email(held.team, held.email).await {
+                Ok(email) => break email.and_then(|email| email.handoffs.get(usize::from(held.number)).cloned()),
+                Err(error) => {
+                    tracing::warn!(%error, "looking at the handoff of a worker that panicked");
+                    if self.store.fatal_error().is_some() || matches!(error, StoreError::Corrupt(_)) {
+                        return;
+                    }
+                    tokio::time::sleep(RESTART_DELAY).await;
+                }
+            }
+        };
+        let Some(handoff) = handoff.filter(|handoff| held.is_still_held(handoff)) else { return };
+        if handoff.state == HandoffState::Leased {
+            tokio::time::sleep(REQUEUE_BASE_DELAY * 4_u32.saturating_pow(handoff.progress.lapses.min(5))).await;
+        }
+        self.call_until_final(held.team, held.email, HandoffAction::Crash { number: held.number, holder: held.holder })
+            .await;
+        self.transports.wake_all();
+        self.unknown_wakeup.notify_one();
+    }
+
+    /// Runs a loop until it ends by itself. One that panics is started again. What its workers held is left to whoever
+    /// takes over from the name under which they leased it.
+    pub async fn restart_on_panic<F: Future<Output = ()>>(
+        self: Arc<Self>,
+        what: &'static str,
+        mut stop: watch::Receiver<bool>,
+        begin: impl Fn(Arc<Self>, watch::Receiver<bool>) -> F,
+    ) {
+        while let Err(why) = catch_panic(Box::pin(begin(Arc::clone(&self), stop.clone()))).await {
+            tracing::error!(why, what, "a loop panicked and is started again");
+            self.metrics.record_panic(what);
+            self.lease_identities.replace(&self.lease_identities.current(), &*self.entropy);
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep(RESTART_DELAY) => {}
+                _ = stop.changed() => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_answer_and_what_it_held_is_dropped() {
+        let held = Arc::new(());
+        let own = Arc::clone(&held);
+        let worker = async move {
+            tokio::task::yield_now().await;
+            assert!(Arc::strong_count(&own) == 1, "as the test wants it");
+        };
+        assert_eq!(catch_panic(worker).await, Err("as the test wants it".to_owned()));
+        assert_eq!(Arc::strong_count(&held), 1);
+        assert_eq!(catch_panic(async { 7 }).await, Ok(7));
+    }
+}

@@ -1,0 +1,147 @@
+//! An operator moves what waits for one transport to another. What is in doubt stays: a second attempt elsewhere could be
+//! a second mail.
+
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    handoff::{
+        Handoff,
+        action::{HandoffAction, HandoffActionStatus},
+    },
+    id::{EmailId, TeamId},
+    outbound::email::Email,
+    ports::store::{HandoffActionResult, IdempotentResult},
+    problem::{Code, Problem},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordKind, TransportState},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Caller, Engine, KeyedCall, handoff::breaker::transport_state_json, invalid_field, operation,
+    outbound::change::key_mismatch, unavailable,
+};
+
+/// Handoffs that one call moves, about.
+const MAX_MOVED_PER_CALL: u64 = 5_000;
+/// Emails that are read in one page.
+const PAGE_SIZE: usize = 500;
+/// How often a record that raced with another change is tried anew.
+const MAX_CONFLICT_RETRIES: usize = 5;
+
+/// What a call moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RerouteSummary {
+    /// The transport that was left.
+    pub from: String,
+    /// The transport that has it now.
+    pub to: String,
+    /// Handoffs that were moved.
+    pub moved: u64,
+    /// Handoffs that stay: under way, unknown, in doubt, or with recipients the other transport cannot take alone.
+    pub left: u64,
+    /// Whether there may be more to move than one call does.
+    pub more: bool,
+}
+
+impl Engine {
+    /// Moves what waits for a transport to another one, whosever it is. A repeat under the same key gets the first answer.
+    pub async fn reroute(
+        &self,
+        caller: &Caller,
+        from: &str,
+        to: &str,
+        asked: Option<KeyedCall>,
+    ) -> Result<RerouteSummary, Problem> {
+        caller.require_scope(ApiKeyScope::Operator)?;
+        let mut answer = RerouteSummary { from: from.to_owned(), to: to.to_owned(), ..RerouteSummary::default() };
+        if !self.is_repeated_call(caller, asked.as_ref()).await? {
+            let names = self.transports.selectable_names();
+            if !names.contains(&to) {
+                return Err(invalid_field("to", format!("names no transport; there is {}", names.join(", "))));
+            }
+            if from == to {
+                return Err(invalid_field("to", "must be another transport than the one it is moved from"));
+            }
+            self.move_waiting_handoffs(&mut answer).await?;
+            self.transports.wake_all();
+        }
+        self.record_reroute(caller, answer, asked.as_ref()).await
+    }
+
+    async fn move_waiting_handoffs(&self, answer: &mut RerouteSummary) -> Result<(), Problem> {
+        let mut after = None;
+        while answer.moved < MAX_MOVED_PER_CALL {
+            let page =
+                self.store.emails_open_at_transport(&answer.from, after, PAGE_SIZE).await.map_err(unavailable)?;
+            for (team, id) in &page {
+                let (moved, left) = self.move_email(*team, *id, &answer.from, &answer.to).await?;
+                (answer.moved, answer.left) = (answer.moved + moved, answer.left + left);
+            }
+            after = page.last().copied();
+            answer.more = page.len() == PAGE_SIZE;
+            if !answer.more {
+                break;
+            }
+        }
+        tracing::info!(from = answer.from, to = answer.to, answer.moved, answer.left, "rerouted by an operator");
+        Ok(())
+    }
+
+    /// Moves what it can of one email. How many handoffs were moved, and how many stay.
+    async fn move_email(&self, team: TeamId, id: EmailId, from: &str, to: &str) -> Result<(u64, u64), Problem> {
+        let Some(found) = self.store.leased_handoff(team, id, 0).await.map_err(unavailable)? else { return Ok((0, 0)) };
+        let waiting = |email: &Email| count_handoffs(email, |h| h.is_waiting() && h.transport == from);
+        let open = |email: &Email| count_handoffs(email, |h| h.is_open_at(from));
+        let Some(content) = found.body.as_deref().and_then(|body| self.packer.unpack(body)) else {
+            return Ok((0, open(&found.email)));
+        };
+        let act = HandoffAction::RerouteByOperator {
+            from: from.to_owned(),
+            envelopes: self.transports.envelopes(to, &content),
+        };
+        match self.store.apply_action(team, id, act, None, self.now()).await.map_err(unavailable)? {
+            IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, email)) => {
+                Ok((waiting(&found.email).saturating_sub(waiting(&email)), open(&email)))
+            }
+            IdempotentResult::Done(HandoffActionResult::Applied(_, email)) => Ok((0, open(&email))),
+            _ => Ok((0, 0)),
+        }
+    }
+
+    /// Remembers the call and its answer with the record of the transport. The first answer, when it was asked before.
+    async fn record_reroute(
+        &self,
+        caller: &Caller,
+        answer: RerouteSummary,
+        asked: Option<&KeyedCall>,
+    ) -> Result<RerouteSummary, Problem> {
+        let (team, kind) = (caller.team.id, RecordKind::Transport);
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let now = self.now();
+            let operation = operation(caller, asked, self.seal_answer(asked, &answer), now);
+            let known = self.store.record_by_name(team, kind, &answer.from).await.map_err(unavailable)?;
+            let was: TransportState =
+                known.as_ref().and_then(|record| serde_json::from_str(&record.json).ok()).unwrap_or_default();
+            let about = transport_state_json(&TransportState { rerouted_at: Some(now), ..was }).map_err(unavailable)?;
+            let written = if let Some(record) = known {
+                let changed = self.store.change_record(record.edit(about), operation, now).await;
+                changed.map_err(unavailable)?.map(|changed| matches!(changed, RecordChangeResult::Changed(_)))
+            } else {
+                let (id, name) = (self.new_id(now), answer.from.clone());
+                let record = Record { team, kind, id, name, rev: 1, created_at: now, json: about };
+                let made = self.store.create_record(record, operation).await;
+                made.map_err(unavailable)?.map(|made| matches!(made, CreateRecordResult::Created(_)))
+            };
+            match written {
+                IdempotentResult::Done(true) => return Ok(answer),
+                IdempotentResult::Done(false) => {}
+                IdempotentResult::Replayed(sealed) => return self.open_answer(asked, &sealed),
+                IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
+            }
+        }
+        Err(Problem::new(Code::Unavailable, "the record of this transport changes too fast; call again"))
+    }
+}
+
+fn count_handoffs(email: &Email, which: impl Fn(&Handoff) -> bool) -> u64 {
+    email.handoffs.iter().filter(|handoff| which(handoff)).count() as u64
+}

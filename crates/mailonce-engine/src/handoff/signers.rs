@@ -1,0 +1,157 @@
+//! The sending domains behind a sender: whose keys sign its mail, and whether it may send at all.
+//!
+//! Kept in memory for a moment, so that neither a hand-over nor an accept reads the ledger for it.
+
+use mailonce_core::{
+    id::TeamId,
+    outbound::email::Email,
+    ports::store::StoreError,
+    problem::{Code, Problem},
+    record::{Record, RecordKind},
+    time::Time,
+};
+use mailonce_mail::dkim::{self, DkimKey, DkimSigner};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{
+    Engine,
+    access::domains::{DomainDetails, dkim_key_location},
+    unavailable,
+};
+
+/// How long a domain is believed from memory: while other nodes may change it, and while they cannot.
+const MULTI_NODE_TTL_MS: i64 = 2_000;
+const SINGLE_NODE_TTL_MS: i64 = 30_000;
+/// Senders' domains remembered.
+const CACHE_CAPACITY: usize = 10_000;
+/// The domain itself and so many above it are looked for.
+const MAX_DOMAIN_LEVELS: usize = 8;
+
+/// A domain that may sign.
+pub(crate) struct SendingDomain {
+    name: String,
+    verified: bool,
+    /// Selectors and keys, or why they cannot be used.
+    keys: Result<Vec<(String, DkimKey)>, String>,
+}
+
+struct CachedDomains {
+    /// The nearest first.
+    domains: Arc<Vec<SendingDomain>>,
+    read_at: Time,
+}
+
+/// Domains in memory.
+#[derive(Default)]
+pub(crate) struct SigningDomainCache(Mutex<HashMap<(TeamId, String), CachedDomains>>);
+
+impl SigningDomainCache {
+    fn entries(&self) -> MutexGuard<'_, HashMap<(TeamId, String), CachedDomains>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets what was read of a team's domains.
+    pub(crate) fn invalidate(&self, team: TeamId) {
+        self.entries().retain(|(known, _), _| *known != team);
+    }
+}
+
+/// The domain and those above it, down to two labels.
+fn domain_and_parents(domain: &str) -> impl Iterator<Item = &str> {
+    let all = std::iter::successors(Some(domain), |below| below.split_once('.').map(|(_, above)| above));
+    all.filter(|name| name.contains('.')).take(MAX_DOMAIN_LEVELS)
+}
+
+impl Engine {
+    /// The team's domains that cover a sender's, the nearest first.
+    async fn sending_domains(&self, team: TeamId, sender: &str) -> Result<Arc<Vec<SendingDomain>>, StoreError> {
+        let now = self.now();
+        let lifetime = if self.is_single_node { SINGLE_NODE_TTL_MS } else { MULTI_NODE_TTL_MS };
+        let domain = sender.rsplit_once('@').map_or(sender, |(_, domain)| domain);
+        let place = (team, domain.to_owned());
+        if let Some(known) =
+            self.signing_domains.entries().get(&place).filter(|known| now.since(known.read_at) < lifetime)
+        {
+            return Ok(Arc::clone(&known.domains));
+        }
+        let mut domains = Vec::new();
+        for name in domain_and_parents(domain) {
+            if let Some(record) = self.store.record_by_name(team, RecordKind::Domain, name).await? {
+                domains.push(self.sending_domain(&record)?);
+            }
+        }
+        let domains = Arc::new(domains);
+        let mut known = self.signing_domains.entries();
+        if known.len() >= CACHE_CAPACITY {
+            known.clear();
+        }
+        known.insert(place, CachedDomains { domains: Arc::clone(&domains), read_at: now });
+        Ok(domains)
+    }
+
+    fn sending_domain(&self, record: &Record) -> Result<SendingDomain, StoreError> {
+        let about: DomainDetails = serde_json::from_str(&record.json)
+            .map_err(|error| StoreError::Unreachable(format!("the domain {} cannot be read: {error}", record.name)))?;
+        let open = |sealed: &str| {
+            let pkcs8 = self.open_secret(dkim_key_location(record.team, record.id), sealed);
+            let pkcs8 = pkcs8.ok_or_else(|| format!("the keys of {} cannot be opened", record.name))?;
+            DkimKey::from_pkcs8(&pkcs8).map_err(|error| error.to_string())
+        };
+        let keys = about.keys.iter().map(|kept| Ok((kept.selector.clone(), open(&kept.sealed)?))).collect();
+        Ok(SendingDomain { name: record.name.clone(), verified: about.verified_at.is_some(), keys })
+    }
+
+    /// Refuses a sender whose domain the team has not proven to own, when that is asked for.
+    pub(crate) async fn check_sender(&self, team: TeamId, sender: &str) -> Result<(), Problem> {
+        if !self.deps.verify_domains {
+            return Ok(());
+        }
+        let domains = self.sending_domains(team, sender).await.map_err(unavailable)?;
+        if domains.iter().any(|domain| domain.verified) {
+            return Ok(());
+        }
+        let detail = format!("{sender} is not at a verified domain of this team");
+        Err(Problem::for_field(Code::SenderNotVerified, "from", detail))
+    }
+
+    /// The mail with the signatures of its sender's domain, when the team has one.
+    pub(crate) async fn sign_email(&self, email: &Email, plain: Vec<u8>) -> Result<Vec<u8>, FreezeError> {
+        let domains = self.sending_domains(email.team, &email.head.from).await;
+        let domains = domains.map_err(|error| FreezeError::Temporary(error.to_string()))?;
+        let Some(domain) = domains.first() else { return Ok(plain) };
+        let keys = domain.keys.as_ref().map_err(|why| FreezeError::Permanent(why.clone()))?;
+        let signers: Vec<DkimSigner<'_>> =
+            keys.iter().map(|(selector, key)| DkimSigner { domain: &domain.name, selector, key }).collect();
+        if signers.is_empty() {
+            return Ok(plain);
+        }
+        let signed = dkim::sign(&plain, &signers, email.head.created_at);
+        signed.map_err(|error| FreezeError::Permanent(format!("the mail cannot be signed: {error}")))
+    }
+}
+
+/// Why there are no bytes of a mail to send.
+pub(crate) enum FreezeError {
+    /// The ledger could not be asked.
+    Temporary(String),
+    /// The mail, or the keys of its domain, are no good.
+    Permanent(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_is_covered_by_itself_and_those_above_it() {
+        assert_eq!(
+            domain_and_parents("a.b.example.com").collect::<Vec<_>>(),
+            ["a.b.example.com", "b.example.com", "example.com"]
+        );
+        assert_eq!(domain_and_parents("localhost").count(), 0);
+        assert_eq!(domain_and_parents(&"a.".repeat(100)).count(), MAX_DOMAIN_LEVELS);
+    }
+}

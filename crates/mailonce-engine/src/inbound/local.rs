@@ -1,0 +1,116 @@
+//! The way out to our own inboxes: what the sandbox does with mail for them, so that two agents can talk with nothing
+//! configured. It takes a key, the delivery's, and remembers it for as long as deliveries are known.
+
+use async_trait::async_trait;
+use mailonce_core::{
+    inbound::delivery::{DeliveryFormat, Intake},
+    limits,
+    ports::{
+        store::StoreError,
+        transport::{
+            AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
+            PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
+            UnsupportedMail,
+        },
+    },
+};
+use std::sync::{Arc, OnceLock, Weak};
+
+use crate::{Engine, inbound::receive::IntakeMail};
+
+/// Its name among the transports.
+pub const LOCAL_TRANSPORT: &str = "local";
+/// How long a hand-over may take: it is a commit.
+const HANDOFF_TIMEOUT_MS: i64 = 30_000;
+
+/// The way out to our own inboxes.
+#[derive(Default)]
+pub(crate) struct LocalTransport {
+    engine: OnceLock<Weak<Engine>>,
+}
+
+impl LocalTransport {
+    /// Tells it who takes the mail. Once.
+    pub(crate) fn attach_engine(&self, engine: &Arc<Engine>) {
+        self.engine.get_or_init(|| Arc::downgrade(engine));
+    }
+}
+
+struct LocalDelivery {
+    engine: Arc<Engine>,
+    envelope: FrozenEnvelope,
+}
+
+fn final_reply(meaning: ReplyMeaning, text: &str) -> TransportReply {
+    TransportReply::new(meaning, AttemptPhase::Final, None, text)
+}
+
+#[async_trait]
+impl PreparedHandoff for LocalDelivery {
+    async fn hand_over(self: Box<Self>) -> TransportReply {
+        let Self { engine, envelope } = *self;
+        let mail = IntakeMail {
+            intake: Intake::Local,
+            source: None,
+            provider_delivery_id: Some(format!("{}:{}", envelope.key, envelope.handoff)),
+            ip: None,
+            helo: None,
+            sender: Some(envelope.return_path),
+            recipients: envelope.recipients,
+            form: DeliveryFormat::Mime,
+            raw: envelope.bytes.to_vec(),
+        };
+        match engine.receive_mail(mail).await {
+            Ok(received) if !received.iter().any(|received| received.is_accepted()) => {
+                final_reply(ReplyMeaning::Accepted, "captured; no inbox takes mail at this address")
+            }
+            Ok(_) => final_reply(ReplyMeaning::Accepted, "in the inbox"),
+            Err(StoreError::Unreachable(why)) => {
+                TransportReply::new(ReplyMeaning::Deferred, AttemptPhase::Final, None, &why)
+            }
+            Err(error) => final_reply(ReplyMeaning::Unknown, &error.to_string()),
+        }
+    }
+}
+
+#[async_trait]
+impl Transport for LocalTransport {
+    fn name(&self) -> &'static str {
+        LOCAL_TRANSPORT
+    }
+
+    fn kind(&self) -> &'static str {
+        "sandbox"
+    }
+
+    fn account(&self) -> &'static str {
+        LOCAL_TRANSPORT
+    }
+
+    fn capabilities(&self) -> TransportCapabilities {
+        TransportCapabilities {
+            split: HandoffSplit::PerRecipient,
+            payload_format: PayloadFormat::Mime,
+            recovery: RecoveryMethod::IdempotencyKey { window_ms: limits::PROVIDER_DEDUP_MS },
+            timeout_ms: HANDOFF_TIMEOUT_MS,
+            max_concurrency: 16,
+        }
+    }
+
+    fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
+        mail.mime.map(<[u8]>::to_vec).ok_or_else(|| UnsupportedMail("the mail was not composed".into()))
+    }
+
+    async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+        match self.engine.get().and_then(Weak::upgrade) {
+            Some(engine) => Ok(Box::new(LocalDelivery { engine, envelope: parcel })),
+            None => {
+                Err(TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "the inboxes are closed"))
+            }
+        }
+    }
+
+    async fn look_up(&self, _: LookUpRequest) -> LookUpResult {
+        LookUpResult::Unavailable("inboxes are not asked; the same key is safe".into())
+    }
+}

@@ -1,0 +1,276 @@
+//! Codes and links: each is taken once. Watches: one run of an agent that waits for one.
+
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    id::{ArtifactId, InboxId, MessageId, WatchId},
+    inbox::{
+        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+        message::{MessagePosition, MessageQuery},
+        watch::{SpendResendResult, Watch},
+    },
+    ports::store::IdempotentResult,
+    problem::{Code, Problem},
+    time::Time,
+};
+use std::borrow::Cow;
+use uuid::Uuid;
+
+use crate::{
+    Caller, Engine, KeyedCall, operation, outbound::change::key_mismatch, runtime::records::CreateOutcome, unavailable,
+};
+
+/// Artifacts of an inbox that are looked through for a match.
+const SCAN_LIMIT: usize = 100;
+
+/// Which artifact of an inbox is wanted.
+#[derive(Clone, Debug)]
+pub struct ArtifactQuery {
+    /// What it is.
+    pub kind: ArtifactKind,
+    /// From this address, or `@domain`.
+    pub from: Option<String>,
+    /// With this in the subject of its message.
+    pub subject: Option<String>,
+}
+
+fn artifact_not_found(id: ArtifactId) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no artifact {id}"))
+}
+
+fn already_consumed(artifact: &Artifact) -> Problem {
+    let (at, purpose) = artifact.consumption.as_ref().map_or((Time(0), ""), |by| (by.at, by.purpose.as_str()));
+    Problem::new(Code::AlreadyConsumed, format!("this {} was taken at {at} for {purpose}", artifact.kind.as_str()))
+        .with_extension("artifact", artifact.id.to_string())
+        .with_extension("consumed_at", at.to_string())
+        .with_extension("consumed_for", purpose)
+}
+
+/// Whether a caller may see the value: whoever took it, or a credential for secrets.
+pub fn may_see_value(caller: &Caller, artifact: &Artifact) -> bool {
+    let took = artifact.consumption.as_ref().is_some_and(|consumed| consumed.by == caller.key.id);
+    took || caller.key.has_scope(ApiKeyScope::Secrets)
+}
+
+impl Engine {
+    /// An artifact with its value opened.
+    fn decrypt_artifact(&self, mut artifact: Artifact) -> Result<Artifact, Problem> {
+        let value = self.packer.unpack_text(&artifact.extracted.value).map(Cow::into_owned);
+        artifact.extracted.value = value.ok_or_else(|| Problem::new(Code::Internal, "the value cannot be opened"))?;
+        Ok(artifact)
+    }
+
+    /// One artifact of an inbox that the caller may use.
+    pub async fn artifact(&self, caller: &Caller, id: ArtifactId) -> Result<Artifact, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        let found = self.store.artifact(caller.team.id, id).await.map_err(unavailable)?;
+        let artifact = found.ok_or_else(|| artifact_not_found(id))?;
+        self.inbox(caller, artifact.inbox).await.map_err(|_not_theirs| artifact_not_found(id))?;
+        self.decrypt_artifact(artifact)
+    }
+
+    /// What was found in a message, best first.
+    pub async fn artifacts_of(&self, caller: &Caller, id: MessageId) -> Result<Vec<Artifact>, Problem> {
+        let message = self.message(caller, id).await?;
+        let mut artifacts = Vec::with_capacity(message.head.artifacts.len());
+        for (_, id) in &message.head.artifacts {
+            let found = self.store.artifact(caller.team.id, *id).await.map_err(unavailable)?;
+            artifacts.extend(found.map(|artifact| self.decrypt_artifact(artifact)).transpose()?);
+        }
+        Ok(artifacts)
+    }
+
+    /// Takes an artifact, once.
+    pub async fn consume(
+        &self,
+        caller: &Caller,
+        id: ArtifactId,
+        purpose: String,
+        watch: Option<WatchId>,
+        asked: Option<KeyedCall>,
+    ) -> Result<Artifact, Problem> {
+        let artifact = self.artifact(caller, id).await?;
+        if let Some(watch) = watch {
+            let watch = self.watch_of_inbox(caller, watch, artifact.inbox).await?;
+            if artifact.seq <= watch.after_seq && !artifact.is_consumed_by(&purpose, Some(watch.id)) {
+                return Err(Problem::for_field(Code::InvalidField, "watch", "began after this artifact arrived"));
+            }
+            if watch.require_auth && !artifact.authenticated {
+                let detail = "requires authentication, and the sender of this artifact is not authenticated";
+                return Err(Problem::for_field(Code::InvalidField, "watch", detail));
+            }
+        }
+        let now = self.now();
+        let taking = ConsumeRequest { purpose, watch, by: caller.key.id };
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        crate::failpoint!("before-consume");
+        let taken_now =
+            self.store.consume_artifact(caller.team.id, id, taking, operation, now).await.map_err(unavailable)?;
+        crate::failpoint!("after-consume");
+        let (outcome, answer) = match taken_now {
+            IdempotentResult::Done(ConsumeResult::First(artifact)) => ("first", self.decrypt_artifact(artifact)),
+            IdempotentResult::Done(ConsumeResult::Replayed(artifact)) => ("again", self.decrypt_artifact(artifact)),
+            IdempotentResult::Done(ConsumeResult::ConsumedByOther(artifact)) => {
+                ("gone", Err(already_consumed(&artifact)))
+            }
+            IdempotentResult::Done(ConsumeResult::Missing) => ("missing", Err(artifact_not_found(id))),
+            IdempotentResult::Replayed(_) => ("again", self.artifact(caller, id).await),
+            IdempotentResult::KeyMismatch(bound) => ("mismatch", Err(key_mismatch(&bound))),
+        };
+        self.metrics.record_artifact(outcome);
+        answer
+    }
+
+    /// Takes the latest match of an inbox, consumed or not: an older one is never given out in its place.
+    pub async fn consume_latest_match(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        wanted: &ArtifactQuery,
+        (purpose, watch): (String, Option<WatchId>),
+        asked: Option<KeyedCall>,
+    ) -> Result<Artifact, Problem> {
+        self.inbox(caller, inbox).await?;
+        let (after, require_auth) = match watch {
+            Some(id) => {
+                let watch = self.watch_of_inbox(caller, id, inbox).await?;
+                (watch.after_seq, watch.require_auth)
+            }
+            None => (0, false),
+        };
+        let all = self.store.artifacts(caller.team.id, inbox, Some(wanted.kind), after, SCAN_LIMIT).await;
+        let mut matches = Vec::new();
+        for artifact in all.map_err(unavailable)? {
+            if (artifact.authenticated || !require_auth)
+                && self.matches_artifact_query(caller, &artifact, wanted).await?
+            {
+                matches.push(artifact);
+            }
+        }
+        // Inside a watch a sender that proved itself beats one that did not.
+        let proven = watch.and_then(|_| matches.iter().find(|artifact| artifact.authenticated));
+        let best = proven.or_else(|| matches.first()).ok_or_else(|| {
+            let detail = format!("no {} in this inbox matches", wanted.kind.as_str());
+            Problem::new(Code::NotFound, detail)
+        })?;
+        self.consume(caller, best.id, purpose, watch, asked).await
+    }
+
+    async fn matches_artifact_query(
+        &self,
+        caller: &Caller,
+        artifact: &Artifact,
+        wanted: &ArtifactQuery,
+    ) -> Result<bool, Problem> {
+        let from = wanted.from.as_ref().map(|from| from.to_ascii_lowercase());
+        let is_from = |from: &String| {
+            artifact.sender == *from || (from.starts_with('@') && artifact.sender.ends_with(from.as_str()))
+        };
+        if !from.as_ref().is_none_or(is_from) {
+            return Ok(false);
+        }
+        // A sender that proved itself, and no other condition: nothing more is looked at.
+        let proven = from.is_none() || artifact.authenticated;
+        if proven && wanted.subject.is_none() {
+            return Ok(true);
+        }
+        // The latest message that holds it is the one whose subject people mean.
+        let query = MessageQuery {
+            position: MessagePosition::After(artifact.seq.saturating_sub(1)),
+            limit: 1,
+            ..MessageQuery::default()
+        };
+        let page = self.store.messages(caller.team.id, artifact.inbox, query).await.map_err(unavailable)?;
+        let Some(message) = page.rows.first().filter(|message| message.seq == artifact.seq) else { return Ok(false) };
+        let holds = |subject: &String| message.head.subject.to_lowercase().contains(&subject.to_lowercase());
+        Ok((proven || !message.head.auth.is_fail()) && wanted.subject.as_ref().is_none_or(holds))
+    }
+
+    /// Notes that whoever took an artifact has used it.
+    pub async fn mark_applied(&self, caller: &Caller, id: ArtifactId, purpose: &str) -> Result<Artifact, Problem> {
+        self.artifact(caller, id).await?;
+        match self.store.mark_artifact_applied(caller.team.id, id, purpose, self.now()).await.map_err(unavailable)? {
+            MarkAppliedResult::Done(artifact) => {
+                self.metrics.record_artifact("applied");
+                self.decrypt_artifact(artifact)
+            }
+            MarkAppliedResult::NotYours(artifact) if artifact.consumption.is_none() => {
+                Err(Problem::new(Code::NotConsumed, "nobody has taken this artifact: consume it first"))
+            }
+            MarkAppliedResult::NotYours(artifact) => Err(already_consumed(&artifact)),
+            MarkAppliedResult::Missing => Err(artifact_not_found(id)),
+        }
+    }
+
+    /// Begins a watch.
+    pub async fn create_watch(
+        &self,
+        caller: &Caller,
+        inbox: InboxId,
+        (budget, lasts_ms, require_auth): (u32, i64, bool),
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<Watch>, Problem> {
+        self.inbox(caller, inbox).await?;
+        let now = self.now();
+        let watch = Watch {
+            id: WatchId(self.new_id(now)),
+            team: caller.team.id,
+            inbox,
+            rev: 1,
+            started_at: now,
+            after_seq: 0,
+            deadline: now.plus(lasts_ms),
+            resend_budget: budget,
+            resends_used: 0,
+            require_auth,
+        };
+        let operation = operation(caller, asked.as_ref(), watch.id.0.as_bytes().to_vec(), now);
+        match self.store.create_watch(watch, operation).await.map_err(unavailable)? {
+            IdempotentResult::Done(Some(watch)) => Ok(CreateOutcome { value: watch, is_new: true }),
+            IdempotentResult::Done(None) => Err(crate::inbox::inboxes::inbox_not_found(inbox)),
+            IdempotentResult::Replayed(answer) => {
+                let id = Uuid::from_slice(&answer).map_err(|_bytes| watch_not_found("of this key"))?;
+                Ok(CreateOutcome { value: self.watch(caller, WatchId(id)).await?, is_new: false })
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    /// One watch at an inbox that the caller may use.
+    pub async fn watch(&self, caller: &Caller, id: WatchId) -> Result<Watch, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        let found = self.store.watch_of(caller.team.id, id).await.map_err(unavailable)?;
+        let watch = found.ok_or_else(|| watch_not_found(id))?;
+        self.inbox(caller, watch.inbox).await.map_err(|_not_theirs| watch_not_found(id))?;
+        Ok(watch)
+    }
+
+    /// A watch that must be at this inbox.
+    pub(crate) async fn watch_of_inbox(&self, caller: &Caller, id: WatchId, inbox: InboxId) -> Result<Watch, Problem> {
+        let watch = self.watch(caller, id).await?;
+        if watch.inbox == inbox { Ok(watch) } else { Err(watch_not_found(id)) }
+    }
+
+    /// Spends one of a watch's resends.
+    pub async fn spend_resend(&self, caller: &Caller, id: WatchId, asked: Option<KeyedCall>) -> Result<Watch, Problem> {
+        self.watch(caller, id).await?;
+        let now = self.now();
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        match self.store.spend_resend(caller.team.id, id, operation, now).await.map_err(unavailable)? {
+            IdempotentResult::Done(SpendResendResult::Spent(watch)) => Ok(watch),
+            IdempotentResult::Done(SpendResendResult::BudgetSpent(watch)) => {
+                let detail = format!("this watch may ask for the mail again {} times, and did", watch.resend_budget);
+                Err(Problem::new(Code::BudgetSpent, detail))
+            }
+            IdempotentResult::Done(SpendResendResult::WatchEnded(watch)) => {
+                Err(Problem::new(Code::WatchOver, format!("this watch ended at {}", watch.deadline)))
+            }
+            IdempotentResult::Done(SpendResendResult::Missing) => Err(watch_not_found(id)),
+            IdempotentResult::Replayed(_) => self.watch(caller, id).await,
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+}
+
+fn watch_not_found(id: impl std::fmt::Display) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no watch {id}"))
+}

@@ -1,0 +1,432 @@
+//! Inboxes: making, finding, changing and removing the addresses that agents read.
+
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    address::Address,
+    conversation::caps::ReplyCaps,
+    id::InboxId,
+    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings},
+    ports::store::{IdempotentResult, StoreError},
+    problem::{Code, Problem},
+    record::RecordKind,
+    time::Time,
+};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+use crate::{
+    Caller, Engine, KeyedCall,
+    access::domains::DomainDetails,
+    invalid_field, operation,
+    outbound::change::key_mismatch,
+    runtime::records::{self, CreateOutcome, CursorPage},
+    unavailable,
+};
+
+/// Letters of a random address, without those that people mix up.
+const ADDRESS_ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+/// Letters in a random address.
+const RANDOM_NAME_LENGTH: usize = 12;
+/// How often a random address, or a change that raced with another, is tried anew.
+const MAX_CONFLICT_RETRIES: usize = 4;
+/// Inboxes that are looked at when domains are learnt: so many pages of so many for each team.
+const MAX_PAGES: usize = 100;
+const PAGE_SIZE: usize = 1_000;
+
+/// An inbox to make.
+#[derive(Clone, Debug, Default)]
+pub struct NewInbox {
+    /// The whole address; or a name and a domain; or nothing, for a random one.
+    pub address: Option<String>,
+    /// What stands before the `@`.
+    pub username: Option<String>,
+    /// What stands behind it; the first domain of this installation by default.
+    pub domain: Option<String>,
+    /// How long it takes mail, in milliseconds.
+    pub ttl_ms: Option<i64>,
+    /// Makes its creation repeatable.
+    pub client_id: Option<String>,
+    /// What may change later.
+    pub about: InboxSettings,
+}
+
+/// A change of an inbox's limits. What is `None` stays; an inner `None` takes it away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CapsPatch {
+    /// Answers in a thread within the window.
+    pub per_window: Option<u32>,
+    /// The window, in milliseconds.
+    pub window_ms: Option<i64>,
+    /// Answers in a thread within a day.
+    pub per_day: Option<u32>,
+    /// Answers to one person within a day.
+    pub per_person: Option<u32>,
+    /// Answers in a thread in all.
+    pub per_thread: Option<Option<u32>>,
+}
+
+impl CapsPatch {
+    /// The limits with this change.
+    pub fn apply_to(self, old: ReplyCaps) -> ReplyCaps {
+        ReplyCaps {
+            per_window: self.per_window.unwrap_or(old.per_window),
+            window_ms: self.window_ms.unwrap_or(old.window_ms),
+            per_day: self.per_day.unwrap_or(old.per_day),
+            per_person: self.per_person.unwrap_or(old.per_person),
+            per_thread: self.per_thread.unwrap_or(old.per_thread),
+        }
+    }
+}
+
+/// A change of an inbox. What is `None` stays; an inner `None` takes it away.
+#[derive(Clone, Debug, Default)]
+pub struct InboxPatch {
+    /// The agent it is for.
+    pub agent: Option<Option<String>>,
+    /// The name beside its address.
+    pub name: Option<Option<String>>,
+    /// From then on it refuses mail.
+    pub expires_at: Option<Option<Time>>,
+    /// Whether it takes the rest of its domain.
+    pub catch_all: Option<bool>,
+    /// Domains whose links are allowed.
+    pub link_domains: Option<Vec<String>>,
+    /// How many answers are too many.
+    pub caps: Option<Option<CapsPatch>>,
+    /// Whether mail that only looks automatic may be answered.
+    pub answers_soft: Option<bool>,
+    /// Whether its answers say that a machine wrote them.
+    pub says_automatic: Option<bool>,
+    /// The caller's own words.
+    pub metadata: Option<BTreeMap<String, String>>,
+}
+
+impl InboxPatch {
+    fn apply_to(self, about: &InboxSettings) -> InboxSettings {
+        let old = about.clone();
+        InboxSettings {
+            agent: self.agent.unwrap_or(old.agent),
+            name: self.name.unwrap_or(old.name),
+            expires_at: self.expires_at.unwrap_or(old.expires_at),
+            catch_all: self.catch_all.unwrap_or(old.catch_all),
+            link_domains: self.link_domains.unwrap_or(old.link_domains),
+            caps: self.caps.map_or(old.caps, |patch| patch.map(|patch| patch.apply_to(old.caps.unwrap_or_default()))),
+            answers_soft: self.answers_soft.unwrap_or(old.answers_soft),
+            says_automatic: self.says_automatic.unwrap_or(old.says_automatic),
+            metadata: self.metadata.unwrap_or(old.metadata),
+            changed_at: old.changed_at,
+        }
+    }
+}
+
+pub(crate) fn inbox_not_found(id: impl std::fmt::Display) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no inbox {id}"))
+}
+
+fn address_taken() -> Problem {
+    Problem::for_field(Code::NameTaken, "address", "this address is, or was, somebody's; take another")
+}
+
+/// Whether a credential may use an inbox.
+pub(crate) fn may_use(caller: &Caller, inbox: &Inbox) -> bool {
+    let tied = &caller.key.details.inboxes;
+    tied.is_empty() || tied.iter().any(|one| *one == inbox.address || *one == inbox.id.to_string())
+}
+
+/// Who may make inboxes and change what they are: not a credential that is tied to some.
+fn require_unrestricted(caller: &Caller) -> Result<(), Problem> {
+    if caller.key.details.inboxes.is_empty() {
+        return Ok(());
+    }
+    Err(Problem::new(Code::WrongScope, "this key is tied to its inboxes and cannot make others"))
+}
+
+impl Engine {
+    /// Learns at which domains there are inboxes, for the sandbox's way to them: those of a team's own are known to the
+    /// ledger alone. Before the first hand-over.
+    pub async fn load_inbox_domains(&self) -> Result<(), StoreError> {
+        if !self.deps.delivers_to_inboxes() {
+            return Ok(());
+        }
+        for team in self.store.teams().await? {
+            let mut before = None;
+            for _ in 0..MAX_PAGES {
+                let page = self.store.inboxes(team.id, before, PAGE_SIZE).await?;
+                page.iter().for_each(|inbox| self.inbound.inbox_domains.add(inbox.domain()));
+                before = page.last().map(|inbox| inbox.id).filter(|_| page.len() == PAGE_SIZE);
+                if before.is_none() {
+                    break;
+                }
+            }
+            if before.is_some() {
+                tracing::warn!(team = %team.id, "a team has more inboxes than are looked at; older domains are learnt when mail comes to them");
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an inbox. With the same `client_id` the same one again.
+    pub async fn create_inbox(
+        &self,
+        caller: &Caller,
+        new: NewInbox,
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<Inbox>, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        require_unrestricted(caller)?;
+        // An agent that could loosen its own guards would have none.
+        let about = &new.about;
+        if about.catch_all || about.caps.is_some() || about.answers_soft || !about.link_domains.is_empty() {
+            caller.require_scope(ApiKeyScope::Admin)?;
+        }
+        let again = self.is_repeated_call(caller, asked.as_ref()).await?;
+        let chosen = new.address.is_some() || new.username.is_some();
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let address = self.new_inbox_address(caller, &new, again).await?;
+            if new.about.catch_all {
+                self.check_catch_all(caller, address.domain())?;
+            }
+            match self.try_create_inbox(caller, &new, address, asked.as_ref()).await? {
+                Some(made) => return Ok(made),
+                None if chosen => return Err(address_taken()),
+                None => {}
+            }
+        }
+        Err(address_taken())
+    }
+
+    /// One try. `None` when the address is taken.
+    async fn try_create_inbox(
+        &self,
+        caller: &Caller,
+        new: &NewInbox,
+        address: Address,
+        asked: Option<&KeyedCall>,
+    ) -> Result<Option<CreateOutcome<Inbox>>, Problem> {
+        let now = self.now();
+        let id = InboxId(self.new_id(now));
+        let mut about = new.about.clone();
+        about.expires_at = new.ttl_ms.map(|ttl| now.plus(ttl)).or(about.expires_at);
+        let inbox = Inbox {
+            id,
+            team: caller.team.id,
+            rev: 1,
+            address: address.as_str().to_owned(),
+            client_id: new.client_id.clone(),
+            created_at: now,
+            latest_seq: 0,
+            settings: about,
+        };
+        let operation = operation(caller, asked, id.0.as_bytes().to_vec(), now);
+        match self.store.create_inbox(inbox, operation).await.map_err(unavailable)? {
+            IdempotentResult::Done(CreateInboxResult::Created(inbox)) => {
+                self.inbound.inbox_domains.add(inbox.domain());
+                self.credentials.clear();
+                Ok(Some(CreateOutcome { value: inbox, is_new: true }))
+            }
+            IdempotentResult::Done(CreateInboxResult::AlreadyExists(inbox)) => {
+                Ok(Some(CreateOutcome { value: inbox, is_new: false }))
+            }
+            IdempotentResult::Done(CreateInboxResult::AddressTaken) => Ok(None),
+            IdempotentResult::Replayed(answer) => {
+                let id = Uuid::from_slice(&answer).map_err(|_bytes| inbox_not_found("of this key"))?;
+                Ok(Some(CreateOutcome { value: self.inbox(caller, InboxId(id)).await?, is_new: false }))
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    /// The address that an inbox is to have.
+    async fn new_inbox_address(&self, caller: &Caller, new: &NewInbox, again: bool) -> Result<Address, Problem> {
+        let (field, text) = match (&new.address, &new.username) {
+            (Some(_), Some(_)) => return Err(invalid_field("address", "and username are not given together")),
+            (Some(_), None) if new.domain.is_some() => {
+                return Err(invalid_field("address", "and domain are not given together"));
+            }
+            (Some(address), None) => ("address", address.clone()),
+            (None, username) => {
+                let name = username.clone().unwrap_or_else(|| self.random_name());
+                let ours = || self.inbound.local_domains.first().cloned();
+                let domain = new.domain.clone().or_else(ours).ok_or_else(|| {
+                    invalid_field("domain", "is missing, and this installation has none of its own (smtp.domains)")
+                })?;
+                ("username", format!("{name}@{domain}"))
+            }
+        };
+        let address = Address::parse(&text).map_err(|error| invalid_field(field, error.to_string()))?;
+        let local = address.as_str().split('@').next().unwrap_or_default();
+        if local.contains('+') || local.contains('*') {
+            return Err(invalid_field(
+                field,
+                "has a + or * before the @, which inboxes do not have: mail to name+tag@ reaches name@",
+            ));
+        }
+        let shared = self.is_shared_domain(address.domain());
+        if shared {
+            self.check_reserved(caller, field, &address)?;
+        }
+        if !shared && !again && !self.may_have_inbox_at(caller, address.domain()).await? {
+            let detail = format!(
+                "{} is no domain of this installation and not a verified one of this team; known are {}",
+                address.domain(),
+                self.inbound.local_domains.join(", ")
+            );
+            return Err(invalid_field(if new.address.is_some() { "address" } else { "domain" }, detail));
+        }
+        Ok(address)
+    }
+
+    /// Whether every team may have inboxes at a domain.
+    fn is_shared_domain(&self, domain: &str) -> bool {
+        self.inbound.local_domains.iter().any(|own| own == domain)
+    }
+
+    /// Refuses an address that stands for a shared domain itself to all but operators. Whoever reads its mail can obtain
+    /// a certificate for the domain, and whoever writes from one that looks like it is taken for the operator.
+    fn check_reserved(&self, caller: &Caller, field: &str, address: &Address) -> Result<(), Problem> {
+        let local = address.as_str().split('@').next().unwrap_or_default();
+        let is_return_path = mailonce_mail::return_path::AttemptTag::from_return_path(address.as_str()).is_some();
+        let reserved = is_return_path
+            || self.deps.reserved_names.iter().any(|name| mailonce_mail::link::is_lookalike(name, local));
+        if !reserved || caller.require_scope(ApiKeyScope::Operator).is_ok() {
+            return Ok(());
+        }
+        let detail = format!("{local} is reserved at {}, a domain that all teams share", address.domain());
+        Err(Problem::for_field(Code::AddressReserved, field, detail))
+    }
+
+    /// Refuses an inbox that would get all other mail of a shared domain to all but operators.
+    fn check_catch_all(&self, caller: &Caller, domain: &str) -> Result<(), Problem> {
+        if !self.is_shared_domain(domain) || caller.require_scope(ApiKeyScope::Operator).is_ok() {
+            return Ok(());
+        }
+        let detail = format!("{domain} is a domain that all teams share, where only an operator may have a catch-all");
+        Err(Problem::for_field(Code::AddressReserved, "catch_all", detail))
+    }
+
+    /// Whether a team may have inboxes at a domain that is not the installation's own.
+    async fn may_have_inbox_at(&self, caller: &Caller, domain: &str) -> Result<bool, Problem> {
+        if !self.deps.verify_domains {
+            return Ok(true);
+        }
+        let found = self.store.record_by_name(caller.team.id, RecordKind::Domain, domain).await.map_err(unavailable)?;
+        let Some(record) = found else { return Ok(false) };
+        Ok(records::decode::<DomainDetails>(&record)?.verified_at.is_some())
+    }
+
+    fn random_name(&self) -> String {
+        let mut bytes = [0; RANDOM_NAME_LENGTH];
+        self.entropy.fill(&mut bytes);
+        bytes.iter().map(|byte| char::from(ADDRESS_ALPHABET[usize::from(byte % 32)])).collect()
+    }
+
+    /// One inbox that the caller may use.
+    pub async fn inbox(&self, caller: &Caller, id: InboxId) -> Result<Inbox, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        let found = self.store.inbox(caller.team.id, id).await.map_err(unavailable)?;
+        found.filter(|inbox| may_use(caller, inbox)).ok_or_else(|| inbox_not_found(id))
+    }
+
+    /// The inbox at an address of the caller's team.
+    pub async fn inbox_by_address(&self, caller: &Caller, address: &str) -> Result<Inbox, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        let address = Address::parse(address).map_err(|_not_one| inbox_not_found(address))?;
+        let place = [address.as_str().to_owned()];
+        let found = self.store.inbox_by_address(&place).await.map_err(unavailable)?;
+        let found = found.filter(|inbox| inbox.team == caller.team.id && may_use(caller, inbox));
+        found.ok_or_else(|| inbox_not_found(address.as_str()))
+    }
+
+    /// The inboxes that the caller may use, newest first.
+    pub async fn inboxes(
+        &self,
+        caller: &Caller,
+        before: Option<Uuid>,
+        limit: usize,
+    ) -> Result<CursorPage<Inbox>, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        let before = before.map(InboxId);
+        let mut rows = self.store.inboxes(caller.team.id, before, limit + 1).await.map_err(unavailable)?;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next = rows.last().filter(|_| more).map(|inbox| inbox.id.0);
+        rows.retain(|inbox| may_use(caller, inbox));
+        Ok(CursorPage { rows, next })
+    }
+
+    /// Changes an inbox.
+    pub async fn change_inbox(
+        &self,
+        caller: &Caller,
+        id: InboxId,
+        patch: InboxPatch,
+        rev: Option<u32>,
+    ) -> Result<Inbox, Problem> {
+        require_unrestricted(caller)?;
+        let loosens = patch.caps.is_some()
+            || patch.answers_soft.is_some()
+            || patch.says_automatic.is_some()
+            || patch.link_domains.is_some();
+        if loosens || patch.catch_all == Some(true) {
+            caller.require_scope(ApiKeyScope::Admin)?;
+        }
+        let change = |inbox: &Inbox| {
+            if patch.catch_all == Some(true) {
+                self.check_catch_all(caller, inbox.domain())?;
+            }
+            Ok((inbox.address.clone(), patch.clone().apply_to(&inbox.settings)))
+        };
+        self.edit_inbox(caller, id, rev, None, change).await
+    }
+
+    /// Gives an inbox a new random address at its domain. The old one reaches nobody any more.
+    pub async fn rotate_inbox(&self, caller: &Caller, id: InboxId, asked: Option<KeyedCall>) -> Result<Inbox, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        require_unrestricted(caller)?;
+        let address = |inbox: &Inbox| format!("{}@{}", self.random_name(), inbox.domain());
+        self.edit_inbox(caller, id, None, asked, |inbox| Ok((address(inbox), inbox.settings.clone()))).await
+    }
+
+    async fn edit_inbox(
+        &self,
+        caller: &Caller,
+        id: InboxId,
+        rev: Option<u32>,
+        asked: Option<KeyedCall>,
+        change: impl Fn(&Inbox) -> Result<(String, InboxSettings), Problem>,
+    ) -> Result<Inbox, Problem> {
+        let mut inbox = self.inbox(caller, id).await?;
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            if rev.is_some_and(|rev| rev != inbox.rev) {
+                break;
+            }
+            let now = self.now();
+            let (address, about) = change(&inbox)?;
+            let about = InboxSettings { changed_at: Some(now), ..about };
+            let edit = InboxEdit { team: inbox.team, id, rev: inbox.rev, address, settings: about };
+            let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+            match self.store.change_inbox(edit, operation, now).await.map_err(unavailable)? {
+                IdempotentResult::Done(InboxChangeResult::Changed(inbox)) => {
+                    self.credentials.clear();
+                    return Ok(inbox);
+                }
+                IdempotentResult::Done(InboxChangeResult::Stale(now)) => inbox = now,
+                IdempotentResult::Done(InboxChangeResult::AddressTaken) => return Err(address_taken()),
+                IdempotentResult::Done(InboxChangeResult::Missing) => return Err(inbox_not_found(id)),
+                IdempotentResult::Replayed(_) => return self.inbox(caller, id).await,
+                IdempotentResult::KeyMismatch(bound) => return Err(key_mismatch(&bound)),
+            }
+        }
+        Err(Problem::new(Code::StaleRev, format!("the inbox {} changed meanwhile", inbox.address))
+            .with_extension("rev", inbox.rev))
+    }
+
+    /// Removes an inbox with everything in it.
+    pub async fn remove_inbox(&self, caller: &Caller, id: InboxId) -> Result<Inbox, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        require_unrestricted(caller)?;
+        let removed = self.store.remove_inbox(caller.team.id, id, self.now()).await.map_err(unavailable)?;
+        self.credentials.clear();
+        removed.ok_or_else(|| inbox_not_found(id))
+    }
+}

@@ -1,0 +1,60 @@
+//! Everything that came in at a team's inboxes as one list, the latest first.
+
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    id::{InboxId, MessageId},
+    inbound::delivery::{DeliveryQuery, DeliveryState, DeliveryTarget},
+    inbox::message::Message,
+    limits,
+    problem::Problem,
+};
+use std::collections::HashMap;
+
+use crate::{Caller, Engine, unavailable};
+
+impl Engine {
+    /// Messages of all inboxes that the caller may use: those that arrived before one of them, or the latest.
+    pub async fn team_messages(
+        &self,
+        caller: &Caller,
+        before: Option<MessageId>,
+        limit: usize,
+    ) -> Result<Vec<Message>, Problem> {
+        caller.require_scope(ApiKeyScope::Read)?;
+        let mut place = match before {
+            Some(id) => Some(self.message(caller, id).await?.delivery),
+            None => None,
+        };
+        let (mut usable, mut found, mut looked) = (HashMap::new(), Vec::new(), 0);
+        while looked < limits::SCAN_ROWS {
+            let state = Some(DeliveryState::Done);
+            let query = DeliveryQuery { state, before: place, limit: limits::PAGE_ROWS, ..DeliveryQuery::default() };
+            let page = self.store.deliveries(caller.team.id, query).await.map_err(unavailable)?;
+            looked += page.len();
+            for delivery in &page {
+                let (DeliveryTarget::Inbox(inbox), Some(id)) = (delivery.target, delivery.message) else { continue };
+                if !self.may_use_inbox(caller, inbox, &mut usable).await {
+                    continue;
+                }
+                found.extend(self.store.message(caller.team.id, id).await.map_err(unavailable)?);
+                if found.len() == limit {
+                    return Ok(found);
+                }
+            }
+            place = page.last().map(|delivery| delivery.id);
+            if page.len() < limits::PAGE_ROWS {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn may_use_inbox(&self, caller: &Caller, inbox: InboxId, known: &mut HashMap<InboxId, bool>) -> bool {
+        if let Some(usable) = known.get(&inbox) {
+            return *usable;
+        }
+        let usable = self.inbox(caller, inbox).await.is_ok();
+        known.insert(inbox, usable);
+        usable
+    }
+}

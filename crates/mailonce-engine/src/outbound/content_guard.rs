@@ -1,0 +1,464 @@
+//! The content guard: mails between the same people that say the same within minutes.
+//!
+//! Where a look-alike is only flagged, nothing is read and nothing is compared until a second mail between the same
+//! people comes: what was said of late is in the memory of this process. Where it is held, the ledger is asked, and
+//! decides between two that come at once.
+
+use mailonce_core::{
+    address::NamedAddress,
+    handoff::action::HandoffAction,
+    id::{EmailId, TeamId},
+    outbound::{
+        content::EmailContent,
+        digest::Digest,
+        email::{Channel, Email, EmailState, Guard},
+        likeness::{self, ContentFingerprint, ContentGuardMode},
+    },
+    ports::store::{EmailQuery, GuardInput, HandoffActionResult, IdempotentResult, StoreError},
+    problem::Problem,
+    time::Time,
+};
+use mailonce_mail::html::HtmlPage;
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+use subtle::ConstantTimeEq as _;
+use tokio::sync::OnceCell;
+
+use crate::{Caller, Engine, inbound::read::run_blocking, outbound::send::KeyedSend, runtime::pack, unavailable};
+
+const SHARDS: usize = 16;
+/// Pairs of people in one generation of a shard.
+const PAIRS_PER_GENERATION: usize = 128;
+/// Larger bodies are not kept until they are needed, only what is compared of them.
+const MAX_CACHED_BODY_BYTES: usize = 4 * 1024;
+/// Latest emails of a team that are looked through for those between the same people. Reading one takes microseconds, so
+/// this bounds what a send costs when a team sends much.
+const SCAN_LIMIT: usize = 1_000;
+/// Emails in one generation of the cache of what is compared.
+const FINGERPRINTS_PER_GENERATION: usize = 2_048;
+/// What a token begins with.
+const DISTINCT_TOKEN_PREFIX: &str = "dt_";
+
+/// A mail that was said of late.
+#[derive(Clone)]
+struct RecentSend {
+    at: Time,
+    digest: Digest,
+    body: Option<Arc<[u8]>>,
+    fingerprint: Arc<OnceLock<Option<ContentFingerprint>>>,
+}
+
+impl RecentSend {
+    /// What is compared of it, worked out when it is first needed.
+    fn fingerprint(&self, team: TeamId) -> Option<&ContentFingerprint> {
+        let read = || pack::unpack(self.body.as_deref()?).map(|content| content_fingerprint(team, &content));
+        self.fingerprint.get_or_init(read).as_ref()
+    }
+}
+
+#[derive(Default)]
+struct RecentSendShard {
+    young: HashMap<u64, Vec<RecentSend>>,
+    old: HashMap<u64, Vec<RecentSend>>,
+}
+
+/// What was said of late, by who said it to whom. Bounded: two generations, the older of which is dropped.
+#[derive(Default)]
+pub(crate) struct RecentSendWindow {
+    shards: [Mutex<RecentSendShard>; SHARDS],
+    hasher: RandomState,
+}
+
+impl RecentSendWindow {
+    fn pair_hash(&self, team: TeamId, content: &EmailContent) -> u64 {
+        let of = |mailbox: &NamedAddress| self.hasher.hash_one(mailbox.lowercased());
+        // The order of the recipients means nothing.
+        let to = content.to.iter().map(of).fold(0, u64::wrapping_add);
+        self.hasher.hash_one((team, of(&content.from), to))
+    }
+
+    fn with_shard<T>(&self, pair: u64, act: impl FnOnce(&mut RecentSendShard) -> T) -> T {
+        let at = (pair % SHARDS as u64) as usize;
+        act(&mut self.shards[at].lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The latest between the same people.
+    fn latest(&self, team: TeamId, content: &EmailContent, now: Time) -> Vec<RecentSend> {
+        let pair = self.pair_hash(team, content);
+        let found = self.with_shard(pair, |shard| shard.young.get(&pair).or_else(|| shard.old.get(&pair)).cloned());
+        let recent = |said: &RecentSend| now.since(said.at) < likeness::COMPARE_WINDOW_MS;
+        found.unwrap_or_default().into_iter().filter(recent).collect()
+    }
+
+    /// Whether a mail of late says the same, as far as this process remembers.
+    fn has_look_alike(&self, team: TeamId, content: &EmailContent, digest: &Digest, now: Time) -> bool {
+        let latest = self.latest(team, content, now);
+        // Most of them are retries: the same mail is alike without a look at its words.
+        if latest.is_empty() || latest.iter().any(|said| said.digest == *digest) {
+            return !latest.is_empty();
+        }
+        let likeness = content_fingerprint(team, content);
+        latest.iter().any(|said| said.fingerprint(team).is_some_and(|other| likeness.is_similar_to(other)))
+    }
+
+    /// Remembers a mail that was accepted.
+    pub(crate) fn record(&self, team: TeamId, content: &EmailContent, digest: &Digest, body: &Arc<[u8]>, now: Time) {
+        let pair = self.pair_hash(team, content);
+        // A sealed body would have to be opened for each comparison.
+        let small = body.len() <= MAX_CACHED_BODY_BYTES && !pack::is_sealed(body);
+        let likeness = Arc::new(OnceLock::new());
+        if !small {
+            likeness.get_or_init(|| Some(content_fingerprint(team, content)));
+        }
+        let said = RecentSend {
+            at: now,
+            digest: digest.clone(),
+            body: small.then(|| Arc::clone(body)),
+            fingerprint: likeness,
+        };
+        self.with_shard(pair, |shard| {
+            let known = shard.young.remove(&pair).or_else(|| shard.old.remove(&pair));
+            // Most people are written to once, so that the first takes no more room than it needs.
+            let all = match known {
+                None => vec![said],
+                Some(mut all) => {
+                    all.retain(|said| now.since(said.at) < likeness::COMPARE_WINDOW_MS);
+                    let over = (all.len() + 1).saturating_sub(likeness::MAX_COMPARED);
+                    all.drain(..over);
+                    all.push(said);
+                    all
+                }
+            };
+            if shard.young.len() >= PAIRS_PER_GENERATION {
+                // The tables change places, so that neither grows anew.
+                let RecentSendShard { young, old } = shard;
+                std::mem::swap(young, old);
+                young.clear();
+            }
+            shard.young.insert(pair, all);
+        });
+    }
+}
+
+/// What is compared of emails in the ledger, so that a large one is not parsed again for every email to the same person.
+#[derive(Default)]
+pub(crate) struct FingerprintCache(Mutex<FingerprintGenerations>);
+
+#[derive(Default)]
+struct FingerprintGenerations {
+    young: HashMap<EmailId, Arc<ContentFingerprint>>,
+    old: HashMap<EmailId, Arc<ContentFingerprint>>,
+}
+
+impl FingerprintCache {
+    fn get(&self, id: EmailId) -> Option<Arc<ContentFingerprint>> {
+        let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.young.get(&id).or_else(|| cache.old.get(&id)).cloned()
+    }
+
+    /// What is compared of an email. It is computed only when it is not in the cache.
+    async fn get_or_compute(
+        &self,
+        id: EmailId,
+        compute: impl Future<Output = Result<Option<ContentFingerprint>, StoreError>>,
+    ) -> Result<Option<Arc<ContentFingerprint>>, StoreError> {
+        if let Some(known) = self.get(id) {
+            return Ok(Some(known));
+        }
+        let Some(computed) = compute.await? else { return Ok(None) };
+        let likeness = Arc::new(computed);
+        self.put(id, Arc::clone(&likeness));
+        Ok(Some(likeness))
+    }
+
+    fn put(&self, id: EmailId, likeness: Arc<ContentFingerprint>) {
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache.young.len() >= FINGERPRINTS_PER_GENERATION {
+            cache.old = std::mem::take(&mut cache.young);
+        }
+        cache.young.insert(id, likeness);
+    }
+}
+
+/// What the emails of one call are compared with: the latest of the team, read once and only when needed, and the items of
+/// the batch that come before.
+#[derive(Default)]
+pub(crate) struct ComparisonSet {
+    latest: OnceCell<Vec<Email>>,
+    batch_items: Option<RecentSendWindow>,
+}
+
+impl ComparisonSet {
+    /// For the items of a batch.
+    pub(crate) fn for_batch() -> Self {
+        Self { batch_items: Some(RecentSendWindow::default()), ..Self::default() }
+    }
+
+    /// The latest emails of the team. `read` runs once, however many emails are compared.
+    async fn latest(&self, read: impl Future<Output = Result<Vec<Email>, StoreError>>) -> Result<&[Email], StoreError> {
+        Ok(self.latest.get_or_try_init(|| read).await?)
+    }
+
+    /// Remembers an item of the batch for those behind it.
+    pub(crate) fn record_item(&self, team: TeamId, named: &KeyedSend, body: &Arc<[u8]>, now: Time) {
+        if let Some(beside) = &self.batch_items {
+            beside.record(team, &named.request.content, &named.digest, body, now);
+        }
+    }
+}
+
+/// What is compared of a mail.
+pub(crate) fn content_fingerprint(team: TeamId, content: &EmailContent) -> ContentFingerprint {
+    let from = content.from.to_address();
+    let to: Vec<String> = content.to_addresses().iter().map(|to| to.as_str().to_owned()).collect();
+    let page = content.text.is_none().then(|| content.html.as_deref().map(HtmlPage::parse)).flatten();
+    let text = content.text.as_deref().or(page.as_ref().map(|page| page.text.as_str())).unwrap_or_default();
+    ContentFingerprint::from_email(team, from.as_str(), &to, &content.subject, text)
+}
+
+impl Engine {
+    /// What the guard has to say about a mail before it is accepted. `hold` is what others said.
+    pub(crate) async fn evaluate_content_guard(
+        &self,
+        caller: &Caller,
+        named: &KeyedSend,
+        (hold, compared): (Option<Guard>, &ComparisonSet),
+        now: Time,
+    ) -> Result<GuardInput, Problem> {
+        let (team, content) = (caller.team.id, &named.request.content);
+        let settings = self.settings_of(team).await.map_err(unavailable)?;
+        let mode = match &named.request.intent {
+            Some(intent) if intent.period.is_some() => ContentGuardMode::Off,
+            // A model that retries may call the same matter by another name.
+            Some(_) if caller.channel == Channel::Mcp => settings.mcp,
+            // Code that was written for another service does not know what a held mail is.
+            _ if named.is_keyed() || caller.channel.is_dialect() => settings.keyed,
+            _ => settings.keyless,
+        };
+        match mode {
+            ContentGuardMode::Off => Ok(GuardInput { held_by: hold, ..GuardInput::default() }),
+            ContentGuardMode::Flag => {
+                let mut said = std::iter::once(&self.recent_sends).chain(&compared.batch_items);
+                let alike = said.any(|window| window.has_look_alike(team, content, &named.digest, now));
+                Ok(GuardInput {
+                    held_by: hold,
+                    flagged_by: alike.then_some(Guard::LooksDuplicate),
+                    ..GuardInput::default()
+                })
+            }
+            ContentGuardMode::Hold => {
+                let likeness = content_fingerprint(team, content);
+                let latest = compared.latest(self.latest_emails(team, None, now)).await.map_err(unavailable)?;
+                let alike = Box::pin(self.find_look_alike(&likeness, content, latest)).await.map_err(unavailable)?;
+                let hold = hold.or(alike.map(|_| Guard::LooksDuplicate));
+                Ok(GuardInput { held_by: hold, fingerprint: Some(likeness), ..GuardInput::default() })
+            }
+        }
+    }
+
+    /// The latest emails of a team within the window: before an email, or before now.
+    pub(crate) async fn latest_emails(
+        &self,
+        team: TeamId,
+        before: Option<EmailId>,
+        now: Time,
+    ) -> Result<Vec<Email>, StoreError> {
+        let since = Some(now.plus(-likeness::COMPARE_WINDOW_MS));
+        let query = EmailQuery { since, before, limit: SCAN_LIMIT, ..EmailQuery::default() };
+        Ok(self.store.emails(team, query).await?.rows)
+    }
+
+    /// The latest of these emails that is between the same people and says the same.
+    pub(crate) async fn find_look_alike<'a>(
+        &self,
+        likeness: &ContentFingerprint,
+        content: &EmailContent,
+        latest: &'a [Email],
+    ) -> Result<Option<&'a Email>, StoreError> {
+        let from = content.from.to_address();
+        let people: Vec<String> = content.to_addresses().iter().map(|to| to.as_str().to_owned()).collect();
+        let stands = |email: &Email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
+        let same = |email: &&Email| email.head.from == from.as_str() && email.head.to == people && stands(email);
+        for email in latest.iter().filter(same).take(likeness::MAX_COMPARED) {
+            if self.stored_fingerprint(email).await?.is_some_and(|other| other.is_similar_to(likeness)) {
+                return Ok(Some(email));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is compared of an email in the ledger; `None` when its content is no longer kept.
+    async fn stored_fingerprint(&self, email: &Email) -> Result<Option<Arc<ContentFingerprint>>, StoreError> {
+        self.fingerprints.get_or_compute(email.id, self.compute_fingerprint(email)).await
+    }
+
+    async fn compute_fingerprint(&self, email: &Email) -> Result<Option<ContentFingerprint>, StoreError> {
+        let Some(content) = self.stored_content(email).await? else { return Ok(None) };
+        let team = email.team;
+        if content.html.is_none() {
+            return Ok(Some(content_fingerprint(team, &content)));
+        }
+        // Hostile HTML can take long to parse, so a worker thread does it. An email that crashes the parser matches none.
+        Ok(run_blocking(move || content_fingerprint(team, &content)).await.ok())
+    }
+
+    /// What an email says; `None` when its content is no longer kept.
+    pub(crate) async fn stored_content(&self, email: &Email) -> Result<Option<EmailContent>, StoreError> {
+        let detail = self.store.email_detail(email.team, email.id).await?;
+        Ok(detail.and_then(|detail| detail.body.as_deref().and_then(|body| self.packer.unpack(body))))
+    }
+
+    /// The one-use token by which a sender says that a held look-alike is meant.
+    pub(crate) fn distinct_token(&self, team: TeamId, id: EmailId) -> String {
+        let mac = self.secret.mac("distinct", &[team.0.as_bytes(), id.0.as_bytes()]);
+        format!("{DISTINCT_TOKEN_PREFIX}{}_{}", id.0.simple(), crate::hex(&mac[..16]))
+    }
+
+    /// The email that a token of this team names.
+    pub(crate) fn email_of_distinct_token(&self, team: TeamId, token: &str) -> Option<EmailId> {
+        let (id, _) = token.strip_prefix(DISTINCT_TOKEN_PREFIX)?.split_once('_')?;
+        let id = EmailId(uuid::Uuid::try_parse(id).ok()?);
+        bool::from(self.distinct_token(team, id).as_bytes().ct_eq(token.as_bytes())).then_some(id)
+    }
+
+    /// Lets a held email go. What it is from then on; `None` when the team has no such email.
+    pub(crate) async fn release_held(&self, team: TeamId, id: EmailId) -> Result<Option<Email>, StoreError> {
+        let acted = self.store.apply_action(team, id, HandoffAction::Release, None, self.now()).await?;
+        self.transports.wake_all();
+        match acted {
+            IdempotentResult::Done(HandoffActionResult::Applied(_, email)) => Ok(Some(email)),
+            // No key was given.
+            IdempotentResult::Done(HandoffActionResult::Missing)
+            | IdempotentResult::Replayed(_)
+            | IdempotentResult::KeyMismatch(_) => Ok(None),
+        }
+    }
+
+    /// Whether a caller may send from an address.
+    pub(crate) fn check_may_send_from(caller: &Caller, address: &str) -> Result<(), Problem> {
+        if !caller.may_see_sender(address) {
+            let detail = format!("this API key is tied to inboxes, and {address} is the address of none of them");
+            let next = "Send from the address of one of the key's `inboxes`.";
+            let problem = Problem::for_field(mailonce_core::problem::Code::SenderNotAllowed, "from", detail);
+            return Err(problem
+                .with_extension("inboxes", caller.key.details.inboxes.clone())
+                .with_extension("next", next));
+        }
+        if caller.key.may_send_from(address) {
+            return Ok(());
+        }
+        let detail = format!("this API key may not send from {address}");
+        Err(Problem::for_field(mailonce_core::problem::Code::SenderNotAllowed, "from", detail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailonce_core::outbound::content::RawContent;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use uuid::Uuid;
+
+    const TEAM: TeamId = TeamId(Uuid::from_u128(1));
+
+    fn content(to: &str, text: &str) -> EmailContent {
+        let raw = RawContent {
+            from: "bot@example.org".into(),
+            to: vec![to.into()],
+            subject: "News".into(),
+            text: Some(text.into()),
+            ..RawContent::default()
+        };
+        EmailContent::validate(raw).unwrap()
+    }
+
+    fn note(window: &RecentSendWindow, content: &EmailContent, at: i64) {
+        window.record(TEAM, content, &Digest::of_content(content), &pack::pack(content).into(), Time(at));
+    }
+
+    #[test]
+    fn words_are_worked_out_only_for_a_second_mail_between_the_same_people() {
+        let window = RecentSendWindow::default();
+        let (one, other) = (content("a@x.test", "Hello there"), content("b@x.test", "Hello there"));
+        note(&window, &one, 0);
+        assert!(window.latest(TEAM, &other, Time(1)).is_empty());
+        let latest = window.latest(TEAM, &one, Time(1));
+        assert_eq!(latest.len(), 1);
+        assert!(latest[0].fingerprint.get().is_none());
+        assert!(latest[0].fingerprint(TEAM).is_some_and(|said| said.is_similar_to(&content_fingerprint(TEAM, &one))));
+        assert!(window.latest(TEAM, &one, Time(likeness::COMPARE_WINDOW_MS)).is_empty());
+    }
+
+    #[test]
+    fn a_retry_is_alike_without_a_look_at_its_words() {
+        let window = RecentSendWindow::default();
+        let (one, again) = (content("a@x.test", "Hello there"), content("a@x.test", "Hello there you"));
+        note(&window, &one, 0);
+        let has_alike =
+            |content: &EmailContent| window.has_look_alike(TEAM, content, &Digest::of_content(content), Time(1));
+        let is_read = || window.latest(TEAM, &one, Time(1))[0].fingerprint.get().is_some();
+        assert!(has_alike(&one) && !is_read());
+        assert!(!has_alike(&content("b@x.test", "Hello there")) && !is_read());
+        assert!(!has_alike(&content("a@x.test", "Something else")) && is_read());
+        assert!(has_alike(&again));
+    }
+
+    #[test]
+    fn a_large_body_is_compared_and_not_kept() {
+        let window = RecentSendWindow::default();
+        let words = (0..20_000_u64).map(|n| format!("w{}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let noise = words.collect::<Vec<_>>().join(" ");
+        let large = content("a@x.test", &noise);
+        note(&window, &large, 0);
+        let latest = window.latest(TEAM, &large, Time(1));
+        assert!(latest[0].body.is_none() && latest[0].fingerprint(TEAM).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_large_email_is_parsed_once_however_many_are_compared_with_it() {
+        let (cache, parsed) = (FingerprintCache::default(), AtomicUsize::new(0));
+        let parse = async || {
+            parsed.fetch_add(1, Ordering::Relaxed);
+            Ok(Some(content_fingerprint(TEAM, &content("a@x.test", "Hello there"))))
+        };
+        for _ in 0..3 {
+            assert!(cache.get_or_compute(EmailId(Uuid::from_u128(1)), parse()).await.unwrap().is_some());
+        }
+        assert_eq!(parsed.load(Ordering::Relaxed), 1);
+        cache.get_or_compute(EmailId(Uuid::from_u128(2)), parse()).await.unwrap();
+        assert_eq!(parsed.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_batch_reads_the_latest_emails_once() {
+        let (batch, reads) = (ComparisonSet::for_batch(), AtomicUsize::new(0));
+        let read = async || {
+            reads.fetch_add(1, Ordering::Relaxed);
+            Ok(Vec::new())
+        };
+        for _ in 0..3 {
+            assert!(batch.latest(read()).await.unwrap().is_empty());
+        }
+        assert_eq!(reads.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn the_window_stays_small() {
+        let window = RecentSendWindow::default();
+        for n in 0..20_000 {
+            note(&window, &content(&format!("u{n}@x.test"), "Hello"), 0);
+        }
+        for _ in 0..50 {
+            note(&window, &content("same@x.test", "Hello"), 0);
+        }
+        let kept = |shard: &Mutex<RecentSendShard>| {
+            let shard = shard.lock().unwrap();
+            shard.young.len() + shard.old.len()
+        };
+        assert!(window.shards.iter().map(kept).sum::<usize>() <= 2 * SHARDS * PAIRS_PER_GENERATION + SHARDS);
+        assert_eq!(window.latest(TEAM, &content("same@x.test", "Hello"), Time(0)).len(), likeness::MAX_COMPARED);
+    }
+}

@@ -1,0 +1,69 @@
+//! Looking at the names of wishes: inspect, extend, forget.
+
+use mailonce_core::{
+    key::{EmailKey, Key},
+    outbound::email::Email,
+    ports::store::{KeyBinding, KeyChangeResult, KeyView},
+    problem::{Code, FieldError, Problem},
+    ttl::Ttl,
+};
+
+use crate::{Caller, Engine, unavailable};
+
+impl Engine {
+    /// What a key is, forgotten or not.
+    pub async fn key(&self, caller: &Caller, key: &Key) -> Result<KeyView, Problem> {
+        let hash = EmailKey::Given(key.clone()).hash(caller.team.id);
+        let view = self.store.key(caller.team.id, hash, self.now()).await.map_err(unavailable)?;
+        view.filter(|view| may_see_key(caller, view)).ok_or_else(|| key_not_found(key))
+    }
+
+    /// Gives a key a longer memory. A shorter one would forget it without a word, and that has a call of its own.
+    pub async fn extend_key(&self, caller: &Caller, key: &Key, ttl: Ttl) -> Result<Email, Problem> {
+        if let Some(KeyBinding::Email(email)) = self.key(caller, key).await?.binding
+            && ttl.0 < email.ttl.0
+        {
+            let fault =
+                FieldError::new("ttl", "is shorter than the memory that the key has; forgetting it is a DELETE");
+            return Err(Problem::from(vec![fault]));
+        }
+        let hash = EmailKey::Given(key.clone()).hash(caller.team.id);
+        let change = self.store.extend_key(caller.team.id, hash, ttl, self.now()).await.map_err(unavailable)?;
+        key_change_result(change, key)
+    }
+
+    /// Forgets a key now. The next call with it is a new wish.
+    pub async fn forget_key(&self, caller: &Caller, key: &Key) -> Result<Email, Problem> {
+        self.key(caller, key).await?;
+        let hash = EmailKey::Given(key.clone()).hash(caller.team.id);
+        let change = self.store.forget_key(caller.team.id, hash, self.now()).await.map_err(unavailable)?;
+        key_change_result(change, key)
+    }
+}
+
+/// Whether a key is the caller's to see. Whose operation or forgotten email it was, the ledger does not say.
+fn may_see_key(caller: &Caller, view: &KeyView) -> bool {
+    match &view.binding {
+        Some(KeyBinding::Email(email)) => caller.may_see_sender(&email.head.from),
+        Some(KeyBinding::Operation { .. }) | None => caller.inbox_restriction.is_none(),
+    }
+}
+
+fn key_change_result(change: KeyChangeResult, key: &Key) -> Result<Email, Problem> {
+    match change {
+        KeyChangeResult::Done(email) => Ok(email),
+        KeyChangeResult::NotTerminal(email) => {
+            let detail = format!(
+                "its email {} is {}; a key is never forgotten before its email is finished",
+                email.id,
+                email.state().as_str()
+            );
+            Err(Problem::new(Code::NotTerminal, detail))
+        }
+        KeyChangeResult::Missing => Err(key_not_found(key)),
+    }
+}
+
+fn key_not_found(key: &Key) -> Problem {
+    Problem::new(Code::NotFound, format!("the key `{key}` is not bound to an email"))
+}

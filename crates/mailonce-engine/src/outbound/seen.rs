@@ -1,0 +1,152 @@
+//! What was seen lately: the emails behind recent keys, so that a storm of retries costs the writer nothing.
+//!
+//! Only a store that tells of every change may be answered from here. An email that a commit is about to change leaves the
+//! cache before that commit and comes back after it, so that a replay never shows less than a reader has seen. Bounded: two generations per shard, the older
+//! of which is dropped when the newer is full.
+
+use mailonce_core::{
+    id::{EmailId, MessageId, ThreadId},
+    key::{EmailKey, KeyHash},
+    outbound::{
+        digest::Digest,
+        email::{Email, EmailState, Guard},
+    },
+    ports::store::EmailSubscriber,
+    time::Time,
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+const SHARDS: usize = 16;
+const PER_GENERATION: usize = 2_048;
+
+/// What an answer needs to know about an email, and no more: thousands of these lie about, and what they hold on to is
+/// cold by the time it is given back.
+#[derive(Clone, Debug)]
+pub(crate) struct CachedEmail {
+    pub(crate) id: EmailId,
+    pub(crate) rev: u32,
+    pub(crate) state: EmailState,
+    pub(crate) expires_at: Option<Time>,
+    pub(crate) guard: Option<Guard>,
+    pub(crate) bind_number: u32,
+    pub(crate) from: Box<str>,
+    pub(crate) key: Option<EmailKey>,
+    pub(crate) created_at: Time,
+    pub(crate) answers: Option<MessageId>,
+    pub(crate) thread: Option<ThreadId>,
+    pub(crate) may_be_meant: bool,
+    pub(crate) resent_as: Option<EmailId>,
+    pub(crate) digest: Digest,
+    pub(crate) ttl_ms: i64,
+    pub(crate) suppressed: u64,
+}
+
+impl From<&Email> for CachedEmail {
+    fn from(email: &Email) -> Self {
+        Self {
+            id: email.id,
+            rev: email.rev,
+            state: email.state(),
+            expires_at: email.expires_at(),
+            guard: email.guard,
+            bind_number: email.bind_number,
+            from: email.head.from.as_str().into(),
+            key: email.head.key.clone(),
+            created_at: email.head.created_at,
+            answers: email.head.answers,
+            thread: email.head.thread,
+            may_be_meant: email.may_sender_confirm(),
+            resent_as: email.resent_as,
+            digest: email.digest.clone(),
+            ttl_ms: email.ttl.0,
+            suppressed: email.suppressed,
+        }
+    }
+}
+
+impl CachedEmail {
+    /// Whether its sender may say that it is meant.
+    pub(crate) fn is_held_look_alike(&self) -> bool {
+        self.state == EmailState::Held && self.may_be_meant
+    }
+
+    /// Whether its key is still remembered.
+    pub(crate) fn is_remembered(&self, now: Time) -> bool {
+        self.expires_at.is_none_or(|at| now < at)
+    }
+}
+
+#[derive(Default)]
+struct ReplayCacheShard {
+    young: HashMap<KeyHash, Arc<CachedEmail>>,
+    old: HashMap<KeyHash, Arc<CachedEmail>>,
+}
+
+/// Recent keys and the emails behind them.
+#[derive(Default)]
+pub(crate) struct ReplayCache {
+    shards: [Mutex<ReplayCacheShard>; SHARDS],
+}
+
+impl ReplayCache {
+    fn shard(&self, key: KeyHash) -> MutexGuard<'_, ReplayCacheShard> {
+        let at = usize::from(key.0[0]) % SHARDS;
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, key: KeyHash, glimpse: Arc<CachedEmail>) {
+        let mut shard = self.shard(key);
+        // An older binding of the same key may still change, and an older state may arrive late; neither hides a newer one.
+        let newer = |known: &Arc<CachedEmail>| (known.bind_number, known.rev) > (glimpse.bind_number, glimpse.rev);
+        if shard.young.get(&key).is_some_and(newer) || shard.old.get(&key).is_some_and(newer) {
+            return;
+        }
+        if shard.young.len() >= PER_GENERATION && !shard.young.contains_key(&key) {
+            // The tables change places, so that neither grows anew.
+            let ReplayCacheShard { young, old } = &mut *shard;
+            std::mem::swap(young, old);
+            young.clear();
+        }
+        shard.young.insert(key, glimpse);
+    }
+
+    /// Drops an email that is about to change. Another binding of its key stays.
+    fn evict(&self, key: KeyHash, id: EmailId) {
+        let ReplayCacheShard { young, old } = &mut *self.shard(key);
+        for generation in [young, old] {
+            if generation.get(&key).is_some_and(|known| known.id == id) {
+                generation.remove(&key);
+            }
+        }
+    }
+
+    /// The email behind a key, when it was seen lately and the key is still remembered.
+    pub(crate) fn get(&self, key: KeyHash, now: Time) -> Option<Arc<CachedEmail>> {
+        let mut shard = self.shard(key);
+        if let Some(found) = shard.young.get(&key) {
+            return Some(Arc::clone(found)).filter(|glimpse| glimpse.is_remembered(now));
+        }
+        let found = shard.old.remove(&key)?;
+        if shard.young.len() < PER_GENERATION {
+            shard.young.insert(key, Arc::clone(&found));
+        }
+        Some(found).filter(|glimpse| glimpse.is_remembered(now))
+    }
+}
+
+impl EmailSubscriber for ReplayCache {
+    fn before_commit(&self, email: &Email) {
+        if let Some(name) = &email.head.key {
+            self.evict(name.hash(email.team), email.id);
+        }
+    }
+
+    fn after_commit(&self, email: &Email) {
+        if let Some(name) = &email.head.key {
+            self.put(name.hash(email.team), Arc::new(CachedEmail::from(email)));
+        }
+    }
+}

@@ -1,0 +1,713 @@
+//! Sending: a wish becomes one email, or the answer that an earlier one got.
+
+use mailonce_core::{
+    address::NamedAddress,
+    control::rule::RuleRef,
+    id::{EmailId, MessageId},
+    inbox::message::Message,
+    intent::Intent,
+    key::{EmailKey, Key, KeyHash},
+    limits, mutant,
+    outbound::{
+        content::EmailContent,
+        digest::{Digest, DigestField},
+        email::{Channel, Email, EmailHead, EmailState, Guard, OnUnknown},
+    },
+    ports::store::{
+        AcceptResult, BatchAcceptResult, GuardInput, KeyBinding, KeyedOperation, NewBatch, NewEmail, SuppressedReason,
+    },
+    problem::{Code, FieldError, Problem},
+    time::Time,
+    ttl::{self, Ttl},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    Caller, Engine,
+    conversation::reply::ReplyTerms,
+    outbound::{
+        content_guard::ComparisonSet,
+        seen::CachedEmail,
+        view::{SendReceipt, message_id},
+    },
+    unavailable,
+};
+
+/// What to do when a bound key comes with another meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMismatch {
+    /// Refuse, naming what differs.
+    Reject,
+    /// The first wording stands, if only words differ.
+    FirstWins,
+}
+
+/// A wish as a caller brings it, its words already checked.
+#[derive(Clone, Debug)]
+pub struct SendRequest {
+    /// The mail.
+    pub content: EmailContent,
+    /// What it is about.
+    pub intent: Option<Intent>,
+    /// The key from the header.
+    pub key: Option<Key>,
+    /// How long the key is remembered.
+    pub ttl: Option<Ttl>,
+    /// What to do on a mismatch; by default it depends on where the key came from.
+    pub on_mismatch: Option<OnMismatch>,
+    /// What to do when the outcome stays unknown.
+    pub on_unknown: Option<OnUnknown>,
+    /// The way out, when the caller names one.
+    pub transport: Option<String>,
+    /// The one-use token of a held look-alike.
+    pub distinct_token: Option<String>,
+    /// The name that its inbox gives the sender: a setting, and not what the caller says.
+    pub sender_name: Option<String>,
+    /// Why nothing new is accepted of it. A repeat of what was accepted gets its answer all the same.
+    pub refusal: Option<Problem>,
+}
+
+impl SendRequest {
+    /// A mail, perhaps under a key, and everything else as it usually is.
+    pub fn new(content: EmailContent, key: Option<Key>) -> Self {
+        Self {
+            content,
+            intent: None,
+            key,
+            ttl: None,
+            on_mismatch: None,
+            on_unknown: None,
+            transport: None,
+            distinct_token: None,
+            sender_name: None,
+            refusal: None,
+        }
+    }
+}
+
+/// A wish with its name and meaning worked out.
+pub(crate) struct KeyedSend {
+    pub(crate) request: SendRequest,
+    pub(crate) email_key: Option<EmailKey>,
+    pub(crate) key_hash: Option<KeyHash>,
+    pub(crate) digest: Digest,
+    on_mismatch: OnMismatch,
+    /// The message it answers: an answer is named by what it answers, even without a key.
+    pub(crate) answers: Option<MessageId>,
+    /// The fields that can still be compared, where the rest followed from what is gone.
+    compared_fields: Option<&'static [DigestField]>,
+}
+
+impl KeyedSend {
+    /// Whether a retry of it can be told from another wish.
+    pub(crate) fn is_keyed(&self) -> bool {
+        self.email_key.is_some() || self.answers.is_some()
+    }
+
+    /// Whether a difference in these fields leaves the first wording standing.
+    fn may_differ_in(&self, fields: &[DigestField]) -> bool {
+        self.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.is_forgivable())
+    }
+}
+
+/// The answer to a batch: each item's, or its fault.
+#[derive(Debug)]
+pub struct BatchReceipt {
+    /// In order; `None` where `faults` has a row.
+    pub items: Vec<Option<SendReceipt>>,
+    /// What was wrong with which item.
+    pub errors: Vec<(usize, Problem)>,
+    /// Whether every item was answered with an earlier email.
+    pub replayed: bool,
+}
+
+impl Engine {
+    /// Accepts an email once. The same key again gets the same email.
+    pub fn send<'a>(
+        &'a self,
+        caller: &'a Caller,
+        request: SendRequest,
+    ) -> impl Future<Output = Result<SendReceipt, Problem>> + Send + 'a {
+        self.metrics.record_send_attempt(caller.channel);
+        // Here, so that hundreds of calls that wait for their commit do not keep room for the request as well.
+        self.send_keyed(caller, identify_send(caller, request, None))
+    }
+
+    async fn send_keyed(&self, caller: &Caller, named: KeyedSend) -> Result<SendReceipt, Problem> {
+        let now = self.now();
+        if let Some(token) = &named.request.distinct_token
+            && let Some(sent) = Box::pin(self.release_by_distinct_token(caller, &named, token, None)).await?
+        {
+            return Ok(sent);
+        }
+        // A bound key is looked up before anything else is checked, so that a retry is never refused. The cache
+        // answers most; the accept itself looks up the rest; only a wish that fails a check has to ask first.
+        if let Some(glimpse) = named.key_hash.and_then(|hash| self.cached_email(hash, now)) {
+            return self.replay(caller, &named, &glimpse, now);
+        }
+        let wish = match self.guarded_email(caller, &named, now).await {
+            Ok(wish) => wish,
+            Err(problem) => return self.replay_or(caller, &named, problem, now).await,
+        };
+        let body = Arc::clone(&wish.body);
+        match self.store.accept(*wish, now).await.map_err(unavailable)? {
+            AcceptResult::First(email) => {
+                self.recent_sends.record(caller.team.id, &named.request.content, &named.digest, &body, now);
+                self.escalate_if_stuck(&email).await;
+                Ok(self.first_receipt(caller, &email))
+            }
+            AcceptResult::KeyBound(bound) => self.replay_bound(caller, &named, bound, now),
+            AcceptResult::OverBudget(exceeded) => Err(self.quota_exceeded(caller.team.id, &exceeded).await),
+        }
+    }
+
+    /// The wish with what rules and guards say before it is accepted. In a box, because it is large and goes far.
+    pub(crate) async fn guarded_email(
+        &self,
+        caller: &Caller,
+        named: &KeyedSend,
+        now: Time,
+    ) -> Result<Box<NewEmail>, Problem> {
+        let rule = self.check_policy(caller, named, now).await?;
+        let hold = rule.as_ref().map(|_| Guard::Approval);
+        let mut wish = Box::new(self.build_email(caller, named, now));
+        wish.head.held_by = rule;
+        wish.guard_input = self.evaluate_content_guard(caller, named, (hold, &ComparisonSet::default()), now).await?;
+        wish.guard_input.charges = self.charges(caller, &wish).await?;
+        Ok(wish)
+    }
+
+    /// The answer that the key is bound to, or else the problem.
+    pub(crate) async fn replay_or(
+        &self,
+        caller: &Caller,
+        named: &KeyedSend,
+        problem: Problem,
+        now: Time,
+    ) -> Result<SendReceipt, Problem> {
+        match self.bound_email(caller, named, now).await? {
+            Some(glimpse) => self.replay(caller, named, &glimpse, now),
+            None => Err(problem),
+        }
+    }
+
+    /// The answer to a repeat of something that could not be said anew, because what it was about is gone; else the
+    /// problem. Only those `fields` are compared that the caller can still say.
+    pub async fn replay_compared_fields(
+        &self,
+        caller: &Caller,
+        request: SendRequest,
+        (answers, fields): (Option<MessageId>, &'static [DigestField]),
+        problem: Problem,
+    ) -> Result<SendReceipt, Problem> {
+        let now = self.now();
+        let named = KeyedSend { answers, compared_fields: Some(fields), ..identify_send(caller, request, None) };
+        match self.bound_email(caller, &named, now).await? {
+            Some(first) if caller.may_see_sender(&first.from) && (answers.is_none() || first.answers == answers) => {
+                self.replay(caller, &named, &first, now)
+            }
+            _ => Err(problem),
+        }
+    }
+
+    /// Its sender says that a held look-alike is meant: that very email goes, and never another. `None` when the token
+    /// names none. An answer goes only if nothing happened in its thread that its writer had to know of.
+    pub(crate) async fn release_by_distinct_token(
+        &self,
+        caller: &Caller,
+        named: &KeyedSend,
+        token: &str,
+        answers: Option<(&Message, &ReplyTerms)>,
+    ) -> Result<Option<SendReceipt>, Problem> {
+        let team = caller.team.id;
+        let Some(id) = self.email_of_distinct_token(team, token) else { return Ok(None) };
+        let found = self.store.email(team, id).await.map_err(unavailable)?;
+        let own = found.filter(|email| caller.may_see_sender(&email.head.from));
+        let Some(email) = own.filter(Email::may_sender_confirm) else { return Ok(None) };
+        Self::check_may_send_from(caller, named.request.content.from.to_address().as_str())?;
+        let glimpse = CachedEmail::from(&email);
+        let fields = differences(named, &glimpse);
+        let own = email.head.key.as_ref().map(|name| name.hash(team));
+        if named.key_hash.is_some() && named.key_hash != own {
+            let detail = format!("the token belongs to email {id}, which has another key or none");
+            return Err(Problem::new(Code::KeyMismatch, detail).with_extension("original", id.to_string()));
+        }
+        if email.head.answers != named.answers {
+            let detail = format!("the token belongs to email {id}, which does not answer the same message");
+            return Err(Problem::new(Code::KeyMismatch, detail).with_extension("original", id.to_string()));
+        }
+        // Without a name of its own, other words are another mail, and those of the held one would go instead.
+        if !fields.is_empty() && (named.email_key.is_none() || !named.may_differ_in(&fields)) {
+            return Err(token_mismatch(&glimpse, &fields));
+        }
+        if let Some((message, terms)) = answers.filter(|_| email.state() == EmailState::Held) {
+            self.check_thread_unchanged(message, terms).await?;
+        }
+        let Some(released) = self.release_held(team, id).await.map_err(unavailable)? else { return Ok(None) };
+        self.close_moot_escalation(&released).await;
+        Ok(Some(self.receipt(caller, &CachedEmail::from(&released), false, !fields.is_empty(), 0)))
+    }
+
+    pub(crate) fn cached_email(&self, hash: KeyHash, now: Time) -> Option<Arc<CachedEmail>> {
+        if self.is_single_node { self.replay_cache.get(hash, now) } else { None }
+    }
+
+    async fn bound_email(&self, caller: &Caller, named: &KeyedSend, now: Time) -> Result<Option<CachedEmail>, Problem> {
+        let Some(hash) = named.key_hash else { return Ok(None) };
+        match self.store.key_binding(caller.team.id, hash, now).await.map_err(unavailable)? {
+            Some(KeyBinding::Email(email)) => Ok(Some(CachedEmail::from(&email))),
+            Some(KeyBinding::Operation { .. }) => Err(key_used_elsewhere(named.email_key.as_ref())),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn replay_bound(
+        &self,
+        caller: &Caller,
+        named: &KeyedSend,
+        bound: KeyBinding,
+        now: Time,
+    ) -> Result<SendReceipt, Problem> {
+        match bound {
+            KeyBinding::Email(email) => self.replay(caller, named, &CachedEmail::from(&email), now),
+            KeyBinding::Operation { .. } => Err(key_used_elsewhere(named.email_key.as_ref())),
+        }
+    }
+
+    /// The answer to the call that made the email.
+    pub(crate) fn first_receipt(&self, caller: &Caller, email: &Email) -> SendReceipt {
+        // Whoever lets the hand-off go on wakes every way, so while it rests none needs to be woken.
+        if !self.is_handoff_paused() {
+            email.handoffs.iter().for_each(|handoff| self.transports.wake_one(&handoff.transport));
+        }
+        let glimpse = &CachedEmail::from(email);
+        self.metrics.record_accepted(glimpse.ttl_ms, glimpse.key.is_some());
+        self.receipt(caller, glimpse, true, false, 0)
+    }
+
+    /// The answer to a call whose key was bound before.
+    pub(crate) fn replay(
+        &self,
+        caller: &Caller,
+        named: &KeyedSend,
+        glimpse: &CachedEmail,
+        now: Time,
+    ) -> Result<SendReceipt, Problem> {
+        if !caller.may_see_sender(&glimpse.from) {
+            let detail = "this key names an email of an inbox that the API key is not tied to";
+            return Err(Problem::new(Code::SenderNotAllowed, detail));
+        }
+        let fields = differences(named, glimpse);
+        let reason = match (fields.is_empty(), named.may_differ_in(&fields)) {
+            (true, _) => SuppressedReason::KeyReplay,
+            (false, true) => SuppressedReason::PayloadDiffers,
+            (false, false) => SuppressedReason::Mismatch,
+        };
+        self.metrics.record_deduplicated(caller.channel, reason);
+        self.metrics.record_key_hit(now.since(glimpse.created_at), glimpse.ttl_ms);
+        let waiting = self.suppressed_calls.record(caller.team.id, glimpse.id, caller.suppressed_call(reason, now));
+        if reason == SuppressedReason::Mismatch {
+            return Err(payload_mismatch(named.email_key.as_ref(), glimpse, &fields));
+        }
+        Ok(self.receipt(caller, glimpse, false, !fields.is_empty(), waiting))
+    }
+
+    pub(crate) fn receipt(
+        &self,
+        caller: &Caller,
+        glimpse: &CachedEmail,
+        first: bool,
+        payload_differs: bool,
+        waiting: u64,
+    ) -> SendReceipt {
+        SendReceipt {
+            id: glimpse.id,
+            state: glimpse.state,
+            rev: glimpse.rev,
+            message_id: message_id(&self.secret, caller.team.id, glimpse),
+            created_at: glimpse.created_at,
+            guard: glimpse.guard,
+            first,
+            key: glimpse.key.as_ref().map(EmailKey::display_name),
+            expires_at: glimpse.expires_at,
+            suppressed: glimpse.suppressed + waiting,
+            payload_differs,
+            distinct_token: glimpse.is_held_look_alike().then(|| self.distinct_token(caller.team.id, glimpse.id)),
+            thread: glimpse.thread,
+            fence: None,
+            resent_as: glimpse.resent_as,
+        }
+    }
+
+    pub(crate) fn build_email(&self, caller: &Caller, named: &KeyedSend, now: Time) -> NewEmail {
+        let content = &named.request.content;
+        let bare = |list: &[NamedAddress]| list.iter().map(|mailbox| mailbox.to_address().into()).collect();
+        let head = EmailHead {
+            from: content.from.to_address().into(),
+            to: content.to_addresses().into_iter().map(String::from).collect(),
+            cc: bare(&content.cc),
+            bcc: bare(&content.bcc),
+            subject: content.subject.clone(),
+            key: named.email_key.clone(),
+            intent: named.request.intent.clone(),
+            created_at: now,
+            on_unknown: named.request.on_unknown.unwrap_or(self.deps.on_unknown),
+            caller: Some(caller.key.id),
+            channel: caller.channel,
+            version: named.request.intent.as_ref().map_or(1, |intent| intent.version),
+            transport: named.request.transport.clone(),
+            resend_of: None,
+            reason: None,
+            answers: named.answers,
+            thread: None,
+            call: caller.call.clone(),
+            held_by: None,
+        };
+        let usual = || self.transports.select(content, self.entropy.next_u64());
+        let transport = named.request.transport.as_deref().unwrap_or_else(usual);
+        NewEmail {
+            id: EmailId(self.new_id(now)),
+            team: caller.team.id,
+            shadow_keys: head.shadow_keys(caller.team.id),
+            head,
+            digest: named.digest.clone(),
+            key: named.key_hash,
+            first_wins: named.on_mismatch == OnMismatch::FirstWins,
+            ttl: named.request.ttl.unwrap_or(ttl::DEFAULT),
+            envelopes: self.transports.envelopes(transport, content),
+            due_at: content
+                .scheduled_at
+                .as_ref()
+                .map(|schedule| schedule.due_at(now))
+                .filter(|due| *due > self.time.schedule_cutoff()),
+            body: self.packer.pack(content).into(),
+            guard_input: GuardInput::default(),
+        }
+    }
+
+    /// Checks that depend on the moment, the caller, the configuration or what the team owns. A retry of what was
+    /// accepted skips them. `Some` is the rule that wants a person to look first.
+    async fn check_policy(&self, caller: &Caller, named: &KeyedSend, now: Time) -> Result<Option<RuleRef>, Problem> {
+        self.check_request(caller, named, now)?;
+        let content = &named.request.content;
+        let from = content.from.lowercased();
+        // An answer comes from an inbox of the team, and inboxes may be at the installation's own domains.
+        let own =
+            named.answers.is_some() && self.inbound.local_domains.iter().any(|domain| domain == content.from.domain());
+        if !own {
+            self.check_sender(caller.team.id, &from).await?;
+        }
+        self.check_recipients(caller.team.id, content).await?;
+        self.check_outbound_rules(caller.team.id, content).await
+    }
+
+    fn check_request(&self, caller: &Caller, named: &KeyedSend, now: Time) -> Result<(), Problem> {
+        let request = &named.request;
+        if let Some(problem) = &request.refusal {
+            return Err(problem.clone());
+        }
+        if !named.is_keyed() && caller.team.require_keys {
+            return Err(Problem::new(Code::KeyRequired, "this team accepts no send without a key or an intent"));
+        }
+        Self::check_may_send_from(caller, &request.content.from.lowercased())?;
+        let fault = |path: &str, message: &str| Err(Problem::from(vec![FieldError::new(path, message)]));
+        if request.content.scheduled_at.as_ref().is_some_and(|schedule| !schedule.is_within_limit(now)) {
+            return fault(
+                "scheduled_at",
+                &format!("is more than {} days ahead", limits::SCHEDULE_AHEAD_MS / 86_400_000),
+            );
+        }
+        // Most mails name no way out, and then nothing is looked up.
+        if let Some(wanted) = &request.transport {
+            let names = self.transports.selectable_names();
+            if !names.contains(&wanted.as_str()) {
+                let known = names.join(", ");
+                return fault("transport", &format!("names no transport that is configured; known are {known}"));
+            }
+        }
+        if request.distinct_token.is_some() {
+            return fault("distinct_token", "belongs to no held email");
+        }
+        Ok(())
+    }
+
+    /// Accepts a batch. Items that fault leave a row in `faults`; when `strict`, the first fault refuses the whole.
+    pub async fn send_batch(
+        &self,
+        caller: &Caller,
+        key: Option<Key>,
+        items: Vec<Result<SendRequest, Problem>>,
+        strict: bool,
+    ) -> Result<BatchReceipt, Problem> {
+        let now = self.now();
+        let channel = if caller.channel.is_dialect() { caller.channel } else { Channel::Batch };
+        let caller = &Caller { channel, ..caller.clone() };
+        let digest = batch_digest(&items, strict);
+        let mut faults = Vec::new();
+        let (mut named, mut held) = (BTreeMap::new(), BTreeMap::new());
+        let count = items.len();
+        for (index, item) in items.into_iter().enumerate() {
+            self.metrics.record_send_attempt(channel);
+            match self.prepare_item(caller, key.as_ref(), index, item, now).await {
+                Ok((item, rule)) => {
+                    held.extend(rule.map(|rule| (index, rule)));
+                    named.insert(index, item);
+                }
+                Err(problem) if strict => return Err(with_item_index(index, problem)),
+                Err(problem) => faults.push((index, problem)),
+            }
+        }
+        if let Some((index, problem)) = find_batch_conflict(&named) {
+            if strict {
+                return Err(with_item_index(index, problem));
+            }
+            named.remove(&index);
+            faults.push((index, problem));
+        }
+        // The batch is known for as long as any of its items.
+        let memory = named.values().map(|item| item.request.ttl.unwrap_or(ttl::DEFAULT).0).max().unwrap_or_default();
+        // A batch without one good item is a validation error, and those do not bind the key.
+        let operation = key.filter(|_| !named.is_empty()).map(|key| KeyedOperation {
+            team: caller.team.id,
+            key: EmailKey::Given(key).hash(caller.team.id),
+            digest,
+            response: Vec::new(),
+            expires_at: now.plus(memory),
+        });
+        let wishes = self.guarded_batch(caller, &named, held, now).await?;
+        let bodies: Vec<Arc<[u8]>> = wishes.iter().map(|wish| Arc::clone(&wish.body)).collect();
+        let batch = NewBatch { team: caller.team.id, operation, items: wishes, strict };
+        match self.store.accept_batch(batch, now).await.map_err(unavailable)? {
+            BatchAcceptResult::Items(answers) => {
+                for ((item, body), answer) in named.values().zip(&bodies).zip(&answers) {
+                    if let AcceptResult::First(_) = answer {
+                        self.recent_sends.record(caller.team.id, &item.request.content, &item.digest, body, now);
+                    }
+                }
+                Ok(self.batch_receipt(caller, (count, named), answers, faults, now).await)
+            }
+            BatchAcceptResult::BatchKeyMismatch(bound) => Err(batch_mismatch(&bound)),
+            BatchAcceptResult::ItemKeyMismatch(place, bound) => Err(batch_conflict(&named, place, &bound)),
+            BatchAcceptResult::OverBudget(place, exceeded) => {
+                let problem = self.quota_exceeded(caller.team.id, &exceeded).await;
+                Err(with_item_index(named.keys().nth(place).copied().unwrap_or(place), problem))
+            }
+        }
+    }
+
+    /// The wishes of a batch with what rules and guards say, each compared with those before it as well.
+    async fn guarded_batch(
+        &self,
+        caller: &Caller,
+        named: &BTreeMap<usize, KeyedSend>,
+        mut held: BTreeMap<usize, RuleRef>,
+        now: Time,
+    ) -> Result<Vec<NewEmail>, Problem> {
+        let mut wishes = Vec::with_capacity(named.len());
+        // Of its own: what is not accepted in the end is not remembered.
+        let compared = ComparisonSet::for_batch();
+        for (index, item) in named {
+            let mut wish = self.build_email(caller, item, now);
+            wish.head.held_by = held.remove(index);
+            let hold = wish.head.held_by.as_ref().map(|_| Guard::Approval);
+            wish.guard_input = self.evaluate_content_guard(caller, item, (hold, &compared), now).await?;
+            wish.guard_input.charges = self.charges(caller, &wish).await?;
+            compared.record_item(caller.team.id, item, &wish.body, now);
+            wishes.push(wish);
+        }
+        Ok(wishes)
+    }
+
+    /// Works out an item's name and checks it. A bound key is looked up before it is refused.
+    async fn prepare_item(
+        &self,
+        caller: &Caller,
+        batch: Option<&Key>,
+        index: usize,
+        item: Result<SendRequest, Problem>,
+        now: Time,
+    ) -> Result<(KeyedSend, Option<RuleRef>), Problem> {
+        let named = identify_send(caller, item?, batch.map(|key| (key.clone(), index as u32)));
+        let checked = self.check_policy(caller, &named, now).await;
+        if checked.is_ok() && named.request.intent.is_none() {
+            return checked.map(|rule| (named, rule));
+        }
+        match self.bound_email(caller, &named, now).await? {
+            Some(glimpse) => {
+                let fields = differences(&named, &glimpse);
+                if fields.is_empty() || named.may_differ_in(&fields) {
+                    Ok((named, None))
+                } else {
+                    Err(payload_mismatch(named.email_key.as_ref(), &glimpse, &fields))
+                }
+            }
+            None => checked.map(|rule| (named, rule)),
+        }
+    }
+
+    async fn batch_receipt(
+        &self,
+        caller: &Caller,
+        (count, named): (usize, BTreeMap<usize, KeyedSend>),
+        answers: Vec<AcceptResult>,
+        mut faults: Vec<(usize, Problem)>,
+        now: Time,
+    ) -> BatchReceipt {
+        let mut items: BTreeMap<usize, SendReceipt> = BTreeMap::new();
+        let mut replayed = !answers.is_empty();
+        for ((index, item), answer) in named.iter().zip(answers) {
+            let answer = match answer {
+                AcceptResult::First(email) => {
+                    replayed = false;
+                    Ok(self.first_receipt(caller, &email))
+                }
+                AcceptResult::KeyBound(bound) => self.replay_bound(caller, item, bound, now),
+                AcceptResult::OverBudget(exceeded) => Err(self.quota_exceeded(caller.team.id, &exceeded).await),
+            };
+            match answer {
+                Ok(sent) => {
+                    items.insert(*index, sent);
+                }
+                Err(problem) => faults.push((*index, problem)),
+            }
+        }
+        faults.sort_by_key(|(index, _)| *index);
+        BatchReceipt { items: (0..count).map(|index| items.remove(&index)).collect(), errors: faults, replayed }
+    }
+}
+
+/// What differs from the first, compared in the version the first was written in.
+pub(crate) fn differences(named: &KeyedSend, glimpse: &CachedEmail) -> Vec<DigestField> {
+    let version = glimpse.digest.version();
+    let whole = || glimpse.digest.differences(&Digest::in_version(version, &named.request.content));
+    if version != named.digest.version() {
+        return whole();
+    }
+    let mut fields = glimpse.digest.differences(&named.digest);
+    if let Some(said) = named.compared_fields {
+        fields.retain(|field| said.contains(field));
+    }
+    // The first may have said the sender's name itself, or be of a time when every name was part of the meaning.
+    if fields == [DigestField::Names] && named.request.sender_name.is_some() && whole().is_empty() {
+        return Vec::new();
+    }
+    fields
+}
+
+/// The first item that names the same wish as an earlier one and means something else.
+fn find_batch_conflict(named: &BTreeMap<usize, KeyedSend>) -> Option<(usize, Problem)> {
+    let mut firsts: BTreeMap<KeyHash, &KeyedSend> = BTreeMap::new();
+    for (index, item) in named {
+        let Some(hash) = item.key_hash else { continue };
+        let first = firsts.entry(hash).or_insert(item);
+        let fields = first.digest.differences(&item.digest);
+        if !fields.is_empty() && !item.may_differ_in(&fields) {
+            let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+            let detail =
+                format!("an earlier item of this batch has the same key and differs in: {}", fields.join(", "));
+            return Some((*index, Problem::new(Code::KeyMismatch, detail).with_extension("differs", fields)));
+        }
+    }
+    None
+}
+
+/// What a batch means: its items in order, and what happens to those that fault.
+fn batch_digest(items: &[Result<SendRequest, Problem>], strict: bool) -> [u8; 32] {
+    let meaning = |item: &Result<SendRequest, Problem>| match item {
+        Ok(request) => Digest::of_content(&request.content).whole(),
+        Err(_) => [0; 32],
+    };
+    let body: Vec<u8> = items.iter().flat_map(meaning).collect();
+    mailonce_core::outbound::digest::operation_digest("batch", if strict { "strict" } else { "permissive" }, &body)
+}
+
+/// Works out the name of a wish: its header, its intent, or its place in a batch.
+pub(crate) fn identify_send(caller: &Caller, mut request: SendRequest, place: Option<(Key, u32)>) -> KeyedSend {
+    let derive = |intent: &Intent| Key::parse(&intent.derive_key(&request.content.to_addresses())).ok();
+    let derived = request.intent.as_ref().and_then(derive);
+    // A header equal to the derived key counts as the intent.
+    let by_intent = derived.is_some() && (request.key.is_none() || request.key == derived);
+    let name = match (&request.key, derived, place) {
+        (Some(key), _, _) => Some(EmailKey::Given(key.clone())),
+        (None, Some(derived), _) => Some(EmailKey::Given(derived)),
+        (None, None, Some(_)) if mutant!("batch-items-keyless") => None,
+        (None, None, Some((batch, index))) => Some(EmailKey::Item { batch, index }),
+        (None, None, None) => None,
+    };
+    let default = if by_intent { OnMismatch::FirstWins } else { OnMismatch::Reject };
+    // What the inbox is called is no part of the wish: a retry after a new name is the same wish.
+    let digest = Digest::of_content(&request.content);
+    if let Some(name) = &request.sender_name {
+        request.content.from.name = Some(name.clone());
+    }
+    KeyedSend {
+        key_hash: name.as_ref().map(|name| name.hash(caller.team.id)),
+        email_key: name,
+        digest,
+        on_mismatch: request.on_mismatch.unwrap_or(default),
+        answers: None,
+        compared_fields: None,
+        request,
+    }
+}
+
+fn payload_mismatch(name: Option<&EmailKey>, original: &CachedEmail, fields: &[DigestField]) -> Problem {
+    let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+    let key = name.map(EmailKey::display_name).unwrap_or_default();
+    let detail = format!("the key `{key}` belongs to email {}, which differs in: {}", original.id, fields.join(", "));
+    Problem::new(Code::KeyMismatch, detail)
+        .with_extension("differs", fields)
+        .with_extension("original", original.id.to_string())
+        .with_extension("key", key)
+}
+
+/// A token of a held email came with another mail.
+fn token_mismatch(held: &CachedEmail, fields: &[DigestField]) -> Problem {
+    let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+    let detail =
+        format!("the token belongs to another mail: email {}, which differs in: {}", held.id, fields.join(", "));
+    Problem::new(Code::KeyMismatch, detail)
+        .with_extension("differs", fields)
+        .with_extension("original", held.id.to_string())
+}
+
+fn key_used_elsewhere(name: Option<&EmailKey>) -> Problem {
+    let key = name.map(EmailKey::display_name).unwrap_or_default();
+    let detail = format!("the key `{key}` was used for another operation or batch");
+    Problem::new(Code::KeyMismatch, detail).with_extension("differs", vec!["operation"]).with_extension("key", key)
+}
+
+/// The fault of a batch's item whose key was bound to something else meanwhile. `place` counts the good items.
+fn batch_conflict(named: &BTreeMap<usize, KeyedSend>, place: usize, bound: &KeyBinding) -> Problem {
+    let Some((index, item)) = named.iter().nth(place) else { return batch_mismatch(bound) };
+    let problem = match bound {
+        KeyBinding::Email(email) => {
+            let glimpse = CachedEmail::from(email);
+            payload_mismatch(item.email_key.as_ref(), &glimpse, &differences(item, &glimpse))
+        }
+        KeyBinding::Operation { .. } => key_used_elsewhere(item.email_key.as_ref()),
+    };
+    with_item_index(*index, problem)
+}
+
+fn batch_mismatch(bound: &KeyBinding) -> Problem {
+    match bound {
+        KeyBinding::Email(email) => {
+            Problem::new(Code::KeyMismatch, format!("this key belongs to the single email {}", email.id))
+                .with_extension("differs", vec!["operation"])
+                .with_extension("original", email.id.to_string())
+        }
+        KeyBinding::Operation { .. } => {
+            Problem::new(Code::KeyMismatch, "this key was used for a batch or call with another body")
+                .with_extension("differs", vec!["body"])
+        }
+    }
+}
+
+/// Says which item of a batch a problem is about.
+fn with_item_index(index: usize, mut problem: Problem) -> Problem {
+    let path = problem.field.take().map_or_else(|| format!("[{index}]"), |field| format!("[{index}].{field}"));
+    problem.detail = format!("item {index}: {}", problem.detail);
+    problem.field = Some(path);
+    problem.with_extension("index", index)
+}

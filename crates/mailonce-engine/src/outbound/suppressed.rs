@@ -1,0 +1,66 @@
+//! Calls that made no email, counted in memory and written at most a second behind, so that a replay costs no
+//! commit of its own.
+
+use mailonce_core::{
+    id::{EmailId, TeamId},
+    limits,
+    ports::store::{SuppressedCall, SuppressedCalls},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+#[derive(Default)]
+struct PendingSuppressedCalls {
+    count: u64,
+    latest: VecDeque<SuppressedCall>,
+}
+
+/// What waits to be written. Bounded by what can be answered without the store: the keys seen lately.
+#[derive(Default)]
+pub(crate) struct SuppressedCallBuffer(Mutex<BTreeMap<(TeamId, EmailId), PendingSuppressedCalls>>);
+
+impl SuppressedCallBuffer {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(TeamId, EmailId), PendingSuppressedCalls>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a call. How many of this email wait to be written, this one included.
+    pub(crate) fn record(&self, team: TeamId, email: EmailId, call: SuppressedCall) -> u64 {
+        let mut waiting = self.lock();
+        let pending = waiting.entry((team, email)).or_default();
+        pending.count += 1;
+        if pending.latest.len() == limits::SUPPRESSED_CALLS_KEPT {
+            pending.latest.pop_front();
+        }
+        pending.latest.push_back(call);
+        pending.count
+    }
+
+    /// Takes what waits, to be written.
+    pub(crate) fn drain(&self) -> Vec<SuppressedCalls> {
+        let waiting = std::mem::take(&mut *self.lock());
+        let written = |((team, email), pending): ((TeamId, EmailId), PendingSuppressedCalls)| SuppressedCalls {
+            team,
+            email,
+            count: pending.count,
+            latest: pending.latest.into(),
+        };
+        waiting.into_iter().map(written).collect()
+    }
+
+    /// Puts back what could not be written.
+    pub(crate) fn restore(&self, notes: Vec<SuppressedCalls>) {
+        let mut waiting = self.lock();
+        for note in notes {
+            let pending = waiting.entry((note.team, note.email)).or_default();
+            pending.count += note.count;
+            for call in note.latest.into_iter().rev() {
+                if pending.latest.len() < limits::SUPPRESSED_CALLS_KEPT {
+                    pending.latest.push_front(call);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,510 @@
+//! Figures for operators. Labels are closed sets of words: never addresses, keys or ids.
+
+use mailonce_core::{
+    events::{
+        endpoint::{EndpointGauge, EndpointState},
+        notice::{WebhookError, WebhookVerdict},
+    },
+    inbound::delivery::{DeliveryOutcome, DeliverySuppression, Intake, NewDelivery, ReceiveResult},
+    inbox::message::FileMessageResult,
+    outbound::email::Channel,
+    ports::{
+        collect::{FetchError, FetchedMail, MailListPage},
+        store::{Backlog, Gauges, RecoveryCounts, SuppressedReason},
+        transport::ReplyMeaning,
+    },
+    time::Time,
+};
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+use std::fmt::Write as _;
+
+use crate::{
+    handoff::{orphans::OrphanedTransport, ways::TransportStatus},
+    runtime::time::ClockState,
+};
+
+/// A replay that comes so soon after the first call raced with it.
+const RACE_WINDOW_MS: i64 = 100;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ChannelLabels {
+    channel: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DeduplicationLabels {
+    channel: &'static str,
+    reason: &'static str,
+}
+
+/// Transports are named in the configuration, so their number is bounded.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandoffLabels {
+    transport: String,
+    meaning: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResolutionLabels {
+    by: &'static str,
+}
+
+/// Providers and outcomes are closed sets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProviderEventLabels {
+    provider: &'static str,
+    outcome: &'static str,
+}
+
+/// Providers, questions and outcomes are closed sets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CollectLabels {
+    provider: &'static str,
+    what: &'static str,
+    outcome: &'static str,
+}
+
+fn withheld_label(why: &FetchError) -> &'static str {
+    match why {
+        FetchError::Temporary { .. } => "later",
+        FetchError::NotFound(_) => "gone",
+        FetchError::Permanent(_) => "never",
+    }
+}
+
+/// Ways in and outcomes are closed sets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DeliveryLabels {
+    intake: &'static str,
+    outcome: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FilingLabels {
+    intake: &'static str,
+    layer: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ArtifactLabels {
+    outcome: &'static str,
+}
+
+/// Outcomes are a closed set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NoticeLabels {
+    outcome: &'static str,
+}
+
+/// Workers and loops are a closed set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PanicLabels {
+    worker: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RecoveryLabels {
+    what: &'static str,
+}
+
+/// Every figure, and the registry they are read from.
+pub struct Metrics {
+    registry: Registry,
+    attempted: Family<ChannelLabels, Counter>,
+    deduplicated: Family<DeduplicationLabels, Counter>,
+    mismatches: Counter,
+    accepted: Counter,
+    keyless: Counter,
+    captured: Counter,
+    handoff_attempts: Family<HandoffLabels, Counter>,
+    resolved: Family<ResolutionLabels, Counter>,
+    stale_markers: Counter,
+    provider_deduplicated: Counter,
+    provider_events: Family<ProviderEventLabels, Counter>,
+    collected: Family<CollectLabels, Counter>,
+    deliveries: Family<DeliveryLabels, Counter>,
+    filed: Family<FilingLabels, Counter>,
+    artifacts: Family<ArtifactLabels, Counter>,
+    notice_attempts: Family<NoticeLabels, Counter>,
+    panics: Family<PanicLabels, Counter>,
+    recovered: Family<RecoveryLabels, Counter>,
+    key_races: Counter,
+    hit_age: Histogram,
+    ttl: Histogram,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let metrics = Self {
+            attempted: Family::default(),
+            deduplicated: Family::default(),
+            mismatches: Counter::default(),
+            accepted: Counter::default(),
+            keyless: Counter::default(),
+            captured: Counter::default(),
+            handoff_attempts: Family::default(),
+            resolved: Family::default(),
+            stale_markers: Counter::default(),
+            provider_deduplicated: Counter::default(),
+            provider_events: Family::default(),
+            collected: Family::default(),
+            deliveries: Family::default(),
+            filed: Family::default(),
+            artifacts: Family::default(),
+            notice_attempts: Family::default(),
+            panics: Family::default(),
+            recovered: Family::default(),
+            key_races: Counter::default(),
+            hit_age: Histogram::new([0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.8, 0.9, 1.0]),
+            ttl: Histogram::new([3_600.0, 86_400.0, 604_800.0, 1_209_600.0, 3_024_000.0, 7_776_000.0, 34_560_000.0]),
+            registry: Registry::default(),
+        };
+        Self { registry: metrics.build_registry(), ..metrics }
+    }
+}
+
+impl Metrics {
+    /// Every figure under its name.
+    fn build_registry(&self) -> Registry {
+        let (metrics, mut registry) = (self, Registry::with_prefix("mailonce"));
+        registry.register("send_attempted", "Sends asked for", metrics.attempted.clone());
+        registry.register("send_deduplicated", "Sends answered with an earlier email", metrics.deduplicated.clone());
+        registry.register(
+            "key_mismatches",
+            "Sends refused because their key means something else",
+            metrics.mismatches.clone(),
+        );
+        registry.register("send_accepted", "Emails accepted", metrics.accepted.clone());
+        registry.register("send_keyless", "Emails accepted without a key", metrics.keyless.clone());
+        registry.register("handoff_captured", "Envelopes captured by the sandbox", metrics.captured.clone());
+        registry.register("handoff_attempts", "Attempts by transport and meaning", metrics.handoff_attempts.clone());
+        registry.register("handoff_resolved", "Unknown outcomes that were settled, by how", metrics.resolved.clone());
+        registry.register(
+            "handoff_stale_markers",
+            "Hand-overs that stopped at the marker because the handoff was taken back or over",
+            metrics.stale_markers.clone(),
+        );
+        registry.register("hook_reports", "Provider events by what came of them", metrics.provider_events.clone());
+        registry.register(
+            "provider_deduplicated",
+            "Repeats under the same key that a next hop answered without a second mail, beside send_deduplicated of our own",
+            metrics.provider_deduplicated.clone(),
+        );
+        registry.register(
+            "collected",
+            "Questions to providers that hold mail, by what came of them",
+            metrics.collected.clone(),
+        );
+        registry.register(
+            "inbound_deliveries",
+            "Arrivals by way in, what became of them and why",
+            metrics.deliveries.clone(),
+        );
+        registry.register(
+            "inbound_messages",
+            "Deliveries that were read, by way in, layer and reason",
+            metrics.filed.clone(),
+        );
+        registry.register("artifacts", "Codes and links by what was done with them", metrics.artifacts.clone());
+        registry.register(
+            "notice_attempts",
+            "Attempts to tell an endpoint, by outcome",
+            metrics.notice_attempts.clone(),
+        );
+        registry.register("worker_panics", "Workers and loops that panicked", metrics.panics.clone());
+        registry.register(
+            "recovered",
+            "Work taken over from processes that ended, by what became of it",
+            metrics.recovered.clone(),
+        );
+        registry.register(
+            "key_twins",
+            "Replays within 100 ms of the first call: callers that raced",
+            metrics.key_races.clone(),
+        );
+        registry.register("key_hit_age_ratio", "Age of a key at a hit, over its ttl", metrics.hit_age.clone());
+        registry.register_with_unit("key_ttl", "Memory asked for", Unit::Seconds, metrics.ttl.clone());
+        registry
+    }
+
+    pub(crate) fn record_provider_event(&self, provider: &'static str, outcome: &'static str) {
+        self.provider_events.get_or_create(&ProviderEventLabels { provider, outcome }).inc();
+    }
+
+    /// A worker or a loop panicked.
+    pub(crate) fn record_panic(&self, worker: &'static str) {
+        self.panics.get_or_create(&PanicLabels { worker }).inc();
+    }
+
+    /// Work of processes that ended was taken over.
+    pub(crate) fn record_recovered(&self, recovered: &RecoveryCounts) {
+        let RecoveryCounts { queued, unknown, deliveries, notices } = *recovered;
+        let all = [("queued", queued), ("unknown", unknown), ("deliveries", deliveries), ("notices", notices)];
+        for (what, count) in all {
+            self.recovered.get_or_create(&RecoveryLabels { what }).inc_by(count as u64);
+        }
+    }
+
+    pub(crate) fn record_fetch(&self, provider: &'static str, given: &Result<FetchedMail, FetchError>) {
+        let outcome = given.as_ref().map_or_else(withheld_label, |_| "given");
+        self.collected.get_or_create(&CollectLabels { provider, what: "fetch", outcome }).inc();
+    }
+
+    pub(crate) fn record_poll(&self, provider: &'static str, page: &Result<MailListPage, FetchError>) {
+        let outcome = page.as_ref().map_or_else(withheld_label, |_| "given");
+        self.collected.get_or_create(&CollectLabels { provider, what: "list", outcome }).inc();
+    }
+
+    /// What became of the deliveries of one arrival, in their order.
+    pub(crate) fn record_deliveries(&self, intake: Intake, parcels: &[NewDelivery], received: &[ReceiveResult]) {
+        for (parcel, received) in parcels.iter().zip(received) {
+            let (outcome, reason) = match received {
+                ReceiveResult::Stored(_) => ("kept", "new"),
+                ReceiveResult::Duplicate { .. } => ("duplicate", DeliverySuppression::SameDelivery.as_str()),
+                // Only the store refuses what was not refused before: its inbox was gone at the commit.
+                ReceiveResult::Refused(_) => {
+                    ("refused", parcel.suppression.unwrap_or(DeliverySuppression::UnknownInbox).as_str())
+                }
+            };
+            self.deliveries.get_or_create(&DeliveryLabels { intake: intake.as_str(), outcome, reason }).inc();
+        }
+    }
+
+    pub(crate) fn record_filed(&self, intake: Intake, filed: &FileMessageResult) {
+        let (layer, reason) = match filed {
+            FileMessageResult::New(..) => ("message", "new"),
+            FileMessageResult::Duplicate(_, why) => ("message", why.as_str()),
+            FileMessageResult::AlreadyFinished | FileMessageResult::Missing => ("delivery", "settled"),
+        };
+        self.filed.get_or_create(&FilingLabels { intake: intake.as_str(), layer, reason }).inc();
+    }
+
+    pub(crate) fn record_delivery_outcome(&self, intake: Intake, settle: &DeliveryOutcome) {
+        let reason = match settle {
+            DeliveryOutcome::Done => "done",
+            DeliveryOutcome::Refused(why) => why.as_str(),
+            DeliveryOutcome::Retry(..) => "later",
+            DeliveryOutcome::Dead(_) => "dead",
+        };
+        self.filed.get_or_create(&FilingLabels { intake: intake.as_str(), layer: "delivery", reason }).inc();
+    }
+
+    pub(crate) fn record_artifact(&self, outcome: &'static str) {
+        self.artifacts.get_or_create(&ArtifactLabels { outcome }).inc();
+    }
+
+    pub(crate) fn record_send_attempt(&self, channel: Channel) {
+        self.attempted.get_or_create(&ChannelLabels { channel: channel.as_str() }).inc();
+    }
+
+    pub(crate) fn record_deduplicated(&self, channel: Channel, reason: SuppressedReason) {
+        if reason == SuppressedReason::Mismatch {
+            self.mismatches.inc();
+        } else {
+            self.deduplicated
+                .get_or_create(&DeduplicationLabels { channel: channel.as_str(), reason: reason.as_str() })
+                .inc();
+        }
+    }
+
+    pub(crate) fn record_accepted(&self, ttl_ms: i64, keyed: bool) {
+        self.accepted.inc();
+        if keyed {
+            self.ttl.observe(ttl_ms as f64 / 1000.0);
+        } else {
+            self.keyless.inc();
+        }
+    }
+
+    pub(crate) fn record_key_hit(&self, age_ms: i64, ttl_ms: i64) {
+        if age_ms < RACE_WINDOW_MS {
+            self.key_races.inc();
+        }
+        self.hit_age.observe(age_ms.max(0) as f64 / ttl_ms.max(1) as f64);
+    }
+
+    pub(crate) fn record_captured(&self, count: usize) {
+        self.captured.inc_by(count as u64);
+    }
+
+    pub(crate) fn record_handoff_attempt(&self, transport: &str, meaning: ReplyMeaning) {
+        let label = HandoffLabels { transport: transport.to_owned(), meaning: meaning.as_str() };
+        self.handoff_attempts.get_or_create(&label).inc();
+    }
+
+    pub(crate) fn record_resolved(&self, by: &'static str) {
+        self.resolved.get_or_create(&ResolutionLabels { by }).inc();
+    }
+
+    pub(crate) fn record_provider_deduplicated(&self) {
+        self.provider_deduplicated.inc();
+    }
+
+    pub(crate) fn record_stale_marker(&self) {
+        self.stale_markers.inc();
+    }
+
+    pub(crate) fn record_notice_attempt(&self, answer: WebhookVerdict, trouble: Option<WebhookError>) {
+        let outcome = match answer {
+            WebhookVerdict::Delivered => "delivered",
+            WebhookVerdict::Dropped => "dropped",
+            WebhookVerdict::Gone => "gone",
+            WebhookVerdict::Retry(_) => trouble.map_or("status", WebhookError::as_str),
+        };
+        self.notice_attempts.get_or_create(&NoticeLabels { outcome }).inc();
+    }
+
+    /// The figures in the text form of Prometheus, the store's own among them, without the end of the document.
+    pub(crate) fn render(
+        &self,
+        gauges: &Gauges,
+        backlog: &Backlog,
+        (ways, orphaned): (&[TransportStatus], &[OrphanedTransport]),
+        now: Time,
+    ) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        encode(&mut text, &self.registry).ok();
+        let tail = text.trim_end().trim_end_matches("# EOF").len();
+        text.truncate(tail);
+        render_store_metrics(&mut text, gauges);
+        render_queue_metrics(&mut text, backlog, now);
+        render_transport_metrics(&mut text, ways);
+        render_orphan_metrics(&mut text, orphaned);
+        text
+    }
+}
+
+/// The store counts by itself; its figures are written as they are.
+fn render_store_metrics(text: &mut String, gauges: &Gauges) {
+    let mut single = |name: &str, kind: &str, help: &str, suffix: &str, value: f64| {
+        writeln!(
+            text,
+            "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} {kind}\nmailonce_{name}{suffix} {value}"
+        )
+        .ok();
+    };
+    single("keys", "gauge", "Keys remembered, about", "", gauges.keys as f64);
+    single(
+        "key_contention",
+        "counter",
+        "Accepts that waited in the store for another of the same scope",
+        "_total",
+        gauges.contended_accepts as f64,
+    );
+    render_histogram(
+        text,
+        "commit_batch_size",
+        "Verbs in one commit",
+        &gauges.batch_sizes,
+        gauges.operations as f64,
+        1.0,
+    );
+    render_histogram(
+        text,
+        "commit_seconds",
+        "Time of one commit",
+        &gauges.commit_ms,
+        gauges.commit_us as f64 / 1e6,
+        0.001,
+    );
+}
+
+/// What waits to be handed over.
+fn render_queue_metrics(text: &mut String, backlog: &Backlog, now: Time) {
+    writeln!(
+        text,
+        "# HELP mailonce_outbox_depth Handoffs that wait, by transport.\n# TYPE mailonce_outbox_depth gauge"
+    )
+    .ok();
+    for (transport, count) in &backlog.waiting {
+        writeln!(text, "mailonce_outbox_depth{{transport=\"{transport}\"}} {count}").ok();
+    }
+    let age = backlog.oldest_due_at.map_or(0, |oldest| now.since(oldest).max(0)) as f64 / 1000.0;
+    for (name, help, value) in [
+        ("outbox_oldest_seconds", "How long the handoff has been due that waits longest", age),
+        ("handoff_unknown", "Handoffs whose outcome is unknown", backlog.unknown as f64),
+    ] {
+        writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} gauge\nmailonce_{name} {value}").ok();
+    }
+}
+
+/// How the clocks of this node and its database stand.
+pub(crate) fn render_clock_metrics(text: &mut String, clock: ClockState) {
+    let ahead = clock.ahead_of_database_ms.map(|ms| ms as f64 / 1000.0);
+    for (name, help, value) in [
+        ("clock_sure", "Whether dates may decide anything on this node", Some(f64::from(u8::from(clock.is_trusted)))),
+        (
+            "clock_confirmed",
+            "Whether this node may forget keys",
+            Some(f64::from(u8::from(clock.is_trusted && clock.confirmed_by.is_some()))),
+        ),
+        ("clock_ahead_of_database_seconds", "How far this node's clock is ahead of the database's", ahead),
+    ] {
+        let Some(value) = value else { continue };
+        writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} gauge\nmailonce_{name} {value}").ok();
+    }
+}
+
+/// How the ways out are. Their names come from the configuration.
+fn render_transport_metrics(text: &mut String, ways: &[TransportStatus]) {
+    writeln!(text, "# HELP mailonce_breaker_open Whether a way out rests.\n# TYPE mailonce_breaker_open gauge").ok();
+    for way in ways {
+        let open = u8::from(way.breaker != "closed");
+        writeln!(text, "mailonce_breaker_open{{transport=\"{}\"}} {open}", way.name).ok();
+    }
+    writeln!(text, "# HELP mailonce_handoff_in_flight Hand-overs under way.\n# TYPE mailonce_handoff_in_flight gauge")
+        .ok();
+    for way in ways {
+        writeln!(text, "mailonce_handoff_in_flight{{transport=\"{}\"}} {}", way.name, way.in_flight).ok();
+    }
+}
+
+/// What waits for transports that no node has. Their names come from an earlier configuration.
+fn render_orphan_metrics(text: &mut String, orphaned: &[OrphanedTransport]) {
+    writeln!(
+        text,
+        "# HELP mailonce_handoff_orphaned Handoffs that wait or are unknown at a transport that no node has.\n\
+         # TYPE mailonce_handoff_orphaned gauge"
+    )
+    .ok();
+    for one in orphaned {
+        writeln!(text, "mailonce_handoff_orphaned{{transport=\"{}\"}} {}", one.name, one.waiting + one.unknown).ok();
+    }
+}
+
+/// What is owed to endpoints, all teams together.
+pub(crate) fn render_endpoint_metrics(text: &mut String, gauges: &[EndpointGauge]) {
+    let sum = |figure: fn(&EndpointGauge) -> u64| gauges.iter().map(figure).sum::<u64>();
+    let live = gauges.iter().filter(|gauge| gauge.state == EndpointState::Enabled);
+    for (name, help, value) in [
+        ("notice_lag", "Events that the endpoint furthest behind was not looked at for", live.map(|g| g.lag).max()),
+        ("notice_pending", "Notices that are owed", Some(sum(|gauge| gauge.pending))),
+        ("notice_dead", "Notices that were given up", Some(sum(|gauge| gauge.dead))),
+    ] {
+        let value = value.unwrap_or(0);
+        writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} gauge\nmailonce_{name} {value}").ok();
+    }
+    writeln!(text, "# HELP mailonce_endpoints Endpoints by state.\n# TYPE mailonce_endpoints gauge").ok();
+    for state in EndpointState::ALL {
+        let count = gauges.iter().filter(|gauge| gauge.state == *state).count();
+        writeln!(text, "mailonce_endpoints{{state=\"{}\"}} {count}", state.as_str()).ok();
+    }
+}
+
+fn render_histogram(text: &mut String, name: &str, help: &str, buckets: &[u64; 12], sum: f64, unit: f64) {
+    writeln!(text, "# HELP mailonce_{name} {help}.\n# TYPE mailonce_{name} histogram").ok();
+    let mut below = 0;
+    for (power, count) in buckets.iter().enumerate() {
+        below += count;
+        let bound = if power == 11 { "+Inf".to_owned() } else { ((1_u64 << power) as f64 * unit).to_string() };
+        writeln!(text, "mailonce_{name}_bucket{{le=\"{bound}\"}} {below}").ok();
+    }
+    writeln!(text, "mailonce_{name}_sum {sum}\nmailonce_{name}_count {below}").ok();
+}

@@ -1,0 +1,279 @@
+//! Bodies as they are kept: JSON, LZ4 where it is worth it, and sealed where that is configured. Packed in the request's
+//! own task, so that the writer only copies.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use chacha20poly1305::{
+    KeyInit as _, XChaCha20Poly1305,
+    aead::{Aead as _, Payload},
+};
+use mailonce_core::{key::InstallSecret, outbound::content::EmailContent, ports::Entropy};
+use std::{borrow::Cow, sync::Arc};
+
+/// What sealed bytes begin with. No packed body has this first byte, and no frozen mail begins with a NUL.
+const SEALED_PREFIX: [u8; 4] = *b"\0mo1";
+/// The same for text; neither JSON, nor a code, nor a link begins like this.
+const SEALED_TEXT_PREFIX: &str = "sealed:mo1:";
+const NONCE_BYTES: usize = 24;
+
+/// What was sealed, so that bytes of one use are not taken for another.
+#[derive(Clone, Copy)]
+enum SealPurpose {
+    /// The content of an email.
+    Content,
+    /// A received mail.
+    Received,
+    /// The bytes that every attempt by a transport sends.
+    Frozen,
+    /// What a record says that holds text of a mail.
+    Text,
+}
+
+impl SealPurpose {
+    fn associated_data(self) -> &'static [u8] {
+        match self {
+            Self::Content => b"email content",
+            Self::Received => b"received mail",
+            Self::Frozen => b"frozen mail",
+            Self::Text => b"text",
+        }
+    }
+}
+
+/// Packs and unpacks bodies. It opens what was sealed at any time, and seals only where `seals` is on.
+///
+/// The sealing key follows from the install secret. Sealed bytes name neither team nor row, because one received mail may
+/// belong to several.
+pub(crate) struct Packer {
+    cipher: XChaCha20Poly1305,
+    entropy: Arc<dyn Entropy>,
+    is_sealing: bool,
+}
+
+impl Packer {
+    pub(crate) fn new(secret: &InstallSecret, chance: Arc<dyn Entropy>, seals: bool) -> Self {
+        Self { cipher: XChaCha20Poly1305::new(&secret.mac("bodies", &[]).into()), entropy: chance, is_sealing: seals }
+    }
+
+    /// Packs a mail's content.
+    pub(crate) fn pack(&self, content: &EmailContent) -> Vec<u8> {
+        self.seal(SealPurpose::Content, pack(content))
+    }
+
+    /// Unpacks a mail's content. `None` when it is damaged or of a form that this binary does not know.
+    pub(crate) fn unpack(&self, packed: &[u8]) -> Option<EmailContent> {
+        unpack(&self.open(SealPurpose::Content, packed)?)
+    }
+
+    /// Packs a mail that came in.
+    pub(crate) fn pack_raw(&self, raw: &[u8]) -> Vec<u8> {
+        self.seal(SealPurpose::Received, pack_raw(raw))
+    }
+
+    /// Unpacks a mail that came in. `None` when it is damaged or of a form that this binary does not know.
+    pub(crate) fn unpack_raw(&self, packed: &[u8]) -> Option<Vec<u8>> {
+        unpack_raw(&self.open(SealPurpose::Received, packed)?)
+    }
+
+    /// Bytes of a mail as the ledger keeps them with the first marker.
+    pub(crate) fn pack_frozen(&self, bytes: &Arc<[u8]>) -> Arc<[u8]> {
+        if self.is_sealing { self.seal(SealPurpose::Frozen, bytes.to_vec()).into() } else { Arc::clone(bytes) }
+    }
+
+    /// The bytes that were frozen.
+    pub(crate) fn unpack_frozen<'a>(&self, kept: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        self.open(SealPurpose::Frozen, kept)
+    }
+
+    /// Text of a mail that lies in a row of its own: a draft, a code or a link.
+    pub(crate) fn pack_text(&self, text: String) -> String {
+        if !self.is_sealing {
+            return text;
+        }
+        format!("{SEALED_TEXT_PREFIX}{}", STANDARD.encode(self.seal(SealPurpose::Text, text.into_bytes())))
+    }
+
+    /// The text that was packed. `None` when it is damaged.
+    pub(crate) fn unpack_text<'a>(&self, kept: &'a str) -> Option<Cow<'a, str>> {
+        let Some(sealed) = kept.strip_prefix(SEALED_TEXT_PREFIX) else { return Some(Cow::Borrowed(kept)) };
+        let open = self.open(SealPurpose::Text, &STANDARD.decode(sealed).ok()?)?.into_owned();
+        String::from_utf8(open).ok().map(Cow::Owned)
+    }
+
+    /// The start of a received text as it may lie beside the sealed mail: nothing of it where mail is sealed.
+    pub(crate) fn storable_preview(&self, preview: String) -> String {
+        if self.is_sealing { String::new() } else { preview }
+    }
+
+    /// Bytes that cannot be sealed are lost, never kept open: that cannot happen for bodies within our limits.
+    fn seal(&self, what: SealPurpose, open: Vec<u8>) -> Vec<u8> {
+        if !self.is_sealing {
+            return open;
+        }
+        let mut nonce = [0; NONCE_BYTES];
+        self.entropy.fill(&mut nonce);
+        let payload = Payload { msg: &open, aad: what.associated_data() };
+        let sealed = self.cipher.encrypt(&nonce.into(), payload).unwrap_or_default();
+        [SEALED_PREFIX.as_slice(), &nonce, &sealed].concat()
+    }
+
+    /// What was sealed; bytes that were not are as they are.
+    fn open<'a>(&self, what: SealPurpose, kept: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let Some(sealed) = kept.strip_prefix(&SEALED_PREFIX) else { return Some(Cow::Borrowed(kept)) };
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>()?;
+        let payload = Payload { msg: sealed, aad: what.associated_data() };
+        self.cipher.decrypt(&(*nonce).into(), payload).ok().map(Cow::Owned)
+    }
+}
+
+/// Whether a packed body is sealed.
+pub(crate) fn is_sealed(packed: &[u8]) -> bool {
+    packed.starts_with(&SEALED_PREFIX)
+}
+
+/// The first byte says how the rest is packed.
+const LZ4_JSON: u8 = 1;
+const PLAIN_JSON: u8 = 2;
+
+/// Below this many bytes LZ4 gains a fifth of little and costs more than all else that is done to a body.
+const COMPRESS_ABOVE_BYTES: usize = 1_500;
+
+/// Packs a mail's content, open.
+pub(crate) fn pack(content: &EmailContent) -> Vec<u8> {
+    // Content holds nothing that JSON cannot say: strings, numbers and maps with string keys.
+    let mut packed = Vec::with_capacity(estimated_size(content));
+    packed.push(PLAIN_JSON);
+    if serde_json::to_writer(&mut packed, content).is_err() || packed.len() <= COMPRESS_ABOVE_BYTES {
+        return packed;
+    }
+    let mut smaller = vec![LZ4_JSON];
+    smaller.extend_from_slice(&lz4_flex::block::compress_prepend_size(packed.get(1..).unwrap_or_default()));
+    smaller
+}
+
+/// How many bytes of JSON a mail is, about: enough for most, so that nothing grows on the way.
+fn estimated_size(content: &EmailContent) -> usize {
+    let words = [&content.text, &content.html].into_iter().flatten().map(String::len).sum::<usize>();
+    let files = content.attachments.iter().map(|file| file.bytes.len() / 3 * 4).sum::<usize>();
+    words + words / 16 + files + content.subject.len() + 64 * content.to.len() + 256
+}
+
+/// Unpacks a mail's content that is not sealed.
+pub(crate) fn unpack(packed: &[u8]) -> Option<EmailContent> {
+    match packed.split_first()? {
+        (&PLAIN_JSON, json) => serde_json::from_slice(json).ok(),
+        (&LZ4_JSON, rest) => {
+            let json = lz4_flex::block::decompress_size_prepended(rest).ok()?;
+            serde_json::from_slice(&json).ok()
+        }
+        _ => None,
+    }
+}
+
+/// Bytes as they came.
+const PLAIN: u8 = 2;
+/// Bytes that LZ4 made smaller.
+const LZ4: u8 = 3;
+
+fn pack_raw(raw: &[u8]) -> Vec<u8> {
+    let small = lz4_flex::block::compress_prepend_size(raw);
+    let (how, bytes) = if small.len() < raw.len() { (LZ4, small.as_slice()) } else { (PLAIN, raw) };
+    let mut packed = Vec::with_capacity(bytes.len() + 1);
+    packed.push(how);
+    packed.extend_from_slice(bytes);
+    packed
+}
+
+fn unpack_raw(packed: &[u8]) -> Option<Vec<u8>> {
+    match packed.split_first()? {
+        (&PLAIN, rest) => Some(rest.to_vec()),
+        (&LZ4, rest) => lz4_flex::block::decompress_size_prepended(rest).ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    struct FixedEntropy;
+
+    impl Entropy for FixedEntropy {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(5);
+        }
+    }
+
+    fn packer(secret: u8, seals: bool) -> Packer {
+        Packer::new(&InstallSecret([secret; 32]), Arc::new(FixedEntropy), seals)
+    }
+
+    fn holds(bytes: &[u8], part: &[u8]) -> bool {
+        bytes.windows(part.len()).any(|window| window == part)
+    }
+
+    #[test]
+    fn what_is_sealed_opens_with_its_own_secret_and_for_its_own_use() {
+        let (sealing, open) = (packer(1, true), packer(1, false));
+        let raw = b"Subject: hello\r\n\r\nmy words";
+        let sealed = sealing.pack_raw(raw);
+        assert!(is_sealed(&sealed) && !holds(&sealed, b"my words"));
+        for reader in [&sealing, &open] {
+            assert_eq!(reader.unpack_raw(&sealed).as_deref(), Some(raw.as_slice()), "also after it was turned off");
+            assert_eq!(reader.unpack_raw(&open.pack_raw(raw)).as_deref(), Some(raw.as_slice()), "and from before");
+        }
+        assert_eq!(packer(2, true).unpack_raw(&sealed), None);
+        assert_eq!(open.unpack_frozen(&sealed), None, "a received mail is no frozen one");
+        assert_eq!(open.unpack_raw(&sealed[..20]), None);
+    }
+
+    #[test]
+    fn frozen_bytes_and_text_are_sealed_and_opened() {
+        let (sealing, open) = (packer(1, true), packer(1, false));
+        let bytes: Arc<[u8]> = b"From: a@example.com\r\n\r\nmy words".as_slice().into();
+        let frozen = sealing.pack_frozen(&bytes);
+        assert!(!holds(&frozen, b"my words"));
+        assert_eq!(open.unpack_frozen(&frozen).as_deref(), Some(&*bytes));
+        assert!(Arc::ptr_eq(&open.pack_frozen(&bytes), &bytes));
+        let text = sealing.pack_text("my words".into());
+        assert!(!text.contains("my words"));
+        assert_eq!(open.unpack_text(&text).as_deref(), Some("my words"));
+        assert_eq!(sealing.unpack_text("plain").as_deref(), Some("plain"));
+        assert_eq!(packer(2, false).unpack_text(&text), None);
+        assert_eq!(
+            (sealing.storable_preview("my words".into()), open.storable_preview("my".into())),
+            (String::new(), "my".into())
+        );
+    }
+
+    #[test]
+    fn a_mail_that_came_in_is_unpacked_as_it_was() {
+        for raw in [&b"Subject: hello\r\n\r\n".repeat(50)[..], b"", &[0, 255, 13, 7]] {
+            assert_eq!(unpack_raw(&pack_raw(raw)).as_deref(), Some(raw));
+        }
+        assert_eq!(unpack_raw(&[9, 1]), None);
+    }
+
+    use super::*;
+    use mailonce_core::outbound::content::{RawAttachment, RawContent};
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        for (hellos, form) in [(10, PLAIN_JSON), (1_000, LZ4_JSON)] {
+            let content = EmailContent::validate(RawContent {
+                from: "Agent <agent@example.com>".into(),
+                to: vec!["Ünal <a@example.com>".into()],
+                subject: "Grüße".into(),
+                text: Some("hello ".repeat(hellos)),
+                attachments: vec![RawAttachment { content: "AAEC/w==".into(), ..RawAttachment::default() }],
+                ..RawContent::default()
+            })
+            .unwrap();
+            let packed = pack(&content);
+            assert_eq!(packed.first(), Some(&form));
+            assert_eq!(unpack(&packed), Some(content));
+            assert!(packed.len() < 500);
+            assert_eq!(unpack(&packed[..20]), None);
+            assert_eq!(unpack(&packed[..packed.len() - 1]), None);
+        }
+        assert_eq!(unpack(&[]), None);
+        assert_eq!(unpack(&[9, b'{', b'}']), None);
+    }
+}

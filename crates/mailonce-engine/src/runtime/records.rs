@@ -1,0 +1,121 @@
+//! What domains, suppressions and sources have in common: records that are read, paged and repeated alike.
+
+use mailonce_core::{
+    id::TeamId,
+    ports::store::{IdempotentResult, KeyBinding},
+    problem::{Code, Problem},
+    record::{CreateRecordResult, Record, RecordKind},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use uuid::Uuid;
+
+use crate::{Caller, Engine, KeyedCall, operation, outbound::change::key_mismatch, unavailable};
+
+/// A page of things, newest first.
+#[derive(Clone, Debug)]
+pub struct CursorPage<T> {
+    /// The things.
+    pub rows: Vec<T>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Uuid>,
+}
+
+/// Something that a call made, or found already there.
+#[derive(Clone, Debug)]
+pub struct CreateOutcome<T> {
+    /// What it is.
+    pub value: T,
+    /// Whether this call made it.
+    pub is_new: bool,
+}
+
+/// What a record says.
+pub(crate) fn decode<T: DeserializeOwned>(record: &Record) -> Result<T, Problem> {
+    serde_json::from_str(&record.json).map_err(|error| {
+        tracing::error!(%error, kind = record.kind.as_str(), id = %record.id, "a record cannot be read");
+        Problem::new(Code::Internal, format!("the {} {} cannot be read", record.kind.as_str(), record.name))
+    })
+}
+
+/// What a record is to say.
+pub(crate) fn encode<T: Serialize>(about: &T) -> Result<String, Problem> {
+    serde_json::to_string(about).map_err(|error| Problem::new(Code::Internal, error.to_string()))
+}
+
+/// The problem for a record that is not there.
+pub(crate) fn not_found(kind: RecordKind, name: &str) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no {} {name}", kind.as_str()))
+}
+
+/// Refuses a key that is tied to inboxes where records of a kind concern the whole team.
+fn require_team_access(caller: &Caller, kind: RecordKind) -> Result<(), Problem> {
+    match kind {
+        RecordKind::Escalation | RecordKind::Draft => Ok(()),
+        _ => caller.require_unrestricted_key(),
+    }
+}
+
+impl Engine {
+    /// Whether a call under a key was made before, so that a repeat needs no second look at the world. A key that
+    /// belongs to something else is refused.
+    pub(crate) async fn is_repeated_call(&self, caller: &Caller, asked: Option<&KeyedCall>) -> Result<bool, Problem> {
+        let Some(asked) = asked else { return Ok(false) };
+        let key = asked.key.hash(caller.team.id);
+        match self.store.key_binding(caller.team.id, key, self.now()).await.map_err(unavailable)? {
+            None => Ok(false),
+            Some(KeyBinding::Operation { digest }) if digest == asked.digest => Ok(true),
+            Some(other) => Err(key_mismatch(&other)),
+        }
+    }
+
+    /// Creates a record whose name must be free, or finds the one that a repeat of the call created. `changed` is called
+    /// before the answer is known to be good: a commit whose answer was lost may stand.
+    pub(crate) async fn create_named(
+        &self,
+        caller: &Caller,
+        (kind, name, about): (RecordKind, String, String),
+        asked: Option<&KeyedCall>,
+        changed: impl FnOnce(TeamId),
+    ) -> Result<CreateOutcome<Record>, Problem> {
+        let (team, now) = (caller.team.id, self.now());
+        let record =
+            Record { team, kind, id: self.new_id(now), name: name.clone(), rev: 1, created_at: now, json: about };
+        let created = self.store.create_record(record, operation(caller, asked, Vec::new(), now)).await;
+        changed(team);
+        match created.map_err(unavailable)? {
+            IdempotentResult::Done(CreateRecordResult::Created(record)) => {
+                Ok(CreateOutcome { value: record, is_new: true })
+            }
+            IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
+                let detail = format!("there is a {} named {} already", kind.as_str(), record.name);
+                Err(Problem::for_field(Code::NameTaken, "name", detail).with_extension("id", record.id.to_string()))
+            }
+            IdempotentResult::Replayed(_) => {
+                let found = self.store.record_by_name(team, kind, &name).await.map_err(unavailable)?;
+                Ok(CreateOutcome { value: found.ok_or_else(|| not_found(kind, &name))?, is_new: false })
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    /// One record of the caller's team.
+    pub(crate) async fn team_record(&self, caller: &Caller, kind: RecordKind, id: Uuid) -> Result<Record, Problem> {
+        require_team_access(caller, kind)?;
+        let found = self.store.record(caller.team.id, kind, id).await.map_err(unavailable)?;
+        found.ok_or_else(|| not_found(kind, &id.to_string()))
+    }
+
+    /// A page of the caller's records, each read by `view`.
+    pub(crate) async fn team_records<T>(
+        &self,
+        caller: &Caller,
+        kind: RecordKind,
+        before: Option<Uuid>,
+        limit: usize,
+        view: impl Fn(&Record) -> Result<T, Problem>,
+    ) -> Result<CursorPage<T>, Problem> {
+        require_team_access(caller, kind)?;
+        let page = self.store.records(caller.team.id, kind, before, limit).await.map_err(unavailable)?;
+        Ok(CursorPage { rows: page.rows.iter().map(view).collect::<Result<_, _>>()?, next: page.next })
+    }
+}

@@ -1,0 +1,413 @@
+//! Ledger time, and which clock decides what (`docs/clocks.md` has the table).
+//!
+//! Three clocks are compared: this node's wall clock, the machine's boot clock, which counts suspend and never jumps,
+//! and the clock of the database server when there is one.
+//!
+//! - *Ledger time* ([`Timekeeper::now`]) dates what is written and drives retries. It follows the wall clock, never
+//!   goes back and never stands still: after a clock was set back it runs at half speed until the wall clock caught up.
+//! - The *earlier* of wall clock and database decides what is forgotten and what is due by a schedule or a policy.
+//! - The *later* of ledger time and database decides whether a provider's window or a link is still open.
+//!
+//! The time is *not sure* while the wall clock has jumped against the boot clock, or is more than
+//! [`JUMP_MS`] away from the database. Then ledger time goes on along the boot clock, and nothing that depends on a
+//! date is decided. After a start nothing is forgotten either until the time is *confirmed*.
+
+use mailonce_core::{
+    mutant,
+    ports::{
+        Clock,
+        store::{DatabaseClock, LedgerClock},
+    },
+    time::{CLOCK_JUMP_MS, Time},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How much later than the ledger's latest time another process may have dated something since.
+const UNREPORTED_MS: i64 = 120_000;
+/// How long the program may have been away before its start has to be confirmed, and how long the boot clock must
+/// have run before it confirms the time by itself.
+const DAY_MS: i64 = 24 * 3_600_000;
+/// Two clocks that are read this close together, in milliseconds, are read at the same moment.
+const MAX_READ_GAP_MS: i64 = 50;
+/// How often two clocks are read again when the process stood still between them.
+const MAX_REREADS: usize = 8;
+
+/// What confirmed the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfirmedBy {
+    /// An operator, or `clock.trusted` in the configuration.
+    Operator,
+    /// The kernel, whose clock a time service keeps.
+    Kernel,
+    /// A database on another host that shows the same time.
+    Database,
+    /// A day of the boot clock since a start. A clock that jumped stays wrong however long it runs.
+    BootClock,
+}
+
+impl ConfirmedBy {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::Kernel => "kernel",
+            Self::Database => "database",
+            Self::BootClock => "boot_clock",
+        }
+    }
+}
+
+/// How the clocks of this node stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockState {
+    /// Whether schedules, policies and windows may be decided by it.
+    pub is_trusted: bool,
+    /// What confirmed the time since the start or the last jump. Without it nothing is forgotten.
+    pub confirmed_by: Option<ConfirmedBy>,
+    /// Whether the wall clock jumped, or was far from the ledger's time at the start.
+    pub jumped: bool,
+    /// How far this node's wall clock is ahead of the database's, in milliseconds.
+    pub ahead_of_database_ms: Option<i64>,
+}
+
+impl ClockState {
+    /// Whether node and database are too far apart.
+    pub fn is_off(&self) -> bool {
+        self.ahead_of_database_ms.is_some_and(|ahead| ahead.abs() > CLOCK_JUMP_MS)
+    }
+
+    /// What a person should know, in one sentence. `None` when all is well.
+    pub fn warning(&self) -> Option<String> {
+        let rests = "nothing is forgotten and no scheduled mail is sent";
+        if let Some(ahead) = self.ahead_of_database_ms.filter(|_| self.is_off()) {
+            let side = if ahead > 0 { "ahead of" } else { "behind" };
+            let seconds = ahead.abs() / 1000;
+            return Some(format!(
+                "this node's clock is {seconds} s {side} the database's: {rests} until they agree within 30 s"
+            ));
+        }
+        if self.jumped {
+            return Some(format!("the clock jumped: {rests} until it is confirmed (POST /v1/clock/confirm)"));
+        }
+        let why = "nothing has confirmed the clock since the start: no key is forgotten until a time service, a \
+                   database on another host, an operator (POST /v1/clock/confirm) or 24 hours do";
+        self.confirmed_by.is_none().then(|| why.to_owned())
+    }
+}
+
+/// The database's clock as an offset from our boot clock. The reading took time, so there are two bounds.
+#[derive(Clone, Copy)]
+struct DatabaseOffset {
+    low: i64,
+    high: i64,
+    other_host: bool,
+}
+
+impl DatabaseOffset {
+    fn new(clock: DatabaseClock, (before, after): (i64, i64)) -> Self {
+        Self { low: clock.now.0 - after, high: clock.now.0 - before, other_host: clock.is_on_other_host }
+    }
+
+    /// Whether reading it took so long that it proves nothing about clocks, as when the machine was suspended meanwhile.
+    fn is_imprecise(self) -> bool {
+        self.high - self.low > CLOCK_JUMP_MS
+    }
+
+    /// How far a wall clock is ahead of it, at least. Zero while it may be the same time.
+    fn ahead(self, wall: i64, boot: i64) -> i64 {
+        let (low, high) = (wall - boot - self.high, wall - boot - self.low);
+        if low > 0 {
+            low
+        } else if high < 0 {
+            high
+        } else {
+            0
+        }
+    }
+}
+
+struct TimekeeperState {
+    /// What is added to the boot clock to give the time.
+    offset: i64,
+    /// The highest time ever told.
+    highest: i64,
+    /// Boot clock and ledger time when the wall clock fell behind ledger time.
+    slew: Option<(i64, i64)>,
+    jumped: bool,
+    confirmed_by: Option<ConfirmedBy>,
+    /// The boot clock at the start or the last jump.
+    steady_since: i64,
+    database: Option<DatabaseOffset>,
+    /// Whether the database was too far away at the last heartbeat.
+    is_off: bool,
+    /// Times up to here were told by a clock that was set back since: how long they are ago cannot be measured.
+    unmeasurable_until: i64,
+}
+
+impl TimekeeperState {
+    fn is_trusted(&self) -> bool {
+        !self.jumped && !self.is_off
+    }
+
+    /// Ledger time for a target: never back, and never standing still.
+    fn advance(&mut self, target: i64, boot: i64) -> i64 {
+        if target >= self.highest || mutant!("time-goes-back") {
+            (self.slew, self.highest) = (None, target);
+            return target;
+        }
+        let (from, at) = *self.slew.get_or_insert((boot, self.highest));
+        let time = at + (boot - from).max(0) / 2;
+        if target >= time {
+            self.slew = None;
+        }
+        self.highest = self.highest.max(time);
+        self.highest
+    }
+}
+
+/// See the module's words.
+pub(crate) struct Timekeeper {
+    clock: Arc<dyn Clock>,
+    state: Mutex<TimekeeperState>,
+}
+
+impl Timekeeper {
+    /// Goes on from the latest time known to the ledger. `reading` is the boot clock before and after the database's
+    /// clock was read.
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        last: Option<Time>,
+        database: Option<DatabaseClock>,
+        reading: (i64, i64),
+    ) -> Self {
+        let (wall, boot) = read_clocks(&*clock);
+        let last = last.map(|last| last.0);
+        let strange = |last: i64| wall < last - CLOCK_JUMP_MS || wall > last + DAY_MS;
+        let jumped = last.is_some_and(|last| strange(last) || clock.was_wall_clock_set());
+        let database = database.map(|database| DatabaseOffset::new(database, reading));
+        // A vague reading leaves the node unsure until a heartbeat brings a better one.
+        let off = database
+            .is_some_and(|database| database.is_imprecise() || database.ahead(wall, boot).abs() > CLOCK_JUMP_MS);
+        // While it is not sure, time goes on from where it stood, and by the database's clock rather than by ours.
+        let start = match database.filter(|_| off) {
+            Some(database) => last.unwrap_or(i64::MIN).max(boot + database.low),
+            None => last.filter(|_| jumped).unwrap_or(wall),
+        };
+        let state = TimekeeperState {
+            offset: start - boot,
+            highest: last.unwrap_or(start).max(start),
+            slew: None,
+            jumped,
+            confirmed_by: None,
+            steady_since: boot,
+            database,
+            is_off: off,
+            unmeasurable_until: i64::MIN,
+        };
+        let keeper = Self { clock, state: Mutex::new(state) };
+        keeper.try_confirm();
+        keeper
+    }
+
+    fn state(&self) -> MutexGuard<'_, TimekeeperState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ledger time.
+    pub(crate) fn now(&self) -> Time {
+        let mut state = self.state();
+        Time(self.read_ledger_time(&mut state))
+    }
+
+    fn read_ledger_time(&self, state: &mut TimekeeperState) -> i64 {
+        let (wall, boot) = read_clocks(&*self.clock);
+        let expected = boot + state.offset;
+        let target = if !state.is_trusted() {
+            expected
+        } else if (wall - expected).abs() > CLOCK_JUMP_MS && !mutant!("jump-followed") {
+            (state.jumped, state.confirmed_by, state.steady_since) = (true, None, boot);
+            tracing::error!(wall, expected, "the clock jumped; time-bound work rests until it is confirmed");
+            expected
+        } else {
+            state.offset = wall - boot;
+            wall
+        };
+        state.advance(target, boot)
+    }
+
+    /// The earlier of wall clock and database: what is due by a schedule, a policy or an expiry is due by this time.
+    /// `None` while the time is not sure.
+    pub(crate) fn earlier_time(&self) -> Option<Time> {
+        let mut state = self.state();
+        let told = self.read_ledger_time(&mut state);
+        if !state.is_trusted() {
+            return None;
+        }
+        let (wall, boot) = read_clocks(&*self.clock);
+        Some(Time(told.min(wall).min(state.database.map_or(i64::MAX, |database| boot + database.low))))
+    }
+
+    /// Mail that is scheduled for later than this waits. While the time is not sure, ledger time may follow a peer that is
+    /// some seconds ahead, so the database's clock counts then, too.
+    pub(crate) fn schedule_cutoff(&self) -> Time {
+        if let Some(earlier) = self.earlier_time() {
+            return earlier;
+        }
+        let mut state = self.state();
+        let told = self.read_ledger_time(&mut state);
+        let boot = self.clock.boot_clock_ms();
+        Time(told.min(state.database.map_or(i64::MAX, |database| boot + database.low)))
+    }
+
+    /// The later of ledger time and database: a window or a link is open only if it is open at this time.
+    pub(crate) fn later_time(&self) -> Time {
+        let mut state = self.state();
+        let told = self.read_ledger_time(&mut state);
+        let boot = self.clock.boot_clock_ms();
+        let database = state.database.filter(|database| !database.is_imprecise());
+        Time(told.max(database.map_or(i64::MIN, |database| boot + database.high)))
+    }
+
+    /// What expired by then may be forgotten. `None` while this process may forget nothing.
+    pub(crate) fn expiry_cutoff(&self) -> Option<Time> {
+        let confirmed = self.state().confirmed_by.is_some();
+        self.earlier_time().filter(|_| confirmed)
+    }
+
+    /// A heartbeat told the latest time of all processes, and the database's clock. `reading` is the boot clock before
+    /// and after it.
+    pub(crate) fn on_heartbeat(&self, latest: Time, database: Option<DatabaseClock>, reading: (i64, i64)) {
+        if let Some(database) = database {
+            self.compare_database_clock(DatabaseOffset::new(database, reading));
+        }
+        self.follow_peer_time(latest);
+        self.try_confirm();
+    }
+
+    fn compare_database_clock(&self, database: DatabaseOffset) {
+        if database.is_imprecise() {
+            return;
+        }
+        let (wall, boot) = read_clocks(&*self.clock);
+        let ahead = database.ahead(wall, boot);
+        let mut state = self.state();
+        let off = ahead.abs() > CLOCK_JUMP_MS;
+        if off && !state.is_off {
+            tracing::error!(ahead_ms = ahead, "this node's clock and the database's are more than 30 s apart");
+        } else if !off && state.is_off {
+            tracing::info!("this node's clock and the database's agree again");
+        }
+        (state.database, state.is_off) = (Some(database), off);
+    }
+
+    /// Another process told the ledger a later time. Only a process that is not sure of its own goes by it: it may have
+    /// started from a time that was old, and would date what it does before what others have forgotten. A process that
+    /// is sure knows at least that the clocks differ: it cannot measure how long ago it is what the other dated.
+    fn follow_peer_time(&self, latest: Time) {
+        let boot = self.clock.boot_clock_ms();
+        let mut state = self.state();
+        if !state.is_trusted() {
+            state.offset = state.offset.max(latest.0 - boot);
+        } else if latest.0 > self.read_ledger_time(&mut state) + CLOCK_JUMP_MS {
+            state.unmeasurable_until = state.unmeasurable_until.max(latest.0 + UNREPORTED_MS);
+        }
+    }
+
+    /// Confirms the time when somebody else can vouch for it.
+    fn try_confirm(&self) {
+        let boot = self.clock.boot_clock_ms();
+        let by = {
+            let mut state = self.state();
+            // A jump that nobody has seen yet must not be confirmed with the rest.
+            self.read_ledger_time(&mut state);
+            if state.is_off || (state.confirmed_by.is_some() && !state.jumped) {
+                return;
+            }
+            if state.database.is_some_and(|database| database.other_host) {
+                Some(ConfirmedBy::Database)
+            } else if self.clock.is_synchronized() {
+                Some(ConfirmedBy::Kernel)
+            } else if boot - state.steady_since >= DAY_MS && !state.jumped {
+                Some(ConfirmedBy::BootClock)
+            } else {
+                None
+            }
+        };
+        if let Some(by) = by {
+            self.confirm(by);
+        }
+    }
+
+    /// The boot clock, for pauses and deadlines inside this process.
+    pub(crate) fn boot_clock_ms(&self) -> i64 {
+        self.clock.boot_clock_ms()
+    }
+
+    /// Whether dates may decide anything.
+    pub(crate) fn is_trusted(&self) -> bool {
+        let mut state = self.state();
+        self.read_ledger_time(&mut state);
+        state.is_trusted()
+    }
+
+    /// How the clocks stand.
+    pub(crate) fn clock_state(&self) -> ClockState {
+        let mut state = self.state();
+        self.read_ledger_time(&mut state);
+        let (wall, boot) = read_clocks(&*self.clock);
+        ClockState {
+            is_trusted: state.is_trusted(),
+            confirmed_by: state.confirmed_by,
+            jumped: state.jumped,
+            ahead_of_database_ms: state.database.map(|database| database.ahead(wall, boot)),
+        }
+    }
+
+    /// Since when it can be measured how long something is ago.
+    pub(crate) fn measured_since(&self) -> Time {
+        Time(self.state().unmeasurable_until.saturating_add(1))
+    }
+
+    /// The wall clock is right, as somebody says who can tell.
+    pub(crate) fn confirm(&self, by: ConfirmedBy) {
+        let (wall, boot) = read_clocks(&*self.clock);
+        let mut state = self.state();
+        if wall < state.highest {
+            // What a process did after it last told the ledger the time is dated later still.
+            state.unmeasurable_until = state.unmeasurable_until.max(state.highest + UNREPORTED_MS);
+        }
+        // A node that is off the database stays so, whoever confirms its clock.
+        if !state.is_off {
+            state.offset = wall - boot;
+        }
+        (state.jumped, state.confirmed_by, state.steady_since) = (false, Some(by), boot);
+    }
+}
+
+impl LedgerClock for Timekeeper {
+    fn now(&self) -> Time {
+        Timekeeper::now(self)
+    }
+
+    fn expiry_cutoff(&self) -> Time {
+        Timekeeper::expiry_cutoff(self).unwrap_or(Time(i64::MIN))
+    }
+}
+
+/// Wall clock and boot clock of one moment. A process that was stopped between the two reads again: the pause would
+/// look like a jump.
+fn read_clocks(clock: &dyn Clock) -> (i64, i64) {
+    let mut before = clock.boot_clock_ms();
+    for _ in 0..MAX_REREADS {
+        let wall = clock.now().0;
+        let after = clock.boot_clock_ms();
+        if after - before <= MAX_READ_GAP_MS {
+            return (wall, after);
+        }
+        before = after;
+    }
+    (clock.now().0, before)
+}
+
+#[cfg(test)]
+mod tests;

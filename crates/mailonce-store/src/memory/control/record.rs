@@ -1,0 +1,89 @@
+//! Records: small things a team owns that are not mail.
+
+use mailonce_core::{
+    id::TeamId,
+    ports::store::{IdempotentResult, KeyedOperation},
+    record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
+    time::Time,
+};
+use uuid::Uuid;
+
+use crate::memory::Tables;
+
+impl Tables {
+    pub(crate) fn create_record(
+        &mut self,
+        record: Record,
+        operation: Option<&KeyedOperation>,
+    ) -> IdempotentResult<CreateRecordResult> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, record.created_at)) {
+            return answer;
+        }
+        if let Some(taken) = self.record_by_name(record.team, record.kind, &record.name) {
+            // The very same one: this call was made before.
+            let again = taken.id == record.id;
+            return IdempotentResult::Done(if again {
+                CreateRecordResult::Created(taken)
+            } else {
+                CreateRecordResult::NameTaken(taken)
+            });
+        }
+        if let Some(operation) = operation {
+            self.bind_operation(operation);
+        }
+        self.emit_record_event(&record, None, record.created_at);
+        self.records.insert(record.id, record.clone());
+        IdempotentResult::Done(CreateRecordResult::Created(record))
+    }
+
+    fn emit_record_event(&mut self, record: &Record, before: Option<&Record>, now: Time) {
+        self.events.entry(record.team).or_default().extend(record.to_event(before, now));
+    }
+
+    pub(crate) fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record> {
+        self.records.get(&id).filter(|record| record.team == team && record.kind == kind).cloned()
+    }
+
+    pub(crate) fn record_by_name(&self, team: TeamId, kind: RecordKind, name: &str) -> Option<Record> {
+        let named = |record: &&Record| record.team == team && record.kind == kind && record.name == name;
+        self.records.values().find(named).cloned()
+    }
+
+    pub(crate) fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> RecordPage {
+        let listed = |record: &&Record| {
+            record.team == team && record.kind == kind && before.is_none_or(|before| record.id < before)
+        };
+        RecordPage::from_rows(self.records.values().rev().filter(listed).take(limit + 1).cloned().collect(), limit)
+    }
+
+    pub(crate) fn change_record(
+        &mut self,
+        edit: RecordEdit,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> IdempotentResult<RecordChangeResult> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
+            return answer;
+        }
+        let Some(mut record) = self.record(edit.team, edit.kind, edit.id) else {
+            return IdempotentResult::Done(RecordChangeResult::Missing);
+        };
+        if record.rev != edit.rev {
+            return IdempotentResult::Done(RecordChangeResult::Stale(record));
+        }
+        if let Some(operation) = operation {
+            self.bind_operation(operation);
+        }
+        let before = record.clone();
+        record.rev += 1;
+        record.json = edit.json;
+        self.emit_record_event(&record, Some(&before), now);
+        self.records.insert(record.id, record.clone());
+        IdempotentResult::Done(RecordChangeResult::Changed(record))
+    }
+
+    pub(crate) fn remove_record(&mut self, team: TeamId, kind: RecordKind, id: Uuid) -> Option<Record> {
+        self.record(team, kind, id)?;
+        self.records.remove(&id)
+    }
+}

@@ -1,0 +1,387 @@
+//! Conversations: threads, answers and leases, as plain maps.
+
+use async_trait::async_trait;
+use mailonce_core::{
+    conversation::{
+        answer::{self, NewReply, ReplyContext, ReplyResult, ReplyVerdict},
+        caps::ReplyTally,
+        thread::{
+            AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec,
+            ThreadQuery,
+        },
+        turn::{Acknowledgement, MessageLeaseRef},
+    },
+    handoff::HandoffState,
+    id::{EmailId, InboxId, MessageId, TeamId, ThreadId},
+    inbox::message::Message,
+    mutant,
+    outbound::{
+        email::{Email, EmailState},
+        likeness::{self, ContentFingerprint},
+    },
+    ports::{
+        conversations::ConversationStore,
+        store::{AcceptResult, IdempotentResult, KeyedOperation, NewEmail, Result},
+    },
+    time::Time,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Memory, Tables};
+
+/// Everything about conversations.
+#[derive(Default)]
+pub(crate) struct ConversationTables {
+    pub(crate) threads: BTreeMap<ThreadId, Thread>,
+    pub(crate) emails: BTreeMap<ThreadId, BTreeSet<EmailId>>,
+    pub(crate) person_tallies: BTreeMap<(TeamId, [u8; 16]), ReplyTally>,
+    /// What was said between the same people of late, oldest first.
+    pub(crate) recent_fingerprints: BTreeMap<(TeamId, [u8; 16]), Vec<(Time, EmailId, ContentFingerprint)>>,
+}
+
+impl Tables {
+    fn accept_reply(&mut self, wish: NewReply, now: Time) -> ReplyResult {
+        let team = wish.email.team;
+        if let Some(bound) = wish.email.key.and_then(|key| self.key_binding(team, key, now)) {
+            return ReplyResult::KeyBound(bound);
+        }
+        let Some(mut ground) = self.load_reply_context(&wish, now) else { return ReplyResult::Missing };
+        match wish.check_guards(&ground, now) {
+            ReplyVerdict::Refuse(guard, newer) => {
+                let event = wish.refusal_event(guard, &ground, now);
+                self.events.entry(team).or_default().extend(Some(event).filter(|_| !mutant!("refusal-untold")));
+                ReplyResult::Refused(guard, newer, ground.message, ground.thread)
+            }
+            ReplyVerdict::AlreadyAnswered(id) => ReplyResult::AlreadyAnswered(id, ground.previous_reply, ground.thread),
+            ReplyVerdict::Accept(guard) => {
+                let mut inner = wish.email.clone();
+                inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
+                match self.accept(inner, now) {
+                    AcceptResult::First(email) => self.save_reply_effects(&wish, &mut ground, email, now),
+                    AcceptResult::KeyBound(bound) => ReplyResult::KeyBound(bound),
+                    AcceptResult::OverBudget(exceeded) => ReplyResult::OverBudget(exceeded),
+                }
+            }
+        }
+    }
+
+    fn load_reply_context(&self, wish: &NewReply, now: Time) -> Option<ReplyContext> {
+        let team = wish.email.team;
+        let message = self.message(team, wish.message)?;
+        let thread = self.thread_of(&message, now);
+        let before = message.annotations.turn.answered_by(&wish.slot).and_then(|id| self.effective_version(team, id));
+        let person = wish
+            .recipient_hash
+            .and_then(|person| self.conversations.person_tallies.get(&(team, person)).cloned())
+            .unwrap_or_default();
+        Some(ReplyContext { message, thread, previous_reply: before, recipient_tally: person })
+    }
+
+    /// The email, or what it was sent again as, whichever counts.
+    fn effective_version(&self, team: TeamId, id: EmailId) -> Option<Email> {
+        let email = self.email_of_team(team, id)?;
+        let later = email
+            .resent_as
+            .filter(|_| !mutant!("later-version-forgotten"))
+            .and_then(|id| self.effective_version(team, id));
+        Some(match later {
+            Some(later) => answer::effective_version(email, later),
+            None => email,
+        })
+    }
+
+    fn save_reply_effects(
+        &mut self,
+        wish: &NewReply,
+        ground: &mut ReplyContext,
+        email: Email,
+        now: Time,
+    ) -> ReplyResult {
+        let team = wish.email.team;
+        let events = wish.apply(ground, &email, now);
+        self.events.entry(team).or_default().extend(events.into_iter().filter(|_| !mutant!("answer-untold")));
+        self.inbound.messages.insert(ground.message.id, ground.message.clone());
+        self.conversations.threads.insert(ground.thread.id, ground.thread.clone());
+        self.conversations.emails.entry(ground.thread.id).or_default().insert(email.id);
+        if let Some(person) = wish.recipient_hash {
+            self.conversations.person_tallies.insert((team, person), ground.recipient_tally.clone());
+        }
+        ReplyResult::First(email, ground.thread.clone())
+    }
+
+    /// Whether an email is still a version of what answered its message. True when it answers none.
+    pub(crate) fn is_current_reply(&self, email: &Email) -> bool {
+        let Some(message) = email.head.answers.and_then(|id| self.message(email.team, id)) else { return true };
+        let is_version = |first: EmailId| {
+            let next = |id: &EmailId| self.emails.get(id).and_then(|email| email.resent_as);
+            std::iter::successors(Some(first), next).any(|id| id == email.id)
+        };
+        message.annotations.turn.answers.iter().any(|(_, first)| is_version(*first))
+    }
+
+    /// Whose turn the message is that an email answers, now that the email is another.
+    pub(crate) fn update_message_progress(&mut self, before: &Email, after: &Email, now: Time) {
+        let Some(mut message) = answer::message_to_reassess(before, after).and_then(|id| self.message(after.team, id))
+        else {
+            return;
+        };
+        if let Some(person) = answer::recipient_counted_on_release(&message, before, after) {
+            let mut thread = self.thread_of(&message, now);
+            thread.count_released_reply(now);
+            self.conversations.threads.insert(thread.id, thread);
+            if let Some(person) = person {
+                self.conversations.person_tallies.entry((after.team, person)).or_default().record(now);
+            }
+        }
+        let answers: Vec<_> =
+            message.annotations.turn.replies().map(|id| self.effective_version(after.team, id)).collect();
+        if let Some(event) = answer::reassess_message(&mut message, &answers, after.id, now) {
+            self.events.entry(after.team).or_default().push(event);
+            self.inbound.messages.insert(message.id, message);
+        }
+    }
+
+    fn thread_of(&self, message: &Message, now: Time) -> Thread {
+        self.conversations.threads.get(&message.thread).cloned().unwrap_or_else(|| Thread::started_by(message, now))
+    }
+
+    pub(crate) fn looks_duplicate(&self, wish: &NewEmail, now: Time) -> bool {
+        let Some(likeness) = wish.fingerprint_to_compare() else { return false };
+        let latest =
+            self.conversations.recent_fingerprints.get(&(wish.team, likeness.pair)).map_or(&[][..], Vec::as_slice);
+        let stands = |id: &EmailId| {
+            let state = self.emails.get(id).map(Email::state);
+            !matches!(state, None | Some(EmailState::Failed | EmailState::Cancelled))
+        };
+        let recent = latest.iter().rev().take(likeness::MAX_COMPARED);
+        let recent = recent.filter(|(at, id, _)| now.since(*at) < likeness::COMPARE_WINDOW_MS && stands(id));
+        recent.map(|(_, _, other)| other).any(|other| likeness.is_similar_to(other))
+    }
+
+    pub(crate) fn remember_fingerprint(&mut self, likeness: Option<ContentFingerprint>, email: &Email, now: Time) {
+        let Some(likeness) = likeness else { return };
+        let latest = self.conversations.recent_fingerprints.entry((email.team, likeness.pair)).or_default();
+        latest.retain(|(at, ..)| now.since(*at) < likeness::COMPARE_WINDOW_MS);
+        latest.push((now, email.id, likeness));
+    }
+
+    fn thread(&self, team: TeamId, id: ThreadId) -> Option<Thread> {
+        self.conversations.threads.get(&id).filter(|thread| thread.team == team).cloned()
+    }
+
+    fn threads(&self, team: TeamId, query: &ThreadQuery) -> Vec<Thread> {
+        let behind = |thread: &Thread| query.before.is_none_or(|before| (thread.last_activity_at, thread.id) < before);
+        let listed = |thread: &&Thread| thread.team == team && behind(thread) && query.matches(thread);
+        let mut rows: Vec<Thread> = self.conversations.threads.values().filter(listed).cloned().collect();
+        rows.sort_by_key(|thread| std::cmp::Reverse((thread.last_activity_at, thread.id)));
+        rows.truncate(query.limit);
+        rows
+    }
+
+    fn thread_emails(&self, team: TeamId, id: ThreadId, after: Option<EmailId>, limit: usize) -> Vec<EmailId> {
+        if self.thread(team, id).is_none() {
+            return Vec::new();
+        }
+        let emails = self.conversations.emails.get(&id).into_iter().flatten().copied();
+        emails.filter(|id| after.is_none_or(|after| *id > after)).take(limit).collect()
+    }
+
+    fn lease_thread(
+        &mut self,
+        team: TeamId,
+        id: ThreadId,
+        ask: &ThreadLeaseSpec,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> IdempotentResult<ThreadLeaseResult> {
+        let Some(thread) = self.thread(team, id) else { return IdempotentResult::Done(ThreadLeaseResult::Missing) };
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
+            return answer;
+        }
+        let (leasing, event) = thread.lease(ask, None, now);
+        if let ThreadLeaseResult::Leased(thread) = &leasing {
+            self.conversations.threads.insert(id, thread.clone());
+            self.events.entry(team).or_default().extend(event);
+            if let Some(operation) = operation {
+                self.bind_operation(operation);
+            }
+        }
+        IdempotentResult::Done(leasing)
+    }
+
+    fn edit_thread(&mut self, team: TeamId, id: ThreadId, edit: impl FnOnce(&mut Thread)) -> Option<Thread> {
+        let thread = self.conversations.threads.get_mut(&id).filter(|thread| thread.team == team)?;
+        edit(thread);
+        Some(thread.clone())
+    }
+
+    fn lease_messages(
+        &mut self,
+        team: TeamId,
+        ask: &MessageLeaseSpec,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> IdempotentResult<Vec<MessageOffer>> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
+            return answer;
+        }
+        let mut offers = Vec::new();
+        for id in self.offerable_messages(team, ask.inbox, now) {
+            if offers.len() == ask.tokens.len() {
+                break;
+            }
+            offers.extend(self.offer_message(id, ask, offers.len(), now));
+        }
+        if let Some(operation) = operation.filter(|_| !offers.is_empty()) {
+            self.bind_operation(operation);
+        }
+        IdempotentResult::Done(offers)
+    }
+
+    /// Messages that may be offered, the oldest first.
+    fn offerable_messages(&self, team: TeamId, inbox: InboxId, now: Time) -> Vec<MessageId> {
+        let waits = |message: &&Message| message.team == team && message.inbox == inbox && message.may_be_offered(now);
+        let mut waiting: Vec<&Message> = self.inbound.messages.values().filter(waits).collect();
+        waiting.sort_by_key(|message| message.seq);
+        waiting.into_iter().map(|message| message.id).collect()
+    }
+
+    fn offer_message(
+        &mut self,
+        id: MessageId,
+        ask: &MessageLeaseSpec,
+        token: usize,
+        now: Time,
+    ) -> Option<MessageOffer> {
+        let mut message = self.inbound.messages.get(&id)?.clone();
+        let thread = self.thread_of(&message, now);
+        if thread.active_lease(now).is_some() && !mutant!("thread-leased-twice") {
+            return None;
+        }
+        let ended = message.record_offer(now);
+        self.inbound.messages.insert(id, message.clone());
+        if let Some(ended) = ended {
+            self.events.entry(message.team).or_default().push(ended);
+            return None;
+        }
+        let wish = ThreadLeaseSpec {
+            renew: None,
+            token: ask.tokens.get(token)?.clone(),
+            holder: ask.holder.clone(),
+            ttl_ms: ask.ttl_ms,
+        };
+        let (ThreadLeaseResult::Leased(thread), event) = thread.lease(&wish, Some(id), now) else { return None };
+        self.conversations.threads.insert(thread.id, thread.clone());
+        self.events.entry(message.team).or_default().extend(event);
+        Some(MessageOffer { message, thread, token_index: token })
+    }
+
+    fn acknowledge_message(
+        &mut self,
+        team: TeamId,
+        held: &MessageLeaseRef,
+        how: Acknowledgement,
+        now: Time,
+    ) -> AcknowledgeResult {
+        let Some(mut message) = self.message(team, held.message) else { return AcknowledgeResult::Missing };
+        let mut thread = self.thread_of(&message, now);
+        let Some(events) = thread.acknowledge(&mut message, &held.token_hash, how, now) else {
+            return AcknowledgeResult::Stale(message, thread);
+        };
+        self.events.entry(team).or_default().extend(events);
+        self.inbound.messages.insert(message.id, message.clone());
+        self.conversations.threads.insert(thread.id, thread.clone());
+        AcknowledgeResult::Done(message, thread)
+    }
+
+    /// Lets go of what a removed inbox held.
+    pub(crate) fn remove_threads_of_inbox(&mut self, inbox: InboxId) {
+        self.conversations.threads.retain(|_, thread| thread.inbox != inbox);
+        let threads = &self.conversations.threads;
+        self.conversations.emails.retain(|id, _| threads.contains_key(id));
+    }
+
+    /// Emails that are held or unknown.
+    pub(crate) fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<Email> {
+        let is_stuck = |email: &&Email| {
+            let stuck = |state: HandoffState| matches!(state, HandoffState::Held | HandoffState::Unknown);
+            email.handoffs.iter().any(|handoff| stuck(handoff.state))
+        };
+        let mut emails: Vec<Email> = self.emails.values().filter(is_stuck).cloned().collect();
+        emails.sort_by_key(|email| (email.team, email.id));
+        let behind = |email: &Email| after.is_none_or(|after| (email.team, email.id) > after);
+        emails.into_iter().filter(behind).take(limit).collect()
+    }
+}
+
+#[async_trait]
+impl ConversationStore for Memory {
+    async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult> {
+        // Told under the lock, so that watchers hear of changes in their order.
+        let mut world = self.lock_tables();
+        let answered = world.accept_reply(wish, now);
+        if let ReplyResult::First(email, _) = &answered {
+            self.notify_email_changed(email);
+        }
+        Ok(answered)
+    }
+
+    async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>> {
+        Ok(self.lock_tables().thread(team, id))
+    }
+
+    async fn threads(&self, team: TeamId, query: ThreadQuery) -> Result<Vec<Thread>> {
+        Ok(self.lock_tables().threads(team, &query))
+    }
+
+    async fn thread_emails(
+        &self,
+        team: TeamId,
+        id: ThreadId,
+        after: Option<EmailId>,
+        limit: usize,
+    ) -> Result<Vec<EmailId>> {
+        Ok(self.lock_tables().thread_emails(team, id, after, limit))
+    }
+
+    async fn change_thread(&self, team: TeamId, id: ThreadId, edit: ThreadEdit, now: Time) -> Result<Option<Thread>> {
+        Ok(self.lock_tables().edit_thread(team, id, |thread| thread.edit(edit, now)))
+    }
+
+    async fn lease_thread(
+        &self,
+        team: TeamId,
+        id: ThreadId,
+        ask: ThreadLeaseSpec,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<ThreadLeaseResult>> {
+        Ok(self.lock_tables().lease_thread(team, id, &ask, operation.as_ref(), now))
+    }
+
+    async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str, _now: Time) -> Result<Option<Thread>> {
+        Ok(self.lock_tables().edit_thread(team, id, |thread| {
+            thread.release_lease(token);
+        }))
+    }
+
+    async fn lease_messages(
+        &self,
+        team: TeamId,
+        ask: MessageLeaseSpec,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<Vec<MessageOffer>>> {
+        Ok(self.lock_tables().lease_messages(team, &ask, operation.as_ref(), now))
+    }
+
+    async fn acknowledge_message(
+        &self,
+        team: TeamId,
+        held: MessageLeaseRef,
+        how: Acknowledgement,
+        now: Time,
+    ) -> Result<AcknowledgeResult> {
+        Ok(self.lock_tables().acknowledge_message(team, &held, how, now))
+    }
+}

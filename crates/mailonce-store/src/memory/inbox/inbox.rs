@@ -1,0 +1,116 @@
+//! Inboxes: making, changing and removing them, and the names by which they are found.
+
+use mailonce_core::{
+    id::{InboxId, TeamId},
+    inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
+    ports::store::{IdempotentResult, KeyedOperation},
+    time::Time,
+};
+
+use crate::memory::Tables;
+
+impl Tables {
+    pub(crate) fn create_inbox(
+        &mut self,
+        inbox: Inbox,
+        operation: Option<&KeyedOperation>,
+    ) -> IdempotentResult<CreateInboxResult> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, inbox.created_at)) {
+            return answer;
+        }
+        if let Some(made) = self.inbound.inbox(inbox.team, inbox.id) {
+            // The very same one: this call was made before.
+            return IdempotentResult::Done(CreateInboxResult::Created(made.clone()));
+        }
+        let wanted = |known: &&Inbox| known.team == inbox.team && known.client_id == inbox.client_id;
+        if inbox.client_id.is_some()
+            && let Some(before) = self.inbound.inboxes.values().find(wanted)
+        {
+            return IdempotentResult::Done(CreateInboxResult::AlreadyExists(before.clone()));
+        }
+        let names = inbox.lookup_addresses();
+        if names.iter().any(|name| !self.is_address_free(name, inbox.id)) {
+            return IdempotentResult::Done(CreateInboxResult::AddressTaken);
+        }
+        self.claim_addresses(names, inbox.id);
+        self.reserve_id(inbox.id.0);
+        self.inbound.inboxes.insert(inbox.id, inbox.clone());
+        if let Some(operation) = operation {
+            self.bind_operation(operation);
+        }
+        IdempotentResult::Done(CreateInboxResult::Created(inbox))
+    }
+
+    fn is_address_free(&self, name: &str, id: InboxId) -> bool {
+        self.inbound.addresses.get(name).is_none_or(|(owner, _)| *owner == id)
+    }
+
+    fn claim_addresses(&mut self, names: Vec<String>, id: InboxId) {
+        self.inbound.addresses.extend(names.into_iter().map(|name| (name, (id, true))));
+    }
+
+    pub(crate) fn inbox_by_address(&self, places: &[String]) -> Option<Inbox> {
+        let (id, reaches) = places.iter().find_map(|place| self.inbound.addresses.get(place))?;
+        self.inbound.inboxes.get(id).filter(|_| *reaches).cloned()
+    }
+
+    pub(crate) fn team_by_address(&self, places: &[String]) -> Option<TeamId> {
+        let (id, _) = places.iter().find_map(|place| self.inbound.addresses.get(place))?;
+        let there = self.inbound.inboxes.get(id).map(|inbox| inbox.team);
+        there.or_else(|| self.inbound.removed_inboxes.get(id).copied())
+    }
+
+    pub(crate) fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Vec<Inbox> {
+        let listed = |inbox: &&Inbox| inbox.team == team && before.is_none_or(|before| inbox.id < before);
+        self.inbound.inboxes.values().rev().filter(listed).take(limit).cloned().collect()
+    }
+
+    pub(crate) fn change_inbox(
+        &mut self,
+        edit: InboxEdit,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> IdempotentResult<InboxChangeResult> {
+        if let Some(answer) = operation.and_then(|operation| self.find_replay(operation, now)) {
+            return answer;
+        }
+        let Some(inbox) = self.inbound.inbox(edit.team, edit.id) else {
+            return IdempotentResult::Done(InboxChangeResult::Missing);
+        };
+        if inbox.rev != edit.rev {
+            return IdempotentResult::Done(InboxChangeResult::Stale(inbox.clone()));
+        }
+        let edited = edit.plan_for(inbox);
+        let id = edited.inbox.id;
+        if edited.claimed_addresses.iter().any(|name| !self.is_address_free(name, id)) {
+            return IdempotentResult::Done(InboxChangeResult::AddressTaken);
+        }
+        if let Some(name) = edited.freed_catch_all {
+            self.inbound.addresses.remove(&name);
+        }
+        if let Some(name) = edited.retired_address {
+            self.inbound.addresses.insert(name, (id, false));
+        }
+        self.claim_addresses(edited.claimed_addresses, id);
+        self.inbound.inboxes.insert(id, edited.inbox.clone());
+        if let Some(operation) = operation {
+            self.bind_operation(operation);
+        }
+        IdempotentResult::Done(InboxChangeResult::Changed(edited.inbox))
+    }
+
+    /// Removes an inbox with everything in it; its deliveries go with the next sweeps.
+    pub(crate) fn remove_inbox(&mut self, team: TeamId, id: InboxId) -> Option<Inbox> {
+        self.inbound.inbox(team, id)?;
+        let inbound = &mut self.inbound;
+        inbound.messages.retain(|_, message| message.inbox != id);
+        inbound.artifacts.retain(|_, (_, artifact)| artifact.inbox != id);
+        inbound.watches.retain(|_, watch| watch.inbox != id);
+        inbound.messages_by_message_id.retain(|(inbox, _), _| *inbox != id);
+        inbound.threads_by_message_id.retain(|(inbox, _), _| *inbox != id);
+        inbound.removed_inboxes.insert(id, team);
+        let removed = inbound.inboxes.remove(&id);
+        self.remove_threads_of_inbox(id);
+        removed
+    }
+}

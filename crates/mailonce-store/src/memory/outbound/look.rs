@@ -1,0 +1,107 @@
+//! Looking: listings and views.
+
+use mailonce_core::{
+    handoff::HandoffState,
+    id::{EmailId, TeamId},
+    key::KeyHash,
+    limits, mutant,
+    outbound::email::Email,
+    ports::store::{EmailQuery, KeyBinding, KeyView, ResultPage, SuppressedCall},
+    time::Time,
+};
+
+use crate::memory::{KeyTarget, Tables};
+
+impl Tables {
+    /// Emails, newest first.
+    pub(crate) fn list_emails(&self, team: TeamId, query: &EmailQuery) -> ResultPage<Email> {
+        if let Some(key) = query.key {
+            return self.list_by_key(team, key, query);
+        }
+        let mut page = ResultPage { rows: Vec::new(), next: None };
+        let team_emails = self.emails.values().rev().filter(|email| email.team == team);
+        let older = team_emails.filter(|email| query.before.is_none_or(|before| email.id < before));
+        for (looked, email) in older.enumerate() {
+            if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
+                return page;
+            }
+            if query.matches(email) {
+                page.rows.push(email.clone());
+            }
+            page.next = Some(email.id);
+        }
+        page.next = None;
+        page
+    }
+
+    /// How many emails of a team have ids in a range.
+    pub(crate) fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> u64 {
+        let within = |email: &&Email| email.team == team && from <= email.id && email.id < to;
+        self.emails.values().filter(within).count() as u64
+    }
+
+    /// A key names one email at most: the one it is bound to now, or was last, until it is swept.
+    fn list_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> ResultPage<Email> {
+        let email = match self.keys.get(&(team, key)).and_then(|row| row.target.as_ref()) {
+            Some(KeyTarget::Email(id)) => self.emails.get(id),
+            Some(KeyTarget::Operation { .. }) | None => None,
+        };
+        let wanted = |email: &&Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
+        ResultPage { rows: email.filter(wanted).cloned().into_iter().collect(), next: None }
+    }
+
+    /// What a key is, forgotten or not.
+    pub(crate) fn key_view(&self, team: TeamId, key: KeyHash, now: Time) -> Option<KeyView> {
+        let row = self.keys.get(&(team, key)).filter(|row| row.bind_number > 0)?;
+        let bound = self.key_binding(team, key, now);
+        let forgotten_at = match (&bound, &row.target) {
+            (Some(_), _) => None,
+            (None, Some(KeyTarget::Email(id))) => self.emails.get(id).and_then(Email::expires_at),
+            (None, Some(KeyTarget::Operation { expires_at, .. })) => Some(*expires_at),
+            (None, None) => row.forgotten_at,
+        };
+        let expires_at = match (&bound, &row.target) {
+            (Some(KeyBinding::Email(email)), _) => email.expires_at(),
+            (Some(_), Some(KeyTarget::Operation { expires_at, .. })) => Some(*expires_at),
+            _ => None,
+        };
+        let suppressed = match &bound {
+            Some(KeyBinding::Email(email)) => self.suppressed_calls(email.id),
+            _ => Vec::new(),
+        };
+        Some(KeyView {
+            bind_number: row.bind_number,
+            binding: bound,
+            expires_at,
+            forgotten_at,
+            suppressed_calls: suppressed,
+        })
+    }
+
+    /// Newest first.
+    pub(crate) fn suppressed_calls(&self, id: EmailId) -> Vec<SuppressedCall> {
+        self.suppressed.get(&id).map(|calls| calls.iter().rev().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Envelopes for a transport that are due at `now`, in their order.
+    pub(crate) fn due_handoffs(
+        &self,
+        transport: &str,
+        max: usize,
+        scheduled_by: Option<Time>,
+        now: Time,
+    ) -> Vec<(Time, EmailId, u16)> {
+        let mut due: Vec<(Time, EmailId, u16)> = self
+            .emails
+            .values()
+            .flat_map(|email| email.handoffs.iter().map(move |handoff| (email.id, handoff)))
+            .filter(|(_, handoff)| handoff.transport == transport)
+            .filter(|(_, handoff)| matches!(handoff.state, HandoffState::Queued | HandoffState::Scheduled))
+            .filter(|(_, handoff)| handoff.is_due(scheduled_by, now) || mutant!("leased-before-due"))
+            .filter_map(|(id, handoff)| Some((handoff.due_at?, id, handoff.number)))
+            .collect();
+        due.sort_unstable();
+        due.truncate(max);
+        due
+    }
+}

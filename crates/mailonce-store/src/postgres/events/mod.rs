@@ -1,0 +1,130 @@
+//! Telling others.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `endpoint` | endpoints, and how far they are |
+//! | `spread` | from events to notices |
+//! | `notice` | what becomes of notices |
+//! | `row` | how both lie in their tables |
+//!
+//! Whoever locks more than one row keeps to this order: keys of operations, endpoints, notices by their numbers.
+
+mod endpoint;
+pub(crate) mod events;
+pub(crate) mod notice;
+mod row;
+mod spread;
+
+use async_trait::async_trait;
+use mailonce_core::{
+    events::{
+        endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart},
+        notice::{
+            FanOutCounts, LeasedNotice, Notice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult,
+        },
+    },
+    id::{EndpointId, NodeId, NoticeId, TeamId},
+    ports::{
+        notices::NoticeStore,
+        store::{IdempotentResult, KeyedOperation, Result},
+    },
+    time::Time,
+};
+
+use super::{Postgres, into_store_result, trouble::call_until_final, when_durable};
+
+#[async_trait]
+impl NoticeStore for Postgres {
+    async fn create_endpoint(
+        &self,
+        endpoint: Endpoint,
+        start: EndpointStart,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<Endpoint>> {
+        when_durable!(self, call_until_final!(self.shared.create_endpoint(&endpoint, start, operation.as_ref())))
+    }
+
+    async fn endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
+        when_durable!(self, self.shared.endpoint(team, id).await)
+    }
+
+    async fn endpoints(&self, team: TeamId, before: Option<EndpointId>, limit: usize) -> Result<Vec<Endpoint>> {
+        when_durable!(self, self.shared.endpoints(team, before, limit).await)
+    }
+
+    async fn change_endpoint(
+        &self,
+        edit: EndpointEdit,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<EndpointChangeResult>> {
+        when_durable!(self, call_until_final!(self.shared.change_endpoint(&edit, operation.as_ref(), now)))
+    }
+
+    async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
+        when_durable!(self, call_until_final!(self.shared.remove_endpoint(team, id)))
+    }
+
+    async fn fan_out(&self, max: usize, now: Time) -> Result<FanOutCounts> {
+        into_store_result(call_until_final!(self.shared.fan_out(max, now)))
+    }
+
+    async fn endpoints_with_due_notices(&self, max: usize, now: Time) -> Result<Vec<Endpoint>> {
+        into_store_result(self.shared.endpoints_with_due_notices(max, now).await)
+    }
+
+    async fn lease_notices(
+        &self,
+        team: TeamId,
+        endpoint: EndpointId,
+        node: NodeId,
+        max: usize,
+        now: Time,
+    ) -> Result<Vec<LeasedNotice>> {
+        into_store_result(call_until_final!(self.shared.lease_notices((team, endpoint), node, max, now)))
+    }
+
+    async fn record_notice_outcome(&self, settle: NoticeOutcome, now: Time) -> Result<Option<Notice>> {
+        when_durable!(self, call_until_final!(self.shared.record_notice_outcome(&settle, now)))
+    }
+
+    async fn next_notice_due(&self) -> Result<Option<Time>> {
+        into_store_result(self.shared.next_notice_due().await)
+    }
+
+    async fn notice(&self, team: TeamId, id: NoticeId) -> Result<Option<Notice>> {
+        when_durable!(self, self.shared.notice(team, id).await)
+    }
+
+    async fn notices(&self, team: TeamId, endpoint: EndpointId, query: NoticeQuery) -> Result<Vec<Notice>> {
+        when_durable!(self, self.shared.notices(team, endpoint, &query).await)
+    }
+
+    async fn endpoint_gauges(&self) -> Result<Vec<EndpointGauge>> {
+        into_store_result(self.shared.endpoint_gauges().await)
+    }
+
+    async fn replay_notice(
+        &self,
+        team: TeamId,
+        id: NoticeId,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<Option<Notice>>> {
+        when_durable!(self, call_until_final!(self.shared.replay_notice((team, id), operation.as_ref(), now)))
+    }
+
+    async fn recover_notices(
+        &self,
+        team: TeamId,
+        endpoint: EndpointId,
+        recovery: NoticeRecovery,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<Option<NoticeRecoveryResult>>> {
+        when_durable!(
+            self,
+            call_until_final!(self.shared.recover_notices((team, endpoint), recovery, operation.as_ref(), now))
+        )
+    }
+}

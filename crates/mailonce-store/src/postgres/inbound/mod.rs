@@ -1,0 +1,214 @@
+//! Mail that comes in.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `gate` | calls that come together travel together |
+//! | `inbox` | inboxes and their addresses |
+//! | `receive`, `parcel`, `delivery` | keeping what arrives, giving it to workers, ending it |
+//! | `file`, `cabinet`, `shelf` | from a delivery to a message: what is known, what is decided, how it is written |
+//! | `message`, `artifact`, `watch` | looking, taking, waiting |
+//! | `hear` | hints between nodes |
+//! | `sweep`, `row` | what goes, and how things lie in their tables |
+//!
+//! Whoever locks more than one row keeps to this order: keys of operations, keys of deliveries, deliveries, inboxes,
+//! threads, addresses, artifacts and watches, bytes.
+
+mod cabinet;
+mod delivery;
+pub(crate) mod file;
+pub(crate) mod hear;
+mod parcel;
+pub(crate) mod receive;
+pub(crate) mod row;
+mod shelf;
+pub(crate) mod sweep;
+
+use async_trait::async_trait;
+use mailonce_core::{
+    id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
+    inbound::delivery::{
+        Delivery, DeliveryOutcome, DeliveryQuery, FetchedContent, InboundMail, LeasedDelivery, ReceiveResult,
+    },
+    inbox::{
+        CreateInboxResult, Inbox, InboxChangeResult, InboxEdit,
+        artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+        message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
+        watch::{SpendResendResult, Watch},
+    },
+    ports::{
+        arrivals::{InboundStore, InboundWakeUpHandler},
+        store::{IdempotentResult, KeyedOperation, Result},
+    },
+    time::Time,
+};
+
+use super::{Postgres, into_store_result, trouble::call_until_final, when_durable};
+use file::FileCall;
+use receive::ReceiveCall;
+
+#[async_trait]
+impl InboundStore for Postgres {
+    async fn create_inbox(
+        &self,
+        inbox: Inbox,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<CreateInboxResult>> {
+        when_durable!(self, call_until_final!(self.shared.create_inbox(&inbox, operation.as_ref())))
+    }
+
+    async fn inbox(&self, team: TeamId, id: InboxId) -> Result<Option<Inbox>> {
+        when_durable!(self, self.shared.inbox(team, id).await)
+    }
+
+    async fn inbox_by_address(&self, places: &[String]) -> Result<Option<Inbox>> {
+        when_durable!(self, self.shared.inbox_by_address(places).await)
+    }
+
+    async fn team_by_address(&self, places: &[String]) -> Result<Option<TeamId>> {
+        when_durable!(self, self.shared.team_by_address(places).await)
+    }
+
+    async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>> {
+        when_durable!(self, self.shared.inboxes(team, before, limit).await)
+    }
+
+    async fn change_inbox(
+        &self,
+        edit: InboxEdit,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<InboxChangeResult>> {
+        when_durable!(self, call_until_final!(self.shared.change_inbox(&edit, operation.as_ref(), now)))
+    }
+
+    async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> Result<Option<Inbox>> {
+        when_durable!(self, call_until_final!(self.shared.remove_inbox(team, id, now)))
+    }
+
+    async fn receive(&self, arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {
+        when_durable!(self, self.shared.receive_batcher.submit(ReceiveCall { arrival, now }).await)
+    }
+
+    async fn lease_deliveries(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<LeasedDelivery>> {
+        into_store_result(call_until_final!(self.shared.lease_deliveries(node, max, now)))
+    }
+
+    async fn attach_fetched_content(
+        &self,
+        team: TeamId,
+        id: DeliveryId,
+        brought: FetchedContent,
+    ) -> Result<Option<Delivery>> {
+        when_durable!(self, call_until_final!(self.shared.attach_fetched_content(team, id, &brought)))
+    }
+
+    async fn file_message(
+        &self,
+        team: TeamId,
+        delivery: DeliveryId,
+        message: NewMessage,
+        now: Time,
+    ) -> Result<FileMessageResult> {
+        when_durable!(self, self.shared.file_batcher.submit(FileCall { team, delivery, message, now }).await)
+    }
+
+    async fn record_delivery_outcome(
+        &self,
+        team: TeamId,
+        id: DeliveryId,
+        settle: DeliveryOutcome,
+        now: Time,
+    ) -> Result<Option<Delivery>> {
+        when_durable!(self, call_until_final!(self.shared.record_delivery_outcome(team, id, &settle, now)))
+    }
+
+    async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>> {
+        when_durable!(self, call_until_final!(self.shared.replay_delivery(team, id, now)))
+    }
+
+    async fn team_of_email(&self, email: EmailId) -> Result<Option<TeamId>> {
+        when_durable!(self, self.shared.team_of_email(email).await)
+    }
+
+    async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>> {
+        when_durable!(self, self.shared.delivery(team, id).await)
+    }
+
+    async fn deliveries(&self, team: TeamId, query: DeliveryQuery) -> Result<Vec<Delivery>> {
+        when_durable!(self, self.shared.deliveries(team, &query).await)
+    }
+
+    async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>> {
+        when_durable!(self, self.shared.message(team, id).await)
+    }
+
+    async fn raw_message(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {
+        when_durable!(self, self.shared.raw_message(team, id).await)
+    }
+
+    async fn messages(&self, team: TeamId, inbox: InboxId, query: MessageQuery) -> Result<MessagePage> {
+        when_durable!(self, self.shared.messages(team, inbox, &query).await)
+    }
+
+    async fn artifact(&self, team: TeamId, id: ArtifactId) -> Result<Option<Artifact>> {
+        when_durable!(self, self.shared.artifact(team, id).await)
+    }
+
+    async fn artifacts(
+        &self,
+        team: TeamId,
+        inbox: InboxId,
+        kind: Option<ArtifactKind>,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Artifact>> {
+        when_durable!(self, self.shared.artifacts((team, inbox), kind, after, limit).await)
+    }
+
+    async fn consume_artifact(
+        &self,
+        team: TeamId,
+        id: ArtifactId,
+        taking: ConsumeRequest,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<ConsumeResult>> {
+        when_durable!(self, call_until_final!(self.shared.consume_artifact(team, id, &taking, operation.as_ref(), now)))
+    }
+
+    async fn mark_artifact_applied(
+        &self,
+        team: TeamId,
+        id: ArtifactId,
+        purpose: &str,
+        now: Time,
+    ) -> Result<MarkAppliedResult> {
+        when_durable!(self, call_until_final!(self.shared.mark_artifact_applied(team, id, purpose, now)))
+    }
+
+    async fn create_watch(
+        &self,
+        watch: Watch,
+        operation: Option<KeyedOperation>,
+    ) -> Result<IdempotentResult<Option<Watch>>> {
+        when_durable!(self, call_until_final!(self.shared.create_watch(&watch, operation.as_ref())))
+    }
+
+    async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {
+        when_durable!(self, self.shared.watch_of(team, id).await)
+    }
+
+    async fn spend_resend(
+        &self,
+        team: TeamId,
+        id: WatchId,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<SpendResendResult>> {
+        when_durable!(self, call_until_final!(self.shared.spend_resend(team, id, operation.as_ref(), now)))
+    }
+
+    fn subscribe_to_inbound(&self, hearer: InboundWakeUpHandler) -> bool {
+        self.shared.wake_up_bus.subscribe(hearer)
+    }
+}

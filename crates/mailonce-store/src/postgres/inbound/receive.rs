@@ -1,0 +1,327 @@
+//! Receiving: arrivals that come together are kept in one transaction, each delivery once.
+//!
+//! Keys are made or locked in their order by one statement that also says whose they are. Whoever made a key first is
+//! the delivery; the others are repeats of it.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    events::event::NewEvent,
+    id::{DeliveryId, InboxId, MessageId, NodeId, TeamId},
+    inbound::delivery::{Delivery, InboundMail, NewDelivery, ReceiveResult},
+    ports::arrivals::InboundWakeUp,
+    time::Time,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+use super::{
+    hear::NOTIFY,
+    parcel::{DeliveryColumns, INSERT_DELIVERIES, NewDeliveryRow},
+    row::{delivery_columns, read_delivery, read_hash},
+    sweep::RESWEEP_INBOXES,
+};
+use crate::postgres::{
+    SharedState,
+    gate::{BatchedCall, CallBatcher},
+    trouble::{TxError, TxResult},
+    write::{BoundStatement, execute, query_pipelined, query_rows, write_events},
+};
+
+/// Makes the keys that are missing and locks the others, in order. Writing what is there already gives back what it is
+/// once the lock is held. Only a row that was made here and now was never locked, and has no `xmax`.
+const LOCK_DELIVERY_KEYS: &str = "
+    INSERT INTO delivery_keys (team, key, delivery, known_until)
+    SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::uuid[], $4::bigint[]) AS w (team, key, delivery, known_until)
+     ORDER BY team, key
+    ON CONFLICT (team, key) DO UPDATE SET delivery = delivery_keys.delivery
+    RETURNING team, key, delivery, known_until, xmax = 0";
+const REBIND_KEYS: &str = "
+    UPDATE delivery_keys k SET delivery = w.delivery, known_until = w.known_until
+      FROM unnest($1::uuid[], $2::bytea[], $3::uuid[], $4::bigint[]) AS w (team, key, delivery, known_until)
+     WHERE k.team = w.team AND k.key = w.key";
+const BY_IDS: &str = concat!(
+    "SELECT ",
+    delivery_columns!(),
+    " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id) JOIN deliveries d ON d.team = w.team AND d.id = w.id"
+);
+/// The inboxes that are there. They cannot be removed before this commits: whoever removes one holds its row for update.
+/// Filings, which only number messages, go on beside it.
+const LOCK_INBOXES: &str = "
+    SELECT i.team, i.id FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
+      JOIN inboxes i ON i.team = w.team AND i.id = w.id AND i.removed_at IS NULL
+     ORDER BY i.team, i.id FOR KEY SHARE OF i";
+/// Bytes that are there are the same ones: an arrival came again of which not every trace was gone.
+const INSERT_RAWS: &str = "
+    INSERT INTO raws (id, users, bytes) SELECT * FROM unnest($1::uuid[], $2::int[], $3::bytea[])
+    ON CONFLICT (id) DO UPDATE SET users = raws.users + excluded.users";
+
+/// An arrival that wants to be kept.
+#[derive(Clone)]
+pub(crate) struct ReceiveCall {
+    pub arrival: InboundMail,
+    pub now: Time,
+}
+
+/// What a key names, and until when.
+type KeyedDelivery = (DeliveryId, Time);
+type DeliveryKey = (TeamId, [u8; 32]);
+
+impl BatchedCall for ReceiveCall {
+    type Answer = Vec<ReceiveResult>;
+
+    fn size(&self) -> usize {
+        self.arrival.raw.len() + 1024 * self.arrival.deliveries.len()
+    }
+
+    fn batcher(ledger: &SharedState) -> &CallBatcher<Self> {
+        &ledger.receive_batcher
+    }
+
+    async fn run_batch(ledger: &SharedState, together: &[Self]) -> TxResult<Vec<Vec<ReceiveResult>>> {
+        ledger.receive_all(together).await
+    }
+}
+
+/// Parcels whose inbox is not there any more.
+type DeliveriesWithoutInbox = BTreeSet<(TeamId, DeliveryId)>;
+
+/// The same arrivals with these parcels refused.
+fn refuse_deliveries(all: &[ReceiveCall], gone: &DeliveriesWithoutInbox) -> Vec<ReceiveCall> {
+    let mut all = all.to_vec();
+    for parcel in all.iter_mut().flat_map(|coming| &mut coming.arrival.deliveries) {
+        if gone.contains(&(parcel.team, parcel.id)) {
+            parcel.refuse_missing_inbox();
+        }
+    }
+    all
+}
+
+/// What is known before anything is decided, and what was decided.
+#[derive(Default)]
+struct ReceiveBatch<'a> {
+    keys: BTreeMap<DeliveryKey, KeyedDelivery>,
+    /// Keys that were never seen before.
+    new_keys: BTreeSet<DeliveryKey>,
+    /// Keys whose time had come, and that name another delivery from now on.
+    rebound_keys: BTreeSet<DeliveryKey>,
+    /// Deliveries that were there: those that an earlier try of the same call left, and the first ones of repeats.
+    existing: BTreeMap<(TeamId, DeliveryId), Delivery>,
+    /// Inboxes that are there until this commits.
+    inboxes: BTreeSet<(TeamId, InboxId)>,
+    new_rows: Vec<NewDeliveryRow>,
+    raws: Vec<(Uuid, i32, &'a [u8])>,
+    events: Vec<(TeamId, NewEvent)>,
+}
+
+impl SharedState {
+    async fn receive_all(&self, all: &[ReceiveCall]) -> TxResult<Vec<Vec<ReceiveResult>>> {
+        let mut gone = match self.try_receive(all).await? {
+            Ok(answers) => return Ok(answers),
+            Err(gone) => gone,
+        };
+        // Keys of refused parcels must not be bound, so it begins anew. An inbox that is gone stays gone.
+        loop {
+            match self.try_receive(&refuse_deliveries(all, &gone)).await? {
+                Ok(answers) => return Ok(answers),
+                Err(more) => gone.extend(more),
+            }
+        }
+    }
+
+    /// Receives, unless inboxes are not there any more: then nothing is written, and the parcels for them are named.
+    async fn try_receive(
+        &self,
+        all: &[ReceiveCall],
+    ) -> TxResult<Result<Vec<Vec<ReceiveResult>>, DeliveriesWithoutInbox>> {
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        let mut desk = load_receive_batch(&tx, all).await?;
+        let gone = desk.deliveries_without_inbox(all);
+        if !gone.is_empty() {
+            tx.rollback().await?;
+            return Ok(Err(gone));
+        }
+        let answers: Vec<Vec<ReceiveResult>> = all.iter().map(|coming| desk.receive(coming)).collect();
+        if desk.new_rows.is_empty() {
+            tx.rollback().await?;
+            return Ok(Ok(answers));
+        }
+        let hints = desk.hints();
+        desk.write(&tx).await?;
+        if !hints.is_empty() {
+            execute(&tx, NOTIFY, &[&self.wake_up_bus.encode(&hints)]).await?;
+        }
+        let committed = self.commit(tx, all.len()).await;
+        self.wake_up_bus.notify_local(&hints);
+        committed.map(|()| Ok(answers))
+    }
+}
+
+/// Locks the keys and reads what is there.
+async fn load_receive_batch<'a>(tx: &Transaction<'_>, all: &[ReceiveCall]) -> TxResult<ReceiveBatch<'a>> {
+    let parcels = || all.iter().flat_map(|coming| &coming.arrival.deliveries);
+    let mut wanted: BTreeMap<DeliveryKey, KeyedDelivery> = BTreeMap::new();
+    for parcel in parcels().filter(|parcel| parcel.suppression.is_none()) {
+        wanted.entry((parcel.team, parcel.dedup_key)).or_insert((parcel.id, parcel.dedup_until));
+    }
+    let (teams, hashes, ids, untils) = key_columns(wanted.iter());
+    let (own_teams, own_ids): (Vec<Uuid>, Vec<Uuid>) = parcels().map(|parcel| (parcel.team.0, parcel.id.0)).unzip();
+    let needed: BTreeSet<(Uuid, Uuid)> =
+        parcels().filter_map(|parcel| Some((parcel.team.0, parcel.required_inbox()?.0))).collect();
+    let (inbox_teams, inbox_ids): (Vec<Uuid>, Vec<Uuid>) = needed.into_iter().unzip();
+    let asked: [BoundStatement<'_>; 3] = [
+        (LOCK_DELIVERY_KEYS, &[&teams, &hashes, &ids, &untils]),
+        (LOCK_INBOXES, &[&inbox_teams, &inbox_ids]),
+        (BY_IDS, &[&own_teams, &own_ids]),
+    ];
+    let answers = query_pipelined(tx, &asked).await?;
+    let (held, inboxes, own) = (answers.first(), answers.get(1), answers.get(2));
+    let mut desk = ReceiveBatch::default();
+    for row in inboxes.into_iter().flatten() {
+        desk.inboxes.insert((TeamId(row.try_get(0)?), InboxId(row.try_get(1)?)));
+    }
+    for row in held.into_iter().flatten() {
+        let key = (TeamId(row.try_get(0)?), read_hash(row.try_get(1)?)?);
+        desk.keys.insert(key, (DeliveryId(row.try_get(2)?), Time(row.try_get(3)?)));
+        if row.try_get(4)? {
+            desk.new_keys.insert(key);
+        }
+    }
+    desk.add_existing(own.into_iter().flatten())?;
+    let firsts: BTreeSet<(TeamId, DeliveryId)> = parcels()
+        .filter_map(|parcel| Some((parcel, desk.keys.get(&(parcel.team, parcel.dedup_key))?)))
+        .filter(|(parcel, (first, _))| *first != parcel.id)
+        .map(|(parcel, (first, _))| (parcel.team, *first))
+        .collect();
+    if !firsts.is_empty() {
+        let (teams, ids): (Vec<Uuid>, Vec<Uuid>) = firsts.iter().map(|(team, id)| (team.0, id.0)).unzip();
+        desk.add_existing(&query_rows(tx, BY_IDS, &[&teams, &ids]).await?)?;
+    }
+    Ok(desk)
+}
+
+fn key_columns<'a>(
+    keys: impl Iterator<Item = (&'a DeliveryKey, &'a KeyedDelivery)>,
+) -> (Vec<Uuid>, Vec<&'a [u8]>, Vec<Uuid>, Vec<i64>) {
+    let (mut teams, mut hashes, mut ids, mut untils) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for ((team, hash), (id, until)) in keys {
+        teams.push(team.0);
+        hashes.push(hash.as_slice());
+        ids.push(id.0);
+        untils.push(until.0);
+    }
+    (teams, hashes, ids, untils)
+}
+
+impl<'a> ReceiveBatch<'a> {
+    fn add_existing<'r>(&mut self, rows: impl IntoIterator<Item = &'r tokio_postgres::Row>) -> TxResult<()> {
+        for row in rows {
+            let delivery = read_delivery(row)?;
+            self.existing.insert((delivery.team, delivery.id), delivery);
+        }
+        Ok(())
+    }
+
+    /// Parcels whose inbox is not there any more, save those that an earlier try of the same call kept.
+    fn deliveries_without_inbox(&self, all: &[ReceiveCall]) -> DeliveriesWithoutInbox {
+        let was_kept = |parcel: &NewDelivery| {
+            let there = self.existing.get(&(parcel.team, parcel.id));
+            there.is_some_and(|there| there.receive_result(false).is_accepted())
+        };
+        let is_gone = |parcel: &&NewDelivery| {
+            let inbox = parcel.required_inbox();
+            inbox.is_some_and(|inbox| !self.inboxes.contains(&(parcel.team, inbox))) && !was_kept(parcel)
+        };
+        let parcels = all.iter().flat_map(|coming| &coming.arrival.deliveries);
+        parcels.filter(is_gone).map(|parcel| (parcel.team, parcel.id)).collect()
+    }
+
+    /// Decides about one arrival.
+    fn receive(&mut self, coming: &'a ReceiveCall) -> Vec<ReceiveResult> {
+        let arrival = &coming.arrival;
+        let (begun, mut answers) = (self.new_rows.len(), Vec::with_capacity(arrival.deliveries.len()));
+        for parcel in &arrival.deliveries {
+            let there = self.existing.get(&(parcel.team, parcel.id));
+            let answer = there.map(|there| there.receive_result(parcel.suppression.is_some()));
+            answers.push(answer.unwrap_or_else(|| self.decide_delivery(parcel, arrival.leased_to, coming.now)));
+        }
+        let (mut raw, mut users) = (None, 0);
+        for fresh in self.new_rows.iter_mut().skip(begun).filter(|fresh| fresh.delivery.needs_raw_bytes()) {
+            fresh.raw = Some(*raw.get_or_insert(fresh.delivery.id.0));
+            users += 1;
+        }
+        self.raws.extend(raw.map(|raw| (raw, users, &*arrival.raw)));
+        answers
+    }
+
+    /// Decides about one parcel that was never seen.
+    fn decide_delivery(&mut self, parcel: &NewDelivery, reader: Option<NodeId>, now: Time) -> ReceiveResult {
+        let delivery = match self.find_original(parcel, now) {
+            Some((of, message)) => Delivery::duplicate(parcel.clone(), of, message, now),
+            None => Delivery::new(parcel.clone(), reader.is_some(), now),
+        };
+        self.events.extend(delivery.to_event(now).map(|event| (delivery.team, event)));
+        let answer = delivery.receive_result(parcel.suppression.is_some());
+        self.existing.insert((delivery.team, delivery.id), delivery.clone());
+        let holder = reader.filter(|_| delivery.due_at.is_some());
+        self.new_rows.push(NewDeliveryRow { delivery, holder, raw: None });
+        answer
+    }
+
+    /// The delivery that came before under the same key, and its message. When none did, the key is this one's.
+    fn find_original(&mut self, parcel: &NewDelivery, now: Time) -> Option<(DeliveryId, Option<MessageId>)> {
+        if parcel.suppression.is_some() {
+            return None;
+        }
+        let key = (parcel.team, parcel.dedup_key);
+        let (first, until) = self.keys.get(&key).copied()?;
+        if first == parcel.id && self.new_keys.contains(&key) {
+            return None;
+        }
+        if until > now {
+            let message = self.existing.get(&(parcel.team, first)).and_then(|there| there.message);
+            return Some((first, message));
+        }
+        self.keys.insert(key, (parcel.id, parcel.dedup_until));
+        self.rebound_keys.insert(key);
+        None
+    }
+
+    /// What others should hear of: deliveries that nobody reads yet.
+    fn hints(&self) -> Vec<InboundWakeUp> {
+        let unread = self.new_rows.iter().any(|fresh| fresh.delivery.due_at.is_some() && fresh.holder.is_none());
+        unread.then_some(InboundWakeUp::DeliveryWaiting).into_iter().collect()
+    }
+
+    async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
+        let renamed = self.keys.iter().filter(|(key, _)| self.rebound_keys.contains(key));
+        let (teams, hashes, ids, untils) = key_columns(renamed);
+        if !teams.is_empty() {
+            execute(tx, REBIND_KEYS, &[&teams, &hashes, &ids, &untils]).await?;
+        }
+        let raw: Vec<Uuid> = self.raws.iter().map(|(id, _, _)| *id).collect();
+        let users: Vec<i32> = self.raws.iter().map(|(_, users, _)| *users).collect();
+        let bytes: Vec<&[u8]> = self.raws.iter().map(|(_, _, bytes)| *bytes).collect();
+        let columns = DeliveryColumns::of(&self.new_rows)?;
+        let asked: [BoundStatement<'_>; 2] =
+            [(INSERT_DELIVERIES, &columns.params()), (INSERT_RAWS, &[&raw, &users, &bytes])];
+        let written = query_pipelined(tx, &asked).await?;
+        if written.first().is_none_or(|rows| rows.len() < self.new_rows.len()) {
+            return Err(TxError::Conflict("the same call was faster elsewhere".into()));
+        }
+        self.resweep_inboxes(tx).await?;
+        write_events(tx, &self.events).await
+    }
+
+    /// Has inboxes swept again that were removed before these came and ended at once.
+    async fn resweep_inboxes(&self, tx: &Transaction<'_>) -> TxResult<()> {
+        let ended = self.new_rows.iter().filter(|fresh| !fresh.delivery.needs_raw_bytes());
+        let inboxes = ended.filter_map(|NewDeliveryRow { delivery, .. }| {
+            Some(((delivery.team.0, delivery.target.inbox()?.0), delivery.received_at))
+        });
+        let inboxes: BTreeMap<(Uuid, Uuid), Time> = inboxes.collect();
+        let Some(now) = inboxes.values().max() else { return Ok(()) };
+        let (teams, ids): (Vec<Uuid>, Vec<Uuid>) = inboxes.keys().copied().unzip();
+        execute(tx, RESWEEP_INBOXES, &[&teams, &ids, &now.0]).await.map(drop)
+    }
+}

@@ -1,0 +1,293 @@
+//! Accepting: a round of plain wishes is one statement; whatever that cannot decide is decided under locks.
+//!
+//! A plain wish wins by inserting the row of its key: nobody else can insert it, and everybody who wants more than
+//! that row (an intent with several recipients, a rebound key) has to lock or insert the same row first. A wish that
+//! loses is read in a following statement, which sees what the winner committed.
+
+use deadpool_postgres::Client;
+use mailonce_core::{
+    id::EmailId,
+    ports::store::{
+        AcceptResult, BatchAcceptResult, IdempotentResult, KeyBinding, NewBatch, NewEmail, Result, StoreError,
+    },
+    time::Time,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    time::Instant,
+};
+
+use super::{
+    draft::insert_emails,
+    lanes::{AcceptRound, KeyOutcomes, QueuedAccept},
+};
+use crate::postgres::{
+    SharedState,
+    careful::{load_unit_of_work, lock_scopes},
+    control::budget,
+    durability,
+    ground::{UnitOfWork, binding_of_target, new_email_scopes},
+    outbound::likeness,
+    row::{
+        KEY_COLUMNS, KeyRow, KeyScope, email_columns, email_joins, hash_column, key_columns, read_emails, read_key,
+        scope_columns,
+    },
+    trouble::{TxError, TxResult, call_until_final},
+    write::query_rows,
+};
+
+/// Keys and the emails they are bound to, of one moment.
+const SELECT_BINDINGS: &str = concat!(
+    "SELECT ",
+    key_columns!(),
+    ", ",
+    email_columns!(),
+    " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, hash) JOIN keys k ON k.team = w.team AND k.hash = w.hash",
+    " LEFT JOIN emails e ON e.team = k.team AND e.id = k.email ",
+    email_joins!(),
+    " ORDER BY k.team, k.hash, h.number"
+);
+
+/// Keys as they were read, each with its email.
+pub(crate) type LoadedKeys = BTreeMap<KeyScope, (KeyRow, Option<mailonce_core::outbound::email::Email>)>;
+
+/// Reads keys and their emails without a lock.
+pub(crate) async fn load_keys(client: &Client, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
+    let (teams, hashes) = scope_columns(scopes);
+    let rows = query_rows(client, SELECT_BINDINGS, &[&teams, &hashes]).await?;
+    let mut found = LoadedKeys::new();
+    for same in rows.chunk_by(same_key) {
+        if let Some(first) = same.first() {
+            let (scope, key) = read_key(first)?;
+            found.insert(scope, (key, read_emails(same, KEY_COLUMNS)?.pop()));
+        }
+    }
+    Ok(found)
+}
+
+fn same_key(a: &tokio_postgres::Row, b: &tokio_postgres::Row) -> bool {
+    let scope = |row: &tokio_postgres::Row| -> Option<(uuid::Uuid, uuid::Uuid)> {
+        Some((row.try_get(0).ok()?, row.try_get(1).ok()?))
+    };
+    scope(a) == scope(b)
+}
+
+/// What a key that was read is bound to at `now`.
+pub(crate) fn binding_in(found: &LoadedKeys, scope: KeyScope, now: Time) -> Option<KeyBinding> {
+    let (key, email) = found.get(&scope)?;
+    binding_of_target(key.target.as_ref(), |_| email.as_ref(), now)
+}
+
+impl SharedState {
+    /// Gets in line and waits for the answer.
+    pub(crate) async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
+        let (waiting, answered) = QueuedAccept::new(wish, now)?;
+        self.accept_batcher.enqueue(waiting);
+        let answer = answered.await.unwrap_or_else(|_gone| Err(StoreError::CommitUnknown("the lane ended".into())))?;
+        if matches!(answer, AcceptResult::First(_)) {
+            durability::mark_proven();
+        }
+        Ok(answer)
+    }
+
+    /// Answers every wish of a round.
+    pub(crate) async fn process_round(&self, round: AcceptRound) {
+        let AcceptRound { simple: plain, followers, needs_locks: mut careful, .. } = round;
+        let (became, lost) = self.accept_simple(plain, !followers.is_empty()).await;
+        let mut open = lost;
+        for follower in followers {
+            match follower.key().and_then(|key| became.get(&key)) {
+                Some(answer) => follower.answer(answer.clone()),
+                None => open.push(follower),
+            }
+        }
+        careful.extend(self.answer_replays(open).await);
+        self.accept_with_locks(careful).await;
+    }
+
+    /// Gives back what the keys became, if there are followers, and the wishes whose key was not free.
+    async fn accept_simple(&self, plain: Vec<QueuedAccept>, followed: bool) -> (KeyOutcomes, Vec<QueuedAccept>) {
+        let (mut became, mut lost) = (HashMap::new(), Vec::new());
+        if plain.is_empty() {
+            return (became, lost);
+        }
+        let won = match call_until_final!(self.insert_simple(&plain)) {
+            Ok(won) => won,
+            // One wish that the database cannot take must not spoil the others: each is decided alone.
+            Err(TxError::Rejected(_)) if plain.len() > 1 => {
+                self.accept_individually(plain, &mut became).await;
+                return (became, lost);
+            }
+            Err(trouble) => {
+                let error = StoreError::from(trouble);
+                for waiting in plain {
+                    became.extend(waiting.key().map(|key| (key, Err(error.clone()))));
+                    waiting.answer(Err(error.clone()));
+                }
+                return (became, lost);
+            }
+        };
+        for waiting in plain {
+            let email = &waiting.draft.email;
+            if waiting.key_hash.is_some() && !won.contains(&email.id) {
+                lost.push(waiting);
+                continue;
+            }
+            if followed {
+                became.extend(
+                    waiting.key().map(|key| (key, Ok(AcceptResult::KeyBound(KeyBinding::Email(email.clone()))))),
+                );
+            }
+            waiting.answer_first();
+        }
+        (became, lost)
+    }
+
+    async fn accept_individually(&self, plain: Vec<QueuedAccept>, became: &mut KeyOutcomes) {
+        for waiting in plain {
+            let answers = call_until_final!(self.accept_locked(vec![(waiting.to_new_email(), waiting.now)]));
+            let answer = answers
+                .map_err(StoreError::from)
+                .and_then(|mut answers| answers.pop().ok_or_else(missing_answer_error));
+            let told = answer.clone().map(|accept| match accept {
+                AcceptResult::First(email) => AcceptResult::KeyBound(KeyBinding::Email(email)),
+                other => other,
+            });
+            became.extend(waiting.key().map(|key| (key, told)));
+            waiting.answer(answer);
+        }
+    }
+
+    /// One statement, its own commit. The emails whose key was free.
+    async fn insert_simple(&self, plain: &[QueuedAccept]) -> TxResult<HashSet<EmailId>> {
+        let client = self.connections.accept_client().await?;
+        let (warnings, begun) = (self.connections.commit_warnings(), Instant::now());
+        let drafts = plain.iter().map(|waiting| (&waiting.draft, waiting.key_hash.map(hash_column)));
+        mailonce_core::failpoint!("postgres-before-round");
+        let won = match insert_emails(&client, drafts).await {
+            Err(trouble @ TxError::Store(_)) => {
+                // The next round must not inherit a dying session.
+                drop(Client::take(client));
+                return Err(trouble);
+            }
+            other => other?,
+        };
+        mailonce_core::failpoint!("postgres-after-round");
+        self.record_commit(plain.len(), warnings, begun)?;
+        Ok(won.into_iter().collect())
+    }
+
+    /// Answers those whose key is bound and remembered. Gives back the others: their key is forgotten, or a slot.
+    async fn answer_replays(&self, open: Vec<QueuedAccept>) -> Vec<QueuedAccept> {
+        if open.is_empty() {
+            return open;
+        }
+        let scopes: BTreeSet<KeyScope> = open.iter().filter_map(QueuedAccept::key).collect();
+        let found = match self.load_keys_for_accept(&scopes).await {
+            Ok(found) => found,
+            Err(trouble) => {
+                let error = StoreError::from(trouble);
+                for waiting in open {
+                    waiting.answer(Err(error.clone()));
+                }
+                return Vec::new();
+            }
+        };
+        let mut careful = Vec::new();
+        for waiting in open {
+            match waiting.key().and_then(|key| binding_in(&found, key, self.time.expiry_cutoff(waiting.now))) {
+                Some(bound) => waiting.answer(Ok(AcceptResult::KeyBound(bound))),
+                None => careful.push(waiting),
+            }
+        }
+        careful
+    }
+
+    async fn load_keys_for_accept(&self, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
+        load_keys(&self.connections.accept_client().await?, scopes).await
+    }
+
+    async fn accept_with_locks(&self, careful: Vec<QueuedAccept>) {
+        if careful.is_empty() {
+            return;
+        }
+        let wishes: Vec<(NewEmail, Time)> =
+            careful.iter().map(|waiting| (waiting.to_new_email(), waiting.now)).collect();
+        match call_until_final!(self.accept_locked(wishes.clone())) {
+            Ok(answers) => {
+                for (waiting, answer) in careful.into_iter().zip(answers) {
+                    waiting.answer(Ok(answer));
+                }
+            }
+            Err(TxError::Rejected(_)) if careful.len() > 1 => {
+                self.accept_individually(careful, &mut HashMap::new()).await;
+            }
+            Err(trouble) => {
+                let error = StoreError::from(trouble);
+                for waiting in careful {
+                    waiting.answer(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Decides wishes one after the other, with all of their scopes locked, in one transaction.
+    async fn accept_locked(&self, wishes: Vec<(NewEmail, Time)>) -> TxResult<Vec<AcceptResult>> {
+        let scopes: BTreeSet<KeyScope> = wishes.iter().flat_map(|(wish, _)| new_email_scopes(wish)).collect();
+        let verbs = wishes.len();
+        let mut client = self.connections.accept_client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        likeness::lock_recent_content(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
+        budget::lock(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
+        let answers = wishes.into_iter().map(|(wish, now)| ground.accept(wish, now)).collect();
+        self.write_and_commit(tx, &ground, verbs).await?;
+        Ok(answers)
+    }
+
+    /// Accepts every item of a batch, or none.
+    pub(crate) async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult> {
+        Ok(call_until_final!(self.try_accept_batch(&batch, now))?)
+    }
+
+    async fn try_accept_batch(&self, batch: &NewBatch, now: Time) -> TxResult<BatchAcceptResult> {
+        let mut scopes: BTreeSet<KeyScope> = batch.items.iter().flat_map(new_email_scopes).collect();
+        scopes.extend(batch.operation.iter().map(|operation| (operation.team, operation.key)));
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        likeness::lock_recent_content(&tx, &mut ground, batch.items.iter()).await?;
+        budget::lock(&tx, &mut ground, batch.items.iter()).await?;
+        let answer = accept_batch_locked(&mut ground, batch, now);
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+}
+
+fn accept_batch_locked(ground: &mut UnitOfWork, batch: &NewBatch, now: Time) -> BatchAcceptResult {
+    for (index, wish) in batch.items.iter().enumerate().filter(|_| batch.strict) {
+        let bound = wish.key.and_then(|key| ground.key_binding(wish.team, key, now));
+        if let Some(bound) = bound.filter(|bound| wish.mismatches(bound)) {
+            return BatchAcceptResult::ItemKeyMismatch(index, bound);
+        }
+    }
+    let repeat = batch.operation.as_ref().and_then(|operation| ground.find_replay::<()>(operation, now));
+    if let Some(IdempotentResult::KeyMismatch(bound)) = repeat {
+        return BatchAcceptResult::BatchKeyMismatch(bound);
+    }
+    if batch.strict
+        && let Some((index, exceeded)) = ground.batch_over_budget(batch, now)
+    {
+        return BatchAcceptResult::OverBudget(index, exceeded);
+    }
+    if let Some(operation) = batch.operation.as_ref().filter(|_| repeat.is_none()) {
+        ground.bind_operation(operation);
+    }
+    BatchAcceptResult::Items(batch.items.iter().map(|wish| ground.accept(wish.clone(), now)).collect())
+}
+
+fn missing_answer_error() -> StoreError {
+    StoreError::Corrupt("a wish was decided without an answer".into())
+}

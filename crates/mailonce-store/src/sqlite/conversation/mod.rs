@@ -1,0 +1,92 @@
+//! The part of the port for conversations.
+
+pub(crate) mod answer;
+pub(crate) mod offer;
+pub(crate) mod thread;
+use async_trait::async_trait;
+use mailonce_core::{
+    conversation::{
+        answer::{NewReply, ReplyResult},
+        thread::{
+            AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec,
+            ThreadQuery,
+        },
+        turn::{Acknowledgement, MessageLeaseRef},
+    },
+    id::{EmailId, TeamId, ThreadId},
+    ports::{
+        conversations::ConversationStore,
+        store::{IdempotentResult, KeyedOperation, Result},
+    },
+    time::Time,
+};
+
+use super::Sqlite;
+
+#[async_trait]
+impl ConversationStore for Sqlite {
+    async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult> {
+        self.run_write(move |ledger| answer::accept_reply(ledger, &wish, now)).await
+    }
+
+    async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>> {
+        let Some(number) = self.team_number(team) else { return Ok(None) };
+        self.run_query(move |conn| thread::by_id(conn, (team, number), id)).await
+    }
+
+    async fn threads(&self, team: TeamId, query: ThreadQuery) -> Result<Vec<Thread>> {
+        let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
+        self.run_query(move |conn| thread::list(conn, (team, number), &query)).await
+    }
+
+    async fn thread_emails(
+        &self,
+        team: TeamId,
+        id: ThreadId,
+        after: Option<EmailId>,
+        limit: usize,
+    ) -> Result<Vec<EmailId>> {
+        let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
+        self.run_query(move |conn| thread::emails(conn, (team, number), id, after, limit)).await
+    }
+
+    async fn change_thread(&self, team: TeamId, id: ThreadId, edit: ThreadEdit, now: Time) -> Result<Option<Thread>> {
+        self.run_write(move |ledger| thread::change(ledger, (team, id), edit, now)).await
+    }
+
+    async fn lease_thread(
+        &self,
+        team: TeamId,
+        id: ThreadId,
+        ask: ThreadLeaseSpec,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<ThreadLeaseResult>> {
+        self.run_write(move |ledger| offer::lease_thread(ledger, (team, id), &ask, operation.as_ref(), now)).await
+    }
+
+    async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str, _now: Time) -> Result<Option<Thread>> {
+        let token = token.to_owned();
+        self.run_write(move |ledger| offer::release_thread(ledger, team, id, &token)).await
+    }
+
+    async fn lease_messages(
+        &self,
+        team: TeamId,
+        ask: MessageLeaseSpec,
+        operation: Option<KeyedOperation>,
+        now: Time,
+    ) -> Result<IdempotentResult<Vec<MessageOffer>>> {
+        self.run_write(move |ledger| offer::lease_messages(ledger, team, &ask, operation.as_ref(), now)).await
+    }
+
+    async fn acknowledge_message(
+        &self,
+        team: TeamId,
+        held: MessageLeaseRef,
+        how: Acknowledgement,
+        now: Time,
+    ) -> Result<AcknowledgeResult> {
+        self.run_write(move |ledger| offer::acknowledge_message(ledger, team, &held, how, now)).await
+    }
+}

@@ -1,0 +1,160 @@
+//! Events in blocks: one row holds the events of one commit and team, so that an accept costs no tree of its own.
+//!
+//! An event is packed as length-prefixed parts: kind, time, about, rev, data.
+
+use mailonce_core::{
+    events::{
+        event::{Event, EventKind, NewEvent},
+        notice::{LeasedNotice, Notice},
+    },
+    outbound::email::Email,
+    ports::store::{Result, StoreError},
+    time::Time,
+};
+use rusqlite::{Connection, Row, params};
+use serde::Serialize;
+use std::{collections::HashMap, sync::Arc};
+use uuid::Uuid;
+
+use crate::sqlite::schema::store_error;
+
+/// Events in one row, so that reading a page never unpacks much more than it needs.
+pub(crate) const PER_BLOCK: usize = 128;
+
+pub(crate) const INSERT: &str = "INSERT INTO event_blocks (team, last, events) VALUES (?1, ?2, ?3)";
+const BLOCKS_AFTER: &str = "SELECT last, events FROM event_blocks WHERE team = ?1 AND last > ?2 ORDER BY last";
+const BLOCKS_BACKWARDS: &str = "SELECT last, events FROM event_blocks WHERE team = ?1 ORDER BY last DESC";
+/// How far the times of neighbours may be out of order, in milliseconds.
+const MAX_TIME_DISORDER_MS: i64 = 3_600_000;
+const LAST_SEQS: &str = "SELECT number, (SELECT MAX(last) FROM event_blocks WHERE team = number) FROM teams";
+
+/// The number of each team's last event.
+pub(crate) fn last_seqs(conn: &Connection) -> Result<HashMap<i64, u64>> {
+    let mut statement = conn.prepare(LAST_SEQS).map_err(store_error)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.unwrap_or(0) as u64)));
+    rows.and_then(Iterator::collect).map_err(store_error)
+}
+
+/// An event as it lies in a block.
+#[derive(Clone)]
+pub(crate) struct PackedEvent(Arc<[u8]>);
+
+impl PackedEvent {
+    /// Packs one event.
+    pub(crate) fn pack(event: &NewEvent) -> Self {
+        Self::pack_parts(event.kind, event.at, event.subject_id, event.rev, &event.data)
+    }
+
+    /// Packs the event that tells of an email's acceptance, without making it first.
+    pub(crate) fn pack_accepted(email: &Email) -> Self {
+        Self::pack_parts(email.accepted_kind(), email.head.created_at, email.id.0, email.rev, &email.accepted_data())
+    }
+
+    fn pack_parts(kind: EventKind, at: Time, about: Uuid, rev: u32, data: &impl Serialize) -> Self {
+        let kind = kind.as_str();
+        let mut packed = Vec::with_capacity(160);
+        packed.push(kind.len() as u8);
+        packed.extend_from_slice(kind.as_bytes());
+        packed.extend_from_slice(&at.0.to_be_bytes());
+        packed.extend_from_slice(about.as_bytes());
+        packed.extend_from_slice(&rev.to_be_bytes());
+        let length_at = packed.len();
+        packed.extend_from_slice(&[0; 4]);
+        // The facts are words and numbers, which JSON can always say.
+        if serde_json::to_writer(&mut packed, data).is_err() {
+            packed.truncate(length_at + 4);
+            packed.extend_from_slice(b"null");
+        }
+        let length = (packed.len() - length_at - 4) as u32;
+        packed[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
+        Self(packed.into())
+    }
+}
+
+/// The block of some events.
+pub(crate) fn pack_block(events: &[PackedEvent]) -> Vec<u8> {
+    let mut block = Vec::with_capacity(events.iter().map(|event| event.0.len()).sum());
+    events.iter().for_each(|event| block.extend_from_slice(&event.0));
+    block
+}
+
+/// Unpacks a block. `None` when it is damaged.
+fn unpack_block(mut packed: &[u8]) -> Option<Vec<NewEvent>> {
+    fn take<'a>(packed: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+        let (part, rest) = packed.split_at_checked(count)?;
+        *packed = rest;
+        Some(part)
+    }
+    let mut events = Vec::new();
+    while !packed.is_empty() {
+        let length = usize::from(*take(&mut packed, 1)?.first()?);
+        let kind = EventKind::parse(std::str::from_utf8(take(&mut packed, length)?).ok()?)?;
+        let at = Time(i64::from_be_bytes(take(&mut packed, 8)?.try_into().ok()?));
+        let about = Uuid::from_slice(take(&mut packed, 16)?).ok()?;
+        let rev = u32::from_be_bytes(take(&mut packed, 4)?.try_into().ok()?);
+        let length = u32::from_be_bytes(take(&mut packed, 4)?.try_into().ok()?) as usize;
+        let data = serde_json::from_slice(take(&mut packed, length)?).ok()?;
+        events.push(NewEvent { kind, at, subject_id: about, rev, data });
+    }
+    Some(events)
+}
+
+/// A row of events, unpacked and numbered.
+fn read_block(row: &Row<'_>) -> Result<Vec<Event>> {
+    let last: i64 = row.get(0).map_err(store_error)?;
+    let packed = row.get_ref(1).map_err(store_error)?.as_blob().unwrap_or_default();
+    let damaged = || StoreError::Corrupt(format!("the block of events up to {last} is damaged"));
+    let block = unpack_block(packed).ok_or_else(damaged)?;
+    let first = last as u64 + 1 - block.len() as u64;
+    Ok((first..).zip(block).map(|(seq, event)| Event { seq, event }).collect())
+}
+
+/// Events after a number, in order.
+pub(crate) fn events_after(conn: &Connection, team: i64, after: u64, limit: usize) -> Result<Vec<Event>> {
+    let mut statement = conn.prepare_cached(BLOCKS_AFTER).map_err(store_error)?;
+    let mut rows = statement.query(params![team, after as i64]).map_err(store_error)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(store_error)? {
+        found.extend(read_block(row)?.into_iter().filter(|event| event.seq > after));
+        if found.len() >= limit {
+            found.truncate(limit);
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Notices with their events. Neighbours often lie in one block.
+pub(crate) fn attach_events(conn: &Connection, team: i64, notices: Vec<Notice>) -> Result<Vec<LeasedNotice>> {
+    let mut statement = conn.prepare_cached(BLOCKS_AFTER).map_err(store_error)?;
+    let (mut owed, mut block) = (Vec::with_capacity(notices.len()), Vec::new());
+    for notice in notices {
+        let seq = notice.seq;
+        let known = |block: &Vec<Event>| block.binary_search_by_key(&seq, |event| event.seq).ok();
+        if known(&block).is_none() {
+            let mut rows = statement.query(params![team, seq as i64 - 1]).map_err(store_error)?;
+            block = rows.next().map_err(store_error)?.map_or(Ok(Vec::new()), read_block)?;
+        }
+        let event = known(&block).and_then(|place| block.get(place)).cloned();
+        let event = event.ok_or_else(|| StoreError::Corrupt(format!("the event {seq} of a notice is missing")))?;
+        owed.push(LeasedNotice { notice, event });
+    }
+    Ok(owed)
+}
+
+/// The number of the last event before the first that happened at or after a time.
+pub(crate) fn seq_before_time(conn: &Connection, team: i64, time: Time) -> Result<u64> {
+    let mut statement = conn.prepare_cached(BLOCKS_BACKWARDS).map_err(store_error)?;
+    let mut rows = statement.query([team]).map_err(store_error)?;
+    let mut before = None;
+    while let Some(row) = rows.next().map_err(store_error)? {
+        let block = read_block(row)?;
+        let first = block.iter().find(|event| event.event.at >= time);
+        before = first.map(|event| event.seq - 1).or(before).or(block.last().map(|event| event.seq));
+        // Times hardly ever fall from one event to the next, and never by so much.
+        if block.iter().all(|event| time.since(event.event.at) > MAX_TIME_DISORDER_MS) {
+            break;
+        }
+    }
+    Ok(before.unwrap_or(0))
+}

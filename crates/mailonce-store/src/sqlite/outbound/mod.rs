@@ -1,0 +1,6 @@
+//! Sending: accepting emails under idempotency keys.
+
+pub(crate) mod accept;
+pub(crate) mod change;
+pub(crate) mod likeness;
+pub(crate) mod look;
