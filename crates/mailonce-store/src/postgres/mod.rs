@@ -111,7 +111,7 @@ impl Default for Options {
 pub type ClockSource = Box<dyn Fn() -> DatabaseClock + Send + Sync>;
 
 /// What the tasks of one store share.
-struct SharedState {
+pub(crate) struct SharedState {
     connections: SessionPools,
     secret: InstallSecret,
     accept_batcher: AcceptBatcher,

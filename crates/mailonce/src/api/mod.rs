@@ -1,34 +1,18 @@
 //! The HTTP API: one page of routes, and handlers that only translate.
 
-mod access;
-mod artifacts;
-mod budgets;
-mod detail;
-mod domains;
+pub(crate) mod access;
+pub(crate) mod control;
+pub(crate) mod conversation;
 pub(crate) mod door;
-mod emails;
-mod endpoints;
 mod error_pages;
-mod escalations;
-mod events;
+pub(crate) mod events;
 mod handoff;
-mod hooks;
-mod inboxes;
-mod keys;
-mod lists;
-pub(crate) mod messages;
-mod next;
-mod notices;
+pub(crate) mod inbound;
+pub(crate) mod inbox;
+pub(crate) mod outbound;
 pub(crate) mod problem;
 mod records;
-mod replies;
-mod rules;
-mod settings;
-mod sources;
-mod stream;
-mod suppressions;
 mod system;
-mod threads;
 pub(crate) mod wire;
 
 use axum::{
@@ -58,13 +42,10 @@ use utoipa::openapi::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub(crate) use crate::api::conversation::{escalations::MAX_QUESTION_CHARS, replies::MAX_SEEN};
 use crate::{http::FailureLimit, intake::smtp::SmtpMetrics, mcp};
 use problem::ApiError;
-pub(crate) use {
-    escalations::MAX_QUESTION_CHARS,
-    replies::MAX_SEEN,
-    wire::{check_required_text, check_text},
-};
+pub(crate) use wire::{check_required_text, check_text};
 
 /// What every handler can reach. Each call takes copies of it, so that it is one pointer.
 #[derive(Clone)]
@@ -118,101 +99,121 @@ fn routes() -> OpenApiRouter<App> {
 /// For those who send.
 fn outbound_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(emails::send, emails::list))
-        .routes(routes!(emails::batch))
-        .routes(routes!(emails::read, emails::reschedule))
-        .routes(routes!(emails::cancel))
-        .routes(routes!(emails::resend))
+        .routes(routes!(crate::api::outbound::emails::send, crate::api::outbound::emails::list))
+        .routes(routes!(crate::api::outbound::emails::batch))
+        .routes(routes!(crate::api::outbound::emails::read, crate::api::outbound::emails::reschedule))
+        .routes(routes!(crate::api::outbound::emails::cancel))
+        .routes(routes!(crate::api::outbound::emails::resend))
         .routes(routes!(handoff::resolve))
-        .routes(routes!(keys::inspect, keys::extend, keys::forget))
-        .routes(routes!(events::list))
-        .routes(routes!(stream::stream))
+        .routes(routes!(
+            crate::api::outbound::keys::inspect,
+            crate::api::outbound::keys::extend,
+            crate::api::outbound::keys::forget
+        ))
+        .routes(routes!(crate::api::events::events::list))
+        .routes(routes!(crate::api::events::stream::stream))
 }
 
 /// For those who read mail.
 fn inbox_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(inboxes::create, inboxes::list))
-        .routes(routes!(inboxes::read, inboxes::change, inboxes::remove))
-        .routes(routes!(inboxes::rotate))
-        .routes(routes!(inboxes::wait))
-        .routes(routes!(inboxes::create_watch))
-        .routes(routes!(inboxes::read_watch))
-        .routes(routes!(inboxes::spend))
-        .routes(routes!(messages::list))
-        .routes(routes!(messages::read))
-        .routes(routes!(messages::raw))
-        .routes(routes!(messages::attachment))
-        .routes(routes!(messages::deliveries))
-        .routes(routes!(messages::delivery))
-        .routes(routes!(messages::replay))
-        .routes(routes!(artifacts::list))
-        .routes(routes!(artifacts::read))
-        .routes(routes!(artifacts::consume))
-        .routes(routes!(artifacts::consume_match))
-        .routes(routes!(artifacts::applied))
+        .routes(routes!(crate::api::inbox::inboxes::create, crate::api::inbox::inboxes::list))
+        .routes(routes!(
+            crate::api::inbox::inboxes::read,
+            crate::api::inbox::inboxes::change,
+            crate::api::inbox::inboxes::remove
+        ))
+        .routes(routes!(crate::api::inbox::inboxes::rotate))
+        .routes(routes!(crate::api::inbox::inboxes::wait))
+        .routes(routes!(crate::api::inbox::inboxes::create_watch))
+        .routes(routes!(crate::api::inbox::inboxes::read_watch))
+        .routes(routes!(crate::api::inbox::inboxes::spend))
+        .routes(routes!(crate::api::inbox::messages::list))
+        .routes(routes!(crate::api::inbox::messages::read))
+        .routes(routes!(crate::api::inbox::messages::raw))
+        .routes(routes!(crate::api::inbox::messages::attachment))
+        .routes(routes!(crate::api::inbox::messages::deliveries))
+        .routes(routes!(crate::api::inbox::messages::delivery))
+        .routes(routes!(crate::api::inbox::messages::replay))
+        .routes(routes!(crate::api::inbox::artifacts::list))
+        .routes(routes!(crate::api::inbox::artifacts::read))
+        .routes(routes!(crate::api::inbox::artifacts::consume))
+        .routes(routes!(crate::api::inbox::artifacts::consume_match))
+        .routes(routes!(crate::api::inbox::artifacts::applied))
 }
 
 /// For those who answer it.
 fn conversation_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(replies::reply))
-        .routes(routes!(replies::forward))
-        .routes(routes!(next::next))
-        .routes(routes!(next::ack))
-        .routes(routes!(next::nack))
-        .routes(routes!(next::extend))
-        .routes(routes!(threads::list))
-        .routes(routes!(threads::read, threads::change))
-        .routes(routes!(threads::lease, threads::release))
-        .routes(routes!(escalations::list, escalations::ask))
-        .routes(routes!(escalations::read))
-        .routes(routes!(escalations::resolve))
+        .routes(routes!(crate::api::conversation::replies::reply))
+        .routes(routes!(crate::api::conversation::replies::forward))
+        .routes(routes!(crate::api::conversation::next::next))
+        .routes(routes!(crate::api::conversation::next::ack))
+        .routes(routes!(crate::api::conversation::next::nack))
+        .routes(routes!(crate::api::conversation::next::extend))
+        .routes(routes!(crate::api::conversation::threads::list))
+        .routes(routes!(crate::api::conversation::threads::read, crate::api::conversation::threads::change))
+        .routes(routes!(crate::api::conversation::threads::lease, crate::api::conversation::threads::release))
+        .routes(routes!(crate::api::conversation::escalations::list, crate::api::conversation::escalations::ask))
+        .routes(routes!(crate::api::conversation::escalations::read))
+        .routes(routes!(crate::api::conversation::escalations::resolve))
 }
 
 /// For those who manage a team.
 fn admin_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(access::create_api_key, access::list_api_keys))
-        .routes(routes!(access::revoke_api_key))
-        .routes(routes!(access::create_team, access::list_teams))
-        .routes(routes!(access::change_team))
+        .routes(routes!(crate::api::access::access::create_api_key, crate::api::access::access::list_api_keys))
+        .routes(routes!(crate::api::access::access::revoke_api_key))
+        .routes(routes!(crate::api::access::access::create_team, crate::api::access::access::list_teams))
+        .routes(routes!(crate::api::access::access::change_team))
         .routes(routes!(handoff::transports))
         .routes(routes!(handoff::reroute))
         .routes(routes!(handoff::pause))
         .routes(routes!(handoff::resume))
         .routes(routes!(handoff::confirm_clock))
-        .routes(routes!(domains::create, domains::list))
-        .routes(routes!(domains::read, domains::remove))
-        .routes(routes!(domains::verify))
-        .routes(routes!(suppressions::create, suppressions::list))
-        .routes(routes!(suppressions::read, suppressions::remove))
-        .routes(routes!(endpoints::create, endpoints::list))
-        .routes(routes!(endpoints::read, endpoints::change, endpoints::remove))
-        .routes(routes!(endpoints::rotate))
-        .routes(routes!(endpoints::pause))
-        .routes(routes!(endpoints::resume))
-        .routes(routes!(endpoints::test))
-        .routes(routes!(notices::list))
-        .routes(routes!(notices::recover))
-        .routes(routes!(notices::read))
-        .routes(routes!(notices::replay))
-        .routes(routes!(budgets::create, budgets::list))
-        .routes(routes!(budgets::read, budgets::change, budgets::remove))
-        .routes(routes!(rules::create, rules::list))
-        .routes(routes!(rules::read, rules::change, rules::remove))
-        .routes(routes!(lists::add, lists::list))
-        .routes(routes!(lists::remove))
-        .routes(routes!(settings::read, settings::change))
-        .routes(routes!(sources::create, sources::list))
-        .routes(routes!(sources::read, sources::remove))
-        .routes(routes!(sources::rotate))
+        .routes(routes!(crate::api::access::domains::create, crate::api::access::domains::list))
+        .routes(routes!(crate::api::access::domains::read, crate::api::access::domains::remove))
+        .routes(routes!(crate::api::access::domains::verify))
+        .routes(routes!(crate::api::control::suppressions::create, crate::api::control::suppressions::list))
+        .routes(routes!(crate::api::control::suppressions::read, crate::api::control::suppressions::remove))
+        .routes(routes!(crate::api::events::endpoints::create, crate::api::events::endpoints::list))
+        .routes(routes!(
+            crate::api::events::endpoints::read,
+            crate::api::events::endpoints::change,
+            crate::api::events::endpoints::remove
+        ))
+        .routes(routes!(crate::api::events::endpoints::rotate))
+        .routes(routes!(crate::api::events::endpoints::pause))
+        .routes(routes!(crate::api::events::endpoints::resume))
+        .routes(routes!(crate::api::events::endpoints::test))
+        .routes(routes!(crate::api::events::notices::list))
+        .routes(routes!(crate::api::events::notices::recover))
+        .routes(routes!(crate::api::events::notices::read))
+        .routes(routes!(crate::api::events::notices::replay))
+        .routes(routes!(crate::api::control::budgets::create, crate::api::control::budgets::list))
+        .routes(routes!(
+            crate::api::control::budgets::read,
+            crate::api::control::budgets::change,
+            crate::api::control::budgets::remove
+        ))
+        .routes(routes!(crate::api::control::rules::create, crate::api::control::rules::list))
+        .routes(routes!(
+            crate::api::control::rules::read,
+            crate::api::control::rules::change,
+            crate::api::control::rules::remove
+        ))
+        .routes(routes!(crate::api::control::lists::add, crate::api::control::lists::list))
+        .routes(routes!(crate::api::control::lists::remove))
+        .routes(routes!(crate::api::access::settings::read, crate::api::access::settings::change))
+        .routes(routes!(crate::api::access::sources::create, crate::api::access::sources::list))
+        .routes(routes!(crate::api::access::sources::read, crate::api::access::sources::remove))
+        .routes(routes!(crate::api::access::sources::rotate))
 }
 
 /// For providers, operators and readers of documents.
 fn system_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(hooks::receive, hooks::challenge))
+        .routes(routes!(crate::api::inbound::hooks::receive, crate::api::inbound::hooks::challenge))
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))

@@ -12,13 +12,13 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::emails::page_limit;
+use crate::api::outbound::emails::page_limit;
 
 /// Which page of a list.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PageQuery {
+pub(crate) struct PageQuery {
     /// 1 to 100, 20 by default.
     limit: Option<String>,
     /// Where the page before ended.
@@ -27,7 +27,7 @@ pub(super) struct PageQuery {
 
 impl PageQuery {
     /// Where to go on, and how many rows.
-    pub(super) fn parse(&self) -> Result<(Option<Uuid>, usize), Problem> {
+    pub(crate) fn parse(&self) -> Result<(Option<Uuid>, usize), Problem> {
         let wrong =
             |_not_an_id| Problem::for_field(Code::InvalidQuery, "cursor", "cursor is the next_cursor of another page");
         let before = self.cursor.as_deref().map(|cursor| cursor.parse().map_err(wrong)).transpose()?;
@@ -36,7 +36,7 @@ impl PageQuery {
 }
 
 /// `201` for what was made, `200` and a header for what was there.
-pub(super) fn created_response(first: bool, body: impl IntoResponse) -> Response {
+pub(crate) fn created_response(first: bool, body: impl IntoResponse) -> Response {
     if first {
         return (StatusCode::CREATED, body).into_response();
     }

@@ -37,7 +37,7 @@ use serde_json::json;
 
 use self::door::AgentMailRequest;
 use super::{DialectContract, DialectError, DialectResult, json};
-use crate::api::{App, messages::set_download_headers};
+use crate::api::{App, inbox::messages::set_download_headers};
 
 pub(crate) use events::format_event;
 

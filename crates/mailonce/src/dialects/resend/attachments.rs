@@ -21,7 +21,7 @@ use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendResult,
     TwoPathSegments, json, list_response as listed, parse_id,
 };
-use crate::api::{App, messages::set_download_headers};
+use crate::api::{App, inbox::messages::set_download_headers};
 
 /// A file, with a way to its bytes.
 #[derive(Serialize)]

@@ -16,13 +16,15 @@ use mailonce_engine::conversation::threads::{MAX_LABELS, NewThreadLease, ThreadE
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{
+use super::next::{LeaseBody, lease_duration_ms, lease_holder};
+use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
-    emails::page_limit,
-    inboxes::{CapsBody, find_inbox, invalid_field, invalid_query},
-    messages::MessageBody,
-    next::{LeaseBody, lease_duration_ms, lease_holder},
+    inbox::{
+        inboxes::{CapsBody, find_inbox, invalid_field, invalid_query},
+        messages::MessageBody,
+    },
+    outbound::emails::page_limit,
     wire::{EmailBody, check_required_text},
 };
 
@@ -31,7 +33,7 @@ const DAY_MS: i64 = 86_400_000;
 
 /// Who works on a thread.
 #[derive(Serialize, ToSchema)]
-pub(super) struct LeaseHolderBody {
+pub(crate) struct LeaseHolderBody {
     holder: String,
     expires_at: String,
     /// The message it was offered with.
@@ -40,7 +42,7 @@ pub(super) struct LeaseHolderBody {
 
 /// How often a thread was answered, and how often it may be.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ReplyCountsBody {
+pub(crate) struct ReplyCountsBody {
     in_window: usize,
     today: usize,
     in_all: u32,
@@ -50,7 +52,7 @@ pub(super) struct ReplyCountsBody {
 /// Something that was said.
 #[derive(Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum ThreadEntryBody {
+pub(crate) enum ThreadEntryBody {
     /// By somebody else.
     Message {
         /// The message.
@@ -65,7 +67,7 @@ pub(super) enum ThreadEntryBody {
 
 /// Messages and emails that answer each other.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ThreadBody {
+pub(crate) struct ThreadBody {
     id: String,
     inbox_id: String,
     rev: u32,
@@ -138,7 +140,7 @@ fn entry_body(app: &App, said: &ThreadEntry) -> ThreadEntryBody {
 
 /// Threads, those with the latest news first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ThreadPage {
+pub(crate) struct ThreadPage {
     data: Vec<ThreadBody>,
     next_cursor: Option<String>,
 }
@@ -147,7 +149,7 @@ pub(super) struct ThreadPage {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ThreadListQuery {
+pub(crate) struct ThreadListQuery {
     /// 1 to 100, 20 by default.
     limit: Option<String>,
     /// Where the page before ended.
@@ -173,7 +175,7 @@ fn thread_id(text: &str) -> Result<ThreadId, Problem> {
 /// List threads, those with the latest news first.
 #[utoipa::path(get, path = "/v1/threads", tag = "conversations", params(ThreadListQuery),
     responses((status = 200, description = "A page", body = ThreadPage)))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     door: AuthedRequest,
     query: QueryParams<ThreadListQuery>,
@@ -201,7 +203,7 @@ pub(super) async fn list(
 /// Read a thread: who works on it, how often it was answered, and what was said in both directions.
 #[utoipa::path(get, path = "/v1/threads/{id}", tag = "conversations", params(("id" = String, Path)),
     responses((status = 200, description = "The thread", body = ThreadBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let view = app.engine.thread_view(&door.caller, thread_id(&id)?).await?;
     let mut body = ThreadBody::of(&app, &view.thread).with_replies(&app, &view);
@@ -212,7 +214,7 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 /// What to change. Absent members stay.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ThreadPatchBody {
+pub(crate) struct ThreadPatchBody {
     /// All labels from now on.
     #[serde(default)]
     labels: Option<Vec<String>>,
@@ -224,7 +226,7 @@ pub(super) struct ThreadPatchBody {
 /// Change a thread's labels, or say that nothing is left to do.
 #[utoipa::path(patch, path = "/v1/threads/{id}", tag = "conversations", params(("id" = String, Path)), request_body = ThreadPatchBody,
     responses((status = 200, description = "The thread as it is now", body = ThreadBody)))]
-pub(super) async fn change(
+pub(crate) async fn change(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -246,7 +248,7 @@ pub(super) async fn change(
 /// A wish for a lease.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewLeaseBody {
+pub(crate) struct NewLeaseBody {
     /// 1 to 600; 30 by default.
     #[serde(default)]
     ttl_s: Option<u32>,
@@ -262,8 +264,8 @@ pub(super) struct NewLeaseBody {
 #[utoipa::path(post, path = "/v1/threads/{id}/lease", tag = "conversations", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = Option<NewLeaseBody>,
     responses((status = 201, description = "Taken or renewed", body = LeaseBody),
-        (status = 409, description = "Another agent holds it, or the lease was lost", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn lease(
+        (status = 409, description = "Another agent holds it, or the lease was lost", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn lease(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -282,7 +284,7 @@ pub(super) async fn lease(
 /// Which lease to give back.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ReleaseLeaseBody {
+pub(crate) struct ReleaseLeaseBody {
     /// Its token: only your own is given back.
     token: String,
 }
@@ -290,8 +292,8 @@ pub(super) struct ReleaseLeaseBody {
 /// Give your lease of a thread back.
 #[utoipa::path(delete, path = "/v1/threads/{id}/lease", tag = "conversations", params(("id" = String, Path)), request_body = ReleaseLeaseBody,
     responses((status = 200, description = "The thread as it is now", body = ThreadBody),
-        (status = 409, description = "It is not yours", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn release(
+        (status = 409, description = "It is not yours", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn release(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,

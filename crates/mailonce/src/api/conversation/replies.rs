@@ -6,12 +6,11 @@ use mailonce_engine::conversation::reply::{ForwardRequest, ReplyRequest};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{
+use crate::api::{
     ApiResult, App, PathParam,
     door::{AuthedRequest, RawBody},
-    emails::{PreferredWait, respond_when_settled},
-    inboxes::invalid_field,
-    messages::message_id,
+    inbox::{inboxes::invalid_field, messages::message_id},
+    outbound::emails::{PreferredWait, respond_when_settled},
     wire::{OneOrMany, SendReceiptBody},
 };
 
@@ -21,7 +20,7 @@ pub(crate) const MAX_SEEN: usize = 100;
 /// An answer to a message.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ReplyBody {
+pub(crate) struct ReplyBody {
     /// Plain text. This or `html`, or both.
     #[serde(default)]
     text: Option<String>,
@@ -65,8 +64,8 @@ impl ReplyBody {
         ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state")),
     responses((status = 202, description = "Accepted, perhaps held", body = SendReceiptBody), (status = 200, description = "Answered before", body = SendReceiptBody),
-        (status = 409, description = "Another agent has the thread, or a newer message is in it", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn reply(
+        (status = 409, description = "Another agent has the thread, or a newer message is in it", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn reply(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -94,7 +93,7 @@ pub(super) async fn reply(
 /// A message to be passed on.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ForwardBody {
+pub(crate) struct ForwardBody {
     to: OneOrMany,
     #[serde(default)]
     cc: OneOrMany,
@@ -113,8 +112,8 @@ pub(super) struct ForwardBody {
 #[utoipa::path(post, path = "/v1/messages/{id}/forward", tag = "conversations", request_body = ForwardBody,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 202, description = "Accepted, perhaps held", body = SendReceiptBody), (status = 200, description = "Passed on before", body = SendReceiptBody),
-        (status = 409, description = "Another agent has the thread", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn forward(
+        (status = 409, description = "Another agent has the thread", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn forward(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,

@@ -15,19 +15,18 @@ use mailonce_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{
+use super::{endpoints::endpoint_id, events::parse_cursor};
+use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
-    emails::page_limit,
-    endpoints::endpoint_id,
-    events::parse_cursor,
+    outbound::emails::page_limit,
 };
 
 /// Which notices.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NoticesQuery {
+pub(crate) struct NoticesQuery {
     /// `pending delivered dead dropped`.
     state: Option<String>,
     /// The type of the event.
@@ -69,7 +68,7 @@ impl NoticesQuery {
 
 /// An attempt to tell.
 #[derive(Serialize, ToSchema)]
-pub(super) struct NoticeAttemptBody {
+pub(crate) struct NoticeAttemptBody {
     number: u32,
     at: String,
     /// The status of the answer, if there was one.
@@ -96,7 +95,7 @@ impl From<NoticeAttempt> for NoticeAttemptBody {
 
 /// One event owed to one endpoint.
 #[derive(Serialize, ToSchema)]
-pub(super) struct NoticeBody {
+pub(crate) struct NoticeBody {
     /// Its `webhook-id`, the same at every attempt.
     id: String,
     endpoint: String,
@@ -140,7 +139,7 @@ impl NoticeBody {
 
 /// Notices, those of the latest events first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct NoticePage {
+pub(crate) struct NoticePage {
     data: Vec<NoticeBody>,
     next_cursor: Option<String>,
 }
@@ -148,7 +147,7 @@ pub(super) struct NoticePage {
 /// From where to tell again: one of `since` and `after`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RecoverBody {
+pub(crate) struct RecoverBody {
     /// Events at or after this time.
     #[serde(default)]
     since: Option<String>,
@@ -162,7 +161,7 @@ pub(super) struct RecoverBody {
 
 /// What is told again.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RecoveryBody {
+pub(crate) struct RecoveryBody {
     /// The cursor behind which events are told again. Null when this was asked before.
     after: Option<String>,
     /// Failed notices that are due now. At 5000 there may be more: ask again under another key.
@@ -180,7 +179,7 @@ fn notice_id(text: &str) -> Result<NoticeId, Problem> {
 /// List what is and was owed to an endpoint.
 #[utoipa::path(get, path = "/v1/endpoints/{id}/notices", tag = "endpoints", params(("id" = String, Path), NoticesQuery),
     responses((status = 200, description = "A page", body = NoticePage)))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -195,7 +194,7 @@ pub(super) async fn list(
 /// Read one notice, with its latest attempts.
 #[utoipa::path(get, path = "/v1/notices/{id}", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "The notice", body = NoticeBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let notice = app.engine.notice(&door.caller, notice_id(&id)?).await?;
     Ok(Json(NoticeBody::of(&app, notice)).into_response())
@@ -205,7 +204,7 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 #[utoipa::path(post, path = "/v1/notices/{id}/replay", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The notice as it is now", body = NoticeBody)))]
-pub(super) async fn replay(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn replay(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let id = notice_id(&id)?;
     let asked = door.keyed_call("notices/replay", &id.to_string(), b"");
@@ -217,8 +216,8 @@ pub(super) async fn replay(State(app): State<App>, door: AuthedRequest, PathPara
 #[utoipa::path(post, path = "/v1/endpoints/{id}/recover", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RecoverBody,
     responses((status = 202, description = "It is under way", body = RecoveryBody),
-        (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn recover(
+        (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn recover(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,

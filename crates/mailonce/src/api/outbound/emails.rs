@@ -23,9 +23,9 @@ use serde::Deserialize;
 use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{
+use super::detail::EmailDetailBody;
+use crate::api::{
     ApiResult, App, PathParam,
-    detail::EmailDetailBody,
     door::{AuthedRequest, RawBody, parse},
     problem::ApiError,
     wire::{BatchItemError, BatchReceiptBody, EmailBody, EmailPage, SendBody, SendReceiptBody, check_text},
@@ -38,7 +38,7 @@ const MAX_WAIT_S: u64 = 60;
 const RESPONSE_CAPACITY: usize = 768;
 
 /// An email's id from the path. A text that is no id names nothing here.
-pub(super) fn email_id(text: &str) -> Result<EmailId, Problem> {
+pub(crate) fn email_id(text: &str) -> Result<EmailId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no email {text}")))
 }
 
@@ -73,7 +73,7 @@ fn with_replay_header(replayed: bool, first: StatusCode, body: impl IntoResponse
         ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("Prefer" = Option<String>, Header, description = "`wait=10`: answer with the settled state, or with the current one after so many seconds (at most 60)")),
     responses((status = 202, description = "Accepted", body = SendReceiptBody), (status = 200, description = "Accepted before", body = SendReceiptBody)))]
-pub(super) async fn send(
+pub(crate) async fn send(
     State(app): State<App>,
     door: AuthedRequest,
     PreferredWait(wait): PreferredWait,
@@ -91,7 +91,7 @@ pub(super) async fn send(
 }
 
 /// The answer to a send, at once or when it is settled.
-pub(super) async fn respond_when_settled(
+pub(crate) async fn respond_when_settled(
     app: &App,
     caller: &Caller,
     mut answer: SendReceipt,
@@ -106,7 +106,7 @@ pub(super) async fn respond_when_settled(
 }
 
 /// What a caller prefers, or what is wrong with it. Told only to those who may send.
-pub(super) struct PreferredWait(pub(super) Result<Option<Duration>, Problem>);
+pub(crate) struct PreferredWait(pub(crate) Result<Option<Duration>, Problem>);
 
 impl FromRequestParts<App> for PreferredWait {
     type Rejection = Infallible;
@@ -134,7 +134,7 @@ fn preferred_wait(headers: &HeaderMap) -> Result<Option<Duration>, Problem> {
         ("Mailonce-Call-Id" = Option<String>, Header, description = "What you call this call, percent-encoded; kept for correlation"),
         ("x-batch-validation" = Option<String>, Header, description = "`strict` (default) or `permissive`")),
     responses((status = 202, description = "Accepted", body = BatchReceiptBody), (status = 200, description = "Accepted before", body = BatchReceiptBody)))]
-pub(super) async fn batch(State(app): State<App>, door: AuthedRequest, headers: HeaderMap, body: RawBody) -> ApiResult {
+pub(crate) async fn batch(State(app): State<App>, door: AuthedRequest, headers: HeaderMap, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Send)?;
     let strict = is_strict(&headers)?;
     let values: Vec<&serde_json::value::RawValue> = body.parse_borrowed()?;
@@ -176,7 +176,7 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EmailListQuery {
+pub(crate) struct EmailListQuery {
     /// Only in this state.
     state: Option<String>,
     /// Only to this address.
@@ -198,7 +198,7 @@ fn invalid_query(field: &str, detail: impl Into<String>) -> Problem {
 }
 
 /// A page size within bounds.
-pub(super) fn page_limit(text: Option<&str>, most: usize, usual: usize) -> Result<usize, Problem> {
+pub(crate) fn page_limit(text: Option<&str>, most: usize, usual: usize) -> Result<usize, Problem> {
     let Some(text) = text else { return Ok(usual) };
     let limit = text.parse().ok().filter(|limit| (1..=most).contains(limit));
     limit.ok_or_else(|| invalid_query("limit", format!("limit is 1 to {most}")))
@@ -239,10 +239,10 @@ impl EmailListQuery {
 /// List emails, newest first.
 #[utoipa::path(get, path = "/v1/emails", tag = "emails", params(EmailListQuery),
     responses((status = 200, description = "A page", body = EmailPage)))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     door: AuthedRequest,
-    query: super::QueryParams<EmailListQuery>,
+    query: crate::api::QueryParams<EmailListQuery>,
 ) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let page = app.engine.emails(&door.caller, query.0.parse(door.caller.team.id)?).await?;
@@ -253,7 +253,7 @@ pub(super) async fn list(
 /// Read one email, with its envelopes, attempts, timeline and suppressed calls.
 #[utoipa::path(get, path = "/v1/emails/{id}", tag = "emails", params(("id" = String, Path)),
     responses((status = 200, description = "The email", body = EmailDetailBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let view = app.engine.email_view(&door.caller, email_id(&id)?).await?;
     let message_id = app.engine.message_id(&view.detail.email);
@@ -263,15 +263,15 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 /// Another time for a scheduled email.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RescheduleBody {
+pub(crate) struct RescheduleBody {
     /// RFC 3339 with an offset, or `in 5 minutes`.
     scheduled_at: String,
 }
 
 /// Move a scheduled email to another time.
 #[utoipa::path(patch, path = "/v1/emails/{id}", tag = "emails", params(("id" = String, Path)), request_body = RescheduleBody,
-    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Not scheduled", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn reschedule(
+    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Not scheduled", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn reschedule(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -291,12 +291,12 @@ pub(super) async fn reschedule(
 /// No words are needed.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EmptyBody {}
+pub(crate) struct EmptyBody {}
 
 /// Take an email back, if nothing can have left yet.
 #[utoipa::path(post, path = "/v1/emails/{id}/cancel", tag = "emails", params(("id" = String, Path)), request_body = Option<EmptyBody>,
-    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Too late", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn cancel(
+    responses((status = 200, description = "The email", body = EmailBody), (status = 409, description = "Too late", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn cancel(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -316,7 +316,7 @@ pub(super) async fn cancel(
 /// Why an email is sent again.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ResendBody {
+pub(crate) struct ResendBody {
     /// For whoever reads the timeline.
     #[serde(default)]
     reason: Option<String>,
@@ -325,8 +325,8 @@ pub(super) struct ResendBody {
 /// Send an email again on purpose: version n+1 of version n, once.
 #[utoipa::path(post, path = "/v1/emails/{id}/resend", tag = "emails", params(("id" = String, Path)), request_body = Option<ResendBody>,
     responses((status = 202, description = "The next version", body = SendReceiptBody), (status = 200, description = "Made before", body = SendReceiptBody),
-        (status = 409, description = "Not now", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn resend(
+        (status = 409, description = "Not now", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn resend(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,

@@ -24,17 +24,16 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiResult, App, PathParam, QueryParams,
     artifacts::ArtifactBody,
-    door::AuthedRequest,
-    emails::page_limit,
     inboxes::{artifact_kind, find_inbox, invalid_query, parse_inbox_cursor},
-    problem::ApiError,
+};
+use crate::api::{
+    ApiResult, App, PathParam, QueryParams, door::AuthedRequest, outbound::emails::page_limit, problem::ApiError,
 };
 
 /// Somebody named in a mail.
 #[derive(Serialize, ToSchema)]
-pub(super) struct PartyBody {
+pub(crate) struct PartyBody {
     name: Option<String>,
     address: String,
 }
@@ -47,7 +46,7 @@ impl From<&Party> for PartyBody {
 
 /// Whether a sender is who it says.
 #[derive(Serialize, ToSchema)]
-pub(super) struct AuthBody {
+pub(crate) struct AuthBody {
     spf: &'static str,
     dkim: &'static str,
     dmarc: &'static str,
@@ -70,7 +69,7 @@ impl From<&SenderAuth> for AuthBody {
 
 /// An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes.
 #[derive(Serialize, ToSchema)]
-pub(super) struct AttachmentInfoBody {
+pub(crate) struct AttachmentInfoBody {
     n: usize,
     filename: Option<String>,
     content_type: String,
@@ -92,7 +91,7 @@ fn attachment_body((n, handle): (usize, &AttachmentInfo)) -> AttachmentInfoBody 
 
 /// Why a message counts as automatic.
 #[derive(Serialize, ToSchema)]
-pub(super) struct AutomaticReasonBody {
+pub(crate) struct AutomaticReasonBody {
     reason: String,
     /// Nothing may override it.
     hard: bool,
@@ -100,7 +99,7 @@ pub(super) struct AutomaticReasonBody {
 
 /// A rule that matched.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RuleHitBody {
+pub(crate) struct RuleHitBody {
     id: String,
     /// Its name at the time.
     name: String,
@@ -117,7 +116,7 @@ impl From<&RuleMatch> for RuleHitBody {
 
 /// Where an answer to a message goes.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ReplyTargetBody {
+pub(crate) struct ReplyTargetBody {
     /// The addresses: those of Reply-To, else the sender.
     to: Vec<String>,
     /// `other_domain`: not the sender's organization. `auth_failed`: the sender's domain disowns the message.
@@ -133,7 +132,7 @@ impl ReplyTargetBody {
 
 /// A message, without what it says.
 #[derive(Serialize, ToSchema)]
-pub(super) struct MessageBody {
+pub(crate) struct MessageBody {
     id: String,
     inbox_id: String,
     thread_id: String,
@@ -176,7 +175,7 @@ pub(super) struct MessageBody {
 }
 
 impl MessageBody {
-    pub(super) fn of(app: &App, message: &Message) -> Self {
+    pub(crate) fn of(app: &App, message: &Message) -> Self {
         let head = &message.head;
         let parties = |all: &[Party]| all.iter().map(PartyBody::from).collect();
         Self {
@@ -215,7 +214,7 @@ impl MessageBody {
 
 /// Messages in the order that was asked for.
 #[derive(Serialize, ToSchema)]
-pub(super) struct MessagePageBody {
+pub(crate) struct MessagePageBody {
     data: Vec<MessageBody>,
     /// Where to go on, as `cursor` newest first and as `after` oldest first; null at the end.
     next_cursor: Option<String>,
@@ -225,7 +224,7 @@ pub(super) struct MessagePageBody {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MessageListQuery {
+pub(crate) struct MessageListQuery {
     /// 1 to 100, 20 by default.
     limit: Option<String>,
     /// Newest first: where the page before ended.
@@ -278,8 +277,8 @@ impl MessageListQuery {
 /// List messages of an inbox, newest first; oldest first with `after`.
 #[utoipa::path(get, path = "/v1/inboxes/{id}/messages", tag = "messages", params(("id" = String, Path), MessageListQuery),
     responses((status = 200, description = "A page", body = MessagePageBody),
-        (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn list(
+        (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn list(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -297,14 +296,14 @@ pub(super) async fn list(
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ViewQuery {
+pub(crate) struct ViewQuery {
     /// `min` (default), `plain` or `full`; `full` needs the scope `secrets`.
     view: Option<String>,
 }
 
 /// A link with its verdict. It is never followed.
 #[derive(Serialize, ToSchema)]
-pub(super) struct LinkBody {
+pub(crate) struct LinkBody {
     /// The whole address; only with the scope `secrets`, since a link may be a secret.
     url: Option<String>,
     host: Option<String>,
@@ -327,21 +326,21 @@ fn link_body(link: &CheckedLink, secrets: bool) -> LinkBody {
 
 /// A header field.
 #[derive(Serialize, ToSchema)]
-pub(super) struct HeaderFieldBody {
+pub(crate) struct HeaderFieldBody {
     name: String,
     value: String,
 }
 
 /// A sign that somebody talks to the model.
 #[derive(Serialize, ToSchema)]
-pub(super) struct InjectionFlagBody {
+pub(crate) struct InjectionFlagBody {
     flag: &'static str,
     count: usize,
 }
 
 /// A message with what it says.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RenderedMessageBody {
+pub(crate) struct RenderedMessageBody {
     #[serde(flatten)]
     message: MessageBody,
     /// `min plain full`, or `gone` when its bytes are no longer kept.
@@ -417,14 +416,14 @@ impl RenderedMessageBody {
     }
 }
 
-pub(super) fn message_id(text: &str) -> Result<MessageId, Problem> {
+pub(crate) fn message_id(text: &str) -> Result<MessageId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no message {text}")))
 }
 
 /// Read a message: `min` for models, `plain`, or `full`.
 #[utoipa::path(get, path = "/v1/messages/{id}", tag = "messages", params(("id" = String, Path), ViewQuery),
     responses((status = 200, description = "The message", body = RenderedMessageBody)))]
-pub(super) async fn read(
+pub(crate) async fn read(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -445,7 +444,7 @@ pub(super) async fn read(
 /// A message as it travelled.
 #[utoipa::path(get, path = "/v1/messages/{id}/raw", tag = "messages", params(("id" = String, Path)),
     responses((status = 200, description = "The bytes", content_type = "message/rfc822", body = Vec<u8>)))]
-pub(super) async fn raw(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn raw(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let raw = app.engine.raw_message(&door.caller, message_id(&id)?).await?;
     let mut response = raw.into_response();
@@ -465,7 +464,7 @@ pub(crate) fn set_download_headers(response: &mut axum::response::Response, name
 }
 
 /// The two parameters of a path.
-pub(super) struct TwoPathParams(String, String);
+pub(crate) struct TwoPathParams(String, String);
 
 impl FromRequestParts<App> for TwoPathParams {
     type Rejection = ApiError;
@@ -481,7 +480,7 @@ impl FromRequestParts<App> for TwoPathParams {
 /// The bytes of one attachment.
 #[utoipa::path(get, path = "/v1/messages/{id}/attachments/{n}", tag = "messages", params(("id" = String, Path), ("n" = usize, Path)),
     responses((status = 200, description = "The bytes", content_type = "application/octet-stream", body = Vec<u8>)))]
-pub(super) async fn attachment(
+pub(crate) async fn attachment(
     State(app): State<App>,
     door: AuthedRequest,
     TwoPathParams(id, n): TwoPathParams,
@@ -500,7 +499,7 @@ pub(super) async fn attachment(
 
 /// One arrival.
 #[derive(Serialize, ToSchema)]
-pub(super) struct DeliveryBody {
+pub(crate) struct DeliveryBody {
     id: String,
     rev: u32,
     /// `waiting done duplicate refused dead`.
@@ -551,7 +550,7 @@ impl From<&Delivery> for DeliveryBody {
 
 /// Deliveries, newest first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct DeliveryPage {
+pub(crate) struct DeliveryPage {
     data: Vec<DeliveryBody>,
     next_cursor: Option<String>,
 }
@@ -560,7 +559,7 @@ pub(super) struct DeliveryPage {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct DeliveriesQuery {
+pub(crate) struct DeliveriesQuery {
     /// 1 to 100, 20 by default.
     limit: Option<String>,
     /// Where the page before ended.
@@ -599,7 +598,7 @@ impl DeliveriesQuery {
 /// List arrivals, newest first: each repeat is there with its reason.
 #[utoipa::path(get, path = "/v1/deliveries", tag = "messages", params(DeliveriesQuery),
     responses((status = 200, description = "A page", body = DeliveryPage)))]
-pub(super) async fn deliveries(
+pub(crate) async fn deliveries(
     State(app): State<App>,
     door: AuthedRequest,
     query: QueryParams<DeliveriesQuery>,
@@ -623,7 +622,7 @@ fn delivery_id(text: &str) -> Result<DeliveryId, Problem> {
 /// Read one arrival.
 #[utoipa::path(get, path = "/v1/deliveries/{id}", tag = "messages", params(("id" = String, Path)),
     responses((status = 200, description = "The delivery", body = DeliveryBody)))]
-pub(super) async fn delivery(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn delivery(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let delivery = app.engine.delivery(&door.caller, delivery_id(&id)?).await?;
     Ok(Json(DeliveryBody::from(&delivery)).into_response())
@@ -632,8 +631,8 @@ pub(super) async fn delivery(State(app): State<App>, door: AuthedRequest, PathPa
 /// Let a delivery that could not be read be tried again.
 #[utoipa::path(post, path = "/v1/deliveries/{id}/replay", tag = "messages", params(("id" = String, Path)),
     responses((status = 200, description = "The delivery as it is now", body = DeliveryBody),
-        (status = 409, description = "It is not dead", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn replay(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+        (status = 409, description = "It is not dead", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn replay(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let delivery = app.engine.replay_delivery(&door.caller, delivery_id(&id)?).await?;
     Ok(Json(DeliveryBody::from(&delivery)).into_response())

@@ -13,7 +13,7 @@ use mailonce_engine::access::access::NewApiKey;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
+use crate::api::{
     ApiResult, App, PathParam,
     door::{AuthedRequest, RawBody},
     records,
@@ -23,7 +23,7 @@ use super::{
 /// A credential to make.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewApiKeyBody {
+pub(crate) struct NewApiKeyBody {
     /// For people.
     name: String,
     /// `send read reply secrets admin operator`; `send` and `read` by default.
@@ -102,7 +102,7 @@ impl NewApiKeyBody {
 
 /// A credential, without its secret.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ApiKeyBody {
+pub(crate) struct ApiKeyBody {
     id: String,
     name: String,
     /// The first characters of the secret.
@@ -141,7 +141,7 @@ impl From<&ApiKey> for ApiKeyBody {
 
 /// A new credential. The secret is shown once.
 #[derive(Serialize, ToSchema)]
-pub(super) struct CreatedApiKeyBody {
+pub(crate) struct CreatedApiKeyBody {
     id: String,
     api_key: String,
     created_at: String,
@@ -149,7 +149,7 @@ pub(super) struct CreatedApiKeyBody {
 
 /// The credentials of the team, newest first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ApiKeyPage {
+pub(crate) struct ApiKeyPage {
     data: Vec<ApiKeyBody>,
     /// Always null: teams have few.
     next_cursor: Option<String>,
@@ -159,7 +159,7 @@ pub(super) struct ApiKeyPage {
 #[utoipa::path(post, path = "/v1/api-keys", tag = "access", request_body = NewApiKeyBody,
     responses((status = 201, description = "The key, shown once", body = CreatedApiKeyBody),
         (status = 200, description = "Made before under this key", body = CreatedApiKeyBody)))]
-pub(super) async fn create_api_key(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+pub(crate) async fn create_api_key(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let about = body.parse::<NewApiKeyBody>()?.validate()?;
     let asked = door.keyed_call("api-keys", "", &serde_json::to_vec(&about).unwrap_or_default());
@@ -171,7 +171,7 @@ pub(super) async fn create_api_key(State(app): State<App>, door: AuthedRequest, 
 
 /// List API keys.
 #[utoipa::path(get, path = "/v1/api-keys", tag = "access", responses((status = 200, description = "The keys", body = ApiKeyPage)))]
-pub(super) async fn list_api_keys(State(app): State<App>, door: AuthedRequest) -> ApiResult {
+pub(crate) async fn list_api_keys(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let keys = app.engine.api_keys(&door.caller).await?;
     Ok(Json(ApiKeyPage { data: keys.iter().map(ApiKeyBody::from).collect(), next_cursor: None }).into_response())
@@ -180,7 +180,7 @@ pub(super) async fn list_api_keys(State(app): State<App>, door: AuthedRequest) -
 /// Take an API key back.
 #[utoipa::path(delete, path = "/v1/api-keys/{id}", tag = "access", params(("id" = String, Path)),
     responses((status = 200, description = "The key", body = ApiKeyBody)))]
-pub(super) async fn revoke_api_key(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn revoke_api_key(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let id: ApiKeyId =
         id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no API key {id}")))?;
@@ -191,13 +191,13 @@ pub(super) async fn revoke_api_key(State(app): State<App>, door: AuthedRequest, 
 /// A team to make.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewTeamBody {
+pub(crate) struct NewTeamBody {
     name: String,
 }
 
 /// A new team with its first key, shown once.
 #[derive(Serialize, ToSchema)]
-pub(super) struct CreatedTeamBody {
+pub(crate) struct CreatedTeamBody {
     id: String,
     name: String,
     api_key: String,
@@ -205,7 +205,7 @@ pub(super) struct CreatedTeamBody {
 
 /// A team.
 #[derive(Serialize, ToSchema)]
-pub(super) struct TeamBody {
+pub(crate) struct TeamBody {
     id: String,
     name: String,
     created_at: String,
@@ -226,7 +226,7 @@ impl From<&Team> for TeamBody {
 
 /// Every team.
 #[derive(Serialize, ToSchema)]
-pub(super) struct TeamPage {
+pub(crate) struct TeamPage {
     data: Vec<TeamBody>,
     /// Always null: installations have few.
     next_cursor: Option<String>,
@@ -236,8 +236,8 @@ pub(super) struct TeamPage {
 #[utoipa::path(post, path = "/v1/teams", tag = "access", request_body = NewTeamBody,
     responses((status = 201, description = "The team and its key, shown once", body = CreatedTeamBody),
         (status = 200, description = "Made before under this key", body = CreatedTeamBody),
-        (status = 409, description = "There is a team of this name", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create_team(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+        (status = 409, description = "There is a team of this name", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn create_team(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Operator)?;
     let name = body.parse::<NewTeamBody>()?.name;
     check_text("name", &name)?;
@@ -252,7 +252,7 @@ pub(super) async fn create_team(State(app): State<App>, door: AuthedRequest, bod
 
 /// List teams.
 #[utoipa::path(get, path = "/v1/teams", tag = "access", responses((status = 200, description = "The teams", body = TeamPage)))]
-pub(super) async fn list_teams(State(app): State<App>, door: AuthedRequest) -> ApiResult {
+pub(crate) async fn list_teams(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Operator)?;
     let teams = app.engine.teams().await?;
     Ok(Json(TeamPage { data: teams.iter().map(TeamBody::from).collect(), next_cursor: None }).into_response())
@@ -261,7 +261,7 @@ pub(super) async fn list_teams(State(app): State<App>, door: AuthedRequest) -> A
 /// A change of a team.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TeamPatchBody {
+pub(crate) struct TeamPatchBody {
     /// Whether a send without a key is refused.
     require_keys: bool,
 }
@@ -269,7 +269,7 @@ pub(super) struct TeamPatchBody {
 /// Change a team.
 #[utoipa::path(patch, path = "/v1/teams/{id}", tag = "access", params(("id" = String, Path)), request_body = TeamPatchBody,
     responses((status = 200, description = "The team", body = TeamBody)))]
-pub(super) async fn change_team(
+pub(crate) async fn change_team(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,

@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{
+use crate::api::{
     ApiResult, App, QueryParams,
     door::{AuthedRequest, RawBody},
-    inboxes::find_inbox,
+    inbox::inboxes::find_inbox,
     problem::ApiError,
     records::created_response,
 };
 
 /// Which list, and who on it.
-pub(super) struct ListPath {
+pub(crate) struct ListPath {
     direction: ListDirection,
     kind: ListType,
     entry: String,
@@ -62,7 +62,7 @@ impl ListPath {
 /// Whose list.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListScopeQuery {
+pub(crate) struct ListScopeQuery {
     /// An inbox by id or address; the list of the whole team without one.
     inbox: Option<String>,
 }
@@ -70,7 +70,7 @@ pub(super) struct ListScopeQuery {
 /// Somebody to put on a list.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewListEntryBody {
+pub(crate) struct NewListEntryBody {
     /// An address or a domain.
     entry: String,
     /// Why, for people.
@@ -83,7 +83,7 @@ pub(super) struct NewListEntryBody {
 
 /// Somebody on a list.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ListEntryBody {
+pub(crate) struct ListEntryBody {
     /// An address or a domain.
     entry: String,
     /// `send`, `receive` or `reply`.
@@ -115,7 +115,7 @@ impl From<ListEntry> for ListEntryBody {
 
 /// Everybody on a list.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ListEntryPage {
+pub(crate) struct ListEntryPage {
     data: Vec<ListEntryBody>,
 }
 
@@ -124,7 +124,7 @@ pub(super) struct ListEntryPage {
     params(("direction" = String, Path), ("type" = String, Path), ListScopeQuery),
     responses((status = 201, description = "Put on the list", body = ListEntryBody),
         (status = 200, description = "Was on it", body = ListEntryBody)))]
-pub(super) async fn add(
+pub(crate) async fn add(
     State(app): State<App>,
     door: AuthedRequest,
     path: ListPath,
@@ -142,7 +142,7 @@ pub(super) async fn add(
 #[utoipa::path(get, path = "/v1/lists/{direction}/{type}", tag = "rules",
     params(("direction" = String, Path), ("type" = String, Path), ListScopeQuery),
     responses((status = 200, description = "Everybody on it", body = ListEntryPage)))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     door: AuthedRequest,
     path: ListPath,
@@ -157,7 +157,7 @@ pub(super) async fn list(
 #[utoipa::path(delete, path = "/v1/lists/{direction}/{type}/{entry}", tag = "rules",
     params(("direction" = String, Path), ("type" = String, Path), ("entry" = String, Path), ListScopeQuery),
     responses((status = 200, description = "Taken off", body = ListEntryBody)))]
-pub(super) async fn remove(
+pub(crate) async fn remove(
     State(app): State<App>,
     door: AuthedRequest,
     path: ListPath,

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{
+use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
-    inboxes::find_inbox,
+    inbox::inboxes::find_inbox,
     records::{PageQuery, created_response},
     wire::{check_required_text, object},
 };
@@ -22,7 +22,7 @@ use super::{
 /// Which emails count: exactly one of the members.
 #[derive(Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct BudgetScopeBody {
+pub(crate) struct BudgetScopeBody {
     /// `true`: every email of the team.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     team: Option<bool>,
@@ -37,7 +37,7 @@ pub(super) struct BudgetScopeBody {
 /// A budget to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewBudgetBody {
+pub(crate) struct NewBudgetBody {
     name: String,
     #[serde(deserialize_with = "object")]
     scope: BudgetScopeBody,
@@ -57,7 +57,7 @@ pub(super) struct NewBudgetBody {
 /// What to change of a budget. Absent members stay.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct BudgetPatchBody {
+pub(crate) struct BudgetPatchBody {
     /// The rev that was seen.
     rev: u32,
     #[serde(default)]
@@ -68,7 +68,7 @@ pub(super) struct BudgetPatchBody {
 
 /// A budget and what is used of it.
 #[derive(Serialize, ToSchema)]
-pub(super) struct BudgetBody {
+pub(crate) struct BudgetBody {
     id: String,
     name: String,
     rev: u32,
@@ -115,7 +115,7 @@ impl From<BudgetView> for BudgetBody {
 
 /// Budgets, newest first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct BudgetPage {
+pub(crate) struct BudgetPage {
     data: Vec<BudgetBody>,
     next_cursor: Option<String>,
 }
@@ -146,8 +146,8 @@ fn budget_id(text: &str) -> Result<Uuid, Problem> {
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Created; it counts from now on", body = BudgetBody),
         (status = 200, description = "Created before under this key", body = BudgetBody),
-        (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+        (status = 409, description = "The name is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let NewBudgetBody { name, scope: of, measure, per, limit, at_limit, enabled } = body.parse()?;
     let asked = door.keyed_call("budgets", "", &body.canonical()?);
@@ -168,7 +168,7 @@ pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 /// List budgets, newest first.
 #[utoipa::path(get, path = "/v1/budgets", tag = "budgets", params(PageQuery),
     responses((status = 200, description = "A page", body = BudgetPage)))]
-pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
     let page = app.engine.budgets(&door.caller, before, limit).await?;
@@ -179,7 +179,7 @@ pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 /// Read one budget.
 #[utoipa::path(get, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)),
     responses((status = 200, description = "The budget", body = BudgetBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let budget = app.engine.budget(&door.caller, budget_id(&id)?).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())
@@ -188,8 +188,8 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 /// Change the limit of a budget, or turn it on or off. What is used stays used.
 #[utoipa::path(patch, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)), request_body = BudgetPatchBody,
     responses((status = 200, description = "The budget as it is now", body = BudgetBody),
-        (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn change(
+        (status = 409, description = "It changed since it was looked at", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn change(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -208,7 +208,7 @@ pub(super) async fn change(
 /// Remove a budget.
 #[utoipa::path(delete, path = "/v1/budgets/{id}", tag = "budgets", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = BudgetBody)))]
-pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let budget = app.engine.remove_budget(&door.caller, budget_id(&id)?).await?;
     Ok(Json(BudgetBody::from(budget)).into_response())

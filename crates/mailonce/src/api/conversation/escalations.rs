@@ -16,12 +16,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{
+use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
-    emails::{email_id, page_limit},
-    inboxes::{invalid_field, invalid_query},
-    messages::message_id,
+    inbox::{
+        inboxes::{invalid_field, invalid_query},
+        messages::message_id,
+    },
+    outbound::emails::{email_id, page_limit},
     records::created_response,
     wire::{EmailBody, check_required_text, check_text, object_or_null},
 };
@@ -31,7 +33,7 @@ pub(crate) const MAX_QUESTION_CHARS: usize = 4_000;
 
 /// What a question is about.
 #[derive(Serialize, ToSchema)]
-pub(super) struct EscalationSubjectBody {
+pub(crate) struct EscalationSubjectBody {
     email: Option<String>,
     message: Option<String>,
     thread: Option<String>,
@@ -54,14 +56,14 @@ pub(super) struct EscalationSubjectBody {
 
 /// A rule, by the name it had when it spoke.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RuleRefBody {
+pub(crate) struct RuleRefBody {
     id: String,
     name: String,
 }
 
 /// What was decided.
 #[derive(Serialize, ToSchema)]
-pub(super) struct DecisionRecordBody {
+pub(crate) struct DecisionRecordBody {
     /// `release edit reject sent resend abandon`.
     #[serde(rename = "as")]
     decision: &'static str,
@@ -75,7 +77,7 @@ pub(super) struct DecisionRecordBody {
 /// Other words for a held email. A `text` without `html`, or the other way round, replaces both.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EditBody {
+pub(crate) struct EditBody {
     #[serde(default)]
     subject: Option<String>,
     #[serde(default)]
@@ -103,7 +105,7 @@ impl From<&DecisionRecord> for DecisionRecordBody {
 
 /// An email that waits, with what it says.
 #[derive(Serialize, ToSchema)]
-pub(super) struct HeldEmailBody {
+pub(crate) struct HeldEmailBody {
     #[serde(flatten)]
     email: EmailBody,
     text: Option<String>,
@@ -124,7 +126,7 @@ pub(super) struct HeldEmailBody {
 
 /// A file that goes with an email.
 #[derive(Serialize, ToSchema)]
-pub(super) struct HeldAttachmentBody {
+pub(crate) struct HeldAttachmentBody {
     filename: Option<String>,
     content_type: Option<String>,
     size: u64,
@@ -155,7 +157,7 @@ impl HeldEmailBody {
 
 /// The email that a held one looks like.
 #[derive(Serialize, ToSchema)]
-pub(super) struct SimilarEmailBody {
+pub(crate) struct SimilarEmailBody {
     email: EmailBody,
     /// Subject and text line by line: `- ` only there, `+ ` only in the held one.
     diff: Vec<String>,
@@ -163,7 +165,7 @@ pub(super) struct SimilarEmailBody {
 
 /// A question for a person.
 #[derive(Serialize, ToSchema)]
-pub(super) struct EscalationBody {
+pub(crate) struct EscalationBody {
     id: String,
     rev: u32,
     created_at: String,
@@ -226,7 +228,7 @@ impl EscalationBody {
 
 /// Questions, newest first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct EscalationPage {
+pub(crate) struct EscalationPage {
     data: Vec<EscalationBody>,
     /// Pass it as `cursor`; null at the end. A page may be short and still have more behind it.
     next_cursor: Option<String>,
@@ -236,7 +238,7 @@ pub(super) struct EscalationPage {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EscalationListQuery {
+pub(crate) struct EscalationListQuery {
     /// 1 to 100, 20 by default.
     limit: Option<String>,
     /// Where the page before ended.
@@ -250,7 +252,7 @@ pub(super) struct EscalationListQuery {
 /// List questions, newest first.
 #[utoipa::path(get, path = "/v1/escalations", tag = "escalations", params(EscalationListQuery),
     responses((status = 200, description = "A page", body = EscalationPage)))]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     door: AuthedRequest,
     query: QueryParams<EscalationListQuery>,
@@ -277,7 +279,7 @@ pub(super) async fn list(
 /// A question that an agent asks.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewEscalationBody {
+pub(crate) struct NewEscalationBody {
     /// In your own words.
     question: String,
     /// About this message, thread or email.
@@ -295,7 +297,7 @@ pub(super) struct NewEscalationBody {
 /// Ask a person. The same question is asked once.
 #[utoipa::path(post, path = "/v1/escalations", tag = "escalations", request_body = NewEscalationBody,
     responses((status = 201, description = "Asked", body = EscalationBody), (status = 200, description = "Asked before", body = EscalationBody)))]
-pub(super) async fn ask(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+pub(crate) async fn ask(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Reply)?;
     let NewEscalationBody { question, message, thread, email, entity } = body.parse()?;
     if question.trim().is_empty() || question.chars().count() > MAX_QUESTION_CHARS {
@@ -321,7 +323,7 @@ fn escalation_id(text: &str) -> Result<Uuid, Problem> {
 /// Read one question, with the email it is about and the one that looks like it.
 #[utoipa::path(get, path = "/v1/escalations/{id}", tag = "escalations", params(("id" = String, Path)),
     responses((status = 200, description = "The question", body = EscalationBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let view = app.engine.escalation(&door.caller, escalation_id(&id)?).await?;
     Ok(Json(EscalationBody::of(&app, &view)).into_response())
@@ -330,7 +332,7 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 /// What a person decides.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct DecisionBody {
+pub(crate) struct DecisionBody {
     /// `release edit reject` of a held email, `sent resend abandon` of an unknown one; `choices` says which.
     #[serde(rename = "as")]
     decision: String,
@@ -351,8 +353,8 @@ pub(super) struct DecisionBody {
 #[utoipa::path(post, path = "/v1/escalations/{id}/resolve", tag = "escalations", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = DecisionBody,
     responses((status = 200, description = "The question as it is now", body = EscalationBody),
-        (status = 409, description = "It changed since it was looked at, or is no longer open", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn resolve(
+        (status = 409, description = "It changed since it was looked at, or is no longer open", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn resolve(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,

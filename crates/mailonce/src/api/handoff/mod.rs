@@ -13,9 +13,9 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App, PathParam,
     door::{AuthedRequest, RawBody},
-    emails::{EmptyBody, email_id},
     wire::{EmailBody, check_text},
 };
+use crate::api::outbound::emails::{EmptyBody, email_id};
 
 /// What became of an email whose outcome is unknown, as a person decides.
 #[derive(Deserialize, ToSchema)]

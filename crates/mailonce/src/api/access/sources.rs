@@ -14,7 +14,7 @@ use mailonce_engine::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
+use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
     records::{PageQuery, created_response},
@@ -24,7 +24,7 @@ use super::{
 /// User and password of HTTP basic.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct BasicAuthBody {
+pub(crate) struct BasicAuthBody {
     user: String,
     password: String,
 }
@@ -32,7 +32,7 @@ pub(super) struct BasicAuthBody {
 /// A name and a secret value.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NamedSecretBody {
+pub(crate) struct NamedSecretBody {
     name: String,
     value: String,
 }
@@ -42,7 +42,7 @@ pub(super) struct NamedSecretBody {
 /// mail), `topics` for ses.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewSourceBody {
+pub(crate) struct NewSourceBody {
     name: String,
     /// `postmark mailgun sendgrid ses resend usesend brevo nylas standard`.
     kind: String,
@@ -88,7 +88,7 @@ pub(super) struct NewSourceBody {
 /// Another secret for a source, in the form of its kind, or another way to collect its mail. What is left out stays.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RotateSourceBody {
+pub(crate) struct RotateSourceBody {
     #[serde(default)]
     secret: Option<String>,
     #[serde(default)]
@@ -185,7 +185,7 @@ fn credential_texts(proof: &SourceCredential) -> Vec<&str> {
 
 /// A source, without its secrets.
 #[derive(Serialize, ToSchema)]
-pub(super) struct SourceBody {
+pub(crate) struct SourceBody {
     id: String,
     name: String,
     kind: &'static str,
@@ -237,13 +237,13 @@ impl From<&SourceView> for SourceBody {
 
 /// Sources, newest first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct SourcePage {
+pub(crate) struct SourcePage {
     data: Vec<SourceBody>,
     next_cursor: Option<String>,
 }
 
 /// A source's id from a path.
-pub(super) fn source_id(text: &str) -> Result<SourceId, Problem> {
+pub(crate) fn source_id(text: &str) -> Result<SourceId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no source {text}")))
 }
 
@@ -259,8 +259,8 @@ fn collecting_digest_input(collecting: &CollectionConfig) -> Option<serde_json::
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Added; `path` is where the provider posts to", body = SourceBody),
         (status = 200, description = "Added before under this key", body = SourceBody),
-        (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+        (status = 409, description = "The name is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let NewSourceBody {
         name,
@@ -306,7 +306,7 @@ pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 /// List sources, newest first.
 #[utoipa::path(get, path = "/v1/sources", tag = "sources", params(PageQuery),
     responses((status = 200, description = "A page", body = SourcePage)))]
-pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let (before, limit) = query.0.parse()?;
     let page = app.engine.sources(&door.caller, before, limit).await?;
@@ -317,7 +317,7 @@ pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 /// Read one source.
 #[utoipa::path(get, path = "/v1/sources/{id}", tag = "sources", params(("id" = String, Path)),
     responses((status = 200, description = "The source", body = SourceBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let source = app.engine.source(&door.caller, source_id(&id)?).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
@@ -326,7 +326,7 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 /// Remove a source. What comes to its address afterwards is not found.
 #[utoipa::path(delete, path = "/v1/sources/{id}", tag = "sources", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = SourceBody)))]
-pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let source = app.engine.remove_source(&door.caller, source_id(&id)?).await?;
     Ok(Json(SourceBody::from(&source)).into_response())
@@ -337,8 +337,8 @@ pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathPara
 #[utoipa::path(post, path = "/v1/sources/{id}/rotate", tag = "sources", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RotateSourceBody,
     responses((status = 200, description = "The source", body = SourceBody),
-        (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn rotate(
+        (status = 409, description = "It changed meanwhile", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn rotate(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,

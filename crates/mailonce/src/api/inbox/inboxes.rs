@@ -24,10 +24,10 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{
+use super::messages::MessageBody;
+use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
-    messages::MessageBody,
     records::{PageQuery, created_response},
     wire::{check_text, given, given_object, object_or_null},
 };
@@ -44,7 +44,7 @@ const DEFAULT_WAIT_S: u64 = 30;
 /// An inbox to make: a whole `address`, or `username` and `domain`, or neither for a random one.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewInboxBody {
+pub(crate) struct NewInboxBody {
     #[serde(default)]
     address: Option<String>,
     #[serde(default)]
@@ -87,7 +87,7 @@ pub(super) struct NewInboxBody {
 /// 20 a day to a person.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CapsBody {
+pub(crate) struct CapsBody {
     /// Answers in a thread within the window; the next is held.
     #[serde(default)]
     per_window: Option<u32>,
@@ -142,7 +142,7 @@ impl CapsBody {
 /// What to change. Absent members stay; `null` takes away.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct InboxPatchBody {
+pub(crate) struct InboxPatchBody {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     agent: Option<Option<String>>,
@@ -174,7 +174,7 @@ pub(super) struct InboxPatchBody {
 
 /// An inbox.
 #[derive(Serialize, ToSchema)]
-pub(super) struct InboxBody {
+pub(crate) struct InboxBody {
     id: String,
     address: String,
     rev: u32,
@@ -197,7 +197,7 @@ pub(super) struct InboxBody {
 }
 
 impl InboxBody {
-    pub(super) fn of(app: &App, inbox: Inbox) -> Self {
+    pub(crate) fn of(app: &App, inbox: Inbox) -> Self {
         let about = inbox.settings;
         let InboxSettings { agent, name, expires_at, catch_all, link_domains, caps, answers_soft, .. } = about;
         Self {
@@ -223,23 +223,23 @@ impl InboxBody {
 
 /// Inboxes, newest first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct InboxPage {
+pub(crate) struct InboxPage {
     data: Vec<InboxBody>,
     next_cursor: Option<String>,
 }
 
-pub(super) fn invalid_field(path: &str, message: impl Into<String>) -> Problem {
+pub(crate) fn invalid_field(path: &str, message: impl Into<String>) -> Problem {
     Problem::from(vec![FieldError::new(path, message)])
 }
 
-pub(super) fn parse_duration_ms(path: &str, text: &str, longest: i64) -> Result<i64, Problem> {
+pub(crate) fn parse_duration_ms(path: &str, text: &str, longest: i64) -> Result<i64, Problem> {
     let ms = parse_span(text).filter(|ms| (0..=longest).contains(ms));
     ms.ok_or_else(|| {
         invalid_field(path, format!("is a time such as 30m, 24h or 7d, at most {} d", longest / 86_400_000))
     })
 }
 
-pub(super) fn check_texts(texts: &[(&str, Option<&String>)]) -> Result<(), Problem> {
+pub(crate) fn check_texts(texts: &[(&str, Option<&String>)]) -> Result<(), Problem> {
     texts.iter().try_for_each(|(at, text)| text.map_or(Ok(()), |text| check_text(at, text)))
 }
 
@@ -300,14 +300,14 @@ impl NewInboxBody {
 }
 
 /// The inbox that a path names, by its id or its address.
-pub(super) async fn find_inbox(app: &App, door: &AuthedRequest, text: &str) -> Result<Inbox, Problem> {
+pub(crate) async fn find_inbox(app: &App, door: &AuthedRequest, text: &str) -> Result<Inbox, Problem> {
     if text.contains('@') {
         return app.engine.inbox_by_address(&door.caller, text).await;
     }
     app.engine.inbox(&door.caller, inbox_id(text)?).await
 }
 
-pub(super) fn inbox_id(text: &str) -> Result<InboxId, Problem> {
+pub(crate) fn inbox_id(text: &str) -> Result<InboxId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no inbox {text}")))
 }
 
@@ -316,8 +316,8 @@ pub(super) fn inbox_id(text: &str) -> Result<InboxId, Problem> {
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Made", body = InboxBody),
         (status = 200, description = "Made before under this key or `client_id`", body = InboxBody),
-        (status = 409, description = "The address is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+        (status = 409, description = "The address is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let new = body.parse_or_empty::<NewInboxBody>()?.validate()?;
     let asked = door.keyed_call("inboxes", "", &body.canonical()?);
@@ -328,7 +328,7 @@ pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 /// List inboxes, newest first.
 #[utoipa::path(get, path = "/v1/inboxes", tag = "inboxes", params(PageQuery),
     responses((status = 200, description = "A page", body = InboxPage)))]
-pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
     let page = app.engine.inboxes(&door.caller, before, limit).await?;
@@ -339,7 +339,7 @@ pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 /// Read one inbox, by its id or its address.
 #[utoipa::path(get, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)),
     responses((status = 200, description = "The inbox", body = InboxBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let inbox = find_inbox(&app, &door, &id).await?;
     Ok(Json(InboxBody::of(&app, inbox)).into_response())
@@ -348,8 +348,8 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 /// Change an inbox, or let it expire.
 #[utoipa::path(patch, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)), request_body = InboxPatchBody,
     responses((status = 200, description = "The inbox as it is now", body = InboxBody),
-        (status = 409, description = "It changed since it was looked at, or its domain has another catch-all", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn change(
+        (status = 409, description = "It changed since it was looked at, or its domain has another catch-all", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn change(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -381,7 +381,7 @@ pub(super) async fn change(
 /// Remove an inbox with everything in it. Its address stays taken.
 #[utoipa::path(delete, path = "/v1/inboxes/{id}", tag = "inboxes", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = InboxBody)))]
-pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let inbox = find_inbox(&app, &door, &id).await?;
     let inbox = app.engine.remove_inbox(&door.caller, inbox.id).await?;
@@ -392,8 +392,8 @@ pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathPara
 #[utoipa::path(post, path = "/v1/inboxes/{id}/rotate", tag = "inboxes", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The inbox as it is now", body = InboxBody),
-        (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn rotate(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+        (status = 409, description = "It changed meanwhile", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn rotate(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let inbox = find_inbox(&app, &door, &id).await?;
     let asked = door.keyed_call("inboxes/rotate", &inbox.id.to_string(), b"");
@@ -405,7 +405,7 @@ pub(super) async fn rotate(State(app): State<App>, door: AuthedRequest, PathPara
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WaitQuery {
+pub(crate) struct WaitQuery {
     /// Seconds, at most 60; 30 by default.
     timeout: Option<String>,
     /// A cursor: the first match after it. Without one the latest match that is there will do.
@@ -420,17 +420,17 @@ pub(super) struct WaitQuery {
     watch: Option<String>,
 }
 
-pub(super) fn invalid_query(field: &str, detail: &str) -> Problem {
+pub(crate) fn invalid_query(field: &str, detail: &str) -> Problem {
     Problem::for_field(Code::InvalidQuery, field, detail)
 }
 
 /// A cursor of an inbox, or `0` for its very start.
-pub(super) fn parse_inbox_cursor(app: &App, field: &str, text: &str) -> Result<u64, Problem> {
+pub(crate) fn parse_inbox_cursor(app: &App, field: &str, text: &str) -> Result<u64, Problem> {
     let wrong = || invalid_query(field, &format!("{field} is a cursor such as 1-42, or 0"));
     app.engine.seq_of(EventCursor::parse(text).ok_or_else(wrong)?)
 }
 
-pub(super) fn artifact_kind(field: &str, word: &str) -> Result<ArtifactKind, Problem> {
+pub(crate) fn artifact_kind(field: &str, word: &str) -> Result<ArtifactKind, Problem> {
     ArtifactKind::parse(word).ok_or_else(|| invalid_query(field, &format!("{field} is code or link")))
 }
 
@@ -457,7 +457,7 @@ impl WaitQuery {
 
 /// A message that arrived.
 #[derive(Serialize, ToSchema)]
-pub(super) struct WaitResultBody {
+pub(crate) struct WaitResultBody {
     message: MessageBody,
     /// Pass it as `after` to go on.
     cursor: String,
@@ -466,8 +466,8 @@ pub(super) struct WaitResultBody {
 /// Wait for a message. Answers at once when a match is there already.
 #[utoipa::path(get, path = "/v1/inboxes/{id}/wait", tag = "inboxes", params(("id" = String, Path), WaitQuery),
     responses((status = 200, description = "It arrived", body = WaitResultBody), (status = 204, description = "None came in time"),
-        (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn wait(
+        (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn wait(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -487,7 +487,7 @@ pub(super) async fn wait(
 /// A watch to begin.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewWatchBody {
+pub(crate) struct NewWatchBody {
     /// How often its agent may ask for the mail to be sent again; 1 by default.
     #[serde(default)]
     budget: Option<u32>,
@@ -501,7 +501,7 @@ pub(super) struct NewWatchBody {
 
 /// A watch.
 #[derive(Serialize, ToSchema)]
-pub(super) struct WatchBody {
+pub(crate) struct WatchBody {
     id: String,
     inbox_id: String,
     rev: u32,
@@ -543,7 +543,7 @@ fn watch_id(text: &str) -> Result<WatchId, Problem> {
 #[utoipa::path(post, path = "/v1/inboxes/{id}/watches", tag = "inboxes", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = NewWatchBody,
     responses((status = 201, description = "Begun", body = WatchBody), (status = 200, description = "Begun before under this key", body = WatchBody)))]
-pub(super) async fn create_watch(
+pub(crate) async fn create_watch(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -581,7 +581,7 @@ pub(super) async fn create_watch(
 /// Read one watch.
 #[utoipa::path(get, path = "/v1/watches/{id}", tag = "inboxes", params(("id" = String, Path)),
     responses((status = 200, description = "The watch", body = WatchBody)))]
-pub(super) async fn read_watch(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read_watch(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let watch = app.engine.watch(&door.caller, watch_id(&id)?).await?;
     Ok(Json(WatchBody::of(&app, &watch)).into_response())
@@ -591,12 +591,12 @@ pub(super) async fn read_watch(State(app): State<App>, door: AuthedRequest, Path
 #[utoipa::path(post, path = "/v1/watches/{id}/resend", tag = "inboxes", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "It may be asked for again", body = WatchBody),
-        (status = 409, description = "The budget is spent, or the watch is over", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn spend(
+        (status = 409, description = "The budget is spent, or the watch is over", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn spend(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
-) -> Result<Response, super::problem::ApiError> {
+) -> Result<Response, crate::api::problem::ApiError> {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let id = watch_id(&id)?;
     let asked = door.keyed_call("watches/resend", &id.to_string(), b"");

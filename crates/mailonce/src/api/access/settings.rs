@@ -9,10 +9,10 @@ use mailonce_engine::access::settings::{EscalationNotification, SettingsPatch, T
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
+use crate::api::{
     ApiResult, App,
     door::{AuthedRequest, RawBody},
-    inboxes::{invalid_field, parse_duration_ms},
+    inbox::inboxes::{invalid_field, parse_duration_ms},
     wire::{given, given_object, object_or_null},
 };
 
@@ -23,7 +23,7 @@ const MINUTE_MS: i64 = 60_000;
 /// What to do about mails that look like one that was just sent: `off`, `flag` or `hold`.
 #[derive(Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ContentGuardBody {
+pub(crate) struct ContentGuardBody {
     /// Among sends with a key or an intent, and among answers; `flag` by default.
     #[serde(default)]
     keyed: Option<String>,
@@ -38,14 +38,14 @@ pub(super) struct ContentGuardBody {
 /// Who is told by mail when a person is asked.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NotifySettingsBody {
+pub(crate) struct NotifySettingsBody {
     from: String,
     to: Vec<String>,
 }
 
 /// A team's settings.
 #[derive(Serialize, ToSchema)]
-pub(super) struct SettingsBody {
+pub(crate) struct SettingsBody {
     content_guard: ContentGuardBody,
     notify: Option<NotifySettingsBody>,
     /// After how long a held email that nobody decided about is rejected, such as `24h`; null: never.
@@ -75,7 +75,7 @@ impl From<&TeamSettings> for SettingsBody {
 /// What to change. Absent members stay; `null` takes away.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SettingsPatchBody {
+pub(crate) struct SettingsPatchBody {
     #[serde(default, deserialize_with = "object_or_null")]
     content_guard: Option<ContentGuardBody>,
     #[serde(default, deserialize_with = "given_object")]
@@ -126,7 +126,7 @@ impl SettingsPatchBody {
 
 /// Read the team's settings.
 #[utoipa::path(get, path = "/v1/settings", tag = "settings", responses((status = 200, description = "The settings", body = SettingsBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let settings = app.engine.settings(&door.caller).await?;
     Ok(Json(SettingsBody::from(&*settings)).into_response())
@@ -135,7 +135,7 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest) -> ApiResu
 /// Change the team's settings.
 #[utoipa::path(patch, path = "/v1/settings", tag = "settings", request_body = SettingsPatchBody,
     responses((status = 200, description = "The settings as they are now", body = SettingsBody)))]
-pub(super) async fn change(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+pub(crate) async fn change(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let patch = body.parse::<SettingsPatchBody>()?.validate()?;
     let settings = app.engine.change_settings(&door.caller, patch).await?;

@@ -15,17 +15,16 @@ use mailonce_engine::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
+use super::{inboxes::find_inbox, messages::message_id};
+use crate::api::{
     ApiResult, App, PathParam,
     door::{AuthedRequest, RawBody},
-    inboxes::find_inbox,
-    messages::message_id,
     wire::{check_text, object_or_null},
 };
 
 /// A code or link.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ArtifactBody {
+pub(crate) struct ArtifactBody {
     id: String,
     /// `code` or `link`.
     #[serde(rename = "type")]
@@ -51,7 +50,7 @@ pub(super) struct ArtifactBody {
 
 impl ArtifactBody {
     /// As a caller may see it.
-    pub(super) fn of(caller: &Caller, artifact: &Artifact) -> Self {
+    pub(crate) fn of(caller: &Caller, artifact: &Artifact) -> Self {
         Self::with_value_visible(artifact, may_see_value(caller, artifact))
     }
 
@@ -80,7 +79,7 @@ impl ArtifactBody {
 
 /// What was found in a message.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ArtifactPage {
+pub(crate) struct ArtifactPage {
     /// Decided ones, best first.
     data: Vec<ArtifactBody>,
     /// What else it could be; never given out.
@@ -91,14 +90,14 @@ pub(super) struct ArtifactPage {
 
 /// An artifact that was taken.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ConsumedArtifactBody {
+pub(crate) struct ConsumedArtifactBody {
     artifact: ArtifactBody,
 }
 
 /// For whom an artifact is taken.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ConsumeBody {
+pub(crate) struct ConsumeBody {
     /// The account, workflow or run it is for. The same again gets the same answer; another is refused.
     #[serde(rename = "for")]
     purpose: String,
@@ -110,7 +109,7 @@ pub(super) struct ConsumeBody {
 /// What its message must be like.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MessageMatchBody {
+pub(crate) struct MessageMatchBody {
     /// An address, or `@domain`.
     #[serde(default)]
     from: Option<String>,
@@ -122,7 +121,7 @@ pub(super) struct MessageMatchBody {
 /// Which artifact of an inbox is taken, and for whom.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ConsumeMatchBody {
+pub(crate) struct ConsumeMatchBody {
     /// `code` or `link`.
     #[serde(rename = "type")]
     kind: String,
@@ -137,7 +136,7 @@ pub(super) struct ConsumeMatchBody {
 /// For whom it was taken.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ArtifactAppliedBody {
+pub(crate) struct ArtifactAppliedBody {
     #[serde(rename = "for")]
     purpose: String,
 }
@@ -169,7 +168,7 @@ fn artifact_id(text: &str) -> Result<ArtifactId, Problem> {
 /// List what was found in a message, best first.
 #[utoipa::path(get, path = "/v1/messages/{id}/artifacts", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "Codes and links", body = ArtifactPage)))]
-pub(super) async fn list(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let id = message_id(&id)?;
     let message = app.engine.message(&door.caller, id).await?;
@@ -181,7 +180,7 @@ pub(super) async fn list(State(app): State<App>, door: AuthedRequest, PathParam(
 /// Read one artifact.
 #[utoipa::path(get, path = "/v1/artifacts/{id}", tag = "artifacts", params(("id" = String, Path)),
     responses((status = 200, description = "The artifact", body = ArtifactBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let artifact = app.engine.artifact(&door.caller, artifact_id(&id)?).await?;
     Ok(Json(ArtifactBody::of(&door.caller, &artifact)).into_response())
@@ -191,8 +190,8 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 #[utoipa::path(post, path = "/v1/artifacts/{id}/consume", tag = "artifacts", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ConsumeBody,
     responses((status = 200, description = "It is yours", body = ConsumedArtifactBody),
-        (status = 409, description = "It was taken for something else", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn consume(
+        (status = 409, description = "It was taken for something else", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn consume(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -213,8 +212,8 @@ pub(super) async fn consume(
 #[utoipa::path(post, path = "/v1/inboxes/{id}/consume", tag = "artifacts", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = ConsumeMatchBody,
     responses((status = 200, description = "It is yours", body = ConsumedArtifactBody),
-        (status = 409, description = "It was taken for something else", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn consume_match(
+        (status = 409, description = "It was taken for something else", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn consume_match(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -239,8 +238,8 @@ pub(super) async fn consume_match(
 /// Report that what was taken has been used.
 #[utoipa::path(post, path = "/v1/artifacts/{id}/applied", tag = "artifacts", params(("id" = String, Path)), request_body = ArtifactAppliedBody,
     responses((status = 200, description = "Noted", body = ConsumedArtifactBody),
-        (status = 409, description = "Nobody has it, or somebody else", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn applied(
+        (status = 409, description = "Nobody has it, or somebody else", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn applied(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,

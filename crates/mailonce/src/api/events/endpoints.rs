@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-use super::{
+use super::events::parse_cursor;
+use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
-    events::parse_cursor,
     records::{PageQuery, created_response},
     wire::{check_text, given, parse_choice},
 };
@@ -27,7 +27,7 @@ use super::{
 /// An endpoint to make.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewEndpointBody {
+pub(crate) struct NewEndpointBody {
     /// Where notices go: `https://…`. In `dev` also `http://` and this machine.
     url: String,
     /// Types such as `email.sent`, families such as `email.*`, or `["*"]`, which is what absence means.
@@ -63,7 +63,7 @@ pub(super) struct NewEndpointBody {
 /// What to change. What is left out stays.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EndpointPatchBody {
+pub(crate) struct EndpointPatchBody {
     #[serde(default)]
     url: Option<String>,
     #[serde(default)]
@@ -89,7 +89,7 @@ pub(super) struct EndpointPatchBody {
 /// Another secret.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RotateEndpointBody {
+pub(crate) struct RotateEndpointBody {
     /// A secret that you already have. Left out, one is made.
     #[serde(default)]
     secret: Option<String>,
@@ -100,7 +100,7 @@ pub(super) struct RotateEndpointBody {
 
 /// An endpoint.
 #[derive(Serialize, ToSchema)]
-pub(super) struct EndpointBody {
+pub(crate) struct EndpointBody {
     id: String,
     url: String,
     events: Vec<String>,
@@ -136,14 +136,14 @@ pub(super) struct EndpointBody {
 
 /// Endpoints, newest first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct EndpointPage {
+pub(crate) struct EndpointPage {
     data: Vec<EndpointBody>,
     next_cursor: Option<String>,
 }
 
 /// How a test went.
 #[derive(Serialize, ToSchema)]
-pub(super) struct EndpointTestBody {
+pub(crate) struct EndpointTestBody {
     /// The `webhook-id` of the test.
     id: String,
     /// Whether the answer was 2xx.
@@ -194,7 +194,7 @@ fn invalid_field(path: &str, message: impl Into<String>) -> Problem {
 }
 
 /// An endpoint's id from a path.
-pub(super) fn endpoint_id(text: &str) -> Result<EndpointId, Problem> {
+pub(crate) fn endpoint_id(text: &str) -> Result<EndpointId, Problem> {
     text.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no endpoint {text}")))
 }
 
@@ -211,9 +211,9 @@ async fn owned_endpoint_id(app: &App, door: &AuthedRequest, text: &str) -> Resul
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Made; `secret` is shown this once", body = EndpointBody),
         (status = 200, description = "Made before under this key", body = EndpointBody),
-        (status = 409, description = "The team has as many as it may", body = super::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+        (status = 409, description = "The team has as many as it may", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let NewEndpointBody { url, events, inboxes, description, headers, rate_per_s, bodies, secret, after, dialect } =
         body.parse()?;
@@ -232,7 +232,7 @@ pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 /// List endpoints, newest first.
 #[utoipa::path(get, path = "/v1/endpoints", tag = "endpoints", params(PageQuery),
     responses((status = 200, description = "A page", body = EndpointPage)))]
-pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
     let (rows, next) = app.engine.endpoints(&door.caller, before, limit).await?;
@@ -243,7 +243,7 @@ pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 /// Read one endpoint.
 #[utoipa::path(get, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "The endpoint", body = EndpointBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let endpoint = app.engine.endpoint(&door.caller, endpoint_id(&id)?).await?;
     Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
@@ -252,8 +252,8 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 /// Change an endpoint.
 #[utoipa::path(patch, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)), request_body = EndpointPatchBody,
     responses((status = 200, description = "The endpoint as it is now", body = EndpointBody),
-        (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn change(
+        (status = 409, description = "It changed since it was looked at", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn change(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -270,7 +270,7 @@ pub(super) async fn change(
 /// Remove an endpoint and everything that is owed to it.
 #[utoipa::path(delete, path = "/v1/endpoints/{id}", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = EndpointBody)))]
-pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let endpoint = app.engine.remove_endpoint(&door.caller, endpoint_id(&id)?).await?;
     Ok(Json(EndpointBody::of(&app, endpoint, None)).into_response())
@@ -280,8 +280,8 @@ pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathPara
 #[utoipa::path(post, path = "/v1/endpoints/{id}/rotate", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = RotateEndpointBody,
     responses((status = 200, description = "The endpoint; `secret` is shown this once", body = EndpointBody),
-        (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn rotate(
+        (status = 409, description = "It changed meanwhile", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn rotate(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -304,7 +304,7 @@ pub(super) async fn rotate(
 #[utoipa::path(post, path = "/v1/endpoints/{id}/pause", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The endpoint as it is now", body = EndpointBody)))]
-pub(super) async fn pause(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn pause(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     set_state(&app, &door, &id, EndpointState::Paused).await
 }
 
@@ -312,7 +312,7 @@ pub(super) async fn pause(State(app): State<App>, door: AuthedRequest, PathParam
 #[utoipa::path(post, path = "/v1/endpoints/{id}/resume", tag = "endpoints", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "The endpoint as it is now", body = EndpointBody)))]
-pub(super) async fn resume(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn resume(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     set_state(&app, &door, &id, EndpointState::Enabled).await
 }
 
@@ -326,7 +326,7 @@ async fn set_state(app: &App, door: &AuthedRequest, id: &str, state: EndpointSta
 /// Send a test to an endpoint, now. It is signed like every notice and of the type `endpoint.test`.
 #[utoipa::path(post, path = "/v1/endpoints/{id}/test", tag = "endpoints", params(("id" = String, Path)),
     responses((status = 200, description = "How it went", body = EndpointTestBody)))]
-pub(super) async fn test(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn test(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     let (name, told) = app.engine.test_endpoint(&door.caller, endpoint_id(&id)?).await?;
     let (status, trouble, answer) = match told.response {
         Ok(reply) => (Some(reply.status), None, reply.excerpt),

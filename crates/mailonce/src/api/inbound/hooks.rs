@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-use super::{ApiResult, App, PathParam, door::body_problem, sources::source_id};
+use crate::api::{ApiResult, App, PathParam, access::sources::source_id, door::body_problem};
 use crate::http::min_rate::MinRateBody;
 
 /// How long a body may take. Providers give up after some ten seconds themselves.
@@ -25,7 +25,7 @@ const MAX_EVENT_BODY: usize = 1 << 20;
 
 /// What came of a request's reports.
 #[derive(Serialize, ToSchema)]
-pub(super) struct ProviderRequestSummaryBody {
+pub(crate) struct ProviderRequestSummaryBody {
     /// Reports in it.
     reports: usize,
     /// New facts about emails.
@@ -67,11 +67,11 @@ impl From<ProviderHookSummary> for ProviderRequestSummaryBody {
 #[utoipa::path(post, path = "/hooks/{source_id}", tag = "hooks", security(()), params(("source_id" = String, Path)),
     request_body(content = Object, description = "As the provider sends it"),
     responses((status = 200, description = "Taken in, repeats and strangers included", body = ProviderRequestSummaryBody),
-        (status = 400, description = "Proven, but not readable", body = super::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 401, description = "Not proven", body = super::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 408, description = "Too slow", body = super::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = 413, description = "Larger than 1 MB, or than 40 MB where the source brings mail", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn receive(State(app): State<App>, PathParam(id): PathParam, request: Request) -> ApiResult {
+        (status = 400, description = "Proven, but not readable", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 401, description = "Not proven", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 408, description = "Too slow", body = crate::api::problem::ProblemBody, content_type = "application/problem+json"),
+        (status = 413, description = "Larger than 1 MB, or than 40 MB where the source brings mail", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn receive(State(app): State<App>, PathParam(id): PathParam, request: Request) -> ApiResult {
     // The source first: nothing is read for an address that does not exist.
     let hook = app.engine.find_hook(source_id(&id)?).await?;
     let (head, body) = request.into_parts();
@@ -88,8 +88,8 @@ pub(super) async fn receive(State(app): State<App>, PathParam(id): PathParam, re
 #[utoipa::path(get, path = "/hooks/{source_id}", tag = "hooks", security(()),
     params(("source_id" = String, Path), ("challenge" = String, Query, description = "Said again as it came")),
     responses((status = 200, description = "The challenge", body = String, content_type = "text/plain"),
-        (status = 404, description = "No such source, or one that is not asked", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn challenge(State(app): State<App>, PathParam(id): PathParam, uri: Uri) -> ApiResult {
+        (status = 404, description = "No such source, or one that is not asked", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn challenge(State(app): State<App>, PathParam(id): PathParam, uri: Uri) -> ApiResult {
     let hook = app.engine.find_hook(source_id(&id)?).await?;
     let answer = hook.challenge(uri.query().unwrap_or_default());
     let answer = answer.ok_or_else(|| Problem::new(Code::NotFound, "this source is not asked anything"))?;

@@ -25,11 +25,8 @@ use std::{
 };
 use tokio::time::Instant;
 
-use super::{
-    ApiResult, App, QueryParams,
-    door::AuthedRequest,
-    events::{EventQuery, parse_cursor},
-};
+use super::events::{EventQuery, parse_cursor};
+use crate::api::{ApiResult, App, QueryParams, door::AuthedRequest};
 
 /// A sign of life when nothing happens: well within what proxies wait for.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -44,8 +41,8 @@ const RECONNECT_MS: u32 = 1_000;
 #[utoipa::path(get, path = "/v1/events/stream", tag = "events",
     params(EventQuery, ("Last-Event-ID" = Option<String>, Header, description = "The last cursor seen; sent by every EventSource that was cut")),
     responses((status = 200, description = "Server-sent events: `id` is the cursor, `data` the event as JSON. Without a cursor it begins with the next event", body = String, content_type = "text/event-stream"),
-        (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn stream(
+        (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn stream(
     State(app): State<App>,
     door: AuthedRequest,
     query: QueryParams<EventQuery>,

@@ -12,7 +12,7 @@ use mailonce_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
+use crate::api::{
     ApiResult, App, PathParam,
     door::{AuthedRequest, RawBody},
     wire::{SuppressedCallBody, TtlBody},
@@ -20,7 +20,7 @@ use super::{
 
 /// A key as it is now.
 #[derive(Serialize, ToSchema)]
-pub(super) struct KeyBody {
+pub(crate) struct KeyBody {
     key: String,
     /// `email`, `operation` or `forgotten`.
     bound_to: &'static str,
@@ -29,7 +29,7 @@ pub(super) struct KeyBody {
     state: Option<&'static str>,
     /// How it came about: `intent` or `header`.
     derivation: Option<&'static str>,
-    #[schema(value_type = Option<super::wire::IntentBody>)]
+    #[schema(value_type = Option<crate::api::wire::IntentBody>)]
     intent: Option<serde_json::Value>,
     /// The versioned hash of the email's meaning.
     digest: Option<String>,
@@ -82,7 +82,7 @@ impl KeyBody {
 /// Inspect a key.
 #[utoipa::path(get, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)),
     responses((status = 200, description = "The key", body = KeyBody)))]
-pub(super) async fn inspect(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
+pub(crate) async fn inspect(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let key = parse_key(&text)?;
     let view = app.engine.key(&door.caller, &key).await?;
@@ -92,14 +92,14 @@ pub(super) async fn inspect(State(app): State<App>, door: AuthedRequest, PathPar
 /// Another memory for a key.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct KeyPatchBody {
+pub(crate) struct KeyPatchBody {
     ttl: TtlBody,
 }
 
 /// Give a key another memory.
 #[utoipa::path(patch, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)), request_body = KeyPatchBody,
     responses((status = 200, description = "The key", body = KeyBody)))]
-pub(super) async fn extend(
+pub(crate) async fn extend(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(text): PathParam,
@@ -115,8 +115,8 @@ pub(super) async fn extend(
 
 /// Forget a key. The next call with it is a new wish.
 #[utoipa::path(delete, path = "/v1/keys/{key}", tag = "keys", params(("key" = String, Path)),
-    responses((status = 200, description = "The key", body = KeyBody), (status = 409, description = "Its email is not finished", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn forget(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
+    responses((status = 200, description = "The key", body = KeyBody), (status = 409, description = "Its email is not finished", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn forget(State(app): State<App>, door: AuthedRequest, PathParam(text): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let key = parse_key(&text)?;
     app.engine.forget_key(&door.caller, &key).await?;

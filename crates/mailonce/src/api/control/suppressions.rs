@@ -10,7 +10,7 @@ use mailonce_engine::control::suppressions::{SuppressionDetails, SuppressionView
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
+use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
     records::{PageQuery, created_response},
@@ -20,7 +20,7 @@ use super::{
 /// An address to leave in peace.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewSuppressionBody {
+pub(crate) struct NewSuppressionBody {
     /// A bare address.
     address: String,
     /// `manual` by default.
@@ -30,7 +30,7 @@ pub(super) struct NewSuppressionBody {
 
 /// An address that is not written to.
 #[derive(Serialize, ToSchema)]
-pub(super) struct SuppressionBody {
+pub(crate) struct SuppressionBody {
     id: String,
     address: String,
     /// `bounced`, `complained`, `manual`, or a person's words.
@@ -63,7 +63,7 @@ impl From<&SuppressionView> for SuppressionBody {
 
 /// Suppressions, newest first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct SuppressionPage {
+pub(crate) struct SuppressionPage {
     data: Vec<SuppressionBody>,
     next_cursor: Option<String>,
 }
@@ -77,7 +77,7 @@ fn parse_address(text: &str) -> Result<Address, Problem> {
 #[utoipa::path(post, path = "/v1/suppressions", tag = "suppressions", request_body = NewSuppressionBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Suppressed", body = SuppressionBody), (status = 200, description = "It was already", body = SuppressionBody)))]
-pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let body: NewSuppressionBody = body.parse()?;
     let fault = |message: String| Problem::from(vec![FieldError::new("address", message)]);
@@ -92,7 +92,7 @@ pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 /// List suppressions, newest first.
 #[utoipa::path(get, path = "/v1/suppressions", tag = "suppressions", params(PageQuery),
     responses((status = 200, description = "A page", body = SuppressionPage)))]
-pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
     let page = app.engine.suppressions(&door.caller, before, limit).await?;
@@ -103,7 +103,7 @@ pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 /// Read why an address is suppressed.
 #[utoipa::path(get, path = "/v1/suppressions/{address}", tag = "suppressions", params(("address" = String, Path)),
     responses((status = 200, description = "The suppression", body = SuppressionBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(address): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(address): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let suppression = app.engine.read_suppression(&door.caller, &parse_address(&address)?).await?;
     Ok(Json(SuppressionBody::from(&suppression)).into_response())
@@ -112,7 +112,7 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 /// Write to an address again.
 #[utoipa::path(delete, path = "/v1/suppressions/{address}", tag = "suppressions", params(("address" = String, Path)),
     responses((status = 200, description = "What it was", body = SuppressionBody)))]
-pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(address): PathParam) -> ApiResult {
+pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(address): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let suppression = app.engine.remove_suppression(&door.caller, &parse_address(&address)?).await?;
     Ok(Json(SuppressionBody::from(&suppression)).into_response())

@@ -10,24 +10,24 @@ use mailonce_engine::access::domains::{DnsCheckResult, DnsEntry, Domain, parse_d
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{
+use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
-    emails::EmptyBody,
+    outbound::emails::EmptyBody,
     records::{PageQuery, created_response},
 };
 
 /// A domain to send from.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewDomainBody {
+pub(crate) struct NewDomainBody {
     /// `example.com`.
     name: String,
 }
 
 /// A DNS record to publish.
 #[derive(Serialize, ToSchema)]
-pub(super) struct DnsRecordBody {
+pub(crate) struct DnsRecordBody {
     /// Always `TXT`.
     #[serde(rename = "type")]
     kind: &'static str,
@@ -57,7 +57,7 @@ impl From<&DnsEntry> for DnsRecordBody {
 
 /// A sending domain.
 #[derive(Serialize, ToSchema)]
-pub(super) struct DomainBody {
+pub(crate) struct DomainBody {
     id: String,
     name: String,
     rev: u32,
@@ -91,7 +91,7 @@ impl From<&Domain> for DomainBody {
 
 /// Domains, newest first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct DomainPage {
+pub(crate) struct DomainPage {
     data: Vec<DomainBody>,
     next_cursor: Option<String>,
 }
@@ -104,7 +104,7 @@ fn domain_id(text: &str) -> Result<DomainId, Problem> {
 #[utoipa::path(post, path = "/v1/domains", tag = "domains", request_body = NewDomainBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Added", body = DomainBody), (status = 200, description = "It was there", body = DomainBody)))]
-pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let name = parse_domain_name(&body.parse::<NewDomainBody>()?.name)?;
     let asked = door.keyed_call("domains", "", name.as_bytes());
@@ -115,7 +115,7 @@ pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 /// List sending domains, newest first.
 #[utoipa::path(get, path = "/v1/domains", tag = "domains", params(PageQuery),
     responses((status = 200, description = "A page", body = DomainPage)))]
-pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let (before, limit) = query.0.parse()?;
     let page = app.engine.domains(&door.caller, before, limit).await?;
@@ -126,7 +126,7 @@ pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 /// Read one sending domain.
 #[utoipa::path(get, path = "/v1/domains/{id}", tag = "domains", params(("id" = String, Path)),
     responses((status = 200, description = "The domain", body = DomainBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let domain = app.engine.domain(&door.caller, domain_id(&id)?).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
@@ -135,7 +135,7 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 /// Remove a sending domain and its keys.
 #[utoipa::path(delete, path = "/v1/domains/{id}", tag = "domains", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = DomainBody)))]
-pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let domain = app.engine.remove_domain(&door.caller, domain_id(&id)?).await?;
     Ok(Json(DomainBody::from(&domain)).into_response())
@@ -145,8 +145,8 @@ pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathPara
 #[utoipa::path(post, path = "/v1/domains/{id}/verify", tag = "domains", params(("id" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")), request_body = Option<EmptyBody>,
     responses((status = 200, description = "The domain with what was found", body = DomainBody),
-        (status = 409, description = "It changed meanwhile", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn verify(
+        (status = 409, description = "It changed meanwhile", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn verify(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{
+use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
     records::{PageQuery, created_response},
@@ -27,7 +27,7 @@ const DEFAULT_PRIORITY: i32 = 100;
 /// One value or several.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(untagged)]
-pub(super) enum ConditionValues {
+pub(crate) enum ConditionValues {
     One(ConditionValue),
     Several(Vec<ConditionValue>),
 }
@@ -35,7 +35,7 @@ pub(super) enum ConditionValues {
 /// A text; `true`, `false` and whole numbers are kept as theirs.
 #[derive(Clone, Deserialize, Serialize, ToSchema)]
 #[serde(untagged)]
-pub(super) enum ConditionValue {
+pub(crate) enum ConditionValue {
     Text(String),
     Flag(bool),
     Whole(i64),
@@ -54,7 +54,7 @@ impl From<ConditionValue> for String {
 /// A condition.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ConditionBody {
+pub(crate) struct ConditionBody {
     /// `from.address from.domain from.tld recipient.address recipient.domain subject header.NAME auth.dmarc`; for mail that
     /// goes out also `recipient.is_new recipient.is_outside has_attachments is_first`, whose value is `true` or `false`.
     field: String,
@@ -67,7 +67,7 @@ pub(super) struct ConditionBody {
 /// When a rule matches.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RuleMatchBody {
+pub(crate) struct RuleMatchBody {
     /// `all` (default) or `any`.
     #[serde(default)]
     operator: Option<String>,
@@ -83,7 +83,7 @@ pub(super) struct RuleMatchBody {
 /// What is done.
 #[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RuleActionBody {
+pub(crate) struct RuleActionBody {
     /// `block folder label skip_agent mark_read`; for mail that goes out `block` and `approve`.
     #[serde(rename = "type")]
     kind: String,
@@ -96,7 +96,7 @@ pub(super) struct RuleActionBody {
 /// A rule to make.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewRuleBody {
+pub(crate) struct NewRuleBody {
     name: String,
     /// `inbound` (default) or `outbound`.
     #[serde(default)]
@@ -115,7 +115,7 @@ pub(super) struct NewRuleBody {
 /// What to change of a rule. Absent members stay.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RulePatchBody {
+pub(crate) struct RulePatchBody {
     /// The rev that was seen.
     rev: u32,
     #[serde(default)]
@@ -130,7 +130,7 @@ pub(super) struct RulePatchBody {
 
 /// A rule.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RuleBody {
+pub(crate) struct RuleBody {
     id: String,
     name: String,
     rev: u32,
@@ -178,7 +178,7 @@ fn condition_body(condition: RuleCondition) -> ConditionBody {
 
 /// Rules, newest first. They are asked in the order of their priority.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RulePage {
+pub(crate) struct RulePage {
     data: Vec<RuleBody>,
     next_cursor: Option<String>,
 }
@@ -233,8 +233,8 @@ fn rule_id(text: &str) -> Result<Uuid, Problem> {
 #[utoipa::path(post, path = "/v1/rules", tag = "rules", request_body = NewRuleBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 201, description = "Added", body = RuleBody), (status = 200, description = "Added before under this key", body = RuleBody),
-        (status = 409, description = "The name is taken", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+        (status = 409, description = "The name is taken", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn create(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let NewRuleBody { name, direction, priority, enabled, matching, actions: what } = body.parse()?;
     let asked = door.keyed_call("rules", "", &body.canonical()?);
@@ -264,7 +264,7 @@ pub(super) async fn create(State(app): State<App>, door: AuthedRequest, body: Ra
 /// List rules, newest first.
 #[utoipa::path(get, path = "/v1/rules", tag = "rules", params(PageQuery),
     responses((status = 200, description = "A page", body = RulePage)))]
-pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
+pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<PageQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let (before, limit) = query.0.parse()?;
     let page = app.engine.rules(&door.caller, before, limit).await?;
@@ -275,7 +275,7 @@ pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: Que
 /// Read one rule.
 #[utoipa::path(get, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)),
     responses((status = 200, description = "The rule", body = RuleBody)))]
-pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let rule = app.engine.rule(&door.caller, rule_id(&id)?).await?;
     Ok(Json(RuleBody::from(rule)).into_response())
@@ -284,8 +284,8 @@ pub(super) async fn read(State(app): State<App>, door: AuthedRequest, PathParam(
 /// Change a rule as it was seen.
 #[utoipa::path(patch, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)), request_body = RulePatchBody,
     responses((status = 200, description = "The rule as it is now", body = RuleBody),
-        (status = 409, description = "It changed since it was looked at", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn change(
+        (status = 409, description = "It changed since it was looked at", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn change(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -309,7 +309,7 @@ pub(super) async fn change(
 /// Remove a rule.
 #[utoipa::path(delete, path = "/v1/rules/{id}", tag = "rules", params(("id" = String, Path)),
     responses((status = 200, description = "What it was", body = RuleBody)))]
-pub(super) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+pub(crate) async fn remove(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Admin)?;
     let rule = app.engine.remove_rule(&door.caller, rule_id(&id)?).await?;
     Ok(Json(RuleBody::from(rule)).into_response())

@@ -11,13 +11,13 @@ use mailonce_engine::events::{endpoints::parse_filter, tail::EventSelection, tol
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{ApiResult, App, QueryParams, door::AuthedRequest, emails::page_limit};
+use crate::api::{ApiResult, App, QueryParams, door::AuthedRequest, outbound::emails::page_limit};
 
 /// Where to read on.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EventQuery {
+pub(crate) struct EventQuery {
     /// A cursor, or `0` for the very start (the default).
     after: Option<String>,
     /// 1 to 1000, 100 by default. A stream has no limit and refuses one.
@@ -33,12 +33,12 @@ pub(super) struct EventQuery {
 }
 
 impl EventQuery {
-    pub(super) fn after(&self) -> Option<&str> {
+    pub(crate) fn after(&self) -> Option<&str> {
         self.after.as_deref()
     }
 
     /// A stream has no end, so no limit either.
-    pub(super) fn refuse_limit(&self) -> Result<(), Problem> {
+    pub(crate) fn refuse_limit(&self) -> Result<(), Problem> {
         match self.limit {
             Some(_) => Err(Problem::for_field(Code::InvalidQuery, "limit", "limit is for lists; a stream has no end")),
             None => Ok(()),
@@ -46,7 +46,7 @@ impl EventQuery {
     }
 
     /// Which events are wanted.
-    pub(super) fn parse_selection(&self) -> Result<EventSelection, Problem> {
+    pub(crate) fn parse_selection(&self) -> Result<EventSelection, Problem> {
         let wrong = |field: &str| Problem::for_field(Code::InvalidQuery, field, format!("{field} is an id"));
         let types = self.types.as_deref().unwrap_or_default().split(',').filter(|word| !word.is_empty());
         let types: Vec<_> = types.take(limits::ENDPOINT_PARTS + 1).collect();
@@ -65,7 +65,7 @@ impl EventQuery {
 }
 
 /// Reads a cursor; `None` is the very start.
-pub(super) fn parse_cursor(text: &str) -> Result<Option<EventCursor>, Problem> {
+pub(crate) fn parse_cursor(text: &str) -> Result<Option<EventCursor>, Problem> {
     EventCursor::parse(text)
         .ok_or_else(|| Problem::for_field(Code::InvalidQuery, "after", "after is a cursor such as 1-42, or 0"))
 }
@@ -73,7 +73,7 @@ pub(super) fn parse_cursor(text: &str) -> Result<Option<EventCursor>, Problem> {
 /// What an event is about.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what the engine words")]
-pub(super) struct EventSubjectBody {
+pub(crate) struct EventSubjectBody {
     kind: &'static str,
     id: String,
     rev: u32,
@@ -82,7 +82,7 @@ pub(super) struct EventSubjectBody {
 /// A fact.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "describes what the engine words")]
-pub(super) struct EventBody {
+pub(crate) struct EventBody {
     /// From 1, without gaps.
     seq: u64,
     /// `epoch-seq`.
@@ -98,7 +98,7 @@ pub(super) struct EventBody {
 
 /// Events, oldest first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct EventPage<'a> {
+pub(crate) struct EventPage<'a> {
     #[schema(value_type = Vec<EventBody>)]
     data: Vec<EventView<'a>>,
     /// Pass it as `after`; null when there was nothing to look at. With a filter a page may be short, even empty, and
@@ -109,8 +109,8 @@ pub(super) struct EventPage<'a> {
 /// Read events after a cursor, oldest first.
 #[utoipa::path(get, path = "/v1/events", tag = "events", params(EventQuery),
     responses((status = 200, description = "Events in order", body = EventPage),
-        (status = 410, description = "The cursor is from before a restore", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<EventQuery>) -> ApiResult {
+        (status = 410, description = "The cursor is from before a restore", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn list(State(app): State<App>, door: AuthedRequest, query: QueryParams<EventQuery>) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     let after = parse_cursor(query.0.after().unwrap_or("0"))?;
     let limit = page_limit(query.0.limit.as_deref(), limits::EVENT_ROWS, 100)?;

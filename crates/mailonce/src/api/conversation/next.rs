@@ -10,11 +10,13 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use utoipa::ToSchema;
 
-use super::{
+use crate::api::{
     ApiResult, App, PathParam,
     door::{AuthedRequest, RawBody},
-    inboxes::{inbox_id, invalid_field},
-    messages::{MessageBody, message_id},
+    inbox::{
+        inboxes::{inbox_id, invalid_field},
+        messages::{MessageBody, message_id},
+    },
     wire::check_required_text,
 };
 
@@ -25,7 +27,7 @@ const MAX_DELAY_S: u32 = 86_400;
 
 /// A lease.
 #[derive(Serialize, ToSchema)]
-pub(super) struct LeaseBody {
+pub(crate) struct LeaseBody {
     /// Show it as `lease` when you answer.
     token: String,
     /// Grows with each lease of the thread.
@@ -42,13 +44,13 @@ impl From<ThreadLeaseView> for LeaseBody {
 }
 
 /// How long a lease is to last, in milliseconds.
-pub(super) fn lease_duration_ms(ttl_s: Option<u32>) -> Result<i64, Problem> {
+pub(crate) fn lease_duration_ms(ttl_s: Option<u32>) -> Result<i64, Problem> {
     let ms = i64::from(ttl_s.unwrap_or(DEFAULT_LEASE_S)) * 1000;
     if (1_000..=MAX_LEASE_MS).contains(&ms) { Ok(ms) } else { Err(invalid_field("ttl_s", "is 1 to 600")) }
 }
 
 /// Who holds a lease, as people call it.
-pub(super) fn lease_holder(door: &AuthedRequest, given: Option<String>) -> Result<String, Problem> {
+pub(crate) fn lease_holder(door: &AuthedRequest, given: Option<String>) -> Result<String, Problem> {
     given.as_deref().map_or(Ok(()), |holder| check_required_text("holder", holder))?;
     Ok(given.unwrap_or_else(|| door.caller.key.details.name.clone()))
 }
@@ -56,7 +58,7 @@ pub(super) fn lease_holder(door: &AuthedRequest, given: Option<String>) -> Resul
 /// A wish for work.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NextMessagesBody {
+pub(crate) struct NextMessagesBody {
     /// At most so many messages, 1 to 10; 1 by default.
     #[serde(default)]
     limit: Option<usize>,
@@ -73,7 +75,7 @@ pub(super) struct NextMessagesBody {
 
 /// A message to work on.
 #[derive(Serialize, ToSchema)]
-pub(super) struct WorkItemBody {
+pub(crate) struct WorkItemBody {
     message: MessageBody,
     lease: LeaseBody,
     /// What people wrote in the thread since. Read it, and name it in `seen` when you answer.
@@ -89,7 +91,7 @@ impl WorkItemBody {
 
 /// Messages to work on.
 #[derive(Serialize, ToSchema)]
-pub(super) struct WorkItemPage {
+pub(crate) struct WorkItemPage {
     data: Vec<WorkItemBody>,
 }
 
@@ -97,7 +99,7 @@ pub(super) struct WorkItemPage {
 #[utoipa::path(post, path = "/v1/inboxes/{id}/next", tag = "conversations", request_body = Option<NextMessagesBody>,
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "The same for every retry")),
     responses((status = 200, description = "What there was, perhaps nothing", body = WorkItemPage)))]
-pub(super) async fn next(
+pub(crate) async fn next(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -123,7 +125,7 @@ pub(super) async fn next(
 /// What an agent says about a message that it holds.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct AcknowledgementBody {
+pub(crate) struct AcknowledgementBody {
     /// The token of the lease.
     lease: String,
     /// For `nack`: others may try after so many seconds; 0 by default.
@@ -136,7 +138,7 @@ pub(super) struct AcknowledgementBody {
 
 /// A message as it stands.
 #[derive(Serialize, ToSchema)]
-pub(super) struct AcknowledgementResultBody {
+pub(crate) struct AcknowledgementResultBody {
     message: MessageBody,
     /// After `extend`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,8 +164,8 @@ async fn acknowledge(
 /// Say that you are done with a message, answered or not.
 #[utoipa::path(post, path = "/v1/messages/{id}/ack", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
     responses((status = 200, description = "The message", body = AcknowledgementResultBody),
-        (status = 409, description = "The lease was lost", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn ack(
+        (status = 409, description = "The lease was lost", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn ack(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -175,8 +177,8 @@ pub(super) async fn ack(
 /// Give a message back, so that others may try.
 #[utoipa::path(post, path = "/v1/messages/{id}/nack", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
     responses((status = 200, description = "The message", body = AcknowledgementResultBody),
-        (status = 409, description = "The lease was lost", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn nack(
+        (status = 409, description = "The lease was lost", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn nack(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,
@@ -192,8 +194,8 @@ pub(super) async fn nack(
 /// Keep a message longer.
 #[utoipa::path(post, path = "/v1/messages/{id}/extend", tag = "conversations", params(("id" = String, Path)), request_body = AcknowledgementBody,
     responses((status = 200, description = "The message and its lease", body = AcknowledgementResultBody),
-        (status = 409, description = "The lease was lost", body = super::problem::ProblemBody, content_type = "application/problem+json")))]
-pub(super) async fn extend(
+        (status = 409, description = "The lease was lost", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn extend(
     State(app): State<App>,
     door: AuthedRequest,
     PathParam(id): PathParam,

@@ -1,0 +1,6 @@
+//! Rules, lists, budgets and other limits set by people.
+
+pub(crate) mod budgets;
+pub(crate) mod lists;
+pub(crate) mod rules;
+pub(crate) mod suppressions;

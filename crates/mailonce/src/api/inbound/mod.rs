@@ -1,0 +1,3 @@
+//! Receiving mail: deliveries, parsing, filing.
+
+pub(crate) mod hooks;

@@ -1,0 +1,5 @@
+//! Inboxes and what agents read from them.
+
+pub(crate) mod artifacts;
+pub(crate) mod inboxes;
+pub(crate) mod messages;
