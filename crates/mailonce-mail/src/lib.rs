@@ -33,7 +33,7 @@ pub mod bounce;
 pub mod compose;
 pub mod dkim;
 pub mod glyph;
-pub mod hook;
+pub mod hooks;
 pub mod html;
 pub mod link;
 pub mod minimise;

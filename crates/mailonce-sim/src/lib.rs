@@ -18,6 +18,7 @@ pub mod crash;
 pub mod failover;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+pub mod harness;
 pub mod load;
 #[cfg(feature = "models")]
 pub mod model;
@@ -25,7 +26,6 @@ pub mod proof;
 #[cfg(feature = "models")]
 pub mod protocol;
 pub mod report;
-pub mod rig;
 pub mod sink;
 #[cfg(feature = "worlds")]
 pub mod world;

@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     dial,
+    egress::{EgressPolicy, TargetUrl},
     exchange::send_once,
-    guard::{EgressPolicy, TargetUrl},
 };
 
 /// The largest page.

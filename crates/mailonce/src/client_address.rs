@@ -9,7 +9,7 @@
 
 use anyhow::Context as _;
 use axum::http::{Extensions, HeaderMap};
-use mailonce_transport::guard::Cidr;
+use mailonce_transport::egress::Cidr;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// The header in which proxies name their callers.

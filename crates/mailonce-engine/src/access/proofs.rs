@@ -1,6 +1,6 @@
 //! How providers prove themselves, as a source holds it: sealed, and two at a time.
 
-use mailonce_mail::hook::{HookSecretError, HookSecrets, Kind, SharedSecret};
+use mailonce_mail::hooks::{HookSecretError, HookSecrets, Kind, SharedSecret};
 use serde::{Deserialize, Serialize};
 
 /// Secrets that live at a time.

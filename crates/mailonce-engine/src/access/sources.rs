@@ -11,7 +11,7 @@ use mailonce_core::{
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,
 };
-use mailonce_mail::hook::{HookSecrets, Kind};
+use mailonce_mail::hooks::{HookSecrets, Kind};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

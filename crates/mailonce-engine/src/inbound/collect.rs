@@ -15,7 +15,7 @@ use mailonce_core::{
     problem::{Code, Problem},
     record::{Record, RecordKind},
 };
-use mailonce_mail::hook::{self, Kind};
+use mailonce_mail::hooks::{self, Kind};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
@@ -272,7 +272,7 @@ impl Engine {
         }
         let raw = match given? {
             FetchedMail::Mime(raw) => return Ok((DeliveryFormat::Mime, raw)),
-            FetchedMail::Fields(fields) => hook::mail_from_provider_fields(*kind, &notice.id, &fields),
+            FetchedMail::Fields(fields) => hooks::mail_from_provider_fields(*kind, &notice.id, &fields),
         };
         let bytes = raw.map_err(|why| FetchError::Permanent(format!("what {kind} gave makes no mail: {why}")))?;
         if bytes.raw.len() > limits::INBOUND_MAIL_BYTES {

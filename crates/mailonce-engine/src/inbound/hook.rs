@@ -17,7 +17,7 @@ use mailonce_core::{
     problem::{Code, Problem},
     time::Time,
 };
-use mailonce_mail::hook::{self, HookEvent, HookRejection, HookRequest, Kind};
+use mailonce_mail::hooks::{self, HookEvent, HookRejection, HookRequest, Kind};
 use sha2::{Digest as _, Sha256};
 use std::{collections::HashMap, sync::Arc};
 
@@ -70,17 +70,17 @@ pub(crate) struct CertificateCache {
 }
 
 /// What a report says in the words of evidence. `None` when it says nothing about a mail's fate.
-pub(crate) fn to_evidence(says: hook::ReportedStatus) -> Option<EvidenceFinding> {
+pub(crate) fn to_evidence(says: hooks::ReportedStatus) -> Option<EvidenceFinding> {
     match says {
-        hook::ReportedStatus::Accepted => Some(EvidenceFinding::Accepted),
-        hook::ReportedStatus::Delivered => Some(EvidenceFinding::Delivered),
-        hook::ReportedStatus::Deferred => Some(EvidenceFinding::Delayed),
+        hooks::ReportedStatus::Accepted => Some(EvidenceFinding::Accepted),
+        hooks::ReportedStatus::Delivered => Some(EvidenceFinding::Delivered),
+        hooks::ReportedStatus::Deferred => Some(EvidenceFinding::Delayed),
         // The provider had it, and it will not arrive: to its sender that is a mail that came back.
-        hook::ReportedStatus::Bounced { .. } | hook::ReportedStatus::Refused | hook::ReportedStatus::Suppressed => {
+        hooks::ReportedStatus::Bounced { .. } | hooks::ReportedStatus::Refused | hooks::ReportedStatus::Suppressed => {
             Some(EvidenceFinding::Bounced)
         }
-        hook::ReportedStatus::Complained => Some(EvidenceFinding::Complained),
-        hook::ReportedStatus::Other => None,
+        hooks::ReportedStatus::Complained => Some(EvidenceFinding::Complained),
+        hooks::ReportedStatus::Other => None,
     }
 }
 
@@ -89,8 +89,8 @@ fn suppression_reason(report: &HookEvent) -> Option<&'static str> {
     match report.reported_status {
         // What a test says about an address is not true of it.
         _ if report.is_test => None,
-        hook::ReportedStatus::Bounced { permanent: true } => Some("bounced"),
-        hook::ReportedStatus::Complained => Some("complained"),
+        hooks::ReportedStatus::Bounced { permanent: true } => Some("bounced"),
+        hooks::ReportedStatus::Complained => Some("complained"),
         _ => None,
     }
 }
@@ -135,7 +135,7 @@ impl Engine {
         };
         let certificate = self.fetch_certificate(source, &request).await?;
         request.certificate = certificate.as_deref();
-        hook::verify(source.kind, &source.secrets, &request, self.now())
+        hooks::verify(source.kind, &source.secrets, &request, self.now())
             .map_err(|reject| self.rejected(source, &reject))?;
         if source.kind == Kind::Ses {
             self.confirm_subscription(source, &posted.body).await?;
@@ -148,7 +148,7 @@ impl Engine {
             self.metrics.record_provider_event(source.kind.as_str(), "ignored");
             return Ok(ProviderHookSummary { reports: 1, ignored: 1, ..ProviderHookSummary::default() });
         }
-        let reports = hook::parse_events(source.kind, &request).map_err(|why| {
+        let reports = hooks::parse_events(source.kind, &request).map_err(|why| {
             tracing::warn!(source = %source.id, %why, "a provider's request cannot be read");
             Problem::new(Code::InvalidJson, why.to_string())
         })?;
@@ -175,7 +175,7 @@ impl Engine {
         once: Option<&str>,
     ) -> Result<(), Problem> {
         let (Kind::Mailgun, Some(once)) = (source.kind, once) else { return Ok(()) };
-        let Some(token) = hook::mailgun::request_token(request) else { return Ok(()) };
+        let Some(token) = hooks::mailgun::request_token(request) else { return Ok(()) };
         let now = self.now();
         let operation = self.token_operation(source, &token, once, now);
         match self.store.bind_operation(operation, now).await.map_err(unavailable)? {
@@ -196,7 +196,7 @@ impl Engine {
             digest: Sha256::digest(once.as_bytes()).into(),
             response: Vec::new(),
             // Afterwards its time is no longer believed anyway.
-            expires_at: now.plus(2 * source.secrets.tolerance_ms().max(hook::mailgun::ROUTE_TOLERANCE_MS)),
+            expires_at: now.plus(2 * source.secrets.tolerance_ms().max(hooks::mailgun::ROUTE_TOLERANCE_MS)),
         }
     }
 
@@ -209,12 +209,12 @@ impl Engine {
         if source.kind != Kind::Ses {
             return Ok(None);
         }
-        match hook::verify(source.kind, &source.secrets, request, self.now()) {
+        match hooks::verify(source.kind, &source.secrets, request, self.now()) {
             Err(HookRejection::Certificate(_)) => {}
             Err(reject) => return Err(self.rejected(source, &reject)),
             Ok(()) => return Ok(None),
         }
-        let url = hook::ses::sns_urls(request.body).map_err(|reject| self.rejected(source, &reject))?.certificate_url;
+        let url = hooks::ses::sns_urls(request.body).map_err(|reject| self.rejected(source, &reject))?.certificate_url;
         let even = self.time.boot_clock_ms();
         let mut kept = self.certificate_cache.entries.lock().await;
         if let Some((bytes, _)) = kept.get(&url).filter(|(_, at)| even - at < CERTIFICATE_TTL_MS) {
@@ -233,7 +233,7 @@ impl Engine {
 
     /// Answers the question of SNS whether this address wants a topic. Only after the request was proven.
     async fn confirm_subscription(&self, source: &LiveSource, body: &[u8]) -> Result<(), Problem> {
-        let needs = hook::ses::sns_urls(body).map_err(|reject| self.rejected(source, &reject))?;
+        let needs = hooks::ses::sns_urls(body).map_err(|reject| self.rejected(source, &reject))?;
         let Some(url) = needs.subscribe_url else { return Ok(()) };
         self.deps
             .http_fetcher
@@ -387,12 +387,12 @@ impl SourceHook {
 
     /// The answer to what a provider asks an address before it posts there, if it asks rightly.
     pub fn challenge<'a>(&self, query: &'a str) -> Option<&'a str> {
-        if self.0.kind == Kind::Nylas { hook::nylas::challenge_response(query) } else { None }
+        if self.0.kind == Kind::Nylas { hooks::nylas::challenge_response(query) } else { None }
     }
 }
 
 impl LiveSource {
     fn max_body_bytes(&self) -> usize {
-        if self.scope.inbound { hook::MAX_MAIL_BODY_BYTES } else { hook::MAX_EVENT_BODY_BYTES }
+        if self.scope.inbound { hooks::MAX_MAIL_BODY_BYTES } else { hooks::MAX_EVENT_BODY_BYTES }
     }
 }

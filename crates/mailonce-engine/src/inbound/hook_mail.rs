@@ -6,7 +6,7 @@ use mailonce_core::{
     ports::{collect::ProviderMailRef, store::StoreError},
     problem::{Code, Problem},
 };
-use mailonce_mail::hook::{self, HookMail, HookRequest, Kind, MailBytes};
+use mailonce_mail::hooks::{self, HookMail, HookRequest, Kind, MailBytes};
 
 use crate::{
     Engine,
@@ -28,7 +28,7 @@ impl Engine {
         if !source.scope.inbound {
             return Ok(None);
         }
-        hook::parse_mail(source.kind, request).map_err(|why| {
+        hooks::parse_mail(source.kind, request).map_err(|why| {
             tracing::warn!(source = %source.id, kind = source.kind.as_str(), %why, "a provider's mail cannot be read");
             self.metrics.record_provider_event(source.kind.as_str(), "unreadable");
             // A provider drops for good what gets a 4xx, and a mail that we do not understand today must not be lost.

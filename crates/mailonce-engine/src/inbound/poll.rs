@@ -16,7 +16,7 @@ use mailonce_core::{
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,
 };
-use mailonce_mail::hook;
+use mailonce_mail::hooks;
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet};
 
@@ -187,7 +187,7 @@ impl Engine {
             if at.is_some_and(|at| at < horizon) {
                 continue;
             }
-            let mail = match hook::parse_listed_mail(turn.source.kind, about) {
+            let mail = match hooks::parse_listed_mail(turn.source.kind, about) {
                 Ok(Some(mail)) => mail,
                 Ok(None) => continue,
                 Err(why) => {

@@ -27,7 +27,7 @@ use mailonce_core::{
 use mailonce_mail::{
     artifact::{self, Kind, Reason},
     automatic,
-    hook::MISSING_FILE_HEADER,
+    hooks::MISSING_FILE_HEADER,
     html::HtmlPage,
     link::{self, LinkPolicy},
     minimise,

@@ -12,7 +12,7 @@ use mailonce_core::{
 };
 use mailonce_mail::{
     bounce::{self, Bounce, RecipientResult},
-    hook,
+    hooks,
     parse::{self, ParsedMail},
     return_path::AttemptTag,
 };
@@ -36,7 +36,7 @@ struct BounceTarget {
 /// Whether a report is about one of these recipients. Servers write addresses in a case of their own. A report of delay
 /// that names our only recipient by another address comes from a server that forwards the mail, so it has it.
 fn is_about_recipients(fate: &RecipientResult, recipients: &[String]) -> bool {
-    let forwarded = fate.reported_status == hook::ReportedStatus::Deferred && recipients.len() == 1;
+    let forwarded = fate.reported_status == hooks::ReportedStatus::Deferred && recipients.len() == 1;
     let named = Address::parse(&fate.recipient).ok();
     let same = |to: &String| *to == fate.recipient || (named.is_some() && Address::parse(to).ok() == named);
     fate.recipient.is_empty() || forwarded || recipients.iter().any(same)
@@ -142,7 +142,7 @@ impl Engine {
     ) {
         let only = if let [only] = recipients { Some(only) } else { None };
         let named = recipients.iter().find(|to| **to == fate.recipient).or(only);
-        let permanent = matches!(fate.reported_status, hook::ReportedStatus::Bounced { permanent: true });
+        let permanent = matches!(fate.reported_status, hooks::ReportedStatus::Bounced { permanent: true });
         let Some(address) = named.filter(|_| permanent).and_then(|to| Address::parse(to).ok()) else { return };
         let about = SuppressionDetails {
             reason: "bounced".into(),

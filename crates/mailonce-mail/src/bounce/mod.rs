@@ -15,7 +15,7 @@ use mailonce_core::{id::EmailId, ports::transport::TransportReply};
 
 use crate::{
     automatic::{self, Why},
-    hook::ReportedStatus,
+    hooks::ReportedStatus,
     parse::{HeaderFields, ParsedMail, Truncation, one_line},
     return_path::AttemptTag,
 };

@@ -2,7 +2,7 @@
 
 use super::{Bounce, MAX_RECIPIENTS, RecipientResult, is_enhanced_status, is_permanent, reason_line};
 use crate::{
-    hook::ReportedStatus,
+    hooks::ReportedStatus,
     parse::{HeaderFields, ParsedMail, Truncation, one_line},
     return_path::AttemptTag,
 };

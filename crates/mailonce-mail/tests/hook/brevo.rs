@@ -1,7 +1,7 @@
 //! Brevo: a token instead of a signature, and events without an id.
 
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{HookRejection, HookSecrets, Kind, ReportedStatus, SharedSecret};
+use mailonce_mail::hooks::{HookRejection, HookSecrets, Kind, ReportedStatus, SharedSecret};
 use serde_json::{Value, json};
 
 use crate::rig::{HARD_BOUNCE, HookTestRequest, NOW, OUR_EMAIL_ID, SOFT_BOUNCE, our_email_id, sole_event, with_field};

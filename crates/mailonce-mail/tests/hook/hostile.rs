@@ -1,6 +1,6 @@
 //! Bytes that no provider sends: nothing panics, everything is bounded, errors say what is wrong.
 
-use mailonce_mail::hook::{HookParseError, HookRejection, HookSecrets, Kind, MAX_EVENT_BODY_BYTES, SharedSecret, ses};
+use mailonce_mail::hooks::{HookParseError, HookRejection, HookSecrets, Kind, MAX_EVENT_BODY_BYTES, SharedSecret, ses};
 use proptest::prelude::*;
 
 use crate::rig::{HookTestRequest, NOW, OUR_EMAIL_ID};

@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
 use mailonce_mail::{
-    hook::{HookMail, HookParseError, HookRejection, HookSecrets, Kind, SharedSecret, nylas::challenge_response},
+    hooks::{HookMail, HookParseError, HookRejection, HookSecrets, Kind, SharedSecret, nylas::challenge_response},
     parse::{ParsedMail, parse},
 };
 use serde_json::{Value, json};

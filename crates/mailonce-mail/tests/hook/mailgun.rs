@@ -1,7 +1,7 @@
 //! Mailgun: a proof inside the body that does not cover it.
 
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{HookRejection, HookSecretError, HookSecrets, Kind, ReportedStatus};
+use mailonce_mail::hooks::{HookRejection, HookSecretError, HookSecrets, Kind, ReportedStatus};
 use serde_json::{Value, json};
 
 use crate::rig::{

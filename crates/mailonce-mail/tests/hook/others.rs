@@ -2,7 +2,7 @@
 //! `cryptography`. What they sign is believed; bent, under another secret or too old it is not.
 
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{HookRejection, HookSecrets, Kind};
+use mailonce_mail::hooks::{HookRejection, HookSecrets, Kind};
 use serde_json::{Value, json};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{HookRejection, HookSecretError, HookSecrets, Kind, ReportedStatus, SharedSecret};
+use mailonce_mail::hooks::{HookRejection, HookSecretError, HookSecrets, Kind, ReportedStatus, SharedSecret};
 use serde_json::{Value, json};
 
 use crate::rig::{HARD_BOUNCE, HookTestRequest, NOW, OUR_EMAIL_ID, SOFT_BOUNCE, our_email_id, sole_event, with_field};

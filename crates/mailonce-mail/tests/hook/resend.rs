@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{HookParseError, HookRejection, HookSecretError, HookSecrets, Kind, ReportedStatus};
+use mailonce_mail::hooks::{HookParseError, HookRejection, HookSecretError, HookSecrets, Kind, ReportedStatus};
 use serde_json::{Value, json};
 
 use crate::rig::{

@@ -2,7 +2,7 @@
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::{id::EmailId, time::Time};
-use mailonce_mail::hook::{
+use mailonce_mail::hooks::{
     self, HookEvent, HookMail, HookParseError, HookRejection, HookRequest, HookSecrets, Kind, ReportedStatus,
 };
 use serde_json::Value;
@@ -61,29 +61,29 @@ impl HookTestRequest {
             query: &self.query,
             body: &self.body,
             certificate: self.certificate.as_deref(),
-            max_body_bytes: hook::MAX_EVENT_BODY_BYTES,
+            max_body_bytes: hooks::MAX_EVENT_BODY_BYTES,
         })
     }
 
     pub(crate) fn verify(&self, secrets: &HookSecrets, now: Time) -> Result<(), HookRejection> {
-        self.with_request(|request| hook::verify(secrets.kind(), secrets, request, now))
+        self.with_request(|request| hooks::verify(secrets.kind(), secrets, request, now))
     }
 
     pub(crate) fn verify_as(&self, kind: Kind, secrets: &HookSecrets, now: Time) -> Result<(), HookRejection> {
-        self.with_request(|request| hook::verify(kind, secrets, request, now))
+        self.with_request(|request| hooks::verify(kind, secrets, request, now))
     }
 
     /// The mail in it.
     pub(crate) fn parse_mail(&self, kind: Kind) -> Result<Option<HookMail>, HookParseError> {
-        self.with_request(|request| hook::parse_mail(kind, request))
+        self.with_request(|request| hooks::parse_mail(kind, request))
     }
 
     pub(crate) fn token(&self) -> Option<String> {
-        self.with_request(hook::mailgun::request_token)
+        self.with_request(hooks::mailgun::request_token)
     }
 
     pub(crate) fn parse_events(&self, kind: Kind) -> Result<Vec<HookEvent>, HookParseError> {
-        self.with_request(|request| hook::parse_events(kind, request))
+        self.with_request(|request| hooks::parse_events(kind, request))
     }
 }
 

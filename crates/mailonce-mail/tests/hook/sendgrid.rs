@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{
+use mailonce_mail::hooks::{
     HookParseError, HookRejection, HookSecretError, HookSecrets, Kind, MAX_EVENTS, ReportedStatus,
 };
 use ring::{

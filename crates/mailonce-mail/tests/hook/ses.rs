@@ -1,7 +1,7 @@
 //! SES: what is inside the messages of SNS, one report for each recipient.
 
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{HookEvent, HookParseError, Kind, MAX_EVENTS, ReportedStatus};
+use mailonce_mail::hooks::{HookEvent, HookParseError, Kind, MAX_EVENTS, ReportedStatus};
 use serde_json::{Value, json};
 
 use crate::{

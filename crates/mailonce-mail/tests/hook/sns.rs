@@ -4,7 +4,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{HookRejection, HookSecretError, HookSecrets, ses};
+use mailonce_mail::hooks::{HookRejection, HookSecretError, HookSecrets, ses};
 use ring::{
     rand::SystemRandom,
     signature::{RSA_PKCS1_SHA256, RsaKeyPair},

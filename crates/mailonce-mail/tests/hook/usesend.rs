@@ -1,7 +1,7 @@
 //! useSend: milliseconds, a key used letter by letter, and a body that counts its attempts.
 
 use mailonce_core::time::Time;
-use mailonce_mail::hook::{HookRejection, HookSecrets, Kind, ReportedStatus};
+use mailonce_mail::hooks::{HookRejection, HookSecrets, Kind, ReportedStatus};
 use serde_json::{Value, json};
 
 use crate::rig::{

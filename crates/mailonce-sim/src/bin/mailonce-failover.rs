@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use mailonce_sim::{
     failover::campaign::{FailoverCampaign, FailoverReport},
+    harness::{chance, children::ChildProcesses, server},
     report::summary::TestRun,
-    rig::{chance, children::ChildProcesses, server},
 };
 use serde_json::json;
 use std::{

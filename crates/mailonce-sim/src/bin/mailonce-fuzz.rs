@@ -8,8 +8,8 @@ use mailonce_sim::{
         drive::{FuzzPlan, FuzzReport, MAX_CPU_TIME, run_input, run_target},
         find_target, layout,
     },
+    harness::chance::seed_from_env,
     report::summary::{RunSummary, TestRun},
-    rig::chance::seed_from_env,
 };
 use std::{
     fs,

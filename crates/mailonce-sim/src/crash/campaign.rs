@@ -6,7 +6,7 @@ use super::round::CrashRound;
 use super::steps::plan_steps;
 use super::table::{HopClass, StoreKind};
 use super::world::CrashTools;
-use crate::rig::chance::SeededRng;
+use crate::harness::chance::SeededRng;
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

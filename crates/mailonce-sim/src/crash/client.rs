@@ -2,10 +2,10 @@
 
 use super::deed::RepeatableCall;
 use super::inbound::InboundRecord;
+use crate::harness::http::{self, HttpReply};
 use crate::proof::history::{
     CallKind, CallOutcome, CallRecord, ConsumeTry, ConsumedCode, DeliveryTry, ExpectedEmail, History,
 };
-use crate::rig::http::{self, HttpReply};
 use crate::sink::oracle::journal::now_us;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use super::client::{ApiCall, TeamCredential};
 use super::table::HopClass;
+use crate::harness::chance::{SeededRng, fnv1a};
 use crate::proof::history::{CallKind, ExpectedEmail};
-use crate::rig::chance::{SeededRng, fnv1a};
 use serde_json::{Value, json};
 
 /// Items of a batch.

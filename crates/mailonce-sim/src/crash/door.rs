@@ -1,7 +1,7 @@
 //! The doors by which mail comes in: SMTP, and a provider's hook that is signed as Standard Webhooks asks for.
 
 use super::mail::InjectedMail;
-use crate::rig::http;
+use crate::harness::http;
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};

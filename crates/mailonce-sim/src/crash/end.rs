@@ -5,7 +5,7 @@ use super::judge::{RoundRecord, RoundVerdict, SecondVerdict};
 use super::read::{deliveries_in_state, emails_in_state, events, fetch_everything};
 use super::round::{ENDPOINT_TEAM, RunningRound};
 use super::table::HopClass;
-use crate::rig::drive::poll_until;
+use crate::harness::drive::poll_until;
 use crate::sink::oracle::journal::SinkLog;
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;

@@ -5,12 +5,12 @@ use super::inbound::{self, InboundRecord};
 use super::read::ApiSnapshot;
 use super::table::HopClass;
 use super::world::SINK_REPLY_TIMEOUT;
+use crate::harness::chance::fnv1a;
 use crate::proof::history::{
     CallKind, CallRecord, Email, FaultRecord, History, HopArrival, HopCapability, InboundHistory, ReceivedWebhook,
     WebhookHistory,
 };
 use crate::proof::{Invariant, Violation, check};
-use crate::rig::chance::fnv1a;
 use crate::sink::oracle::journal::{SinkLog, SinkLogLine, now_us};
 use crate::sink::oracle::receiver::{self, WebhookLogLine};
 use anyhow::{Context as _, Result, ensure};

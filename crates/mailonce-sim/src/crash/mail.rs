@@ -1,7 +1,7 @@
 //! Mail that senders bring, from a seed: the same number gives the same bytes, so that a repeat is a repeat.
 
 use super::deed::{OperationGenerator, PERSON_SUBJECT};
-use crate::rig::chance::{SeededRng, fnv1a};
+use crate::harness::chance::{SeededRng, fnv1a};
 
 /// The inboxes, each with the place of its team. Every round has them.
 pub const INBOXES: [(usize, &str); 3] =

@@ -3,8 +3,8 @@
 use super::client::TeamCredential;
 use super::deed::content_hash;
 use super::inbound;
+use crate::harness::http::{self, HttpReply};
 use crate::proof::history::{Attempt, Email, Event, Evidence, Handoff};
-use crate::rig::http::{self, HttpReply};
 use anyhow::{Context as _, Result, ensure};
 use mailonce_core::time::Time;
 use serde_json::{Map, Value};

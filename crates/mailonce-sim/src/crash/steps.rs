@@ -1,7 +1,7 @@
 //! The order in which a round reaches its points, from its seed.
 
 use super::table::{HopClass, POINTS, PointRow, StoreKind, Trigger, reachable_points};
-use crate::rig::chance::SeededRng;
+use crate::harness::chance::SeededRng;
 use std::time::Duration;
 
 /// One death, or one sleep.

@@ -2,10 +2,10 @@
 
 use super::door::SmtpAddressBook;
 use super::table::{HopClass, StoreKind};
-use crate::rig::children::{ChildProcess, ChildProcesses};
-use crate::rig::http;
-use crate::rig::postgres::{PostgresServer, TemporaryDatabase};
-use crate::rig::server::{ServerProcess, ServerSetup, StartOutcome};
+use crate::harness::children::{ChildProcess, ChildProcesses};
+use crate::harness::http;
+use crate::harness::postgres::{PostgresServer, TemporaryDatabase};
+use crate::harness::server::{ServerProcess, ServerSetup, StartOutcome};
 use crate::sink::http::API_KEY as SINK_KEY;
 use crate::sink::oracle::callback::HookTarget;
 use crate::sink::oracle::journal::SinkLog;

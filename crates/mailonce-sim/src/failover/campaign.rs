@@ -1,7 +1,7 @@
 //! The rounds of a campaign: who is lost, who is promoted, and what came of it.
 
 use crate::{
-    rig::{
+    harness::{
         campaign::print_line,
         chance::SeededRng,
         children::{ChildProcesses, sleep},

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{FuzzResult, FuzzTarget, InputOutcome, mutate};
-use crate::rig::chance::SeededRng;
+use crate::harness::chance::SeededRng;
 
 /// Processor time that one input may take in an unoptimised build. Waiting does not count.
 pub const MAX_CPU_TIME: Duration = Duration::from_secs(3);

@@ -2,7 +2,7 @@
 
 use mailonce_core::{ports::transport::TransportReply, time::Time};
 use mailonce_mail::{
-    hook::{self, HookRequest, HookSecrets, Kind, MAX_EVENTS, SharedSecret},
+    hooks::{self, HookRequest, HookSecrets, Kind, MAX_EVENTS, SharedSecret},
     return_path::AttemptTag,
 };
 
@@ -20,12 +20,12 @@ pub fn read_webhook(kind: Kind, bytes: &[u8]) -> FuzzResult {
         query,
         body: bytes,
         certificate: Some(bytes),
-        max_body_bytes: hook::MAX_EVENT_BODY_BYTES,
+        max_body_bytes: hooks::MAX_EVENT_BODY_BYTES,
     };
     if let Some(secrets) = hook_secrets(kind) {
-        ensure_holds(hook::verify(kind, &secrets, &request, NOW).is_err(), "a stranger was believed")?;
+        ensure_holds(hooks::verify(kind, &secrets, &request, NOW).is_err(), "a stranger was believed")?;
     }
-    let Ok(reports) = hook::parse_events(kind, &request) else { return Ok(InputOutcome::Rejected) };
+    let Ok(reports) = hooks::parse_events(kind, &request) else { return Ok(InputOutcome::Rejected) };
     ensure_holds(reports.len() <= MAX_EVENTS, "too many events")?;
     for report in &reports {
         ensure_holds(
@@ -35,7 +35,7 @@ pub fn read_webhook(kind: Kind, bytes: &[u8]) -> FuzzResult {
         ensure_holds(report.reason.chars().count() <= TransportReply::TEXT_CHARS, "a reason too long")?;
         ensure_holds(!report.reason.contains(char::is_control), "a reason that cannot be printed")?;
     }
-    ensure_holds(hook::parse_events(kind, &request).as_ref() == Ok(&reports), "the same bytes, other events")?;
+    ensure_holds(hooks::parse_events(kind, &request).as_ref() == Ok(&reports), "the same bytes, other events")?;
     Ok(InputOutcome::accepted_if(reports.iter().any(|report| report.email.is_some() || report.remote_id.is_some())))
 }
 

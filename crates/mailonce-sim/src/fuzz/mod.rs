@@ -30,7 +30,7 @@ pub mod seeds;
 pub mod wire;
 pub mod words;
 
-use mailonce_mail::hook::Kind;
+use mailonce_mail::hooks::Kind;
 
 use crate::sink::http::Vendor;
 

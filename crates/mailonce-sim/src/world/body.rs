@@ -2,7 +2,7 @@
 
 use super::plan::FaultKind;
 use super::shared::WorldState;
-use crate::rig::chance::SeededRng as Dice;
+use crate::harness::chance::SeededRng as Dice;
 use mailonce_core::id::NodeId;
 use mailonce_core::ports::{Clock, Entropy};
 use mailonce_core::time::{CLOCK_JUMP_MS, Time};

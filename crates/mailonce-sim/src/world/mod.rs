@@ -25,23 +25,20 @@
 //! | `report` | the sum in the form of every rig |
 
 mod agents;
-mod arrivals;
 mod body;
 pub mod campaign;
 mod client;
-mod conversations;
 mod course;
 mod desk;
 mod hop;
-mod ledger;
 mod mail;
 pub mod mutants;
-mod notices;
 mod plan;
 mod reading;
 pub mod report;
 mod shared;
 mod steps;
+mod store;
 mod town;
 mod wire;
 mod wishes;

@@ -1,13 +1,13 @@
 //! What all parts of one world share: time, chance, the history and the trace.
 
 use super::plan::{FaultKind, WorldPlan};
+use crate::harness::chance::SeededRng;
 use crate::proof::History;
 use crate::proof::history::{
     self, CallOutcome, CallRecord, ConsumeTry, ConsumedCode, ConversationChange, ConversationCommit, DeliveryTry,
     EscalationRow, Event, FaultRecord, HandoffTransition, HopArrival, HopCapability, InboundHistory, ReplyLimits,
     ReportedTime,
 };
-use crate::rig::chance::SeededRng;
 use mailonce_core::handoff::HandoffState;
 use mailonce_core::id::{EmailId, NodeId};
 use mailonce_core::outbound::email::Email;

@@ -1,9 +1,9 @@
 //! The programs that both tests use.
 
 use mailonce_sim::crash::world::CrashTools;
-use mailonce_sim::rig::children::ChildProcesses;
-use mailonce_sim::rig::postgres::PostgresServer;
-use mailonce_sim::rig::server::built_binary;
+use mailonce_sim::harness::children::ChildProcesses;
+use mailonce_sim::harness::postgres::PostgresServer;
+use mailonce_sim::harness::server::built_binary;
 use std::path::{Path, PathBuf};
 
 /// The second judge.

@@ -6,7 +6,7 @@ use mailonce_sim::crash::{
     campaign::CampaignPlan,
     table::{HopClass, StoreKind},
 };
-use mailonce_sim::rig::{campaign::print_line, chance::seed_from_env, postgres::PostgresServer};
+use mailonce_sim::harness::{campaign::print_line, chance::seed_from_env, postgres::PostgresServer};
 use std::path::Path;
 
 /// Deaths that there must be at least.

@@ -4,7 +4,7 @@ use mailonce_core::{
     ports::{Clock, Entropy, store::DatabaseClock},
     time::Time,
 };
-use mailonce_sim::rig::chance;
+use mailonce_sim::harness::chance;
 use mailonce_store::postgres::ClockSource;
 use std::{
     sync::{

@@ -2,7 +2,7 @@
 
 use mailonce_core::ports::{store::Store, transport::Transport};
 use mailonce_sim::{
-    rig::{children::sleep, post::wait_until, replicas::ReplicatedPostgres},
+    harness::{children::sleep, post::wait_until, replicas::ReplicatedPostgres},
     sink::{
         http::{self, HttpSink},
         smtp::{self, SmtpAction, SmtpSink, SmtpStep},

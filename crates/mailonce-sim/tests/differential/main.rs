@@ -45,7 +45,7 @@ mod scenario;
 
 #[cfg(test)]
 mod tests {
-    use mailonce_sim::rig::{
+    use mailonce_sim::harness::{
         chance::{env_number, seed_from_env},
         proof::SummaryWriter,
     };

@@ -3,8 +3,7 @@
 
 use anyhow::{Context as _, Result};
 use mailonce_sim::{
-    proof,
-    rig::{
+    harness::{
         campaign::print_line,
         chance::{SeededRng, env_number_or, seed_from_env},
         children::sleep,
@@ -18,6 +17,7 @@ use mailonce_sim::{
         server::ServerProcess,
         wish::{GeneratedSend, SendKind},
     },
+    proof,
     sink::smtp::{self, SmtpSink},
 };
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};

@@ -2,7 +2,7 @@
 //! mail again; what it learnt is written down when the network heals.
 
 use mailonce_sim::{
-    rig::{
+    harness::{
         campaign::print_line,
         chance::{env_number_or, seed_from_env},
         children::sleep,
@@ -140,11 +140,13 @@ fn run_take_over_once() {
     let scene = PartitionFixture::new();
     let other = scene.node("other", &scene.cluster.url());
     // Rest, so that the worker alone has the mails.
-    let paused = mailonce_sim::rig::http::post(other.at, "/v1/handoff/pause", None, &serde_json::json!({})).unwrap();
+    let paused =
+        mailonce_sim::harness::http::post(other.at, "/v1/handoff/pause", None, &serde_json::json!({})).unwrap();
     assert_eq!(paused.status, 200, "{}", paused.body);
     let (worker, ids) = scene.send_until_on_wire();
     scene.proxy.set_fault(NetworkFault::Stalled);
-    let went_on = mailonce_sim::rig::http::post(other.at, "/v1/handoff/resume", None, &serde_json::json!({})).unwrap();
+    let went_on =
+        mailonce_sim::harness::http::post(other.at, "/v1/handoff/resume", None, &serde_json::json!({})).unwrap();
     assert_eq!(went_on.status, 200, "{}", went_on.body);
     // The other node takes the worker for dead: the mails are in doubt, and stay where they are.
     let taken_over =

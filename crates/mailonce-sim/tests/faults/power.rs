@@ -1,6 +1,6 @@
 //! SQLite keeps what it acknowledged when the power goes, and the rig finds out who does not sync.
 
-use mailonce_sim::rig::{
+use mailonce_sim::harness::{
     campaign::{KillCampaign, KillReport, print_line, split_into_rounds},
     chance::{SeededRng, env_number_or, seed_from_env},
     fault::{DiskFault, FaultyDisk, build_shim},

@@ -2,7 +2,7 @@
 //! failover could lose is not answered, on any node, and a reader of events gets everything or `410 cursor_reset`.
 
 use anyhow::Result;
-use mailonce_sim::rig::{
+use mailonce_sim::harness::{
     chance::seed_from_env,
     cluster::PostgresCluster,
     http::{self, HttpReply},

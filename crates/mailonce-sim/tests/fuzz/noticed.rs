@@ -70,7 +70,7 @@ fn the_same_number_gives_the_same_inputs() {
     };
     assert_eq!(run(), run());
     let bent = |number| {
-        let mut chance = mailonce_sim::rig::chance::SeededRng::derive(7, &[number]);
+        let mut chance = mailonce_sim::harness::chance::SeededRng::derive(7, &[number]);
         mailonce_sim::fuzz::mutate::mutate(&mut chance, &seeds())
     };
     assert_eq!(bent(1), bent(1));

@@ -6,7 +6,7 @@ use mailonce_sim::{
         drive::{FuzzPlan, MAX_CPU_TIME, run_target},
         layout,
     },
-    rig::chance::seed_from_env,
+    harness::chance::seed_from_env,
 };
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 

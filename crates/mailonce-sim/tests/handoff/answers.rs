@@ -6,7 +6,7 @@ use mailonce_sim::{
         door::{self, INBOUND_HOOK_SECRET},
         mail::InjectedMail,
     },
-    rig::{
+    harness::{
         children::sleep,
         http::{self, HttpReply},
         post,

@@ -1,7 +1,7 @@
 //! Cancel against dispatch, raced a thousand times over the real binary: whenever the API said cancelled, the next hop
 //! saw nothing.
 
-use mailonce_sim::rig::{
+use mailonce_sim::harness::{
     chance::{SeededRng, seed_from_env},
     http,
     post::{self, ServerFixture, sample_mail},
@@ -57,7 +57,7 @@ fn race_cancels(at: SocketAddr, next: &AtomicUsize, seed: u64) -> Vec<(usize, St
         }
         let reply = http::post(at, "/v1/emails", Some(&format!("race-{n}")), &sample_mail(n)).unwrap();
         let id = reply.body["id"].as_str().unwrap().to_owned();
-        mailonce_sim::rig::children::sleep(Duration::from_micros(
+        mailonce_sim::harness::children::sleep(Duration::from_micros(
             SeededRng::derive(seed, &[n as u64]).below(MAX_HEAD_START_MICROS),
         ));
         let reply = http::post(at, &format!("/v1/emails/{id}/cancel"), None, &serde_json::json!({})).unwrap();

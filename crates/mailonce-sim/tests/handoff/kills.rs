@@ -2,7 +2,7 @@
 //! Deaths at named points are the crash rig's (`tests/crash`).
 
 use mailonce_sim::{
-    rig::post::{self, sample_mail},
+    harness::post::{self, sample_mail},
     sink::smtp,
 };
 use serde_json::json;

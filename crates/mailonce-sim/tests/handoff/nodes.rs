@@ -2,7 +2,7 @@
 //! first wakes up again. Shorter sleeps and deaths at every point are the crash rig's (`tests/crash`).
 
 use mailonce_sim::{
-    rig::{
+    harness::{
         children::sleep,
         post::{self, sample_mail},
         postgres::PostgresServer,

@@ -3,7 +3,7 @@
 //! `MAILONCE_QUEUE=N` asks for a longer queue than the usual one; `scripts/test --full` plays 20,000 mails.
 
 use mailonce_sim::{
-    rig::post::{self, ServerFixture, sample_mail},
+    harness::post::{self, ServerFixture, sample_mail},
     sink::smtp,
 };
 use serde_json::{Value, json};

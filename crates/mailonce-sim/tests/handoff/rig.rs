@@ -1,7 +1,7 @@
 //! What the rigs over the real binary share: sinks on a runtime of their own, and places for servers.
 
 use mailonce_sim::{
-    rig::{
+    harness::{
         children::ChildProcesses,
         post::{self, OutboundTarget, ServerFixture},
         server::built_binary,

@@ -4,7 +4,7 @@
 //! The short form takes some seconds. `MAILONCE_SKEW_MINUTES=60` makes it a campaign of an hour.
 
 use mailonce_core::time::Time;
-use mailonce_sim::rig::{
+use mailonce_sim::harness::{
     chance::{SeededRng, env_number_or, seed_from_env},
     children::sleep,
     http,

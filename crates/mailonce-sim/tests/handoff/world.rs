@@ -21,7 +21,7 @@ use mailonce_engine::{
     handoff::ways::{EngineDeps, Routing},
     outbound::send::SendRequest,
 };
-use mailonce_sim::rig::chance;
+use mailonce_sim::harness::chance;
 use mailonce_store::{memory::Memory, sqlite::Sqlite};
 use std::{
     fmt,

@@ -1,17 +1,17 @@
 //! A disk that is full, and a disk that cannot sync, under the embedded engine.
 
 use crate::setting::{TestDirectory, binary, child_processes, faulty_disk};
+use mailonce_sim::harness::campaign::print_line;
+use mailonce_sim::harness::chance::seed_from_env;
+use mailonce_sim::harness::children::sleep;
+use mailonce_sim::harness::drive::{RecordedLoad, SharedHistory, poll_until, send_again};
+use mailonce_sim::harness::fault::{DiskFault, FaultyDisk};
+use mailonce_sim::harness::history::CallOutcome;
+use mailonce_sim::harness::http::{HttpReply, exchange};
+use mailonce_sim::harness::ledger::LedgerSnapshot;
+use mailonce_sim::harness::server::{ServerProcess, ServerSetup};
+use mailonce_sim::harness::wish::{GeneratedSend, SendKind};
 use mailonce_sim::proof::check;
-use mailonce_sim::rig::campaign::print_line;
-use mailonce_sim::rig::chance::seed_from_env;
-use mailonce_sim::rig::children::sleep;
-use mailonce_sim::rig::drive::{RecordedLoad, SharedHistory, poll_until, send_again};
-use mailonce_sim::rig::fault::{DiskFault, FaultyDisk};
-use mailonce_sim::rig::history::CallOutcome;
-use mailonce_sim::rig::http::{HttpReply, exchange};
-use mailonce_sim::rig::ledger::LedgerSnapshot;
-use mailonce_sim::rig::server::{ServerProcess, ServerSetup};
-use mailonce_sim::rig::wish::{GeneratedSend, SendKind};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! What every rig needs: the binary, a keeper of children, directories that go away.
 
-use mailonce_sim::rig::children::ChildProcesses;
-use mailonce_sim::rig::fault::{FaultyDisk, build_shim};
-use mailonce_sim::rig::server::built_binary;
+use mailonce_sim::harness::children::ChildProcesses;
+use mailonce_sim::harness::fault::{FaultyDisk, build_shim};
+use mailonce_sim::harness::server::built_binary;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tempfile::TempDir;

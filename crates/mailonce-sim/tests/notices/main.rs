@@ -8,7 +8,7 @@
 mod receiver;
 
 #[cfg(test)]
-use mailonce_sim::rig::{
+use mailonce_sim::harness::{
     children::ChildProcesses,
     http,
     post::{self, ServerFixture, sample_mail},

@@ -5,7 +5,7 @@ use mailonce_core::ports::authenticate::{AuthResult, UnauthenticatedMail};
 use tokio::time::Instant;
 
 use super::{DomainCheck, dmarc::a_label, with_deadline};
-use crate::guard::is_public;
+use crate::egress::is_public;
 
 /// What a domain's macros get for a host that did not say its name, and for ours.
 const UNKNOWN_HOST: &str = "unknown";

@@ -19,8 +19,8 @@ use tokio::time::Instant;
 
 use crate::{
     dial::{self, DialError},
+    egress::{EgressPolicy, TargetUrl},
     exchange::{HttpResponse, send_once},
-    guard::{EgressPolicy, TargetUrl},
 };
 
 /// From the look-up to the last byte of the answer.

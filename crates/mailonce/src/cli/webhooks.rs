@@ -10,7 +10,7 @@ use mailonce_core::{
 };
 use mailonce_engine::events::endpoints::{secret_bytes, secret_text};
 use mailonce_transport::{
-    guard::{Cidr, EgressPolicy as Dialled},
+    egress::{Cidr, EgressPolicy as Dialled},
     http::base::percent_encode,
     webhook::HttpWebhookSender,
 };

@@ -17,7 +17,7 @@ use crate::{
     world::{DAY, HOUR, MINUTE, SECOND, World, mail, mail_with},
 };
 use mailonce_engine::handoff::ways::EngineDeps;
-use mailonce_transport::{guard::EgressPolicy, webhook::HttpWebhookSender};
+use mailonce_transport::{egress::EgressPolicy, webhook::HttpWebhookSender};
 
 const ENDPOINT_URL: &str = "https://hooks.example.com/in";
 

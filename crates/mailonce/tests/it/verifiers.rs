@@ -1,6 +1,6 @@
 //! What receivers verify with: the official libraries of npm and PyPI, for `standardwebhooks` and for `svix`.
 
-use mailonce_transport::{guard::EgressPolicy, webhook::HttpWebhookSender};
+use mailonce_transport::{egress::EgressPolicy, webhook::HttpWebhookSender};
 use serde_json::{Value, json};
 use std::{
     io::Write as _,

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
-use mailonce_sim::rig::postgres::PostgresServer;
+use mailonce_sim::harness::postgres::PostgresServer;
 use std::path::PathBuf;
 use std::time::Duration;
 

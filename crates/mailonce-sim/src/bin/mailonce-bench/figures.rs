@@ -4,12 +4,12 @@ use crate::args::Args;
 use crate::mails;
 use crate::results::FigureSample;
 use anyhow::{Context as _, Result, bail, ensure};
+use mailonce_sim::harness::children::sleep;
+use mailonce_sim::harness::server::ServerProcess;
 use mailonce_sim::load::{
     BurstPlan, LoadDuration, LoadResponse, LoadStats, RequestGenerator, RequestTemplate, SteadyLoad, run_burst,
     run_steady,
 };
-use mailonce_sim::rig::children::sleep;
-use mailonce_sim::rig::server::ServerProcess;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,8 +4,8 @@ use crate::args::Args;
 use crate::figures::accept_as;
 use crate::results::FigureSample;
 use anyhow::{Context as _, Result};
-use mailonce_sim::rig::children::ChildProcesses;
-use mailonce_sim::rig::server::{ServerSetup, mailonce_command};
+use mailonce_sim::harness::children::ChildProcesses;
+use mailonce_sim::harness::server::{ServerSetup, mailonce_command};
 use std::path::{Path, PathBuf};
 
 /// Stores up to this size are filled anew each round, because a round's own sends would outgrow them.

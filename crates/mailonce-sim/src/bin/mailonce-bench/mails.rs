@@ -1,7 +1,7 @@
 //! The requests that are measured.
 
+use mailonce_sim::harness::server::API_KEY;
 use mailonce_sim::load::RequestTemplate;
-use mailonce_sim::rig::server::API_KEY;
 
 /// Nearly 900 bytes of plain words, as a mail has them: neither noise nor one letter repeated.
 const TEXT: &str = "Hello,\\n\\nthank you for your order. Everything you chose was in stock, so the parcel left our \

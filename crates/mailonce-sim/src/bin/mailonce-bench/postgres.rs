@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::results::FigureSample;
 use anyhow::{Context as _, Result};
-use mailonce_sim::rig::postgres::run_for_output;
+use mailonce_sim::harness::postgres::run_for_output;
 use std::path::Path;
 
 /// Clients of `pgbench`.

@@ -10,9 +10,9 @@ use crate::results::{BenchResults, FigureSample};
 use crate::{baselines, disk, figures, postfix, postgres};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use mailonce_sim::rig::children::ChildProcesses;
-use mailonce_sim::rig::postgres::TemporaryDatabase;
-use mailonce_sim::rig::server::{self, ServerProcess, ServerSetup};
+use mailonce_sim::harness::children::ChildProcesses;
+use mailonce_sim::harness::postgres::TemporaryDatabase;
+use mailonce_sim::harness::server::{self, ServerProcess, ServerSetup};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

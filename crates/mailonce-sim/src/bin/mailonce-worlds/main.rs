@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+use mailonce_sim::harness::chance;
 use mailonce_sim::report::summary::TestRun;
-use mailonce_sim::rig::chance;
 use mailonce_sim::world::campaign::{WorldCampaign, WorldSummary};
 use mailonce_sim::world::{mutants, report, run_twice};
 use serde_json::Value;

@@ -3,8 +3,8 @@
 
 use super::journal::SinkLogLine;
 use super::mood::FaultRates;
-use crate::rig::chance::{SeededRng, fnv1a};
-use crate::rig::http;
+use crate::harness::chance::{SeededRng, fnv1a};
+use crate::harness::http;
 use anyhow::Result;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};

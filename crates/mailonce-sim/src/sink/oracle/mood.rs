@@ -1,7 +1,7 @@
 //! What happens to a mail at a sink that misbehaves: a pure function of the seed, the recipient and the number of the
 //! try, so that it does not hang on who came first.
 
-use crate::rig::chance::{SeededRng, fnv1a};
+use crate::harness::chance::{SeededRng, fnv1a};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

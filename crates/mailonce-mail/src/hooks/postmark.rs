@@ -10,7 +10,7 @@ use super::{
 /// The mail that Postmark's own "send a test" button talks about.
 const TEST_MESSAGE_IDS: [&str; 2] = ["883953f4-6105-42a2-a16a-77a8eac79483", "00000000-0000-0000-0000-000000000000"];
 
-pub(super) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
+pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
     Ok(json::parse_objects(body)?.iter().map(parse_event).collect())
 }
 

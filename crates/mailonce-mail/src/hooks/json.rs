@@ -14,7 +14,7 @@ use mailonce_core::{json_limits, time::Time};
 use super::{HookParseError, MAX_EVENTS};
 
 /// Reads a document, within the limits on depth, members, names and values.
-pub(super) fn parse(body: &[u8]) -> Result<Value, HookParseError> {
+pub(crate) fn parse(body: &[u8]) -> Result<Value, HookParseError> {
     json_limits::check(body).map_err(|excess| HookParseError::json(&format!("the body {excess}")))?;
     match serde_json::from_slice::<StrictJson>(body) {
         Ok(StrictJson(value)) => Ok(value),
@@ -23,7 +23,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Value, HookParseError> {
 }
 
 /// Reads one object, or an array of objects.
-pub(super) fn parse_objects(body: &[u8]) -> Result<Vec<Value>, HookParseError> {
+pub(crate) fn parse_objects(body: &[u8]) -> Result<Vec<Value>, HookParseError> {
     let found = match parse(body)? {
         Value::Array(items) => items,
         one => vec![one],
@@ -39,29 +39,29 @@ pub(super) fn parse_objects(body: &[u8]) -> Result<Vec<Value>, HookParseError> {
 }
 
 /// The text at a JSON pointer. Empty text is none.
-pub(super) fn str_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+pub(crate) fn str_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     value.pointer(pointer).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
 /// The first text of several places.
-pub(super) fn first_str_at<'a>(value: &'a Value, pointers: &[&str]) -> Option<&'a str> {
+pub(crate) fn first_str_at<'a>(value: &'a Value, pointers: &[&str]) -> Option<&'a str> {
     pointers.iter().find_map(|pointer| str_at(value, pointer))
 }
 
 /// An RFC 3339 instant.
-pub(super) fn time_at(value: &Value, pointer: &str) -> Option<Time> {
+pub(crate) fn time_at(value: &Value, pointer: &str) -> Option<Time> {
     str_at(value, pointer).and_then(Time::parse)
 }
 
 /// Seconds since the epoch, whole or not.
-pub(super) fn epoch_time_at(value: &Value, pointer: &str) -> Option<Time> {
+pub(crate) fn epoch_time_at(value: &Value, pointer: &str) -> Option<Time> {
     let seconds = value.pointer(pointer)?.as_f64()?;
     // Year 9999 bounds it, so that the product is exact enough and no cast can wrap.
     (0.0..253_402_300_800.0).contains(&seconds).then(|| Time((seconds * 1000.0).round() as i64))
 }
 
 /// The value of a named entry, whether the entries are an object or an array of `{name, value}`.
-pub(super) fn entry_value<'a>(entries: Option<&'a Value>, name: &str) -> Option<&'a str> {
+pub(crate) fn entry_value<'a>(entries: Option<&'a Value>, name: &str) -> Option<&'a str> {
     match entries? {
         Value::Object(map) => map.iter().find(|(key, _)| key.eq_ignore_ascii_case(name))?.1.as_str(),
         Value::Array(items) => {

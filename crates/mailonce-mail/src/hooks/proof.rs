@@ -9,14 +9,14 @@ use subtle::{Choice, ConstantTimeEq as _};
 use super::{HookRejection, HookRequest, SharedSecret};
 
 /// HMAC-SHA256 of parts that follow each other. Keys of any length are fine; `None` cannot happen and is no match.
-pub(super) fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> Option<[u8; 32]> {
+pub(crate) fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> Option<[u8; 32]> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
     parts.iter().for_each(|part| mac.update(part));
     Some(mac.finalize().into_bytes().into())
 }
 
 /// Whether any of the keys gives any of the signatures. All are tried, so that time tells nothing.
-pub(super) fn verify_any_hmac(keys: &[Vec<u8>], parts: &[&[u8]], signatures: &[[u8; 32]]) -> Result<(), HookRejection> {
+pub(crate) fn verify_any_hmac(keys: &[Vec<u8>], parts: &[&[u8]], signatures: &[[u8; 32]]) -> Result<(), HookRejection> {
     let mut found = Choice::from(0);
     for sum in keys.iter().filter_map(|key| hmac_sha256(key, parts)) {
         for signature in signatures {
@@ -36,20 +36,20 @@ fn secrets_equal(given: &[u8], secret: &[u8]) -> Choice {
 }
 
 /// A signed time against ours.
-pub(super) fn check_freshness(signed: Time, now: Time, tolerance_ms: i64) -> Result<(), HookRejection> {
+pub(crate) fn check_freshness(signed: Time, now: Time, tolerance_ms: i64) -> Result<(), HookRejection> {
     let off_ms = now.since(signed);
     if off_ms.saturating_abs() <= tolerance_ms { Ok(()) } else { Err(HookRejection::Stale { off_ms }) }
 }
 
 /// Whole seconds or milliseconds, digits only: what is signed is exactly what was read.
-pub(super) fn parse_timestamp(text: &str, what: &str) -> Result<i64, HookRejection> {
+pub(crate) fn parse_timestamp(text: &str, what: &str) -> Result<i64, HookRejection> {
     let plain = !text.is_empty() && text.len() <= 18 && text.bytes().all(|b| b.is_ascii_digit());
     let number = if plain { text.parse().ok() } else { None };
     number.ok_or_else(|| HookRejection::Malformed(format!("{what} is not a whole number")))
 }
 
 /// 32 bytes as hex. `None` when it is anything else.
-pub(super) fn decode_hex32(text: &str) -> Option<[u8; 32]> {
+pub(crate) fn decode_hex32(text: &str) -> Option<[u8; 32]> {
     let (pairs, odd) = text.as_bytes().as_chunks::<2>();
     if pairs.len() != 32 || !odd.is_empty() {
         return None;
@@ -66,12 +66,12 @@ fn hex_digit(digit: u8) -> Option<u8> {
 }
 
 /// 32 bytes as base64. `None` when it is anything else.
-pub(super) fn decode_base64_32(text: &str) -> Option<[u8; 32]> {
+pub(crate) fn decode_base64_32(text: &str) -> Option<[u8; 32]> {
     STANDARD.decode(text).ok()?.try_into().ok()
 }
 
 /// Whether a request brings one of the secrets of a provider that signs nothing.
-pub(super) fn verify_shared_secret(knocks: &[SharedSecret], request: &HookRequest<'_>) -> Result<(), HookRejection> {
+pub(crate) fn verify_shared_secret(knocks: &[SharedSecret], request: &HookRequest<'_>) -> Result<(), HookRejection> {
     let mut found = Choice::from(0);
     let mut nothing = knocks.first().map(SharedSecret::location);
     for knock in knocks {

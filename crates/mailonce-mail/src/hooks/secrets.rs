@@ -38,7 +38,7 @@ pub enum SharedSecret {
 
 impl SharedSecret {
     /// Where it is looked for.
-    pub(super) fn location(&self) -> &'static str {
+    pub(crate) fn location(&self) -> &'static str {
         match self {
             Self::Basic { .. } | Self::Bearer(_) => "authorization",
             Self::Header { .. } => "with the token",
@@ -97,7 +97,7 @@ pub enum HookSecretError {
 
 /// What is held for a source, in the form in which it is used.
 #[derive(Clone)]
-pub(super) enum SecretMaterial {
+pub(crate) enum SecretMaterial {
     SharedSecrets(Kind, Vec<SharedSecret>),
     Mailgun(Vec<Vec<u8>>),
     Sendgrid(Vec<sendgrid::P256PublicKey>),
@@ -168,7 +168,7 @@ impl HookSecrets {
         self.tolerance_ms
     }
 
-    pub(super) fn material(&self) -> &SecretMaterial {
+    pub(crate) fn material(&self) -> &SecretMaterial {
         &self.material
     }
 

@@ -11,7 +11,7 @@ use super::{
     resend::sole_recipient,
 };
 
-pub(super) fn verify(
+pub(crate) fn verify(
     keys: &[Vec<u8>],
     request: &HookRequest<'_>,
     now: Time,
@@ -26,7 +26,7 @@ pub(super) fn verify(
     proof::check_freshness(Time(millis), now, tolerance_ms)
 }
 
-pub(super) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
+pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
     let event = json::parse(body)?;
     let kind = json::str_at(&event, "/type").ok_or(HookParseError::Unexpected("an object with type"))?;
     let headed = json::entry_value(event.pointer("/data/headers"), "x-mailonce-id");

@@ -19,7 +19,7 @@ use mailonce_core::{
     time::Time,
 };
 
-use super::ledger::FaultyStore;
+use crate::world::store::FaultyStore;
 
 macro_rules! conversations {
     (

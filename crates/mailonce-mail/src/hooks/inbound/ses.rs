@@ -4,9 +4,9 @@ use mailonce_core::ports::collect::ProviderMailRef;
 use serde_json::Value;
 
 use super::{HookMail, MailBytes, decode_base64};
-use crate::hook::{HookParseError, json, sns::SnsMessage};
+use crate::hooks::{HookParseError, json, sns::SnsMessage};
 
-pub(super) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
+pub(crate) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
     let envelope = SnsMessage::parse(body).map_err(|why| HookParseError::json(&why.to_string()))?;
     let is_told = envelope.field("Type").is_ok_and(|kind| kind == "Notification");
     let message = envelope.field("Message").unwrap_or_default();

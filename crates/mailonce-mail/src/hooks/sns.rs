@@ -19,13 +19,13 @@ const MAX_CERTIFICATE_BYTES: usize = 64 * 1024;
 
 /// What is believed of SNS.
 #[derive(Clone, Debug)]
-pub(super) struct SnsTrust {
+pub(crate) struct SnsTrust {
     topics: Vec<String>,
     allow_sha1: bool,
 }
 
 impl SnsTrust {
-    pub(super) fn new(topics: Vec<String>, allow_sha1: bool) -> Result<Self, HookSecretError> {
+    pub(crate) fn new(topics: Vec<String>, allow_sha1: bool) -> Result<Self, HookSecretError> {
         if topics.is_empty() || topics.len() > MAX_TOPICS {
             return Err(HookSecretError::Unusable("is not a list of 1 to 100 topics"));
         }
@@ -39,10 +39,10 @@ impl SnsTrust {
 }
 
 /// A parsed envelope.
-pub(super) struct SnsMessage(Value);
+pub(crate) struct SnsMessage(Value);
 
 impl SnsMessage {
-    pub(super) fn parse(body: &[u8]) -> Result<Self, HookRejection> {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, HookRejection> {
         if body.len() > MAX_EVENT_BODY_BYTES {
             return Err(HookRejection::TooLarge);
         }
@@ -54,12 +54,12 @@ impl SnsMessage {
     }
 
     /// A field of the envelope. All of SNS's are text.
-    pub(super) fn field(&self, name: &'static str) -> Result<&str, HookRejection> {
+    pub(crate) fn field(&self, name: &'static str) -> Result<&str, HookRejection> {
         self.0.get(name).and_then(Value::as_str).ok_or(HookRejection::MissingField(name))
     }
 
     /// Where the certificate is. Only the host's own files: its API can be made to answer with foreign bytes.
-    pub(super) fn certificate_url(&self) -> Result<&str, HookRejection> {
+    pub(crate) fn certificate_url(&self) -> Result<&str, HookRejection> {
         let url = self.field("SigningCertURL")?;
         let file = sns_path(url).and_then(|path| path.strip_prefix("SimpleNotificationService-")?.strip_suffix(".pem"));
         let plain = |name: &&str| name.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -69,7 +69,7 @@ impl SnsMessage {
     }
 
     /// Where a subscription is confirmed. `None` unless that is what the message asks for.
-    pub(super) fn subscribe_url(&self) -> Result<Option<&str>, HookRejection> {
+    pub(crate) fn subscribe_url(&self) -> Result<Option<&str>, HookRejection> {
         if self.field("Type")? != "SubscriptionConfirmation" {
             return Ok(None);
         }
@@ -100,7 +100,7 @@ impl SnsMessage {
     }
 }
 
-pub(super) fn verify(
+pub(crate) fn verify(
     trust: &SnsTrust,
     request: &HookRequest<'_>,
     now: Time,

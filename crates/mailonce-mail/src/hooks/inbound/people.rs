@@ -3,7 +3,7 @@
 use mailonce_core::address::NamedAddress;
 use serde_json::Value;
 
-use crate::hook::json;
+use crate::hooks::json;
 
 /// One object. `None` without an address.
 fn mailbox_from_object(value: &Value) -> Option<NamedAddress> {
@@ -13,7 +13,7 @@ fn mailbox_from_object(value: &Value) -> Option<NamedAddress> {
 }
 
 /// Objects, an array of them, header text, or an array of that.
-pub(super) fn from_json(value: Option<&Value>) -> Vec<NamedAddress> {
+pub(crate) fn from_json(value: Option<&Value>) -> Vec<NamedAddress> {
     match value {
         Some(Value::Array(all)) => all.iter().flat_map(|one| from_json(Some(one))).collect(),
         Some(Value::String(text)) => from_header(text),
@@ -23,12 +23,12 @@ pub(super) fn from_json(value: Option<&Value>) -> Vec<NamedAddress> {
 }
 
 /// The people in a header's text.
-pub(super) fn from_header(text: &str) -> Vec<NamedAddress> {
+pub(crate) fn from_header(text: &str) -> Vec<NamedAddress> {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     crate::parse::parse(format!("To: {plain}\r\n\r\n").as_bytes()).to
 }
 
 /// Their addresses.
-pub(super) fn addresses<'a>(lists: impl IntoIterator<Item = &'a Vec<NamedAddress>>) -> Vec<String> {
+pub(crate) fn addresses<'a>(lists: impl IntoIterator<Item = &'a Vec<NamedAddress>>) -> Vec<String> {
     lists.into_iter().flatten().map(|mailbox| mailbox.address.clone()).collect()
 }

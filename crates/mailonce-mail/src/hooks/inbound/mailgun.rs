@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     compose::ProviderFields,
-    hook::{HookParseError, HookRequest, json},
+    hooks::{HookParseError, HookRequest, json},
 };
 
 /// What is new at each try.
 const SIGNATURE_FIELDS: [&str; 3] = ["timestamp", "token", "signature"];
 
-pub(super) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
+pub(crate) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
     let Some(form) = HookForm::from_request(request)? else { return Ok(None) };
     let text = |name: &str| form.text(name);
     let recipient = text("recipient").ok_or(HookParseError::Unexpected("a form with recipient"))?;

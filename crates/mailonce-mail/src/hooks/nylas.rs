@@ -2,7 +2,7 @@
 
 use super::{HookRejection, HookRequest, proof};
 
-pub(super) fn verify(keys: &[Vec<u8>], request: &HookRequest<'_>) -> Result<(), HookRejection> {
+pub(crate) fn verify(keys: &[Vec<u8>], request: &HookRequest<'_>) -> Result<(), HookRejection> {
     let signature = request.required_header("x-nylas-signature")?;
     let signature =
         proof::decode_hex32(signature).ok_or_else(|| HookRejection::Malformed("the signature is not hex".into()))?;

@@ -1,6 +1,6 @@
 //! The part of the store for telling others, as one life of a node sees it.
 
-use super::ledger::FaultyStore;
+use crate::world::store::FaultyStore;
 use async_trait::async_trait;
 use mailonce_core::{
     events::{

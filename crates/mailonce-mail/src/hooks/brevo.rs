@@ -8,7 +8,7 @@ use super::{
     report::{HookEventDraft, parse_email_id},
 };
 
-pub(super) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
+pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
     Ok(json::parse_objects(body)?.iter().map(parse_event).collect())
 }
 

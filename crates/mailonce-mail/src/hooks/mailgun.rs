@@ -28,7 +28,7 @@ pub fn request_token(request: &HookRequest<'_>) -> Option<String> {
     json::str_at(&body, "/signature/token").map(str::to_owned)
 }
 
-pub(super) fn verify(
+pub(crate) fn verify(
     keys: &[Vec<u8>],
     request: &HookRequest<'_>,
     now: Time,
@@ -65,7 +65,7 @@ fn verify_form(keys: &[Vec<u8>], form: &HookForm<'_>, now: Time, tolerance_ms: i
     proof::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
 }
 
-pub(super) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
+pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
     let body = json::parse(body)?;
     let event = body.pointer("/event-data").filter(|event| event.is_object());
     let event = event.ok_or(HookParseError::Unexpected("an object with event-data"))?;

@@ -8,7 +8,7 @@ use super::{
     report::{HookEventDraft, parse_email_id},
 };
 
-pub(super) fn verify(
+pub(crate) fn verify(
     keys: &[Vec<u8>],
     request: &HookRequest<'_>,
     now: Time,
@@ -35,7 +35,7 @@ pub(super) fn verify(
     proof::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
 }
 
-pub(super) fn parse_events(request: &HookRequest<'_>) -> Result<Vec<HookEvent>, HookParseError> {
+pub(crate) fn parse_events(request: &HookRequest<'_>) -> Result<Vec<HookEvent>, HookParseError> {
     let event = json::parse(request.body)?;
     let kind = json::str_at(&event, "/type").ok_or(HookParseError::Unexpected("an object with type"))?;
     let id = ["svix-id", "webhook-id"].iter().find_map(|name| request.header_named(name).ok().flatten());
@@ -59,7 +59,7 @@ pub(super) fn parse_events(request: &HookRequest<'_>) -> Result<Vec<HookEvent>, 
 }
 
 /// The recipient, when there is only one: an event of a mail to several does not tell whom it is about.
-pub(super) fn sole_recipient(to: Option<&Value>) -> Option<&str> {
+pub(crate) fn sole_recipient(to: Option<&Value>) -> Option<&str> {
     match to? {
         Value::String(one) => Some(one),
         Value::Array(all) => match all.as_slice() {

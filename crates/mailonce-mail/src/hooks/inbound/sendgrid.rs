@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{
     compose::ProviderFields,
-    hook::{HookParseError, HookRequest, json},
+    hooks::{HookParseError, HookRequest, json},
 };
 
-pub(super) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
+pub(crate) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
     let Some(form) = HookForm::from_request(request)? else { return Ok(None) };
     let envelope = form.field("envelope").ok_or(HookParseError::Unexpected("a form with envelope"))?;
     let envelope = json::parse(&envelope.bytes)?;

@@ -7,17 +7,17 @@ use serde_json::Value;
 use super::{HookMail, MISSING_FILE_HEADER, MailBytes, decode_base64, non_empty, people};
 use crate::{
     compose::ProviderFields,
-    hook::{HookParseError, json},
+    hooks::{HookParseError, json},
 };
 
-pub(super) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
+pub(crate) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
     let mail = json::parse(body)?;
     let is_mail = mail.get("RecordType").is_none() && ["FromFull", "From"].iter().any(|key| mail.get(key).is_some());
     if is_mail { mail_from_json(&mail).map(Some) } else { Ok(None) }
 }
 
 /// One of a list. `None` when Postmark blocked it, by rules of the account.
-pub(super) fn parse_listed_mail(mail: &Value) -> Result<Option<HookMail>, HookParseError> {
+pub(crate) fn parse_listed_mail(mail: &Value) -> Result<Option<HookMail>, HookParseError> {
     let blocked = json::str_at(mail, "/Status").is_some_and(|status| status.eq_ignore_ascii_case("blocked"));
     if blocked {
         return Ok(None);
@@ -45,7 +45,7 @@ fn mail_reference(mail: &Value) -> Result<HookMail, HookParseError> {
 }
 
 /// The mail in one object, as hooks bring it and as its details are answered.
-pub(super) fn mail_from_json(mail: &Value) -> Result<HookMail, HookParseError> {
+pub(crate) fn mail_from_json(mail: &Value) -> Result<HookMail, HookParseError> {
     let told = mail_reference(mail)?;
     let mut headers = parse_headers(mail);
     let sender = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("return-path"));

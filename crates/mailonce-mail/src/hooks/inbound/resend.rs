@@ -4,9 +4,9 @@ use mailonce_core::ports::collect::ProviderMailRef;
 use serde_json::Value;
 
 use super::{HookMail, MailBytes, people, standard};
-use crate::hook::{HookParseError, json};
+use crate::hooks::{HookParseError, json};
 
-pub(super) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
+pub(crate) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
     let event = json::parse(body)?;
     if json::str_at(&event, "/type") != Some("email.received") {
         return Ok(None);
@@ -16,7 +16,7 @@ pub(super) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError
 }
 
 /// One of a list.
-pub(super) fn parse_listed_mail(mail: &Value) -> Result<HookMail, HookParseError> {
+pub(crate) fn parse_listed_mail(mail: &Value) -> Result<HookMail, HookParseError> {
     let id = json::str_at(mail, "/id").ok_or(HookParseError::Unexpected("a mail with id"))?;
     Ok(mail_reference(id, mail))
 }
@@ -36,7 +36,7 @@ fn mail_reference(id: &str, mail: &Value) -> HookMail {
 }
 
 /// A mail put together from what Resend read, where it does not give out the mail itself.
-pub(super) fn mail_from_provider_fields(name: &str, mail: &Value) -> Result<MailBytes, HookParseError> {
+pub(crate) fn mail_from_provider_fields(name: &str, mail: &Value) -> Result<MailBytes, HookParseError> {
     let mut fields = mail.clone();
     // Not ours to read: it says where the mail would lie.
     fields.as_object_mut().ok_or(HookParseError::Unexpected("an object"))?.remove("raw");

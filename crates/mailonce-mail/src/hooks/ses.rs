@@ -25,7 +25,7 @@ pub fn sns_urls(body: &[u8]) -> Result<SnsUrls, HookRejection> {
     Ok(SnsUrls { certificate_url, subscribe_url: envelope.subscribe_url()?.map(str::to_owned) })
 }
 
-pub(super) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
+pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
     let shape = |_: HookRejection| HookParseError::Unexpected("an SNS message with Type, MessageId and Message");
     let envelope = SnsMessage::parse(body).map_err(|why| HookParseError::json(&why.to_string()))?;
     if envelope.field("Type").map_err(shape)? != "Notification" {

@@ -30,17 +30,17 @@ pub struct HookRequest<'a> {
 
 impl<'a> HookRequest<'a> {
     /// A header's value. Twice the same header is refused: two readers could see two values.
-    pub(super) fn header(&self, name: &'static str) -> Result<Option<&'a str>, HookRejection> {
+    pub(crate) fn header(&self, name: &'static str) -> Result<Option<&'a str>, HookRejection> {
         self.header_named(name).map_err(|why| HookRejection::Malformed(format!("header {name} {why}")))
     }
 
     /// The same for a header that must be there.
-    pub(super) fn required_header(&self, name: &'static str) -> Result<&'a str, HookRejection> {
+    pub(crate) fn required_header(&self, name: &'static str) -> Result<&'a str, HookRejection> {
         self.header(name)?.ok_or(HookRejection::MissingHeader(name))
     }
 
     /// A header whose name comes from a source's configuration.
-    pub(super) fn header_named(&self, name: &str) -> Result<Option<&'a str>, &'static str> {
+    pub(crate) fn header_named(&self, name: &str) -> Result<Option<&'a str>, &'static str> {
         let mut values = self.headers.iter().filter(|(given, _)| given.eq_ignore_ascii_case(name));
         let Some((_, value)) = values.next() else { return Ok(None) };
         if values.next().is_some() {
@@ -53,7 +53,7 @@ impl<'a> HookRequest<'a> {
     }
 
     /// A parameter of the query, undecoded. Twice the same one is none.
-    pub(super) fn query_parameter(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn query_parameter(&self, name: &str) -> Option<&'a str> {
         let mut values = self.query.split('&').filter_map(|pair| pair.split_once('=')).filter(|(key, _)| *key == name);
         let (_, value) = values.next()?;
         values.next().is_none().then_some(value)

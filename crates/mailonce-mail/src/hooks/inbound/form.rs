@@ -3,7 +3,7 @@
 use memchr::memmem;
 use std::borrow::Cow;
 
-use crate::hook::{HookParseError, HookRequest};
+use crate::hooks::{HookParseError, HookRequest};
 
 /// Fields of one form.
 const MAX_FIELDS: usize = 2_000;
@@ -12,20 +12,20 @@ const MAX_PART_HEADER_BYTES: usize = 16 * 1024;
 
 /// One field.
 #[derive(Debug)]
-pub(in crate::hook) struct FormField<'a> {
-    pub(in crate::hook) name: String,
-    pub(in crate::hook) filename: Option<String>,
-    pub(in crate::hook) content_type: Option<String>,
-    pub(in crate::hook) bytes: Cow<'a, [u8]>,
+pub(in crate::hooks) struct FormField<'a> {
+    pub(in crate::hooks) name: String,
+    pub(in crate::hooks) filename: Option<String>,
+    pub(in crate::hooks) content_type: Option<String>,
+    pub(in crate::hooks) bytes: Cow<'a, [u8]>,
 }
 
 /// All of them, in their order.
 #[derive(Debug)]
-pub(in crate::hook) struct HookForm<'a>(pub(in crate::hook) Vec<FormField<'a>>);
+pub(in crate::hooks) struct HookForm<'a>(pub(in crate::hooks) Vec<FormField<'a>>);
 
 impl<'a> HookForm<'a> {
     /// The form in a request. `None` when its body is none.
-    pub(in crate::hook) fn from_request(request: &HookRequest<'a>) -> Result<Option<Self>, HookParseError> {
+    pub(in crate::hooks) fn from_request(request: &HookRequest<'a>) -> Result<Option<Self>, HookParseError> {
         Self::parse(request.header_named("content-type").ok().flatten().unwrap_or_default(), request.body)
     }
 
@@ -44,12 +44,12 @@ impl<'a> HookForm<'a> {
     }
 
     /// A field's text, when it came once. Twice the same is none: two readers could see two values.
-    pub(in crate::hook) fn text(&self, name: &str) -> Option<Cow<'_, str>> {
+    pub(in crate::hooks) fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         self.field(name).map(|field| String::from_utf8_lossy(&field.bytes))
     }
 
     /// A field that came once.
-    pub(in crate::hook) fn field(&self, name: &str) -> Option<&FormField<'a>> {
+    pub(in crate::hooks) fn field(&self, name: &str) -> Option<&FormField<'a>> {
         let mut found = self.0.iter().filter(|field| field.name == name);
         let one = found.next()?;
         found.next().is_none().then_some(one)

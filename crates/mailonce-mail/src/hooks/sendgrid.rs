@@ -21,11 +21,11 @@ const TEST_MESSAGE_ID: &str = "14c5d75ce93.dfd.64b469";
 
 /// A point on P-256, uncompressed.
 #[derive(Clone)]
-pub(super) struct P256PublicKey([u8; 65]);
+pub(crate) struct P256PublicKey([u8; 65]);
 
 impl P256PublicKey {
     /// Reads a key as SendGrid shows it.
-    pub(super) fn parse(key: &str) -> Result<Self, HookSecretError> {
+    pub(crate) fn parse(key: &str) -> Result<Self, HookSecretError> {
         let wrong = HookSecretError::Unusable("is not a P-256 public key in base64");
         let Ok(der) = STANDARD.decode(key) else { return Err(wrong) };
         let point = der.strip_prefix(&SPKI_P256).and_then(|point| <[u8; 65]>::try_from(point).ok());
@@ -33,7 +33,7 @@ impl P256PublicKey {
     }
 }
 
-pub(super) fn verify(
+pub(crate) fn verify(
     keys: &[P256PublicKey],
     request: &HookRequest<'_>,
     now: Time,
@@ -56,7 +56,7 @@ pub(super) fn verify(
     proof::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
 }
 
-pub(super) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
+pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
     Ok(json::parse_objects(body)?.iter().map(parse_event).collect())
 }
 

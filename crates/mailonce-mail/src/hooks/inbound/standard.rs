@@ -9,11 +9,11 @@ use serde_json::Value;
 use super::{HookMail, MailBytes, decode_base64, non_empty, people};
 use crate::{
     compose::ProviderFields,
-    hook::{HookParseError, HookRequest, json},
+    hooks::{HookParseError, HookRequest, json},
     parse,
 };
 
-pub(super) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
+pub(crate) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, HookParseError> {
     let id = ["webhook-id", "svix-id"].iter().find_map(|name| request.header_named(name).ok().flatten());
     let id = id.unwrap_or_default();
     let kind = request.header_named("content-type").ok().flatten().unwrap_or_default();

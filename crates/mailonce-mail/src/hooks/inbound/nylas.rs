@@ -7,10 +7,10 @@ use mailonce_core::ports::collect::ProviderMailRef;
 use super::{HookMail, MailBytes, non_empty, people};
 use crate::{
     compose::ProviderFields,
-    hook::{HookParseError, json},
+    hooks::{HookParseError, json},
 };
 
-pub(super) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
+pub(crate) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
     let event = json::parse(body)?;
     let kind = json::str_at(&event, "/type").unwrap_or_default();
     if !matches!(kind, "message.created" | "message.created.truncated" | "message.created.cleaned") {

@@ -67,30 +67,30 @@ pub enum HookParseError {
 }
 
 impl HookParseError {
-    pub(super) fn json(why: &str) -> Self {
+    pub(crate) fn json(why: &str) -> Self {
         Self::Json(printable_line(why, 200))
     }
 }
 
 /// An event on its way to become a [`Report`].
-pub(super) struct HookEventDraft<'a> {
+pub(crate) struct HookEventDraft<'a> {
     /// The provider's own id of the event, when it has one that is the same for every repeat.
-    pub(super) event_id: Option<String>,
+    pub(crate) event_id: Option<String>,
     /// What else tells two events of one mail apart, when there is no such id.
-    pub(super) discriminator: Option<String>,
+    pub(crate) discriminator: Option<String>,
     /// The provider's word for what happened.
-    pub(super) event_type: &'a str,
-    pub(super) email: Option<EmailId>,
-    pub(super) remote_id: Option<&'a str>,
-    pub(super) recipient: Option<&'a str>,
-    pub(super) reported_status: ReportedStatus,
-    pub(super) reason: Option<&'a str>,
-    pub(super) occurred_at: Option<Time>,
-    pub(super) is_test: bool,
+    pub(crate) event_type: &'a str,
+    pub(crate) email: Option<EmailId>,
+    pub(crate) remote_id: Option<&'a str>,
+    pub(crate) recipient: Option<&'a str>,
+    pub(crate) reported_status: ReportedStatus,
+    pub(crate) reason: Option<&'a str>,
+    pub(crate) occurred_at: Option<Time>,
+    pub(crate) is_test: bool,
 }
 
 impl HookEventDraft<'_> {
-    pub(super) fn finish(self) -> HookEvent {
+    pub(crate) fn finish(self) -> HookEvent {
         HookEvent {
             dedupe_key: self.dedupe_key(),
             email: self.email,
@@ -127,7 +127,7 @@ fn is_usable_id(id: &str) -> bool {
 }
 
 /// Our own id as a provider gives it back. Anything else is none.
-pub(super) fn parse_email_id(text: Option<&str>) -> Option<EmailId> {
+pub(crate) fn parse_email_id(text: Option<&str>) -> Option<EmailId> {
     text?.trim().parse().ok()
 }
 

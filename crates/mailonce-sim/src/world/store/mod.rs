@@ -1,5 +1,8 @@
 //! The store as one life of a node sees it: the model behind errors, lost answers and the node's own end.
 
+pub(crate) mod arrivals;
+pub(crate) mod conversations;
+pub(crate) mod notices;
 use super::body::NodeProcess;
 use super::plan::FaultKind;
 use async_trait::async_trait;

@@ -6,7 +6,7 @@
 //! | `people` | lists of people, as JSON has them |
 //! | `postmark` `mailgun` `sendgrid` `ses` `resend` `nylas` `standard` | one provider each |
 
-pub(super) mod form;
+pub(crate) mod form;
 mod mailgun;
 mod nylas;
 mod people;
