@@ -27,7 +27,7 @@
 
 pub mod access;
 pub mod address;
-pub mod call;
+pub mod call_trace;
 pub mod cidr;
 pub mod control;
 pub mod conversation;

@@ -26,7 +26,7 @@ pub mod runtime;
 
 use mailonce_core::{
     access::team::{ApiKey, ApiKeyScope, Team},
-    call::CallTrace,
+    call_trace::CallTrace,
     id::IdGenerator,
     key::InstallSecret,
     limits,
@@ -48,11 +48,11 @@ use std::sync::{
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
-use crate::handoff::doubts::UnknownsInProgress;
-use crate::handoff::ways::{EngineDeps, TransportSelector};
-use crate::outbound::seen::ReplayCache;
-use crate::outbound::suppressed::SuppressedCallBuffer;
-use crate::runtime::holder::LeaseIdentities;
+use crate::handoff::transport_selector::{EngineDeps, TransportSelector};
+use crate::handoff::unknown::UnknownsInProgress;
+use crate::outbound::replay_cache::ReplayCache;
+use crate::outbound::suppressed_calls::SuppressedCallBuffer;
+use crate::runtime::lease_identity::LeaseIdentities;
 use crate::runtime::metrics::Metrics;
 use crate::runtime::time::{ClockState, ConfirmedBy, Timekeeper};
 use control::record_cache::RecordCaches;
@@ -75,7 +75,7 @@ pub struct Caller {
     /// What the caller calls this call.
     pub call: Option<CallTrace>,
     /// The inboxes that the API key is tied to; `None` for a key of the whole team.
-    pub inbox_restriction: Option<Arc<crate::access::ties::InboxRestriction>>,
+    pub inbox_restriction: Option<Arc<crate::access::inbox_restriction::InboxRestriction>>,
 }
 
 impl Caller {
@@ -122,22 +122,22 @@ pub struct Engine {
     /// Whether the store tells of every change, so that what was seen may be answered from memory.
     is_single_node: bool,
     suppressed_calls: SuppressedCallBuffer,
-    credentials: crate::access::access::CredentialCache,
+    credentials: crate::access::api_keys::CredentialCache,
     /// API keys under which streams and waits are open.
-    active_keys: crate::access::open_keys::ActiveKeys,
+    active_keys: crate::access::active_keys::ActiveKeys,
     /// Addresses that are not written to.
     suppression_index: crate::control::suppressions::SuppressionIndex,
     /// Domains that sign.
     signing_domains: crate::handoff::signers::SigningDomainCache,
     /// Held while a key is made.
     key_generation: tokio::sync::Mutex<()>,
-    certificate_cache: crate::inbound::hook::CertificateCache,
+    certificate_cache: crate::inbound::hooks::CertificateCache,
     fetch_limiter: crate::inbound::collect::FetchLimiter,
-    inbound: crate::inbound::inbound::InboundRuntime,
+    inbound: crate::inbound::waiters::InboundRuntime,
     record_caches: RecordCaches,
     /// The ends of the event logs that somebody follows.
     event_tails: crate::events::tail::EventTails,
-    message_ids: crate::inbox::mailbox::MessageIdCache,
+    message_ids: crate::inbox::mailbox_reader::MessageIdCache,
     /// Wakes whoever tells endpoints.
     notice_wakeup: Notify,
     /// Room for tests of endpoints.
@@ -147,7 +147,7 @@ pub struct Engine {
     recent_sends: crate::outbound::content_guard::RecentSendWindow,
     fingerprints: crate::outbound::content_guard::FingerprintCache,
     /// How far questions for people were looked after.
-    escalation_progress: crate::conversation::questions::EscalationProgress,
+    escalation_progress: crate::conversation::escalation_worker::EscalationProgress,
     /// Transports that are missing, and what waits for them.
     orphan_tracker: crate::handoff::orphans::OrphanTracker,
     /// Figures for operators.
@@ -175,7 +175,7 @@ impl Engine {
             transports.push(Arc::clone(&local) as Arc<dyn mailonce_core::ports::transport::Transport>);
         }
         let inbound =
-            crate::inbound::inbound::InboundRuntime::new(outside.local_domains.clone(), outside.authenticator.clone());
+            crate::inbound::waiters::InboundRuntime::new(outside.local_domains.clone(), outside.authenticator.clone());
         let time = Arc::new(Timekeeper::new(clock, last, install.database_clock, reading));
         store.set_commit_clock(Arc::clone(&time) as SharedLedgerClock);
         let engine = Arc::new(Self {
@@ -203,23 +203,23 @@ impl Engine {
             replay_cache: seen,
             is_single_node: alone,
             suppressed_calls: SuppressedCallBuffer::default(),
-            credentials: crate::access::access::CredentialCache::new(alone),
-            active_keys: crate::access::open_keys::ActiveKeys::default(),
+            credentials: crate::access::api_keys::CredentialCache::new(alone),
+            active_keys: crate::access::active_keys::ActiveKeys::default(),
             suppression_index: crate::control::suppressions::SuppressionIndex::default(),
             signing_domains: crate::handoff::signers::SigningDomainCache::default(),
             key_generation: tokio::sync::Mutex::default(),
-            certificate_cache: crate::inbound::hook::CertificateCache::default(),
+            certificate_cache: crate::inbound::hooks::CertificateCache::default(),
             fetch_limiter: crate::inbound::collect::FetchLimiter::default(),
             inbound,
             record_caches: RecordCaches::default(),
             event_tails: crate::events::tail::EventTails::default(),
-            message_ids: crate::inbox::mailbox::MessageIdCache::default(),
+            message_ids: crate::inbox::mailbox_reader::MessageIdCache::default(),
             notice_wakeup: Notify::new(),
             endpoint_test_permits: Semaphore::new(MAX_ENDPOINT_TESTS),
             settings_cache: crate::access::settings::SettingsCache::default(),
             recent_sends: crate::outbound::content_guard::RecentSendWindow::default(),
             fingerprints: crate::outbound::content_guard::FingerprintCache::default(),
-            escalation_progress: crate::conversation::questions::EscalationProgress::default(),
+            escalation_progress: crate::conversation::escalation_worker::EscalationProgress::default(),
             orphan_tracker: crate::handoff::orphans::OrphanTracker::default(),
             metrics: Metrics::default(),
         });
@@ -281,7 +281,7 @@ impl Engine {
     }
 
     /// Every way out but the sandbox, as it is.
-    pub fn transport_statuses(&self) -> Vec<crate::handoff::ways::TransportStatus> {
+    pub fn transport_statuses(&self) -> Vec<crate::handoff::transport_selector::TransportStatus> {
         self.transports.iter().map(|way| way.status(self.time.boot_clock_ms())).collect()
     }
 

@@ -95,7 +95,7 @@ const SUBJECT_PREFIXES: &[&str] = &[
 /// The subject without what answers and forwards put before it, with single blanks and in lower case.
 pub fn base_subject(subject: &str) -> String {
     let folded: String =
-        subject.chars().filter(|c| !crate::glyph::is_invisible(*c)).map(crate::glyph::fold_to_ascii).collect();
+        subject.chars().filter(|c| !crate::unicode::is_invisible(*c)).map(crate::unicode::fold_to_ascii).collect();
     let text = folded.to_lowercase();
     let mut rest = text.trim();
     while let Some(shorter) = strip_one_prefix(rest) {

@@ -11,8 +11,8 @@
 
 pub mod memory;
 pub mod postgres;
-mod published;
 pub mod sqlite;
+mod transport_registry;
 
 #[cfg(test)]
 mod conformance;

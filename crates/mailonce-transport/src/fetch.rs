@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use http_body_util::Full;
 use hyper::{Request, header};
-use mailonce_core::ports::net::HttpFetcher;
+use mailonce_core::ports::network::HttpFetcher;
 use rustls::ClientConfig;
 use std::{sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{
     dial,
     egress::{EgressPolicy, TargetUrl},
-    exchange::send_once,
+    http_exchange::send_once,
 };
 
 /// The largest page.

@@ -12,14 +12,14 @@
 //! | [`authenticate`] | whether a mail's sender is who it says |
 //! | [`sandbox`] | addresses that misbehave on purpose; it dials nobody |
 
-mod age;
 pub mod authenticate;
+mod boot_instant;
 pub mod collect;
 pub mod dial;
 pub mod egress;
-mod exchange;
 pub mod fetch;
 pub mod http;
+mod http_exchange;
 pub mod names;
 pub mod sandbox;
 pub mod smtp;

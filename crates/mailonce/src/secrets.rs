@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail, ensure};
 use mailonce_core::ports::{
-    install_secret::{SecretKeeper as _, StoredSecret},
+    secret_keeper::{SecretKeeper as _, StoredSecret},
     store::{Result as StoreResult, StoreError},
 };
 use mailonce_engine::access::kek::{HOW_TO_MAKE, Kek, SecretUnlocker, WrappedSecret};
@@ -24,7 +24,7 @@ use tokio::{
 use crate::{
     cli::private_file,
     config::{Config, StoreLocation},
-    system::{OsEntropy, wall_time},
+    entropy::{OsEntropy, wall_time},
 };
 
 /// How long a command may take to print the KEK.

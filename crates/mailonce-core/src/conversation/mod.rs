@@ -11,8 +11,8 @@
 //!
 //! Engines load a [`answer::Ground`], let these rules decide, and write what came of it, so that all decide alike.
 
-pub mod answer;
 pub mod caps;
 pub mod escalation;
+pub mod message_progress;
+pub mod reply_guards;
 pub mod thread;
-pub mod turn;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-use super::{caps::ReplyTally, turn::Acknowledgement};
+use super::{caps::ReplyTally, message_progress::Acknowledgement};
 use crate::{
     events::event::{EventKind, NewEvent},
     id::{InboxId, MessageId, TeamId, ThreadId},

@@ -3,7 +3,7 @@
 //! [`State::after`] is the only way from one state to another. What it does not allow cannot be written.
 
 pub mod action;
-pub mod doubt;
+pub mod unknown;
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -228,7 +228,7 @@ mod tests {
             artifact::{ArtifactKind, ExtractedValue},
             message::{MessageAnnotations, MessageHead, MessageState, Party},
         },
-        ports::authenticate::{AuthResult, SenderAuth},
+        ports::authenticator::{AuthResult, SenderAuth},
     };
     use uuid::Uuid;
 

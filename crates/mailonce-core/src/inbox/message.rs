@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use crate::{
     control::rule::RuleEvaluation,
-    conversation::turn::MessageProgress,
+    conversation::message_progress::MessageProgress,
     events::event::{EventKind, NewEvent},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbound::delivery::DeliverySuppression,
     inbox::artifact::{Artifact, ArtifactKind, NewArtifact},
-    ports::authenticate::SenderAuth,
+    ports::authenticator::SenderAuth,
     string_enum::string_enum,
     time::Time,
 };

@@ -8,7 +8,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use crate::{
     address::Address,
-    call::CallTrace,
+    call_trace::CallTrace,
     control::rule::RuleRef,
     events::event::{EventKind, NewEvent},
     handoff::{Attempt, AttemptDetails, Handoff, HandoffState, Outcome, Transition},

@@ -1,7 +1,7 @@
 //! Sending: accepting emails under idempotency keys.
 
 pub mod content;
+pub mod content_guard;
 pub mod digest;
 pub mod email;
-pub mod likeness;
 pub mod schedule;

@@ -1,16 +1,16 @@
 //! Ports: what the engine needs from the rest of the world.
 
-pub mod arrivals;
-pub mod authenticate;
-pub mod collect;
-pub mod conversations;
-pub mod install_secret;
-pub mod net;
-pub mod notices;
-pub mod notify;
+pub mod authenticator;
+pub mod conversation_store;
+pub mod event_formatter;
+pub mod inbound_store;
+pub mod mail_fetcher;
+pub mod network;
+pub mod notice_store;
+pub mod secret_keeper;
 pub mod store;
 pub mod transport;
-pub mod wording;
+pub mod webhook_client;
 
 use crate::time::Time;
 

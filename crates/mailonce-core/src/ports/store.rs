@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     access::team::{ApiKey, Team},
-    call::CallTrace,
+    call_trace::CallTrace,
     control::budget::{BudgetCounter, Charge, Overrun},
     events::event::Event,
     handoff::{
@@ -24,9 +24,9 @@ use crate::{
     key::{InstallSecret, KeyHash},
     mutant,
     outbound::{
+        content_guard::ContentFingerprint,
         digest::Digest,
         email::{Channel, Email, EmailChangeRefusal, EmailHead, EmailState, Guard},
-        likeness::ContentFingerprint,
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
@@ -699,7 +699,9 @@ impl fmt::Debug for CommitClock {
 /// What mailonce must remember. See the module's words.
 #[async_trait]
 pub trait Store:
-    super::arrivals::InboundStore + super::conversations::ConversationStore + super::notices::NoticeStore
+    crate::ports::inbound_store::InboundStore
+    + crate::ports::conversation_store::ConversationStore
+    + crate::ports::notice_store::NoticeStore
 {
     // Sending
 

@@ -17,7 +17,7 @@ use crate::{
     Caller, Engine, KeyedCall,
     access::vault::SecretLocation,
     operation,
-    outbound::change::key_mismatch,
+    outbound::email_commands::key_mismatch,
     runtime::records::{self, CreateOutcome, CursorPage},
     unavailable,
 };

@@ -12,7 +12,7 @@ use mailonce_core::{
     key::{InstallSecret, keyed_hash},
     ports::{
         Entropy,
-        install_secret::{OpenedSecret, SecretKeeper, StoredSecret},
+        secret_keeper::{OpenedSecret, SecretKeeper, StoredSecret},
         store::{Result, StoreError},
     },
     time::Time,

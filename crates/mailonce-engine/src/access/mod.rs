@@ -1,11 +1,11 @@
 //! Teams, API keys and what a team owns.
 
-pub mod access;
+pub mod active_keys;
+pub mod api_keys;
 pub mod domains;
+pub mod inbox_restriction;
 pub mod kek;
-pub mod open_keys;
-pub(crate) mod proofs;
 pub mod settings;
+pub(crate) mod source_credentials;
 pub mod sources;
-pub mod ties;
 pub(crate) mod vault;

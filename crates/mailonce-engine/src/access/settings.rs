@@ -5,7 +5,7 @@ use mailonce_core::{
     address::NamedAddress,
     id::TeamId,
     inbox::message::ReplyToPolicy,
-    outbound::likeness::ContentGuardMode,
+    outbound::content_guard::ContentGuardMode,
     ports::store::{IdempotentResult, StoreError},
     problem::{FieldError, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},

@@ -18,12 +18,12 @@ use uuid::Uuid;
 use crate::{
     Caller, Engine, KeyedCall,
     access::{
-        proofs::{rotate, to_secrets},
+        source_credentials::{rotate, to_secrets},
         vault::SecretLocation,
     },
     inbound::collect::{CollectionConfig, StoredCollectionConfig},
     invalid_field, operation,
-    outbound::change::key_mismatch,
+    outbound::email_commands::key_mismatch,
     runtime::records::{self, CreateOutcome, CursorPage},
     unavailable,
 };
@@ -31,7 +31,7 @@ use crate::{
 /// How often a rotation is tried anew when somebody else changed the source meanwhile.
 const MAX_CONFLICT_RETRIES: usize = 3;
 
-pub use crate::access::proofs::SourceCredential;
+pub use crate::access::source_credentials::SourceCredential;
 
 /// Where provider events and mail come from.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use mailonce_core::{
     inbox::Inbox,
     outbound::content::EmailContent,
     ports::{
-        authenticate::SenderAuth,
+        authenticator::SenderAuth,
         store::{IdempotentResult, StoreError},
     },
     problem::{Code, Problem},

@@ -7,7 +7,7 @@
 
 pub mod budgets;
 pub mod lists;
-pub(crate) mod outbound_facts;
+pub(crate) mod outbound_rule_facts;
 pub(crate) mod record_cache;
 pub mod rules;
 pub mod suppressions;

@@ -14,7 +14,7 @@ use mailonce_core::{
     },
     outbound::content::EmailContent,
     ports::{
-        authenticate::SenderAuth,
+        authenticator::SenderAuth,
         store::{IdempotentResult, StoreError},
     },
     problem::{Code, Problem},

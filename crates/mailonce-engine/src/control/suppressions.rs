@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use crate::{
     Caller, Engine, KeyedCall, operation,
-    outbound::change::key_mismatch,
+    outbound::email_commands::key_mismatch,
     runtime::records::{self, CreateOutcome, CursorPage},
     unavailable,
 };

@@ -22,7 +22,7 @@ use crate::{
     Caller, Engine, KeyedCall,
     conversation::{diff, preview::Preview},
     invalid_field, operation,
-    outbound::{change::key_mismatch, content_guard::content_fingerprint},
+    outbound::{content_guard::content_fingerprint, email_commands::key_mismatch},
     runtime::records::{self, CreateOutcome, CursorPage},
     unavailable,
 };

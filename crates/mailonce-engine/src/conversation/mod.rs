@@ -2,10 +2,10 @@
 
 pub(crate) mod decisions;
 pub(crate) mod diff;
+pub(crate) mod escalation_worker;
 pub mod escalations;
-pub mod next;
 pub mod preview;
-pub(crate) mod questions;
 pub(crate) mod quote;
 pub mod reply;
 pub mod threads;
+pub mod work_queue;

@@ -12,15 +12,15 @@ use mailonce_core::{
     ports::store::StoreError,
 };
 use mailonce_mail::{
-    glyph,
     html::{self, Anchor, HtmlPage},
     link::{LinkPolicy, Reason, check_link, registrable_or_host},
+    unicode,
 };
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use crate::{Engine, conversation::reply::reply_target, hex, inbound::read::run_blocking};
+use crate::{Engine, conversation::reply::reply_target, hex, inbound::worker::run_blocking};
 
 /// Of a page that reaches a limit of the renderer.
 const TOO_COMPLEX: &str = "The HTML part is too large or too complex to be shown whole: read its source";
@@ -315,7 +315,7 @@ fn escape_invisible(text: &str, lines: bool) -> String {
     let mut clear = String::with_capacity(text.len());
     for c in text.chars() {
         let breaks_line = matches!(c, '\u{2028}' | '\u{2029}');
-        let odd = c.is_control() || breaks_line || glyph::is_invisible(c) || glyph::is_bidi_control(c);
+        let odd = c.is_control() || breaks_line || unicode::is_invisible(c) || unicode::is_bidi_control(c);
         if odd && !(lines && (c == '\n' || c == '\t')) {
             write!(clear, "\\u{{{:x}}}", u32::from(c)).ok();
         } else {

@@ -11,7 +11,7 @@ use mailonce_mail::parse;
 
 use crate::{
     Caller, Engine,
-    inbound::read::run_blocking,
+    inbound::worker::run_blocking,
     inbox::{
         artifacts::may_see_value,
         messages::{AttachmentBytes, MessageView, RenderedBody, render_body},

@@ -4,11 +4,11 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     address::{Address, NamedAddress},
     conversation::{
-        answer::{NewReply, ReplyAuthor, ReplyResult, is_surely_unsent},
         caps::recipient_hash,
         escalation::{Escalation, EscalationReason, EscalationSubject},
+        message_progress::ReplySlot,
+        reply_guards::{NewReply, ReplyAuthor, ReplyResult, is_surely_unsent},
         thread::Thread,
-        turn::ReplySlot,
     },
     id::{EmailId, MessageId, TeamId},
     inbox::{
@@ -39,11 +39,11 @@ use std::collections::BTreeSet;
 
 use crate::{
     Caller, Engine,
-    inbound::read::{party, run_blocking},
+    inbound::worker::{party, run_blocking},
     outbound::{
-        seen::CachedEmail,
+        replay_cache::CachedEmail,
         send::{KeyedSend, SendRequest, differences, identify_send},
-        view::SendReceipt,
+        send_receipt::SendReceipt,
     },
     unavailable,
 };

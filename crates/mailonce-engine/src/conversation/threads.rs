@@ -25,7 +25,7 @@ use crate::{
     conversation::reply::{lease_token_hash, leased_problem},
     inbox::inboxes::may_use,
     operation,
-    outbound::change::key_mismatch,
+    outbound::email_commands::key_mismatch,
     unavailable,
 };
 

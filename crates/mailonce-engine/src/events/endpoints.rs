@@ -15,7 +15,7 @@ use mailonce_core::{
     },
     id::{EndpointId, InboxId, TeamId},
     limits,
-    ports::{notify::WebhookResult, store::IdempotentResult},
+    ports::{store::IdempotentResult, webhook_client::WebhookResult},
     problem::{Code, Problem, nearest_name},
     time::Time,
 };
@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use crate::{
-    Caller, Engine, KeyedCall, access::vault::SecretLocation, invalid_field, operation, outbound::change::key_mismatch,
-    unavailable,
+    Caller, Engine, KeyedCall, access::vault::SecretLocation, invalid_field, operation,
+    outbound::email_commands::key_mismatch, unavailable,
 };
 
 /// The wire format of this version.

@@ -1,8 +1,8 @@
 //! Events, webhook endpoints and notices.
 
 pub mod endpoints;
+pub(crate) mod event_format;
+pub mod event_view;
 pub mod notices;
-pub mod notify;
+pub mod notifier;
 pub mod tail;
-pub mod told;
-pub(crate) mod wording;

@@ -31,10 +31,10 @@ use uuid::Uuid;
 use crate::{
     Caller, Engine,
     access::{
-        open_keys::KeyRevocation,
-        ties::{self, InboxRestriction},
+        active_keys::KeyRevocation,
+        inbox_restriction::{self, InboxRestriction},
     },
-    events::told::EventView,
+    events::event_view::EventView,
     unavailable,
 };
 
@@ -98,7 +98,7 @@ impl EventLine {
             kind: event.event.kind,
             about: event.event.subject_id,
             inbox: event.event.inbox(),
-            subject: ties::event_subject(&event.event),
+            subject: inbox_restriction::event_subject(&event.event),
             json: EventView::new(event, epoch).to_json(),
         })
     }

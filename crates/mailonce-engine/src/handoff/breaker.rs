@@ -11,7 +11,7 @@ use mailonce_core::{
 
 use crate::{
     Engine,
-    handoff::ways::{OutboundRoute, is_sandbox_internal},
+    handoff::transport_selector::{OutboundRoute, is_sandbox_internal},
 };
 
 impl Engine {

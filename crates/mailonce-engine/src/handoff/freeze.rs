@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::{
     Engine,
-    handoff::{signers::FreezeError, ways::OutboundRoute},
+    handoff::{signers::FreezeError, transport_selector::OutboundRoute},
 };
 
 /// What of an answer's head the composer writes itself.

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::{
     Engine,
-    handoff::ways::{InFlightGuard, OutboundRoute},
+    handoff::transport_selector::{InFlightGuard, OutboundRoute},
 };
 
 /// The pause before a handoff is queued again whose worker panicked before the marker. It grows fourfold each time.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Caller, Engine, KeyedCall, handoff::breaker::transport_state_json, invalid_field, operation,
-    outbound::change::key_mismatch, unavailable,
+    outbound::email_commands::key_mismatch, unavailable,
 };
 
 /// Handoffs that one call moves, about.

@@ -9,7 +9,7 @@ use mailonce_core::{
     inbound::delivery::{Delivery, DeliveryFormat, DeliveryOutcome, FetchedContent},
     limits,
     ports::{
-        collect::{FetchError, FetchedMail, ProviderAccount, ProviderMailRef},
+        mail_fetcher::{FetchError, FetchedMail, ProviderAccount, ProviderMailRef},
         store::StoreError,
     },
     problem::{Code, Problem},

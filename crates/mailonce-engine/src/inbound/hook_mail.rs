@@ -3,7 +3,7 @@
 use mailonce_core::{
     inbound::delivery::{DeliveryFormat, Intake, ReceiveResult as Arrived},
     limits,
-    ports::{collect::ProviderMailRef, store::StoreError},
+    ports::{mail_fetcher::ProviderMailRef, store::StoreError},
     problem::{Code, Problem},
 };
 use mailonce_mail::hooks::{self, HookMail, HookRequest, Kind, MailBytes};
@@ -12,7 +12,7 @@ use crate::{
     Engine,
     access::sources::{LiveSource, SourceRef},
     inbound::{
-        hook::ProviderHookSummary,
+        hooks::ProviderHookSummary,
         receive::{IntakeMail, RecipientRoute},
     },
     unavailable,

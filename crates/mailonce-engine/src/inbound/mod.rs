@@ -1,13 +1,13 @@
 //! Receiving mail: deliveries, parsing, filing.
 
+pub(crate) mod bounces;
 pub mod collect;
-pub(crate) mod cursor;
-pub mod hook;
 pub(crate) mod hook_mail;
-pub(crate) mod inbound;
+pub mod hooks;
 pub mod local;
-pub(crate) mod own;
+pub(crate) mod loop_guard;
 pub(crate) mod poll;
-pub(crate) mod read;
+pub(crate) mod poll_cursor;
 pub mod receive;
-pub(crate) mod returned;
+pub(crate) mod waiters;
+pub(crate) mod worker;

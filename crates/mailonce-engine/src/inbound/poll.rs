@@ -10,7 +10,7 @@ use mailonce_core::{
     id::{SourceId, TeamId},
     inbound::delivery::Intake,
     ports::{
-        collect::{MailListEntry, MailListPage, ProviderAccount},
+        mail_fetcher::{MailListEntry, MailListPage, ProviderAccount},
         store::{IdempotentResult, StoreError},
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
@@ -23,7 +23,7 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     Engine,
     access::sources::{PollStatus, SourceDetails, SourceRef},
-    inbound::cursor::PollCursor,
+    inbound::poll_cursor::PollCursor,
     runtime::records,
 };
 

@@ -16,7 +16,8 @@ use std::borrow::Cow;
 use uuid::Uuid;
 
 use crate::{
-    Caller, Engine, KeyedCall, operation, outbound::change::key_mismatch, runtime::records::CreateOutcome, unavailable,
+    Caller, Engine, KeyedCall, operation, outbound::email_commands::key_mismatch, runtime::records::CreateOutcome,
+    unavailable,
 };
 
 /// Artifacts of an inbox that are looked through for a match.

@@ -18,7 +18,7 @@ use crate::{
     Caller, Engine, KeyedCall,
     access::domains::DomainDetails,
     invalid_field, operation,
-    outbound::change::key_mismatch,
+    outbound::email_commands::key_mismatch,
     runtime::records::{self, CreateOutcome, CursorPage},
     unavailable,
 };

@@ -14,7 +14,7 @@ use mailonce_core::{
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::Instant;
 
-use crate::{Caller, Engine, access::open_keys::invalid_api_key, unavailable};
+use crate::{Caller, Engine, access::active_keys::invalid_api_key, unavailable};
 
 /// How often the ledger is asked where no commit of others is told.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

@@ -10,9 +10,9 @@ use mailonce_core::{
     id::{EmailId, TeamId},
     outbound::{
         content::EmailContent,
+        content_guard::{self, ContentFingerprint, ContentGuardMode},
         digest::Digest,
         email::{Channel, Email, EmailState, Guard},
-        likeness::{self, ContentFingerprint, ContentGuardMode},
     },
     ports::store::{EmailQuery, GuardInput, HandoffActionResult, IdempotentResult, StoreError},
     problem::Problem,
@@ -27,7 +27,7 @@ use std::{
 use subtle::ConstantTimeEq as _;
 use tokio::sync::OnceCell;
 
-use crate::{Caller, Engine, inbound::read::run_blocking, outbound::send::KeyedSend, runtime::pack, unavailable};
+use crate::{Caller, Engine, inbound::worker::run_blocking, outbound::send::KeyedSend, runtime::pack, unavailable};
 
 const SHARDS: usize = 16;
 /// Pairs of people in one generation of a shard.
@@ -89,7 +89,7 @@ impl RecentSendWindow {
     fn latest(&self, team: TeamId, content: &EmailContent, now: Time) -> Vec<RecentSend> {
         let pair = self.pair_hash(team, content);
         let found = self.with_shard(pair, |shard| shard.young.get(&pair).or_else(|| shard.old.get(&pair)).cloned());
-        let recent = |said: &RecentSend| now.since(said.at) < likeness::COMPARE_WINDOW_MS;
+        let recent = |said: &RecentSend| now.since(said.at) < content_guard::COMPARE_WINDOW_MS;
         found.unwrap_or_default().into_iter().filter(recent).collect()
     }
 
@@ -125,8 +125,8 @@ impl RecentSendWindow {
             let all = match known {
                 None => vec![said],
                 Some(mut all) => {
-                    all.retain(|said| now.since(said.at) < likeness::COMPARE_WINDOW_MS);
-                    let over = (all.len() + 1).saturating_sub(likeness::MAX_COMPARED);
+                    all.retain(|said| now.since(said.at) < content_guard::COMPARE_WINDOW_MS);
+                    let over = (all.len() + 1).saturating_sub(content_guard::MAX_COMPARED);
                     all.drain(..over);
                     all.push(said);
                     all
@@ -266,7 +266,7 @@ impl Engine {
         before: Option<EmailId>,
         now: Time,
     ) -> Result<Vec<Email>, StoreError> {
-        let since = Some(now.plus(-likeness::COMPARE_WINDOW_MS));
+        let since = Some(now.plus(-content_guard::COMPARE_WINDOW_MS));
         let query = EmailQuery { since, before, limit: SCAN_LIMIT, ..EmailQuery::default() };
         Ok(self.store.emails(team, query).await?.rows)
     }
@@ -282,7 +282,7 @@ impl Engine {
         let people: Vec<String> = content.to_addresses().iter().map(|to| to.as_str().to_owned()).collect();
         let stands = |email: &Email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
         let same = |email: &&Email| email.head.from == from.as_str() && email.head.to == people && stands(email);
-        for email in latest.iter().filter(same).take(likeness::MAX_COMPARED) {
+        for email in latest.iter().filter(same).take(content_guard::MAX_COMPARED) {
             if self.stored_fingerprint(email).await?.is_some_and(|other| other.is_similar_to(likeness)) {
                 return Ok(Some(email));
             }
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(latest.len(), 1);
         assert!(latest[0].fingerprint.get().is_none());
         assert!(latest[0].fingerprint(TEAM).is_some_and(|said| said.is_similar_to(&content_fingerprint(TEAM, &one))));
-        assert!(window.latest(TEAM, &one, Time(likeness::COMPARE_WINDOW_MS)).is_empty());
+        assert!(window.latest(TEAM, &one, Time(content_guard::COMPARE_WINDOW_MS)).is_empty());
     }
 
     #[test]
@@ -459,6 +459,6 @@ mod tests {
             shard.young.len() + shard.old.len()
         };
         assert!(window.shards.iter().map(kept).sum::<usize>() <= 2 * SHARDS * PAIRS_PER_GENERATION + SHARDS);
-        assert_eq!(window.latest(TEAM, &content("same@x.test", "Hello"), Time(0)).len(), likeness::MAX_COMPARED);
+        assert_eq!(window.latest(TEAM, &content("same@x.test", "Hello"), Time(0)).len(), content_guard::MAX_COMPARED);
     }
 }

@@ -1,12 +1,12 @@
 //! Sending: accepting emails under idempotency keys.
 
-pub mod change;
 pub(crate) mod content_guard;
-pub mod draft_turns;
+pub mod draft_send_cycles;
 pub mod drafts;
-pub mod keys;
-pub mod look;
-pub(crate) mod seen;
+pub mod email_commands;
+pub mod idempotency_keys;
+pub mod queries;
+pub(crate) mod replay_cache;
 pub mod send;
-pub(crate) mod suppressed;
-pub mod view;
+pub mod send_receipt;
+pub(crate) mod suppressed_calls;

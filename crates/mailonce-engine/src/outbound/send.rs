@@ -27,8 +27,8 @@ use crate::{
     conversation::reply::ReplyTerms,
     outbound::{
         content_guard::ComparisonSet,
-        seen::CachedEmail,
-        view::{SendReceipt, message_id},
+        replay_cache::CachedEmail,
+        send_receipt::{SendReceipt, message_id},
     },
     unavailable,
 };

@@ -9,7 +9,7 @@ use mailonce_core::{
     inbox::message::FileMessageResult,
     outbound::email::Channel,
     ports::{
-        collect::{FetchError, FetchedMail, MailListPage},
+        mail_fetcher::{FetchError, FetchedMail, MailListPage},
         store::{Backlog, Gauges, RecoveryCounts, SuppressedReason},
         transport::ReplyMeaning,
     },
@@ -23,7 +23,7 @@ use prometheus_client::{
 use std::fmt::Write as _;
 
 use crate::{
-    handoff::{orphans::OrphanedTransport, ways::TransportStatus},
+    handoff::{orphans::OrphanedTransport, transport_selector::TransportStatus},
     runtime::time::ClockState,
 };
 

@@ -1,9 +1,9 @@
 //! What runs beside requests.
 
-pub(crate) mod holder;
+pub(crate) mod lease_identity;
 pub mod metrics;
 pub(crate) mod pack;
 pub mod records;
-pub(crate) mod seal;
+pub(crate) mod sealed_answers;
 pub mod time;
 pub mod upkeep;

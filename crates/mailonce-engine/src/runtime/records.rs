@@ -9,7 +9,7 @@ use mailonce_core::{
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use crate::{Caller, Engine, KeyedCall, operation, outbound::change::key_mismatch, unavailable};
+use crate::{Caller, Engine, KeyedCall, operation, outbound::email_commands::key_mismatch, unavailable};
 
 /// A page of things, newest first.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use super::script::SearchText;
-use crate::glyph;
+use crate::artifact::search_text::SearchText;
+use crate::unicode;
 
 /// What a phrase says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ fn matches_at(script: &SearchText, at: usize, cue: &Cue) -> bool {
     if script.lower.get(at..end) != Some(cue.phrase.as_slice()) {
         return false;
     }
-    let latin = |c: char| c.is_alphabetic() && !glyph::is_unspaced_script(c) && u32::from(c) < 0x0590;
+    let latin = |c: char| c.is_alphabetic() && !unicode::is_unspaced_script(c) && u32::from(c) < 0x0590;
     let open_left = !cue.may_end_word && latin(cue.phrase[0]) && script.char_before(at).is_some_and(latin);
     // Hints are stems, and grammar adds endings to them.
     let last = cue.phrase[cue.phrase.len() - 1];

@@ -2,9 +2,9 @@
 
 use super::{
     cue::{CueKind, CueMatch},
-    script::SearchText,
     shape::{CodeShape, LinePosition},
 };
+use crate::artifact::search_text::SearchText;
 
 /// How far a label reaches forward, in characters.
 const LABEL_REACH_FORWARD: usize = 120;

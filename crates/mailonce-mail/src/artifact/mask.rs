@@ -2,8 +2,8 @@
 
 use super::{ExtractedArtifact, ExtractedArtifacts, Kind};
 use crate::{
-    glyph,
     link::{self, has_secret},
+    unicode,
 };
 
 /// What may stand between two characters of a code.
@@ -70,12 +70,12 @@ fn code_positions(chars: &[char], at: usize, code: &[char]) -> Vec<usize> {
             chars[next.min(chars.len())..]
                 .iter()
                 .take(4)
-                .take_while(|c| CODE_SEPARATORS.contains(**c) || glyph::is_invisible(**c))
+                .take_while(|c| CODE_SEPARATORS.contains(**c) || unicode::is_invisible(**c))
                 .count()
         };
         next += skip;
         match chars.get(next) {
-            Some(c) if glyph::fold_to_ascii(*c) == *wanted => places.push(next),
+            Some(c) if unicode::fold_to_ascii(*c) == *wanted => places.push(next),
             _ => return Vec::new(),
         }
         next += 1;

@@ -16,7 +16,7 @@ mod cue;
 mod label;
 mod mask;
 mod score;
-mod script;
+mod search_text;
 mod shape;
 mod unit;
 

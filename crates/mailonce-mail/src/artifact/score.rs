@@ -4,9 +4,9 @@ use super::{
     ExtractedArtifact, Kind, Reason,
     cue::{self, CueKind, CueMatch},
     label::{find_label, is_adjacent, is_direct},
-    script::SearchText,
     shape::{self, CodeShape, LinePosition},
 };
+use crate::artifact::search_text::SearchText;
 
 /// Codes of a subject and a text, each value once.
 pub(super) fn score_codes(subject: &str, text: &str) -> Vec<ExtractedArtifact> {

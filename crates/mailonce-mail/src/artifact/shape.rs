@@ -1,7 +1,8 @@
 //! What could be a code by its form: runs and groups of digits, and runs with letters.
 
-use super::{script::SearchText, unit::has_unit};
-use crate::glyph;
+use super::unit::has_unit;
+use crate::artifact::search_text::SearchText;
+use crate::unicode;
 
 /// Something that could be a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +107,7 @@ fn collect_numbers(script: &SearchText, at: usize, shapes: &mut Vec<CodeShape>) 
     }
     let (front, back) = (script.char_before(at), script.char_at(end));
     if !may_start_number(script, at, front)
-        || back.is_some_and(|c| glyph::is_word_char(c) || c == '_' || c == '\u{1}' || c == '%' || c == '#')
+        || back.is_some_and(|c| unicode::is_word_char(c) || c == '_' || c == '\u{1}' || c == '%' || c == '#')
     {
         return end;
     }
@@ -127,7 +128,7 @@ fn may_start_number(script: &SearchText, at: usize, front: Option<char>) -> bool
     // One star is emphasis, several are a hidden card number.
     let emphasis = front == '*' && earlier != Some('*');
     let spaced_money = front == ' ' && earlier.is_some_and(money);
-    !(glyph::is_word_char(front)
+    !(unicode::is_word_char(front)
         || money(front)
         || joins
         || clock
@@ -181,7 +182,8 @@ fn digit_group_shapes(script: &SearchText, groups: &[(usize, usize)], seps: &[ch
 fn alphanumeric_shape(script: &SearchText, start: usize, end: usize) -> Option<CodeShape> {
     let front = script.char_before(start);
     let back = script.char_at(end);
-    let closed = |c: Option<char>| c.is_some_and(|c| glyph::is_word_char(c) || "_@\u{1}./\\=&".contains(c) && c != '.');
+    let closed =
+        |c: Option<char>| c.is_some_and(|c| unicode::is_word_char(c) || "_@\u{1}./\\=&".contains(c) && c != '.');
     let dotted = back == Some('.') && script.char_at(end + 1).is_some_and(char::is_alphanumeric);
     let front_dotted = front == Some('.') || front == Some('-');
     if closed(front) || closed(back) || dotted || front_dotted {

@@ -1,6 +1,6 @@
 //! Units: what makes a number a span of time, an amount or a count.
 
-use super::script::SearchText;
+use crate::artifact::search_text::SearchText;
 
 /// Units that make a number a span of time or an amount.
 const UNITS: &[&str] = &[

@@ -8,7 +8,7 @@
 //! | `report` | RFC 3464 reports and RFC 5965 complaints |
 //! | `letter` | bounces in prose: qmail, Exim and the like |
 
-mod letter;
+mod prose;
 mod report;
 
 use mailonce_core::{id::EmailId, ports::transport::TransportReply};
@@ -58,7 +58,7 @@ pub fn parse_bounce(raw: &[u8], mail: &ParsedMail, envelope: Option<&str>, recip
     let mut bounce = report::parse_report(raw, mail).or_else(|| {
         let why = automatic::detect(mail, envelope)?.reason;
         // Prose is believed only of those who write bounces: mail systems and the null return path.
-        matches!(why, Why::NullReturnPath | Why::MailSystem | Why::Report).then(|| letter::parse_prose(mail)).flatten()
+        matches!(why, Why::NullReturnPath | Why::MailSystem | Why::Report).then(|| prose::parse_prose(mail)).flatten()
     })?;
     let to = mail.to.iter().map(|to| to.address.as_str());
     let tag = std::iter::once(recipient).chain(to).find_map(AttemptTag::from_return_path);

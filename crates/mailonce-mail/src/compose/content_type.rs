@@ -1,6 +1,7 @@
 //! The content type of an attachment: what its caller said if that is one, else what its name says.
 
-use super::{field::HeaderWriter, param};
+use super::param;
+use crate::compose::header_writer::HeaderWriter;
 
 /// What is said of bytes about which nothing is known.
 const DEFAULT_TYPE: &str = "application/octet-stream";

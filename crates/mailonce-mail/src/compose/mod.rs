@@ -8,9 +8,9 @@
 mod body;
 mod content_type;
 mod encoded_word;
-mod field;
+mod header_writer;
+mod headers;
 mod hex;
-mod letter_head;
 mod param;
 mod part;
 mod rebuild;
@@ -18,7 +18,7 @@ mod rebuild;
 use mailonce_core::{id::EmailId, outbound::content::EmailContent, time::Time};
 
 pub use content_type::attachment_media_type;
-pub use letter_head::is_message_id;
+pub use headers::is_message_id;
 pub use rebuild::{ProviderFields, rebuild_mail};
 
 /// How many earlier messages a mail names. Of a longer thread the first and the latest are kept.
@@ -85,7 +85,7 @@ pub enum ComposeError {
 pub fn compose(letter: &ComposeInput<'_>) -> Result<Vec<u8>, ComposeError> {
     let root = part::build_parts(letter.content, letter.message_id)?;
     let mut out = Vec::with_capacity(4_096 + root.estimated_octets());
-    letter_head::write_headers(&mut out, letter)?;
+    headers::write_headers(&mut out, letter)?;
     root.write(&mut out);
     if !out.ends_with(b"\r\n") {
         out.extend_from_slice(b"\r\n");

@@ -1,6 +1,7 @@
 //! Parameters of Content-Type and Content-Disposition, in any language (RFC 2231).
 
-use super::{field::HeaderWriter, hex};
+use super::hex;
+use crate::compose::header_writer::HeaderWriter;
 
 /// Octets of one parameter with its name, so that it fits a line.
 const MAX_PARAM_OCTETS: usize = 74;

@@ -8,9 +8,9 @@ use super::{
     ComposeError, MAX_HEADER_WORD_OCTETS,
     body::{self, BodyEncoding},
     content_type::AttachmentType,
-    field::HeaderWriter,
     hex, param, reject_control_characters,
 };
+use crate::compose::header_writer::HeaderWriter;
 
 /// A part of a mail.
 pub(super) enum MimePart<'a> {

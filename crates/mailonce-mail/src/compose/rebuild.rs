@@ -9,7 +9,8 @@ use mailonce_core::{
 };
 use std::collections::BTreeMap;
 
-use super::{ComposeError, MAX_HEADER_WORD_OCTETS, field::HeaderWriter, letter_head, part};
+use super::{ComposeError, MAX_HEADER_WORD_OCTETS, part};
+use crate::compose::{header_writer::HeaderWriter, headers};
 
 /// What a provider read out of a mail.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +52,7 @@ pub fn rebuild_mail(mut fields: ProviderFields, seed: &str) -> Result<Vec<u8>, C
         [("From", &fields.from), ("To", &fields.to), ("Cc", &fields.cc), ("Reply-To", &fields.reply_to)]
     {
         if !has(name) {
-            letter_head::write_provider_mailboxes(&mut out, name, people);
+            headers::write_provider_mailboxes(&mut out, name, people);
         }
     }
     if let Some(subject) = fields.subject.as_deref().filter(|_| !has("Subject")) {

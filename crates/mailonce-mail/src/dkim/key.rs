@@ -7,7 +7,8 @@ use ring::{
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
-use super::{DkimError, der, primes};
+use super::{DkimError, der};
+use crate::dkim::rsa_keygen;
 
 /// What a key is. RSA comes first, since every receiver knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +52,7 @@ impl DkimKey {
     /// Makes a key. The seed is 32 secret random bytes, to be forgotten afterwards. RSA takes up to some seconds.
     pub fn generate(algorithm: DkimAlgorithm, seed: [u8; 32]) -> Result<Self, DkimError> {
         let pkcs8 = match algorithm {
-            DkimAlgorithm::Rsa => primes::generate_rsa_2048(seed).ok_or(DkimError::Sign)?,
+            DkimAlgorithm::Rsa => rsa_keygen::generate_rsa_2048(seed).ok_or(DkimError::Sign)?,
             DkimAlgorithm::Ed25519 => der::ed25519_pkcs8(&seed),
         };
         let key = Self::from_pkcs8(&pkcs8)?;

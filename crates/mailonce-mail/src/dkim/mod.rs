@@ -3,11 +3,11 @@
 //! Canonicalisation is written here, a page of code; the signatures are ring's, which TLS links anyway. Everything is
 //! repeatable: `t=` is the mail's own Date, RSA signs with PKCS#1 v1.5 and Ed25519 needs no chance at all.
 
-mod canon;
+mod canonicalization;
 mod der;
 mod key;
-mod primes;
 mod record;
+mod rsa_keygen;
 mod sign;
 
 pub use key::{DkimAlgorithm, DkimKey};

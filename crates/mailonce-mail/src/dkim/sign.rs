@@ -3,11 +3,8 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::time::Time;
 
-use super::{
-    DkimError, DkimKey,
-    canon::{self, RawHeader},
-    check_name,
-};
+use super::{DkimError, DkimKey, check_name};
+use crate::dkim::canonicalization::{self, RawHeader};
 
 /// What a reader sees or a reader's program goes by. Each is signed once more than it occurs, so that nobody can add
 /// another one in front without breaking the signature (RFC 6376 §8.15).
@@ -40,11 +37,11 @@ pub struct DkimSigner<'a> {
 
 /// The mail with one signature per signer in front, RSA first. `date` is the mail's own Date.
 pub fn sign(mail: &[u8], signers: &[DkimSigner<'_>], date: Time) -> Result<Vec<u8>, DkimError> {
-    let (headers, body) = canon::split_mail(mail)?;
+    let (headers, body) = canonicalization::split_mail(mail)?;
     if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("From")) {
         return Err(DkimError::Mail);
     }
-    let body_hash = STANDARD.encode(canon::body_hash(body));
+    let body_hash = STANDARD.encode(canonicalization::body_hash(body));
     let (names, covered) = select_headers(&headers);
     let mut signers = signers.to_vec();
     signers.sort_by_key(|signer| signer.key.algorithm());
@@ -52,7 +49,7 @@ pub fn sign(mail: &[u8], signers: &[DkimSigner<'_>], date: Time) -> Result<Vec<u
     for signer in signers {
         let unsigned = unsigned_value(&signer, date, &names, &body_hash)?;
         let mut bytes = covered.clone();
-        bytes.extend(canon::relaxed_header("DKIM-Signature", unsigned.as_bytes()));
+        bytes.extend(canonicalization::relaxed_header("DKIM-Signature", unsigned.as_bytes()));
         let signature = STANDARD.encode(signer.key.sign(&bytes)?);
         out.extend_from_slice(format!("DKIM-Signature:{unsigned}{}\r\n", fold_signature(&signature)).as_bytes());
     }
@@ -69,7 +66,7 @@ fn select_headers(headers: &[RawHeader<'_>]) -> (Vec<&'static str>, Vec<u8>) {
         // RFC 6376 §5.4.2: of several the last comes first.
         for header in headers.iter().rev().filter(|header| header.name.eq_ignore_ascii_case(name)) {
             names.push(name);
-            bytes.extend(canon::relaxed_header(header.name, header.value));
+            bytes.extend(canonicalization::relaxed_header(header.name, header.value));
             bytes.extend_from_slice(b"\r\n");
         }
         if sealed {
@@ -128,7 +125,7 @@ mod tests {
     #[test]
     fn of_several_headers_the_last_is_signed_first() {
         let mail = b"From: a\r\nList-Unsubscribe: one\r\nX: y\r\nlist-unsubscribe: two\r\n\r\n";
-        let (headers, _) = canon::split_mail(mail).unwrap();
+        let (headers, _) = canonicalization::split_mail(mail).unwrap();
         let (names, bytes) = select_headers(&headers);
         assert_eq!(names.iter().filter(|name| **name == "List-Unsubscribe").count(), 2);
         assert_eq!(String::from_utf8(bytes).unwrap(), "from:a\r\nlist-unsubscribe:two\r\nlist-unsubscribe:one\r\n");

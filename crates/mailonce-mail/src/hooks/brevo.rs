@@ -3,10 +3,8 @@
 use mailonce_core::time::Time;
 use serde_json::Value;
 
-use super::{
-    HookEvent, HookParseError, ReportedStatus, json,
-    report::{HookEventDraft, parse_email_id},
-};
+use super::{HookEvent, HookParseError, ReportedStatus, json};
+use crate::hooks::event::{HookEventDraft, parse_email_id};
 
 pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {
     Ok(json::parse_objects(body)?.iter().map(parse_event).collect())

@@ -8,11 +8,10 @@ use mailonce_core::time::Time;
 use serde_json::Value;
 use std::borrow::Cow;
 
-use super::{
-    HookEvent, HookParseError, HookRejection, HookRequest, ReportedStatus,
-    inbound::form::HookForm,
-    json, proof,
-    report::{HookEventDraft, parse_email_id},
+use super::{HookEvent, HookParseError, HookRejection, HookRequest, ReportedStatus, inbound::form::HookForm, json};
+use crate::hooks::{
+    event::{HookEventDraft, parse_email_id},
+    verification,
 };
 
 /// How old the proof of a mail may be, in milliseconds. A route is tried again for eight hours, and whether the proof is
@@ -48,21 +47,21 @@ pub(crate) fn verify(
     // Events of a subaccount are also signed with the key of the account above it.
     let places = ["/signature/signature", "/signature/parent-signature"];
     let signatures: Vec<_> =
-        places.iter().filter_map(|place| json::str_at(&body, place)).filter_map(proof::decode_hex32).collect();
-    let seconds = proof::parse_timestamp(&timestamp, "signature.timestamp")?;
-    proof::verify_any_hmac(keys, &[timestamp.as_bytes(), token.as_bytes()], &signatures)?;
-    proof::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
+        places.iter().filter_map(|place| json::str_at(&body, place)).filter_map(verification::decode_hex32).collect();
+    let seconds = verification::parse_timestamp(&timestamp, "signature.timestamp")?;
+    verification::verify_any_hmac(keys, &[timestamp.as_bytes(), token.as_bytes()], &signatures)?;
+    verification::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
 }
 
 /// A route's request, with the proof among its fields.
 fn verify_form(keys: &[Vec<u8>], form: &HookForm<'_>, now: Time, tolerance_ms: i64) -> Result<(), HookRejection> {
     let field = |name: &'static str| form.text(name).ok_or(HookRejection::MissingField(name));
     let (timestamp, token, signature) = (field("timestamp")?, field("token")?, field("signature")?);
-    let seconds = proof::parse_timestamp(&timestamp, "timestamp")?;
-    let signature =
-        proof::decode_hex32(&signature).ok_or_else(|| HookRejection::Malformed("signature is not hex".into()))?;
-    proof::verify_any_hmac(keys, &[timestamp.as_bytes(), token.as_bytes()], &[signature])?;
-    proof::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
+    let seconds = verification::parse_timestamp(&timestamp, "timestamp")?;
+    let signature = verification::decode_hex32(&signature)
+        .ok_or_else(|| HookRejection::Malformed("signature is not hex".into()))?;
+    verification::verify_any_hmac(keys, &[timestamp.as_bytes(), token.as_bytes()], &[signature])?;
+    verification::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
 }
 
 pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {

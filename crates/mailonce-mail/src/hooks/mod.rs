@@ -21,14 +21,13 @@
 //! | `inbound` | the mail in a request |
 
 mod brevo;
+mod event;
 mod inbound;
 mod json;
 pub mod mailgun;
 pub mod nylas;
 mod postmark;
-mod proof;
-mod reject;
-mod report;
+mod rejection;
 mod request;
 mod resend;
 mod secrets;
@@ -36,17 +35,18 @@ mod sendgrid;
 pub mod ses;
 mod sns;
 mod usesend;
+mod verification;
 
 use mailonce_core::time::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+pub use event::{HookEvent, HookParseError, ReportedStatus};
 pub use inbound::{
     HookMail, MAX_RECIPIENTS, MISSING_FILE_HEADER, MailBytes, mail_from_fields, mail_from_provider_fields,
     parse_listed_mail, parse_mail,
 };
-pub use reject::HookRejection;
-pub use report::{HookEvent, HookParseError, ReportedStatus};
+pub use rejection::HookRejection;
 pub use request::{HookRequest, MAX_EVENT_BODY_BYTES, MAX_EVENTS, MAX_MAIL_BODY_BYTES};
 pub use secrets::{HookSecretError, HookSecrets, SharedSecret};
 
@@ -143,7 +143,7 @@ pub fn verify(kind: Kind, secrets: &HookSecrets, request: &HookRequest<'_>, now:
     }
     let tolerance = secrets.tolerance_ms();
     match secrets.material() {
-        SecretMaterial::SharedSecrets(_, knocks) => proof::verify_shared_secret(knocks, request),
+        SecretMaterial::SharedSecrets(_, knocks) => verification::verify_shared_secret(knocks, request),
         SecretMaterial::Mailgun(keys) => mailgun::verify(keys, request, now, tolerance),
         SecretMaterial::Sendgrid(keys) => sendgrid::verify(keys, request, now, tolerance),
         SecretMaterial::Ses(trust) => sns::verify(trust, request, now, tolerance),

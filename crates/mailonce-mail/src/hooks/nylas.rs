@@ -1,12 +1,13 @@
 //! Nylas: HMAC over the raw body, without a time or an id. A repeat is found by the name of the mail.
 
-use super::{HookRejection, HookRequest, proof};
+use super::{HookRejection, HookRequest};
+use crate::hooks::verification;
 
 pub(crate) fn verify(keys: &[Vec<u8>], request: &HookRequest<'_>) -> Result<(), HookRejection> {
     let signature = request.required_header("x-nylas-signature")?;
-    let signature =
-        proof::decode_hex32(signature).ok_or_else(|| HookRejection::Malformed("the signature is not hex".into()))?;
-    proof::verify_any_hmac(keys, &[request.body], &[signature])
+    let signature = verification::decode_hex32(signature)
+        .ok_or_else(|| HookRejection::Malformed("the signature is not hex".into()))?;
+    verification::verify_any_hmac(keys, &[request.body], &[signature])
 }
 
 /// What Nylas asks an address before it posts there: to say the same again. Letters and digits only, so that nobody

@@ -2,10 +2,8 @@
 
 use serde_json::Value;
 
-use super::{
-    HookEvent, HookParseError, ReportedStatus, json,
-    report::{HookEventDraft, parse_email_id},
-};
+use super::{HookEvent, HookParseError, ReportedStatus, json};
+use crate::hooks::event::{HookEventDraft, parse_email_id};
 
 /// The mail that Postmark's own "send a test" button talks about.
 const TEST_MESSAGE_IDS: [&str; 2] = ["883953f4-6105-42a2-a16a-77a8eac79483", "00000000-0000-0000-0000-000000000000"];

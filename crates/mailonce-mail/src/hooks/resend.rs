@@ -3,9 +3,10 @@
 use mailonce_core::time::Time;
 use serde_json::Value;
 
-use super::{
-    HookEvent, HookParseError, HookRejection, HookRequest, ReportedStatus, json, proof,
-    report::{HookEventDraft, parse_email_id},
+use super::{HookEvent, HookParseError, HookRejection, HookRequest, ReportedStatus, json};
+use crate::hooks::{
+    event::{HookEventDraft, parse_email_id},
+    verification,
 };
 
 pub(crate) fn verify(
@@ -27,12 +28,12 @@ pub(crate) fn verify(
         // The signed text is joined with dots, so one inside the id could move its borders.
         return Err(HookRejection::Malformed("the id has a dot".into()));
     }
-    let seconds = proof::parse_timestamp(timestamp, "the timestamp")?;
+    let seconds = verification::parse_timestamp(timestamp, "the timestamp")?;
     // Versions we do not know are for other readers.
     let known = signatures.split(' ').filter_map(|one| one.strip_prefix("v1,"));
-    let signatures: Vec<_> = known.filter_map(proof::decode_base64_32).take(16).collect();
-    proof::verify_any_hmac(keys, &[id.as_bytes(), b".", timestamp.as_bytes(), b".", request.body], &signatures)?;
-    proof::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
+    let signatures: Vec<_> = known.filter_map(verification::decode_base64_32).take(16).collect();
+    verification::verify_any_hmac(keys, &[id.as_bytes(), b".", timestamp.as_bytes(), b".", request.body], &signatures)?;
+    verification::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
 }
 
 pub(crate) fn parse_events(request: &HookRequest<'_>) -> Result<Vec<HookEvent>, HookParseError> {

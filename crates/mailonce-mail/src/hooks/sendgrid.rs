@@ -5,9 +5,10 @@ use mailonce_core::time::Time;
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 use serde_json::Value;
 
-use super::{
-    HookEvent, HookParseError, HookRejection, HookRequest, HookSecretError, ReportedStatus, json, proof,
-    report::{HookEventDraft, parse_email_id},
+use super::{HookEvent, HookParseError, HookRejection, HookRequest, HookSecretError, ReportedStatus, json};
+use crate::hooks::{
+    event::{HookEventDraft, parse_email_id},
+    verification,
 };
 
 /// What comes before the point in every P-256 key as `SubjectPublicKeyInfo` (RFC 5480): two object ids and two lengths.
@@ -41,7 +42,7 @@ pub(crate) fn verify(
 ) -> Result<(), HookRejection> {
     let signature = request.required_header("x-twilio-email-event-webhook-signature")?;
     let timestamp = request.required_header("x-twilio-email-event-webhook-timestamp")?;
-    let seconds = proof::parse_timestamp(timestamp, "the timestamp")?;
+    let seconds = verification::parse_timestamp(timestamp, "the timestamp")?;
     let Ok(signature) = STANDARD.decode(signature) else {
         return Err(HookRejection::Malformed("the signature is not base64".into()));
     };
@@ -53,7 +54,7 @@ pub(crate) fn verify(
     if !keys.iter().any(good) {
         return Err(HookRejection::BadSignature);
     }
-    proof::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
+    verification::check_freshness(Time(seconds.saturating_mul(1000)), now, tolerance_ms)
 }
 
 pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {

@@ -3,11 +3,8 @@
 use mailonce_core::{id::EmailId, time::Time};
 use serde_json::Value;
 
-use super::{
-    HookEvent, HookParseError, HookRejection, MAX_EVENTS, ReportedStatus, json,
-    report::{HookEventDraft, parse_email_id},
-    sns::SnsMessage,
-};
+use super::{HookEvent, HookParseError, HookRejection, MAX_EVENTS, ReportedStatus, json, sns::SnsMessage};
+use crate::hooks::event::{HookEventDraft, parse_email_id};
 
 /// What must be fetched around a message of SNS. Both addresses are https at `sns.REGION.amazonaws.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]

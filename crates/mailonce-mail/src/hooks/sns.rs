@@ -9,7 +9,8 @@ use rustls_pki_types::{
 use serde_json::Value;
 use webpki::EndEntityCert;
 
-use super::{HookRejection, HookRequest, HookSecretError, MAX_EVENT_BODY_BYTES, json, proof};
+use super::{HookRejection, HookRequest, HookSecretError, MAX_EVENT_BODY_BYTES, json};
+use crate::hooks::verification;
 
 /// Most topics of one source.
 const MAX_TOPICS: usize = 100;
@@ -127,7 +128,7 @@ pub(crate) fn verify(
     verify_signature(pem, algorithm, signed.as_bytes(), &signature)?;
     let signed_at = Time::parse(envelope.field("Timestamp")?);
     let signed_at = signed_at.ok_or_else(|| HookRejection::Malformed("Timestamp is not a time".into()))?;
-    proof::check_freshness(signed_at, now, tolerance_ms)
+    verification::check_freshness(signed_at, now, tolerance_ms)
 }
 
 /// The signature against the key in a certificate. Who issued it is not looked at: it came over TLS from a host that

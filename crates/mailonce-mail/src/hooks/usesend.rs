@@ -5,10 +5,10 @@
 use mailonce_core::time::Time;
 use serde_json::Value;
 
-use super::{
-    HookEvent, HookParseError, HookRejection, HookRequest, ReportedStatus, json, proof,
-    report::{HookEventDraft, parse_email_id},
-    resend::sole_recipient,
+use super::{HookEvent, HookParseError, HookRejection, HookRequest, ReportedStatus, json, resend::sole_recipient};
+use crate::hooks::{
+    event::{HookEventDraft, parse_email_id},
+    verification,
 };
 
 pub(crate) fn verify(
@@ -19,11 +19,11 @@ pub(crate) fn verify(
 ) -> Result<(), HookRejection> {
     let timestamp = request.required_header("x-usesend-timestamp")?;
     let signature = request.required_header("x-usesend-signature")?;
-    let millis = proof::parse_timestamp(timestamp, "the timestamp")?;
-    let signature = signature.strip_prefix("v1=").and_then(proof::decode_hex32);
+    let millis = verification::parse_timestamp(timestamp, "the timestamp")?;
+    let signature = signature.strip_prefix("v1=").and_then(verification::decode_hex32);
     let signature = signature.ok_or_else(|| HookRejection::Malformed("the signature is not v1= and hex".into()))?;
-    proof::verify_any_hmac(keys, &[timestamp.as_bytes(), b".", request.body], &[signature])?;
-    proof::check_freshness(Time(millis), now, tolerance_ms)
+    verification::verify_any_hmac(keys, &[timestamp.as_bytes(), b".", request.body], &[signature])?;
+    verification::check_freshness(Time(millis), now, tolerance_ms)
 }
 
 pub(crate) fn parse_events(body: &[u8]) -> Result<Vec<HookEvent>, HookParseError> {

@@ -17,15 +17,15 @@
 
 mod css;
 mod element;
-mod frame;
+mod element_state;
 mod page;
-mod text;
+mod page_builder;
+mod render;
 mod tree;
-mod visible;
-mod walk;
+mod visibility;
 
 pub use page::{Anchor, HiddenCounts, HtmlPage};
-pub use text::render;
+pub use render::render;
 
 /// Bytes of HTML that are looked at.
 pub const MAX_HTML_BYTES: usize = 768 * 1024;

@@ -1,6 +1,7 @@
 //! A page as its reader sees it.
 
-use super::{tree::HtmlTree, visible, walk::PageBuilder};
+use super::tree::HtmlTree;
+use crate::html::{page_builder::PageBuilder, visibility};
 
 /// A page as its reader sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl HtmlPage {
     /// Reads a page.
     pub fn parse(html: &str) -> Self {
         let tree = HtmlTree::parse(html);
-        let verdict = visible::find_hidden(&tree);
+        let verdict = visibility::find_hidden(&tree);
         let mut walk = PageBuilder::new(&tree, &verdict);
         walk.run();
         walk.finish()

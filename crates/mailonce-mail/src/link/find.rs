@@ -1,7 +1,7 @@
 //! Links in text and HTML.
 
 use super::MAX_LINKS;
-use crate::{glyph, html::HtmlPage, parse::ParsedMail};
+use crate::{html::HtmlPage, parse::ParsedMail, unicode};
 
 /// A link as it stands in the mail.
 pub(super) struct RawLink {
@@ -118,7 +118,7 @@ fn trimmed_len(text: &str) -> usize {
 fn links_in_text(text: &str) -> Vec<RawLink> {
     let found = |(start, end): (usize, usize)| {
         let head = text.floor_char_boundary(start.saturating_sub(200));
-        let before: String = text[head..start].chars().filter(|c| !glyph::is_invisible(*c)).collect();
+        let before: String = text[head..start].chars().filter(|c| !unicode::is_invisible(*c)).collect();
         RawLink { href: text[start..end].to_owned(), text: None, preceding_text: before, is_hidden: false }
     };
     link_spans(text).into_iter().map(found).collect()

@@ -98,7 +98,7 @@ const CONFUSABLES: &[(char, char)] = &[
 /// The name with every letter replaced by the ASCII one it looks like.
 fn skeleton(name: &str) -> String {
     let plain = |c: char| {
-        let c = crate::glyph::fold_to_ascii(c);
+        let c = crate::unicode::fold_to_ascii(c);
         CONFUSABLES.iter().find(|(look, _)| *look == c).map_or(c, |(_, ascii)| *ascii)
     };
     let base: String = name.chars().map(plain).collect();
@@ -131,7 +131,7 @@ pub(super) fn is_confusable(unicode: &str) -> bool {
 
 /// Whether one name can be taken for the other: they differ in characters that nobody sees, or in letters that look alike.
 pub fn is_lookalike(name: &str, other: &str) -> bool {
-    let seen = |name: &str| skeleton(&name.chars().filter(|c| !crate::glyph::is_invisible(*c)).collect::<String>());
+    let seen = |name: &str| skeleton(&name.chars().filter(|c| !crate::unicode::is_invisible(*c)).collect::<String>());
     seen(name) == seen(other)
 }
 

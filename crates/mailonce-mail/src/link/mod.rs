@@ -10,10 +10,10 @@
 
 mod find;
 mod host;
-mod judge;
 mod purpose;
 mod purpose_words;
 mod redirect;
+mod verdict;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,9 +21,9 @@ use crate::{html::HtmlPage, parse::ParsedMail, string_enum::string_enum};
 
 pub(crate) use find::link_spans;
 pub use host::{is_lookalike, registrable_domain, registrable_or_host};
-pub use judge::check_link;
 pub use purpose::Purpose;
 pub(crate) use purpose::has_secret;
+pub use verdict::check_link;
 
 /// Links kept of one mail.
 pub const MAX_LINKS: usize = 200;

@@ -8,19 +8,19 @@
 //! | `quote` | quoted mails and signatures |
 //! | `inject` | words that talk to a model |
 
-mod inject;
+mod injection;
 mod quote;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     artifact::{self, ExtractedArtifacts},
-    glyph,
     html::{self, HtmlPage},
     parse::ParsedMail,
+    unicode,
 };
 
-pub use inject::{Flag, find_injections};
+pub use injection::{Flag, find_injections};
 pub use quote::{SplitText, split_quotes};
 
 /// Characters of text in a view.
@@ -74,7 +74,7 @@ pub fn visible_text(mail: &ParsedMail, page: Option<&HtmlPage>) -> String {
 /// One line of a stranger as it may be shown anywhere: nothing invisible, nothing that turns the direction of text, no
 /// control characters.
 pub fn sanitize_line(text: &str) -> String {
-    text.chars().filter(|c| !glyph::is_invisible(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().filter(|c| !unicode::is_invisible(*c)).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Makes the view. `nonce` is fresh chance of the caller: letters and digits that the sender could not know. Values of
@@ -97,8 +97,8 @@ pub fn build_view(
     flags.extend(page.map(|page| (Flag::AriaHidden, page.hidden.aria_hidden_chars)).filter(|(_, chars)| *chars > 0));
     // Counted where the renderer has not been yet: it drops some of them by itself.
     let source = page.map_or(text.as_str(), |page| page.text.as_str());
-    removed.invisible_chars = source.chars().filter(|c| glyph::is_invisible(*c)).count();
-    removed.bidi_chars = source.chars().filter(|c| glyph::is_bidi_control(*c)).count();
+    removed.invisible_chars = source.chars().filter(|c| unicode::is_invisible(*c)).count();
+    removed.bidi_chars = source.chars().filter(|c| unicode::is_bidi_control(*c)).count();
     let seen = strip_invisible(&text);
     let split = split_quotes(&seen);
     removed.quoted_lines = split.quoted_lines;
@@ -125,7 +125,7 @@ fn redact_artifacts(text: &str, found: &ExtractedArtifacts) -> String {
 
 /// Without characters that nobody sees, and without controls.
 fn strip_invisible(text: &str) -> String {
-    let shown = |c: &char| !glyph::is_invisible(*c) && (!c.is_control() || *c == '\n' || *c == '\t');
+    let shown = |c: &char| !unicode::is_invisible(*c) && (!c.is_control() || *c == '\n' || *c == '\t');
     text.chars().filter(shown).collect()
 }
 

@@ -11,21 +11,21 @@
 //! | `signs` | what tells a machine's mail from a person's |
 //! | `digest` | when two mails say the same |
 
+mod automation_signs;
 mod digest;
-mod fields;
-mod signs;
-mod transfer;
-mod tree;
+mod header_fields;
+mod mime_parts;
+mod transfer_encoding;
 
 use std::ops::Range;
 
 use mailonce_core::{address::NamedAddress, limits, time::Time};
 use serde::{Deserialize, Serialize};
 
+pub use automation_signs::AutomationSigns;
 pub use digest::digest;
-pub use fields::{HeaderField, HeaderFields};
-pub use signs::AutomationSigns;
-pub use transfer::ContentTransferEncoding;
+pub use header_fields::{HeaderField, HeaderFields};
+pub use transfer_encoding::ContentTransferEncoding;
 
 /// Bytes of a mail that are looked at.
 pub const MAX_MAIL_BYTES: usize = limits::BODY_BYTES;
@@ -145,23 +145,23 @@ impl Truncation {
 pub fn parse(raw: &[u8]) -> ParsedMail {
     let mut cut = Truncation { mail: raw.len() > MAX_MAIL_BYTES, ..Truncation::default() };
     let raw = &raw[..raw.len().min(MAX_MAIL_BYTES)];
-    let found = tree::walk_parts(raw, &mut cut);
+    let found = mime_parts::walk_parts(raw, &mut cut);
     let signs = AutomationSigns::collect(&found);
     let fields = found.fields;
-    let list = |name: &str, cut: &mut Truncation| fields::addresses(&fields, name, cut);
-    let mut references = fields::message_ids(&fields, "references");
+    let list = |name: &str, cut: &mut Truncation| header_fields::addresses(&fields, name, cut);
+    let mut references = header_fields::message_ids(&fields, "references");
     let over = references.len().saturating_sub(MAX_REFERENCES);
     references.drain(..over);
     let mut parsed = ParsedMail {
-        message_id: fields::message_ids(&fields, "message-id").into_iter().next(),
+        message_id: header_fields::message_ids(&fields, "message-id").into_iter().next(),
         from: list("from", &mut cut),
         sender: list("sender", &mut cut).into_iter().next(),
         reply_to: list("reply-to", &mut cut),
         to: list("to", &mut cut),
         cc: list("cc", &mut cut),
         subject: one_line(fields.first("subject").unwrap_or_default(), limits::SUBJECT_CHARS),
-        date: fields::date(&fields, &mut cut),
-        in_reply_to: fields::message_ids(&fields, "in-reply-to"),
+        date: header_fields::date(&fields, &mut cut),
+        in_reply_to: header_fields::message_ids(&fields, "in-reply-to"),
         references,
         text: found.text,
         html: found.html,

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use mailonce_sim::{
     failover::campaign::{FailoverCampaign, FailoverReport},
-    harness::{chance, children::ChildProcesses, server},
+    harness::{child_processes::ChildProcesses, rng, server},
     report::summary::TestRun,
 };
 use serde_json::json;
@@ -74,7 +74,7 @@ fn main() -> Result<ExitCode> {
     let (binary, children) = (server::locate_binary(args.binary.as_ref())?, ChildProcesses::default());
     children.kill_children_on_signal(None)?;
     while total.failovers() < args.failovers {
-        let seed = args.seed.map_or_else(chance::seed_from_env, |seed| seed + total.seeds.len() as u64);
+        let seed = args.seed.map_or_else(rng::seed_from_env, |seed| seed + total.seeds.len() as u64);
         let failovers = args.part.max(1).min(args.failovers - total.failovers());
         println!("seed {seed}, {failovers} failovers");
         let part = FailoverCampaign { failovers, seed, binary: &binary, children: &children }.run()?;

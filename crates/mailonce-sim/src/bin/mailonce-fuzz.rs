@@ -5,10 +5,10 @@ use clap::Parser;
 use mailonce_sim::{
     fuzz::{
         FuzzTarget, TARGETS,
-        drive::{FuzzPlan, FuzzReport, MAX_CPU_TIME, run_input, run_target},
-        find_target, layout,
+        driver::{FuzzPlan, FuzzReport, MAX_CPU_TIME, run_input, run_target},
+        find_target, libfuzzer_files,
     },
-    harness::chance::seed_from_env,
+    harness::rng::seed_from_env,
     report::summary::{RunSummary, TestRun},
 };
 use std::{
@@ -126,9 +126,9 @@ fn summary(run: &TestRun, seed: u64, driven: &[FuzzReport]) -> RunSummary {
 fn write_targets(dir: &Path) -> anyhow::Result<()> {
     let targets = dir.join("fuzz_targets");
     fs::create_dir_all(&targets)?;
-    fs::write(dir.join("Cargo.toml"), layout::manifest())?;
+    fs::write(dir.join("Cargo.toml"), libfuzzer_files::manifest())?;
     for target in TARGETS {
-        fs::write(targets.join(format!("{}.rs", target.name)), layout::target_file(target.name))?;
+        fs::write(targets.join(format!("{}.rs", target.name)), libfuzzer_files::target_file(target.name))?;
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use mailonce_core::outbound::email::OnUnknown;
 use mailonce_sim::{
     model::{
+        config::{ModelConfig, ModelHopClass, SeededBug},
         run::{ModelSummary, RunBounds, check_model},
-        size::{ModelConfig, ModelHopClass, SeededBug},
     },
     protocol::page::render_page,
     report::summary::{RunSummary as Report, TestRun},

@@ -1,12 +1,12 @@
 //! Rounds side by side, until there were enough cycles.
 
-use super::board::CoverageBoard;
-use super::judge::RoundVerdict;
 use super::round::CrashRound;
-use super::steps::plan_steps;
-use super::table::{HopClass, StoreKind};
-use super::world::CrashTools;
-use crate::harness::chance::SeededRng;
+use crate::crash::coverage::CoverageBoard;
+use crate::crash::environment::CrashTools;
+use crate::crash::failpoints::{HopClass, StoreKind};
+use crate::crash::schedule::plan_steps;
+use crate::crash::verdict::RoundVerdict;
+use crate::harness::rng::SeededRng;
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -12,20 +12,20 @@
 //!
 //! The binary is `mailonce-crash`; `tests/crash` plays the short form.
 
-pub mod board;
-pub mod callers;
+pub mod api_snapshot;
 pub mod campaign;
-pub mod client;
-pub mod deed;
-pub mod door;
-mod end;
-pub mod inbound;
-pub mod judge;
-pub mod mail;
-pub mod read;
+pub mod coverage;
+pub mod environment;
+pub mod failpoints;
+mod finish;
+pub mod inbound_delivery;
+mod inbound_workload;
+pub mod inbox_snapshot;
+pub mod injected_mail;
+pub mod operations;
+pub mod recording_client;
 pub mod report;
 pub mod round;
-mod senders;
-pub mod steps;
-pub mod table;
-pub mod world;
+pub mod schedule;
+pub mod verdict;
+pub mod workload;

@@ -1,7 +1,7 @@
 //! What a campaign came to, in the form in which every rig leaves its figures.
 
-use super::board::CoverageBoard;
-use super::table::{HopClass, POINTS, PointRow, StoreKind};
+use crate::crash::coverage::CoverageBoard;
+use crate::crash::failpoints::{HopClass, POINTS, PointRow, StoreKind};
 use crate::report::summary::{RunSummary, TestRun};
 use anyhow::Result;
 use std::path::Path;

@@ -1,19 +1,19 @@
 //! One round: a ledger, and the deaths it has to survive, one after the other on the same data.
 
-use super::board::CoverageBoard;
-use super::callers::{CONCURRENT_CLIENTS, CycleWorkload, Workload};
-use super::client::RecordingClient;
-use super::deed::{self, OperationGenerator};
-use super::judge::{InjectedFault, RoundVerdict};
-use super::steps::{FaultStep, plan_steps, preparing_step};
-use super::table::{HopClass, StoreKind, Trigger};
-use super::world::{CrashEnvironment, CrashTools};
-use crate::harness::children::sleep;
+use crate::crash::coverage::CoverageBoard;
+use crate::crash::environment::{CrashEnvironment, CrashTools};
+use crate::crash::failpoints::{HopClass, StoreKind, Trigger};
+use crate::crash::operations::{self, OperationGenerator};
+use crate::crash::recording_client::RecordingClient;
+use crate::crash::schedule::{FaultStep, plan_steps, preparing_step};
+use crate::crash::verdict::{InjectedFault, RoundVerdict};
+use crate::crash::workload::{CONCURRENT_CLIENTS, CycleWorkload, Workload};
+use crate::harness::child_processes::sleep;
 use crate::harness::http;
 use crate::harness::server::{API_KEY, ServerProcess, StartOutcome};
-use crate::sink::oracle::callback::HookTarget;
-use crate::sink::oracle::journal::now_us;
-use crate::sink::oracle::receiver;
+use crate::sink::oracle::provider_webhooks::HookTarget;
+use crate::sink::oracle::sink_log::now_us;
+use crate::sink::oracle::webhook_receiver;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use std::collections::VecDeque;
@@ -98,7 +98,7 @@ impl CrashRound {
         let world = CrashEnvironment::new(tools, root, (self.store, self.class), self.seed)?;
         let callers = Workload {
             client: RecordingClient::new(root)?,
-            teams: Mutex::new(vec![deed::team_credential(0, API_KEY)]),
+            teams: Mutex::new(vec![operations::team_credential(0, API_KEY)]),
             hook_target: Mutex::default(),
             requests: Mutex::default(),
             inbound_hook_path: Mutex::default(),
@@ -312,7 +312,7 @@ impl RunningRound<'_> {
         if self.workload.teams.lock().is_ok_and(|teams| teams.len() < 2) {
             let made = http::post_within(patience, at, "/v1/teams", Some("team-b"), &json!({"name": "b"}))?;
             let credential = made.body["api_key"].as_str().with_context(|| format!("no team: {}", made.body))?;
-            self.workload.teams.lock().map(|mut teams| teams.push(deed::team_credential(1, credential))).ok();
+            self.workload.teams.lock().map(|mut teams| teams.push(operations::team_credential(1, credential))).ok();
         }
         let body = json!({"name": "oracle", "kind": "resend", "transport": self.round.class.transport_name(), "secret": HOOK_SECRET});
         let made = http::post_within(patience, at, "/v1/sources", Some("source"), &body)?;
@@ -320,7 +320,7 @@ impl RunningRound<'_> {
         let hook = HookTarget { at, path, secret: HOOK_SECRET.to_owned() };
         self.environment.control_sink("hooks", Some(&hook))?;
         self.workload.hook_target.lock().map(|mut known| *known = Some(hook)).ok();
-        let endpoint = json!({"url": self.environment.receiver_url(ENDPOINT_TEAM), "after": "0", "secret": receiver::ENDPOINT_SECRET});
+        let endpoint = json!({"url": self.environment.receiver_url(ENDPOINT_TEAM), "after": "0", "secret": webhook_receiver::ENDPOINT_SECRET});
         let made = http::post_within(patience, at, "/v1/endpoints", Some("endpoint"), &endpoint)?;
         ensure!(matches!(made.status, 200 | 201), "no endpoint: {}", made.body);
         if self.round.class == HopClass::Inbound { self.workload.open_inboxes(at, patience) } else { Ok(()) }

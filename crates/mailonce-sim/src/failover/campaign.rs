@@ -2,15 +2,15 @@
 
 use crate::{
     harness::{
-        campaign::print_line,
-        chance::SeededRng,
-        children::{ChildProcesses, sleep},
-        drive::poll_until,
+        child_processes::{ChildProcesses, sleep},
         http,
-        ledger::LedgerSnapshot,
-        post::{OutboundTarget, ServerFixture},
-        replicas::ReplicatedPostgres,
+        kill_campaign::print_line,
+        ledger_snapshot::LedgerSnapshot,
+        recorded_load::poll_until,
+        replicated_postgres::ReplicatedPostgres,
+        rng::SeededRng,
         server::ServerProcess,
+        server_fixture::{OutboundTarget, ServerFixture},
     },
     sink::smtp::{self, SmtpSink},
 };

@@ -1,6 +1,6 @@
 //! Senders that retry until they are acknowledged, and readers of events that resume by cursor.
 
-use crate::harness::{chance::SeededRng, children::sleep, http};
+use crate::harness::{child_processes::sleep, http, rng::SeededRng};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},

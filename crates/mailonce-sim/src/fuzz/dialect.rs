@@ -12,7 +12,7 @@ use mailonce_core::{
     ports::{Clock, Entropy},
     time::Time,
 };
-use mailonce_engine::{Engine, handoff::ways::EngineDeps, inbound::receive::IntakeMail};
+use mailonce_engine::{Engine, handoff::transport_selector::EngineDeps, inbound::receive::IntakeMail};
 use mailonce_store::memory::Memory;
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -97,7 +97,7 @@ async fn build_router_with_mail() -> Result<(Router, String), String> {
     let local_domains = vec!["agents.test".to_owned()];
     let outside = EngineDeps { local_domains, ..EngineDeps::default() };
     let engine = Engine::new(store, Arc::new(FuzzClock), chance, outside).await.map_err(|error| error.to_string())?;
-    let about = mailonce::serve::unrestricted_key("fuzz", ApiKeyScope::ALL.to_vec());
+    let about = mailonce::wiring::unrestricted_key("fuzz", ApiKeyScope::ALL.to_vec());
     let made = engine.ensure_api_key("default", about, None).await.map_err(|problem| problem.detail)?;
     let router = mailonce::api::router(Arc::clone(&engine), false);
     for (path, body) in [

@@ -1,6 +1,6 @@
 //! Messages of models' clients.
 
-use mailonce_core::call;
+use mailonce_core::call_trace;
 use serde_json::Value;
 
 use super::{FuzzResult, InputOutcome, ensure_holds};
@@ -21,10 +21,10 @@ pub fn message(bytes: &[u8]) -> FuzzResult {
         check_response(answer, id)?;
     }
     let mark = request.call.unwrap_or_default();
-    ensure_holds(mark.id.is_none_or(|id| call::is_valid_call_id(&id)), "a name of a call that cannot be kept")?;
+    ensure_holds(mark.id.is_none_or(|id| call_trace::is_valid_call_id(&id)), "a name of a call that cannot be kept")?;
     let trace = mark.traceparent;
     ensure_holds(
-        trace.is_none_or(|trace| call::parse_traceparent(&trace) == Some(trace.as_str())),
+        trace.is_none_or(|trace| call_trace::parse_traceparent(&trace) == Some(trace.as_str())),
         "a trace that is none",
     )?;
     Ok(InputOutcome::Accepted)

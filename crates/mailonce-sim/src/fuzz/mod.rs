@@ -19,16 +19,16 @@
 //! | [`layout`] | the files of `fuzz/` |
 
 pub mod api;
+pub mod core_values;
 pub mod dialect;
-pub mod drive;
+pub mod driver;
 pub mod hook;
-pub mod layout;
+pub mod libfuzzer_files;
 pub mod mail;
 pub mod mcp;
 pub mod mutate;
+pub mod next_hop_replies;
 pub mod seeds;
-pub mod wire;
-pub mod words;
 
 use mailonce_mail::hooks::Kind;
 
@@ -75,14 +75,14 @@ const fn over_socket(name: &'static str, run: fn(&[u8]) -> FuzzResult, seeds: fn
 
 /// Every reader of outside bytes.
 pub const TARGETS: &[FuzzTarget] = &[
-    in_memory("core_key", words::key, seeds::keys),
-    in_memory("core_id", words::id, seeds::ids),
-    in_memory("core_cursor", words::cursor, seeds::cursors),
-    in_memory("core_span", words::span, seeds::spans),
-    in_memory("core_schedule", words::schedule, seeds::spans),
-    in_memory("core_address", words::address, seeds::addresses),
-    in_memory("core_intent", words::intent, seeds::intents),
-    in_memory("core_digest", words::digest, seeds::digests),
+    in_memory("core_key", core_values::key, seeds::keys),
+    in_memory("core_id", core_values::id, seeds::ids),
+    in_memory("core_cursor", core_values::cursor, seeds::cursors),
+    in_memory("core_span", core_values::span, seeds::spans),
+    in_memory("core_schedule", core_values::schedule, seeds::spans),
+    in_memory("core_address", core_values::address, seeds::addresses),
+    in_memory("core_intent", core_values::intent, seeds::intents),
+    in_memory("core_digest", core_values::digest, seeds::digests),
     in_memory("mail_parse", mail::parse, seeds::mails),
     in_memory("mail_html", mail::html, seeds::pages),
     in_memory("mail_link", mail::link, seeds::links),
@@ -99,15 +99,15 @@ pub const TARGETS: &[FuzzTarget] = &[
     in_memory("hook_resend", |bytes| hook::read_webhook(Kind::Resend, bytes), seeds::hooks),
     in_memory("hook_usesend", |bytes| hook::read_webhook(Kind::Usesend, bytes), seeds::hooks),
     in_memory("hook_brevo", |bytes| hook::read_webhook(Kind::Brevo, bytes), seeds::hooks),
-    over_socket("wire_smtp", wire::run_smtp, seeds::smtp),
-    over_socket("wire_resend", |bytes| wire::run_http(Vendor::Resend, bytes), seeds::answers),
-    over_socket("wire_postmark", |bytes| wire::run_http(Vendor::Postmark, bytes), seeds::answers),
-    over_socket("wire_mailgun", |bytes| wire::run_http(Vendor::Mailgun, bytes), seeds::answers),
-    over_socket("wire_sendgrid", |bytes| wire::run_http(Vendor::SendGrid, bytes), seeds::answers),
-    over_socket("wire_ses", |bytes| wire::run_http(Vendor::Ses, bytes), seeds::answers),
-    over_socket("wire_usesend", |bytes| wire::run_http(Vendor::UseSend, bytes), seeds::answers),
-    over_socket("wire_brevo", |bytes| wire::run_http(Vendor::Brevo, bytes), seeds::answers),
-    over_socket("wire_http", |bytes| wire::run_http(Vendor::Other, bytes), seeds::answers),
+    over_socket("wire_smtp", next_hop_replies::run_smtp, seeds::smtp),
+    over_socket("wire_resend", |bytes| next_hop_replies::run_http(Vendor::Resend, bytes), seeds::answers),
+    over_socket("wire_postmark", |bytes| next_hop_replies::run_http(Vendor::Postmark, bytes), seeds::answers),
+    over_socket("wire_mailgun", |bytes| next_hop_replies::run_http(Vendor::Mailgun, bytes), seeds::answers),
+    over_socket("wire_sendgrid", |bytes| next_hop_replies::run_http(Vendor::SendGrid, bytes), seeds::answers),
+    over_socket("wire_ses", |bytes| next_hop_replies::run_http(Vendor::Ses, bytes), seeds::answers),
+    over_socket("wire_usesend", |bytes| next_hop_replies::run_http(Vendor::UseSend, bytes), seeds::answers),
+    over_socket("wire_brevo", |bytes| next_hop_replies::run_http(Vendor::Brevo, bytes), seeds::answers),
+    over_socket("wire_http", |bytes| next_hop_replies::run_http(Vendor::Other, bytes), seeds::answers),
     in_memory("api_send", api::send, seeds::bodies),
     in_memory("mcp_message", mcp::message, seeds::messages),
     in_memory("api_dialect", dialect::run_call, seeds::calls),

@@ -1,6 +1,6 @@
 //! How a seed is bent: the same number always bends it the same way.
 
-use crate::harness::chance::SeededRng;
+use crate::harness::rng::SeededRng;
 
 /// Pieces that readers stumble over.
 const TOKENS: &[&[u8]] = &[

@@ -10,20 +10,20 @@
 //!
 //! What is sent is a pure function of a seed, so that one line replays a failure.
 
-pub mod campaign;
-pub mod chance;
-pub mod children;
-pub mod cluster;
-pub mod drive;
-pub mod fault;
-pub mod history;
+pub mod child_processes;
+pub mod disk_faults;
+pub mod generated_send;
 pub mod http;
-pub mod ledger;
-pub mod post;
+pub mod kill_campaign;
+pub mod ledger_snapshot;
 pub mod postgres;
-pub mod power;
-pub mod proof;
+pub mod postgres_cluster;
+pub mod power_cut;
 pub mod proxy;
-pub mod replicas;
+pub mod recorded_load;
+pub mod replicated_postgres;
+pub mod rng;
+pub mod send_history;
 pub mod server;
-pub mod wish;
+pub mod server_fixture;
+pub mod summary_writer;

@@ -1,6 +1,6 @@
 //! A network between two servers that can be cut, stalled, and made to lose answers.
 
-use super::chance::SeededRng;
+use crate::harness::rng::SeededRng;
 use anyhow::Result;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Servers under test: mailonce itself, and anything else that answers `GET /readyz`.
 
-use super::chance::SeededRng;
-use super::children::{ChildProcess, ChildProcesses, sleep};
 use super::http;
+use crate::harness::child_processes::{ChildProcess, ChildProcesses, sleep};
+use crate::harness::rng::SeededRng;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -1,8 +1,8 @@
 //! One request on each of many connections, all at the same moment.
 
 use super::threads::run_on_threads;
-use super::wire::LoadConnection;
 use super::{LoadStats, RequestGenerator};
+use crate::load::connection::LoadConnection;
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;

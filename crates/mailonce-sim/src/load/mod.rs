@@ -6,22 +6,22 @@
 //! - [`sustain`] keeps a fixed number of connections busy for a window of time, or for a number of requests.
 //! - [`burst`] opens many connections first and then writes one request on all of them at once.
 
-mod answer;
 mod burst;
+mod connection;
 mod histogram;
 mod request;
-mod sustain;
-mod tally;
+mod response;
+mod stats;
+mod steady;
 mod threads;
-mod wire;
 
-pub use answer::LoadResponse;
-pub(crate) use answer::parse_complete;
 pub use burst::{BurstPlan, run_burst};
 pub use histogram::Histogram;
 pub use request::{NUMBER_PLACEHOLDER, RequestTemplate};
-pub use sustain::{LoadDuration, SteadyLoad, run_steady};
-pub use tally::LoadStats;
+pub use response::LoadResponse;
+pub(crate) use response::parse_complete;
+pub use stats::LoadStats;
+pub use steady::{LoadDuration, SteadyLoad, run_steady};
 
 /// One kind of request: how the n-th is written, and what is looked at in its answer.
 ///

@@ -1,6 +1,6 @@
 //! Threads that share the connections of a run and begin at the same moment.
 
-use super::wire::LoadConnection;
+use crate::load::connection::LoadConnection;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Barrier;

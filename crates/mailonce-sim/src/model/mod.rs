@@ -23,11 +23,11 @@
 //!
 //! The models of protocols that do not hold are in [`crate::protocol`].
 
-pub mod laws;
-pub mod moves;
-pub mod play;
-pub mod routes;
-pub mod row;
+pub mod action_runner;
+pub mod actions;
+pub mod config;
+pub mod packed_handoff;
+pub mod properties;
+pub mod route_coverage;
 pub mod run;
-pub mod size;
-pub mod world;
+pub mod state;

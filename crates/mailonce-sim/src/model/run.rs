@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    laws::{HandoffModel, NO_DUPLICATE, NO_FALSE_FAILURE},
-    size::ModelConfig,
+use crate::model::{
+    config::ModelConfig,
+    properties::{HandoffModel, NO_DUPLICATE, NO_FALSE_FAILURE},
 };
 
 /// How a world is played.

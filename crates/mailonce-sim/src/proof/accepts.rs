@@ -1,9 +1,9 @@
 //! P1, P2 and P15: who is the first of a key, what became of acknowledged emails, and other words under one key.
 
 use super::history::{CallKind, CallOutcome, CallRecord, Email, ExpectedEmail};
-use super::promise::Rule;
-use super::story::{StorySubject, Violation};
-use super::view::{HistoryIndex, RecipientSet, recipient_set};
+use crate::proof::history_index::{HistoryIndex, RecipientSet, recipient_set};
+use crate::proof::invariants::Rule;
+use crate::proof::violation::{StorySubject, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The word for a key that is bound to something else.

@@ -1,9 +1,9 @@
 //! P3, P4, P6, P7 and P9: what next hops got, held against what the ledger says of it.
 
 use super::history::{Email, Evidence, Handoff, HopArrival};
-use super::promise::Rule;
-use super::story::{StorySubject, Violation};
-use super::view::HistoryIndex;
+use crate::proof::history_index::HistoryIndex;
+use crate::proof::invariants::Rule;
+use crate::proof::violation::{StorySubject, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {

@@ -1,9 +1,9 @@
 //! P11: each change is told once, in one order without gaps.
 
 use super::history::{Email, Event, HandoffTransition};
-use super::promise::Rule;
-use super::story::{StorySubject, Violation};
-use super::view::HistoryIndex;
+use crate::proof::history_index::HistoryIndex;
+use crate::proof::invariants::Rule;
+use crate::proof::violation::{StorySubject, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {

@@ -4,11 +4,13 @@
 //! and teams are words, so that a history can be read by the API as well as by hand. What a rig cannot see it leaves
 //! empty; the promises that need it are then not judged.
 
-pub use super::mail::{Artifact, ConsumeTry, ConsumedCode, DeliveryTry, InboundHistory, Message, ShownDelivery};
-pub use super::shown::{Attempt, Email, Event, Evidence, Handoff};
-pub use super::talk::{
+pub use crate::proof::conversation_history::{
     ConversationChange, ConversationCommit, ConversationHistory, EscalationRow, ReplyLimits, ReplyRecord,
 };
+pub use crate::proof::inbound_history::{
+    Artifact, ConsumeTry, ConsumedCode, DeliveryTry, InboundHistory, Message, ShownDelivery,
+};
+pub use crate::proof::ledger_rows::{Attempt, Email, Event, Evidence, Handoff};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

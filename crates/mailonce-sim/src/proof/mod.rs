@@ -8,45 +8,45 @@
 //! Nothing here knows how a history was made. The simulation and the rigs over the real binary share it.
 
 mod accepts;
+mod conversation_end;
+mod conversation_history;
+mod conversations;
 mod copies;
-mod decided;
 mod events;
 pub mod history;
-mod inbound;
-mod mail;
-mod moves;
-mod notices;
-mod promise;
-mod settled;
-mod shown;
-mod story;
-mod talk;
-mod talked;
-mod talking;
-mod teams;
-mod view;
+mod history_index;
+mod inbound_history;
+mod inbound_mail;
+mod invariants;
+mod ledger_decisions;
+mod ledger_rows;
+mod liveness;
+mod tenant_isolation;
+mod transitions;
+mod violation;
+mod webhooks;
 
 pub use history::History;
-pub use promise::{Invariant, Rule};
-pub use story::Violation;
+pub use invariants::{Invariant, Rule};
+pub use violation::Violation;
 
 use history::Event;
-use view::HistoryIndex;
+use history_index::HistoryIndex;
 
 /// What was broken. Liveness is only asked for when the history says that its faults were healed.
 pub fn check(history: &History) -> Vec<Violation> {
     let view = HistoryIndex::new(history);
     let mut found = Vec::new();
     accepts::check(&view, &mut found);
-    teams::check(&view, &mut found);
+    tenant_isolation::check(&view, &mut found);
     copies::check(&view, &mut found);
-    decided::check(&view, &mut found);
-    moves::check(&view, &mut found);
-    settled::check(&view, &mut found);
+    ledger_decisions::check(&view, &mut found);
+    transitions::check(&view, &mut found);
+    liveness::check(&view, &mut found);
     events::check(&view, &mut found);
-    notices::check(&view, &mut found);
-    inbound::check(&view, &mut found);
-    talking::check(&view, &mut found);
+    webhooks::check(&view, &mut found);
+    inbound_mail::check(&view, &mut found);
+    conversations::check(&view, &mut found);
     found.sort();
     found.dedup();
     found

@@ -1,6 +1,6 @@
 //! The protocols. The words about them are our own; what they do is what five published guides recommend.
 
-use super::program::{Op, ProtocolRow};
+use crate::protocol::ops::{Op, ProtocolRow};
 
 /// What may go wrong while a protocol is played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

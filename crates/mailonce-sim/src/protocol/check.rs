@@ -2,10 +2,8 @@
 
 use stateright::{Checker, Model, Property};
 
-use super::{
-    catalogue::{Protocol, ProtocolFailure},
-    program::{NextStep, Op, ProtocolRow, ProtocolState, caller_name},
-};
+use super::catalogue::{Protocol, ProtocolFailure};
+use crate::protocol::ops::{NextStep, Op, ProtocolRow, ProtocolState, caller_name};
 
 const NO_DUPLICATE: &str = "no second mail";
 const NO_LOST_MAIL: &str = "no mail is lost while everybody believes that all is well";

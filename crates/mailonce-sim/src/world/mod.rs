@@ -24,24 +24,24 @@
 //! | `campaign` | many worlds at once, and the sum of them |
 //! | `report` | the sum in the form of every rig |
 
-mod agents;
-mod body;
 pub mod campaign;
-mod client;
-mod course;
-mod desk;
-mod hop;
-mod mail;
+mod clients;
+mod cluster;
+mod code_mail;
+mod conversation_log;
+mod conversation_mail;
+mod final_state;
 pub mod mutants;
+mod next_hop;
+mod node_process;
 mod plan;
-mod reading;
+mod planned_sends;
+mod reply_agents;
 pub mod report;
-mod shared;
-mod steps;
+mod simulation;
 mod store;
-mod town;
-mod wire;
-mod wishes;
+mod transport;
+mod world_state;
 
 pub use plan::{FaultKind, HopProfile, WorldPlan};
 
@@ -77,7 +77,7 @@ pub fn run(seed: u64, mutant: Option<&'static str>, tell: bool) -> WorldOutcome 
 
 /// Runs a world that is planned otherwise than its seed would have it.
 pub fn run_plan(plan: WorldPlan, mutant: Option<&'static str>, tell: bool) -> WorldOutcome {
-    mailonce_core::mutant::with(mutant, || course::run_simulation(plan, tell))
+    mailonce_core::mutant::with(mutant, || simulation::run_simulation(plan, tell))
 }
 
 /// The command that runs the world of a seed again.

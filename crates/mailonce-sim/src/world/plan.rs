@@ -1,6 +1,6 @@
 //! What a seed expands into: the size of the world, its next hops, and the faults that may happen in it.
 
-use crate::harness::chance::SeededRng;
+use crate::harness::rng::SeededRng;
 use std::collections::BTreeSet;
 
 macro_rules! kinds {

@@ -3,14 +3,14 @@
 use crate::setting::{crash_tools, second_checker};
 use mailonce_core::time::Time;
 use mailonce_sim::crash::{
-    board::CoverageBoard,
-    inbound::InboundRecord,
-    judge::{RoundRecord, SecondVerdict},
+    coverage::CoverageBoard,
+    failpoints::{HopClass, StoreKind},
+    inbox_snapshot::InboundRecord,
     round::CrashRound,
-    table::{HopClass, StoreKind},
+    verdict::{RoundRecord, SecondVerdict},
 };
 use mailonce_sim::proof::history::{CallKind, CallOutcome, CallRecord};
-use mailonce_sim::sink::oracle::receiver::WebhookLogLine;
+use mailonce_sim::sink::oracle::webhook_receiver::WebhookLogLine;
 use serde_json::{Value, json};
 use std::path::Path;
 

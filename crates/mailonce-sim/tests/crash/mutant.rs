@@ -2,10 +2,10 @@
 
 use crate::setting::crash_tools;
 use mailonce_sim::crash::{
-    board::CoverageBoard,
+    coverage::CoverageBoard,
+    environment::CrashTools,
+    failpoints::{HopClass, StoreKind},
     round::CrashRound,
-    table::{HopClass, StoreKind},
-    world::CrashTools,
 };
 use mailonce_sim::proof::Invariant;
 

@@ -1,7 +1,7 @@
 //! The programs that both tests use.
 
-use mailonce_sim::crash::world::CrashTools;
-use mailonce_sim::harness::children::ChildProcesses;
+use mailonce_sim::crash::environment::CrashTools;
+use mailonce_sim::harness::child_processes::ChildProcesses;
 use mailonce_sim::harness::postgres::PostgresServer;
 use mailonce_sim::harness::server::built_binary;
 use std::path::{Path, PathBuf};

@@ -2,11 +2,11 @@
 
 use crate::setting::crash_tools;
 use mailonce_sim::crash::{
-    board::CoverageBoard,
     campaign::CampaignPlan,
-    table::{HopClass, StoreKind},
+    coverage::CoverageBoard,
+    failpoints::{HopClass, StoreKind},
 };
-use mailonce_sim::harness::{campaign::print_line, chance::seed_from_env, postgres::PostgresServer};
+use mailonce_sim::harness::{kill_campaign::print_line, postgres::PostgresServer, rng::seed_from_env};
 use std::path::Path;
 
 /// Deaths that there must be at least.

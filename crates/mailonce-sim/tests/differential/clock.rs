@@ -4,7 +4,7 @@ use mailonce_core::{
     ports::{Clock, Entropy, store::DatabaseClock},
     time::Time,
 };
-use mailonce_sim::harness::chance;
+use mailonce_sim::harness::rng;
 use mailonce_store::postgres::ClockSource;
 use std::{
     sync::{
@@ -64,12 +64,12 @@ impl Clock for OffsetClock {
 }
 
 /// Randomness that differs for each node of this process.
-pub(crate) struct SeededEntropy(Mutex<chance::SeededRng>);
+pub(crate) struct SeededEntropy(Mutex<rng::SeededRng>);
 
 impl SeededEntropy {
     pub(crate) fn new(seed: u64) -> Self {
         static NODES: AtomicU64 = AtomicU64::new(0);
-        Self(Mutex::new(chance::SeededRng::derive(seed, &[NODES.fetch_add(1, Ordering::Relaxed)])))
+        Self(Mutex::new(rng::SeededRng::derive(seed, &[NODES.fetch_add(1, Ordering::Relaxed)])))
     }
 }
 

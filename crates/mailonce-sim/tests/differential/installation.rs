@@ -2,7 +2,7 @@
 
 use mailonce_core::ports::{store::Store, transport::Transport};
 use mailonce_sim::{
-    harness::{children::sleep, post::wait_until, replicas::ReplicatedPostgres},
+    harness::{child_processes::sleep, replicated_postgres::ReplicatedPostgres, server_fixture::wait_until},
     sink::{
         http::{self, HttpSink},
         smtp::{self, SmtpAction, SmtpSink, SmtpStep},

@@ -46,8 +46,8 @@ mod scenario;
 #[cfg(test)]
 mod tests {
     use mailonce_sim::harness::{
-        chance::{env_number, seed_from_env},
-        proof::SummaryWriter,
+        rng::{env_number, seed_from_env},
+        summary_writer::SummaryWriter,
     };
     use std::path::Path;
 

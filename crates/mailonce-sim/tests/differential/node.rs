@@ -6,14 +6,14 @@ use axum::{
     http::{Method, Request},
 };
 use http_body_util::BodyExt as _;
-use mailonce::{api, serve};
+use mailonce::{api, wiring};
 use mailonce_core::{
     access::team::ApiKeyScope,
     ports::{store::Store, transport::Transport},
 };
 use mailonce_engine::{
     Engine,
-    handoff::ways::{EngineDeps, Routing},
+    handoff::transport_selector::{EngineDeps, Routing},
 };
 use serde_json::Value;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -77,7 +77,7 @@ impl DifferentialNode {
         engine.confirm_time();
         engine.load_inbox_domains().await.unwrap();
         engine.heartbeat_and_recover().await.unwrap();
-        let about = serve::unrestricted_key("differential", ApiKeyScope::ALL.to_vec());
+        let about = wiring::unrestricted_key("differential", ApiKeyScope::ALL.to_vec());
         engine.ensure_api_key("default", about, Some(API_KEY.into())).await.unwrap();
         let router = api::router(Arc::clone(&engine), false);
         let (stop, stopped) = watch::channel(false);

@@ -2,7 +2,7 @@
 //! people, so that their order within the step does not matter.
 
 use mailonce_core::time::Time;
-use mailonce_sim::harness::chance::SeededRng;
+use mailonce_sim::harness::rng::SeededRng;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

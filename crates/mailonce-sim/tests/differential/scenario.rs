@@ -1,6 +1,6 @@
 //! Runs the steps of a plan on all installations and compares them after each.
 
-use mailonce_sim::harness::chance::SeededRng;
+use mailonce_sim::harness::rng::SeededRng;
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,

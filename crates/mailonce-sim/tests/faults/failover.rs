@@ -2,7 +2,7 @@
 
 use mailonce_sim::{
     failover::campaign::FailoverCampaign,
-    harness::chance::{env_number_or, seed_from_env},
+    harness::rng::{env_number_or, seed_from_env},
 };
 
 use crate::beside::run_scenario;

@@ -3,13 +3,13 @@
 
 use mailonce_sim::{
     harness::{
-        campaign::print_line,
-        chance::{env_number_or, seed_from_env},
-        children::sleep,
-        cluster::PostgresCluster,
-        post::{self, OutboundTarget, ServerFixture, sample_mail},
+        child_processes::sleep,
+        kill_campaign::print_line,
+        postgres_cluster::PostgresCluster,
         proxy::{FaultyProxy, NetworkFault},
+        rng::{env_number_or, seed_from_env},
         server::ServerProcess,
+        server_fixture::{self, OutboundTarget, ServerFixture, sample_mail},
     },
     sink::smtp::{self, SmtpAction, SmtpSink, SmtpStep},
 };
@@ -59,9 +59,9 @@ impl PartitionFixture {
     fn send_until_on_wire(&self) -> (ServerProcess, Vec<String>) {
         let worker = self.node("worker", &self.cluster.url_at(self.proxy.at.port()));
         let mails: Vec<_> = (0..MAILS).map(sample_mail).collect();
-        let ids = post::send_batch(worker.at, "batch", &mails).unwrap();
+        let ids = server_fixture::send_batch(worker.at, "batch", &mails).unwrap();
         // Not before the dot: until then the worker may still wait for the answer to its marker.
-        post::wait_until("the dots", STEP_TIMEOUT, || self.sink.final_dots() == MAILS).unwrap();
+        server_fixture::wait_until("the dots", STEP_TIMEOUT, || self.sink.final_dots() == MAILS).unwrap();
         assert_eq!(self.sink.mail_count(), 0, "the sink answered before the network went");
         (worker, ids)
     }
@@ -81,7 +81,7 @@ impl PartitionFixture {
     /// Each mail arrived once.
     fn check_arrived_once(&self) -> Vec<String> {
         let mut counts = [0; MAILS];
-        for n in self.sink.mails().iter().filter_map(|mail| post::mail_number(&mail.recipients[0].0)) {
+        for n in self.sink.mails().iter().filter_map(|mail| server_fixture::mail_number(&mail.recipients[0].0)) {
             counts[n] += 1;
         }
         let wrong = counts.iter().enumerate().filter(|(_, count)| **count != 1);
@@ -92,7 +92,11 @@ impl PartitionFixture {
 /// Waits until every email is sent, and says which are not.
 fn wait_until_sent(at: std::net::SocketAddr, ids: &[String]) -> Vec<String> {
     let wanted = |_, state: &str| state == "sent";
-    post::wait_for_states(at, ids, STEP_TIMEOUT, wanted).err().map(|why| format!("{why:#}")).into_iter().collect()
+    server_fixture::wait_for_states(at, ids, STEP_TIMEOUT, wanted)
+        .err()
+        .map(|why| format!("{why:#}"))
+        .into_iter()
+        .collect()
 }
 
 #[test]
@@ -115,7 +119,7 @@ fn run_heal_with(weather: NetworkFault) {
     let scene = PartitionFixture::new();
     let (worker, ids) = scene.send_until_on_wire();
     scene.proxy.set_fault(weather);
-    post::wait_until("the sink's answers", STEP_TIMEOUT, || scene.sink.mail_count() == MAILS).unwrap();
+    server_fixture::wait_until("the sink's answers", STEP_TIMEOUT, || scene.sink.mail_count() == MAILS).unwrap();
     // The answers are with the worker by now, and cannot be written down.
     sleep(Duration::from_secs(1));
     scene.proxy.set_fault(NetworkFault::None);
@@ -150,7 +154,7 @@ fn run_take_over_once() {
     assert_eq!(went_on.status, 200, "{}", went_on.body);
     // The other node takes the worker for dead: the mails are in doubt, and stay where they are.
     let taken_over =
-        post::wait_for_states(other.at, &ids, HEARTBEAT_LAPSE + STEP_TIMEOUT, |_, state| state == "unknown");
+        server_fixture::wait_for_states(other.at, &ids, HEARTBEAT_LAPSE + STEP_TIMEOUT, |_, state| state == "unknown");
     let mut found: Vec<String> = taken_over.err().map(|why| format!("{why:#}")).into_iter().collect();
     sleep(Duration::from_secs(2));
     found.extend(scene.check_arrived_once());
@@ -158,7 +162,7 @@ fn run_take_over_once() {
     // Its late answers are facts.
     found.extend(wait_until_sent(other.at, &ids));
     for id in &ids {
-        let email = post::get_email(other.at, id).unwrap();
+        let email = server_fixture::get_email(other.at, id).unwrap();
         if !email.to_string().contains("late_reply") {
             found.push(format!("{id} does not say that the answer came late: {email}"));
         }

@@ -1,13 +1,13 @@
 //! SQLite keeps what it acknowledged when the power goes, and the rig finds out who does not sync.
 
 use mailonce_sim::harness::{
-    campaign::{KillCampaign, KillReport, print_line, split_into_rounds},
-    chance::{SeededRng, env_number_or, seed_from_env},
-    fault::{DiskFault, FaultyDisk, build_shim},
+    disk_faults::{DiskFault, FaultyDisk, build_shim},
     http,
-    post::sample_mail,
-    power::PowerSupply,
+    kill_campaign::{KillCampaign, KillReport, print_line, split_into_rounds},
+    power_cut::PowerSupply,
+    rng::{SeededRng, env_number_or, seed_from_env},
     server::{ServerProcess, ServerSetup},
+    server_fixture::sample_mail,
 };
 use mailonce_store::sqlite::Sqlite;
 use std::{

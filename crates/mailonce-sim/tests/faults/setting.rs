@@ -1,6 +1,6 @@
 //! What these rigs share: the binary, a keeper of children, and the proof.
 
-use mailonce_sim::harness::{children::ChildProcesses, proof::SummaryWriter, server::built_binary};
+use mailonce_sim::harness::{child_processes::ChildProcesses, server::built_binary, summary_writer::SummaryWriter};
 use std::{
     path::{Path, PathBuf},
     sync::OnceLock,

@@ -3,12 +3,12 @@
 
 use anyhow::Result;
 use mailonce_sim::harness::{
-    chance::seed_from_env,
-    cluster::PostgresCluster,
     http::{self, HttpReply},
-    post::{self, ServerFixture, sample_mail},
-    replicas::ReplicatedPostgres,
+    postgres_cluster::PostgresCluster,
+    replicated_postgres::ReplicatedPostgres,
+    rng::seed_from_env,
     server::ServerProcess,
+    server_fixture::{self, ServerFixture, sample_mail},
 };
 use serde_json::{Value, json};
 use std::{net::SocketAddr, path::Path, sync::Mutex, time::Duration};
@@ -130,7 +130,7 @@ pub(crate) fn run_unconfirmed() {
             *over.lock().unwrap() = true;
             statuses
         });
-        post::wait_until("the calls", STEP_TIMEOUT, || {
+        server_fixture::wait_until("the calls", STEP_TIMEOUT, || {
             replicas.cancel_sync_waits().unwrap();
             *over.lock().unwrap()
         })
@@ -151,8 +151,10 @@ pub(crate) fn run_unconfirmed() {
     replicas.restart_standby().unwrap();
     for node in both {
         for call in &everything {
-            post::wait_until(&call.path, STEP_TIMEOUT, || matches!(call.send(node.at).status, 200 | 201 | 409))
-                .unwrap();
+            server_fixture::wait_until(&call.path, STEP_TIMEOUT, || {
+                matches!(call.send(node.at).status, 200 | 201 | 409)
+            })
+            .unwrap();
         }
     }
     let replayed = writes[0].send(nodes[1].at);
@@ -162,7 +164,7 @@ pub(crate) fn run_unconfirmed() {
 /// Reads events after a cursor until the node answers.
 fn read_events(at: SocketAddr, after: &str) -> HttpReply {
     let mut last = HttpReply::default();
-    post::wait_until("an answer", STEP_TIMEOUT, || {
+    server_fixture::wait_until("an answer", STEP_TIMEOUT, || {
         last = http::get(at, &format!("/v1/events?limit=1000&after={after}")).unwrap();
         last.status != 503
     })
@@ -190,7 +192,8 @@ pub(crate) fn run_failed_over() {
     let nodes = [start_node(root.path(), "one", &replicas.url()), start_node(root.path(), "two", &replicas.url())];
     let sent = RepeatableRequest::post("/v1/emails", "before", sample_mail(1)).send(nodes[0].at);
     assert_eq!(sent.status, 202, "{}", sent.body);
-    post::wait_until("the mail", STEP_TIMEOUT, || event_ids(&read_events(nodes[0].at, "0")).len() >= 2).unwrap();
+    server_fixture::wait_until("the mail", STEP_TIMEOUT, || event_ids(&read_events(nodes[0].at, "0")).len() >= 2)
+        .unwrap();
     let before = read_events(nodes[0].at, "0");
     let cursor = before.body["next_cursor"].as_str().unwrap();
     replicas.fail_over().unwrap();

@@ -2,7 +2,7 @@
 
 use mailonce_sim::fuzz::{
     FuzzResult, FuzzTarget, InputOutcome,
-    drive::{FuzzPlan, run_input, run_target},
+    driver::{FuzzPlan, run_input, run_target},
 };
 use std::{fs, hint::black_box, path::Path, time::Duration};
 
@@ -70,7 +70,7 @@ fn the_same_number_gives_the_same_inputs() {
     };
     assert_eq!(run(), run());
     let bent = |number| {
-        let mut chance = mailonce_sim::harness::chance::SeededRng::derive(7, &[number]);
+        let mut chance = mailonce_sim::harness::rng::SeededRng::derive(7, &[number]);
         mailonce_sim::fuzz::mutate::mutate(&mut chance, &seeds())
     };
     assert_eq!(bent(1), bent(1));

@@ -3,10 +3,10 @@
 use mailonce_sim::{
     fuzz::{
         self, FuzzTarget, InputOutcome, TARGETS,
-        drive::{FuzzPlan, MAX_CPU_TIME, run_target},
-        layout,
+        driver::{FuzzPlan, MAX_CPU_TIME, run_target},
+        libfuzzer_files,
     },
-    harness::chance::seed_from_env,
+    harness::rng::seed_from_env,
 };
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -161,7 +161,7 @@ fn every_reader_has_seeds_that_come_through() {
 fn every_target_is_a_target_of_libfuzzer_too() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let again = "write them again: cargo run -p mailonce-sim --bin mailonce-fuzz -- --write-targets fuzz";
-    assert!(fs::read_to_string(dir.join("Cargo.toml")).expect("a manifest") == layout::manifest(), "{again}");
+    assert!(fs::read_to_string(dir.join("Cargo.toml")).expect("a manifest") == libfuzzer_files::manifest(), "{again}");
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(dir.join("fuzz_targets")).expect("targets") {
         found.insert(entry.expect("an entry").file_name().into_string().expect("a name"));
@@ -169,6 +169,6 @@ fn every_target_is_a_target_of_libfuzzer_too() {
     assert_eq!(found, TARGETS.iter().map(|target| format!("{}.rs", target.name)).collect(), "{again}");
     for target in TARGETS {
         let file = dir.join("fuzz_targets").join(format!("{}.rs", target.name));
-        assert!(fs::read_to_string(file).expect("a file") == layout::target_file(target.name), "{again}");
+        assert!(fs::read_to_string(file).expect("a file") == libfuzzer_files::target_file(target.name), "{again}");
     }
 }

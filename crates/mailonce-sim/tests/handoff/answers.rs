@@ -3,15 +3,15 @@
 
 use mailonce_sim::{
     crash::{
-        door::{self, INBOUND_HOOK_SECRET},
-        mail::InjectedMail,
+        inbound_delivery::{self, INBOUND_HOOK_SECRET},
+        injected_mail::InjectedMail,
     },
     harness::{
-        children::sleep,
+        child_processes::sleep,
         http::{self, HttpReply},
-        post,
         postgres::{PostgresServer, TemporaryDatabase},
         server::ServerProcess,
+        server_fixture,
     },
 };
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ impl ReplyFixture {
     /// A provider brings a mail to a node, which acknowledges it.
     fn deliver_by_hook(&self, n: usize, mail: &InjectedMail) {
         let mut stream = http::connect(self.node(n)).unwrap();
-        assert!(door::deliver_by_hook(&mut stream, &self.hook_path, mail).unwrap());
+        assert!(inbound_delivery::deliver_by_hook(&mut stream, &self.hook_path, mail).unwrap());
     }
 
     /// The message that a mail became, as a node shows it.
@@ -84,7 +84,7 @@ impl ReplyFixture {
             found = own.unwrap_or_default();
             !found.is_null()
         };
-        post::wait_until("the message", FILING_TIMEOUT, filed).unwrap();
+        server_fixture::wait_until("the message", FILING_TIMEOUT, filed).unwrap();
         found
     }
 
@@ -95,9 +95,10 @@ impl ReplyFixture {
 
     /// Waits until nothing is under way, and tells how many mails the sink has.
     fn wait_for_sent(&self, at_least: usize) -> usize {
-        post::wait_until("the answer", RECOVERY_TIMEOUT, || self.sink.relay().mail_count() >= at_least).unwrap();
-        let idle = || self.nodes.iter().all(|node| post::handoffs_in_flight(node.at) == Some(0));
-        post::wait_until("the end of the work", RECOVERY_TIMEOUT, idle).unwrap();
+        server_fixture::wait_until("the answer", RECOVERY_TIMEOUT, || self.sink.relay().mail_count() >= at_least)
+            .unwrap();
+        let idle = || self.nodes.iter().all(|node| server_fixture::handoffs_in_flight(node.at) == Some(0));
+        server_fixture::wait_until("the end of the work", RECOVERY_TIMEOUT, idle).unwrap();
         self.sink.relay().mail_count()
     }
 }

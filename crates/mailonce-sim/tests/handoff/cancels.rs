@@ -2,9 +2,9 @@
 //! saw nothing.
 
 use mailonce_sim::harness::{
-    chance::{SeededRng, seed_from_env},
     http,
-    post::{self, ServerFixture, sample_mail},
+    rng::{SeededRng, seed_from_env},
+    server_fixture::{self, ServerFixture, sample_mail},
 };
 use std::{
     net::SocketAddr,
@@ -36,7 +36,7 @@ fn what_was_cancelled_was_never_sent() {
     cancelled.sort_unstable();
     let ids: Vec<String> = cancelled.iter().map(|(_, id, _)| id.clone()).collect();
     let ends = |n: usize, state: &str| state == if cancelled[n].2 { "cancelled" } else { "sent" };
-    post::wait_for_states(server.at, &ids, RECOVERY_TIMEOUT, ends).unwrap();
+    server_fixture::wait_for_states(server.at, &ids, RECOVERY_TIMEOUT, ends).unwrap();
     let counts = outside.copies_per_mail(RACES);
     for (n, id, was) in &cancelled {
         let wanted = usize::from(!was);
@@ -57,7 +57,7 @@ fn race_cancels(at: SocketAddr, next: &AtomicUsize, seed: u64) -> Vec<(usize, St
         }
         let reply = http::post(at, "/v1/emails", Some(&format!("race-{n}")), &sample_mail(n)).unwrap();
         let id = reply.body["id"].as_str().unwrap().to_owned();
-        mailonce_sim::harness::children::sleep(Duration::from_micros(
+        mailonce_sim::harness::child_processes::sleep(Duration::from_micros(
             SeededRng::derive(seed, &[n as u64]).below(MAX_HEAD_START_MICROS),
         ));
         let reply = http::post(at, &format!("/v1/emails/{id}/cancel"), None, &serde_json::json!({})).unwrap();

@@ -6,7 +6,7 @@ use mailonce_core::outbound::{
     email::{EmailState, OnUnknown},
 };
 use mailonce_sim::{
-    harness::chance::{SeededRng, seed_from_env},
+    harness::rng::{SeededRng, seed_from_env},
     sink::{
         http::{ScriptedResponse, Vendor},
         smtp,

@@ -2,7 +2,7 @@
 //! Deaths at named points are the crash rig's (`tests/crash`).
 
 use mailonce_sim::{
-    harness::post::{self, sample_mail},
+    harness::server_fixture::{self, sample_mail},
     sink::smtp,
 };
 use serde_json::json;
@@ -17,16 +17,16 @@ fn a_server_that_dies_in_the_middle_of_a_body_has_sent_nothing() {
     outside.relay().once_at(smtp::SmtpStep::Body, smtp::SmtpAction::Freeze);
     let server = place.start("data", None, false).unwrap();
     // More than the sockets between hold, so that it is really stuck in the body.
-    let long = json!({"from": "agent@example.com", "to": post::recipient(0), "subject": "Long",
+    let long = json!({"from": "agent@example.com", "to": server_fixture::recipient(0), "subject": "Long",
         "text": "All work and no play makes this a very long mail indeed.\n".repeat(240_000)});
-    let ids = post::send_batch(server.at, "long", std::slice::from_ref(&long)).unwrap();
+    let ids = server_fixture::send_batch(server.at, "long", std::slice::from_ref(&long)).unwrap();
     let said = |sink: &smtp::SmtpSink| sink.commands().iter().any(|(_, line)| line == "DATA");
     outside.runtime.block_on(outside.relay().wait_until(said)).unwrap();
-    let state = post::get_email(server.at, &ids[0]).unwrap()["handoffs"][0]["state"].clone();
+    let state = server_fixture::get_email(server.at, &ids[0]).unwrap()["handoffs"][0]["state"].clone();
     assert_eq!(state, "leased", "the marker came before the body was over");
     server.kill().unwrap();
     let server = place.start("data", None, false).unwrap();
-    post::wait_for_states(server.at, &ids, RECOVERY_TIMEOUT, |_, state| state == "sent").unwrap();
+    server_fixture::wait_for_states(server.at, &ids, RECOVERY_TIMEOUT, |_, state| state == "sent").unwrap();
     assert_eq!(outside.copies_per_mail(1), [1]);
 }
 
@@ -40,19 +40,20 @@ fn a_server_that_dies_after_the_final_dot_does_not_know_and_says_so() {
             if taken { smtp::SmtpAction::accept_then(smtp::SmtpAction::Stall) } else { smtp::SmtpAction::Stall };
         outside.relay().once_at(smtp::SmtpStep::Dot, stall);
         let server = place.start("data", None, false).unwrap();
-        let ids = post::send_batch(server.at, "batch", &[sample_mail(0)]).unwrap();
+        let ids = server_fixture::send_batch(server.at, "batch", &[sample_mail(0)]).unwrap();
         let marked = || {
-            let email = post::get_email(server.at, &ids[0]).unwrap();
+            let email = server_fixture::get_email(server.at, &ids[0]).unwrap();
             email["handoffs"][0]["state"] == "sending" && (!taken || outside.copies_per_mail(1) == [1])
         };
-        post::wait_until("the dot", FAILPOINT_TIMEOUT, marked).unwrap();
+        server_fixture::wait_until("the dot", FAILPOINT_TIMEOUT, marked).unwrap();
         server.kill().unwrap();
         let server = place.start("data", None, false).unwrap();
-        post::wait_for_states(server.at, &ids, RECOVERY_TIMEOUT, |_, state| state == "unknown").unwrap();
+        server_fixture::wait_for_states(server.at, &ids, RECOVERY_TIMEOUT, |_, state| state == "unknown").unwrap();
         // Nothing but a person or a policy moves it from here.
-        let other = post::send_batch(server.at, "other", &[sample_mail(1)]).unwrap();
-        post::wait_for_states(server.at, &other, Duration::from_secs(10), |_, state| state == "sent").unwrap();
+        let other = server_fixture::send_batch(server.at, "other", &[sample_mail(1)]).unwrap();
+        server_fixture::wait_for_states(server.at, &other, Duration::from_secs(10), |_, state| state == "sent")
+            .unwrap();
         assert_eq!(outside.copies_per_mail(2), [usize::from(taken), 1]);
-        assert_eq!(post::email_states(server.at, &ids).unwrap(), ["unknown"]);
+        assert_eq!(server_fixture::email_states(server.at, &ids).unwrap(), ["unknown"]);
     }
 }

@@ -3,9 +3,9 @@
 
 use mailonce_sim::{
     harness::{
-        children::sleep,
-        post::{self, sample_mail},
+        child_processes::sleep,
         postgres::PostgresServer,
+        server_fixture::{self, sample_mail},
     },
     sink::http::ScriptedResponse,
 };
@@ -32,20 +32,23 @@ fn a_node_that_slept_past_the_providers_window_sends_nothing() {
     let place = sequential_server(&outside, &binary, root.path(), Some(&database.url));
     let mails: Vec<_> = (0..MAILS).map(sample_mail).collect();
     let first = place.start("first", Some("after-marker:stop:2"), false).unwrap();
-    let _maybe = post::send_batch(first.at, "batch", &mails);
-    post::wait_until("the point", FAILPOINT_TIMEOUT, || first.is_paused()).unwrap();
+    let _maybe = server_fixture::send_batch(first.at, "batch", &mails);
+    server_fixture::wait_until("the point", FAILPOINT_TIMEOUT, || first.is_paused()).unwrap();
     let slept = Instant::now();
     let second = place.start("second", None, false).unwrap();
-    let ids = post::send_batch(second.at, "batch", &mails).unwrap();
-    post::wait_for_states(second.at, &ids, TAKE_OVER_TIME + RECOVERY_TIMEOUT, |_, state| state == "sent").unwrap();
+    let ids = server_fixture::send_batch(second.at, "batch", &mails).unwrap();
+    server_fixture::wait_for_states(second.at, &ids, TAKE_OVER_TIME + RECOVERY_TIMEOUT, |_, state| state == "sent")
+        .unwrap();
     sleep(PAUSE_PAST_CONNECTION_AGE.saturating_sub(slept.elapsed()));
     outside.keyed().forget_keys();
     first.resume().unwrap();
     // Whatever it wanted to do, it has done before it is idle again.
-    let probe = post::send_batch(first.at, "probe", &[sample_mail(MAILS)]).unwrap();
-    post::wait_for_states(first.at, &probe, RECOVERY_TIMEOUT, |_, state| state == "sent").unwrap();
-    post::wait_until("the end of its work", RECOVERY_TIMEOUT, || post::handoffs_in_flight(first.at) == Some(0))
-        .unwrap();
+    let probe = server_fixture::send_batch(first.at, "probe", &[sample_mail(MAILS)]).unwrap();
+    server_fixture::wait_for_states(first.at, &probe, RECOVERY_TIMEOUT, |_, state| state == "sent").unwrap();
+    server_fixture::wait_until("the end of its work", RECOVERY_TIMEOUT, || {
+        server_fixture::handoffs_in_flight(first.at) == Some(0)
+    })
+    .unwrap();
     assert_eq!(outside.copies_per_mail(MAILS + 1), [1; MAILS + 1]);
-    assert_eq!(post::email_states(second.at, &ids).unwrap(), ["sent"; MAILS]);
+    assert_eq!(server_fixture::email_states(second.at, &ids).unwrap(), ["sent"; MAILS]);
 }

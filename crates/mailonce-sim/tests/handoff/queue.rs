@@ -3,7 +3,7 @@
 //! `MAILONCE_QUEUE=N` asks for a longer queue than the usual one; `scripts/test --full` plays 20,000 mails.
 
 use mailonce_sim::{
-    harness::post::{self, ServerFixture, sample_mail},
+    harness::server_fixture::{self, ServerFixture, sample_mail},
     sink::smtp,
 };
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ fn a_long_queue_is_served_at_once_drained_in_order_and_held_up_by_nobody() {
     let ready = began.elapsed();
     let fast = mails - SLOW_DOMAIN_MAILS;
     let patience = Duration::from_secs(20) + MAX_TIME_PER_MAIL * u32::try_from(fast).unwrap();
-    let came = post::wait_until("the last mail", patience, || outside.relay().mail_count() >= fast);
+    let came = server_fixture::wait_until("the last mail", patience, || outside.relay().mail_count() >= fast);
     let (drained, taken) = (began.elapsed(), outside.accepted_numbers());
     println!("{mails} queued: serving after {ready:?}, drained after {drained:?} ({} mails)", taken.len());
     came.unwrap();
@@ -77,7 +77,8 @@ fn fill_and_kill(place: &ServerFixture<'_>) -> usize {
     let mails = queue_length();
     for batch in 0..mails.div_ceil(BATCH) {
         let numbers = batch * BATCH..((batch + 1) * BATCH).min(mails);
-        post::send_batch(server.at, &format!("batch-{batch}"), &numbers.map(queued_mail).collect::<Vec<_>>()).unwrap();
+        server_fixture::send_batch(server.at, &format!("batch-{batch}"), &numbers.map(queued_mail).collect::<Vec<_>>())
+            .unwrap();
     }
     server.kill().unwrap();
     mails

@@ -2,9 +2,9 @@
 
 use mailonce_sim::{
     harness::{
-        children::ChildProcesses,
-        post::{self, OutboundTarget, ServerFixture},
+        child_processes::ChildProcesses,
         server::built_binary,
+        server_fixture::{self, OutboundTarget, ServerFixture},
     },
     sink::{
         http::{self, HttpSink},
@@ -99,7 +99,7 @@ impl SinkFixture {
             RunningSink::Relay(sink) => sink.mails().iter().map(|mail| mail.recipients[0].0.clone()).collect(),
             RunningSink::Keyed(sink) => sink.accepted_mail().iter().map(|mail| mail.recipients[0].clone()).collect(),
         };
-        recipients.iter().filter_map(|to| post::mail_number(to)).collect()
+        recipients.iter().filter_map(|to| server_fixture::mail_number(to)).collect()
     }
 
     /// How often it took each mail.

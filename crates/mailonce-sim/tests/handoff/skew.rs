@@ -5,13 +5,13 @@
 
 use mailonce_core::time::Time;
 use mailonce_sim::harness::{
-    chance::{SeededRng, env_number_or, seed_from_env},
-    children::sleep,
+    child_processes::sleep,
     http,
-    post::{self, ServerFixture, sample_mail},
     postgres::{PostgresServer, TemporaryDatabase},
-    proof::SummaryWriter,
+    rng::{SeededRng, env_number_or, seed_from_env},
     server::ServerProcess,
+    server_fixture::{self, ServerFixture, sample_mail},
+    summary_writer::SummaryWriter,
 };
 use serde_json::{Value, json};
 use std::{
@@ -77,8 +77,10 @@ fn a_node_whose_clock_is_hours_off_forgets_nothing_and_sends_nothing_early() {
     };
     let right = place.start("right", None, false).unwrap();
     let (_, first) = send(&right, 0, &mail_with_ttl(0)).unwrap();
-    post::wait_for_states(right.at, std::slice::from_ref(&first), RECOVERY_TIMEOUT, |_, state| state == "sent")
-        .unwrap();
+    server_fixture::wait_for_states(right.at, std::slice::from_ref(&first), RECOVERY_TIMEOUT, |_, state| {
+        state == "sent"
+    })
+    .unwrap();
     let mut later = mail_with_ttl(1);
     later["scheduled_at"] = json!(Time(now_ms() + 2 * HOUR).to_string());
     let (_, scheduled) = send(&right, 1, &later).unwrap();
@@ -86,18 +88,25 @@ fn a_node_whose_clock_is_hours_off_forgets_nothing_and_sends_nothing_early() {
     for (turn, offset) in [23 * HOUR, -23 * HOUR, 48 * HOUR].into_iter().enumerate() {
         let wrong = place.start_with("wrong", false, &clock_env(offset)).unwrap();
         let off = |(sure, ahead): (bool, i64)| !sure && (ahead - offset).abs() < 60_000;
-        post::wait_until("a word about its clock", READYZ_TIMEOUT, || clock_status(&wrong).is_some_and(off)).unwrap();
+        server_fixture::wait_until("a word about its clock", READYZ_TIMEOUT, || clock_status(&wrong).is_some_and(off))
+            .unwrap();
         // Its first sweep and its first lease come with its start; this mail comes after them.
         let n = 2 + turn;
         let (status, by_wrong) = send(&wrong, n, &mail_with_ttl(n)).unwrap();
         assert_eq!(status, 202);
-        post::wait_for_states(wrong.at, std::slice::from_ref(&by_wrong), RECOVERY_TIMEOUT, |_, state| state == "sent")
-            .unwrap();
+        server_fixture::wait_for_states(wrong.at, std::slice::from_ref(&by_wrong), RECOVERY_TIMEOUT, |_, state| {
+            state == "sent"
+        })
+        .unwrap();
         for node in [&right, &wrong] {
             assert_eq!(send(node, 0, &mail_with_ttl(0)).unwrap(), (200, first.clone()), "offset {offset}");
             assert_eq!(send(node, n, &mail_with_ttl(n)).unwrap(), (200, by_wrong.clone()), "offset {offset}");
         }
-        assert_eq!(post::email_states(right.at, std::slice::from_ref(&scheduled)).unwrap(), ["scheduled"], "{offset}");
+        assert_eq!(
+            server_fixture::email_states(right.at, std::slice::from_ref(&scheduled)).unwrap(),
+            ["scheduled"],
+            "{offset}"
+        );
         wrong.kill().unwrap();
     }
     assert_eq!(outside.copies_per_mail(5), [1, 0, 1, 1, 1]);
@@ -213,10 +222,10 @@ impl SkewCampaign<'_> {
         (0..self.mails.len()).for_each(|n| self.send(n));
         let ids: Vec<String> = self.mails.iter().filter_map(|mail| mail.id.clone()).collect();
         let settled = |_: usize, state: &str| matches!(state, "sent" | "unknown");
-        post::wait_for_states(self.nodes[0].server.at, &ids, Duration::from_mins(2), settled).unwrap();
+        server_fixture::wait_for_states(self.nodes[0].server.at, &ids, Duration::from_mins(2), settled).unwrap();
         self.check_clocks();
         let counts = self.sink.copies_per_mail(self.mails.len());
-        for (n, state) in post::email_states(self.nodes[0].server.at, &ids).unwrap().iter().enumerate() {
+        for (n, state) in server_fixture::email_states(self.nodes[0].server.at, &ids).unwrap().iter().enumerate() {
             assert!(state == "unknown" || counts[n] == 1, "mail {n} is {state} and left {} times", counts[n]);
         }
     }

@@ -18,10 +18,10 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     Caller, Engine,
-    handoff::ways::{EngineDeps, Routing},
+    handoff::transport_selector::{EngineDeps, Routing},
     outbound::send::SendRequest,
 };
-use mailonce_sim::harness::chance;
+use mailonce_sim::harness::rng;
 use mailonce_store::{memory::Memory, sqlite::Sqlite};
 use std::{
     fmt,
@@ -79,7 +79,7 @@ impl Clock for ManualClock {
 }
 
 /// Randomness that a seed gives again.
-struct EngineEntropy(Mutex<chance::SeededRng>);
+struct EngineEntropy(Mutex<rng::SeededRng>);
 
 impl Entropy for EngineEntropy {
     fn fill(&self, bytes: &mut [u8]) {
@@ -152,8 +152,8 @@ impl TestEngine {
         let default = order.iter().map(ToString::to_string).collect();
         let outside =
             EngineDeps { transports, routing: Routing { rules: Vec::new(), default }, ..EngineDeps::default() };
-        let dice = EngineEntropy(Mutex::new(chance::SeededRng::derive(
-            chance::seed_from_env(),
+        let dice = EngineEntropy(Mutex::new(rng::SeededRng::derive(
+            rng::seed_from_env(),
             &[NODES.fetch_add(1, Ordering::Relaxed)],
         )));
         let store = Arc::clone(&place.store);

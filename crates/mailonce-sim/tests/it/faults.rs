@@ -1,16 +1,16 @@
 //! A disk that is full, and a disk that cannot sync, under the embedded engine.
 
 use crate::setting::{TestDirectory, binary, child_processes, faulty_disk};
-use mailonce_sim::harness::campaign::print_line;
-use mailonce_sim::harness::chance::seed_from_env;
-use mailonce_sim::harness::children::sleep;
-use mailonce_sim::harness::drive::{RecordedLoad, SharedHistory, poll_until, send_again};
-use mailonce_sim::harness::fault::{DiskFault, FaultyDisk};
-use mailonce_sim::harness::history::CallOutcome;
+use mailonce_sim::harness::child_processes::sleep;
+use mailonce_sim::harness::disk_faults::{DiskFault, FaultyDisk};
+use mailonce_sim::harness::generated_send::{GeneratedSend, SendKind};
 use mailonce_sim::harness::http::{HttpReply, exchange};
-use mailonce_sim::harness::ledger::LedgerSnapshot;
+use mailonce_sim::harness::kill_campaign::print_line;
+use mailonce_sim::harness::ledger_snapshot::LedgerSnapshot;
+use mailonce_sim::harness::recorded_load::{RecordedLoad, SharedHistory, poll_until, send_again};
+use mailonce_sim::harness::rng::seed_from_env;
+use mailonce_sim::harness::send_history::CallOutcome;
 use mailonce_sim::harness::server::{ServerProcess, ServerSetup};
-use mailonce_sim::harness::wish::{GeneratedSend, SendKind};
 use mailonce_sim::proof::check;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -3,9 +3,9 @@
 //! `MAILONCE_KILLS=N` asks for more kills, `MAILONCE_SEED=S` for other or the same randomness.
 
 use crate::setting::{TestDirectory, binary, child_processes, faulty_disk};
-use mailonce_sim::harness::campaign::{KillCampaign, KillReport, print_line, split_into_rounds};
-use mailonce_sim::harness::chance::{kills_from_env, seed_from_env};
+use mailonce_sim::harness::kill_campaign::{KillCampaign, KillReport, print_line, split_into_rounds};
 use mailonce_sim::harness::postgres::PostgresServer;
+use mailonce_sim::harness::rng::{kills_from_env, seed_from_env};
 use std::fmt::Write as _;
 
 /// Kills of a short campaign, on each engine.

@@ -1,11 +1,11 @@
 //! Starts that must be refused: a data directory that is taken, and a ledger from the future.
 
 use crate::setting::{TestDirectory, binary, child_processes};
-use mailonce_sim::harness::drive::{SharedHistory, send_again};
-use mailonce_sim::harness::history::CallOutcome;
+use mailonce_sim::harness::generated_send::{GeneratedSend, SendKind};
 use mailonce_sim::harness::postgres::run_for_output;
+use mailonce_sim::harness::recorded_load::{SharedHistory, send_again};
+use mailonce_sim::harness::send_history::CallOutcome;
 use mailonce_sim::harness::server::{ServerSetup, free_address};
-use mailonce_sim::harness::wish::{GeneratedSend, SendKind};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;

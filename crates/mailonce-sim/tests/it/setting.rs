@@ -1,7 +1,7 @@
 //! What every rig needs: the binary, a keeper of children, directories that go away.
 
-use mailonce_sim::harness::children::ChildProcesses;
-use mailonce_sim::harness::fault::{FaultyDisk, build_shim};
+use mailonce_sim::harness::child_processes::ChildProcesses;
+use mailonce_sim::harness::disk_faults::{FaultyDisk, build_shim};
 use mailonce_sim::harness::server::built_binary;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

@@ -2,9 +2,9 @@
 
 use mailonce_core::outbound::email::OnUnknown;
 use mailonce_sim::model::{
-    laws::{NO_DUPLICATE, NO_FALSE_FAILURE},
+    config::{ModelConfig, ModelHopClass, SeededBug},
+    properties::{NO_DUPLICATE, NO_FALSE_FAILURE},
     run::{ModelSummary, PropertyViolation, RunBounds, check_model},
-    size::{ModelConfig, ModelHopClass, SeededBug},
 };
 
 const BOUNDS: RunBounds = RunBounds { threads: 1, timeout: None };

@@ -9,11 +9,11 @@ mod receiver;
 
 #[cfg(test)]
 use mailonce_sim::harness::{
-    children::ChildProcesses,
+    child_processes::ChildProcesses,
     http,
-    post::{self, ServerFixture, sample_mail},
     postgres::PostgresServer,
     server::{ServerProcess, built_binary},
+    server_fixture::{self, ServerFixture, sample_mail},
 };
 #[cfg(test)]
 use receiver::NoticeReceiver;
@@ -75,7 +75,7 @@ fn read_events(at: SocketAddr) -> Vec<Value> {
 #[cfg(test)]
 fn assert_all_delivered(at: SocketAddr, receiver: &NoticeReceiver) {
     let all = || read_events(at).iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>();
-    post::wait_until("every event", RECOVERY_TIMEOUT, || all().is_subset(&receiver.event_ids())).unwrap();
+    server_fixture::wait_until("every event", RECOVERY_TIMEOUT, || all().is_subset(&receiver.event_ids())).unwrap();
     assert_eq!(all(), receiver.event_ids(), "nothing is told that did not happen");
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut last: BTreeMap<String, u64> = BTreeMap::new();
@@ -97,7 +97,7 @@ fn assert_all_delivered(at: SocketAddr, receiver: &NoticeReceiver) {
 fn send_until_crash(server: &mut ServerProcess, name: &str) {
     for round in 0..MAX_ROUNDS {
         let mails: Vec<Value> = (0..4).map(|n| sample_mail(round * 4 + n)).collect();
-        let _maybe = post::send_batch(server.at, &format!("{name}-{round}"), &mails);
+        let _maybe = server_fixture::send_batch(server.at, &format!("{name}-{round}"), &mails);
         if server.wait_for_exit(Duration::from_millis(200)).unwrap().is_some() {
             return;
         }

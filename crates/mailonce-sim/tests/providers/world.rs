@@ -10,7 +10,7 @@ use mailonce_transport::http::HttpTransportConfig;
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
-pub(crate) use mailonce_sim::sink::http::client::{
+pub(crate) use mailonce_sim::sink::http::vendor_clients::{
     FIXED_NOW, build_transport, custom_provider_template, sample_content,
 };
 

@@ -1,7 +1,7 @@
 //! Thousands of worlds.
 
 use mailonce_core::handoff::HandoffState;
-use mailonce_sim::harness::chance::env_number;
+use mailonce_sim::harness::rng::env_number;
 use mailonce_sim::world::FaultKind;
 use mailonce_sim::world::campaign::{WorldCampaign, WorldSummary};
 

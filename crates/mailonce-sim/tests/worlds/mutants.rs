@@ -13,7 +13,7 @@ use mailonce_core::{
     time::Time,
     ttl,
 };
-use mailonce_sim::harness::chance::env_number;
+use mailonce_sim::harness::rng::env_number;
 use mailonce_sim::world::mutants::{MUTANTS, detect_all};
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use mailonce_core::{
     outbound::{
+        content_guard::{COMPARE_WINDOW_MS, MAX_COMPARED},
         email::{Email, EmailState, Guard},
-        likeness::{COMPARE_WINDOW_MS, MAX_COMPARED},
     },
     ports::{
         store::{AcceptResult, EmailResendResult, IdempotentResult},

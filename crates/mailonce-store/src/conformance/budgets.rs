@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     control::budget::{Charge, Overrun, USAGE_RETENTION_MS},
-    conversation::answer::ReplyResult,
+    conversation::reply_guards::ReplyResult,
     id::{EmailId, TeamId},
     outbound::email::{Email, EmailChangeRefusal, EmailState, Guard},
     ports::store::{

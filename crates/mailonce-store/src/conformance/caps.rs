@@ -2,9 +2,9 @@
 
 use mailonce_core::{
     conversation::{
-        answer::{NewReply, ReplyResult},
         caps::{ReplyCaps, recipient_hash},
-        turn::ReplySlot,
+        message_progress::ReplySlot,
+        reply_guards::{NewReply, ReplyResult},
     },
     handoff::action::{HandoffAction, HandoffActionStatus},
     inbox::message::Message,

@@ -3,13 +3,13 @@
 
 use mailonce_core::{
     conversation::{
-        answer::{NewReply, ReplyResult},
         caps::ReplyCaps,
+        message_progress::{Acknowledgement, MessageLeaseRef, ReplySlot},
+        reply_guards::{NewReply, ReplyResult},
         thread::{
             AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec,
             ThreadQuery,
         },
-        turn::{Acknowledgement, MessageLeaseRef, ReplySlot},
     },
     id::{EmailId, TeamId, ThreadId},
     inbox::message::Message,

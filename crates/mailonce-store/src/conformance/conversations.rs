@@ -2,9 +2,9 @@
 
 use mailonce_core::{
     conversation::{
-        answer::NewReply,
+        message_progress::ReplySlot,
+        reply_guards::NewReply,
         thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadQuery},
-        turn::ReplySlot,
     },
     id::{EmailId, TeamId, ThreadId},
     inbox::{

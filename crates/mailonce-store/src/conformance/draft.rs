@@ -1,16 +1,16 @@
 //! Drafts: wishes in few words, and ids that are the same in every run.
 
 use mailonce_core::{
-    call::CallTrace,
+    call_trace::CallTrace,
     control::budget::Charge,
     id::{EmailId, IdGenerator, TeamId},
     intent::Intent,
     key::{EmailKey, Key, KeyHash},
     outbound::{
         content::{EmailContent, RawContent},
+        content_guard::ContentFingerprint,
         digest::Digest,
         email::{Channel, Email, EmailHead, Guard, OnUnknown},
-        likeness::ContentFingerprint,
     },
     ports::store::{Envelope, GuardInput, NewEmail},
     time::Time,

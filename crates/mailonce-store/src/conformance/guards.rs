@@ -1,7 +1,7 @@
 //! Promises about the guards of an answer: which speaks, in which order, and what a refusal leaves.
 
 use mailonce_core::{
-    conversation::{answer::NewReply, caps::ReplyCaps},
+    conversation::{caps::ReplyCaps, reply_guards::NewReply},
     inbox::message::Message,
     outbound::email::{EmailState, Guard},
 };

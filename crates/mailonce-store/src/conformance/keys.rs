@@ -1,7 +1,7 @@
 //! Promises about the memory of keys: how long, what is left of it, and the calls it stopped.
 
 use mailonce_core::{
-    call::CallTrace,
+    call_trace::CallTrace,
     handoff::action::HandoffActionStatus,
     id::ordered_bits,
     limits,

@@ -8,7 +8,7 @@ use mailonce_core::{
         artifact::ArtifactKind,
         message::{FileMessageResult, Message, MessageFlag, MessagePage, MessagePosition, MessageQuery, MessageState},
     },
-    ports::arrivals::InboundWakeUp,
+    ports::inbound_store::InboundWakeUp,
 };
 use std::{sync::Arc, time::Duration};
 

@@ -2,9 +2,9 @@
 
 use mailonce_core::{
     conversation::{
-        answer::NewReply,
+        message_progress::{Acknowledgement, MAX_OFFERS},
+        reply_guards::NewReply,
         thread::AcknowledgeResult,
-        turn::{Acknowledgement, MAX_OFFERS},
     },
     inbox::message::{MessageState, NewMessage},
     ports::store::{IdempotentResult, KeyBinding},
@@ -170,7 +170,8 @@ pub(super) async fn messages_of_another_team_are_not_offered(store: TestStore) {
     let asked = store.lease_messages(OTHER_TEAM, next_request(&inbox, &["t"]), None, T0).await.unwrap();
     assert_eq!(asked, IdempotentResult::Done(Vec::new()));
     assert_eq!(lease_message_seqs(&store, &inbox, &["t"], T0).await, [1]);
-    let held = mailonce_core::conversation::turn::MessageLeaseRef { message: message.id, token_hash: "t".into() };
+    let held =
+        mailonce_core::conversation::message_progress::MessageLeaseRef { message: message.id, token_hash: "t".into() };
     assert_eq!(store.acknowledge_message(OTHER_TEAM, held, ACK, T0).await.unwrap(), AcknowledgeResult::Missing);
     assert_eq!(load_message(&store, message.id).await.state, MessageState::Unanswered);
 }

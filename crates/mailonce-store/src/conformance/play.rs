@@ -1,8 +1,8 @@
 //! Playing turns on two ledgers at once, and comparing them.
 
 use mailonce_core::{
-    call::CallTrace,
-    conversation::answer::ReplyResult,
+    call_trace::CallTrace,
+    conversation::reply_guards::ReplyResult,
     events::event::Event,
     handoff::action::{HandoffAction, HandoffActionStatus, LeaseRef},
     id::{EmailId, NodeId, TeamId},

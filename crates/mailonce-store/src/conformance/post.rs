@@ -16,7 +16,7 @@ use mailonce_core::{
     },
     limits,
     ports::{
-        authenticate::{AuthResult, SenderAuth},
+        authenticator::{AuthResult, SenderAuth},
         store::IdempotentResult,
     },
     time::Time,

@@ -2,8 +2,8 @@
 
 use mailonce_core::{
     conversation::{
-        answer::{NewReply, ReplyResult},
-        turn::{MAX_ANSWERS, ReplySlot},
+        message_progress::{MAX_ANSWERS, ReplySlot},
+        reply_guards::{NewReply, ReplyResult},
     },
     handoff::action::Resolution,
     id::{EmailId, MessageId},

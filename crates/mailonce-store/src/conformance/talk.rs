@@ -2,10 +2,10 @@
 
 use mailonce_core::{
     conversation::{
-        answer::{NewReply, ReplyResult},
         caps::ReplyCaps,
+        message_progress::{Acknowledgement, MessageLeaseRef, ReplySlot},
+        reply_guards::{NewReply, ReplyResult},
         thread::{AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadLeaseResult, ThreadLeaseSpec},
-        turn::{Acknowledgement, MessageLeaseRef, ReplySlot},
     },
     id::{EmailId, MessageId, ThreadId},
     inbox::{

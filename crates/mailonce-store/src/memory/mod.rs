@@ -21,7 +21,7 @@ use mailonce_core::{
     limits, mutant,
     outbound::email::Email,
     ports::{
-        arrivals::InboundWakeUpHandler,
+        inbound_store::InboundWakeUpHandler,
         store::{
             AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, EmailChangeResult, EmailDetail,
             EmailQuery, EmailResendResult, Gauges, HandoffActionResult, Health, Heartbeat, IdempotentResult,
@@ -41,7 +41,7 @@ use std::{
 };
 use uuid::Uuid;
 
-use crate::published::TransportRegistry;
+use crate::transport_registry::TransportRegistry;
 
 /// What one key's row says.
 #[derive(Clone, Debug, Default)]
@@ -83,11 +83,11 @@ struct Tables {
     sweep_at: BTreeMap<EmailId, Time>,
     events: BTreeMap<TeamId, Vec<NewEvent>>,
     highest_id: i64,
-    inbound: crate::memory::inbound::inbound::InboundTables,
+    inbound: crate::memory::inbound::tables::InboundTables,
     conversations: conversation::ConversationTables,
-    budgets: control::budget::UsedCounters,
-    charges: control::budget::RecordedCharges,
-    webhooks: crate::memory::events::outbound::WebhookTables,
+    budgets: control::budgets::UsedCounters,
+    charges: control::budgets::RecordedCharges,
+    webhooks: crate::memory::events::notices::WebhookTables,
 }
 
 impl Tables {

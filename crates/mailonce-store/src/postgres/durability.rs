@@ -25,10 +25,8 @@ use tokio::{
 };
 use tokio_postgres::{Client, Row, Statement, types::PgLsn};
 
-use super::{
-    SharedState,
-    trouble::{TxError, TxResult},
-};
+use super::SharedState;
+use crate::postgres::error::{TxError, TxResult};
 
 /// How long an answer waits for its proof. Then the caller gets 503 and tries again.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(5);

@@ -4,7 +4,7 @@ use deadpool_postgres::Client;
 use mailonce_core::{
     key::InstallSecret,
     ports::{
-        install_secret::{SecretKeeper, StoredSecret},
+        secret_keeper::{SecretKeeper, StoredSecret},
         store::{Result, StoreError},
     },
 };
@@ -12,9 +12,11 @@ use tokio_postgres::GenericClient;
 
 use super::{
     Postgres,
-    connect::{ConnectConfig, SessionPools},
     schema::{self, LOCK_MIGRATIONS},
-    trouble::{TxError, TxResult},
+};
+use crate::postgres::{
+    error::{TxError, TxResult},
+    session_pools::{ConnectConfig, SessionPools},
 };
 
 /// The first version with a table for the secret.

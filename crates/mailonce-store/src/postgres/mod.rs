@@ -19,27 +19,27 @@
 //! statement breaks prepared statements and locks.
 
 pub(crate) mod access;
-mod careful;
-mod connect;
+mod call_batcher;
 mod control;
 mod conversation;
 mod durability;
+mod error;
 mod events;
-mod gate;
-mod ground;
 pub(crate) mod handoff;
 mod inbound;
 pub(crate) mod inbox;
 mod install_secret;
+mod locked_tx;
 mod meter;
 pub(crate) mod outbound;
 mod peers;
 mod row;
 mod schema;
 mod server;
+mod session_pools;
 #[cfg(test)]
 pub(crate) mod tests;
-mod trouble;
+mod unit_of_work;
 mod upkeep;
 mod write;
 
@@ -53,7 +53,7 @@ use mailonce_core::{
     key::{InstallSecret, KeyHash},
     outbound::email::Email,
     ports::{
-        install_secret::SecretKeeper,
+        secret_keeper::SecretKeeper,
         store::{
             AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, DatabaseClock, EmailChangeResult,
             EmailDetail, EmailQuery, EmailResendResult, EventWakeUpHandler, Gauges, HandoffActionResult, Health,
@@ -74,20 +74,20 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::postgres::handoff::handoff::ActionCall;
+use crate::postgres::handoff::handoffs::ActionCall;
 use crate::postgres::inbound::{
-    file::FileCall,
-    hear::{self, WakeUpBus},
+    filing::FileCall,
     receive::ReceiveCall,
+    wake_ups::{self, WakeUpBus},
 };
-use crate::postgres::outbound::lanes::AcceptBatcher;
-use crate::postgres::outbound::look::KeyLookupRequest;
-use connect::{ConnectConfig, SessionPools};
+use crate::postgres::outbound::accept_batcher::AcceptBatcher;
+use crate::postgres::outbound::queries::KeyLookupRequest;
+use call_batcher::CallBatcher;
 use durability::DurabilityBarrier;
-use gate::CallBatcher;
+use error::{TxResult, call_until_final, with_timeout};
 use meter::Meter;
 use peers::Peers;
-use trouble::{TxResult, call_until_final, with_timeout};
+use session_pools::{ConnectConfig, SessionPools};
 
 /// Lanes behind each gate. One is under way while the next fills.
 const WORKERS_PER_BATCHER: usize = 2;
@@ -182,17 +182,17 @@ impl Postgres {
         }
         let (closing, closed) = watch::channel(false);
         let mut lanes: Vec<_> = (0..options.accept_workers.max(1))
-            .map(|_| tokio::spawn(crate::postgres::outbound::lanes::run_accept_worker(ledger.clone())))
+            .map(|_| tokio::spawn(crate::postgres::outbound::accept_batcher::run_accept_worker(ledger.clone())))
             .collect();
         for _ in 0..WORKERS_PER_BATCHER {
-            lanes.push(tokio::spawn(gate::run_batch_worker::<ReceiveCall>(ledger.clone())));
-            lanes.push(tokio::spawn(gate::run_batch_worker::<FileCall>(ledger.clone())));
-            lanes.push(tokio::spawn(gate::run_batch_worker::<ActionCall>(ledger.clone())));
+            lanes.push(tokio::spawn(call_batcher::run_batch_worker::<ReceiveCall>(ledger.clone())));
+            lanes.push(tokio::spawn(call_batcher::run_batch_worker::<FileCall>(ledger.clone())));
+            lanes.push(tokio::spawn(call_batcher::run_batch_worker::<ActionCall>(ledger.clone())));
         }
         let listening = ledger.open_listen_session().await?;
-        tokio::spawn(hear::run_listener(ledger.clone(), listening, closed.clone()));
-        tokio::spawn(crate::postgres::outbound::look::run_key_lookups(ledger.clone(), asked, closed.clone()));
-        tokio::spawn(crate::postgres::events::events::run_sequencer(ledger.clone(), closed.clone()));
+        tokio::spawn(wake_ups::run_listener(ledger.clone(), listening, closed.clone()));
+        tokio::spawn(crate::postgres::outbound::queries::run_key_lookups(ledger.clone(), asked, closed.clone()));
+        tokio::spawn(crate::postgres::events::event_log::run_sequencer(ledger.clone(), closed.clone()));
         tokio::spawn(durability::run_prover(ledger.clone(), closed.clone()));
         tokio::spawn(run_table_maintenance(ledger.clone(), closed));
         Ok(Self { shared: ledger, closing, workers: Mutex::new(lanes) })

@@ -15,7 +15,7 @@ use mailonce_core::{
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::trouble::{TxError, TxResult};
+use crate::postgres::error::{TxError, TxResult};
 
 /// What an email is read from: its row `e`, its handoffs `h`, and the count `s` of suppressed calls. One statement
 /// reads all three, so that they are of one moment.

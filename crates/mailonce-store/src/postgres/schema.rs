@@ -5,7 +5,7 @@
 use deadpool_postgres::Client;
 use mailonce_core::ports::store::StoreError;
 
-use super::trouble::{TxError, TxResult};
+use crate::postgres::error::{TxError, TxResult};
 
 /// Every migration, in order. Their number is the version.
 pub(crate) const MIGRATIONS: &[&str] = &[

@@ -23,7 +23,7 @@ use tokio_postgres::{
     types::{Oid, PgLsn},
 };
 
-use super::trouble::{TxError, TxResult};
+use crate::postgres::error::{TxError, TxResult};
 
 /// How long a new session may take to answer. A renewal waits for the synchronous standby like any other commit.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -15,15 +15,17 @@ use uuid::Uuid;
 
 use super::{
     SharedState,
-    careful::{load_unit_of_work, lock_existing_keys, read_email_rows},
-    control::budget,
-    conversation::talk::sweep_guard_state,
-    ground::{EmailRef, UnitOfWork, email_scopes},
     row::{KeyScope, read_emails, read_suppressed_calls, write_json},
-    trouble::{TxError, TxResult},
     write::{email_ref_columns, execute, query_rows, write_events, write_unit_of_work},
 };
-use crate::postgres::{events::notice::sweep_notices, inbound::sweep::sweep_inbound};
+use crate::postgres::{
+    control::budgets,
+    conversation::changes::sweep_guard_state,
+    error::{TxError, TxResult},
+    locked_tx::{load_unit_of_work, lock_existing_keys, read_email_rows},
+    unit_of_work::{EmailRef, UnitOfWork, email_scopes},
+};
+use crate::postgres::{events::notices::sweep_notices, inbound::sweep::sweep_inbound};
 
 /// How often the tables are tended.
 pub(crate) const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
@@ -292,7 +294,7 @@ impl SharedState {
         }
         // Last, because whoever holds one of these waits for nothing else.
         sweep_guard_state(&tx, now).await?;
-        budget::sweep(&tx, now).await?;
+        budgets::sweep(&tx, now).await?;
         self.commit(tx, 1).await?;
         Ok(swept)
     }

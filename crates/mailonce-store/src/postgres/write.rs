@@ -16,12 +16,12 @@ use std::{
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::{
-    ground::{EmailRef, UnitOfWork},
-    row::{KeyTarget, scope_columns, write_json},
-    trouble::{TxError, TxResult},
+use super::row::{KeyTarget, scope_columns, write_json};
+use crate::postgres::outbound::email_insert::{EmailInsert, insert_emails};
+use crate::postgres::{
+    error::{TxError, TxResult},
+    unit_of_work::{EmailRef, UnitOfWork},
 };
-use crate::postgres::outbound::draft::{EmailInsert, insert_emails};
 
 const UPDATE_EMAILS: &str = "
     UPDATE emails e

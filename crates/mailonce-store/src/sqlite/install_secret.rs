@@ -5,7 +5,7 @@
 use mailonce_core::{
     key::InstallSecret,
     ports::{
-        install_secret::{SecretKeeper, StoredSecret},
+        secret_keeper::{SecretKeeper, StoredSecret},
         store::{Result, StoreError},
     },
 };
@@ -124,7 +124,7 @@ fn truncate_wal(conn: &Connection) -> Result<()> {
 mod tests {
     use super::*;
     use crate::sqlite::schema::{MIGRATIONS, open_writer};
-    use mailonce_core::ports::{install_secret::OpenedSecret, store::Store as _};
+    use mailonce_core::ports::{secret_keeper::OpenedSecret, store::Store as _};
 
     const SECRET: [u8; 32] = *b"k7#Qz!m2Lw@9vT$4xR^8pN&6sB*3hJ(5";
 

@@ -2,20 +2,20 @@
 //! own, and a thread that moves the log into the file so that no commit has to.
 
 pub(crate) mod access;
+mod backup;
 mod control;
 mod conversation;
-mod copy;
 mod events;
 mod fresh_keys;
 pub(crate) mod handoff;
 mod inbound;
 pub(crate) mod inbox;
 mod install_secret;
-mod ledger;
 pub(crate) mod outbound;
 mod rows;
 mod schema;
 mod upkeep;
+mod write_session;
 mod writer;
 
 use async_trait::async_trait;
@@ -29,7 +29,7 @@ use mailonce_core::{
     limits,
     outbound::email::Email,
     ports::{
-        install_secret::SecretKeeper,
+        secret_keeper::SecretKeeper,
         store::{
             AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, EmailChangeResult, EmailDetail,
             EmailQuery, EmailResendResult, EventWakeUpHandler, Gauges, HandoffActionResult, Health, Heartbeat,
@@ -57,17 +57,17 @@ use std::{
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::sqlite::control::record::RecordScope;
+use crate::sqlite::control::records::RecordScope;
 use crate::sqlite::fresh_keys::FreshKeys;
 use crate::sqlite::outbound::accept::{AcceptDecision, BatchDecision, PreparedEmail};
-use control::budget;
-use ledger::{SharedTeamNumbers, Subscribers, WalState, WriteSession};
+use control::budgets;
 use schema::{DirectoryLock, store_error};
+use write_session::{SharedTeamNumbers, Subscribers, WalState, WriteSession};
 use writer::{Priority, Writer};
 
-use crate::published::TransportRegistry;
+use crate::transport_registry::TransportRegistry;
 
-pub use copy::BackupContents;
+pub use backup::BackupContents;
 pub use schema::SCHEMA_VERSION;
 
 /// Readers at a time.
@@ -102,7 +102,7 @@ pub struct Sqlite {
     /// Keys that do not lie in their tree yet, and how many do.
     fresh_keys: Arc<FreshKeys>,
     /// The last key of a delivery that a sweep has looked at.
-    delivery_key_cursor: Mutex<Option<crate::sqlite::inbound::clear::DeliveryKeyRef>>,
+    delivery_key_cursor: Mutex<Option<crate::sqlite::inbound::sweep::DeliveryKeyRef>>,
     _lock: DirectoryLock,
 }
 
@@ -114,7 +114,7 @@ impl Sqlite {
         let path = directory.join("ledger.db");
         let (conn, secret) = schema::open_writer(&path, &keeper)?;
         let teams: SharedTeamNumbers = Arc::default();
-        for (id, number) in crate::sqlite::access::team::team_numbers(&conn)? {
+        for (id, number) in crate::sqlite::access::teams::team_numbers(&conn)? {
             teams.write().unwrap_or_else(PoisonError::into_inner).add(id, number);
         }
         let listeners: Arc<Subscribers> = Arc::default();
@@ -220,10 +220,10 @@ impl Sqlite {
 
     /// Keys of deliveries that are known no longer, among the next ones. Looked for apart from the writer, round and
     /// round, so that arrivals pay for no index.
-    async fn expired_delivery_keys(&self, now: Time) -> Result<Vec<crate::sqlite::inbound::clear::DeliveryKeyRef>> {
+    async fn expired_delivery_keys(&self, now: Time) -> Result<Vec<crate::sqlite::inbound::sweep::DeliveryKeyRef>> {
         let from = self.delivery_key_cursor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (expired, last) =
-            self.run_query(move |conn| crate::sqlite::inbound::clear::expired_keys(conn, from.as_ref(), now)).await?;
+            self.run_query(move |conn| crate::sqlite::inbound::sweep::expired_keys(conn, from.as_ref(), now)).await?;
         *self.delivery_key_cursor.lock().unwrap_or_else(PoisonError::into_inner) = last;
         Ok(expired)
     }
@@ -342,8 +342,10 @@ impl Store for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailChangeResult>> {
-        self.run_write(move |ledger| crate::sqlite::outbound::change::cancel(ledger, team, id, operation.as_ref(), now))
-            .await
+        self.run_write(move |ledger| {
+            crate::sqlite::outbound::email_commands::cancel(ledger, team, id, operation.as_ref(), now)
+        })
+        .await
     }
 
     async fn reschedule(
@@ -353,7 +355,8 @@ impl Store for Sqlite {
         new: RescheduleRequest,
         now: Time,
     ) -> Result<EmailChangeResult> {
-        self.run_write(move |ledger| crate::sqlite::outbound::change::reschedule(ledger, team, id, &new, now)).await
+        self.run_write(move |ledger| crate::sqlite::outbound::email_commands::reschedule(ledger, team, id, &new, now))
+            .await
     }
 
     async fn resend(
@@ -369,31 +372,31 @@ impl Store for Sqlite {
     async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize> {
         let transport = transport.to_owned();
         self.run_write(move |ledger| {
-            crate::sqlite::outbound::change::capture(ledger, &transport, max, scheduled_by, now)
+            crate::sqlite::outbound::email_commands::capture(ledger, &transport, max, scheduled_by, now)
         })
         .await
     }
 
     async fn next_handoff_due(&self, transport: &str) -> Result<Option<Time>> {
         let transport = transport.to_owned();
-        self.run_query(move |conn| crate::sqlite::outbound::change::next_handoff_due(conn, &transport)).await
+        self.run_query(move |conn| crate::sqlite::outbound::email_commands::next_handoff_due(conn, &transport)).await
     }
 
     async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
         let wish = Arc::new(wish);
         let wanted = Arc::clone(&wish);
         let places =
-            self.run_query(move |conn| crate::sqlite::handoff::handoff::due_candidates(conn, &wanted, now)).await?;
+            self.run_query(move |conn| crate::sqlite::handoff::handoffs::due_candidates(conn, &wanted, now)).await?;
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        self.run_write(move |ledger| crate::sqlite::handoff::handoff::lease(ledger, &places, &wish, now)).await
+        self.run_write(move |ledger| crate::sqlite::handoff::handoffs::lease(ledger, &places, &wish, now)).await
     }
 
     async fn leased_handoff(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<LeasedHandoff>> {
         let Some(row) = self.team_number(team) else { return Ok(None) };
         let look = move |conn: &Connection| match rows::email_by_id(conn, team, row, id)? {
-            Some(email) => crate::sqlite::handoff::handoff::with_bytes(conn, email, number).map(Some),
+            Some(email) => crate::sqlite::handoff::handoffs::with_bytes(conn, email, number).map(Some),
             None => Ok(None),
         };
         self.run_query(look).await
@@ -408,7 +411,7 @@ impl Store for Sqlite {
         now: Time,
     ) -> Result<IdempotentResult<HandoffActionResult>> {
         self.run_write(move |ledger| {
-            crate::sqlite::handoff::handoff::apply_action(ledger, (team, id), &act, operation.as_ref(), now)
+            crate::sqlite::handoff::handoffs::apply_action(ledger, (team, id), &act, operation.as_ref(), now)
         })
         .await
     }
@@ -423,7 +426,7 @@ impl Store for Sqlite {
         let team_id = move |number| teams.read().unwrap_or_else(PoisonError::into_inner).id(number);
         let (published, mine) = (self.transport_registry(), mine.to_vec());
         let may_decide = move |place: (&str, Option<&str>)| published.may_resolve(&mine, place, now);
-        self.run_query(move |conn| crate::sqlite::handoff::handoff::due_unknown(conn, team_id, may_decide, (max, now)))
+        self.run_query(move |conn| crate::sqlite::handoff::handoffs::due_unknown(conn, team_id, may_decide, (max, now)))
             .await
     }
 
@@ -435,7 +438,7 @@ impl Store for Sqlite {
     async fn orphan_backlogs(&self, known: &[String], now: Time) -> Result<Vec<OrphanBacklog>> {
         let (published, known) = (self.transport_registry(), known.to_vec());
         let claimed = move |name: &str| known.iter().any(|known| known == name) || published.is_live(name, now);
-        self.run_query(move |conn| crate::sqlite::handoff::handoff::orphan_backlogs(conn, claimed)).await
+        self.run_query(move |conn| crate::sqlite::handoff::handoffs::orphan_backlogs(conn, claimed)).await
     }
 
     async fn emails_open_at_transport(
@@ -446,7 +449,7 @@ impl Store for Sqlite {
     ) -> Result<Vec<(TeamId, EmailId)>> {
         let transport = transport.to_owned();
         self.run_query(move |conn| {
-            crate::sqlite::handoff::handoff::emails_open_at_transport(conn, &transport, after, limit)
+            crate::sqlite::handoff::handoffs::emails_open_at_transport(conn, &transport, after, limit)
         })
         .await
     }
@@ -473,11 +476,11 @@ impl Store for Sqlite {
             holder == node || nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::HEARTBEAT_TIMEOUT_MS)
         };
         let verb = move |ledger: &mut WriteSession<'_>| {
-            let recovered = crate::sqlite::handoff::handoff::recover_dead_nodes(ledger, &alive, max, now)?;
-            let deliveries = crate::sqlite::inbound::delivery::reclaim(ledger, &alive, max, now)?;
+            let recovered = crate::sqlite::handoff::handoffs::recover_dead_nodes(ledger, &alive, max, now)?;
+            let deliveries = crate::sqlite::inbound::deliveries::reclaim(ledger, &alive, max, now)?;
             Ok(RecoveryCounts {
                 deliveries,
-                notices: crate::sqlite::events::notice::reclaim(ledger, alive, max, now)?,
+                notices: crate::sqlite::events::notices::reclaim(ledger, alive, max, now)?,
                 ..recovered
             })
         };
@@ -487,16 +490,19 @@ impl Store for Sqlite {
     async fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
         let remote_id = remote_id.to_owned();
-        self.run_query(move |conn| crate::sqlite::handoff::handoff::handoff_by_remote_id(conn, number, &remote_id))
+        self.run_query(move |conn| crate::sqlite::handoff::handoffs::handoff_by_remote_id(conn, number, &remote_id))
             .await
     }
 
     async fn backlog(&self) -> Result<Backlog> {
-        self.run_query(crate::sqlite::handoff::handoff::backlog).await
+        self.run_query(crate::sqlite::handoff::handoffs::backlog).await
     }
 
     async fn record_suppressed_calls(&self, calls: Vec<SuppressedCalls>, now: Time) -> Result<()> {
-        self.run_write(move |ledger| crate::sqlite::outbound::change::record_suppressed_calls(ledger, calls, now)).await
+        self.run_write(move |ledger| {
+            crate::sqlite::outbound::email_commands::record_suppressed_calls(ledger, calls, now)
+        })
+        .await
     }
 
     async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>> {
@@ -506,45 +512,46 @@ impl Store for Sqlite {
 
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        self.run_query(move |conn| crate::sqlite::outbound::look::detail(conn, team, number, id)).await
+        self.run_query(move |conn| crate::sqlite::outbound::queries::detail(conn, team, number, id)).await
     }
 
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<ResultPage<Email>> {
         let Some(number) = self.team_number(team) else { return Ok(ResultPage { rows: Vec::new(), next: None }) };
         let fresh = Arc::clone(&self.fresh_keys);
-        self.run_query(move |conn| crate::sqlite::outbound::look::list_emails(conn, &fresh, (team, number), &query))
+        self.run_query(move |conn| crate::sqlite::outbound::queries::list_emails(conn, &fresh, (team, number), &query))
             .await
     }
 
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64> {
         let Some(number) = self.team_number(team) else { return Ok(0) };
-        self.run_query(move |conn| crate::sqlite::outbound::look::count_emails(conn, number, from, to)).await
+        self.run_query(move |conn| crate::sqlite::outbound::queries::count_emails(conn, number, from, to)).await
     }
 
     async fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>> {
-        self.run_query(move |conn| crate::sqlite::outbound::look::held_or_unknown_emails(conn, after, limit)).await
+        self.run_query(move |conn| crate::sqlite::outbound::queries::held_or_unknown_emails(conn, after, limit)).await
     }
 
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        self.run_query(move |conn| crate::sqlite::events::events::events_after(conn, number, after, limit)).await
+        self.run_query(move |conn| crate::sqlite::events::event_log::events_after(conn, number, after, limit)).await
     }
 
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
         let (fresh, forget_by) = (Arc::clone(&self.fresh_keys), self.time.expiry_cutoff(now));
         self.run_query(move |conn| {
-            crate::sqlite::outbound::look::key_view(conn, &fresh, (team, number), key, forget_by)
+            crate::sqlite::outbound::queries::key_view(conn, &fresh, (team, number), key, forget_by)
         })
         .await
     }
 
     async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChangeResult> {
-        self.run_write(move |ledger| crate::sqlite::outbound::change::extend_key(ledger, team, key, ttl, now)).await
+        self.run_write(move |ledger| crate::sqlite::outbound::email_commands::extend_key(ledger, team, key, ttl, now))
+            .await
     }
 
     async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChangeResult> {
-        self.run_write(move |ledger| crate::sqlite::outbound::change::forget_key(ledger, team, key, now)).await
+        self.run_write(move |ledger| crate::sqlite::outbound::email_commands::forget_key(ledger, team, key, now)).await
     }
 
     async fn create_team(
@@ -555,7 +562,7 @@ impl Store for Sqlite {
     ) -> Result<IdempotentResult<CreateTeamResult>> {
         let id = team.id;
         let verb = move |ledger: &mut WriteSession<'_>| {
-            crate::sqlite::access::team::create_team(ledger, &team, &key, operation.as_ref())
+            crate::sqlite::access::teams::create_team(ledger, &team, &key, operation.as_ref())
         };
         // The number is known to others only once it is committed.
         let learn = move |answer: &IdempotentResult<Option<i64>>, ledger: &WriteSession<'_>| {
@@ -568,33 +575,33 @@ impl Store for Sqlite {
     }
 
     async fn teams(&self) -> Result<Vec<Team>> {
-        self.run_query(crate::sqlite::access::team::teams).await
+        self.run_query(crate::sqlite::access::teams::teams).await
     }
 
     async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>> {
-        self.run_write(move |ledger| crate::sqlite::access::team::set_require_keys(ledger, team, require)).await
+        self.run_write(move |ledger| crate::sqlite::access::teams::set_require_keys(ledger, team, require)).await
     }
 
     async fn create_api_key(&self, key: ApiKey, operation: Option<KeyedOperation>) -> Result<IdempotentResult<()>> {
-        self.run_write(move |ledger| crate::sqlite::access::team::create_api_key(ledger, &key, operation.as_ref()))
+        self.run_write(move |ledger| crate::sqlite::access::teams::create_api_key(ledger, &key, operation.as_ref()))
             .await
     }
 
     async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        self.run_query(move |conn| crate::sqlite::access::team::api_keys(conn, team, number)).await
+        self.run_query(move |conn| crate::sqlite::access::teams::api_keys(conn, team, number)).await
     }
 
     async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
-        self.run_query(move |conn| crate::sqlite::access::team::api_key_by_hash(conn, hash)).await
+        self.run_query(move |conn| crate::sqlite::access::teams::api_key_by_hash(conn, hash)).await
     }
 
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>> {
-        self.run_write(move |ledger| crate::sqlite::access::team::revoke_api_key(ledger, team, id, now)).await
+        self.run_write(move |ledger| crate::sqlite::access::teams::revoke_api_key(ledger, team, id, now)).await
     }
 
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()> {
-        self.run_write(move |ledger| crate::sqlite::access::team::touch_api_keys(ledger, &used)).await
+        self.run_write(move |ledger| crate::sqlite::access::teams::touch_api_keys(ledger, &used)).await
     }
 
     async fn create_record(
@@ -602,7 +609,7 @@ impl Store for Sqlite {
         record: Record,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<CreateRecordResult>> {
-        self.run_write(move |ledger| crate::sqlite::control::record::create(ledger, &record, operation.as_ref())).await
+        self.run_write(move |ledger| crate::sqlite::control::records::create(ledger, &record, operation.as_ref())).await
     }
 
     async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
@@ -617,7 +624,7 @@ impl Store for Sqlite {
     }
 
     async fn record_of_any_team(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        self.run_query(move |conn| crate::sqlite::control::record::by_id_any_team(conn, kind, id)).await
+        self.run_query(move |conn| crate::sqlite::control::records::by_id_any_team(conn, kind, id)).await
     }
 
     async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
@@ -631,17 +638,17 @@ impl Store for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<RecordChangeResult>> {
-        self.run_write(move |ledger| crate::sqlite::control::record::change(ledger, edit, operation.as_ref(), now))
+        self.run_write(move |ledger| crate::sqlite::control::records::change(ledger, edit, operation.as_ref(), now))
             .await
     }
 
     async fn remove_record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
-        self.run_write(move |ledger| crate::sqlite::control::record::remove(ledger, team, kind, id)).await
+        self.run_write(move |ledger| crate::sqlite::control::records::remove(ledger, team, kind, id)).await
     }
 
     async fn budget_usage(&self, team: TeamId, counters: Vec<BudgetCounter>) -> Result<Vec<u64>> {
         let Some(number) = self.team_number(team) else { return Ok(vec![0; counters.len()]) };
-        self.run_query(move |conn| counters.iter().map(|counter| budget::used(conn, number, *counter)).collect()).await
+        self.run_query(move |conn| counters.iter().map(|counter| budgets::used(conn, number, *counter)).collect()).await
     }
 
     async fn installation(&self) -> Result<InstallationInfo> {
@@ -667,8 +674,8 @@ impl Store for Sqlite {
         let expired = self.expired_delivery_keys(now).await?;
         let verb = move |ledger: &mut WriteSession<'_>| {
             let swept = upkeep::sweep(ledger, max, now)?;
-            let deliveries = crate::sqlite::inbound::clear::sweep(ledger, &expired, max, now)?;
-            Ok(SweepCounts { deliveries, notices: crate::sqlite::events::notice::sweep(ledger, max, now)?, ..swept })
+            let deliveries = crate::sqlite::inbound::sweep::sweep(ledger, &expired, max, now)?;
+            Ok(SweepCounts { deliveries, notices: crate::sqlite::events::notices::sweep(ledger, max, now)?, ..swept })
         };
         self.run_write(verb).await
     }

@@ -3,7 +3,7 @@
 use mailonce_core::{
     key::InstallSecret,
     ports::{
-        install_secret::SecretKeeper,
+        secret_keeper::SecretKeeper,
         store::{Result, StoreError},
     },
 };

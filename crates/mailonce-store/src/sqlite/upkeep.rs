@@ -9,8 +9,9 @@ use mailonce_core::{
 };
 use rusqlite::params;
 
-use super::{ledger::WriteSession, rows, schema::store_error};
+use super::{rows, schema::store_error};
 use crate::sqlite::outbound::accept;
+use crate::sqlite::write_session::WriteSession;
 
 const DUE: &str = "SELECT team, email FROM emails WHERE sweep_at <= ?1 ORDER BY sweep_at LIMIT ?2";
 const FREE_SLOT: &str = "UPDATE keys SET slot = NULL WHERE team = ?1 AND hash = ?2 AND slot = ?3";

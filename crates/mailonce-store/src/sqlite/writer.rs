@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::ledger::WriteSession;
+use crate::sqlite::write_session::WriteSession;
 
 /// Accepts in one commit, and other verbs beside them.
 const ACCEPTS_PER_COMMIT: usize = 512;

@@ -5,7 +5,7 @@ use mail_auth::{
     common::cache::NoCache,
     dmarc::{Alignment, Dmarc, Policy as Wish},
 };
-use mailonce_core::ports::authenticate::AuthResult;
+use mailonce_core::ports::authenticator::AuthResult;
 use std::sync::Arc;
 use tokio::time::Instant;
 

@@ -13,7 +13,7 @@ use mail_auth::{
     AuthenticatedMessage, MessageAuthenticator,
     hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
 };
-use mailonce_core::ports::authenticate::{AuthResult, Authenticator, SenderAuth, UnauthenticatedMail};
+use mailonce_core::ports::authenticator::{AuthResult, Authenticator, SenderAuth, UnauthenticatedMail};
 use std::{
     future::{Future, poll_fn},
     net::SocketAddr,

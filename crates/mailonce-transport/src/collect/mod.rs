@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use mailonce_core::{
     limits,
-    ports::collect::{FetchError, FetchedMail, MailFetcher, MailListPage, ProviderAccount, ProviderMailRef},
+    ports::mail_fetcher::{FetchError, FetchedMail, MailFetcher, MailListPage, ProviderAccount, ProviderMailRef},
     time::Time,
 };
 use serde_json::Value;
@@ -24,7 +24,7 @@ use std::time::Duration;
 use crate::http::{
     AddressFilter, ProviderRequest, Secret, TransportConfigError,
     base::BaseUrl,
-    wire::{ProviderBodyError, ProviderConnector, ProviderResponse},
+    connection::{ProviderBodyError, ProviderConnector, ProviderResponse},
 };
 
 /// How long connecting may take, and again the answer: both together less than a delivery may be read.

@@ -4,7 +4,7 @@
 //! the contents of files.
 
 use mailonce_core::{
-    ports::collect::{FetchError, FetchedMail, MailListEntry, MailListPage, ProviderMailRef},
+    ports::mail_fetcher::{FetchError, FetchedMail, MailListEntry, MailListPage, ProviderMailRef},
     time::Time,
 };
 use serde_json::Value;

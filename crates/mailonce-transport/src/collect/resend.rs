@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hyper::Uri;
 use mailonce_core::{
     limits,
-    ports::collect::{FetchError, FetchedMail, MailListEntry, MailListPage, ProviderMailRef},
+    ports::mail_fetcher::{FetchError, FetchedMail, MailListEntry, MailListPage, ProviderMailRef},
     time::Time,
 };
 use serde_json::{Value, json};

@@ -3,14 +3,14 @@
 //! It resolves a name, looks at every address that came back, and gives these addresses to whoever dials: there is no
 //! second look-up in between, and each attempt begins anew. One forbidden address among several refuses them all.
 
-mod place;
-mod range;
+mod address_class;
+mod target_url;
 #[cfg(test)]
 mod tests;
 
+pub use address_class::{AddressClass, is_public};
 pub use mailonce_core::cidr::{Cidr, CidrError};
-pub use place::TargetUrl;
-pub use range::{AddressClass, is_public};
+pub use target_url::TargetUrl;
 
 use async_trait::async_trait;
 use std::{

@@ -10,8 +10,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError, build_transport,
     form::{self, AddressObject, ID_HEADER, ID_NAME},
-    wire::ProviderResponse,
 };
+use crate::http::connection::ProviderResponse;
 
 const DEFAULT_BASE_URL: &str = "https://api.brevo.com";
 /// Brevo documents 30 minutes in one place and 15 in another. The shorter one is safe.

@@ -15,8 +15,8 @@ use super::{
     base::percent_encode,
     build_transport,
     form::{self, ID_NAME, MailLabels},
-    wire::ProviderResponse,
 };
+use crate::http::connection::ProviderResponse;
 
 const DEFAULT_BASE_URL: &str = "https://api.mailgun.net";
 /// Events are indexed some seconds after they happen.

@@ -3,11 +3,11 @@
 //! A provider only words a mail ([`Provider::freeze`]), dresses the request ([`Provider::call`]) and reads the answer
 //! ([`Provider::judge`]). Connecting, limits and patience are [`wire`]'s; what a status means by itself is `judge`'s.
 
+mod age_limited_stream;
+pub(crate) mod connection;
 mod form;
-mod fresh;
-mod judge;
+mod interpret;
 mod sigv4;
-pub(crate) mod wire;
 
 pub mod base;
 pub mod brevo;
@@ -33,7 +33,7 @@ use sha2::{Digest as _, Sha256};
 use std::{fmt, sync::Arc, time::Duration};
 
 use base::BaseUrl;
-use wire::{ProviderConnection, ProviderConnector, ProviderResponse};
+use connection::{ProviderConnection, ProviderConnector, ProviderResponse};
 
 pub use crate::dial::AddressFilter;
 

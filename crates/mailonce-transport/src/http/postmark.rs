@@ -14,8 +14,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError, build_transport,
     form::{self, MailLabels},
-    wire::ProviderResponse,
 };
+use crate::http::connection::ProviderResponse;
 
 const DEFAULT_BASE_URL: &str = "https://api.postmarkapp.com";
 /// The name of our correlation value: the search filters by `metadata_mailonce`.

@@ -13,8 +13,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError, build_transport,
     form::{self, ID_HEADER, ID_NAME},
-    wire::ProviderResponse,
 };
+use crate::http::connection::ProviderResponse;
 
 const DEFAULT_BASE_URL: &str = "https://api.resend.com";
 const KEY_WINDOW_MS: i64 = 24 * 3_600_000;

@@ -20,8 +20,8 @@ use super::{
     base::percent_encode,
     build_transport,
     form::{self, AddressObject, ID_NAME, MailLabels},
-    wire::ProviderResponse,
 };
+use crate::http::connection::ProviderResponse;
 
 const DEFAULT_BASE_URL: &str = "https://api.sendgrid.com";
 /// The activity feed follows minutes behind.

@@ -20,8 +20,8 @@ use super::{
     BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError, build_transport,
     form::{self, ID_NAME},
     sigv4::{SigV4Request, SigV4Signer, amz_date},
-    wire::ProviderResponse,
 };
+use crate::http::connection::ProviderResponse;
 
 const PATH: &str = "/v2/email/outbound-emails";
 /// Bytes of a whole mail as base64.

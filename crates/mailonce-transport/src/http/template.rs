@@ -17,8 +17,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{
     BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError, build_transport, form,
-    wire::ProviderResponse,
 };
+use crate::http::connection::ProviderResponse;
 
 /// What may stand between `{{` and `}}`.
 const PLACEHOLDERS: [&str; 19] = [

@@ -20,8 +20,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     BaseUrl, HttpProvider, HttpTransportConfig, ProviderRequest, Secret, TransportConfigError, build_transport,
     form::{self, ID_HEADER},
-    wire::ProviderResponse,
 };
+use crate::http::connection::ProviderResponse;
 
 const DEFAULT_BASE_URL: &str = "https://app.usesend.com";
 const PATH: &str = "/api/v1/emails";

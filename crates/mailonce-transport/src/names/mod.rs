@@ -7,7 +7,7 @@
 mod message;
 
 use async_trait::async_trait;
-use mailonce_core::ports::net::DnsResolver;
+use mailonce_core::ports::network::DnsResolver;
 use message::Answer;
 use std::{
     io,

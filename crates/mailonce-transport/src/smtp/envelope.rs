@@ -1,6 +1,7 @@
 //! The commands of one envelope, with the parameters that the server offers to understand.
 
-use super::{body::BodyRequirements, offers::EhloExtensions};
+use super::body::BodyRequirements;
+use crate::smtp::extensions::EhloExtensions;
 use mailonce_core::ports::transport::{AttemptPhase, FrozenEnvelope, ReplyMeaning, TransportReply};
 use std::fmt::Write as _;
 

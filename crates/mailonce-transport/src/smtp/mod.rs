@@ -9,19 +9,19 @@
 //! | `envelope`, `body` | the commands of an envelope; the bytes of a mail |
 //! | `wire`, `answer`, `offers` | bytes both ways; replies; what EHLO offers |
 
-mod answer;
 mod body;
 mod config;
+mod connection;
 mod envelope;
-mod offers;
+mod extensions;
 mod pool;
+mod reply;
 mod session;
 mod transaction;
-mod wire;
 
 pub use config::{RelayConfig, RelayTimeouts, TlsMode};
 
-use crate::{age::BootInstant, dial};
+use crate::{boot_instant::BootInstant, dial};
 use async_trait::async_trait;
 use mailonce_core::ports::transport::{
     AttemptPhase, ConnectionCheck, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail,
@@ -245,7 +245,7 @@ mod tests {
             bytes: b"Subject: x\r\n\r\nx\r\n".as_slice().into(),
         };
         let mut armed = SmtpTransport::new(config).unwrap().send_envelope(&parcel).await.unwrap();
-        armed.prepared_at = crate::age::before_suspension();
+        armed.prepared_at = crate::boot_instant::before_suspension();
         let reply = Box::new(armed).hand_over().await;
         assert_eq!(reply.meaning, ReplyMeaning::Deferred, "{}", reply.text);
         assert!(heard.await.unwrap().iter().all(|line| line != ".\r\n"), "the dot was given");

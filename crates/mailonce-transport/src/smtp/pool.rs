@@ -1,7 +1,8 @@
 //! Connections that rest between mails. Open ones never outnumber the turns, because only the holder of a turn opens
 //! one, and only when none rests.
 
-use super::{session::RelaySession, wire::RelayState};
+use super::session::RelaySession;
+use crate::smtp::connection::RelayState;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,

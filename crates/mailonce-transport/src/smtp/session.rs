@@ -2,13 +2,13 @@
 //!
 //! Whatever fails here is the transport's fault and not the mail's: nothing was said about a mail yet.
 
-use super::{
-    answer::RelayReply,
-    config::{RelayConfig, TlsMode},
-    offers::EhloExtensions,
-    wire::{RelayConnection, RelayConnectionError},
-};
+use super::config::{RelayConfig, TlsMode};
 use crate::dial;
+use crate::smtp::{
+    connection::{RelayConnection, RelayConnectionError},
+    extensions::EhloExtensions,
+    reply::RelayReply,
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning, TransportReply};
 use rustls::ClientConfig;
@@ -168,7 +168,7 @@ impl RelaySession {
 }
 
 async fn open_tls_connection(
-    stream: impl super::wire::RelayStream + 'static,
+    stream: impl crate::smtp::connection::RelayStream + 'static,
     config: &RelayConfig,
     trust: &Arc<ClientConfig>,
 ) -> Result<RelayConnection, TransportReply> {

@@ -4,14 +4,16 @@
 //! answer is certain.
 
 use super::{
-    answer::RelayReply,
     body::{self, BodyRequirements},
     config::RelayTimeouts,
     envelope::{self, ExpectedReply, RelayCommand},
     session::RelaySession,
-    wire::{RelayConnectionError, RelayState},
 };
-use crate::age::BootInstant;
+use crate::boot_instant::BootInstant;
+use crate::smtp::{
+    connection::{RelayConnectionError, RelayState},
+    reply::RelayReply,
+};
 use mailonce_core::ports::transport::{AttemptPhase, FrozenEnvelope, ReplyMeaning, TransportReply};
 use std::time::Duration;
 use tokio::time::Instant;

@@ -11,7 +11,7 @@ use hyper::{Request, header};
 use mailonce_core::{
     events::notice::WebhookError,
     limits,
-    ports::notify::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
+    ports::webhook_client::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
 };
 use rustls::{ClientConfig, pki_types::CertificateDer};
 use std::{sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::{
     dial::{self, DialError},
     egress::{EgressPolicy, TargetUrl},
-    exchange::{HttpResponse, send_once},
+    http_exchange::{HttpResponse, send_once},
 };
 
 /// From the look-up to the last byte of the answer.

@@ -2,7 +2,7 @@
 
 use crate::zone::{DnsZone, without_envelope};
 use mailonce_core::{
-    ports::authenticate::{AuthResult, UnauthenticatedMail},
+    ports::authenticator::{AuthResult, UnauthenticatedMail},
     time::Time,
 };
 use mailonce_mail::dkim::{DkimAlgorithm, DkimDnsRecord, DkimKey, DkimSigner, sign};

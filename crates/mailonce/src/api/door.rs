@@ -6,7 +6,7 @@ use axum::{
     http::{Extensions, HeaderMap, HeaderValue, header, request::Parts},
 };
 use mailonce_core::{
-    call::{self, CallTrace},
+    call_trace::{self, CallTrace},
     json_limits,
     key::{EmailKey, Key},
     limits,
@@ -134,14 +134,15 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<Key>, Proble
 /// passed over, as the standard wants.
 pub(crate) fn call_trace(headers: &HeaderMap) -> Result<Option<CallTrace>, Problem> {
     let id = headers.get("mailonce-call-id").filter(|value| !value.is_empty()).map(call_id).transpose()?;
-    let trace = headers.get("traceparent").and_then(|value| value.to_str().ok()).and_then(call::parse_traceparent);
+    let trace =
+        headers.get("traceparent").and_then(|value| value.to_str().ok()).and_then(call_trace::parse_traceparent);
     Ok(CallTrace::from_parts(id, trace.map(str::to_owned)))
 }
 
 /// Headers are plain letters, so anything else comes percent-encoded.
 fn call_id(value: &HeaderValue) -> Result<String, Problem> {
     let plain = |text: &str| String::from_utf8(percent_decode(text)).unwrap_or_else(|_not_utf8| text.to_owned());
-    let id = value.to_str().ok().map(plain).filter(|id| call::is_valid_call_id(id));
+    let id = value.to_str().ok().map(plain).filter(|id| call_trace::is_valid_call_id(id));
     id.ok_or_else(|| {
         let most = limits::CALL_ID_CHARS;
         let detail = format!("the Mailonce-Call-Id header is at most {most} characters without control characters");

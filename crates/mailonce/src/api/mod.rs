@@ -10,8 +10,8 @@ mod handoff;
 pub(crate) mod inbound;
 pub(crate) mod inbox;
 pub(crate) mod outbound;
+mod pagination;
 pub(crate) mod problem;
-mod records;
 mod system;
 pub(crate) mod wire;
 
@@ -106,11 +106,11 @@ fn outbound_routes() -> OpenApiRouter<App> {
         .routes(routes!(crate::api::outbound::emails::resend))
         .routes(routes!(handoff::resolve))
         .routes(routes!(
-            crate::api::outbound::keys::inspect,
-            crate::api::outbound::keys::extend,
-            crate::api::outbound::keys::forget
+            crate::api::outbound::idempotency_keys::inspect,
+            crate::api::outbound::idempotency_keys::extend,
+            crate::api::outbound::idempotency_keys::forget
         ))
-        .routes(routes!(crate::api::events::events::list))
+        .routes(routes!(crate::api::events::event_log::list))
         .routes(routes!(crate::api::events::stream::stream))
 }
 
@@ -147,10 +147,10 @@ fn conversation_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(crate::api::conversation::replies::reply))
         .routes(routes!(crate::api::conversation::replies::forward))
-        .routes(routes!(crate::api::conversation::next::next))
-        .routes(routes!(crate::api::conversation::next::ack))
-        .routes(routes!(crate::api::conversation::next::nack))
-        .routes(routes!(crate::api::conversation::next::extend))
+        .routes(routes!(crate::api::conversation::work_queue::next))
+        .routes(routes!(crate::api::conversation::work_queue::ack))
+        .routes(routes!(crate::api::conversation::work_queue::nack))
+        .routes(routes!(crate::api::conversation::work_queue::extend))
         .routes(routes!(crate::api::conversation::threads::list))
         .routes(routes!(crate::api::conversation::threads::read, crate::api::conversation::threads::change))
         .routes(routes!(crate::api::conversation::threads::lease, crate::api::conversation::threads::release))
@@ -162,10 +162,10 @@ fn conversation_routes() -> OpenApiRouter<App> {
 /// For those who manage a team.
 fn admin_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(crate::api::access::access::create_api_key, crate::api::access::access::list_api_keys))
-        .routes(routes!(crate::api::access::access::revoke_api_key))
-        .routes(routes!(crate::api::access::access::create_team, crate::api::access::access::list_teams))
-        .routes(routes!(crate::api::access::access::change_team))
+        .routes(routes!(crate::api::access::api_keys::create_api_key, crate::api::access::api_keys::list_api_keys))
+        .routes(routes!(crate::api::access::api_keys::revoke_api_key))
+        .routes(routes!(crate::api::access::api_keys::create_team, crate::api::access::api_keys::list_teams))
+        .routes(routes!(crate::api::access::api_keys::change_team))
         .routes(routes!(handoff::transports))
         .routes(routes!(handoff::reroute))
         .routes(routes!(handoff::pause))

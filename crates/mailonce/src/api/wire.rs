@@ -1,7 +1,7 @@
 //! The wire forms of requests and answers. The OpenAPI document is made from these types.
 
 use mailonce_core::{
-    call::CallTrace,
+    call_trace::CallTrace,
     handoff::HandoffState,
     intent::Intent,
     limits,
@@ -14,7 +14,7 @@ use mailonce_core::{
 };
 use mailonce_engine::outbound::{
     send::{OnMismatch, SendRequest},
-    view::SendReceipt,
+    send_receipt::SendReceipt,
 };
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::{

@@ -11,20 +11,19 @@ use mailonce_core::{
     problem::{Code, Problem},
     time::Time,
 };
-use mailonce_engine::{Caller, Engine, access::access::NewApiKey, outbound::send::SendRequest};
+use mailonce_engine::{Caller, Engine, access::api_keys::NewApiKey, outbound::send::SendRequest};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde_json::json;
 use std::{process::ExitCode, sync::Arc};
 
-use super::{
-    UsageError, load_config,
-    out::{Printer, format_time, print_stderr, sanitize},
-    progress::Progress,
-    trouble::CliError,
+use super::{UsageError, load_config, progress::Progress};
+use crate::cli::{
+    error::CliError,
+    printer::{Printer, format_time, print_stderr, sanitize},
 };
 use crate::{
     config::{Flags, StoreLocation},
-    serve::{self, unrestricted_key},
+    wiring::{self, unrestricted_key},
 };
 
 #[derive(Debug, Subcommand)]
@@ -102,7 +101,7 @@ async fn open_ledger(flags: &Flags, instead: &str) -> anyhow::Result<Arc<Engine>
     }
     // Who has the ledger itself needs no proof of a domain.
     config.defaults.verify_domains.get_or_insert(false);
-    serve::open_engine(&config).await.context("opening the ledger")
+    wiring::open_engine(&config).await.context("opening the ledger")
 }
 
 fn problem_error(problem: Problem) -> anyhow::Error {
@@ -233,7 +232,7 @@ pub(super) async fn team(out: &Printer, verb: TeamVerb) -> anyhow::Result<ExitCo
 /// Brings the schema up to date. Opening does it; this says so.
 pub(super) async fn migrate(out: &Printer, flags: &Flags) -> anyhow::Result<ExitCode> {
     let config = load_config(flags)?;
-    let store = serve::open_store(&config).await?;
+    let store = wiring::open_store(&config).await?;
     store.close().await;
     let schema = match &config.store {
         StoreLocation::Sqlite => Sqlite::schema_version(&config.data)?,
@@ -261,7 +260,7 @@ pub(crate) struct FillArgs {
 /// Fills a ledger with settled keys, through the same verbs that requests use.
 pub(super) async fn fill(out: &Printer, args: FillArgs) -> anyhow::Result<ExitCode> {
     let engine = open_ledger(&args.flags, "nothing").await?;
-    let secret = super::dev::dev_key(&engine, &load_config(&args.flags)?.data).await?;
+    let secret = crate::cli::run_server::dev_key(&engine, &load_config(&args.flags)?.data).await?;
     let progress = Progress::bar("settled keys", args.keys);
     let caller =
         engine.authenticate(&secret, mailonce_core::outbound::email::Channel::Cli).await.map_err(problem_error)?;

@@ -17,8 +17,9 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-use super::{ServerArgs, UsageError, client::CliClient, exit, out::Printer, progress::Progress};
-use crate::{outside::load_ca_file, system::random_name};
+use super::{ServerArgs, UsageError, client::CliClient, exit, progress::Progress};
+use crate::cli::printer::Printer;
+use crate::{engine_deps::load_ca_file, entropy::random_name};
 
 /// For the connection, and again for TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);

@@ -6,11 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 
-use super::{
-    ServerArgs, UsageError, exit,
-    http::{ApiServer, RESPONSE_TIMEOUT},
-    private_file,
-};
+use super::{ServerArgs, UsageError, exit, private_file};
+use crate::cli::http_client::{ApiServer, RESPONSE_TIMEOUT};
 
 /// What a running `dev` leaves in its data directory.
 #[derive(Debug, Deserialize, Serialize)]

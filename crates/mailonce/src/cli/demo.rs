@@ -25,12 +25,14 @@ use super::{
     ServerArgs,
     client::{CliClient, DEV_FILE},
     emails, exit,
-    out::{Printer, display_text, field_text},
     progress::Progress,
     prove::sink::{CountingSink, MARKER_PREFIX},
-    trouble::CliError,
 };
-use crate::{serve, system::random_name};
+use crate::cli::{
+    error::CliError,
+    printer::{Printer, display_text, field_text},
+};
+use crate::{entropy::random_name, wiring};
 
 /// How long anything of it may take.
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -215,7 +217,7 @@ struct DemoServer {
 impl DemoServer {
     /// A folder with a configuration that hands mail to a port of this machine.
     fn new(data: &Path, relay: u16) -> anyhow::Result<Self> {
-        serve::create_private_dir(data).with_context(|| format!("making {}", data.display()))?;
+        wiring::create_private_dir(data).with_context(|| format!("making {}", data.display()))?;
         let config = data.join("storm.toml");
         let relay = format!(
             "[[transports]]\nname = \"counter\"\nkind = \"smtp\"\nhost = \"127.0.0.1\"\nport = {relay}\ntls = \"none\"\n"

@@ -6,13 +6,8 @@ use mailonce_transport::http::base::percent_encode;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-use super::{
-    ServerArgs,
-    client::CliClient,
-    inbox::show_rows,
-    out::{Printer, display_text, field_text, print_stderr},
-    send,
-};
+use super::{ServerArgs, client::CliClient, inbox::show_rows, send};
+use crate::cli::printer::{Printer, display_text, field_text, print_stderr};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EmailsVerb {

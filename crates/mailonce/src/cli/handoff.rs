@@ -4,11 +4,8 @@ use hyper::Method;
 use serde_json::Value;
 use std::process::ExitCode;
 
-use super::{
-    ServerArgs,
-    client::CliClient,
-    out::{Printer, print_stderr},
-};
+use super::{ServerArgs, client::CliClient};
+use crate::cli::printer::{Printer, print_stderr};
 
 /// Lets hand-off rest.
 pub(super) async fn pause(out: &Printer, reach: &ServerArgs) -> anyhow::Result<ExitCode> {

@@ -10,9 +10,11 @@ use tokio::time::Instant;
 use super::{
     ServerArgs, UsageError,
     client::{CliClient, ServerProblem},
-    out::{Printer, display_text, field_text, sanitize},
     progress::Progress,
-    trouble::CliError,
+};
+use crate::cli::{
+    error::CliError,
+    printer::{Printer, display_text, field_text, sanitize},
 };
 
 /// The longest wait that one call of the API grants, in seconds.

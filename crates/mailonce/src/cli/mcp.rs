@@ -3,7 +3,8 @@
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
-use super::{ServerArgs, out::Printer};
+use super::ServerArgs;
+use crate::cli::printer::Printer;
 use crate::mcp::{
     install::{self, InstallArgs},
     stdio,

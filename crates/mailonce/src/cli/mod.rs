@@ -1,38 +1,38 @@
 //! The command line. Data goes to stdout, talk to stderr; JSON when piped or with `--json`.
 
 mod admin;
+mod backup;
 mod bench;
 pub(crate) mod client;
-mod copy;
+mod completions;
+mod conversation;
 mod demo;
-pub(crate) mod dev;
 mod doctor;
 mod emails;
+pub(crate) mod error;
 mod handoff;
-pub(crate) mod http;
+pub(crate) mod http_client;
+mod idempotency_keys;
 mod inbox;
-mod key;
 mod mcp;
-pub(crate) mod out;
+pub(crate) mod printer;
 pub(crate) mod private_file;
 mod progress;
 mod prove;
+pub(crate) mod run_server;
 mod secrets;
 mod send;
-mod shell;
 mod simulate;
 mod table;
 mod tail;
-mod talk;
-pub(crate) mod trouble;
 mod webhooks;
 
 use clap::{Args, Parser, Subcommand};
 use std::process::ExitCode;
 
 use crate::config::{Config, Flags, default_data_dir};
-use out::Printer;
-use trouble::CliError;
+use error::CliError;
+use printer::Printer;
 
 /// What stands below the help of the whole.
 const AFTER_HELP: &str = "\
@@ -88,7 +88,7 @@ enum CliVerb {
     Send(Box<send::SendArgs>),
     /// Work with keys, the names of wishes
     #[command(subcommand)]
-    Key(key::KeyVerb),
+    Key(idempotency_keys::KeyVerb),
     /// Look at emails, take them back, decide about them
     #[command(subcommand)]
     Emails(emails::EmailsVerb),
@@ -105,13 +105,13 @@ enum CliVerb {
     #[command(subcommand)]
     Webhooks(webhooks::WebhooksVerb),
     /// Answer a message, once
-    Reply(Box<talk::ReplyArgs>),
+    Reply(Box<conversation::ReplyArgs>),
     /// Work with threads
     #[command(subcommand)]
-    Thread(talk::ThreadVerb),
+    Thread(conversation::ThreadVerb),
     /// Questions for people: list, show, resolve
     #[command(subcommand)]
-    Escalations(talk::EscalationsVerb),
+    Escalations(conversation::EscalationsVerb),
     /// Give a model its tools over stdin and stdout, by a running server
     Mcp(Box<mcp::McpArgs>),
     /// Let something happen, to try things out
@@ -135,9 +135,9 @@ enum CliVerb {
     /// Measure how fast a server accepts
     Bench(bench::BenchArgs),
     /// Copy the ledger while it is used
-    Backup(copy::BackupArgs),
+    Backup(backup::BackupArgs),
     /// Put a copy of the ledger in place
-    Restore(copy::RestoreArgs),
+    Restore(backup::RestoreArgs),
     /// Look after the key that encrypts the ledger's secrets
     #[command(subcommand)]
     Secrets(secrets::SecretsVerb),
@@ -244,19 +244,19 @@ fn use_small_pages() {
 async fn run(cli: Cli) -> ExitCode {
     let out = Printer::new(cli.json, cli.plain);
     let done = match cli.verb {
-        CliVerb::Dev(flags) => dev::dev(&out, &flags, cli.json).await,
-        CliVerb::Serve(flags) => dev::serve(&flags).await,
+        CliVerb::Dev(flags) => run_server::dev(&out, &flags, cli.json).await,
+        CliVerb::Serve(flags) => run_server::serve(&flags).await,
         CliVerb::Send(args) => send::send(&out, *args).await,
-        CliVerb::Key(verb) => key::key(&out, verb).await,
+        CliVerb::Key(verb) => idempotency_keys::key(&out, verb).await,
         CliVerb::Emails(verb) => emails::emails(&out, verb).await,
         CliVerb::Inbox(verb) => inbox::inbox(&out, verb).await,
         CliVerb::Wait(args) => inbox::wait(&out, args).await,
         CliVerb::Take(args) => inbox::take(&out, args).await,
         CliVerb::Tail(args) => tail::tail(&out, args).await,
         CliVerb::Webhooks(verb) => webhooks::webhooks(&out, verb).await,
-        CliVerb::Reply(args) => talk::reply(&out, *args).await,
-        CliVerb::Thread(verb) => talk::thread(&out, verb).await,
-        CliVerb::Escalations(verb) => talk::escalations(&out, verb).await,
+        CliVerb::Reply(args) => conversation::reply(&out, *args).await,
+        CliVerb::Thread(verb) => conversation::thread(&out, verb).await,
+        CliVerb::Escalations(verb) => conversation::escalations(&out, verb).await,
         CliVerb::Mcp(args) => mcp::mcp(&out, *args).await,
         CliVerb::Simulate(verb) => simulate::simulate(&out, verb).await,
         CliVerb::Keys(verb) => admin::keys(&out, verb).await,
@@ -266,8 +266,8 @@ async fn run(cli: Cli) -> ExitCode {
         CliVerb::Demo(verb) => demo::demo(&out, verb).await,
         CliVerb::Prove(args) => prove::prove(&out, *args).await,
         CliVerb::Bench(args) => bench::bench(&out, args).await,
-        CliVerb::Backup(args) => copy::backup(&out, args).await,
-        CliVerb::Restore(args) => copy::restore(&out, args).await,
+        CliVerb::Backup(args) => backup::backup(&out, args).await,
+        CliVerb::Restore(args) => backup::restore(&out, args).await,
         CliVerb::Secrets(verb) => secrets::secrets(&out, verb).await,
         CliVerb::Openapi => {
             out.print_raw(&crate::api::openapi_json());
@@ -275,9 +275,9 @@ async fn run(cli: Cli) -> ExitCode {
         }
         CliVerb::Migrate(flags) => admin::migrate(&out, &flags).await,
         CliVerb::Doctor(args) => doctor::doctor(&out, &args).await,
-        CliVerb::Completions { shell } => Ok(shell::completions(&out, shell)),
-        CliVerb::Man { verb } => shell::man(&out, &verb),
-        CliVerb::Commands => Ok(shell::commands(&out)),
+        CliVerb::Completions { shell } => Ok(completions::completions(&out, shell)),
+        CliVerb::Man { verb } => completions::man(&out, &verb),
+        CliVerb::Commands => Ok(completions::commands(&out)),
         #[cfg(feature = "failpoints")]
         CliVerb::Failpoints => {
             out.print_raw(&mailonce_core::failpoint::POINTS.join("\n"));

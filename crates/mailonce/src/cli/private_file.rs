@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-use crate::serve;
+use crate::wiring;
 
 /// Reads a file that this user wrote for themselves alone. `None` when there is none.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Option<String>> {
@@ -49,7 +49,7 @@ pub(crate) fn exposure(about: &Metadata) -> Option<&'static str> {
 /// Writes a file that its owner alone can read. It takes the place of whatever has the name, links included.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    serve::create_private_dir(folder).with_context(|| format!("making {}", folder.display()))?;
+    wiring::create_private_dir(folder).with_context(|| format!("making {}", folder.display()))?;
     let fresh = path.with_extension(format!("{}.new", std::process::id()));
     let written = create(&fresh, bytes).and_then(|()| std::fs::rename(&fresh, path));
     if written.is_err() {

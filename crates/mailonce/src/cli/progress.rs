@@ -4,7 +4,7 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-use super::out::print_stderr;
+use crate::cli::printer::print_stderr;
 
 /// How often a sign moves by itself.
 const TICK_INTERVAL: Duration = Duration::from_millis(120);

@@ -1,21 +1,21 @@
 //! `secrets`: where the key encryption key (KEK) lives, and its rotation.
 
 use clap::{Args, Subcommand};
-use mailonce_core::ports::{install_secret::StoredSecret, store::Result as StoreResult};
+use mailonce_core::ports::{secret_keeper::StoredSecret, store::Result as StoreResult};
 use mailonce_engine::access::kek::{Kek, KekRotation};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
 use std::{path::PathBuf, process::ExitCode};
 
-use super::{
-    UsageError, exit, load_config,
-    out::{Printer, format_time, print_stderr},
-    trouble::CliError,
+use super::{UsageError, exit, load_config};
+use crate::cli::{
+    error::CliError,
+    printer::{Printer, format_time, print_stderr},
 };
 use crate::{
     config::{Config, Flags, StoreLocation},
+    entropy::{OsEntropy, wall_time},
     secrets::{KekSource, KekStatus, UNLOCK_HINT},
-    system::{OsEntropy, wall_time},
 };
 
 #[derive(Debug, Subcommand)]
@@ -145,7 +145,7 @@ fn show_rotated(out: &Printer, rotated: &Value) {
     if out.is_json() {
         return out.print_json(rotated);
     }
-    let text = |name: &str| super::out::display_text(&rotated[name]);
+    let text = |name: &str| crate::cli::printer::display_text(&rotated[name]);
     out.print_fields(&[("from", text("from")), ("to", text("to")), ("place", text("place"))]);
     print_stderr(&format!(
         "Set [secrets] to the new KEK ({}) on every node before its next start: the old one opens this ledger no more.\n\

@@ -6,7 +6,8 @@ use hyper::Method;
 use serde_json::{Value, json};
 use std::{io::Read as _, process::ExitCode};
 
-use super::{ServerArgs, UsageError, client::CliClient, exit, out::Printer, out::print_stderr};
+use super::{ServerArgs, UsageError, client::CliClient, exit};
+use crate::cli::printer::{Printer, print_stderr};
 
 /// An email to send.
 #[derive(Debug, Args)]

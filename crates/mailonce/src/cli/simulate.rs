@@ -20,13 +20,12 @@ use std::{
 };
 use uuid::Uuid;
 
-use super::{
-    UsageError,
-    client::read_dev_file,
-    out::{Printer, print_stderr},
-    trouble::CliError,
+use super::{UsageError, client::read_dev_file};
+use crate::cli::{
+    error::CliError,
+    printer::{Printer, print_stderr},
 };
-use crate::{config::default_data_dir, system::OsEntropy};
+use crate::{config::default_data_dir, entropy::OsEntropy};
 
 /// The largest mail that is read from a file or stdin.
 const MAIL_BYTES: u64 = mailonce_core::limits::INBOUND_MAIL_BYTES as u64;

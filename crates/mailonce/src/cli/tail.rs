@@ -5,11 +5,8 @@ use mailonce_sdk::{EventQuery, Followed, Retry};
 use serde_json::Value;
 use std::{process::ExitCode, time::Duration};
 
-use super::{
-    ServerArgs,
-    client::CliClient,
-    out::{Printer, display_text, field_text, print_stderr_error},
-};
+use super::{ServerArgs, client::CliClient};
+use crate::cli::printer::{Printer, display_text, field_text, print_stderr_error};
 
 /// The pause before another try.
 const RETRY_DELAY: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use hyper::Method;
 use mailonce_core::{
     events::notice::notice_id,
     id::{EndpointId, EventId},
-    ports::notify::{OutgoingWebhook, WebhookClient as _},
+    ports::webhook_client::{OutgoingWebhook, WebhookClient as _},
 };
 use mailonce_engine::events::endpoints::{secret_bytes, secret_text};
 use mailonce_transport::{
@@ -26,10 +26,10 @@ use super::{
     ServerArgs, UsageError,
     client::CliClient,
     inbox::show_rows,
-    out::{Printer, display_text, print_stderr},
     tail::{EventTail, TailArgs},
 };
-use crate::{outside::load_ca_file, system::fresh_secret};
+use crate::cli::printer::{Printer, display_text, print_stderr};
+use crate::{engine_deps::load_ca_file, entropy::fresh_secret};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WebhooksVerb {

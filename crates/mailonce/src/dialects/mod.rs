@@ -4,8 +4,8 @@
 //! bodies as SDKs really send them, and problems in a dialect's own words. Each dialect has a room of its own.
 
 mod agentmail;
-mod files;
-mod pages;
+mod attachment;
+mod pagination;
 mod resend;
 mod usesend;
 
@@ -18,10 +18,10 @@ use axum::{
 use mailonce_core::{
     key::Key,
     outbound::email::{Channel, EmailState, Guard},
-    ports::wording::{EventFormatter, FormattedEvent, NoticeContext},
+    ports::event_formatter::{EventFormatter, FormattedEvent, NoticeContext},
     problem::{Code, Problem},
 };
-use mailonce_engine::{Caller, KeyedCall, outbound::view::SendReceipt};
+use mailonce_engine::{Caller, KeyedCall, outbound::send_receipt::SendReceipt};
 use serde::{Serialize, de::DeserializeOwned};
 use std::marker::PhantomData;
 
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Router<App> {
 }
 
 /// The dialects in which endpoints can be told of events.
-pub(crate) const EVENT_DIALECTS: [&str; 2] = [resend::word::NAME, usesend::word::NAME];
+pub(crate) const EVENT_DIALECTS: [&str; 2] = [resend::event_format::NAME, usesend::event_format::NAME];
 
 /// The words of every dialect, for endpoints that are told in them.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +48,8 @@ pub(crate) struct DialectEventFormatter;
 impl EventFormatter for DialectEventFormatter {
     fn format_event(&self, telling: &NoticeContext<'_>) -> Option<FormattedEvent> {
         match telling.endpoint.config.tongue.as_ref()?.dialect.as_str() {
-            resend::word::NAME => resend::word::format_event(telling),
-            usesend::word::NAME => usesend::word::format_event(telling),
+            resend::event_format::NAME => resend::event_format::format_event(telling),
+            usesend::event_format::NAME => usesend::event_format::format_event(telling),
             agentmail::NAME => agentmail::format_event(telling),
             _ => None,
         }

@@ -34,10 +34,10 @@ use crate::{
     api::problem::ApiError,
     client_address::TrustedProxies,
     config::Config,
-    lanes::ConnectionThreads,
+    connection_threads::ConnectionThreads,
     mcp,
-    stall::{self, WriteTimeout},
     tls::Tls,
+    write_timeout::{self, WriteTimeout},
 };
 
 /// Open connections. The next one waits in the kernel's queue.
@@ -164,7 +164,7 @@ async fn serve_connection(
     }
     let arrived = ConnectionInfo { local: stream.local_addr()?.ip(), tls: shared.tls.is_some() };
     let served = HttpConnection { shared, peer, info: arrived };
-    let stream = WriteTimeout::new(stream, stall::WRITE_TIMEOUT);
+    let stream = WriteTimeout::new(stream, write_timeout::WRITE_TIMEOUT);
     match served.shared.tls.clone() {
         None => serve_http1(stream, served, closing).await,
         // On the heap: connections without TLS need no room for it.

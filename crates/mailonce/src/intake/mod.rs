@@ -1,6 +1,6 @@
 //! The ways in that listen.
 
-mod reception;
+mod engine_receiver;
 pub mod smtp;
 
-pub use reception::EngineReceiver;
+pub use engine_receiver::EngineReceiver;

@@ -5,11 +5,11 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
-use super::splice;
 use crate::cli::{
     ServerArgs, UsageError,
     client::{AGENT_KEY_FILE, DEFAULT_URL, DEV_KEY_FILE, read_dev_file},
 };
+use crate::mcp::json_edit;
 
 /// A client that can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -76,7 +76,7 @@ impl McpClient {
         if self == Self::Codex {
             return Ok(toml_server(text)?.map(serde_json::to_value).transpose()?);
         }
-        splice::server_in(text, self.servers_member())
+        json_edit::server_in(text, self.servers_member())
     }
 
     /// The file with our server in it. Everything else that it says stays.
@@ -84,7 +84,7 @@ impl McpClient {
         if self == Self::Codex {
             return command.toml(old);
         }
-        splice::with_server(old, self.servers_member(), &self.server_entry(command))
+        json_edit::with_server(old, self.servers_member(), &self.server_entry(command))
     }
 }
 

@@ -13,12 +13,12 @@ use mailonce_core::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    ToolContext, dispatch,
-    message::{self, IncomingMessage, REJECTED, RpcError},
-    revision::{self, Revision},
-};
+use super::{ToolContext, dispatch};
 use crate::api::{App, door};
+use crate::mcp::{
+    json_rpc::{self, IncomingMessage, REJECTED, RpcError},
+    protocol_revision::{self, Revision},
+};
 
 /// Bytes of one message: a mail without its files is far smaller.
 pub(super) const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -98,19 +98,19 @@ async fn handle(app: &App, parts: &Parts, body: Body) -> Result<Response, McpHtt
     check_accept(&parts.headers)?;
     door::check_media_type(&parts.headers)?;
     let body = door::read_body(body, MESSAGE_BYTES).await?;
-    let request = match message::parse(&body).map_err(|fault| McpHttpError::from_rpc_error(fault, Value::Null))? {
+    let request = match json_rpc::parse(&body).map_err(|fault| McpHttpError::from_rpc_error(fault, Value::Null))? {
         IncomingMessage::Request(request) => request,
         IncomingMessage::Notification => {
-            revision::header_revision(&parts.headers)
+            protocol_revision::header_revision(&parts.headers)
                 .map_err(|fault| McpHttpError::from_rpc_error(fault, Value::Null))?;
             return Ok(StatusCode::ACCEPTED.into_response());
         }
     };
-    let revision = revision::detect(&request, &parts.headers)
+    let revision = protocol_revision::detect(&request, &parts.headers)
         .map_err(|fault| McpHttpError::from_rpc_error(fault, request.id.clone()))?;
-    caller.call = revision::call_trace(&request.params, door::call_trace(&parts.headers).unwrap_or_default());
+    caller.call = protocol_revision::call_trace(&request.params, door::call_trace(&parts.headers).unwrap_or_default());
     match dispatch(&ToolContext { app, caller: &caller }, revision, &request).await {
-        Ok(result) => Ok(Json(message::result_message(&request.id, &result)).into_response()),
+        Ok(result) => Ok(Json(json_rpc::result_message(&request.id, &result)).into_response()),
         Err(fault) if revision == Revision::Stateless => Err(McpHttpError::from_rpc_error(fault, request.id)),
         Err(fault) => Ok(Json(fault.to_message(&request.id)).into_response()),
     }

@@ -15,16 +15,16 @@ use std::{
 
 use super::{
     clients::{LaunchCommand, McpClient},
-    message::RpcRequest,
     stdio,
 };
 use crate::cli::{
     ServerArgs, UsageError,
     client::{CliClient as Server, ServerProblem},
-    dev::AGENT_SCOPES,
     env, exit,
-    out::{Printer, print_stderr},
+    printer::{Printer, print_stderr},
+    run_server::AGENT_SCOPES,
 };
+use crate::mcp::json_rpc::RpcRequest;
 
 /// How long a look at the server may take. It only says what is still to be done.
 const SERVER_CHECK_TIMEOUT: Duration = Duration::from_secs(3);

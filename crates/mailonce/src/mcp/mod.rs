@@ -12,23 +12,23 @@
 //! | `install`, `clients`, `splice` | `mailonce mcp install`: tells clients where the tools are |
 
 mod clients;
-mod elicit;
+mod elicitation;
 pub(crate) mod http;
 pub(crate) mod install;
-mod message;
-mod revision;
-mod splice;
+mod json_edit;
+mod json_rpc;
+mod protocol_revision;
 pub(crate) mod stdio;
 mod tools;
 
 use axum::http::{HeaderName, HeaderValue};
-use mailonce_core::call::CallTrace;
+use mailonce_core::call_trace::CallTrace;
 use mailonce_engine::Caller;
 use serde_json::{Map, Value, json};
 
 use crate::api::App;
-use message::{IncomingMessage, RpcError, RpcRequest};
-use revision::{HANDSHAKE_VERSIONS, Revision, STATELESS_VERSION};
+use json_rpc::{IncomingMessage, RpcError, RpcRequest};
+use protocol_revision::{HANDSHAKE_VERSIONS, Revision, STATELESS_VERSION};
 
 /// How long a client may keep the list of tools, in milliseconds: it changes with releases and credentials alone.
 const TOOL_LIST_TTL_MS: u64 = 3_600_000;
@@ -60,7 +60,7 @@ pub struct ParsedRequest {
 /// Reads one message; `None` when nobody waits for an answer, and the answer itself when it is no message. For rigs that
 /// bring hostile bytes.
 pub fn read_message(bytes: &[u8]) -> Result<Option<ParsedRequest>, Value> {
-    let request = match message::parse(bytes).map_err(|fault| fault.to_message(&Value::Null))? {
+    let request = match json_rpc::parse(bytes).map_err(|fault| fault.to_message(&Value::Null))? {
         IncomingMessage::Request(request) => request,
         IncomingMessage::Notification => return Ok(None),
     };
@@ -68,8 +68,9 @@ pub fn read_message(bytes: &[u8]) -> Result<Option<ParsedRequest>, Value> {
     let headers = headers
         .into_iter()
         .filter_map(|(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(&value).ok()?)));
-    let refused = revision::detect(&request, &headers.collect()).err().map(|fault| fault.to_message(&request.id));
-    let call = revision::call_trace(&request.params, None);
+    let refused =
+        protocol_revision::detect(&request, &headers.collect()).err().map(|fault| fault.to_message(&request.id));
+    let call = protocol_revision::call_trace(&request.params, None);
     Ok(Some(ParsedRequest { id: request.id, method: request.method, call, rejection: refused }))
 }
 
@@ -98,7 +99,7 @@ async fn call_tool(
     let (result, page) = tools::call(desk, params).await?;
     // Older revisions would have to ask back over a connection of their own, and we keep none.
     let page = page.filter(|_| revision == Revision::Stateless);
-    Ok(page.and_then(|page| elicit::input_request(params, &page)).unwrap_or(result))
+    Ok(page.and_then(|page| elicitation::input_request(params, &page)).unwrap_or(result))
 }
 
 fn server_info() -> Value {

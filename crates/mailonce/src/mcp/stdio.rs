@@ -16,15 +16,15 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use super::{
-    http::MESSAGE_BYTES,
-    message::{self, IncomingMessage, RpcError, RpcRequest},
-    revision::{METHOD_HEADER, NAME_HEADER, VERSION_HEADER, VERSION_KEY, meta},
-};
+use super::http::MESSAGE_BYTES;
 use crate::cli::{
     ServerArgs,
     client::CliClient,
-    http::{Answer, Call},
+    http_client::{Answer, Call},
+};
+use crate::mcp::{
+    json_rpc::{self, IncomingMessage, RpcError, RpcRequest},
+    protocol_revision::{METHOD_HEADER, NAME_HEADER, VERSION_HEADER, VERSION_KEY, meta},
 };
 
 /// Lines that wait while others are answered.
@@ -49,7 +49,7 @@ pub(crate) async fn run(reach: ServerArgs) -> anyhow::Result<ExitCode> {
             calls.join_next().await;
         }
         while calls.try_join_next().is_some() {}
-        match message::parse(&line) {
+        match json_rpc::parse(&line) {
             Err(fault) => write_message(&fault.to_message(&Value::Null))?,
             Ok(IncomingMessage::Notification) => cancel(&running, &line),
             Ok(IncomingMessage::Request(request)) => {
@@ -181,5 +181,5 @@ fn unreachable_message(request: &RpcRequest, why: &str) -> Value {
         "isError": true,
         "resultType": "complete",
     });
-    message::result_message(&request.id, &result)
+    json_rpc::result_message(&request.id, &result)
 }

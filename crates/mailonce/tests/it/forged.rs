@@ -1,8 +1,8 @@
 //! Mail that says it is from somebody else: what forged senders, answers that go elsewhere and doubled headers get.
 
 use async_trait::async_trait;
-use mailonce_core::ports::authenticate::{AuthResult, Authenticator, SenderAuth, UnauthenticatedMail};
-use mailonce_engine::handoff::ways::EngineDeps;
+use mailonce_core::ports::authenticator::{AuthResult, Authenticator, SenderAuth, UnauthenticatedMail};
+use mailonce_engine::handoff::transport_selector::EngineDeps;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     Engine,
-    handoff::ways::{EngineDeps, Routing},
+    handoff::transport_selector::{EngineDeps, Routing},
 };
 use serde_json::{Value, json};
 use std::{

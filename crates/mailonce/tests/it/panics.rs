@@ -5,7 +5,7 @@ use mailonce_core::ports::transport::{
     AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
     PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply, UnsupportedMail,
 };
-use mailonce_engine::handoff::ways::{EngineDeps, Routing};
+use mailonce_engine::handoff::transport_selector::{EngineDeps, Routing};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},

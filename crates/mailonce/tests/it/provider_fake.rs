@@ -1,7 +1,7 @@
 //! Providers that hold mail, on this machine: each in its own words, and misbehaving as it is told.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use mailonce_engine::handoff::ways::EngineDeps;
+use mailonce_engine::handoff::transport_selector::EngineDeps;
 use mailonce_transport::collect::HttpMailCollector;
 use serde_json::{Value, json};
 use std::{

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use mailonce_core::{
     events::notice::WebhookError,
-    ports::notify::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
+    ports::webhook_client::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
 };
-use mailonce_engine::handoff::ways::EngineDeps;
+use mailonce_engine::handoff::transport_selector::EngineDeps;
 use serde_json::{Value, json};
 use std::{
     net::SocketAddr,

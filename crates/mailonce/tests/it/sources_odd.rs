@@ -1,7 +1,7 @@
 //! Sources themselves: what is shown of them, how a secret is replaced, and a token that serves twice.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use mailonce_engine::handoff::ways::EngineDeps;
+use mailonce_engine::handoff::transport_selector::EngineDeps;
 use serde_json::{Value, json};
 use sha2::Sha256;
 

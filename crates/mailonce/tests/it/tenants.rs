@@ -396,7 +396,7 @@ async fn create_scopeless_key(world: &World) -> String {
         id: ApiKeyId(uuid::Uuid::from_u128(1)),
         team: store.teams().await.unwrap()[0].id,
         hash: store.installation().await.unwrap().secret.mac("api-key", &[secret.as_bytes()]),
-        details: mailonce::serve::unrestricted_key("powerless", Vec::new()),
+        details: mailonce::wiring::unrestricted_key("powerless", Vec::new()),
         created_at: world.engine.now(),
         revoked_at: None,
         last_used_at: None,

@@ -5,7 +5,7 @@ use mailonce_core::{
     handoff::action::{HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef},
     id::NodeId,
     ports::{
-        net::{DnsResolver, HttpFetcher},
+        network::{DnsResolver, HttpFetcher},
         store::{HandoffActionResult, IdempotentResult, LeaseRequest, LeasedHandoff},
         transport::{
             AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
@@ -15,7 +15,7 @@ use mailonce_core::{
     },
     time::Time,
 };
-use mailonce_engine::handoff::ways::{EngineDeps, Routing};
+use mailonce_engine::handoff::transport_selector::{EngineDeps, Routing};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},

@@ -10,7 +10,7 @@ use mailonce_core::{
     },
     time::Time,
 };
-use mailonce_engine::{Engine, SANDBOX, handoff::ways::EngineDeps, inbound::receive::IntakeMail};
+use mailonce_engine::{Engine, SANDBOX, handoff::transport_selector::EngineDeps, inbound::receive::IntakeMail};
 use mailonce_store::{memory::Memory, postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
 use std::sync::{
@@ -133,7 +133,7 @@ impl World {
         let engine =
             Engine::new(store, Arc::clone(&clock) as Arc<dyn Clock>, chance, EngineDeps::default()).await.unwrap();
         engine.confirm_time();
-        let about = mailonce::serve::unrestricted_key("test", ApiKeyScope::ALL.to_vec());
+        let about = mailonce::wiring::unrestricted_key("test", ApiKeyScope::ALL.to_vec());
         let made = engine.ensure_api_key("default", about, None).await.unwrap();
         let router = mailonce::api::router(Arc::clone(&engine), false);
         Self { engine, router, clock, secret: made.secret, backing: place }

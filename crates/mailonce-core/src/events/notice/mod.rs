@@ -3,17 +3,17 @@
 //! Of the open notices of an endpoint about the same subject only the first is ever due; the others stand in line
 //! behind it without a time. So a receiver hears of each subject in its order, and a slow subject delays no other.
 
-mod answer;
-mod wish;
+mod requests;
+mod response;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-pub use answer::{WebhookError, WebhookVerdict, classify_response, next_retry_delay_ms, retry_delay_ms};
-pub use wish::{
+pub use requests::{
     FanOutCounts, LeasedNotice, NoticeOutcome, NoticeQuery, NoticeRecovery, NoticeRecoveryResult, ReplayFrom,
 };
+pub use response::{WebhookError, WebhookVerdict, classify_response, next_retry_delay_ms, retry_delay_ms};
 
 use crate::{
     events::event::{Event, EventKind},

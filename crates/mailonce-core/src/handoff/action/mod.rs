@@ -7,11 +7,11 @@
 //! Fences refuse commands, never facts: a stale worker may not start anything, but its late answer is always
 //! written down, and proof moves any state to `sent`.
 
+mod apply;
 mod orphan;
-mod rules;
-mod steps;
 #[cfg(test)]
 mod tests;
+mod transitions;
 
 use std::sync::Arc;
 

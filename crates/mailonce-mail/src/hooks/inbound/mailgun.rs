@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::{
     HookMail, MailBytes,
     form::{FormField, HookForm},
-    hash_key, non_empty, people,
+    hash_key, non_empty,
 };
+use crate::hooks::inbound::mailboxes;
 use crate::{
     compose::ProviderFields,
     hooks::{HookParseError, HookRequest, json},
@@ -32,7 +33,7 @@ pub(crate) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, 
     Ok(Some(HookMail {
         dedupe_key: name,
         envelope_sender: text("sender").map(|sender| sender.trim().to_owned()),
-        recipients: people::addresses([&people::from_header(&recipient)]),
+        recipients: mailboxes::addresses([&mailboxes::from_header(&recipient)]),
         has_envelope_recipients: true,
         content: Some(content),
         location: None,
@@ -46,7 +47,7 @@ fn provider_fields(form: &HookForm<'_>) -> Result<ProviderFields, HookParseError
         ));
     }
     let text = |name: &str| non_empty(form.text(name).as_deref());
-    let listed = |name: &str| text(name).map(|text| people::from_header(&text)).unwrap_or_default();
+    let listed = |name: &str| text(name).map(|text| mailboxes::from_header(&text)).unwrap_or_default();
     Ok(ProviderFields {
         headers: parse_headers(form),
         from: listed("from"),

@@ -7,9 +7,9 @@
 //! | `postmark` `mailgun` `sendgrid` `ses` `resend` `nylas` `standard` | one provider each |
 
 pub(crate) mod form;
+mod mailboxes;
 mod mailgun;
 mod nylas;
-mod people;
 mod postmark;
 mod resend;
 mod sendgrid;
@@ -17,7 +17,7 @@ mod ses;
 mod standard;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mailonce_core::{limits, ports::collect::ProviderMailRef};
+use mailonce_core::{limits, ports::mail_fetcher::ProviderMailRef};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use mailonce_core::ports::collect::ProviderMailRef;
+use mailonce_core::ports::mail_fetcher::ProviderMailRef;
 
-use super::{HookMail, MailBytes, non_empty, people};
+use super::{HookMail, MailBytes, non_empty};
+use crate::hooks::inbound::mailboxes;
 use crate::{
     compose::ProviderFields,
     hooks::{HookParseError, json},
@@ -21,8 +22,8 @@ pub(crate) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError
         return Ok(None);
     }
     let id = json::str_at(message, "/id").ok_or(HookParseError::Unexpected("a message with id"))?.to_owned();
-    let [to, cc, bcc] = ["/to", "/cc", "/bcc"].map(|at| people::from_json(message.pointer(at)));
-    let recipients = people::addresses([&to, &cc, &bcc]);
+    let [to, cc, bcc] = ["/to", "/cc", "/bcc"].map(|at| mailboxes::from_json(message.pointer(at)));
+    let recipients = mailboxes::addresses([&to, &cc, &bcc]);
     // What was cleaned or cut is not the mail, and of files only the names are told.
     let files = message.pointer("/attachments").and_then(Value::as_array).is_some_and(|files| !files.is_empty());
     let whole = kind == "message.created" && !files && message.get("body").is_some();
@@ -56,10 +57,10 @@ fn provider_fields(
         |one: &Value| Some((json::str_at(one, "/name")?.to_owned(), one.pointer("/value")?.as_str()?.to_owned()));
     ProviderFields {
         headers: headers.filter_map(pair).collect(),
-        from: people::from_json(message.pointer("/from")),
+        from: mailboxes::from_json(message.pointer("/from")),
         to,
         cc,
-        reply_to: people::from_json(message.pointer("/reply_to")),
+        reply_to: mailboxes::from_json(message.pointer("/reply_to")),
         subject: non_empty(json::str_at(message, "/subject")),
         html: non_empty(json::str_at(message, "/body")),
         ..ProviderFields::default()

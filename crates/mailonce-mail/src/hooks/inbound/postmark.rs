@@ -1,10 +1,11 @@
 //! Postmark: one JSON object for each mail, with the whole mail in `RawEmail` when the server is set to include it. A
 //! list of mails and a mail's details have the same fields, without the contents of files.
 
-use mailonce_core::{outbound::content::Attachment, ports::collect::ProviderMailRef};
+use mailonce_core::{outbound::content::Attachment, ports::mail_fetcher::ProviderMailRef};
 use serde_json::Value;
 
-use super::{HookMail, MISSING_FILE_HEADER, MailBytes, decode_base64, non_empty, people};
+use super::{HookMail, MISSING_FILE_HEADER, MailBytes, decode_base64, non_empty};
+use crate::hooks::inbound::mailboxes;
 use crate::{
     compose::ProviderFields,
     hooks::{HookParseError, json},
@@ -30,10 +31,10 @@ pub(crate) fn parse_listed_mail(mail: &Value) -> Result<Option<HookMail>, HookPa
 /// Name and recipients, the same wherever the mail is told of.
 fn mail_reference(mail: &Value) -> Result<HookMail, HookParseError> {
     let name = json::str_at(mail, "/MessageID").ok_or(HookParseError::Unexpected("a mail with MessageID"))?.to_owned();
-    let [to, cc, bcc] = ["/ToFull", "/CcFull", "/BccFull"].map(|at| people::from_json(mail.pointer(at)));
-    let told = people::from_json(mail.pointer("/OriginalRecipient"));
+    let [to, cc, bcc] = ["/ToFull", "/CcFull", "/BccFull"].map(|at| mailboxes::from_json(mail.pointer(at)));
+    let told = mailboxes::from_json(mail.pointer("/OriginalRecipient"));
     let envelope = !told.is_empty();
-    let recipients = if envelope { people::addresses([&told]) } else { people::addresses([&to, &cc, &bcc]) };
+    let recipients = if envelope { mailboxes::addresses([&told]) } else { mailboxes::addresses([&to, &cc, &bcc]) };
     Ok(HookMail {
         dedupe_key: name,
         envelope_sender: None,
@@ -55,13 +56,13 @@ pub(crate) fn mail_from_json(mail: &Value) -> Result<HookMail, HookParseError> {
     } else {
         let (attachments, missing) = parse_attachments(mail)?;
         headers.extend(missing.into_iter().map(|name| (MISSING_FILE_HEADER.to_owned(), name)));
-        let [to, cc] = ["/ToFull", "/CcFull"].map(|at| people::from_json(mail.pointer(at)));
+        let [to, cc] = ["/ToFull", "/CcFull"].map(|at| mailboxes::from_json(mail.pointer(at)));
         let fields = ProviderFields {
             headers,
-            from: people::from_json(mail.pointer("/FromFull").or_else(|| mail.pointer("/From"))),
+            from: mailboxes::from_json(mail.pointer("/FromFull").or_else(|| mail.pointer("/From"))),
             to,
             cc,
-            reply_to: people::from_json(mail.pointer("/ReplyTo")),
+            reply_to: mailboxes::from_json(mail.pointer("/ReplyTo")),
             subject: non_empty(json::str_at(mail, "/Subject")),
             date: non_empty(json::str_at(mail, "/Date")),
             message_id: None,

@@ -1,9 +1,10 @@
 //! Resend: `email.received` tells of a mail and does not bring it. A list of mails tells the same of each.
 
-use mailonce_core::ports::collect::ProviderMailRef;
+use mailonce_core::ports::mail_fetcher::ProviderMailRef;
 use serde_json::Value;
 
-use super::{HookMail, MailBytes, people, standard};
+use super::{HookMail, MailBytes, standard};
+use crate::hooks::inbound::mailboxes;
 use crate::hooks::{HookParseError, json};
 
 pub(crate) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
@@ -22,13 +23,13 @@ pub(crate) fn parse_listed_mail(mail: &Value) -> Result<HookMail, HookParseError
 }
 
 fn mail_reference(id: &str, mail: &Value) -> HookMail {
-    let told = people::from_json(mail.pointer("/received_for"));
+    let told = mailboxes::from_json(mail.pointer("/received_for"));
     let envelope = !told.is_empty();
-    let [to, cc, bcc] = ["/to", "/cc", "/bcc"].map(|at| people::from_json(mail.pointer(at)));
+    let [to, cc, bcc] = ["/to", "/cc", "/bcc"].map(|at| mailboxes::from_json(mail.pointer(at)));
     HookMail {
         dedupe_key: id.to_owned(),
         envelope_sender: None,
-        recipients: if envelope { people::addresses([&told]) } else { people::addresses([&to, &cc, &bcc]) },
+        recipients: if envelope { mailboxes::addresses([&told]) } else { mailboxes::addresses([&to, &cc, &bcc]) },
         has_envelope_recipients: envelope,
         content: None,
         location: Some(ProviderMailRef { id: id.to_owned(), ..ProviderMailRef::default() }),

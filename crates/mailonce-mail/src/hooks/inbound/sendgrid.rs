@@ -7,8 +7,9 @@ use serde_json::Value;
 use super::{
     HookMail, MailBytes,
     form::{FormField, HookForm},
-    hash_key, non_empty, people,
+    hash_key, non_empty,
 };
+use crate::hooks::inbound::mailboxes;
 use crate::{
     compose::ProviderFields,
     hooks::{HookParseError, HookRequest, json},
@@ -26,7 +27,7 @@ pub(crate) fn parse_mail(request: &HookRequest<'_>) -> Result<Option<HookMail>, 
     Ok(Some(HookMail {
         dedupe_key: name,
         envelope_sender: envelope.pointer("/from").and_then(Value::as_str).map(str::to_owned),
-        recipients: people::addresses([&people::from_json(envelope.pointer("/to"))]),
+        recipients: mailboxes::addresses([&mailboxes::from_json(envelope.pointer("/to"))]),
         has_envelope_recipients: true,
         content: Some(content),
         location: None,
@@ -57,7 +58,7 @@ impl<'a> SendGridForm<'a> {
     }
 
     fn provider_fields(&self) -> ProviderFields {
-        let listed = |name: &str| self.text(name).map(|text| people::from_header(&text)).unwrap_or_default();
+        let listed = |name: &str| self.text(name).map(|text| mailboxes::from_header(&text)).unwrap_or_default();
         let headers = self.text("headers").unwrap_or_default();
         ProviderFields {
             headers: unfold_headers(&headers),

@@ -6,7 +6,8 @@
 use mailonce_core::outbound::content::Attachment;
 use serde_json::Value;
 
-use super::{HookMail, MailBytes, decode_base64, non_empty, people};
+use super::{HookMail, MailBytes, decode_base64, non_empty};
+use crate::hooks::inbound::mailboxes;
 use crate::{
     compose::ProviderFields,
     hooks::{HookParseError, HookRequest, json},
@@ -38,7 +39,7 @@ fn mail_from_mime(id: &str, raw: &[u8]) -> HookMail {
     HookMail {
         dedupe_key: id.to_owned(),
         envelope_sender: None,
-        recipients: people::addresses([&parsed.to, &parsed.cc]),
+        recipients: mailboxes::addresses([&parsed.to, &parsed.cc]),
         has_envelope_recipients: false,
         content: Some(MailBytes::original(raw.to_vec())),
         location: None,
@@ -48,9 +49,9 @@ fn mail_from_mime(id: &str, raw: &[u8]) -> HookMail {
 /// The mail in an object. Its own `id` is its name, else the one given.
 pub fn mail_from_fields(id: &str, mail: &Value) -> Result<HookMail, HookParseError> {
     let name = json::str_at(mail, "/id").unwrap_or(id).to_owned();
-    let [to, cc, told] = ["/to", "/cc", "/recipients"].map(|at| people::from_json(mail.pointer(at)));
+    let [to, cc, told] = ["/to", "/cc", "/recipients"].map(|at| mailboxes::from_json(mail.pointer(at)));
     let envelope = !told.is_empty();
-    let recipients = if envelope { people::addresses([&told]) } else { people::addresses([&to, &cc]) };
+    let recipients = if envelope { mailboxes::addresses([&told]) } else { mailboxes::addresses([&to, &cc]) };
     let content = match mail.get("raw") {
         Some(raw) => {
             MailBytes::original(decode_base64(raw.as_str().ok_or(HookParseError::Unexpected("raw in base64"))?)?)
@@ -80,10 +81,10 @@ fn provider_fields(
     let text = |at: &str| non_empty(json::str_at(mail, at));
     Ok(ProviderFields {
         headers: parse_headers(mail.get("headers")),
-        from: people::from_json(mail.pointer("/from")),
+        from: mailboxes::from_json(mail.pointer("/from")),
         to,
         cc,
-        reply_to: people::from_json(mail.pointer("/reply_to")),
+        reply_to: mailboxes::from_json(mail.pointer("/reply_to")),
         subject: text("/subject"),
         date: text("/date"),
         message_id: text("/message_id"),

@@ -5,7 +5,7 @@ use crate::figures::measure_steady;
 use crate::mails;
 use crate::results::FigureSample;
 use anyhow::{Context as _, Result, ensure};
-use mailonce_sim::harness::children::ChildProcesses;
+use mailonce_sim::harness::child_processes::ChildProcesses;
 use mailonce_sim::harness::postgres::run_for_output;
 use mailonce_sim::harness::server::ServerProcess;
 use std::path::Path;

@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::mails;
 use crate::results::FigureSample;
 use anyhow::{Context as _, Result, bail, ensure};
-use mailonce_sim::harness::children::sleep;
+use mailonce_sim::harness::child_processes::sleep;
 use mailonce_sim::harness::server::ServerProcess;
 use mailonce_sim::load::{
     BurstPlan, LoadDuration, LoadResponse, LoadStats, RequestGenerator, RequestTemplate, SteadyLoad, run_burst,

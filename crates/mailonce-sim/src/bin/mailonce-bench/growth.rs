@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::figures::accept_as;
 use crate::results::FigureSample;
 use anyhow::{Context as _, Result};
-use mailonce_sim::harness::children::ChildProcesses;
+use mailonce_sim::harness::child_processes::ChildProcesses;
 use mailonce_sim::harness::server::{ServerSetup, mailonce_command};
 use std::path::{Path, PathBuf};
 

@@ -7,7 +7,7 @@ use crate::results::FigureSample;
 use crate::sink::PostfixSink;
 use anyhow::{Context as _, Result, bail, ensure};
 use mailonce_core::time::Time;
-use mailonce_sim::harness::children::{ChildProcesses, sleep};
+use mailonce_sim::harness::child_processes::{ChildProcesses, sleep};
 use mailonce_sim::harness::http;
 use mailonce_sim::harness::server::{ServerProcess, ServerSetup};
 use mailonce_sim::load::{Histogram, LoadDuration, RequestGenerator, RequestTemplate, SteadyLoad, run_steady};

@@ -6,7 +6,7 @@ use crate::handoff::RUN_TIMEOUT;
 use crate::postfix::{self, BODY_BYTES};
 use crate::results::{FigureSample, millis};
 use anyhow::{Context as _, Result, bail, ensure};
-use mailonce_sim::harness::children::{ChildProcesses, sleep};
+use mailonce_sim::harness::child_processes::{ChildProcesses, sleep};
 use mailonce_sim::harness::http;
 use mailonce_sim::harness::server::{API_KEY, ServerProcess, ServerSetup};
 use mailonce_sim::load::Histogram;

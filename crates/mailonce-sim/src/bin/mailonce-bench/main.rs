@@ -22,7 +22,7 @@ use anyhow::{Context as _, Result};
 use args::{Args, Figure};
 use clap::Parser as _;
 use gates::GateVerdict;
-use mailonce_sim::harness::children::ChildProcesses;
+use mailonce_sim::harness::child_processes::ChildProcesses;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;

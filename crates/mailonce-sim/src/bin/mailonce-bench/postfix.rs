@@ -5,7 +5,7 @@ use crate::handoff::{CONNECTIONS, RUN_TIMEOUT};
 use crate::results::FigureSample;
 use crate::sink::{PostfixSink, has_smtp_greeting, postfix_command, start_on_free_port};
 use anyhow::{Context as _, Result, ensure};
-use mailonce_sim::harness::children::{ChildProcess, ChildProcesses};
+use mailonce_sim::harness::child_processes::{ChildProcess, ChildProcesses};
 use mailonce_sim::harness::postgres::run_for_output;
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;

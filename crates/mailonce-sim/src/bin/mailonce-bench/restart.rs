@@ -7,7 +7,7 @@ use crate::mails;
 use crate::results::{FigureSample, millis};
 use crate::sink::PostfixSink;
 use anyhow::{Context as _, Result, ensure};
-use mailonce_sim::harness::children::{ChildProcesses, sleep};
+use mailonce_sim::harness::child_processes::{ChildProcesses, sleep};
 use mailonce_sim::harness::http;
 use mailonce_sim::harness::server::{ServerProcess, ServerSetup};
 use mailonce_sim::load::{LoadDuration, RequestTemplate, SteadyLoad, run_steady};

@@ -10,7 +10,7 @@ use crate::results::{BenchResults, FigureSample};
 use crate::{baselines, disk, figures, postfix, postgres};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use mailonce_sim::harness::children::ChildProcesses;
+use mailonce_sim::harness::child_processes::ChildProcesses;
 use mailonce_sim::harness::postgres::TemporaryDatabase;
 use mailonce_sim::harness::server::{self, ServerProcess, ServerSetup};
 use std::path::{Path, PathBuf};

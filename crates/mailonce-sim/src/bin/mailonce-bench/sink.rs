@@ -1,7 +1,7 @@
 //! Where mail ends: `smtp-sink` of Postfix, which takes it, counts it and throws it away.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use mailonce_sim::harness::children::{ChildProcess, ChildProcesses, sleep};
+use mailonce_sim::harness::child_processes::{ChildProcess, ChildProcesses, sleep};
 use mailonce_sim::harness::server::free_address;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};

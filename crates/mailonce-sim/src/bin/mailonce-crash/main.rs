@@ -2,16 +2,16 @@
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
-use mailonce_sim::crash::board::CoverageBoard;
 use mailonce_sim::crash::campaign::CampaignPlan;
-use mailonce_sim::crash::judge::RoundVerdict;
+use mailonce_sim::crash::coverage::CoverageBoard;
+use mailonce_sim::crash::environment::CrashTools;
+use mailonce_sim::crash::failpoints::{HopClass, StoreKind};
 use mailonce_sim::crash::report::CampaignReport;
 use mailonce_sim::crash::round::CrashRound;
-use mailonce_sim::crash::table::{HopClass, StoreKind};
-use mailonce_sim::crash::world::CrashTools;
-use mailonce_sim::harness::children::{ChildProcesses, sleep};
+use mailonce_sim::crash::verdict::RoundVerdict;
+use mailonce_sim::harness::child_processes::{ChildProcesses, sleep};
 use mailonce_sim::harness::postgres::{PostgresServer, run_for_output};
-use mailonce_sim::harness::{chance, server};
+use mailonce_sim::harness::{rng, server};
 use mailonce_sim::report::summary::TestRun;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -181,7 +181,7 @@ fn campaign_plan(args: &Args) -> CampaignPlan {
         StoreChoice::Both => StoreKind::ALL.to_vec(),
     };
     let classes = if args.class.is_empty() { HopClass::ALL.to_vec() } else { args.class.clone() };
-    let seed = args.seed.unwrap_or_else(chance::seed_from_env);
+    let seed = args.seed.unwrap_or_else(rng::seed_from_env);
     CampaignPlan {
         stores,
         classes,

@@ -6,7 +6,7 @@
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use mailonce_sim::sink::http::HttpSink;
-use mailonce_sim::sink::oracle::{SinkOracle, mood::FaultRates};
+use mailonce_sim::sink::oracle::{SinkOracle, behavior::FaultRates};
 use mailonce_sim::sink::smtp::{SmtpSink, SmtpSinkConfig};
 use serde_json::json;
 use std::io::Write as _;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use mailonce_sim::harness::chance;
+use mailonce_sim::harness::rng;
 use mailonce_sim::report::summary::TestRun;
 use mailonce_sim::world::campaign::{WorldCampaign, WorldSummary};
 use mailonce_sim::world::{mutants, report, run_twice};
@@ -54,7 +54,7 @@ fn main() -> Result<ExitCode> {
     if let Some(seed) = args.replay {
         return replay_world(seed, mutant);
     }
-    let seed = args.seed.unwrap_or_else(chance::seed_from_env);
+    let seed = args.seed.unwrap_or_else(rng::seed_from_env);
     if let Some(most) = args.mutants {
         return run_mutants(&args, seed, most);
     }

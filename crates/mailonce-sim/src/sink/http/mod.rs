@@ -3,14 +3,14 @@
 //! A [`Sink`] checks requests as strictly as the vendor documents, answers in the vendor's form, keeps keys by the
 //! vendor's rules and remembers what it took. [`Act`]s, one for each coming request, make it misbehave.
 
-mod asked;
-#[cfg(feature = "fuzz")]
-pub mod client;
-mod keyed;
-mod ledger;
-mod seen;
-mod signed;
+mod keyed_vendors;
+mod lookup_vendors;
+mod oracle_requests;
+mod ses;
 mod vendor;
+#[cfg(feature = "fuzz")]
+pub mod vendor_clients;
+mod vendor_ledger;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -34,10 +34,10 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::oracle::SinkOracle;
-pub use ledger::AcceptedMail;
-use ledger::VendorLedger;
-pub(super) use ledger::sha256_hex;
 pub use vendor::{Vendor, VendorError};
+pub use vendor_ledger::AcceptedMail;
+use vendor_ledger::VendorLedger;
+pub(super) use vendor_ledger::sha256_hex;
 
 /// The credential that every vendor but SES knows.
 pub const API_KEY: &str = "sink-key-0123456789abcdef";
@@ -278,7 +278,9 @@ async fn handle_request(
 }
 
 async fn build_response(shared: &Arc<HttpSinkState>, got: VendorRequest) -> io::Result<VendorResponse> {
-    if let Some(said) = seen::handle_control(shared, &got).or_else(|| seen::receive_webhook(shared, &got)) {
+    if let Some(said) =
+        oracle_requests::handle_control(shared, &got).or_else(|| oracle_requests::receive_webhook(shared, &got))
+    {
         return Ok(said);
     }
     let Some(vendor) = Vendor::from_path(&got) else {
@@ -287,11 +289,11 @@ async fn build_response(shared: &Arc<HttpSinkState>, got: VendorRequest) -> io::
     if got.method == "GET" {
         return Ok(vendor.respond(&mut shared.ledger(), &got));
     }
-    let whim = seen::draw_behavior(shared, vendor, &got);
-    let act = shared.next_scripted().unwrap_or_else(|| seen::to_scripted_response(whim));
-    let take = |got: &VendorRequest| seen::accept_and_log(shared, vendor, got, whim);
+    let whim = oracle_requests::draw_behavior(shared, vendor, &got);
+    let act = shared.next_scripted().unwrap_or_else(|| oracle_requests::to_scripted_response(whim));
+    let take = |got: &VendorRequest| oracle_requests::accept_and_log(shared, vendor, got, whim);
     if !act.may_accept() {
-        seen::log_request(shared, vendor, &got, whim, false);
+        oracle_requests::log_request(shared, vendor, &got, whim, false);
     }
     let dropped = || Err(io::Error::other("the sink ends the connection"));
     match act {
@@ -322,7 +324,7 @@ async fn build_response(shared: &Arc<HttpSinkState>, got: VendorRequest) -> io::
             let shared = Arc::clone(shared);
             tokio::spawn(async move {
                 shared.released.notified().await;
-                seen::accept_and_log(&shared, vendor, &got, whim);
+                oracle_requests::accept_and_log(&shared, vendor, &got, whim);
                 shared.late_accepted.notify_one();
             });
             std::future::pending().await
@@ -331,7 +333,7 @@ async fn build_response(shared: &Arc<HttpSinkState>, got: VendorRequest) -> io::
             let shared = Arc::clone(shared);
             tokio::spawn(async move {
                 tokio::time::sleep(time).await;
-                seen::accept_and_log(&shared, vendor, &got, whim);
+                oracle_requests::accept_and_log(&shared, vendor, &got, whim);
             });
             std::future::pending().await
         }

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{VendorRequest, VendorResponse, asked, keyed, ledger::VendorLedger, signed};
+use super::{VendorRequest, VendorResponse};
+use crate::sink::http::{keyed_vendors, lookup_vendors, ses, vendor_ledger::VendorLedger};
 
 /// A provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,17 +78,17 @@ impl Vendor {
     /// The honest answer.
     pub(super) fn respond(self, ledger: &mut VendorLedger, got: &VendorRequest) -> VendorResponse {
         let answer = match self {
-            Self::Resend => keyed::resend_send(ledger, got),
-            Self::UseSend => keyed::usesend_send(ledger, got),
-            Self::Brevo => keyed::brevo_send(ledger, got),
-            Self::Other => keyed::custom_send(ledger, got),
-            Self::Postmark if got.method == "GET" => asked::postmark_search(ledger, got),
-            Self::Postmark => asked::postmark_send(ledger, got),
-            Self::Mailgun if got.method == "GET" => asked::mailgun_events(ledger, got),
-            Self::Mailgun => asked::mailgun_send(ledger, got),
-            Self::SendGrid if got.method == "GET" => asked::sendgrid_activity(ledger, got),
-            Self::SendGrid => asked::sendgrid_send(ledger, got),
-            Self::Ses => signed::ses_send(ledger, got),
+            Self::Resend => keyed_vendors::resend_send(ledger, got),
+            Self::UseSend => keyed_vendors::usesend_send(ledger, got),
+            Self::Brevo => keyed_vendors::brevo_send(ledger, got),
+            Self::Other => keyed_vendors::custom_send(ledger, got),
+            Self::Postmark if got.method == "GET" => lookup_vendors::postmark_search(ledger, got),
+            Self::Postmark => lookup_vendors::postmark_send(ledger, got),
+            Self::Mailgun if got.method == "GET" => lookup_vendors::mailgun_events(ledger, got),
+            Self::Mailgun => lookup_vendors::mailgun_send(ledger, got),
+            Self::SendGrid if got.method == "GET" => lookup_vendors::sendgrid_activity(ledger, got),
+            Self::SendGrid => lookup_vendors::sendgrid_send(ledger, got),
+            Self::Ses => ses::ses_send(ledger, got),
         };
         answer.unwrap_or_else(|refusal| refusal)
     }

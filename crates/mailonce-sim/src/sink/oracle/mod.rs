@@ -7,17 +7,16 @@
 //!
 //! The binary `mailonce-sink` is nothing but this in a process of its own, which is never killed.
 
-pub mod callback;
-pub mod journal;
-pub mod mood;
-pub mod receiver;
-
+pub mod behavior;
+pub mod provider_webhooks;
+pub mod sink_log;
+pub mod webhook_receiver;
 use anyhow::Result;
-use callback::{HookTarget, ProviderWebhooks};
-use journal::{SinkLog, SinkLogLine};
-use mood::{FaultRates, SinkBehavior};
-use receiver::WebhookLogLine;
+use behavior::{FaultRates, SinkBehavior};
+use provider_webhooks::{HookTarget, ProviderWebhooks};
+use sink_log::{SinkLog, SinkLogLine};
 use std::path::Path;
+use webhook_receiver::WebhookLogLine;
 
 /// What the sinks of one process share.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ impl SinkOracle {
     /// Opens the journal, and begins to call back on the runtime that this is called on.
     pub fn open(seed: u64, rates: FaultRates, log: &Path) -> Result<Self> {
         let journal = SinkLog::open(log)?;
-        let notices = SinkLog::open(&log.with_file_name(receiver::WEBHOOK_LOG_FILE))?;
+        let notices = SinkLog::open(&log.with_file_name(webhook_receiver::WEBHOOK_LOG_FILE))?;
         Ok(Self {
             behavior: SinkBehavior::new(seed, rates),
             log: journal,

@@ -1,8 +1,8 @@
 //! An SMTP server that takes every mail, remembers it, is strict about the protocol, and misbehaves as it is told.
 
-mod letter;
 mod script;
 mod session;
+mod transaction;
 
 pub use script::{SmtpAction, SmtpStep};
 

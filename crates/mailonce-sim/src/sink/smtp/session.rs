@@ -1,9 +1,7 @@
 //! One connection to the sink: how it speaks, greets, and protects itself.
 
-use super::{
-    super::oracle::mood::{LATE_ACCEPT_DELAY, SinkAction},
-    SessionCommand, SinkTls, SmtpAction, SmtpSinkState, SmtpStep,
-};
+use super::{SessionCommand, SinkTls, SmtpAction, SmtpSinkState, SmtpStep};
+use crate::sink::oracle::behavior::{LATE_ACCEPT_DELAY, SinkAction};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use std::{io, sync::Arc};
 use tokio::{

@@ -1,10 +1,10 @@
 //! The store as one life of a node sees it: the model behind errors, lost answers and the node's own end.
 
-pub(crate) mod arrivals;
-pub(crate) mod conversations;
-pub(crate) mod notices;
-use super::body::NodeProcess;
+pub(crate) mod conversation;
+pub(crate) mod events;
+pub(crate) mod inbound;
 use super::plan::FaultKind;
+use crate::world::node_process::NodeProcess;
 use async_trait::async_trait;
 use mailonce_core::{
     access::team::{ApiKey, Team},

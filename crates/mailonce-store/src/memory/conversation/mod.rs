@@ -3,24 +3,24 @@
 use async_trait::async_trait;
 use mailonce_core::{
     conversation::{
-        answer::{self, NewReply, ReplyContext, ReplyResult, ReplyVerdict},
         caps::ReplyTally,
+        message_progress::{Acknowledgement, MessageLeaseRef},
+        reply_guards::{self, NewReply, ReplyContext, ReplyResult, ReplyVerdict},
         thread::{
             AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec,
             ThreadQuery,
         },
-        turn::{Acknowledgement, MessageLeaseRef},
     },
     handoff::HandoffState,
     id::{EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbox::message::Message,
     mutant,
     outbound::{
+        content_guard::{self, ContentFingerprint},
         email::{Email, EmailState},
-        likeness::{self, ContentFingerprint},
     },
     ports::{
-        conversations::ConversationStore,
+        conversation_store::ConversationStore,
         store::{AcceptResult, IdempotentResult, KeyedOperation, NewEmail, Result},
     },
     time::Time,
@@ -85,7 +85,7 @@ impl Tables {
             .filter(|_| !mutant!("later-version-forgotten"))
             .and_then(|id| self.effective_version(team, id));
         Some(match later {
-            Some(later) => answer::effective_version(email, later),
+            Some(later) => reply_guards::effective_version(email, later),
             None => email,
         })
     }
@@ -121,11 +121,12 @@ impl Tables {
 
     /// Whose turn the message is that an email answers, now that the email is another.
     pub(crate) fn update_message_progress(&mut self, before: &Email, after: &Email, now: Time) {
-        let Some(mut message) = answer::message_to_reassess(before, after).and_then(|id| self.message(after.team, id))
+        let Some(mut message) =
+            reply_guards::message_to_reassess(before, after).and_then(|id| self.message(after.team, id))
         else {
             return;
         };
-        if let Some(person) = answer::recipient_counted_on_release(&message, before, after) {
+        if let Some(person) = reply_guards::recipient_counted_on_release(&message, before, after) {
             let mut thread = self.thread_of(&message, now);
             thread.count_released_reply(now);
             self.conversations.threads.insert(thread.id, thread);
@@ -135,7 +136,7 @@ impl Tables {
         }
         let answers: Vec<_> =
             message.annotations.turn.replies().map(|id| self.effective_version(after.team, id)).collect();
-        if let Some(event) = answer::reassess_message(&mut message, &answers, after.id, now) {
+        if let Some(event) = reply_guards::reassess_message(&mut message, &answers, after.id, now) {
             self.events.entry(after.team).or_default().push(event);
             self.inbound.messages.insert(message.id, message);
         }
@@ -153,15 +154,15 @@ impl Tables {
             let state = self.emails.get(id).map(Email::state);
             !matches!(state, None | Some(EmailState::Failed | EmailState::Cancelled))
         };
-        let recent = latest.iter().rev().take(likeness::MAX_COMPARED);
-        let recent = recent.filter(|(at, id, _)| now.since(*at) < likeness::COMPARE_WINDOW_MS && stands(id));
+        let recent = latest.iter().rev().take(content_guard::MAX_COMPARED);
+        let recent = recent.filter(|(at, id, _)| now.since(*at) < content_guard::COMPARE_WINDOW_MS && stands(id));
         recent.map(|(_, _, other)| other).any(|other| likeness.is_similar_to(other))
     }
 
     pub(crate) fn remember_fingerprint(&mut self, likeness: Option<ContentFingerprint>, email: &Email, now: Time) {
         let Some(likeness) = likeness else { return };
         let latest = self.conversations.recent_fingerprints.entry((email.team, likeness.pair)).or_default();
-        latest.retain(|(at, ..)| now.since(*at) < likeness::COMPARE_WINDOW_MS);
+        latest.retain(|(at, ..)| now.since(*at) < content_guard::COMPARE_WINDOW_MS);
         latest.push((now, email.id, likeness));
     }
 

@@ -1,6 +1,6 @@
 //! The part of the port for telling others.
 
-pub(crate) mod outbound;
+pub(crate) mod notices;
 use async_trait::async_trait;
 use mailonce_core::{
     events::{
@@ -11,7 +11,7 @@ use mailonce_core::{
     },
     id::{EndpointId, NodeId, NoticeId, TeamId},
     ports::{
-        notices::NoticeStore,
+        notice_store::NoticeStore,
         store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,

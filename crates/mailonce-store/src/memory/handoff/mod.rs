@@ -1,3 +1,3 @@
 //! Handing accepted emails to transports, once each.
 
-pub(crate) mod handoff;
+pub(crate) mod handoffs;

@@ -1,8 +1,8 @@
 //! The part of the port for mail that comes in.
 
-pub(crate) mod delivery;
+pub(crate) mod deliveries;
 pub(crate) mod filing;
-pub(crate) mod inbound;
+pub(crate) mod tables;
 use async_trait::async_trait;
 use mailonce_core::{
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
@@ -16,7 +16,7 @@ use mailonce_core::{
         watch::{SpendResendResult, Watch},
     },
     ports::{
-        arrivals::{InboundStore, InboundWakeUp, InboundWakeUpHandler},
+        inbound_store::{InboundStore, InboundWakeUp, InboundWakeUpHandler},
         store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,

@@ -1,4 +1,4 @@
 //! Inboxes and what agents read from them.
 
-pub(crate) mod artifact;
-pub(crate) mod inbox;
+pub(crate) mod artifacts;
+pub(crate) mod inboxes;

@@ -1,4 +1,4 @@
 //! Sending: accepting emails under idempotency keys.
 
 pub(crate) mod accept;
-pub(crate) mod look;
+pub(crate) mod queries;

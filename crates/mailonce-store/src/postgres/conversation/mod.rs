@@ -11,33 +11,34 @@
 //! A thread's row is the lock of its messages. Whoever locks more than one row keeps to this order: keys, emails, then
 //! deliveries and inboxes, threads, tallies, likenesses.
 
-mod answer;
+pub(crate) mod changes;
+mod reply;
 pub(crate) mod row;
-pub(crate) mod talk;
-mod thread;
-mod turn;
+mod threads;
+mod work_queue;
 
-pub(crate) use answer::{is_current_reply, update_message_progress};
+pub(crate) use reply::{is_current_reply, update_message_progress};
 
 use async_trait::async_trait;
 use mailonce_core::{
     conversation::{
-        answer::{NewReply, ReplyResult},
+        message_progress::{Acknowledgement, MessageLeaseRef},
+        reply_guards::{NewReply, ReplyResult},
         thread::{
             AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec,
             ThreadQuery,
         },
-        turn::{Acknowledgement, MessageLeaseRef},
     },
     id::{EmailId, TeamId, ThreadId},
     ports::{
-        conversations::ConversationStore,
+        conversation_store::ConversationStore,
         store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
 };
 
-use super::{Postgres, trouble::call_until_final, when_durable};
+use super::{Postgres, when_durable};
+use crate::postgres::error::call_until_final;
 
 #[async_trait]
 impl ConversationStore for Postgres {

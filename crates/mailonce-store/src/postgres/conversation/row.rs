@@ -11,9 +11,9 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::postgres::{
+    error::TxResult,
     inbound::row::{MESSAGE_COLUMNS, message_columns, read_message},
     row::read_json,
-    trouble::TxResult,
     write::{BoundStatement, query_pipelined},
 };
 

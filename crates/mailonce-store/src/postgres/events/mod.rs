@@ -9,11 +9,11 @@
 //!
 //! Whoever locks more than one row keeps to this order: keys of operations, endpoints, notices by their numbers.
 
-mod endpoint;
-pub(crate) mod events;
-pub(crate) mod notice;
+mod endpoints;
+pub(crate) mod event_log;
+mod fan_out;
+pub(crate) mod notices;
 mod row;
-mod spread;
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -25,13 +25,14 @@ use mailonce_core::{
     },
     id::{EndpointId, NodeId, NoticeId, TeamId},
     ports::{
-        notices::NoticeStore,
+        notice_store::NoticeStore,
         store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
 };
 
-use super::{Postgres, into_store_result, trouble::call_until_final, when_durable};
+use super::{Postgres, into_store_result, when_durable};
+use crate::postgres::error::call_until_final;
 
 #[async_trait]
 impl NoticeStore for Postgres {

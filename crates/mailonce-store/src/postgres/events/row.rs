@@ -14,8 +14,8 @@ use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use crate::postgres::{
+    error::{TxError, TxResult},
     row::{read_json, write_json},
-    trouble::{TxError, TxResult},
     write::execute,
 };
 

@@ -13,15 +13,15 @@
 //! Whoever locks more than one row keeps to this order: keys of operations, keys of deliveries, deliveries, inboxes,
 //! threads, addresses, artifacts and watches, bytes.
 
-mod cabinet;
-mod delivery;
-pub(crate) mod file;
-pub(crate) mod hear;
-mod parcel;
+mod deliveries;
+mod delivery_insert;
+pub(crate) mod filing;
+mod filing_batch;
+mod filing_write;
 pub(crate) mod receive;
 pub(crate) mod row;
-mod shelf;
 pub(crate) mod sweep;
+pub(crate) mod wake_ups;
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -36,14 +36,15 @@ use mailonce_core::{
         watch::{SpendResendResult, Watch},
     },
     ports::{
-        arrivals::{InboundStore, InboundWakeUpHandler},
+        inbound_store::{InboundStore, InboundWakeUpHandler},
         store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
 };
 
-use super::{Postgres, into_store_result, trouble::call_until_final, when_durable};
-use file::FileCall;
+use super::{Postgres, into_store_result, when_durable};
+use crate::postgres::error::call_until_final;
+use filing::FileCall;
 use receive::ReceiveCall;
 
 #[async_trait]

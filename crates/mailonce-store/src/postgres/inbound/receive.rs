@@ -8,22 +8,24 @@ use mailonce_core::{
     events::event::NewEvent,
     id::{DeliveryId, InboxId, MessageId, NodeId, TeamId},
     inbound::delivery::{Delivery, InboundMail, NewDelivery, ReceiveResult},
-    ports::arrivals::InboundWakeUp,
+    ports::inbound_store::InboundWakeUp,
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 use super::{
-    hear::NOTIFY,
-    parcel::{DeliveryColumns, INSERT_DELIVERIES, NewDeliveryRow},
     row::{delivery_columns, read_delivery, read_hash},
     sweep::RESWEEP_INBOXES,
 };
+use crate::postgres::inbound::{
+    delivery_insert::{DeliveryColumns, INSERT_DELIVERIES, NewDeliveryRow},
+    wake_ups::NOTIFY,
+};
 use crate::postgres::{
     SharedState,
-    gate::{BatchedCall, CallBatcher},
-    trouble::{TxError, TxResult},
+    call_batcher::{BatchedCall, CallBatcher},
+    error::{TxError, TxResult},
     write::{BoundStatement, execute, query_pipelined, query_rows, write_events},
 };
 

@@ -16,8 +16,8 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::postgres::{
+    error::{TxError, TxResult},
     row::read_json,
-    trouble::{TxError, TxResult},
 };
 
 /// What an inbox is read from: its row `i`.

@@ -4,9 +4,9 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{id::ordered_bits, limits, time::Time};
 use uuid::Uuid;
 
-use super::delivery::release_raws;
+use crate::postgres::inbound::deliveries::release_raws;
 use crate::postgres::{
-    trouble::TxResult,
+    error::TxResult,
     write::{execute, query_rows},
 };
 

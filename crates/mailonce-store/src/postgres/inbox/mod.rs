@@ -1,6 +1,6 @@
 //! Inboxes and what agents read from them.
 
-mod artifact;
-mod inbox;
-mod message;
-mod watch;
+mod artifacts;
+mod inboxes;
+mod messages;
+mod watches;

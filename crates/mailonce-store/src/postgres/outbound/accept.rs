@@ -17,22 +17,22 @@ use std::{
     time::Instant,
 };
 
-use super::{
-    draft::insert_emails,
-    lanes::{AcceptRound, KeyOutcomes, QueuedAccept},
+use crate::postgres::outbound::{
+    accept_batcher::{AcceptRound, KeyOutcomes, QueuedAccept},
+    email_insert::insert_emails,
 };
 use crate::postgres::{
     SharedState,
-    careful::{load_unit_of_work, lock_scopes},
-    control::budget,
+    control::budgets,
     durability,
-    ground::{UnitOfWork, binding_of_target, new_email_scopes},
-    outbound::likeness,
+    error::{TxError, TxResult, call_until_final},
+    locked_tx::{load_unit_of_work, lock_scopes},
+    outbound::content_guard,
     row::{
         KEY_COLUMNS, KeyRow, KeyScope, email_columns, email_joins, hash_column, key_columns, read_emails, read_key,
         scope_columns,
     },
-    trouble::{TxError, TxResult, call_until_final},
+    unit_of_work::{UnitOfWork, binding_of_target, new_email_scopes},
     write::query_rows,
 };
 
@@ -239,8 +239,8 @@ impl SharedState {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        likeness::lock_recent_content(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
-        budget::lock(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
+        content_guard::lock_recent_content(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
+        budgets::lock(&tx, &mut ground, wishes.iter().map(|(wish, _)| wish)).await?;
         let answers = wishes.into_iter().map(|(wish, now)| ground.accept(wish, now)).collect();
         self.write_and_commit(tx, &ground, verbs).await?;
         Ok(answers)
@@ -258,8 +258,8 @@ impl SharedState {
         let tx = client.transaction().await?;
         lock_scopes(&tx, &scopes).await?;
         let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
-        likeness::lock_recent_content(&tx, &mut ground, batch.items.iter()).await?;
-        budget::lock(&tx, &mut ground, batch.items.iter()).await?;
+        content_guard::lock_recent_content(&tx, &mut ground, batch.items.iter()).await?;
+        budgets::lock(&tx, &mut ground, batch.items.iter()).await?;
         let answer = accept_batch_locked(&mut ground, batch, now);
         self.write_and_commit(tx, &ground, 1).await?;
         Ok(answer)

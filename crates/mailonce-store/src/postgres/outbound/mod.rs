@@ -1,8 +1,8 @@
 //! Sending: accepting emails under idempotency keys.
 
 pub(crate) mod accept;
-pub(crate) mod change;
-pub(crate) mod draft;
-pub(crate) mod lanes;
-pub(crate) mod likeness;
-pub(crate) mod look;
+pub(crate) mod accept_batcher;
+pub(crate) mod content_guard;
+pub(crate) mod email_commands;
+pub(crate) mod email_insert;
+pub(crate) mod queries;

@@ -2,16 +2,16 @@
 
 use mailonce_core::{
     conversation::{
-        answer::{NewReply, ReplyResult},
         caps::ReplyCaps,
+        message_progress::{Acknowledgement, MessageLeaseRef, ReplySlot},
+        reply_guards::{NewReply, ReplyResult},
         thread::{AcknowledgeResult, MessageLeaseSpec, MessageOffer, ThreadLeaseSpec},
-        turn::{Acknowledgement, MessageLeaseRef, ReplySlot},
     },
     id::{InboxId, MessageId, ThreadId},
     inbox::message::{FileMessageResult, Message, MessageState, NewMessage},
     ports::{
-        arrivals::InboundStore,
-        conversations::ConversationStore,
+        conversation_store::ConversationStore,
+        inbound_store::InboundStore,
         store::{IdempotentResult, Store},
     },
 };
@@ -20,14 +20,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::{
-    NOW, TEAM,
-    arrivals::{hash, inbox, new_message, receive_delivery},
-    new_email,
-    nodes::two_nodes,
-    rows, until_blocked,
-};
+use super::{NOW, TEAM, new_email, rows, until_blocked};
 use crate::postgres::Postgres;
+use crate::postgres::tests::{
+    inbound::{hash, inbox, new_message, receive_delivery},
+    two_nodes::two_nodes,
+};
 
 /// Caps that nothing here reaches.
 pub(crate) const UNLIMITED_CAPS: ReplyCaps =

@@ -3,28 +3,29 @@
 use mailonce_core::{
     control::budget::{Charge, USAGE_RETENTION_MS},
     conversation::{
-        answer::{NewReply, ReplyResult},
         caps::ReplyCaps,
+        reply_guards::{NewReply, ReplyResult},
         thread::ThreadQuery,
     },
     outbound::{
+        content_guard::ContentFingerprint,
         email::{EmailState, Guard},
-        likeness::ContentFingerprint,
     },
     ports::{
-        arrivals::InboundStore,
-        conversations::ConversationStore,
+        conversation_store::ConversationStore,
+        inbound_store::InboundStore,
         store::{AcceptResult, EmailChangeResult, RescheduleRequest, Store},
     },
 };
 
 use super::{
     NOW, TEAM,
-    arrivals::inbox,
     conversations::{UNLIMITED_CAPS, file_message, message_in_thread, reply},
-    email_of, new_email, new_email_with_intent,
-    nodes::{accept_on_both, two_nodes},
-    rows,
+    email_of, new_email, new_email_with_intent, rows,
+};
+use crate::postgres::tests::{
+    inbound::inbox,
+    two_nodes::{accept_on_both, two_nodes},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,17 +1,17 @@
 //! What is special to this engine: many nodes, lost connections, tables of other versions.
 
-mod acts;
-mod arrivals;
+mod action_batches;
+mod benchmarks;
 mod conversations;
 mod faults;
 mod guards;
 mod heartbeat;
 mod history;
-mod mailroom;
-mod nodes;
-mod speed;
+mod inbound;
+mod inbound_two_nodes;
+mod notices;
 mod tls;
-mod told;
+mod two_nodes;
 mod upgrade;
 
 use mailonce_core::{

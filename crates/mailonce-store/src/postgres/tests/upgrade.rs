@@ -2,12 +2,12 @@
 
 use mailonce_core::{
     conversation::{
-        answer::ReplyResult,
+        reply_guards::ReplyResult,
         thread::{Thread, ThreadDetails},
     },
     id::{InboxId, MessageId, ThreadId},
     inbox::message::MessageHead,
-    ports::{arrivals::InboundStore, conversations::ConversationStore},
+    ports::{conversation_store::ConversationStore, inbound_store::InboundStore},
     time::Time,
 };
 use tokio_postgres::Client;

@@ -1,3 +1,3 @@
 //! Teams, API keys and what a team owns.
 
-pub(crate) mod team;
+pub(crate) mod teams;

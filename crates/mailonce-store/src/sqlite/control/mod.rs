@@ -1,4 +1,4 @@
 //! Control: what a team limits.
 
-pub(crate) mod budget;
-pub(crate) mod record;
+pub(crate) mod budgets;
+pub(crate) mod records;

@@ -1,21 +1,21 @@
 //! The part of the port for conversations.
 
-pub(crate) mod answer;
-pub(crate) mod offer;
-pub(crate) mod thread;
+pub(crate) mod reply;
+pub(crate) mod threads;
+pub(crate) mod work_queue;
 use async_trait::async_trait;
 use mailonce_core::{
     conversation::{
-        answer::{NewReply, ReplyResult},
+        message_progress::{Acknowledgement, MessageLeaseRef},
+        reply_guards::{NewReply, ReplyResult},
         thread::{
             AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec,
             ThreadQuery,
         },
-        turn::{Acknowledgement, MessageLeaseRef},
     },
     id::{EmailId, TeamId, ThreadId},
     ports::{
-        conversations::ConversationStore,
+        conversation_store::ConversationStore,
         store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
@@ -26,17 +26,17 @@ use super::Sqlite;
 #[async_trait]
 impl ConversationStore for Sqlite {
     async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult> {
-        self.run_write(move |ledger| answer::accept_reply(ledger, &wish, now)).await
+        self.run_write(move |ledger| reply::accept_reply(ledger, &wish, now)).await
     }
 
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        self.run_query(move |conn| thread::by_id(conn, (team, number), id)).await
+        self.run_query(move |conn| threads::by_id(conn, (team, number), id)).await
     }
 
     async fn threads(&self, team: TeamId, query: ThreadQuery) -> Result<Vec<Thread>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        self.run_query(move |conn| thread::list(conn, (team, number), &query)).await
+        self.run_query(move |conn| threads::list(conn, (team, number), &query)).await
     }
 
     async fn thread_emails(
@@ -47,11 +47,11 @@ impl ConversationStore for Sqlite {
         limit: usize,
     ) -> Result<Vec<EmailId>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        self.run_query(move |conn| thread::emails(conn, (team, number), id, after, limit)).await
+        self.run_query(move |conn| threads::emails(conn, (team, number), id, after, limit)).await
     }
 
     async fn change_thread(&self, team: TeamId, id: ThreadId, edit: ThreadEdit, now: Time) -> Result<Option<Thread>> {
-        self.run_write(move |ledger| thread::change(ledger, (team, id), edit, now)).await
+        self.run_write(move |ledger| threads::change(ledger, (team, id), edit, now)).await
     }
 
     async fn lease_thread(
@@ -62,12 +62,12 @@ impl ConversationStore for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<ThreadLeaseResult>> {
-        self.run_write(move |ledger| offer::lease_thread(ledger, (team, id), &ask, operation.as_ref(), now)).await
+        self.run_write(move |ledger| work_queue::lease_thread(ledger, (team, id), &ask, operation.as_ref(), now)).await
     }
 
     async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str, _now: Time) -> Result<Option<Thread>> {
         let token = token.to_owned();
-        self.run_write(move |ledger| offer::release_thread(ledger, team, id, &token)).await
+        self.run_write(move |ledger| work_queue::release_thread(ledger, team, id, &token)).await
     }
 
     async fn lease_messages(
@@ -77,7 +77,7 @@ impl ConversationStore for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<Vec<MessageOffer>>> {
-        self.run_write(move |ledger| offer::lease_messages(ledger, team, &ask, operation.as_ref(), now)).await
+        self.run_write(move |ledger| work_queue::lease_messages(ledger, team, &ask, operation.as_ref(), now)).await
     }
 
     async fn acknowledge_message(
@@ -87,6 +87,6 @@ impl ConversationStore for Sqlite {
         how: Acknowledgement,
         now: Time,
     ) -> Result<AcknowledgeResult> {
-        self.run_write(move |ledger| offer::acknowledge_message(ledger, team, &held, how, now)).await
+        self.run_write(move |ledger| work_queue::acknowledge_message(ledger, team, &held, how, now)).await
     }
 }

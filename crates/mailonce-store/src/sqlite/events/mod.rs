@@ -1,9 +1,9 @@
 //! The part of the port for telling others.
 
-pub(crate) mod endpoint;
-pub(crate) mod events;
-pub(crate) mod notice;
-pub(crate) mod spread;
+pub(crate) mod endpoints;
+pub(crate) mod event_log;
+pub(crate) mod fan_out;
+pub(crate) mod notices;
 use async_trait::async_trait;
 use mailonce_core::{
     events::{
@@ -15,7 +15,7 @@ use mailonce_core::{
     },
     id::{EndpointId, NodeId, NoticeId, TeamId},
     ports::{
-        notices::NoticeStore,
+        notice_store::NoticeStore,
         store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
@@ -32,17 +32,17 @@ impl NoticeStore for Sqlite {
         start: EndpointStart,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<Endpoint>> {
-        self.run_write(move |ledger| endpoint::create(ledger, endpoint, start, operation.as_ref())).await
+        self.run_write(move |ledger| endpoints::create(ledger, endpoint, start, operation.as_ref())).await
     }
 
     async fn endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        self.run_query(move |conn| endpoint::by_id(conn, number, id)).await
+        self.run_query(move |conn| endpoints::by_id(conn, number, id)).await
     }
 
     async fn endpoints(&self, team: TeamId, before: Option<EndpointId>, limit: usize) -> Result<Vec<Endpoint>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        self.run_query(move |conn| endpoint::list(conn, number, before, limit)).await
+        self.run_query(move |conn| endpoints::list(conn, number, before, limit)).await
     }
 
     async fn change_endpoint(
@@ -51,27 +51,27 @@ impl NoticeStore for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EndpointChangeResult>> {
-        self.run_write(move |ledger| endpoint::change(ledger, edit, operation.as_ref(), now)).await
+        self.run_write(move |ledger| endpoints::change(ledger, edit, operation.as_ref(), now)).await
     }
 
     async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
-        self.run_write(move |ledger| endpoint::remove(ledger, team, id)).await
+        self.run_write(move |ledger| endpoints::remove(ledger, team, id)).await
     }
 
     async fn fan_out(&self, max: usize, now: Time) -> Result<FanOutCounts> {
         let teams = Arc::clone(&self.teams);
         let plan = move |conn: &rusqlite::Connection| {
-            spread::plan_fan_out(conn, &teams.read().unwrap_or_else(PoisonError::into_inner), max)
+            fan_out::plan_fan_out(conn, &teams.read().unwrap_or_else(PoisonError::into_inner), max)
         };
         let shares = self.run_query(plan).await?;
         if shares.is_empty() {
             return Ok(FanOutCounts::default());
         }
-        self.run_write(move |ledger| spread::fan_out(ledger, &shares, now)).await
+        self.run_write(move |ledger| fan_out::fan_out(ledger, &shares, now)).await
     }
 
     async fn endpoints_with_due_notices(&self, max: usize, now: Time) -> Result<Vec<Endpoint>> {
-        self.run_query(move |conn| endpoint::with_due_notices(conn, max, now)).await
+        self.run_query(move |conn| endpoints::with_due_notices(conn, max, now)).await
     }
 
     async fn lease_notices(
@@ -83,31 +83,31 @@ impl NoticeStore for Sqlite {
         now: Time,
     ) -> Result<Vec<LeasedNotice>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        let leased = self.run_write(move |ledger| notice::lease(ledger, (team, endpoint), node, max, now)).await?;
+        let leased = self.run_write(move |ledger| notices::lease(ledger, (team, endpoint), node, max, now)).await?;
         // Their events are read apart from the writer.
-        self.run_query(move |conn| events::attach_events(conn, number, leased)).await
+        self.run_query(move |conn| event_log::attach_events(conn, number, leased)).await
     }
 
     async fn record_notice_outcome(&self, settle: NoticeOutcome, now: Time) -> Result<Option<Notice>> {
-        self.run_write(move |ledger| notice::record_outcome(ledger, settle, now)).await
+        self.run_write(move |ledger| notices::record_outcome(ledger, settle, now)).await
     }
 
     async fn next_notice_due(&self) -> Result<Option<Time>> {
-        self.run_query(endpoint::next_due).await
+        self.run_query(endpoints::next_due).await
     }
 
     async fn notice(&self, team: TeamId, id: NoticeId) -> Result<Option<Notice>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        self.run_query(move |conn| notice::by_id(conn, number, id)).await
+        self.run_query(move |conn| notices::by_id(conn, number, id)).await
     }
 
     async fn notices(&self, team: TeamId, endpoint: EndpointId, query: NoticeQuery) -> Result<Vec<Notice>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        self.run_query(move |conn| notice::list(conn, number, endpoint, &query)).await
+        self.run_query(move |conn| notices::list(conn, number, endpoint, &query)).await
     }
 
     async fn endpoint_gauges(&self) -> Result<Vec<EndpointGauge>> {
-        self.run_query(endpoint::gauges).await
+        self.run_query(endpoints::gauges).await
     }
 
     async fn replay_notice(
@@ -117,7 +117,7 @@ impl NoticeStore for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<Option<Notice>>> {
-        self.run_write(move |ledger| notice::replay(ledger, (team, id), operation.as_ref(), now)).await
+        self.run_write(move |ledger| notices::replay(ledger, (team, id), operation.as_ref(), now)).await
     }
 
     async fn recover_notices(
@@ -132,9 +132,11 @@ impl NoticeStore for Sqlite {
         // Events only ever come to the end, so what lies before them can be looked up first.
         let after = match recovery.from {
             ReplayFrom::Event(seq) => seq,
-            ReplayFrom::Time(time) => self.run_query(move |conn| events::seq_before_time(conn, number, time)).await?,
+            ReplayFrom::Time(time) => {
+                self.run_query(move |conn| event_log::seq_before_time(conn, number, time)).await?
+            }
         };
         let verb = (recovery, after);
-        self.run_write(move |ledger| notice::recover(ledger, (team, endpoint), verb, operation.as_ref(), now)).await
+        self.run_write(move |ledger| notices::recover(ledger, (team, endpoint), verb, operation.as_ref(), now)).await
     }
 }

@@ -1,9 +1,9 @@
 //! The part of the port for mail that comes in.
 
-pub(crate) mod clear;
-pub(crate) mod delivery;
-pub(crate) mod file;
+pub(crate) mod deliveries;
+pub(crate) mod filing;
 pub(crate) mod receive;
+pub(crate) mod sweep;
 use async_trait::async_trait;
 use mailonce_core::{
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
@@ -17,7 +17,7 @@ use mailonce_core::{
         watch::{SpendResendResult, Watch},
     },
     ports::{
-        arrivals::{InboundStore, InboundWakeUpHandler},
+        inbound_store::{InboundStore, InboundWakeUpHandler},
         store::{IdempotentResult, KeyedOperation, Result},
     },
     time::Time,
@@ -27,15 +27,15 @@ use std::sync::{Arc, PoisonError};
 
 use super::Sqlite;
 use crate::sqlite::{
-    inbound::delivery::DeliveryRow,
-    inbox::{artifact, inbox, message, watch},
+    inbound::deliveries::DeliveryRow,
+    inbox::{artifacts, inboxes, messages, watches},
 };
 
 /// Deliveries with their bytes. One that was settled since has none, and needs no reading.
 fn with_bytes(conn: &Connection, taken: Vec<DeliveryRow>) -> Result<Vec<LeasedDelivery>> {
     let mut readings = Vec::with_capacity(taken.len());
     for DeliveryRow { delivery, raw } in taken {
-        if let Some(raw) = raw.map(|raw| delivery::raw_bytes(conn, raw)).transpose()?.flatten() {
+        if let Some(raw) = raw.map(|raw| deliveries::raw_bytes(conn, raw)).transpose()?.flatten() {
             readings.push(LeasedDelivery { delivery, raw });
         }
     }
@@ -49,27 +49,27 @@ impl InboundStore for Sqlite {
         inbox: Inbox,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<CreateInboxResult>> {
-        self.run_write(move |ledger| inbox::create(ledger, &inbox, operation.as_ref())).await
+        self.run_write(move |ledger| inboxes::create(ledger, &inbox, operation.as_ref())).await
     }
 
     async fn inbox(&self, team: TeamId, id: InboxId) -> Result<Option<Inbox>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        self.run_query(move |conn| inbox::by_id(conn, number, id)).await
+        self.run_query(move |conn| inboxes::by_id(conn, number, id)).await
     }
 
     async fn inbox_by_address(&self, places: &[String]) -> Result<Option<Inbox>> {
         let places = places.to_vec();
-        self.run_query(move |conn| inbox::by_address(conn, &places)).await
+        self.run_query(move |conn| inboxes::by_address(conn, &places)).await
     }
 
     async fn team_by_address(&self, places: &[String]) -> Result<Option<TeamId>> {
         let places = places.to_vec();
-        self.run_query(move |conn| inbox::team_by_address(conn, &places)).await
+        self.run_query(move |conn| inboxes::team_by_address(conn, &places)).await
     }
 
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        self.run_query(move |conn| inbox::list(conn, number, before, limit)).await
+        self.run_query(move |conn| inboxes::list(conn, number, before, limit)).await
     }
 
     async fn change_inbox(
@@ -78,11 +78,11 @@ impl InboundStore for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<InboxChangeResult>> {
-        self.run_write(move |ledger| inbox::change(ledger, edit, operation.as_ref(), now)).await
+        self.run_write(move |ledger| inboxes::change(ledger, edit, operation.as_ref(), now)).await
     }
 
     async fn remove_inbox(&self, team: TeamId, id: InboxId, _now: Time) -> Result<Option<Inbox>> {
-        self.run_write(move |ledger| inbox::remove(ledger, team, id)).await
+        self.run_write(move |ledger| inboxes::remove(ledger, team, id)).await
     }
 
     async fn receive(&self, arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>> {
@@ -91,11 +91,11 @@ impl InboundStore for Sqlite {
     }
 
     async fn lease_deliveries(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<LeasedDelivery>> {
-        let places = self.run_query(move |conn| delivery::due_candidates(conn, max, now)).await?;
+        let places = self.run_query(move |conn| deliveries::due_candidates(conn, max, now)).await?;
         if places.is_empty() {
             return Ok(Vec::new());
         }
-        let taken = self.run_write(move |ledger| delivery::lease(ledger, &places, node, now)).await?;
+        let taken = self.run_write(move |ledger| deliveries::lease(ledger, &places, node, now)).await?;
         // Bytes may be large: they are read apart from the writer.
         self.run_query(move |conn| with_bytes(conn, taken)).await
     }
@@ -106,7 +106,7 @@ impl InboundStore for Sqlite {
         id: DeliveryId,
         brought: FetchedContent,
     ) -> Result<Option<Delivery>> {
-        self.run_write(move |ledger| delivery::attach_fetched_content(ledger, team, id, &brought)).await
+        self.run_write(move |ledger| deliveries::attach_fetched_content(ledger, team, id, &brought)).await
     }
 
     async fn file_message(
@@ -116,8 +116,8 @@ impl InboundStore for Sqlite {
         message: NewMessage,
         now: Time,
     ) -> Result<FileMessageResult> {
-        let prepared = file::PreparedMessage::new(message)?;
-        self.run_write(move |ledger| file::file_message(ledger, (team, delivery), prepared, now)).await
+        let prepared = filing::PreparedMessage::new(message)?;
+        self.run_write(move |ledger| filing::file_message(ledger, (team, delivery), prepared, now)).await
     }
 
     async fn record_delivery_outcome(
@@ -127,48 +127,48 @@ impl InboundStore for Sqlite {
         settle: DeliveryOutcome,
         now: Time,
     ) -> Result<Option<Delivery>> {
-        self.run_write(move |ledger| delivery::record_outcome(ledger, (team, id), settle, now)).await
+        self.run_write(move |ledger| deliveries::record_outcome(ledger, (team, id), settle, now)).await
     }
 
     async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>> {
-        self.run_write(move |ledger| delivery::replay(ledger, team, id, now)).await
+        self.run_write(move |ledger| deliveries::replay(ledger, team, id, now)).await
     }
 
     async fn team_of_email(&self, email: EmailId) -> Result<Option<TeamId>> {
         let teams = Arc::clone(&self.teams);
         let team_id = move |number| teams.read().unwrap_or_else(PoisonError::into_inner).id(number);
-        self.run_query(move |conn| Ok(delivery::team_of_email(conn, email)?.and_then(team_id))).await
+        self.run_query(move |conn| Ok(deliveries::team_of_email(conn, email)?.and_then(team_id))).await
     }
 
     async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        let look = move |conn: &Connection| delivery::by_id(conn, team, number, id);
+        let look = move |conn: &Connection| deliveries::by_id(conn, team, number, id);
         Ok(self.run_query(look).await?.map(|kept| kept.delivery))
     }
 
     async fn deliveries(&self, team: TeamId, query: DeliveryQuery) -> Result<Vec<Delivery>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        self.run_query(move |conn| delivery::list(conn, team, number, &query)).await
+        self.run_query(move |conn| deliveries::list(conn, team, number, &query)).await
     }
 
     async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        self.run_query(move |conn| message::by_id(conn, team, number, id)).await
+        self.run_query(move |conn| messages::by_id(conn, team, number, id)).await
     }
 
     async fn raw_message(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        self.run_query(move |conn| message::raw(conn, team, number, id)).await
+        self.run_query(move |conn| messages::raw(conn, team, number, id)).await
     }
 
     async fn messages(&self, team: TeamId, inbox: InboxId, query: MessageQuery) -> Result<MessagePage> {
         let Some(number) = self.team_number(team) else { return Ok(MessagePage::default()) };
-        self.run_query(move |conn| message::list(conn, (team, number), inbox, &query)).await
+        self.run_query(move |conn| messages::list(conn, (team, number), inbox, &query)).await
     }
 
     async fn artifact(&self, team: TeamId, id: ArtifactId) -> Result<Option<Artifact>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        self.run_query(move |conn| artifact::by_id(conn, team, number, id)).await
+        self.run_query(move |conn| artifacts::by_id(conn, team, number, id)).await
     }
 
     async fn artifacts(
@@ -180,7 +180,7 @@ impl InboundStore for Sqlite {
         limit: usize,
     ) -> Result<Vec<Artifact>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
-        self.run_query(move |conn| artifact::list(conn, (team, number), (inbox, kind), after, limit)).await
+        self.run_query(move |conn| artifacts::list(conn, (team, number), (inbox, kind), after, limit)).await
     }
 
     async fn consume_artifact(
@@ -191,7 +191,7 @@ impl InboundStore for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<ConsumeResult>> {
-        self.run_write(move |ledger| artifact::consume(ledger, (team, id), taking, operation.as_ref(), now)).await
+        self.run_write(move |ledger| artifacts::consume(ledger, (team, id), taking, operation.as_ref(), now)).await
     }
 
     async fn mark_artifact_applied(
@@ -202,7 +202,7 @@ impl InboundStore for Sqlite {
         now: Time,
     ) -> Result<MarkAppliedResult> {
         let purpose = purpose.to_owned();
-        self.run_write(move |ledger| artifact::mark_applied(ledger, (team, id), &purpose, now)).await
+        self.run_write(move |ledger| artifacts::mark_applied(ledger, (team, id), &purpose, now)).await
     }
 
     async fn create_watch(
@@ -210,12 +210,12 @@ impl InboundStore for Sqlite {
         watch: Watch,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<Option<Watch>>> {
-        self.run_write(move |ledger| watch::create(ledger, watch, operation.as_ref())).await
+        self.run_write(move |ledger| watches::create(ledger, watch, operation.as_ref())).await
     }
 
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>> {
         let Some(number) = self.team_number(team) else { return Ok(None) };
-        self.run_query(move |conn| watch::by_id(conn, team, number, id)).await
+        self.run_query(move |conn| watches::by_id(conn, team, number, id)).await
     }
 
     async fn spend_resend(
@@ -225,7 +225,7 @@ impl InboundStore for Sqlite {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<SpendResendResult>> {
-        self.run_write(move |ledger| watch::spend_resend(ledger, (team, id), operation.as_ref(), now)).await
+        self.run_write(move |ledger| watches::spend_resend(ledger, (team, id), operation.as_ref(), now)).await
     }
 
     fn subscribe_to_inbound(&self, hearer: InboundWakeUpHandler) -> bool {

@@ -7,16 +7,17 @@ use mailonce_core::{
     inbound::delivery::{
         Delivery, DeliveryState, DeliverySuppression, DeliveryTarget, InboundMail, NewDelivery, ReceiveResult,
     },
-    ports::{arrivals::InboundWakeUp, store::Result},
+    ports::{inbound_store::InboundWakeUp, store::Result},
     time::Time,
 };
 use rusqlite::params;
 use std::sync::Arc;
 use uuid::Uuid;
 
-use super::delivery::{DeliveryRow, by_bits, by_id, emit_event, update};
+use crate::sqlite::inbound::deliveries::{DeliveryRow, by_bits, by_id, emit_event, update};
 use crate::sqlite::{
-    inbox::inbox, ledger::WriteSession, outbound::accept::unknown_team_error, rows::to_json, schema::store_error,
+    inbox::inboxes, outbound::accept::unknown_team_error, rows::to_json, schema::store_error,
+    write_session::WriteSession,
 };
 
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries (team, delivery, tail, rev, state, due_at, attempts, holder, raw, inbox, back, \
@@ -62,7 +63,7 @@ impl PreparedDelivery {
     /// The same, refused, when its inbox is not there any more.
     fn refused_if_inbox_gone(&self, ledger: &WriteSession<'_>, team: i64, now: Time) -> Result<Option<Self>> {
         let Some(inbox) = self.new.required_inbox() else { return Ok(None) };
-        if inbox::exists(ledger.conn, team, inbox)? {
+        if inboxes::exists(ledger.conn, team, inbox)? {
             return Ok(None);
         }
         let mut new = self.new.clone();

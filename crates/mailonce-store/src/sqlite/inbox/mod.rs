@@ -1,6 +1,6 @@
 //! Inboxes and what agents read from them.
 
-pub(crate) mod artifact;
-pub(crate) mod inbox;
-pub(crate) mod message;
-pub(crate) mod watch;
+pub(crate) mod artifacts;
+pub(crate) mod inboxes;
+pub(crate) mod messages;
+pub(crate) mod watches;

@@ -8,8 +8,8 @@ use mailonce_core::{
     id::{self, TeamId},
     key::KeyHash,
     outbound::{
+        content_guard::ContentFingerprint,
         email::{Email, EmailChangeRefusal, EmailState, Guard},
-        likeness::ContentFingerprint,
     },
     ports::store::{
         AcceptResult, EmailResendResult, IdempotentResult, KeyBinding, KeyedOperation, NewEmail, Result, StoreError,
@@ -19,14 +19,14 @@ use mailonce_core::{
 use rusqlite::{Connection, OptionalExtension as _, params};
 use std::sync::Arc;
 
-use super::likeness;
+use crate::sqlite::outbound::content_guard;
 use crate::sqlite::{
-    control::budget,
-    events::events::PackedEvent,
+    control::budgets,
+    events::event_log::PackedEvent,
     fresh_keys::FreshKeys,
-    ledger::{AcceptStatements, WriteSession},
     rows,
     schema::store_error,
+    write_session::{AcceptStatements, WriteSession},
 };
 
 const BIND_KEY: &str = "INSERT INTO keys (team, hash, bind, email) VALUES (?1, ?2, ?3, ?4) \
@@ -177,7 +177,7 @@ fn over_budget(ledger: &WriteSession<'_>, team: i64, prepared: &PreparedEmail, n
     if is_bound.flatten().is_some() {
         return Ok(None);
     }
-    budget::exceeded(ledger, team, &prepared.charges)
+    budgets::exceeded(ledger, team, &prepared.charges)
 }
 
 pub(crate) fn unknown_team_error(team: TeamId) -> StoreError {
@@ -237,11 +237,11 @@ fn apply_content_guard(ledger: &WriteSession<'_>, team: i64, prepared: &mut Prep
     // A later version was asked for on purpose: it is only remembered.
     if goes
         && prepared.email.head.resend_of.is_none()
-        && likeness::has_recent_duplicate(ledger, (team_id, team), &likeness, now)?
+        && content_guard::has_recent_duplicate(ledger, (team_id, team), &likeness, now)?
     {
         prepared.hold(Guard::LooksDuplicate, now);
     }
-    likeness::remember(ledger, team, &likeness, id::ordered_bits(id.0), now)
+    content_guard::remember(ledger, team, &likeness, id::ordered_bits(id.0), now)
 }
 
 /// Writes the email itself. Its key is bound already.
@@ -252,7 +252,7 @@ fn insert_first(
     now: Time,
 ) -> Result<AcceptDecision> {
     apply_content_guard(ledger, team, prepared, now)?;
-    budget::charge(ledger, team, &prepared.email, &prepared.charges)?;
+    budgets::charge(ledger, team, &prepared.email, &prepared.charges)?;
     let PreparedEmail { email, body, head, digest, recipients, event, .. } = &*prepared;
     let (bits, tail) = (id::ordered_bits(email.id.0), id::random_bits(email.id.0));
     let guard = email.guard.map(Guard::as_str);
@@ -405,7 +405,7 @@ fn batch_over_budget(
         let team = ledger.team_number(item.email.team).ok_or_else(|| unknown_team_error(item.email.team))?;
         let is_bound = item.key.map(|key| key_binding(ledger, (item.email.team, team), key, now)).transpose()?;
         if is_bound.flatten().is_none() {
-            budget::load(ledger, team, &item.charges, &mut usage)?;
+            budgets::load(ledger, team, &item.charges, &mut usage)?;
             new.push((index, item.key, item.charges.as_slice()));
         }
     }
@@ -519,11 +519,11 @@ fn accept_next_version(
         return Ok(IdempotentResult::Done(EmailResendResult::OverBudget(exceeded)));
     }
     if let Some(event) = event {
-        super::change::save_email_and_handoffs(ledger, team, previous)?;
+        crate::sqlite::outbound::email_commands::save_email_and_handoffs(ledger, team, previous)?;
         ledger.emit(team, &event);
         ledger.queue_changed_email(previous.clone());
     }
-    if !crate::sqlite::conversation::answer::is_current_reply(ledger, team, previous)? {
+    if !crate::sqlite::conversation::reply::is_current_reply(ledger, team, previous)? {
         return Ok(IdempotentResult::Done(EmailResendResult::Refused(
             EmailChangeRefusal::AnsweredByAnother,
             previous.clone(),
@@ -541,12 +541,12 @@ fn accept_next_version(
     if let EmailResendResult::First(email) | EmailResendResult::Replayed(email) = &answer {
         ledger.queue_changed_email(email.clone());
         let event = previous.mark_resent(email.id, now);
-        super::change::save_email_and_handoffs(ledger, team, previous)?;
+        crate::sqlite::outbound::email_commands::save_email_and_handoffs(ledger, team, previous)?;
         ledger.emit(team, &event);
         ledger.queue_changed_email(previous.clone());
     }
     if let EmailResendResult::First(email) = &answer {
-        crate::sqlite::conversation::answer::update_message_progress(ledger, team, &before, email, now)?;
+        crate::sqlite::conversation::reply::update_message_progress(ledger, team, &before, email, now)?;
     }
     Ok(IdempotentResult::Done(answer))
 }

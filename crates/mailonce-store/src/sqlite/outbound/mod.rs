@@ -1,6 +1,6 @@
 //! Sending: accepting emails under idempotency keys.
 
 pub(crate) mod accept;
-pub(crate) mod change;
-pub(crate) mod likeness;
-pub(crate) mod look;
+pub(crate) mod content_guard;
+pub(crate) mod email_commands;
+pub(crate) mod queries;

@@ -14,7 +14,7 @@ use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
     outbound::emails::EmptyBody,
-    records::{PageQuery, created_response},
+    pagination::{PageQuery, created_response},
 };
 
 /// A domain to send from.

@@ -2,8 +2,8 @@
 
 use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
-    access::team::ApiKeyScope, inbox::message::ReplyToPolicy, outbound::likeness::ContentGuardMode, problem::Problem,
-    time::format_span,
+    access::team::ApiKeyScope, inbox::message::ReplyToPolicy, outbound::content_guard::ContentGuardMode,
+    problem::Problem, time::format_span,
 };
 use mailonce_engine::access::settings::{EscalationNotification, SettingsPatch, TeamSettings};
 use serde::{Deserialize, Serialize};

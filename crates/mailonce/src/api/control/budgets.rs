@@ -15,7 +15,7 @@ use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
     inbox::inboxes::find_inbox,
-    records::{PageQuery, created_response},
+    pagination::{PageQuery, created_response},
     wire::{check_required_text, object},
 };
 

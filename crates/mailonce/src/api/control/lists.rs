@@ -19,8 +19,8 @@ use crate::api::{
     ApiResult, App, QueryParams,
     door::{AuthedRequest, RawBody},
     inbox::inboxes::find_inbox,
+    pagination::created_response,
     problem::ApiError,
-    records::created_response,
 };
 
 /// Which list, and who on it.

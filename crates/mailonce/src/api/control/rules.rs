@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
-    records::{PageQuery, created_response},
+    pagination::{PageQuery, created_response},
     wire::{check_text, object, object_or_null, objects, objects_or_null},
 };
 

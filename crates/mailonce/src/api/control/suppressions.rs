@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
-    records::{PageQuery, created_response},
+    pagination::{PageQuery, created_response},
     wire::check_text,
 };
 

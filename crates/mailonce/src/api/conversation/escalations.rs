@@ -24,7 +24,7 @@ use crate::api::{
         messages::message_id,
     },
     outbound::emails::{email_id, page_limit},
-    records::created_response,
+    pagination::created_response,
     wire::{EmailBody, check_required_text, check_text, object_or_null},
 };
 

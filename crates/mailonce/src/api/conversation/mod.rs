@@ -1,6 +1,6 @@
 //! Threads, replies and questions for people.
 
 pub(crate) mod escalations;
-pub(crate) mod next;
 pub(crate) mod replies;
 pub(crate) mod threads;
+pub(crate) mod work_queue;

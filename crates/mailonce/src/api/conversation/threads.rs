@@ -16,7 +16,7 @@ use mailonce_engine::conversation::threads::{MAX_LABELS, NewThreadLease, ThreadE
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::next::{LeaseBody, lease_duration_ms, lease_holder};
+use crate::api::conversation::work_queue::{LeaseBody, lease_duration_ms, lease_holder};
 use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},

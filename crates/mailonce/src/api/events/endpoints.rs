@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-use super::events::parse_cursor;
+use crate::api::events::event_log::parse_cursor;
 use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
-    records::{PageQuery, created_response},
+    pagination::{PageQuery, created_response},
     wire::{check_text, given, parse_choice},
 };
 

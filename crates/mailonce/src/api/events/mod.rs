@@ -1,6 +1,6 @@
 //! Events, webhook endpoints and notices.
 
 pub(crate) mod endpoints;
-pub(crate) mod events;
+pub(crate) mod event_log;
 pub(crate) mod notices;
 pub(crate) mod stream;

@@ -15,7 +15,8 @@ use mailonce_core::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{endpoints::endpoint_id, events::parse_cursor};
+use super::endpoints::endpoint_id;
+use crate::api::events::event_log::parse_cursor;
 use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},

@@ -25,7 +25,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-use super::events::{EventQuery, parse_cursor};
+use crate::api::events::event_log::{EventQuery, parse_cursor};
 use crate::api::{ApiResult, App, QueryParams, door::AuthedRequest};
 
 /// A sign of life when nothing happens: well within what proxies wait for.

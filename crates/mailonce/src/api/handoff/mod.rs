@@ -6,7 +6,7 @@ use mailonce_core::{
     handoff::action::Resolution,
     problem::{FieldError, Problem},
 };
-use mailonce_engine::handoff::{doubts::ResolveRequest, reroute::RerouteSummary};
+use mailonce_engine::handoff::{reroute::RerouteSummary, unknown::ResolveRequest};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -101,7 +101,7 @@ pub(super) struct TransportPage {
 pub(super) async fn transports(State(app): State<App>, door: AuthedRequest) -> ApiResult {
     door.caller.require_scope(ApiKeyScope::Read)?;
     door.caller.require_unrestricted_key()?;
-    let body = |way: mailonce_engine::handoff::ways::TransportStatus| TransportBody {
+    let body = |way: mailonce_engine::handoff::transport_selector::TransportStatus| TransportBody {
         name: way.name,
         kind: way.kind,
         account: way.account,

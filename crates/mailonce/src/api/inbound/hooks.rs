@@ -8,7 +8,7 @@ use axum::{
     response::IntoResponse,
 };
 use mailonce_core::problem::{Code, Problem};
-use mailonce_engine::inbound::hook::{ProviderHookRequest, ProviderHookSummary};
+use mailonce_engine::inbound::hooks::{ProviderHookRequest, ProviderHookSummary};
 use serde::Serialize;
 use std::time::Duration;
 use utoipa::ToSchema;

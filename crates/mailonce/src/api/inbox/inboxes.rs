@@ -28,7 +28,7 @@ use super::messages::MessageBody;
 use crate::api::{
     ApiResult, App, PathParam, QueryParams,
     door::{AuthedRequest, RawBody},
-    records::{PageQuery, created_response},
+    pagination::{PageQuery, created_response},
     wire::{check_text, given, given_object, object_or_null},
 };
 

@@ -13,7 +13,7 @@ use mailonce_core::{
     inbound::delivery::{Delivery, DeliveryQuery, DeliveryState, DeliverySuppression},
     inbox::message::{AttachmentInfo, Message, MessagePosition, MessageQuery, MessageState, Party},
     limits,
-    ports::authenticate::SenderAuth,
+    ports::authenticator::SenderAuth,
     problem::{Code, Problem},
 };
 use mailonce_engine::{

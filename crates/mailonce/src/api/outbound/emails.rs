@@ -18,12 +18,12 @@ use mailonce_core::{
     problem::{Code, FieldError, Problem},
     time::Time,
 };
-use mailonce_engine::{Caller, outbound::view::SendReceipt};
+use mailonce_engine::{Caller, outbound::send_receipt::SendReceipt};
 use serde::Deserialize;
 use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
-use super::detail::EmailDetailBody;
+use crate::api::outbound::email_detail::EmailDetailBody;
 use crate::api::{
     ApiResult, App, PathParam,
     door::{AuthedRequest, RawBody, parse},

@@ -1,5 +1,5 @@
 //! Sending: accepting emails under idempotency keys.
 
-pub(crate) mod detail;
+pub(crate) mod email_detail;
 pub(crate) mod emails;
-pub(crate) mod keys;
+pub(crate) mod idempotency_keys;

@@ -12,11 +12,12 @@ use mailonce_store::{
 use serde_json::Value;
 use std::path::Path;
 
-use super::{DoctorCheck, names::ExpectedRecord};
+use super::DoctorCheck;
+use crate::cli::doctor::dns::ExpectedRecord;
 use crate::{
-    cli::{ServerArgs, client::CliClient, env, http::Call},
+    cli::{ServerArgs, client::CliClient, env, http_client::Call},
     config::{Config, StoreLocation},
-    outside, serve,
+    engine_deps, wiring,
 };
 
 /// What was learnt of the ledger.
@@ -51,14 +52,14 @@ pub(super) async fn inspect(config: &Config) -> LedgerReport {
             }
         }
     }
-    match serve::open_engine(config).await {
+    match wiring::open_engine(config).await {
         Ok(engine) => {
             let ledger = inspect_opened(&engine, config, schema).await;
             engine.store().close().await;
             ledger
         }
         // What is wrong with the ways out is said of them.
-        Err(_) if outside::engine_deps(config).is_err() => LedgerReport::default(),
+        Err(_) if engine_deps::engine_deps(config).is_err() => LedgerReport::default(),
         Err(error) => {
             let next = "check the store's URL, that the database runs, and who may log in";
             alone(DoctorCheck::fail("ledger", format!("{error:#}"), next))
@@ -83,7 +84,7 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
             ledger.checks.push(DoctorCheck::fail("ledger", error.to_string(), next));
         }
     }
-    if let Err(error) = serve::require_api_key(engine).await {
+    if let Err(error) = wiring::require_api_key(engine).await {
         let next = "run `mailonce keys create`, with the same --data or --store";
         ledger.checks.push(DoctorCheck::warn("keys", format!("{error:#}, so `serve` does not start"), next));
     }
@@ -92,7 +93,7 @@ async fn inspect_opened(engine: &Engine, config: &Config, schema: Option<i64>) -
         Ok(domains) => ledger.expected_records = domains.iter().flat_map(ExpectedRecord::of_domain).collect(),
         Err(problem) => ledger.checks.push(DoctorCheck::warn("domains", problem.detail, "look at the ledger")),
     }
-    let rests = if serve::is_handoff_held(&config.data) {
+    let rests = if wiring::is_handoff_held(&config.data) {
         Some("it was restored with --hold")
     } else {
         (!config.handoff).then_some("it is paused by the configuration")

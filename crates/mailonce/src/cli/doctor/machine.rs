@@ -126,8 +126,8 @@ fn network_file_system(_: &Path) -> Option<&'static str> {
 /// The clock, against what the ledger last knew and what keeps it right.
 pub(super) fn check_clock(seen_at: Option<Time>, offline: bool) -> DoctorCheck {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
-    let wall = super::super::out::format_time(&Time(now).to_string());
-    let kept = (!offline).then(crate::clock::is_kernel_clock_synchronized);
+    let wall = crate::cli::printer::format_time(&Time(now).to_string());
+    let kept = (!offline).then(crate::wall_clock::is_kernel_clock_synchronized);
     compare_clocks(now, seen_at.map(|Time(ms)| ms), &wall, kept)
 }
 

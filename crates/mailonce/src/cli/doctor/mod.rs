@@ -8,18 +8,19 @@
 //! | `ways` | transports, as far as their log-in |
 //! | `names` | the DNS records of domains that send and receive |
 
+mod dns;
 mod ledger;
 mod machine;
-mod names;
 mod secrets;
-mod ways;
+mod transports;
 
 use clap::Args;
 use mailonce_transport::names::Resolver;
 use serde_json::json;
 use std::{net::SocketAddr, process::ExitCode};
 
-use super::{exit, load_config, out::Printer, table::wrap};
+use super::{exit, load_config, table::wrap};
+use crate::cli::printer::Printer;
 use crate::config::{Config, Flags};
 
 /// What is looked at, and whom that asks.
@@ -101,10 +102,10 @@ pub(super) async fn doctor(out: &Printer, args: &DoctorArgs) -> anyhow::Result<E
     let ledger = if opens { ledger::inspect(&config).await } else { ledger::LedgerReport::default() };
     checks.push(machine::check_clock(ledger.latest_time, args.offline));
     checks.extend(ledger.checks);
-    checks.extend(ways::check_transports(&config, args.offline).await);
+    checks.extend(transports::check_transports(&config, args.offline).await);
     if !args.offline {
         let resolver = args.dns.map_or_else(Resolver::system, |at| Resolver::at(vec![at]));
-        checks.extend(names::check_records(&resolver, &config, &ledger.expected_records).await);
+        checks.extend(dns::check_records(&resolver, &config, &ledger.expected_records).await);
     }
     Ok(report(out, &checks))
 }

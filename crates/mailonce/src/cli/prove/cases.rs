@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use super::{
-    answer::CallResult,
-    caller::{DisconnectPoint, ProveClient},
+use crate::cli::http_client::Call;
+use crate::cli::prove::{
+    call_result::CallResult,
+    client::{DisconnectPoint, ProveClient},
 };
-use crate::cli::http::Call;
 
 /// How long before the answer a caller hangs up, one mail each: while the server reads, works and answers.
 const HANG_UPS_MS: [u64; 4] = [0, 2, 10, 50];

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use super::{answer::CallResult, cases::ProveCase};
-use crate::cli::http::Answer;
+use super::cases::ProveCase;
+use crate::cli::http_client::Answer;
+use crate::cli::prove::call_result::CallResult;
 use mailonce_transport::http::base::percent_encode;
 
 /// Characters of a stranger's words that are shown.

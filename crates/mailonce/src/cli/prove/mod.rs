@@ -1,8 +1,8 @@
 //! `prove`: asks any server of a known dialect what a retry does, and says what held.
 
-mod answer;
-mod caller;
+mod call_result;
 mod cases;
+mod client;
 mod dialect;
 mod report;
 pub(super) mod sink;
@@ -11,16 +11,14 @@ use clap::Args;
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use self::{
-    caller::ProveClient,
     cases::ProveCase,
     dialect::TargetDialect,
     report::{ProveFinding, ProveReport},
     sink::CountingSink,
 };
-use super::{
-    ServerArgs, UsageError, client::CliClient, exit, http::ApiServer, out::Printer, progress::Progress,
-    trouble::CliError,
-};
+use super::{ServerArgs, UsageError, client::CliClient, exit, progress::Progress};
+use crate::cli::prove::client::ProveClient;
+use crate::cli::{error::CliError, http_client::ApiServer, printer::Printer};
 
 /// Which server is asked, and how.
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use super::{
     cases::{CaseResult, ProveCase},
     dialect::{DialectPromise, TargetDialect},
 };
-use crate::cli::out::Printer;
+use crate::cli::printer::Printer;
 
 /// One case with its verdict.
 #[derive(Debug)]

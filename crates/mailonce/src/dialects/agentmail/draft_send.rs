@@ -16,21 +16,21 @@ use mailonce_core::{
 use mailonce_engine::{
     conversation::reply::{ForwardRequest, ReplyOverrides, ReplyRequest},
     outbound::{
-        draft_turns::{MAX_CONFLICT_RETRIES, SendCycleEnd, draft_changes_too_fast},
+        draft_send_cycles::{MAX_CONFLICT_RETRIES, SendCycleEnd, draft_changes_too_fast},
         drafts::{Draft, DraftDetails, DraftFile},
-        view::SendReceipt,
+        send_receipt::SendReceipt,
     },
 };
 use serde::Deserialize;
 
 use super::{
     AgentMailResult,
-    door::AgentMailRequest,
     drafts::{email_state, find_any, missing_draft},
     labels::check_labels,
-    mail, send,
+    send,
 };
 use crate::api::{door, wire::OneOrMany};
+use crate::dialects::agentmail::{message_view, request::AgentMailRequest};
 
 /// The draft when nothing is left to do about it: what must not go was taken back, and with a time it waits in the
 /// ledger as the email that it is to become.
@@ -132,7 +132,7 @@ async fn send_as_email(
     if let Some(name) = &about.forward_of {
         let request = ForwardRequest { text: about.text.clone(), key, ..ForwardRequest::default() };
         let more = ReplyOverrides { html: about.html.clone(), ..more };
-        return send::forward_message(call, &mail::find(call, inbox, name).await?, request, more).await;
+        return send::forward_message(call, &message_view::find(call, inbox, name).await?, request, more).await;
     }
     let answer = ReplyRequest {
         text: about.text.clone(),
@@ -141,7 +141,7 @@ async fn send_as_email(
         key,
         ..ReplyRequest::default()
     };
-    let answered = mail::find(call, inbox, about.in_reply_to.as_deref().unwrap_or_default()).await?;
+    let answered = message_view::find(call, inbox, about.in_reply_to.as_deref().unwrap_or_default()).await?;
     send::reply_to(call, inbox, &answered, answer, more).await
 }
 

@@ -14,7 +14,7 @@ use mailonce_core::{
 use mailonce_engine::{
     inbox::links::LinkTarget,
     outbound::{
-        draft_turns::{MAX_CONFLICT_RETRIES, draft_changes_too_fast},
+        draft_send_cycles::{MAX_CONFLICT_RETRIES, draft_changes_too_fast},
         drafts::{Draft, DraftDetails, DraftFile},
     },
 };
@@ -24,14 +24,16 @@ use uuid::Uuid;
 
 use super::{
     AgentMailResult,
-    door::AgentMailRequest,
     draft_send::{check_schedule, send_draft, settle_schedule},
     labels::check_labels,
-    mail::{self, add_download_link},
     messages::missing_attachment,
     no_route,
     query::{encode_page_token, page_json},
     send::FileBody,
+};
+use crate::dialects::agentmail::{
+    message_view::{self, add_download_link},
+    request::AgentMailRequest,
 };
 use crate::{
     api::wire::{OneOrMany, check_text, given},
@@ -376,7 +378,7 @@ async fn create(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
     about.forward_of.clone_from(&body.forward_of);
     about.reply_all = body.reply_all == Some(true);
     for name in [&about.in_reply_to, &about.forward_of].into_iter().flatten() {
-        mail::find(call, inbox, name).await?;
+        message_view::find(call, inbox, name).await?;
     }
     body.apply(&mut about, call.engine.now())?;
     check_schedule(call, inbox, &about)?;

@@ -13,12 +13,10 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::{
-    AgentMailResult,
-    door::AgentMailRequest,
-    faults::UNPROCESSABLE,
-    no_route,
+    AgentMailResult, no_route,
     query::{encode_page_token, page_json},
 };
+use crate::dialects::agentmail::{errors::UNPROCESSABLE, request::AgentMailRequest};
 use crate::{
     api::wire::{check_text, given},
     dialects::json as as_json,

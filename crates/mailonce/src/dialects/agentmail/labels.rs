@@ -2,7 +2,7 @@
 
 use mailonce_core::{
     outbound::email::EmailState,
-    ports::authenticate::AuthResult,
+    ports::authenticator::AuthResult,
     problem::{FieldError, Problem},
 };
 use mailonce_engine::conversation::threads::ThreadEntry;

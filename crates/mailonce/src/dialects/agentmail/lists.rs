@@ -11,7 +11,8 @@ use mailonce_core::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{AgentMailResult, door::AgentMailRequest, no_route, query::page_json};
+use super::{AgentMailResult, no_route, query::page_json};
+use crate::dialects::agentmail::request::AgentMailRequest;
 use crate::dialects::json as as_json;
 
 #[derive(Deserialize)]

@@ -10,20 +10,22 @@ use mailonce_core::{
     problem::{Code, FieldError, Problem},
     time::Time,
 };
-use mailonce_engine::inbox::mailbox::MailboxCursor;
+use mailonce_engine::inbox::mailbox_reader::MailboxCursor;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
     AgentMailResult,
-    door::AgentMailRequest,
     labels::check_labels,
-    mail::{self, AgentMailMessage},
     no_route,
     query::{AgentMailQuery, encode_page_token, page_json},
     search::{SearchHit, SearchTerms},
     send,
+};
+use crate::dialects::agentmail::{
+    message_view::{self, AgentMailMessage},
+    request::AgentMailRequest,
 };
 use crate::{api::wire::OneOrMany, dialects::json as as_json};
 
@@ -99,16 +101,16 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: &str, rest: &[&str]) -
         (_, []) => Err(no_route(call).into()),
         (method, rest) => match (method, parse_route(rest)) {
             (&Method::GET, MessageRoute::Message(id)) => {
-                let mail = mail::find(call, inbox, &id).await?;
+                let mail = message_view::find(call, inbox, &id).await?;
                 Ok(as_json(StatusCode::OK, &mail.full_json(call, inbox).await?))
             }
             (&Method::PATCH, MessageRoute::Message(id)) => update(call, inbox, &id).await,
             (&Method::DELETE, MessageRoute::Message(id)) => remove(call, inbox, &id).await,
             (&Method::GET, MessageRoute::Action(id, "raw")) => {
-                Ok(as_json(StatusCode::OK, &mail::find(call, inbox, &id).await?.raw_json(call)?))
+                Ok(as_json(StatusCode::OK, &message_view::find(call, inbox, &id).await?.raw_json(call)?))
             }
             (&Method::GET, MessageRoute::Attachment(id, file)) => {
-                let mail = mail::find(call, inbox, &id).await?;
+                let mail = message_view::find(call, inbox, &id).await?;
                 Ok(as_json(StatusCode::OK, &mail.attachment(call, &file)?.ok_or_else(|| missing_attachment(&file))?))
             }
             (&Method::POST, MessageRoute::Action(id, "reply")) => send::reply(call, inbox, &id, false).await,
@@ -281,7 +283,7 @@ fn check_ids(ids: &[String], most: usize) -> Result<(), Problem> {
 async fn find_all(call: &AgentMailRequest, inbox: &Inbox, ids: &[String]) -> Result<Vec<AgentMailMessage>, Problem> {
     let mut found = Vec::new();
     for id in ids {
-        match mail::find(call, inbox, id).await {
+        match message_view::find(call, inbox, id).await {
             Ok(mail) => found.push(mail),
             Err(problem) if problem.code == Code::NotFound => {}
             Err(problem) => return Err(problem),
@@ -305,8 +307,8 @@ async fn update_labels(
     body: &UpdateMessagesBody,
 ) -> Result<Value, Problem> {
     let (add, remove) = (&body.add_labels.0, &body.remove_labels.0);
-    mail.labels = call.engine.change_labels(&call.caller, mail::entry_id(&mail.entry), add, remove).await?;
-    Ok(json!({ "message_id": mail::public_id(call, &mail.entry), "labels": mail.labels() }))
+    mail.labels = call.engine.change_labels(&call.caller, message_view::entry_id(&mail.entry), add, remove).await?;
+    Ok(json!({ "message_id": message_view::public_id(call, &mail.entry), "labels": mail.labels() }))
 }
 
 async fn batch_update(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult {
@@ -324,13 +326,13 @@ async fn batch_update(call: &AgentMailRequest, inbox: &Inbox) -> AgentMailResult
 async fn update(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailResult {
     let body: UpdateMessagesBody = call.parse()?;
     body.check()?;
-    let mail = mail::find(call, inbox, id).await?;
+    let mail = message_view::find(call, inbox, id).await?;
     Ok(as_json(StatusCode::OK, &update_labels(call, mail, &body).await?))
 }
 
 async fn remove(call: &AgentMailRequest, inbox: &Inbox, id: &str) -> AgentMailResult {
-    let mail = mail::find(call, inbox, id).await?;
-    call.engine.hide_mail(&call.caller, mail::entry_id(&mail.entry)).await?;
+    let mail = message_view::find(call, inbox, id).await?;
+    call.engine.hide_mail(&call.caller, message_view::entry_id(&mail.entry)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -3,22 +3,22 @@
 //! All of it comes through one door: ids may stand in a path as they are, slashes and all, so a route is told by the
 //! words at its ends. A team is AgentMail's organization and has one pod, which has the team's id.
 
-mod door;
 mod draft_send;
 mod drafts;
-mod events;
-mod faults;
+mod errors;
+mod event_format;
 mod inboxes;
 mod labels;
 mod lists;
-mod mail;
+mod message_view;
 mod messages;
 mod query;
+mod request;
 mod search;
 mod send;
 mod socket;
-mod talk;
-mod talks;
+mod thread_stream;
+mod thread_view;
 mod threads;
 mod webhooks;
 
@@ -35,11 +35,11 @@ use mailonce_core::{
 };
 use serde_json::json;
 
-use self::door::AgentMailRequest;
 use super::{DialectContract, DialectError, DialectResult, json};
 use crate::api::{App, inbox::messages::set_download_headers};
+use crate::dialects::agentmail::request::AgentMailRequest;
 
-pub(crate) use events::format_event;
+pub(crate) use event_format::format_event;
 
 /// What the dialect is called.
 pub(crate) const NAME: &str = "agentmail";
@@ -56,11 +56,11 @@ impl DialectContract for AgentMail {
     const CHANNEL: Channel = Channel::Agentmail;
 
     fn unauthorized() -> Response {
-        faults::unauthorized()
+        errors::unauthorized()
     }
 
     fn error_response(problem: &Problem) -> Response {
-        faults::problem_response(problem)
+        errors::problem_response(problem)
     }
 }
 
@@ -73,11 +73,11 @@ async fn handle(State(app): State<App>, request: Request) -> Response {
     let base = app.public_url.clone();
     // On the heap: what the largest of all routes needs would else lie in every connection.
     let told = Box::pin(authenticate_and_route(app, request)).await.unwrap_or_else(DialectError::into_response);
-    faults::add_docs_link(told, &base)
+    errors::add_docs_link(told, &base)
 }
 
 async fn authenticate_and_route(app: App, request: Request) -> AgentMailResult {
-    let segments = door::path_segments(request.uri().path())?;
+    let segments = request::path_segments(request.uri().path())?;
     let words: Vec<&str> = segments.iter().map(String::as_str).collect();
     if let (["downloads", token], &Method::GET) = (words.as_slice(), request.method()) {
         return download(&app, token).await;

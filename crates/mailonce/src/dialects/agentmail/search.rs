@@ -4,7 +4,8 @@
 use mailonce_core::problem::{FieldError, Problem};
 use serde_json::{Value, json};
 
-use super::{mail::AgentMailMessage, query::AgentMailQuery};
+use super::query::AgentMailQuery;
+use crate::dialects::agentmail::message_view::AgentMailMessage;
 
 /// Characters around a word that was found.
 const CONTEXT_CHARS: usize = 40;

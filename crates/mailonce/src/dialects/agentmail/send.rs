@@ -6,7 +6,7 @@ use axum::{
 };
 use mailonce_core::{
     access::team::ApiKeyScope,
-    conversation::turn::ReplySlot,
+    conversation::message_progress::ReplySlot,
     inbox::Inbox,
     key::Key,
     outbound::{
@@ -22,18 +22,17 @@ use mailonce_engine::{
         reply::{ForwardRequest, ReplyOverrides, ReplyRequest, sender_name},
         threads::ThreadEntry,
     },
-    outbound::{send::SendRequest, view::SendReceipt},
+    outbound::{send::SendRequest, send_receipt::SendReceipt},
 };
 use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{
-    AgentMailResult,
-    door::AgentMailRequest,
-    faults,
-    labels::check_labels,
-    mail::{self, AgentMailMessage},
+use super::{AgentMailResult, labels::check_labels};
+use crate::dialects::agentmail::{
+    errors,
+    message_view::{self, AgentMailMessage},
+    request::AgentMailRequest,
 };
 use crate::{
     api::wire::{OneOrMany, OrderedMap},
@@ -237,7 +236,7 @@ pub(super) async fn respond(call: &AgentMailRequest, sent: &SendReceipt, labels:
 
 fn sent_response((message_id, thread): (&str, Uuid), state: EmailState) -> Response {
     let thread = thread.to_string();
-    faults::send_failure_response((message_id, &thread), state)
+    errors::send_failure_response((message_id, &thread), state)
         .unwrap_or_else(|| as_json(StatusCode::OK, &json!({ "message_id": message_id, "thread_id": thread })))
 }
 
@@ -264,7 +263,7 @@ pub(super) async fn reply(call: &AgentMailRequest, inbox: &Inbox, name: &str, al
         ..ReplyRequest::default()
     };
     let more = ReplyOverrides { refusal: paused_problem(call, inbox), ..body.take_reply_extras()? };
-    let sent = reply_to(call, inbox, &mail::find(call, inbox, name).await?, answer, more).await?;
+    let sent = reply_to(call, inbox, &message_view::find(call, inbox, name).await?, answer, more).await?;
     respond(call, &sent, &body.labels.0).await
 }
 
@@ -340,7 +339,7 @@ pub(super) async fn forward(call: &AgentMailRequest, inbox: &Inbox, name: &str) 
     let request = ForwardRequest { text: body.text.take(), key: call.key.clone(), ..ForwardRequest::default() };
     let (subject, html, stopped) = (body.subject.take(), body.html.take(), paused_problem(call, inbox));
     let more = ReplyOverrides { subject, html, refusal: stopped, ..body.take_reply_extras()? };
-    let sent = forward_message(call, &mail::find(call, inbox, name).await?, request, more).await?;
+    let sent = forward_message(call, &message_view::find(call, inbox, name).await?, request, more).await?;
     respond(call, &sent, &body.labels.0).await
 }
 

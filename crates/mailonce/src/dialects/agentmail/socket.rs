@@ -26,11 +26,8 @@ use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
-use super::{
-    AgentMail, AgentMailResult,
-    events::{self, EventContext},
-    query::AgentMailQuery,
-};
+use super::{AgentMail, AgentMailResult, query::AgentMailQuery};
+use crate::dialects::agentmail::event_format::{self, EventContext};
 use crate::{
     api::{
         App,
@@ -140,7 +137,7 @@ impl SocketSession {
             return Err(invalid_field("type", "is subscribe"));
         }
         let types = body.event_types.clone().unwrap_or_default();
-        events::native_types(&types)?;
+        event_format::native_types(&types)?;
         let names = body.inbox_ids.clone().unwrap_or_default();
         if names.len() > MAX_IDS {
             return Err(invalid_field("inbox_ids", "names too many inboxes"));
@@ -197,7 +194,7 @@ impl SocketSession {
         else {
             return Ok(None);
         };
-        if !events::EVENT_TYPES.iter().any(|(_, known)| *known == kind) {
+        if !event_format::EVENT_TYPES.iter().any(|(_, known)| *known == kind) {
             return Ok(None);
         }
         let at = Time::parse(&word(&event["at"])).unwrap_or_default();
@@ -265,7 +262,7 @@ fn invalid_field(path: &str, text: &str) -> Problem {
 }
 
 fn error_json(problem: &Problem) -> Value {
-    let (_, name, _) = super::faults::classify(problem);
+    let (_, name, _) = crate::dialects::agentmail::errors::classify(problem);
     json!({ "type": "error", "name": name, "message": problem.detail })
 }
 

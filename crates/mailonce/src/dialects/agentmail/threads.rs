@@ -16,15 +16,14 @@ use uuid::Uuid;
 
 use super::{
     AgentMailResult,
-    door::AgentMailRequest,
     labels::check_labels,
-    mail,
     messages::{MessageFilter, missing_attachment},
     no_route,
     query::page_json,
     search::{SearchHit, SearchTerms},
-    talk::AgentMailThread,
-    talks::ThreadStream,
+};
+use crate::dialects::agentmail::{
+    message_view, request::AgentMailRequest, thread_stream::ThreadStream, thread_view::AgentMailThread,
 };
 use crate::{api::wire::OneOrMany, dialects::json as as_json};
 
@@ -66,7 +65,7 @@ pub(super) async fn route(call: &AgentMailRequest, inbox: Option<&str>, rest: &[
         (&Method::PATCH, [id]) => update(call, inbox.as_ref(), id).await,
         (&Method::DELETE, [id]) => {
             for mail in &find(call, inbox.as_ref(), id).await?.mails {
-                call.engine.hide_mail(&call.caller, mail::entry_id(&mail.entry)).await?;
+                call.engine.hide_mail(&call.caller, message_view::entry_id(&mail.entry)).await?;
             }
             Ok(StatusCode::NO_CONTENT.into_response())
         }
@@ -150,7 +149,8 @@ async fn update(call: &AgentMailRequest, inbox: Option<&Inbox>, id: &str) -> Age
     // A label of a thread is one of any mail in it, so it goes from them as well.
     for mail in &mut talk.mails {
         if remove.iter().any(|label| mail.labels().contains(label)) {
-            mail.labels = call.engine.change_labels(&call.caller, mail::entry_id(&mail.entry), &[], remove).await?;
+            mail.labels =
+                call.engine.change_labels(&call.caller, message_view::entry_id(&mail.entry), &[], remove).await?;
         }
     }
     talk.thread_labels.retain(|label| !remove.contains(label));
@@ -164,7 +164,7 @@ async fn update(call: &AgentMailRequest, inbox: Option<&Inbox>, id: &str) -> Age
         call.engine.change_thread(&call.caller, ThreadId(talk.id), edit).await?;
     } else if let Some(mail) = talk.mails.first_mut() {
         // Nobody answered yet, so the mail is all there is.
-        mail.labels = call.engine.change_labels(&call.caller, mail::entry_id(&mail.entry), add, remove).await?;
+        mail.labels = call.engine.change_labels(&call.caller, message_view::entry_id(&mail.entry), add, remove).await?;
     }
     Ok(as_json(StatusCode::OK, &json!({ "thread_id": talk.id.to_string(), "labels": talk.labels() })))
 }

@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-use super::{AgentMailResult, NAME, door::AgentMailRequest, events, no_route, query::page_json};
+use super::{AgentMailResult, NAME, no_route, query::page_json};
+use crate::dialects::agentmail::{event_format, request::AgentMailRequest};
 use crate::{api::wire::check_text, dialects::json as as_json};
 
 /// Inboxes and pods that one webhook names.
@@ -179,7 +180,7 @@ async fn create(call: &AgentMailRequest, inbox: Option<InboxId>) -> AgentMailRes
         return Ok(as_json(StatusCode::OK, &to_json(call, &known).await?));
     }
     let types = event_types.unwrap_or_default();
-    let events = Some(events::native_types(&types)?);
+    let events = Some(event_format::native_types(&types)?);
     let tongue = Dialect { dialect: NAME.to_owned(), types, inboxes, client_id: client_id.clone() };
     let wish = NewEndpoint { url: Some(url), events, headers, dialect: Some(tongue), ..NewEndpoint::default() };
     let asked = client_id.map(|client_id| creation_call(call, &client_id)).transpose()?;
@@ -245,7 +246,7 @@ async fn change(call: &AgentMailRequest, inbox: Option<InboxId>, id: &str) -> Ag
     }
     let mut events = None;
     if let Some(types) = body.event_types.filter(|types| !types.is_empty()) {
-        events = Some(events::native_types(&types)?);
+        events = Some(event_format::native_types(&types)?);
         tongue.types = types;
     }
     let wish = NewEndpoint { events, dialect: Some(tongue), ..NewEndpoint::default() };

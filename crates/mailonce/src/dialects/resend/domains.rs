@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendRequestBody,
     ResendResult, deleted_response, json, list_response as listed, object_response, parse_id,
-    refuse::{missing_field, unsupported_field},
 };
-use crate::{api::App, dialects::pages::MAX_SHORT_LIST};
+use crate::dialects::resend::errors::{missing_field, unsupported_field};
+use crate::{api::App, dialects::pagination::MAX_SHORT_LIST};
 
 /// The regions of the dialect. Mail leaves from where mailonce runs, which is called by the first of them.
 const REGIONS: [&str; 4] = ["us-east-1", "eu-west-1", "sa-east-1", "ap-northeast-1"];

@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult, json,
     list_response as listed, object_response, parse_id,
-    refuse::{missing_field, unsupported_field},
 };
+use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
     api::App,
-    dialects::{pages, to_requirement},
+    dialects::{pagination, to_requirement},
 };
 
 #[derive(Serialize)]
@@ -148,7 +148,7 @@ pub(super) async fn list(
     DialectQuery(query, ..): PageParams,
 ) -> ResendResult {
     guest.caller.require_scope(ApiKeyScope::Read)?;
-    let rows = pages::emails(&app.engine, &guest.caller, query.parse()?).await?;
+    let rows = pagination::emails(&app.engine, &guest.caller, query.parse()?).await?;
     Ok(listed(rows, |email| EmailBody::of(&app, &email)))
 }
 

@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult,
     deleted_response, json, list_response as listed, object_response,
-    refuse::{missing_field, unsupported_field},
 };
+use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
     api::{App, wire::check_text},
     dialects::{
-        pages::{MAX_SHORT_LIST, PageRows},
+        pagination::{MAX_SHORT_LIST, PageRows},
         rename_field,
     },
 };

@@ -1,17 +1,17 @@
 //! Resend's dialect: `/compat/resend` in the place of `https://api.resend.com`.
 
-mod access;
+mod api_keys;
 mod attachments;
 mod domains;
 mod emails;
+mod errors;
+pub(crate) mod event_format;
 mod inboxes;
 mod receiving;
-mod refuse;
 mod replies;
 mod send;
 mod threads;
 mod webhooks;
-pub(crate) mod word;
 
 use axum::{
     Router,
@@ -28,9 +28,9 @@ use std::str::FromStr;
 
 use super::{
     AuthedDialectRequest, DialectBody, DialectContract, DialectError, DialectPath, DialectQuery, DialectResult, json,
-    pages::{DialectPageQuery as PageQuery, PageRows},
 };
 use crate::api::App;
+use crate::dialects::pagination::{DialectPageQuery as PageQuery, PageRows};
 
 /// The contract.
 pub(crate) struct Resend;
@@ -54,11 +54,11 @@ impl DialectContract for Resend {
     const CHANNEL: Channel = Channel::Resend;
 
     fn unauthorized() -> Response {
-        refuse::error(StatusCode::UNAUTHORIZED, "missing_api_key", "Missing API key in the authorization header.")
+        errors::error(StatusCode::UNAUTHORIZED, "missing_api_key", "Missing API key in the authorization header.")
     }
 
     fn error_response(problem: &Problem) -> Response {
-        refuse::problem_response(problem)
+        errors::problem_response(problem)
     }
 }
 
@@ -111,8 +111,8 @@ fn managing_routes() -> Router<App> {
         .route("/domains", get(domains::list).post(domains::create))
         .route("/domains/{id}", get(domains::read).delete(domains::remove))
         .route("/domains/{id}/verify", post(domains::verify))
-        .route("/api-keys", get(access::list).post(access::create))
-        .route("/api-keys/{id}", delete(access::remove))
+        .route("/api-keys", get(api_keys::list).post(api_keys::create))
+        .route("/api-keys/{id}", delete(api_keys::remove))
 }
 
 /// The body is read to its end, so that who still sends it hears the answer.
@@ -127,7 +127,7 @@ async fn method_not_allowed(_: ResendRequest, _: ResendRequestBody) -> DialectEr
 /// An id from a path. The dialect tells apart what is no id and what names nothing.
 fn parse_id<T: FromStr>(text: &str) -> Result<T, DialectError<Resend>> {
     text.parse().map_err(|_not_an_id| {
-        DialectError::from_response(refuse::error(
+        DialectError::from_response(errors::error(
             StatusCode::UNPROCESSABLE_ENTITY,
             "invalid_parameter",
             "The parameter must be a valid UUID.",

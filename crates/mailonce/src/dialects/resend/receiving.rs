@@ -18,11 +18,11 @@ use super::{
     DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendResult,
     attachments::{download_url, file_id},
     json, list_response as listed, parse_id,
-    refuse::unsupported_field,
 };
+use crate::dialects::resend::errors::unsupported_field;
 use crate::{
     api::App,
-    dialects::pages::{MAX_SHORT_LIST, PagePosition, PageRequest, PageRows},
+    dialects::pagination::{MAX_SHORT_LIST, PagePosition, PageRequest, PageRows},
 };
 
 #[derive(Serialize)]

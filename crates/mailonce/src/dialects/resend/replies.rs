@@ -11,16 +11,15 @@ use mailonce_engine::{
         reply::{ForwardRequest, ReplyRequest},
         threads::ThreadEntry,
     },
-    outbound::view::SendReceipt,
+    outbound::send_receipt::SendReceipt,
 };
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
     DialectError, DialectPath, Resend, ResendRequest, ResendRequestBody, ResendResult, ThreePathSegments, json,
-    parse_id,
-    refuse::{missing_field, unsupported_field},
-    threads::find_entry,
+    parse_id, threads::find_entry,
 };
+use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
     api::{App, wire::OneOrMany},
     dialects::{MessageAction, reject_different_payload, respond_to_send},

@@ -14,10 +14,8 @@ use mailonce_core::{
 use mailonce_engine::outbound::send::SendRequest;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
-use super::{
-    Resend, ResendRequest, ResendRequestBody, ResendResult, json,
-    refuse::{self, FILE_FIELD, missing_field, problem_message, unsupported_field},
-};
+use super::{Resend, ResendRequest, ResendRequestBody, ResendResult, json};
+use crate::dialects::resend::errors::{self, FILE_FIELD, missing_field, problem_message, unsupported_field};
 use crate::{
     api::{
         App,
@@ -25,7 +23,7 @@ use crate::{
         wire::{OneOrMany, OrderedMap},
     },
     dialects::{
-        batch_failure, files::DialectAttachment, respond_to_send, send_failure, send_failures, with_state_headers,
+        attachment::DialectAttachment, batch_failure, respond_to_send, send_failure, send_failures, with_state_headers,
     },
 };
 
@@ -222,7 +220,7 @@ pub(super) async fn batch(
     answer.errors.extend(send_failures(&answer.items));
     answer.errors.sort_by_key(|(index, _)| *index);
     if let Some(fault) = answer.errors.first().filter(|_| strict) {
-        return Ok(with_state_headers(sent, refuse::problem_response(&batch_failure(fault.clone()))));
+        return Ok(with_state_headers(sent, errors::problem_response(&batch_failure(fault.clone()))));
     }
     let sure = sent.iter().filter(|one| send_failure(one).is_none());
     let data = sure.map(|one| SendReceiptBody { id: one.id.to_string() }).collect();
@@ -235,7 +233,7 @@ fn is_strict(headers: &HeaderMap) -> Result<bool, Problem> {
     match headers.get("x-batch-validation").map(|value| value.to_str().unwrap_or_default()) {
         None | Some("strict") => Ok(true),
         Some("permissive") => Ok(false),
-        Some(_) => Err(refuse::unsupported_field(
+        Some(_) => Err(errors::unsupported_field(
             "x-batch-validation",
             "The `x-batch-validation` must be `strict` or `permissive`.",
         )),

@@ -22,11 +22,11 @@ use super::{
     inboxes::find_inbox,
     json, list_response as listed, parse_id,
     receiving::{format_parties, format_party},
-    refuse::{missing_field, unsupported_field},
 };
+use crate::dialects::resend::errors::{missing_field, unsupported_field};
 use crate::{
     api::App,
-    dialects::pages::{MAX_SHORT_LIST, PageRows},
+    dialects::pagination::{MAX_SHORT_LIST, PageRows},
 };
 
 /// Threads that are looked through for a page.

@@ -23,13 +23,15 @@ use uuid::Uuid;
 use super::{
     DialectError, DialectPath, DialectQuery, OnePathParam, PageParams, Resend, ResendRequest, ResendRequestBody,
     ResendResult, TwoPathSegments, deleted_response, json, list_response as listed, object_response, parse_id,
-    refuse::{missing_field, unsupported_field},
-    word::{self, NAME},
+};
+use crate::dialects::resend::{
+    errors::{missing_field, unsupported_field},
+    event_format::{self, NAME},
 };
 use crate::{
     api::App,
     dialects::{
-        pages::{MAX_SHORT_LIST, PageRows},
+        pagination::{MAX_SHORT_LIST, PageRows},
         rename_field,
     },
 };
@@ -81,10 +83,10 @@ async fn find_webhook(app: &App, guest: &ResendRequest, name: &str) -> Result<En
 
 /// What an endpoint wants, in the dialect's words and in ours.
 fn parse_events(types: Vec<String>) -> Result<(Dialect, Vec<String>), Problem> {
-    if let Some(unknown) = types.iter().find(|name| !word::is_type(name)) {
+    if let Some(unknown) = types.iter().find(|name| !event_format::is_type(name)) {
         return Err(unsupported_field("events", format!("Invalid `events` field: there is no event `{unknown}`.")));
     }
-    let own = word::native_types(&types);
+    let own = event_format::native_types(&types);
     if own.is_empty() {
         return Err(unsupported_field("events", "None of these events ever happens here."));
     }
@@ -118,7 +120,7 @@ pub(super) async fn create(State(app): State<App>, guest: ResendRequest, body: R
     let NewWebhookBody { endpoint, events } = body.parse()?;
     let url = Some(endpoint.ok_or_else(|| missing_field("endpoint"))?);
     let (tongue, events) = parse_events(events.ok_or_else(|| missing_field("events"))?)?;
-    let never = word::unsupported_types(&tongue.types);
+    let never = event_format::unsupported_types(&tongue.types);
     let wish = NewEndpoint { url, events: Some(events), dialect: Some(tongue), ..NewEndpoint::default() };
     let shown = app.engine.create_endpoint(&guest.caller, wish, (None, None), asked).await.map_err(rename_url_field)?;
     let body = SecretBody { object: "webhook", id: shown.endpoint.id.to_string(), signing_secret: shown.secret };
@@ -184,7 +186,8 @@ pub(super) async fn change(
         Some(_) => return Err(unsupported_field("status", "The `status` must be `enabled` or `disabled`.").into()),
     };
     let (tongue, events) = events.map(parse_events).transpose()?.unzip();
-    let never = tongue.as_ref().map(|tongue: &Dialect| word::unsupported_types(&tongue.types)).unwrap_or_default();
+    let never =
+        tongue.as_ref().map(|tongue: &Dialect| event_format::unsupported_types(&tongue.types)).unwrap_or_default();
     if url.is_some() || events.is_some() {
         let wish = NewEndpoint { url, events, dialect: tongue, ..NewEndpoint::default() };
         app.engine.change_endpoint(&guest.caller, endpoint.id, wish, None).await.map_err(rename_url_field)?;

@@ -5,11 +5,9 @@ use mailonce_core::problem::{Code, Problem};
 use mailonce_engine::access::domains::{DnsCheckResult, DnsEntry, Domain, parse_domain_name};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    DialectPath, OnePathParam, UsesendRequest, UsesendRequestBody, UsesendResult, json, numeric_id,
-    refuse::invalid_field,
-};
-use crate::{api::App, dialects::pages::MAX_SHORT_LIST};
+use super::{DialectPath, OnePathParam, UsesendRequest, UsesendRequestBody, UsesendResult, json, numeric_id};
+use crate::dialects::usesend::errors::invalid_field;
+use crate::{api::App, dialects::pagination::MAX_SHORT_LIST};
 
 #[derive(Serialize)]
 struct DomainRecordBody {

@@ -14,14 +14,15 @@ use mailonce_core::{
     problem::{Code, Problem},
     time::Time,
 };
-use mailonce_engine::outbound::look::EmailView;
+use mailonce_engine::outbound::queries::EmailView;
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{
     DialectPath, DialectQuery, OnePathParam, Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json,
-    numeric_id, refuse::invalid_field, send::SendReceiptBody,
+    numeric_id, send::SendReceiptBody,
 };
 use crate::api::App;
+use crate::dialects::usesend::errors::invalid_field;
 
 /// Rows of a page at the most, and when nobody says.
 const PAGE_ROWS: usize = 50;

@@ -2,9 +2,9 @@
 
 mod domains;
 mod emails;
-mod refuse;
+mod errors;
+pub(crate) mod event_format;
 mod send;
-pub(crate) mod word;
 
 use axum::{
     Router,
@@ -49,11 +49,11 @@ impl DialectContract for Usesend {
     }
 
     fn unauthorized() -> Response {
-        refuse::error(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "No Authorization header provided")
+        errors::error(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "No Authorization header provided")
     }
 
     fn error_response(problem: &Problem) -> Response {
-        refuse::problem_response(problem)
+        errors::problem_response(problem)
     }
 }
 

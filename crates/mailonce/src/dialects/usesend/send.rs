@@ -14,17 +14,15 @@ use mailonce_engine::{Caller, Engine, outbound::send::SendRequest};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
-use super::{
-    Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json,
-    refuse::{invalid_field, problem_response},
-};
+use super::{Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json};
+use crate::dialects::usesend::errors::{invalid_field, problem_response};
 use crate::{
     api::{
         App,
         door::parse,
         wire::{OneOrMany, OrderedMap},
     },
-    dialects::{batch_failure, files::DialectAttachment, respond_to_send, send_failures, with_state_headers},
+    dialects::{attachment::DialectAttachment, batch_failure, respond_to_send, send_failures, with_state_headers},
 };
 
 /// Items of a batch at the most.

@@ -18,13 +18,15 @@ use tokio::{
 };
 
 use super::{
-    gate::ConnectionPermit,
-    reception::{MailReceiver, ReceivedMail, RecipientStatus},
     reply::{self, SmtpReply},
     session::{SessionConfig, SessionStep, SmtpSession},
     settings::SmtpSettings,
     spool::{Spool, SpooledMail},
-    tally::Reason,
+};
+use crate::intake::smtp::{
+    mail_receiver::{MailReceiver, ReceivedMail, RecipientStatus},
+    metrics::Reason,
+    network_limits::ConnectionPermit,
 };
 use crate::{
     arrival_rate::ArrivalRate,

@@ -12,26 +12,26 @@
 //! | `tally` | what is counted |
 
 mod command;
-mod configured;
+mod config;
 mod connection;
-mod gate;
-mod listen;
-mod reception;
+mod data_reader;
+mod listener;
+mod mail_receiver;
+mod metrics;
+mod network_limits;
 mod reply;
 mod session;
 mod settings;
 mod spool;
-mod tally;
 #[cfg(test)]
 mod tests;
-mod text;
 
 pub use crate::tls::Tls;
-pub use configured::SmtpConfig;
-pub(crate) use configured::SmtpFile;
+pub use config::SmtpConfig;
+pub(crate) use config::SmtpFile;
 pub use connection::ByteStream;
-pub use listen::{SmtpListener, run};
-pub use reception::{MailReceiver, NotAccepted, ReceivedMail, RecipientStatus};
+pub use listener::{SmtpListener, run};
+pub use mail_receiver::{MailReceiver, NotAccepted, ReceivedMail, RecipientStatus};
+pub use metrics::{Reason, SmtpMetrics};
 pub use settings::{NetworkLimits, SmtpSettings, SmtpTimeouts};
 pub use spool::{SpoolDir, SpoolFiles};
-pub use tally::{Reason, SmtpMetrics};

@@ -1,10 +1,10 @@
 //! What the listener says: one line each, with an RFC 3463 status.
 
-use super::{
-    reception::{NotAccepted, RecipientStatus},
-    tally::Reason,
-};
 use crate::byte_budget::Shortage;
+use crate::intake::smtp::{
+    mail_receiver::{NotAccepted, RecipientStatus},
+    metrics::Reason,
+};
 
 /// One line, and what it counts as when it is a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,8 @@
 use mailonce_core::limits;
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    spool::{SpoolDir, SpoolFiles},
-    tally::SmtpMetrics,
-};
+use super::spool::{SpoolDir, SpoolFiles};
+use crate::intake::smtp::metrics::SmtpMetrics;
 use crate::tls::Tls;
 
 /// How long each side of a conversation may take.

@@ -4,15 +4,15 @@
 //! argument, or a ledger that could not tell.
 
 mod artifact;
-mod describe;
-mod find;
+mod ask_human;
+mod message_view;
+mod messages;
 mod outcome;
-mod person;
 mod reply;
-mod said;
 mod send;
-mod shown;
 mod thread;
+mod tool_list;
+mod tool_reply;
 
 use mailonce_core::{
     inbox::Inbox,
@@ -22,11 +22,12 @@ use mailonce_engine::Caller;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{ToolContext, message::RpcError, object};
+use super::{ToolContext, object};
 use crate::api::door;
-use said::ToolReply;
+use crate::mcp::json_rpc::RpcError;
+use tool_reply::ToolReply;
 
-pub(super) use describe::list;
+pub(super) use tool_list::list;
 
 /// What a tool has to say, or why it cannot.
 type ToolResult = Result<ToolReply, Problem>;
@@ -53,12 +54,12 @@ pub(super) async fn call(desk: &ToolContext<'_>, params: &Map<String, Value>) ->
         "reply_email" => reply::reply_email(desk, arguments).await,
         "resend_email" => send::resend_email(desk, arguments).await,
         "get_outcome" => outcome::get_outcome(desk, arguments).await,
-        "find_messages" => find::find_messages(desk, arguments).await,
-        "read_message" => find::read_message(desk, arguments).await,
-        "wait_for_message" => find::wait_for_message(desk, arguments).await,
+        "find_messages" => messages::find_messages(desk, arguments).await,
+        "read_message" => messages::read_message(desk, arguments).await,
+        "wait_for_message" => messages::wait_for_message(desk, arguments).await,
         "take_artifact" => artifact::take_artifact(desk, arguments).await,
         "claim_thread" => thread::claim_thread(desk, arguments).await,
-        "ask_human" => person::ask_human(desk, arguments).await,
+        "ask_human" => ask_human::ask_human(desk, arguments).await,
         _ => return Err(RpcError::invalid_params(format!("Unknown tool: {}", sanitize_name(name)))),
     };
     let said = told.unwrap_or_else(ToolReply::from);

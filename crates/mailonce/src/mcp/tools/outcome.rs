@@ -16,9 +16,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id,
-    said::{LOOKS_DUPLICATE_NEXT_STEP, REJECTED_NEXT_STEP, send_status, status_next_step},
     send::{approval_url, parse_intent},
-    shown::{visible_addresses, without_nulls},
+};
+use crate::mcp::tools::{
+    message_view::{visible_addresses, without_nulls},
+    tool_reply::{LOOKS_DUPLICATE_NEXT_STEP, REJECTED_NEXT_STEP, send_status, status_next_step},
 };
 
 /// Attempts that are told one by one, the latest.

@@ -1,12 +1,13 @@
 //! `reply_email`: an answer is named by the message it answers, so it needs no other name.
 
 use mailonce_core::{access::team::ApiKeyScope, id::MessageId, problem::Problem};
-use mailonce_engine::{conversation::reply::ReplyRequest, outbound::view::SendReceipt};
+use mailonce_engine::{conversation::reply::ReplyRequest, outbound::send_receipt::SendReceipt};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id, send, shown};
+use super::{ToolContext, ToolReply, ToolResult, invalid_argument, parse_args, parse_id, send};
 use crate::api::MAX_SEEN;
+use crate::mcp::tools::message_view;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +58,7 @@ pub(super) async fn reply_email(desk: &ToolContext<'_>, arguments: &Value) -> To
 /// Whom the answer is for: the message named them, and not the model.
 async fn recipients(desk: &ToolContext<'_>, sent: &SendReceipt) -> Option<Vec<String>> {
     let email = desk.app.engine.email(desk.caller, sent.id).await.ok()?;
-    Some(shown::visible_addresses(desk, &email.head.to))
+    Some(message_view::visible_addresses(desk, &email.head.to))
 }
 
 /// Whom an answer goes to, the message said and not the model.

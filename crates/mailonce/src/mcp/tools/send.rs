@@ -13,16 +13,14 @@ use mailonce_core::{
 };
 use mailonce_engine::{
     conversation::reply::sender_name,
-    outbound::{send::SendRequest, view::SendReceipt},
+    outbound::{send::SendRequest, send_receipt::SendReceipt},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{
-    ToolContext, ToolReply, ToolResult, find_inbox_where, invalid_argument, outcome, parse_args, parse_id,
-    said::{REJECTED_NEXT_STEP, send_status, status_next_step},
-};
+use super::{ToolContext, ToolReply, ToolResult, find_inbox_where, invalid_argument, outcome, parse_args, parse_id};
 use crate::api::check_text;
+use crate::mcp::tools::tool_reply::{REJECTED_NEXT_STEP, send_status, status_next_step};
 
 /// Why spaces around a name are not taken.
 pub(super) const EDGE_SPACE_ERROR: &str =

@@ -1,8 +1,8 @@
 //! What each act means in each state.
 
-mod play;
+mod random_runs;
 
-use super::{rules::new_evidence, *};
+use super::{apply::new_evidence, *};
 use crate::{
     events::event::EventKind,
     handoff::{EvidenceFinding, EvidenceSource, HandoffState, Transition},

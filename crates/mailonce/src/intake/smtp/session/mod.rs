@@ -1,16 +1,15 @@
 //! One conversation, without a socket: bytes go in, replies come out, and between them the session says what it needs
 //! to know before it goes on.
 
-mod obey;
-mod read;
-
+mod commands;
+mod input;
 use std::{net::IpAddr, sync::Arc};
 
-use super::{
-    reception::{ReceivedMail, RecipientStatus},
-    reply::{self, SmtpReply},
-    tally::SmtpMetrics,
-    text::{DataReader, INITIAL_MEMORY},
+use super::reply::{self, SmtpReply};
+use crate::intake::smtp::{
+    data_reader::{DataReader, INITIAL_MEMORY},
+    mail_receiver::{ReceivedMail, RecipientStatus},
+    metrics::SmtpMetrics,
 };
 
 /// Mistakes that one connection may make. The last one ends it.

@@ -1,16 +1,18 @@
 //! The session by table, against tricks, and cut at every byte; no socket anywhere.
 
-mod cuts;
+mod command_table;
+mod disconnects;
 mod smuggling;
-mod table;
 
 use std::{net::IpAddr, sync::Arc};
 
 use super::{
-    reception::{NotAccepted, ReceivedMail, RecipientStatus},
     reply::{self, SmtpReply},
     session::{SessionConfig, SessionStep, SmtpSession},
-    tally::SmtpMetrics,
+};
+use crate::intake::smtp::{
+    mail_receiver::{NotAccepted, ReceivedMail, RecipientStatus},
+    metrics::SmtpMetrics,
 };
 
 pub(super) const IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);

@@ -2,8 +2,8 @@
 
 use super::{TestSession, codes};
 use crate::intake::smtp::{
-    tally::Reason,
-    text::{DataReader, DataStatus, DataStep, INITIAL_MEMORY},
+    data_reader::{DataReader, DataStatus, DataStep, INITIAL_MEMORY},
+    metrics::Reason,
 };
 
 /// Sequences that some server somewhere took for an end of data. None is one.

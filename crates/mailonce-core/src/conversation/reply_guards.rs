@@ -1,0 +1,262 @@
+//! The guards that a reply or a forward passes inside the accept transaction, in their order.
+
+use serde_json::json;
+
+use super::{
+    caps::{ReplyCaps, ReplyTally, recipient_hash},
+    message_progress::{MAX_ANSWERS, ReplySlot},
+    thread::Thread,
+};
+use crate::{
+    control::budget::Overrun,
+    events::event::{EventKind, NewEvent},
+    id::{EmailId, MessageId},
+    inbox::message::{Message, MessageState},
+    mutant,
+    outbound::email::{Email, EmailState, Guard},
+    ports::store::{KeyBinding, NewEmail},
+    time::Time,
+};
+
+/// An answer that wants to be accepted.
+#[derive(Clone, Debug)]
+pub struct NewReply {
+    /// The email that it becomes. Its head names the thread and the message.
+    pub email: NewEmail,
+    /// The message it answers.
+    pub message: MessageId,
+    /// What of the message it takes.
+    pub slot: ReplySlot,
+    /// The hash of the token of the lease that its writer holds.
+    pub lease_token_hash: Option<String>,
+    /// Newer messages that its writer knows of.
+    pub seen: Vec<MessageId>,
+    /// Whether policy lets soft signs of a machine be answered.
+    pub may_answer_soft_automatic: bool,
+    /// The limits.
+    pub caps: ReplyCaps,
+    /// Whether nobody but its own team would get it.
+    pub is_to_own_team: bool,
+    /// The hash under which answers to the same person are counted; none when it is not counted.
+    pub recipient_hash: Option<[u8; 16]>,
+}
+
+/// What the ledger has to say about an answer.
+#[derive(Clone, Debug)]
+pub struct ReplyContext {
+    /// The message.
+    pub message: Message,
+    /// Its thread.
+    pub thread: Thread,
+    /// The email that took the slot, in the version that [`standing`] says; none when the slot is free or the email is
+    /// gone for good.
+    pub previous_reply: Option<Email>,
+    /// Answers to the same person.
+    pub recipient_tally: ReplyTally,
+}
+
+/// Of an answer and its next version the one that counts: the later, unless that surely never left and the earlier may
+/// have.
+pub fn effective_version(earlier: Email, later: Email) -> Email {
+    let left = is_surely_unsent(&later) && !is_surely_unsent(&earlier) && !mutant!("earlier-version-forgotten");
+    if left { earlier } else { later }
+}
+
+/// Whether nothing of an email can have left.
+pub fn is_surely_unsent(email: &Email) -> bool {
+    matches!(email.state(), EmailState::Failed | EmailState::Cancelled)
+        || (mutant!("slot-freed-in-doubt") && email.state() == EmailState::Unknown)
+}
+
+/// Whether an answer that was held may leave now, itself or in other words.
+fn is_released(before: &Email, after: &Email) -> bool {
+    let held = |email: &Email| email.state() == EmailState::Held;
+    held(before) && !counts_on_accept(before) && !held(after) && !is_surely_unsent(after)
+}
+
+/// Whether an answer counts as soon as it is accepted: when it may leave, or its own sender may say that it does.
+fn counts_on_accept(email: &Email) -> bool {
+    email.state() != EmailState::Held || email.guard == Some(Guard::LooksDuplicate) || mutant!("held-answer-counted")
+}
+
+/// The message that is to be looked at again because of what became of an email, or of its next version: it is as good
+/// as unwritten now and was not before, or the other way round, or it may leave after all.
+pub fn message_to_reassess(before: &Email, after: &Email) -> Option<MessageId> {
+    after.head.answers.filter(|_| is_surely_unsent(before) != is_surely_unsent(after) || is_released(before, after))
+}
+
+/// Who is answered by an email that is counted only now, because a person let it go. For a forward there is nobody to
+/// count it for. `None` when it counts for nothing.
+pub fn recipient_counted_on_release(message: &Message, before: &Email, after: &Email) -> Option<Option<[u8; 16]>> {
+    if !is_released(before, after) {
+        return None;
+    }
+    let forwards = |(slot, id): &(ReplySlot, EmailId)| *id == before.id && matches!(slot, ReplySlot::Forward(_));
+    if message.annotations.turn.answers.iter().any(forwards) {
+        return Some(None);
+    }
+    let wanted = message.head.reply_to.first().or(message.head.from.as_ref());
+    let is_wanted = |to: &&String| wanted.is_some_and(|party| party.address.eq_ignore_ascii_case(to));
+    let to = &after.head.to;
+    Some(to.iter().find(is_wanted).or(to.first()).map(|to| recipient_hash(to)))
+}
+
+/// Weighs what answered a message, each answer in the version that [`standing`] says; an answer that is long gone says
+/// nothing. A message whose answers all surely never left is open again, and no longer when one left after all.
+pub fn reassess_message(
+    message: &mut Message,
+    answers: &[Option<Email>],
+    changed: EmailId,
+    now: Time,
+) -> Option<NewEvent> {
+    let unsent = |answer: &Option<Email>| answer.as_ref().is_some_and(is_surely_unsent);
+    let left = |answer: &Option<Email>| answer.as_ref().is_some_and(|email| !is_surely_unsent(email));
+    let kind = match message.state {
+        MessageState::Answered if !answers.is_empty() && answers.iter().all(unsent) => EventKind::MessageReopened,
+        MessageState::Unanswered if answers.iter().any(left) => EventKind::MessageAnswered,
+        _ => return None,
+    };
+    if mutant!("unsent-answer-stands") {
+        return None;
+    }
+    message.rev += 1;
+    message.state = if kind == EventKind::MessageReopened { MessageState::Unanswered } else { MessageState::Answered };
+    Some(message.to_event(kind, json!({ "email": changed }), now))
+}
+
+/// The answer to an answer.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum ReplyResult {
+    /// It was the first; this is what it became, perhaps held.
+    First(Email, Thread),
+    /// Its key was bound before.
+    KeyBound(KeyBinding),
+    /// The message was answered before, by this, and this is what that became; `None` when it is long gone.
+    AlreadyAnswered(EmailId, Option<Email>, Thread),
+    /// A guard refuses it. For [`Guard::NewerMessage`] the message that was not seen.
+    Refused(Guard, Option<MessageId>, Message, Thread),
+    /// It would exceed a budget. Nothing was written.
+    OverBudget(Overrun),
+    /// No such message in this team.
+    Missing,
+}
+
+/// What the guards say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplyVerdict {
+    /// Accept it; hold it if a guard is named.
+    Accept(Option<Guard>),
+    /// It was answered by this email.
+    AlreadyAnswered(EmailId),
+    /// Refuse it.
+    Refuse(Guard, Option<MessageId>),
+}
+
+/// What the writer of an answer holds and knows of.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyAuthor<'a> {
+    /// The hash of the token of its lease.
+    pub lease_token_hash: Option<&'a str>,
+    /// Newer messages that it knows of.
+    pub seen: &'a [MessageId],
+    /// Whether it replies; a forward has nothing to do with what people write meanwhile.
+    pub is_reply: bool,
+}
+
+impl ReplyAuthor<'_> {
+    /// What happened in the thread that it had to know of before it may answer.
+    pub fn find_conflict(&self, message: &Message, thread: &Thread, now: Time) -> Option<(Guard, Option<MessageId>)> {
+        if !self.may_reply(thread, now) && !mutant!("thread-lease-ignored") {
+            return Some((Guard::Leased, None));
+        }
+        let newer = thread.unseen_messages(message.seq, self.seen).next();
+        let newer = newer.filter(|_| self.is_reply && !mutant!("newer-message-ignored"))?;
+        Some((Guard::NewerMessage, Some(newer)))
+    }
+
+    /// Whether no other agent works on the thread, and this one did not lose it to another.
+    fn may_reply(&self, thread: &Thread, now: Time) -> bool {
+        match self.lease_token_hash {
+            Some(token) => thread.is_latest_token(token) || mutant!("lost-lease-obeyed"),
+            None => thread.active_lease(now).is_none(),
+        }
+    }
+}
+
+impl NewReply {
+    /// Asks every guard, in order.
+    pub fn check_guards(&self, ground: &ReplyContext, now: Time) -> ReplyVerdict {
+        let refuse = |guard| ReplyVerdict::Refuse(guard, None);
+        if self.is_refused_by(&ground.message, Guard::Itself) {
+            return refuse(Guard::Itself);
+        }
+        if self.is_refused_by(&ground.message, Guard::Automatic) {
+            return refuse(Guard::Automatic);
+        }
+        if let Some(email) = self.slot_taken_by(ground) {
+            return ReplyVerdict::AlreadyAnswered(email);
+        }
+        let reader = ReplyAuthor {
+            lease_token_hash: self.lease_token_hash.as_deref(),
+            seen: &self.seen,
+            is_reply: self.is_reply(),
+        };
+        if let Some((guard, newer)) = reader.find_conflict(&ground.message, &ground.thread, now) {
+            return ReplyVerdict::Refuse(guard, newer);
+        }
+        let caps = self.caps.are_exceeded(
+            (&ground.thread.details.sends, ground.thread.details.sent),
+            &ground.recipient_tally,
+            now,
+        );
+        let cap = (caps && !mutant!("cap-ignored")).then_some(Guard::Cap);
+        ReplyVerdict::Accept(cap)
+    }
+
+    fn is_reply(&self) -> bool {
+        matches!(self.slot, ReplySlot::Reply(_))
+    }
+
+    /// A forward goes to somebody else, so what the message itself is does not matter.
+    fn is_refused_by(&self, message: &Message, guard: Guard) -> bool {
+        let head = &message.head;
+        self.is_reply()
+            && match guard {
+                Guard::Itself => (head.own.is_some() || self.is_to_own_team) && !mutant!("own-mail-answered"),
+                _ => head.automatic.as_ref().is_some_and(|(_, hard)| {
+                    (*hard || !self.may_answer_soft_automatic) && !mutant!("automatic-mail-answered")
+                }),
+            }
+    }
+
+    /// What took the slot, unless that surely never left. Of an email that is long gone only its id is known.
+    fn slot_taken_by(&self, ground: &ReplyContext) -> Option<EmailId> {
+        let turn = &ground.message.annotations.turn;
+        let taken = turn.answered_by(&self.slot).filter(|_| !mutant!("answered-twice"));
+        if taken.is_none() && turn.answers.len() >= MAX_ANSWERS {
+            return turn.answers.last().map(|(_, email)| *email);
+        }
+        taken.filter(|_| !ground.previous_reply.as_ref().is_some_and(is_surely_unsent))
+    }
+
+    /// What an accepted answer changes besides its own rows: message, thread, tally; and what is told of it.
+    pub fn apply(&self, ground: &mut ReplyContext, email: &Email, now: Time) -> Vec<NewEvent> {
+        let counts = counts_on_accept(email);
+        let mut events = vec![ground.message.record_answer(self.slot.clone(), email.id, now)];
+        ground.thread.add_email(counts, now);
+        if counts {
+            ground.recipient_tally.record(now);
+        } else if email.guard == Some(Guard::Cap) {
+            events.push(ground.thread.to_event(EventKind::ThreadCap, json!({ "email": email.id }), now));
+        }
+        events
+    }
+
+    /// What is told of a refusal.
+    pub fn refusal_event(&self, guard: Guard, ground: &ReplyContext, now: Time) -> NewEvent {
+        let holder = ground.thread.active_lease(now).map(|lease| &lease.holder);
+        let data = json!({ "guard": guard, "holder": holder, "fence": ground.thread.details.fence });
+        ground.message.to_event(EventKind::ReplyRefused, data, now)
+    }
+}

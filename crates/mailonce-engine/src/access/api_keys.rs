@@ -1,0 +1,440 @@
+//! Credentials: who may come in, and how new ones are made.
+
+use mailonce_core::{
+    access::team::{ApiKey, ApiKeyDetails, Team},
+    address::Address,
+    cidr::Cidr,
+    id::{ApiKeyId, InboxId, TeamId},
+    key::InstallSecret,
+    limits,
+    outbound::email::Channel,
+    ports::store::{CreateTeamResult, IdempotentResult},
+    problem::{Code, Problem},
+    time::Time,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+use subtle::ConstantTimeEq as _;
+
+use crate::{
+    Caller, Engine, KeyedCall,
+    access::{active_keys::invalid_api_key, inbox_restriction::InboxRestriction},
+    invalid_field, operation,
+    outbound::email_commands::key_mismatch,
+    runtime::records::CreateOutcome,
+    unavailable,
+};
+
+/// How long a credential is trusted from memory: while other nodes may revoke it, and while they cannot.
+const MULTI_NODE_TTL_MS: i64 = 2_000;
+const SINGLE_NODE_TTL_MS: i64 = 60_000;
+/// Credentials remembered.
+const CACHE_CAPACITY: usize = 10_000;
+
+/// A credential as it was last read.
+struct CachedCredential {
+    key: Arc<ApiKey>,
+    team: Arc<Team>,
+    inbox_restriction: Option<Arc<InboxRestriction>>,
+    read_at: Time,
+    used_at: AtomicI64,
+}
+
+/// Credentials in memory, and the pace of those that are limited.
+pub(crate) struct CredentialCache {
+    entries: RwLock<HashMap<[u8; 32], Arc<CachedCredential>>>,
+    buckets: Mutex<HashMap<ApiKeyId, KeyRateBucket>>,
+    ttl_ms: i64,
+}
+
+/// A token bucket: up to a second's worth at once.
+struct KeyRateBucket {
+    tokens: f64,
+    refilled_at: Time,
+}
+
+impl CredentialCache {
+    pub(crate) fn new(alone: bool) -> Self {
+        let trusted_ms = if alone { SINGLE_NODE_TTL_MS } else { MULTI_NODE_TTL_MS };
+        Self { entries: RwLock::default(), buckets: Mutex::default(), ttl_ms: trusted_ms }
+    }
+
+    fn get(&self, hash: &[u8; 32], now: Time) -> Option<Arc<CachedCredential>> {
+        let known = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(hash).filter(|known| now.since(known.read_at) < self.ttl_ms).cloned()
+    }
+
+    fn put(
+        &self,
+        hash: [u8; 32],
+        (key, team): (ApiKey, Team),
+        ties: Option<InboxRestriction>,
+        now: Time,
+    ) -> Arc<CachedCredential> {
+        let used_at = AtomicI64::new(key.last_used_at.unwrap_or_default().0);
+        let (key, team, ties) = (Arc::new(key), Arc::new(team), ties.map(Arc::new));
+        let entry = Arc::new(CachedCredential { key, team, inbox_restriction: ties, read_at: now, used_at });
+        let mut known = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= CACHE_CAPACITY {
+            known.clear();
+        }
+        known.insert(hash, Arc::clone(&entry));
+        entry
+    }
+
+    pub(crate) fn clear(&self) {
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Credentials used since they were last written, to the minute.
+    pub(crate) fn recently_used(&self) -> Vec<(ApiKeyId, Time)> {
+        let known = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let used = |entry: &Arc<CachedCredential>| {
+            let at = Time(entry.used_at.load(Ordering::Relaxed));
+            (entry.key.last_used_at < Some(at) && at.0 > 0).then_some((entry.key.id, at))
+        };
+        known.values().filter_map(used).collect()
+    }
+
+    /// Whether a limited credential may call now; otherwise after how many milliseconds.
+    fn take_token(&self, key: &ApiKey, now: Time) -> Result<(), i64> {
+        let Some(rate) = key.details.rate_per_s.map(f64::from) else { return Ok(()) };
+        let mut all = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let pace = all.entry(key.id).or_insert(KeyRateBucket { tokens: rate, refilled_at: now });
+        pace.tokens = (pace.tokens + now.since(pace.refilled_at).max(0) as f64 / 1000.0 * rate).min(rate.max(1.0));
+        pace.refilled_at = now;
+        if pace.tokens < 1.0 {
+            return Err(((1.0 - pace.tokens) / rate * 1000.0).ceil() as i64);
+        }
+        pace.tokens -= 1.0;
+        Ok(())
+    }
+}
+
+/// A new credential, its secret included. Shown once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewApiKey {
+    /// Its id.
+    pub id: ApiKeyId,
+    /// Its team.
+    pub team: TeamId,
+    /// The secret itself.
+    pub secret: String,
+    /// When it was made.
+    pub created_at: Time,
+}
+
+/// Whether a key with these inboxes reaches no further than one that is tied to `own`. An empty list means every inbox.
+fn is_inbox_subset(own: &[String], inboxes: &[String]) -> bool {
+    own.is_empty() || (!inboxes.is_empty() && inboxes.iter().all(|inbox| own.contains(inbox)))
+}
+
+/// A restricted credential makes only credentials that are restricted at least as much.
+fn check_restrictions(key: &ApiKey, about: &ApiKeyDetails) -> Result<(), Problem> {
+    let senders = about.senders.iter().all(|rule| key.may_send_from(rule)) && !about.senders.is_empty();
+    if !key.details.senders.is_empty() && !senders {
+        return Err(Problem::for_field(
+            Code::SenderNotAllowed,
+            "senders",
+            "the new key could send from more addresses than this one",
+        ));
+    }
+    let ends = key.details.expires_at.is_none_or(|own| about.expires_at.is_some_and(|new| new <= own));
+    let pace = key.details.rate_per_s.is_none_or(|own| about.rate_per_s.is_some_and(|new| new <= own));
+    let inside = |block: &Cidr| key.details.allow_ips.iter().any(|own| own.contains_block(block));
+    let ips = key.details.allow_ips.is_empty() || (!about.allow_ips.is_empty() && about.allow_ips.iter().all(inside));
+    if !is_inbox_subset(&key.details.inboxes, &about.inboxes) || !ends || !pace || !ips {
+        let detail = "the new key would be less restricted than this one: give it inboxes, expires_at, rate_per_s and allow_ips within its own";
+        return Err(Problem::new(Code::WrongScope, detail));
+    }
+    Ok(())
+}
+
+/// A name that people can say.
+fn check_name(name: &str) -> Result<(), Problem> {
+    if name.trim().is_empty() {
+        return Err(invalid_field("name", "is an empty text, which names nothing"));
+    }
+    Ok(())
+}
+
+/// An inbox as credentials are tied to it: by its id, or by its address.
+fn normalize_inbox(inbox: &str) -> Option<String> {
+    let id = inbox.parse().map(|id: InboxId| id.to_string());
+    id.ok().or_else(|| Address::parse(inbox).ok().map(|address| address.as_str().to_owned()))
+}
+
+/// A credential that could never open anything is not made.
+fn check_usable(about: &ApiKeyDetails, now: Time) -> Result<(), Problem> {
+    check_name(&about.name)?;
+    if about.scopes.is_empty() {
+        return Err(invalid_field("scopes", "are empty, and a key without a scope can do nothing"));
+    }
+    if about.expires_at.is_some_and(|at| at <= now) {
+        return Err(invalid_field("expires_at", "is not in the future"));
+    }
+    if about.inboxes.iter().any(|inbox| normalize_inbox(inbox).is_none()) {
+        return Err(invalid_field("inboxes", "hold something that is neither the id nor the address of an inbox"));
+    }
+    Ok(())
+}
+
+/// The same credential in one form: each scope once, inboxes as they are compared.
+fn normalize(mut about: ApiKeyDetails) -> ApiKeyDetails {
+    let mut scopes = Vec::new();
+    for scope in about.scopes {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    about.scopes = scopes;
+    about.inboxes = about.inboxes.into_iter().map(|inbox| normalize_inbox(&inbox).unwrap_or(inbox)).collect();
+    about
+}
+
+/// The keyed hash under which a credential is stored.
+fn credential_hash(secret: &InstallSecret, credential: &str) -> [u8; 32] {
+    secret.mac("api-key", &[credential.as_bytes()])
+}
+
+/// Only who has the secret learns that its key expired, so that this helps nobody who guesses.
+fn key_expired(key: &ApiKey) -> Problem {
+    let ended = key.details.expires_at.map(|at| at.to_string()).unwrap_or_default();
+    Problem::new(Code::KeyExpired, format!("the API key {} expired at {ended}", key.details.hint))
+        .with_extension("expires_at", ended)
+}
+
+impl Engine {
+    /// Who brings this credential. Unknown and revoked ones get the same answer.
+    pub async fn authenticate(&self, credential: &str, channel: Channel) -> Result<Caller, Problem> {
+        let now = self.now();
+        let hash = credential_hash(&self.secret, credential);
+        let known = if let Some(known) = self.credentials.get(&hash, now) {
+            known
+        } else {
+            let found = self.store.api_key_by_hash(hash).await.map_err(unavailable)?;
+            let found = found.ok_or_else(invalid_api_key)?;
+            let ties = self.inbox_restriction_of(&found.0).await.map_err(unavailable)?;
+            self.credentials.put(hash, found, ties, now)
+        };
+        let same: bool = known.key.hash.ct_eq(&hash).into();
+        if !same || known.key.revoked_at.is_some() {
+            return Err(invalid_api_key());
+        }
+        if !known.key.is_active(now) {
+            return Err(key_expired(&known.key));
+        }
+        // To the minute, and never before it was made.
+        let minute = (now.0 - now.0 % 60_000).max(known.key.created_at.0);
+        known.used_at.store(minute, Ordering::Relaxed);
+        if let Err(wait_ms) = self.credentials.take_token(&known.key, now) {
+            let seconds = (wait_ms + 999) / 1000;
+            return Err(Problem::new(Code::RateLimited, format!("try again in {seconds} s"))
+                .with_extension("retry_after", seconds));
+        }
+        let (key, team, ties) = (Arc::clone(&known.key), Arc::clone(&known.team), known.inbox_restriction.clone());
+        Ok(Caller { key, team, channel, call: None, inbox_restriction: ties })
+    }
+
+    /// Whether this process has found the API key valid before. It may be revoked since.
+    pub fn is_api_key_cached(&self, credential: &str) -> bool {
+        let hash = credential_hash(&self.secret, credential);
+        self.credentials.entries.read().unwrap_or_else(PoisonError::into_inner).contains_key(&hash)
+    }
+
+    /// A fresh secret: `mo_` and 43 random letters, about 256 bits.
+    pub fn new_secret(&self) -> String {
+        const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        let letter = |_| char::from(LETTERS[(self.entropy.next_u64() % 62) as usize]);
+        std::iter::once("mo_".to_owned()).chain((0..43).map(letter).map(String::from)).collect()
+    }
+
+    /// A credential ready to be stored, and its secret.
+    fn build_api_key(&self, team: TeamId, mut about: ApiKeyDetails, secret: &str, now: Time) -> ApiKey {
+        about.hint = secret.chars().take(7).collect();
+        ApiKey {
+            id: ApiKeyId(self.new_id(now)),
+            team,
+            hash: credential_hash(&self.secret, secret),
+            details: about,
+            created_at: now,
+            revoked_at: None,
+            last_used_at: None,
+        }
+    }
+
+    /// Makes a credential in the caller's team. Asked again with the same key it shows the same secret.
+    pub async fn create_api_key(
+        &self,
+        caller: &Caller,
+        about: ApiKeyDetails,
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<NewApiKey>, Problem> {
+        let now = self.now();
+        // What was made before is shown again, though its time is over meanwhile.
+        if !self.is_repeated_call(caller, asked.as_ref()).await? {
+            check_usable(&about, now)?;
+        }
+        let about = normalize(about);
+        // Nobody hands out more than they hold.
+        about.scopes.iter().try_for_each(|scope| caller.require_scope(*scope))?;
+        check_restrictions(&caller.key, &about)?;
+        let secret = self.new_secret();
+        let key = self.build_api_key(caller.team.id, about, &secret, now);
+        let new = NewApiKey { id: key.id, team: key.team, secret, created_at: now };
+        let operation = operation(caller, asked.as_ref(), self.seal_answer(asked.as_ref(), &new), now);
+        let answer = self.store.create_api_key(key, operation).await.map_err(unavailable)?;
+        self.created_or_replayed(answer, asked.as_ref(), new)
+    }
+
+    /// Makes a team with its first credential. Asked again with the same key it shows the same ones.
+    pub async fn create_team(
+        &self,
+        caller: &Caller,
+        name: &str,
+        about: ApiKeyDetails,
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<NewApiKey>, Problem> {
+        let now = self.now();
+        if !self.is_repeated_call(caller, asked.as_ref()).await? {
+            check_name(name)?;
+        }
+        let (team, key, new) = self.build_team_with_key(name, about, self.new_secret(), now);
+        let operation = operation(caller, asked.as_ref(), self.seal_answer(asked.as_ref(), &new), now);
+        match self.store.create_team(team, key, operation).await.map_err(unavailable)? {
+            IdempotentResult::Done(CreateTeamResult::NameTaken) => Err(team_exists(name)),
+            answer => self.created_or_replayed(answer.map(|_made| ()), asked.as_ref(), new),
+        }
+    }
+
+    /// Makes a team with its first credential. For the command line, which works on the ledger itself.
+    pub async fn create_team_directly(&self, name: &str, about: ApiKeyDetails) -> Result<NewApiKey, Problem> {
+        check_name(name)?;
+        let made = self.try_create_team(name, about, self.new_secret()).await?;
+        made.ok_or_else(|| team_exists(name))
+    }
+
+    /// Makes a team with its first credential; `None` when there is one of this name.
+    async fn try_create_team(
+        &self,
+        name: &str,
+        about: ApiKeyDetails,
+        secret: String,
+    ) -> Result<Option<NewApiKey>, Problem> {
+        let (team, key, new) = self.build_team_with_key(name, about, secret, self.now());
+        match self.store.create_team(team, key, None).await.map_err(unavailable)? {
+            IdempotentResult::Done(CreateTeamResult::NameTaken) => Ok(None),
+            answer => Ok(Some(self.created_or_replayed(answer.map(|_made| ()), None, new)?.value)),
+        }
+    }
+
+    fn build_team_with_key(
+        &self,
+        name: &str,
+        about: ApiKeyDetails,
+        secret: String,
+        now: Time,
+    ) -> (Team, ApiKey, NewApiKey) {
+        let team = Team { id: TeamId(self.new_id(now)), name: name.to_owned(), created_at: now, require_keys: false };
+        let key = self.build_api_key(team.id, about, &secret, now);
+        let new = NewApiKey { id: key.id, team: team.id, secret, created_at: now };
+        (team, key, new)
+    }
+
+    fn created_or_replayed(
+        &self,
+        answer: IdempotentResult<()>,
+        asked: Option<&KeyedCall>,
+        new: NewApiKey,
+    ) -> Result<CreateOutcome<NewApiKey>, Problem> {
+        match answer {
+            IdempotentResult::Done(()) => Ok(CreateOutcome { value: new, is_new: true }),
+            IdempotentResult::Replayed(sealed) => {
+                Ok(CreateOutcome { value: self.open_answer(asked, &sealed)?, is_new: false })
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    /// The credentials of the caller's team, newest first.
+    pub async fn api_keys(&self, caller: &Caller) -> Result<Vec<ApiKey>, Problem> {
+        let mut keys = self.store.api_keys(caller.team.id).await.map_err(unavailable)?;
+        keys.retain(|key| is_inbox_subset(&caller.key.details.inboxes, &key.details.inboxes));
+        Ok(keys)
+    }
+
+    /// Takes a credential back. Other nodes follow within two seconds; what is open under it ends within one.
+    pub async fn revoke_api_key(&self, caller: &Caller, id: ApiKeyId) -> Result<ApiKey, Problem> {
+        let missing = || Problem::new(Code::NotFound, format!("there is no API key {id}"));
+        if caller.inbox_restriction.is_some() && !self.api_keys(caller).await?.iter().any(|key| key.id == id) {
+            return Err(missing());
+        }
+        let revoked = self.store.revoke_api_key(caller.team.id, id, self.now()).await.map_err(unavailable)?;
+        self.credentials.clear();
+        self.check_active_keys().await;
+        revoked.ok_or_else(missing)
+    }
+
+    /// Every team.
+    pub async fn teams(&self) -> Result<Vec<Team>, Problem> {
+        self.store.teams().await.map_err(unavailable)
+    }
+
+    /// Changes whether a team requires keys.
+    pub async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Team, Problem> {
+        let changed = self.store.set_require_keys(team, require).await.map_err(unavailable)?;
+        self.credentials.clear();
+        changed.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no team {team}")))
+    }
+
+    /// Makes the first team with a given or a fresh secret, or a further credential of the team that is there.
+    /// For the command line, which works on the ledger itself.
+    pub async fn ensure_api_key(
+        &self,
+        team_name: &str,
+        about: ApiKeyDetails,
+        secret: Option<String>,
+    ) -> Result<NewApiKey, Problem> {
+        let now = self.now();
+        let secret = secret.unwrap_or_else(|| self.new_secret());
+        if secret.chars().count() < limits::MIN_SECRET_CHARS {
+            return Err(Problem::new(
+                Code::InvalidField,
+                format!("an API key has at least {} characters", limits::MIN_SECRET_CHARS),
+            ));
+        }
+        let found = self.store.api_key_by_hash(credential_hash(&self.secret, &secret)).await.map_err(unavailable)?;
+        if let Some((key, _)) = found.filter(|(key, _)| key.is_active(now)) {
+            return Ok(NewApiKey { id: key.id, team: key.team, secret, created_at: key.created_at });
+        }
+        check_name(team_name)?;
+        check_usable(&about, now)?;
+        let about = normalize(about);
+        if self.find_team(team_name).await?.is_none()
+            && let Some(made) = self.try_create_team(team_name, about.clone(), secret.clone()).await?
+        {
+            return Ok(made);
+        }
+        // It was there, or another process made it meanwhile.
+        let team = self.find_team(team_name).await?;
+        let team = team.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no team named {team_name}")))?;
+        let key = self.build_api_key(team.id, about, &secret, now);
+        let new = NewApiKey { id: key.id, team: team.id, secret, created_at: now };
+        let made = self.store.create_api_key(key, None).await.map_err(unavailable)?;
+        Ok(self.created_or_replayed(made, None, new)?.value)
+    }
+
+    async fn find_team(&self, name: &str) -> Result<Option<Team>, Problem> {
+        Ok(self.teams().await?.into_iter().find(|team| team.name == name))
+    }
+}
+
+fn team_exists(name: &str) -> Problem {
+    Problem::for_field(Code::TeamExists, "name", format!("there is a team named {name} already"))
+}

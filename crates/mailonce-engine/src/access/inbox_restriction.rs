@@ -1,0 +1,133 @@
+//! API keys that are tied to inboxes see and do what concerns these inboxes, and nothing else.
+//!
+//! An email concerns the inbox that it is from. An event concerns the inbox that it names, or the inbox of the email
+//! that it is about. Everything else belongs to the whole team, and a tied key gets `403 wrong_scope`.
+
+use mailonce_core::{
+    access::team::ApiKey,
+    events::event::{Event, NewEvent},
+    id::{EmailId, InboxId, TeamId},
+    outbound::email::Email,
+    ports::store::StoreError,
+    problem::{Code, Problem},
+};
+use std::sync::Arc;
+
+use crate::{Caller, Engine, outbound::email_commands, unavailable};
+
+/// The inboxes that an API key is tied to, as they are now. An inbox that was removed is not among them.
+#[derive(Debug, Default)]
+pub struct InboxRestriction {
+    inboxes: Vec<(InboxId, String)>,
+}
+
+impl InboxRestriction {
+    /// Their addresses.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.inboxes.iter().map(|(_, address)| address.clone()).collect()
+    }
+
+    /// The first of them, in which a question without a message is asked.
+    pub(crate) fn first_inbox(&self) -> Option<InboxId> {
+        self.inboxes.first().map(|(inbox, _)| *inbox)
+    }
+
+    /// Whether an inbox is among them.
+    pub(crate) fn has_inbox(&self, id: InboxId) -> bool {
+        self.inboxes.iter().any(|(inbox, _)| *inbox == id)
+    }
+
+    /// Whether an address is that of one of them.
+    pub(crate) fn has_address(&self, address: &str) -> bool {
+        self.inboxes.iter().any(|(_, own)| own.eq_ignore_ascii_case(address))
+    }
+}
+
+impl Caller {
+    /// Refuses an API key that is tied to inboxes, because the call concerns the whole team.
+    pub fn require_unrestricted_key(&self) -> Result<(), Problem> {
+        if self.inbox_restriction.is_none() {
+            return Ok(());
+        }
+        let detail = "this API key is tied to inboxes, and the call concerns the whole team";
+        let next = "Call with an API key that is not tied to inboxes.";
+        Err(Problem::new(Code::WrongScope, detail)
+            .with_extension("inboxes", self.key.details.inboxes.clone())
+            .with_extension("next", next))
+    }
+
+    /// Whether emails from this address are the caller's to see and change.
+    pub(crate) fn may_see_sender(&self, address: &str) -> bool {
+        self.inbox_restriction.as_ref().is_none_or(|ties| ties.has_address(address))
+    }
+
+    /// Whether it concerns no other inbox than those of the caller: a set of inboxes, of which an empty one means all.
+    pub(crate) fn may_access_inboxes(&self, inboxes: &[InboxId]) -> bool {
+        let own = |ties: &Arc<InboxRestriction>| !inboxes.is_empty() && inboxes.iter().all(|id| ties.has_inbox(*id));
+        self.inbox_restriction.as_ref().is_none_or(own)
+    }
+}
+
+/// The inbox and the email that an event is about, or that its question is about.
+pub(crate) fn event_subject(event: &NewEvent) -> (Option<InboxId>, Option<EmailId>) {
+    match event.kind.subject_type() {
+        "email" | "key" => (None, Some(EmailId(event.subject_id))),
+        "escalation" => {
+            let id = |name: &str| event.data["about"][name].as_str();
+            (id("inbox").and_then(|id| id.parse().ok()), id("email").and_then(|id| id.parse().ok()))
+        }
+        _ => (event.inbox(), None),
+    }
+}
+
+impl Engine {
+    /// The inboxes that an API key is tied to; `None` for a key of the whole team.
+    pub(crate) async fn inbox_restriction_of(&self, key: &ApiKey) -> Result<Option<InboxRestriction>, StoreError> {
+        if key.details.inboxes.is_empty() {
+            return Ok(None);
+        }
+        let mut inboxes = Vec::new();
+        for tie in &key.details.inboxes {
+            let found = match tie.parse() {
+                Ok(id) => self.store.inbox(key.team, id).await?,
+                Err(_) => self.store.inbox_by_address(std::slice::from_ref(tie)).await?,
+            };
+            inboxes.extend(found.filter(|inbox| inbox.team == key.team).map(|inbox| (inbox.id, inbox.address)));
+        }
+        Ok(Some(InboxRestriction { inboxes }))
+    }
+
+    /// An email of the caller's team that the caller may see.
+    pub(crate) async fn visible_email(&self, caller: &Caller, id: EmailId) -> Result<Email, Problem> {
+        let email = self.store.email(caller.team.id, id).await.map_err(unavailable)?;
+        email.filter(|email| caller.may_see_sender(&email.head.from)).ok_or_else(|| email_commands::email_not_found(id))
+    }
+
+    /// The same as a check alone, which costs an untied caller nothing.
+    pub(crate) async fn check_email_visible(&self, caller: &Caller, id: EmailId) -> Result<(), Problem> {
+        if caller.inbox_restriction.is_some() {
+            self.visible_email(caller, id).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether an event concerns an inbox of the caller.
+    pub(crate) async fn may_see_event(&self, caller: &Caller, event: &Event) -> Result<bool, Problem> {
+        let Some(ties) = &caller.inbox_restriction else { return Ok(true) };
+        self.is_within_restriction(ties, caller.team.id, event_subject(&event.event)).await.map_err(unavailable)
+    }
+
+    /// Whether something that names an inbox and an email concerns one of these inboxes.
+    pub(crate) async fn is_within_restriction(
+        &self,
+        ties: &InboxRestriction,
+        team: TeamId,
+        (inbox, email): (Option<InboxId>, Option<EmailId>),
+    ) -> Result<bool, StoreError> {
+        if let Some(inbox) = inbox {
+            return Ok(ties.has_inbox(inbox));
+        }
+        let Some(id) = email else { return Ok(false) };
+        Ok(self.store.email(team, id).await?.is_some_and(|email| ties.has_address(&email.head.from)))
+    }
+}

@@ -1,0 +1,624 @@
+//! The ways out: which mail takes which, how many hand-overs run at once, and when a way rests.
+
+use mailonce_core::{
+    handoff::action::HandoffRetryPolicy,
+    mutant,
+    outbound::{content::EmailContent, email::OnUnknown},
+    ports::{
+        authenticator::Authenticator,
+        event_formatter::{EventFormatter, NoDialects},
+        mail_fetcher::MailFetcher,
+        network::{DnsResolver, HttpFetcher, NoNetwork},
+        store::{Envelope, TransportAccount},
+        transport::{
+            AttemptPhase, HandoffSplit, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
+        },
+        webhook_client::{NoWebhooks, WebhookClient},
+    },
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::sync::Notify as Bell;
+
+use crate::{
+    SANDBOX,
+    inbound::{local::LOCAL_TRANSPORT, waiters::InboxDomains},
+};
+
+/// The transport of the addresses that misbehave on purpose.
+pub const SANDBOX_FAULTS: &str = "sandbox-faults";
+/// The domain of those addresses.
+pub const SANDBOX_FAULTS_DOMAIN: &str = "sandbox.mailonce.test";
+
+/// Faults in a row that open a breaker.
+const FAULTS_TO_OPEN: u32 = 3;
+/// How long an open breaker rests before it lets one hand-over try, in milliseconds.
+const BREAKER_OPEN_MS: i64 = 5_000;
+
+/// What the engine is wired to, and how it uses it.
+pub struct EngineDeps {
+    /// The transports that are configured, by name.
+    pub transports: Vec<Arc<dyn Transport>>,
+    /// Which mail takes which.
+    pub routing: Routing,
+    /// What happens to an unknown outcome when the email does not say.
+    pub on_unknown: OnUnknown,
+    /// Hand-overs under way at a time, for each transport.
+    pub max_in_flight: usize,
+    /// Hand-overs under way at a time to one recipient domain. No limit when `None`.
+    pub max_in_flight_per_domain: Option<usize>,
+    /// Attempts at the most.
+    pub max_attempts: u32,
+    /// How long a handoff is tried, in milliseconds.
+    pub max_age_ms: i64,
+    /// Whether senders need a verified domain.
+    pub verify_domains: bool,
+    /// Where bounces come back. Without one they go to the sender.
+    pub bounce_domain: Option<String>,
+    /// The domain name system.
+    pub dns: Arc<dyn DnsResolver>,
+    /// Pages that a provider's protocol tells us to fetch.
+    pub http_fetcher: Arc<dyn HttpFetcher>,
+    /// Providers that hold mail.
+    pub mail_collector: Arc<dyn MailFetcher>,
+    /// Tells endpoints.
+    pub webhook_sender: Arc<dyn WebhookClient>,
+    /// Words for endpoints that want to be told as another service would.
+    pub event_formatter: Arc<dyn EventFormatter>,
+    /// Domains of this installation, where any team may have inboxes.
+    pub local_domains: Vec<String>,
+    /// Names at those domains that only an operator may give to an inbox.
+    pub reserved_names: Vec<String>,
+    /// Asks whether senders are who they say. Nobody is asked without one.
+    pub authenticator: Option<Arc<dyn Authenticator>>,
+    /// Whether bodies of mail are sealed in the ledger.
+    pub seal_bodies: bool,
+}
+
+/// Names that stand for a domain itself: those of RFC 2142, and those that certificate authorities write to before they
+/// issue a certificate for the domain.
+pub const RESERVED_NAMES: [&str; 20] = [
+    "abuse",
+    "admin",
+    "administrator",
+    "ftp",
+    "hostmaster",
+    "info",
+    "mailer-daemon",
+    "marketing",
+    "news",
+    "noc",
+    "postmaster",
+    "root",
+    "sales",
+    "security",
+    "ssladmin",
+    "support",
+    "usenet",
+    "uucp",
+    "webmaster",
+    "www",
+];
+
+impl Default for EngineDeps {
+    fn default() -> Self {
+        Self {
+            transports: Vec::new(),
+            routing: Routing::default(),
+            on_unknown: OnUnknown::Hold,
+            max_in_flight: 64,
+            max_in_flight_per_domain: None,
+            max_attempts: 12,
+            max_age_ms: 24 * 3_600_000,
+            verify_domains: false,
+            bounce_domain: None,
+            dns: Arc::new(NoNetwork),
+            http_fetcher: Arc::new(NoNetwork),
+            mail_collector: Arc::new(NoNetwork),
+            webhook_sender: Arc::new(NoWebhooks),
+            event_formatter: Arc::new(NoDialects),
+            local_domains: Vec::new(),
+            reserved_names: RESERVED_NAMES.iter().map(|name| (*name).to_owned()).collect(),
+            authenticator: None,
+            seal_bodies: false,
+        }
+    }
+}
+
+impl EngineDeps {
+    /// Whether mail may go to our own inboxes by itself: where the sandbox is a way out, or inboxes have a domain here.
+    pub(crate) fn delivers_to_inboxes(&self) -> bool {
+        let default = &self.routing.default;
+        !self.local_domains.is_empty() || default.is_empty() || default.iter().any(|name| name == SANDBOX)
+    }
+
+    pub(crate) fn retry_policy(&self, chance: u64) -> HandoffRetryPolicy {
+        HandoffRetryPolicy { max_attempts: self.max_attempts, max_age_ms: self.max_age_ms, jitter_seed: chance }
+    }
+}
+
+/// Which mail takes which way.
+#[derive(Clone, Debug, Default)]
+pub struct Routing {
+    /// The first rule that matches decides.
+    pub rules: Vec<RoutingRule>,
+    /// In the order of fail-over. Empty: the sandbox.
+    pub default: Vec<String>,
+}
+
+/// A way for some mail.
+#[derive(Clone, Debug, Default)]
+pub struct RoutingRule {
+    /// From this domain.
+    pub from_domain: Option<String>,
+    /// With this tag.
+    pub tag: Option<String>,
+    /// In the order of fail-over.
+    pub to: Vec<String>,
+    /// How often each comes first. Without weights the first does.
+    pub weights: Vec<u32>,
+}
+
+impl RoutingRule {
+    fn matches(&self, content: &EmailContent) -> bool {
+        let domain = content.from.domain();
+        self.from_domain.as_ref().is_none_or(|wanted| wanted == domain)
+            && self.tag.as_ref().is_none_or(|wanted| content.tags.contains_key(wanted))
+    }
+
+    /// The way that comes first: by weight, where there are weights.
+    fn pick_first(&self, chance: u64) -> Option<&String> {
+        let total: u64 = self.weights.iter().map(|weight| u64::from(*weight)).sum();
+        let mut drawn = chance.checked_rem(total).unwrap_or(0);
+        for (way, weight) in self.to.iter().zip(&self.weights) {
+            if drawn < u64::from(*weight) {
+                return Some(way);
+            }
+            drawn -= u64::from(*weight);
+        }
+        self.to.first()
+    }
+}
+
+/// One way out, as it is used.
+pub struct OutboundRoute {
+    pub(crate) transport: Arc<dyn Transport>,
+    breaker: Mutex<Breaker>,
+    in_flight: AtomicUsize,
+    domains: Mutex<HashMap<String, usize>>,
+    pub(crate) wake: Bell,
+}
+
+#[derive(Debug, Default)]
+struct Breaker {
+    faults: u32,
+    /// Rests until then, by the even counter.
+    open_until: Option<i64>,
+    probing: bool,
+    why: String,
+    /// Whether it was ever seen to work: what was told before a restart may no longer be so.
+    has_worked: bool,
+}
+
+/// How a way is, for people and metrics.
+#[derive(Clone, Debug)]
+pub struct TransportStatus {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// The account behind it.
+    pub account: String,
+    /// `key`, `look_up` or `none`.
+    pub recovery: &'static str,
+    /// `closed`, `open` or `half_open`.
+    pub breaker: &'static str,
+    /// Why it is open.
+    pub why: Option<String>,
+    /// Hand-overs under way.
+    pub in_flight: usize,
+}
+
+impl OutboundRoute {
+    fn new(transport: Arc<dyn Transport>) -> Self {
+        Self {
+            transport,
+            breaker: Mutex::default(),
+            in_flight: AtomicUsize::new(0),
+            domains: Mutex::default(),
+            wake: Bell::new(),
+        }
+    }
+
+    pub(crate) fn capability(&self) -> TransportCapabilities {
+        self.transport.capabilities()
+    }
+
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many hand-overs may begin now: none while it rests, one when it may try again.
+    pub(crate) fn free_slots(&self, most: usize, even: i64) -> usize {
+        let most = most.min(self.capability().max_concurrency.max(1));
+        let free = most.saturating_sub(self.in_flight.load(Ordering::Relaxed));
+        let breaker = self.breaker();
+        match breaker.open_until {
+            Some(until) if even < until || breaker.probing => 0,
+            Some(_) if mutant!("breaker-never-tries") => 0,
+            Some(_) => free.min(1),
+            None => free,
+        }
+    }
+
+    /// Whether it works, as far as is known.
+    pub(crate) fn is_available(&self, even: i64) -> bool {
+        let breaker = self.breaker();
+        breaker.open_until.is_none_or(|until| even >= until && !breaker.probing)
+    }
+
+    /// Counts a hand-over in, until the guard is dropped.
+    pub(crate) fn begin_attempt(self: &Arc<Self>, domain: Option<String>) -> InFlightGuard {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut breaker = self.breaker();
+            breaker.probing = breaker.open_until.is_some();
+        }
+        if let Some(domain) = &domain {
+            *self.domains().entry(domain.clone()).or_default() += 1;
+        }
+        InFlightGuard { route: Arc::clone(self), domain }
+    }
+
+    fn domains(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.domains.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Domains to which enough is under way, and how many more may begin although all of them be for one other.
+    pub(crate) fn domain_limits(&self, most: usize) -> (Vec<String>, usize) {
+        let domains = self.domains();
+        let full = domains.iter().filter(|(_, count)| **count >= most).map(|(domain, _)| domain.clone()).collect();
+        let busiest = domains.values().copied().filter(|count| *count < most).max().unwrap_or(0);
+        (full, most - busiest)
+    }
+
+    /// Learns from an answer. True when the breaker opened or closed by it, or nobody knew before how it is.
+    pub(crate) fn record_reply(&self, reply: &TransportReply, even: i64) -> bool {
+        let mut breaker = self.breaker();
+        breaker.probing = false;
+        if reply.meaning != ReplyMeaning::Fault {
+            // What came after the point of no return without an answer proves nothing about the way.
+            if reply.meaning != ReplyMeaning::Unknown {
+                let news = breaker.open_until.is_some() || !breaker.has_worked;
+                *breaker = Breaker { has_worked: true, ..Breaker::default() };
+                return news;
+            }
+            return false;
+        }
+        breaker.faults += 1;
+        breaker.why.clone_from(&reply.text);
+        let refused_log_in = matches!(reply.phase, AttemptPhase::Login) || matches!(reply.code, Some(401..=403));
+        if breaker.open_until.is_some() || refused_log_in || breaker.faults >= FAULTS_TO_OPEN {
+            let opened = breaker.open_until.is_none();
+            breaker.open_until = Some(even + BREAKER_OPEN_MS);
+            return opened;
+        }
+        false
+    }
+
+    /// How it is.
+    pub fn status(&self, even: i64) -> TransportStatus {
+        let breaker = self.breaker();
+        TransportStatus {
+            name: self.transport.name().to_owned(),
+            kind: self.transport.kind(),
+            account: self.transport.account().to_owned(),
+            recovery: match self.capability().recovery {
+                RecoveryMethod::IdempotencyKey { .. } => "key",
+                RecoveryMethod::LookUp { .. } => "look_up",
+                RecoveryMethod::None => "none",
+            },
+            breaker: match breaker.open_until {
+                None => "closed",
+                Some(until) if even < until => "open",
+                Some(_) => "half_open",
+            },
+            why: breaker.open_until.map(|_| breaker.why.clone()),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A hand-over that is under way.
+pub(crate) struct InFlightGuard {
+    route: Arc<OutboundRoute>,
+    domain: Option<String>,
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.route.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.route.breaker().probing = false;
+        if let Some(domain) = &self.domain {
+            let mut domains = self.route.domains();
+            if let Some(count) = domains.get_mut(domain) {
+                *count -= 1;
+                if *count == 0 {
+                    domains.remove(domain);
+                }
+            }
+        }
+        self.route.wake.notify_one();
+    }
+}
+
+/// Whether a way is a part of the sandbox, which callers do not name.
+pub(crate) fn is_sandbox_internal(name: &str) -> bool {
+    name == SANDBOX_FAULTS || name == LOCAL_TRANSPORT
+}
+
+/// Every way out.
+pub struct TransportSelector {
+    routes: BTreeMap<String, Arc<OutboundRoute>>,
+    routing: Routing,
+    /// Where our own inboxes are.
+    inbox_domains: Arc<InboxDomains>,
+    /// Wakes the sandbox.
+    pub(crate) sandbox: Bell,
+}
+
+impl TransportSelector {
+    pub(crate) fn new(transports: &[Arc<dyn Transport>], routing: Routing, inbox_domains: Arc<InboxDomains>) -> Self {
+        let named = |t: &Arc<dyn Transport>| (t.name().to_owned(), Arc::new(OutboundRoute::new(Arc::clone(t))));
+        Self { routes: transports.iter().map(named).collect(), routing, inbox_domains, sandbox: Bell::new() }
+    }
+
+    /// Every way but the sandbox.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<OutboundRoute>> {
+        self.routes.values()
+    }
+
+    /// The way with this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<OutboundRoute>> {
+        self.routes.get(name)
+    }
+
+    /// Every name a caller may say.
+    pub(crate) fn selectable_names(&self) -> Vec<&str> {
+        std::iter::once(SANDBOX)
+            .chain(self.routes.keys().map(String::as_str).filter(|name| !is_sandbox_internal(name)))
+            .collect()
+    }
+
+    /// Every transport with its account, as the ledger is told of them. The sandbox is inside every process.
+    pub(crate) fn accounts(&self) -> Vec<TransportAccount> {
+        let account = |(name, way): (&String, &Arc<OutboundRoute>)| TransportAccount {
+            name: name.clone(),
+            account: way.transport.account().to_owned(),
+        };
+        self.routes.iter().map(account).collect()
+    }
+
+    /// Every name that this process can hand over by, the parts of the sandbox too.
+    pub(crate) fn all_names(&self) -> Vec<String> {
+        std::iter::once(SANDBOX.to_owned()).chain(self.routes.keys().cloned()).collect()
+    }
+
+    /// Wakes every way: something became due.
+    pub(crate) fn wake_all(&self) {
+        self.sandbox.notify_one();
+        self.routes.values().for_each(|way| way.wake.notify_one());
+    }
+
+    /// Wakes one way: something became due for it.
+    pub(crate) fn wake_one(&self, name: &str) {
+        match self.get(name) {
+            Some(way) => way.wake.notify_one(),
+            None => self.sandbox.notify_one(),
+        }
+    }
+
+    /// The way that a mail takes first.
+    pub(crate) fn select(&self, content: &EmailContent, chance: u64) -> &str {
+        let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
+        let first = rule.map_or_else(|| self.routing.default.first(), |rule| rule.pick_first(chance));
+        first.map_or(SANDBOX, String::as_str)
+    }
+
+    /// Whether some mail may take another way than this one now.
+    pub(crate) fn has_alternative(&self, name: &str, even: i64) -> bool {
+        let orders = self.routing.rules.iter().map(|rule| &rule.to).chain([&self.routing.default]);
+        let with = orders.into_iter().filter(|order| order.iter().any(|one| one == name));
+        let mut others = with.flatten().filter(|other| other.as_str() != name).filter_map(|other| self.get(other));
+        others.any(|way| way.is_available(even))
+    }
+
+    /// The way a mail may take instead, in the order of fail-over.
+    pub(crate) fn select_alternative(
+        &self,
+        name: &str,
+        content: &EmailContent,
+        even: i64,
+    ) -> Option<Arc<OutboundRoute>> {
+        let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
+        let order = rule.map_or(&self.routing.default, |rule| &rule.to);
+        let others = order.iter().filter(|other| other.as_str() != name).filter_map(|other| self.get(other));
+        others.into_iter().find(|way| way.is_available(even)).cloned()
+    }
+
+    /// The envelopes of a mail for a way.
+    pub(crate) fn envelopes(&self, name: &str, content: &EmailContent) -> Vec<Envelope> {
+        let all = content.recipients();
+        let envelope = |way: &str, to: &[&str]| Envelope {
+            transport: way.to_owned(),
+            recipients: to.iter().map(|to| (*to).to_owned()).collect(),
+        };
+        let shape = self.get(name).map_or(HandoffSplit::PerRecipient, |way| way.capability().split);
+        if shape == HandoffSplit::PerEmail {
+            return vec![envelope(name, &all)];
+        }
+        let way_of = |to: &str| if name == SANDBOX { self.sandbox_transport(to) } else { name };
+        all.into_iter().map(|to| envelope(way_of(to), &[to])).collect()
+    }
+
+    /// How the sandbox takes mail for a recipient.
+    fn sandbox_transport(&self, to: &str) -> &'static str {
+        let domain = to.rsplit_once('@').map_or("", |(_, domain)| domain);
+        if domain == SANDBOX_FAULTS_DOMAIN && self.get(SANDBOX_FAULTS).is_some() {
+            SANDBOX_FAULTS
+        } else if self.inbox_domains.contains(domain) && self.get(LOCAL_TRANSPORT).is_some() {
+            LOCAL_TRANSPORT
+        } else {
+            SANDBOX
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use mailonce_core::{
+        outbound::content::RawContent,
+        ports::transport::{
+            FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, PreparedHandoff, UnsupportedMail,
+        },
+    };
+
+    struct NamedTransport(&'static str, HandoffSplit);
+
+    #[async_trait]
+    impl Transport for NamedTransport {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn kind(&self) -> &'static str {
+            "test"
+        }
+
+        fn account(&self) -> &str {
+            self.0
+        }
+
+        fn capabilities(&self) -> TransportCapabilities {
+            let (wire, recovery) = (PayloadFormat::Content, RecoveryMethod::None);
+            TransportCapabilities {
+                split: self.1,
+                payload_format: wire,
+                recovery,
+                timeout_ms: 1_000,
+                max_concurrency: 4,
+            }
+        }
+
+        fn freeze(&self, _: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail> {
+            Ok(Vec::new())
+        }
+
+        async fn prepare(&self, _: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply> {
+            Err(TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "nobody there"))
+        }
+
+        async fn look_up(&self, _: LookUpRequest) -> LookUpResult {
+            LookUpResult::NotFound
+        }
+    }
+
+    fn mail(from: &str, tag: Option<&str>) -> EmailContent {
+        EmailContent::validate(RawContent {
+            from: from.into(),
+            to: vec!["a@example.com".into(), "unknown@sandbox.mailonce.test".into()],
+            text: Some("t".into()),
+            tags: tag.map(|tag| (tag.to_owned(), None)).into_iter().collect(),
+            ..RawContent::default()
+        })
+        .unwrap()
+    }
+
+    fn ways() -> TransportSelector {
+        let rule = |from: Option<&str>, tag: Option<&str>, to: &[&str], weights: &[u32]| RoutingRule {
+            from_domain: from.map(str::to_owned),
+            tag: tag.map(str::to_owned),
+            to: to.iter().map(ToString::to_string).collect(),
+            weights: weights.to_vec(),
+        };
+        let routing = Routing {
+            rules: vec![
+                rule(Some("bulk.test"), None, &["api", "relay"], &[3, 1]),
+                rule(None, Some("urgent"), &["relay"], &[]),
+            ],
+            default: vec!["api".into(), "relay".into()],
+        };
+        let all: Vec<Arc<dyn Transport>> = vec![
+            Arc::new(NamedTransport("api", HandoffSplit::PerEmail)),
+            Arc::new(NamedTransport("relay", HandoffSplit::PerRecipient)),
+            Arc::new(NamedTransport(SANDBOX_FAULTS, HandoffSplit::PerRecipient)),
+        ];
+        TransportSelector::new(&all, routing, Arc::default())
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides_and_weights_draw_the_first_way() {
+        let ways = ways();
+        assert_eq!(ways.select(&mail("a@x.test", None), 7), "api");
+        assert_eq!(ways.select(&mail("a@x.test", Some("urgent")), 7), "relay");
+        let bulk = mail("a@bulk.test", Some("urgent"));
+        let drawn = (0..8).filter(|chance| ways.select(&bulk, *chance) == "api");
+        assert_eq!(drawn.count(), 6, "three of four");
+        assert_eq!(ways.select(&bulk, 3), "relay");
+        let other = |name| ways.select_alternative(name, &bulk, 0).map(|way| way.transport.name().to_owned());
+        assert_eq!(
+            (other("api"), other("relay")),
+            (Some("relay".into()), Some("api".into())),
+            "the other is for fail-over"
+        );
+        assert_eq!(
+            TransportSelector::new(&[], Routing::default(), Arc::default()).select(&mail("a@x.test", None), 0),
+            SANDBOX
+        );
+    }
+
+    #[test]
+    fn a_mail_is_divided_as_its_way_asks() {
+        let ways = ways();
+        let envelopes = |name: &str| -> Vec<(String, usize)> {
+            let all = ways.envelopes(name, &mail("a@x.test", None));
+            all.into_iter().map(|envelope| (envelope.transport, envelope.recipients.len())).collect()
+        };
+        assert_eq!(envelopes("api"), [("api".to_owned(), 2)]);
+        assert_eq!(envelopes("relay"), [("relay".to_owned(), 1), ("relay".to_owned(), 1)]);
+        assert_eq!(envelopes(SANDBOX), [(SANDBOX.to_owned(), 1), (SANDBOX_FAULTS.to_owned(), 1)]);
+    }
+
+    #[test]
+    fn a_breaker_opens_rests_tries_one_and_closes() {
+        let ways = ways();
+        let way = Arc::clone(ways.get("api").unwrap());
+        let fault = TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Connect, None, "refused");
+        assert!(!way.record_reply(&fault, 0) && !way.record_reply(&fault, 0));
+        assert_eq!(way.free_slots(64, 0), 4, "two faults are not enough");
+        assert!(way.record_reply(&fault, 0), "the third opens it");
+        assert_eq!((way.free_slots(64, BREAKER_OPEN_MS - 1), way.status(0).breaker), (0, "open"));
+        assert_eq!(ways.select_alternative("api", &mail("a@x.test", None), 0).unwrap().transport.name(), "relay");
+        assert_eq!((way.free_slots(64, BREAKER_OPEN_MS), way.status(BREAKER_OPEN_MS).breaker), (1, "half_open"));
+        let probe = way.begin_attempt(None);
+        assert_eq!(way.free_slots(64, BREAKER_OPEN_MS), 0, "one at a time");
+        assert!(
+            way.record_reply(
+                &TransportReply::new(ReplyMeaning::Refused, AttemptPhase::Final, Some(422), "no"),
+                BREAKER_OPEN_MS
+            ),
+            "any answer closes it"
+        );
+        drop(probe);
+        assert_eq!((way.free_slots(64, BREAKER_OPEN_MS), way.status(BREAKER_OPEN_MS).why), (4, None));
+        let revoked = TransportReply::new(ReplyMeaning::Fault, AttemptPhase::Final, Some(401), "revoked");
+        assert!(way.record_reply(&revoked, BREAKER_OPEN_MS), "a refused log-in opens it at once");
+    }
+}

@@ -1,0 +1,316 @@
+//! Unknown outcomes: what is done about them without a person, and what a person may do.
+//!
+//! The decision itself is [`mailonce_core::handoff::doubt::next`]; here it is carried out, and each way out is written down.
+
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    handoff::{
+        Evidence, EvidenceFinding, EvidenceSource,
+        action::{HandoffAction, HandoffActionStatus, Resolution},
+        unknown::{self, RecoveryAction},
+    },
+    id::{EmailId, NodeId, TeamId},
+    mutant,
+    outbound::email::{Email, EmailState},
+    ports::{
+        store::{HandoffActionResult, IdempotentResult},
+        transport::{LookUpRequest as LookUp, LookUpResult, RecoveryMethod},
+    },
+    problem::Problem,
+    time::Time,
+};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::sync::watch;
+
+use crate::{
+    Caller, Engine, KeyedCall,
+    handoff::{panics::catch_panic, transport_selector::OutboundRoute},
+    operation,
+    outbound::email_commands::{email_not_found, key_mismatch, refusal_problem},
+    unavailable,
+};
+
+/// Doubts looked at in one round.
+const BATCH_SIZE: usize = 64;
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a repeat waits for a way that rests or is full, in milliseconds.
+const TRANSPORT_BUSY_DELAY_MS: i64 = 2_000;
+/// How long one waits over which a worker panicked, in milliseconds.
+const PANIC_DELAY_MS: i64 = 60_000;
+
+/// Handoffs that somebody of this process is finding out about.
+#[derive(Default)]
+pub(crate) struct UnknownsInProgress(Mutex<HashSet<(EmailId, u16)>>);
+
+impl UnknownsInProgress {
+    fn try_begin(&self, id: EmailId, number: u16) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((id, number))
+    }
+
+    fn end(&self, id: EmailId, number: u16) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(id, number));
+    }
+}
+
+impl Engine {
+    /// Looks after unknown outcomes until `stop` changes.
+    pub(crate) async fn run_unknown_worker(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        while !*stop.borrow() {
+            match self.store.due_unknown_handoffs(&self.transports.accounts(), BATCH_SIZE, self.now()).await {
+                Ok(doubts) => {
+                    for (email, number) in doubts {
+                        if !self.is_handoff_paused() && self.unknowns_in_progress.try_begin(email.id, number) {
+                            let engine = Arc::clone(&self);
+                            tokio::spawn(async move {
+                                let id = email.id;
+                                engine.recover_or_postpone(email, number).await;
+                                engine.unknowns_in_progress.end(id, number);
+                            });
+                        }
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "looking for unknown outcomes"),
+            }
+            tokio::select! {
+                biased;
+                () = self.unknown_wakeup.notified() => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                _ = stop.changed() => {}
+            }
+            // A fresh doubt is due a moment later; rounds stay apart however many there are.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Finds out about one. When the worker panics, it is looked at again later.
+    async fn recover_or_postpone(self: &Arc<Self>, email: Email, number: u16) {
+        let worker = Box::pin(Arc::clone(self).recover_unknown(email.clone(), number));
+        if let Err(why) = catch_panic(worker).await {
+            tracing::error!(why, email = %email.id, handoff = number, "looking after an unknown outcome panicked");
+            self.metrics.record_panic("doubt");
+            self.postpone_unknown(&email, number, None, Some(self.now().plus(PANIC_DELAY_MS))).await;
+        }
+    }
+
+    async fn recover_unknown(self: Arc<Self>, email: Email, number: u16) {
+        let Some(handoff) = email.handoffs.get(usize::from(number)) else { return };
+        // A process that does not have the transport decides nothing: it cannot know what the next hop remembers.
+        let Some(way) = self.transports.get(&handoff.transport).cloned() else { return };
+        match unknown::next_recovery_action(handoff, email.head.on_unknown, self.recovery_context(&way), self.now()) {
+            RecoveryAction::RetryInWindow => self.repeat_idempotently(&way, &email, number).await,
+            RecoveryAction::LookUp => {
+                self.look_up_outcome(&way, &email, number).await;
+            }
+            RecoveryAction::Resend => {
+                // Nothing is sent again that the next hop may have learnt of by now.
+                let asks = matches!(way.capability().recovery, RecoveryMethod::LookUp { .. });
+                if asks && self.look_up_outcome(&way, &email, number).await {
+                    return;
+                }
+                self.call_until_final(email.team, email.id, HandoffAction::ResendByPolicy { number }).await;
+                self.metrics.record_resolved("policy");
+                self.transports.wake_all();
+            }
+            RecoveryAction::Wait(next) => self.postpone_unknown(&email, number, None, next).await,
+        }
+    }
+
+    async fn postpone_unknown(&self, email: &Email, number: u16, evidence: Option<Evidence>, next: Option<Time>) {
+        self.call_until_final(
+            email.team,
+            email.id,
+            HandoffAction::CheckLater { number, evidence, next_check_at: next },
+        )
+        .await;
+    }
+
+    /// The same bytes under the same key at the same account, while the provider surely remembers it.
+    async fn repeat_idempotently(self: &Arc<Self>, way: &Arc<OutboundRoute>, email: &Email, number: u16) {
+        if way.free_slots(self.deps.max_in_flight, self.time.boot_clock_ms()) == 0 {
+            let next = self.now().plus(TRANSPORT_BUSY_DELAY_MS);
+            return self.postpone_unknown(email, number, None, Some(next)).await;
+        }
+        let under_way = way.begin_attempt(None);
+        let account = way.transport.account().to_owned();
+        let Some(name) = self.ensure_heartbeat().await else { return };
+        let act = HandoffAction::RetryInWindow { number, holder: name.id, account };
+        let held = match self.store.apply_action(email.team, email.id, act, None, self.now()).await {
+            Ok(IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, held))) => held,
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%error, "repeating");
+                return self.replace_identity_if_lease_lost(&error, &name);
+            }
+        };
+        crate::failpoint!("repeat");
+        let fence = |email: &Email| email.handoffs.get(usize::from(number)).map(|handoff| handoff.fence);
+        match self.store.leased_handoff(email.team, email.id, number).await {
+            // Taken over meanwhile: whoever holds it now does not need us.
+            Ok(Some(leased)) if fence(&leased.email) != fence(&held) => {}
+            Ok(Some(leased)) => {
+                let engine = Arc::clone(self);
+                Box::pin(engine.attempt_or_requeue(Arc::clone(way), leased, under_way, name.id)).await;
+            }
+            // The lease ends with this process at the latest; until then nobody else may try.
+            Ok(None) => self.release_handoff(email, number, name.id).await,
+            Err(error) => {
+                tracing::warn!(%error, email = %email.id, handoff = number, "a repeat was put off");
+                self.release_handoff(email, number, name.id).await;
+            }
+        }
+    }
+
+    async fn release_handoff(&self, email: &Email, number: u16, holder: NodeId) {
+        let act = HandoffAction::Crash { number, holder };
+        self.call_until_final(email.team, email.id, act).await;
+    }
+
+    /// Asks the next hop, and writes down what it said. True when it has the mail.
+    async fn look_up_outcome(&self, way: &OutboundRoute, email: &Email, number: u16) -> bool {
+        let Some(handoff) = email.handoffs.get(usize::from(number)) else { return false };
+        let now = self.now();
+        let asked = LookUp {
+            email: email.id,
+            handoff: number,
+            recipients: handoff.recipients.clone(),
+            message_id: self.message_id(email),
+            key: self.downstream_key(email, number),
+            in_doubt_since: handoff.progress.doubt_since.unwrap_or(now),
+            now,
+        };
+        let fact = |says: EvidenceFinding, detail: String| Evidence {
+            handoff: number,
+            attempt: None,
+            at: now,
+            source: EvidenceSource::LookUp,
+            says,
+            detail,
+            once: None,
+        };
+        let next = Some(unknown::next_look_up_at(handoff, email.head.on_unknown, now));
+        crate::failpoint!("before-look-up");
+        let found = way.transport.look_up(asked).await;
+        crate::failpoint!("after-look-up");
+        match found {
+            LookUpResult::Found { remote_id, text } => {
+                let name = remote_id.map(|id| format!(" ({id})")).unwrap_or_default();
+                self.call_until_final(
+                    email.team,
+                    email.id,
+                    HandoffAction::AddEvidence(fact(EvidenceFinding::Accepted, format!("{text}{name}"))),
+                )
+                .await;
+                self.metrics.record_resolved("look_up");
+                return true;
+            }
+            LookUpResult::NotFound if mutant!("not-found-is-proof") => {
+                let mut proof = fact(EvidenceFinding::NotAccepted, "it knows of no such mail".into());
+                proof.attempt = handoff.progress.doubts.first().copied();
+                self.call_until_final(email.team, email.id, HandoffAction::AddEvidence(proof)).await;
+            }
+            LookUpResult::Unavailable(why) if mutant!("silence-is-proof") => {
+                self.call_until_final(
+                    email.team,
+                    email.id,
+                    HandoffAction::AddEvidence(fact(EvidenceFinding::Accepted, why)),
+                )
+                .await;
+            }
+            LookUpResult::NotFound => {
+                let evidence = fact(EvidenceFinding::NotFound, "it knows of no such mail; that is no proof".into());
+                self.postpone_unknown(email, number, Some(evidence), next).await;
+            }
+            LookUpResult::Unavailable(why) => {
+                self.postpone_unknown(email, number, Some(fact(EvidenceFinding::Silent, why)), next).await
+            }
+        }
+        false
+    }
+
+    /// A person decides what became of an unknown email.
+    pub async fn resolve(
+        &self,
+        caller: &Caller,
+        id: EmailId,
+        wish: ResolveRequest,
+        asked: Option<KeyedCall>,
+    ) -> Result<Email, Problem> {
+        caller.require_scope(ApiKeyScope::Admin)?;
+        self.check_email_visible(caller, id).await?;
+        let now = self.now();
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let act = HandoffAction::Resolve {
+            resolution: wish.choice,
+            rev: wish.rev,
+            handoff: wish.handoff,
+            reason: wish.reason.unwrap_or_else(|| "no reason given".into()),
+        };
+        match self.store.apply_action(caller.team.id, id, act, operation, now).await.map_err(unavailable)? {
+            IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Refused(refusal), email)) => {
+                Err(refusal_problem(refusal, &email))
+            }
+            IdempotentResult::Done(HandoffActionResult::Applied(_, email)) => {
+                self.metrics.record_resolved("person");
+                self.transports.wake_all();
+                Ok(email)
+            }
+            IdempotentResult::Done(HandoffActionResult::Missing) => Err(email_not_found(id)),
+            IdempotentResult::Replayed(_) => self.email(caller, id).await,
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    /// A fact from outside about a handoff of a team. False when the email is not this team's.
+    pub async fn record_evidence(&self, team: TeamId, id: EmailId, fact: Evidence) -> Result<bool, Problem> {
+        match self
+            .store
+            .apply_action(team, id, HandoffAction::AddEvidence(fact), None, self.now())
+            .await
+            .map_err(unavailable)?
+        {
+            IdempotentResult::Done(HandoffActionResult::Applied(_, _)) => Ok(true),
+            _ => Ok(false),
+        }
+    }
+
+    /// The email once it is settled, or as it is when the time is up.
+    pub async fn wait_until_settled(
+        &self,
+        caller: &Caller,
+        id: EmailId,
+        patience: Duration,
+    ) -> Result<Option<Email>, Problem> {
+        let key = self.subscribe_key_revocation(caller);
+        let deadline = tokio::time::Instant::now() + patience;
+        let mut pause = Duration::from_millis(5);
+        loop {
+            key.check_valid()?;
+            let email = self.store.email(caller.team.id, id).await.map_err(unavailable)?;
+            let over = |email: &Email| {
+                email.state().is_terminal() || matches!(email.state(), EmailState::Unknown | EmailState::Held)
+            };
+            if email.as_ref().is_none_or(over) || tokio::time::Instant::now() + pause > deadline {
+                return Ok(email);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+    }
+}
+
+/// What a person decides.
+#[derive(Clone, Debug)]
+pub struct ResolveRequest {
+    /// What.
+    pub choice: Resolution,
+    /// The rev that was seen.
+    pub rev: u32,
+    /// Which handoff; every unknown one when none is named.
+    pub handoff: Option<u16>,
+    /// Why.
+    pub reason: Option<String>,
+}

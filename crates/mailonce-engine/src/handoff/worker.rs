@@ -1,0 +1,417 @@
+//! Handing over: lease what is due, go to the point of no return, commit the marker, let the bytes go, settle.
+//!
+//! One loop per way out leases and spawns; [`Engine::deliver`] is the life of one attempt. The order of its steps is
+//! the promise: nothing irrevocable before the marker is durable, and whatever is learnt after it is written down
+//! for as long as the process lives.
+
+use mailonce_core::{
+    handoff::{
+        Evidence, EvidenceFinding, EvidenceSource, Handoff,
+        action::{HandoffAction, HandoffActionStatus, LeaseRef},
+        unknown,
+    },
+    id::{EmailId, NodeId},
+    mutant,
+    outbound::email::Email,
+    ports::{
+        store::{HandoffActionResult, IdempotentResult, LeaseRequest, LeasedHandoff, StoreError},
+        transport::{AttemptPhase, FrozenEnvelope, HandoffSplit, ReplyMeaning, TransportReply},
+    },
+    time::Time,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::watch, task::JoinSet};
+
+use crate::{
+    Engine,
+    handoff::{
+        signers::FreezeError,
+        transport_selector::{InFlightGuard, OutboundRoute, SANDBOX_FAULTS},
+    },
+    runtime::lease_identity::LeaseIdentity,
+};
+
+/// Handoffs leased in one commit.
+const LEASE_BATCH: usize = 64;
+/// The longest sleep of a loop; wake-ups make it shorter, and a lost one costs no more than this.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// How long hand-overs that are under way may take to end when we stop. The others are found unknown at the start.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest pause between two tries to write an answer down.
+const RECORD_RETRY_MAX_DELAY: Duration = Duration::from_secs(2);
+/// How long a handoff waits that had to be given back, in milliseconds.
+const REQUEUE_DELAY_MS: i64 = 1_000;
+
+impl Engine {
+    /// Hands over by one way until `stop` changes, then lets what is under way end.
+    pub(crate) async fn run_handoff_worker(self: Arc<Self>, way: Arc<OutboundRoute>, mut stop: watch::Receiver<bool>) {
+        let mut under_way = JoinSet::new();
+        while !*stop.borrow() {
+            let taken = self.lease_and_spawn(&way, &mut under_way).await;
+            while under_way.try_join_next().is_some() {}
+            if taken {
+                continue;
+            }
+            tokio::select! {
+                biased;
+                () = way.wake.notified() => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                _ = stop.changed() => {}
+            }
+        }
+        let ended = async { while under_way.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN_TIMEOUT, ended).await.is_err() {
+            tracing::warn!(transport = way.transport.name(), "some hand-overs did not end in time");
+        }
+    }
+
+    /// Leases what there is room for and sets it going. True when there may be more.
+    async fn lease_and_spawn(self: &Arc<Self>, way: &Arc<OutboundRoute>, under_way: &mut JoinSet<()>) -> bool {
+        if self.is_handoff_paused() {
+            return false;
+        }
+        if !way.is_available(self.time.boot_clock_ms()) {
+            return self.fail_over_waiting(way).await;
+        }
+        let room = way.free_slots(self.deps.max_in_flight, self.time.boot_clock_ms()).min(LEASE_BATCH);
+        if room == 0 {
+            return false;
+        }
+        let Some(name) = self.ensure_heartbeat().await else { return false };
+        let wish = self.lease_request(way, name.id, room);
+        let room = wish.max;
+        crate::failpoint!("before-lease");
+        let leased = self.lease_handoffs(wish, &name).await;
+        if !leased.is_empty() {
+            crate::failpoint!("after-lease");
+        }
+        let more = leased.len() == room;
+        for leased in leased {
+            let guard = way.begin_attempt(self.throttled_domain(way, &leased));
+            let (engine, way, name) = (Arc::clone(self), Arc::clone(way), Arc::clone(&name));
+            under_way.spawn(async move {
+                engine.attempt_or_requeue(way, leased, guard, name.id).await;
+                drop(name);
+            });
+        }
+        more
+    }
+
+    /// Leases. What the ledger does not confirm may be leased all the same, and nobody could say what it is: so it is
+    /// left to whoever takes over from a name that is not heard of any more.
+    async fn lease_handoffs(&self, wish: LeaseRequest, name: &Arc<LeaseIdentity>) -> Vec<LeasedHandoff> {
+        self.store.lease_handoffs(wish, self.now()).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "leasing");
+            self.replace_identity_if_lease_lost(&error, name);
+            Vec::new()
+        })
+    }
+
+    /// The name to lease under. The ledger has heard of it lately: else others would take at once what is leased under
+    /// it, which is so for a new name and after a sleep.
+    pub(crate) async fn ensure_heartbeat(&self) -> Option<Arc<LeaseIdentity>> {
+        let (name, even) = (self.lease_identities.current(), self.time.boot_clock_ms());
+        if !name.has_recent_heartbeat(even) && !mutant!("unheard-name") {
+            let heard = self.send_heartbeat(name.id).await;
+            heard.map_err(|error| tracing::warn!(%error, "saying that this process lives")).ok()?;
+            name.note_heartbeat(even);
+        }
+        Some(name)
+    }
+
+    /// Goes on under another name when a lease may be lost.
+    pub(crate) fn replace_identity_if_lease_lost(&self, error: &StoreError, name: &Arc<LeaseIdentity>) {
+        if matches!(error, StoreError::CommitUnknown(_)) && !mutant!("lost-lease-kept") {
+            self.lease_identities.replace(name, &*self.entropy);
+        }
+    }
+
+    /// A wish that cannot bring more for one domain than it may still have, whatever is due.
+    fn lease_request(&self, way: &OutboundRoute, node: NodeId, max: usize) -> LeaseRequest {
+        let throttled =
+            self.deps.max_in_flight_per_domain.filter(|_| way.capability().split == HandoffSplit::PerRecipient);
+        let (but, most) = throttled.map_or((Vec::new(), max), |most| way.domain_limits(most));
+        LeaseRequest {
+            transport: way.transport.name().to_owned(),
+            node,
+            max: max.min(most),
+            excluded_domains: but,
+            schedule_cutoff: self.time.earlier_time(),
+        }
+    }
+
+    /// Sends what waits for a way that rests by another one, when there is one. True when there may be more.
+    async fn fail_over_waiting(&self, way: &Arc<OutboundRoute>) -> bool {
+        if !self.transports.has_alternative(way.transport.name(), self.time.boot_clock_ms()) {
+            return false;
+        }
+        let Some(name) = self.ensure_heartbeat().await else { return false };
+        let leased = self.lease_handoffs(self.lease_request(way, name.id, LEASE_BATCH), &name).await;
+        let mut moved = false;
+        for leased in &leased {
+            let Some(handoff) = leased.email.handoffs.get(usize::from(leased.handoff)) else { continue };
+            let hold = LeaseRef {
+                number: handoff.number,
+                fence: handoff.fence,
+                transport: handoff.transport.clone(),
+                account: way.transport.account().to_owned(),
+            };
+            let due = handoff.due_at.unwrap_or_else(|| self.now());
+            let park = HandoffAction::ReturnLease {
+                lease: hold,
+                due_at: due,
+                reason: format!("{} rests", way.transport.name()),
+            };
+            if let Some(email) = self.call_until_final(leased.email.team, leased.email.id, park).await {
+                moved |= self.fail_over(way, &email, leased.handoff).await;
+            }
+        }
+        moved && leased.len() == LEASE_BATCH
+    }
+
+    fn throttled_domain(&self, way: &OutboundRoute, leased: &LeasedHandoff) -> Option<String> {
+        self.deps.max_in_flight_per_domain.filter(|_| way.capability().split == HandoffSplit::PerRecipient)?;
+        let handoff = leased.email.handoffs.get(usize::from(leased.handoff))?;
+        handoff.recipients.first()?.rsplit_once('@').map(|(_, domain)| domain.to_owned())
+    }
+
+    /// One attempt, from lease to settled.
+    pub(crate) async fn attempt_handoff(
+        self: Arc<Self>,
+        way: Arc<OutboundRoute>,
+        leased: LeasedHandoff,
+        _under_way: InFlightGuard,
+    ) {
+        let Some(handoff) = leased.email.handoffs.get(usize::from(leased.handoff)).cloned() else { return };
+        let hold = LeaseRef {
+            number: handoff.number,
+            fence: handoff.fence,
+            transport: handoff.transport.clone(),
+            account: way.transport.account().to_owned(),
+        };
+        let try_ = AttemptContext { email: leased.email.clone(), handoff, lease_ref: hold, started_at: self.now() };
+        let (bytes, fresh) = match self.load_or_freeze(&way, &leased).await {
+            Ok(frozen) => frozen,
+            Err(FreezeError::Temporary(why)) => return self.requeue(&try_, &why).await,
+            Err(FreezeError::Permanent(why)) => {
+                let reply = TransportReply::new(ReplyMeaning::Refused, AttemptPhase::Connect, None, &why);
+                return self.record_outcome(&way, &try_, None, try_.started_at, reply).await;
+            }
+        };
+        let parcel = self.frozen_envelope(&try_, &bytes);
+        crate::failpoint!("approach");
+        let ready = match way.transport.prepare(parcel).await {
+            Ok(ready) => ready,
+            Err(reply) => return self.record_outcome(&way, &try_, None, try_.started_at, reply).await,
+        };
+        if try_.handoff.is_in_window_retry() && !self.is_window_open(&way, &try_.handoff) {
+            drop(ready);
+            return self.requeue(&try_, "the provider's window closed").await;
+        }
+        crate::failpoint!("before-marker");
+        // A sleep may lie between the lease and this, and a ledger that cannot be told will not confirm the marker either.
+        drop(self.ensure_heartbeat().await);
+        let marked_at = self.now();
+        let wire = fresh.then(|| self.packer.pack_frozen(&bytes));
+        let marked = self.store.apply_action(
+            try_.email.team,
+            try_.email.id,
+            HandoffAction::Mark { lease: try_.lease_ref.clone(), frozen_bytes: wire },
+            None,
+            marked_at,
+        );
+        match marked.await {
+            Ok(IdempotentResult::Done(HandoffActionResult::Applied(verdict, email)))
+                if verdict == HandoffActionStatus::Done || mutant!("stale-worker-goes-on") =>
+            {
+                crate::failpoint!("after-marker");
+                let attempt = email.handoffs.get(usize::from(leased.handoff)).map(|handoff| handoff.attempts);
+                let patience = Duration::from_millis(way.capability().timeout_ms.max(1) as u64);
+                let patience = if mutant!("waits-for-ever") { Duration::from_hours(9_999) } else { patience };
+                let reply = tokio::time::timeout(patience, ready.hand_over()).await.unwrap_or_else(|_late| {
+                    TransportReply::new(ReplyMeaning::Unknown, AttemptPhase::Final, None, "no answer in time")
+                });
+                crate::failpoint!("after-answer");
+                self.record_outcome(&way, &try_, attempt, marked_at, reply).await;
+            }
+            Ok(_) => {
+                // Cancelled, or taken over: nothing left.
+                drop(ready);
+                self.metrics.record_stale_marker();
+            }
+            Err(error) => {
+                // The marker may be durable or not; either way nothing left, and that can be written down.
+                if mutant!("unconfirmed-marker-goes-on") {
+                    let reply = ready.hand_over().await;
+                    return self.record_outcome(&way, &try_, None, marked_at, reply).await;
+                }
+                drop(ready);
+                tracing::warn!(%error, "the marker could not be confirmed");
+                let text = "the ledger did not confirm the marker; nothing was handed over";
+                let reply = TransportReply::new(ReplyMeaning::Deferred, AttemptPhase::Data, None, text);
+                self.record_outcome(&way, &try_, None, marked_at, reply).await;
+            }
+        }
+    }
+
+    fn is_window_open(&self, way: &OutboundRoute, handoff: &Handoff) -> bool {
+        unknown::is_key_window_open(handoff, self.recovery_context(way), self.now())
+    }
+
+    pub(crate) fn recovery_context<'a>(&self, way: &'a OutboundRoute) -> unknown::RecoveryContext<'a> {
+        let capability = way.capability();
+        unknown::RecoveryContext {
+            recovery: capability.recovery,
+            timeout_ms: capability.timeout_ms,
+            account: way.transport.account(),
+            earlier_clock: self.time.earlier_time(),
+            later_clock: self.time.later_time(),
+            ages_reliable_since: self.time.measured_since(),
+        }
+    }
+
+    fn frozen_envelope(&self, try_: &AttemptContext, bytes: &Arc<[u8]>) -> FrozenEnvelope {
+        let attempt = try_.handoff.attempts + 1;
+        let (return_path, envelope_id) = self.return_path(&try_.email, try_.handoff.number, attempt);
+        FrozenEnvelope {
+            team: try_.email.team,
+            email: try_.email.id,
+            handoff: try_.handoff.number,
+            attempt,
+            return_path,
+            envelope_id,
+            recipients: try_.handoff.recipients.clone(),
+            key: self.downstream_key(&try_.email, try_.handoff.number),
+            bytes: Arc::clone(bytes),
+        }
+    }
+
+    /// Writes an answer down, however long it takes: an accepted mail whose answer is lost would become a question.
+    async fn record_outcome(
+        &self,
+        way: &OutboundRoute,
+        try_: &AttemptContext,
+        attempt: Option<u32>,
+        began: Time,
+        reply: TransportReply,
+    ) {
+        let news = way.record_reply(&reply, self.time.boot_clock_ms());
+        self.metrics.record_handoff_attempt(way.transport.name(), reply.meaning);
+        let accepted = matches!(reply.meaning, ReplyMeaning::Accepted | ReplyMeaning::Repeated);
+        if accepted && try_.handoff.is_in_window_retry() {
+            self.metrics.record_resolved("window");
+            self.metrics.record_provider_deduplicated();
+        }
+        let act = HandoffAction::RecordOutcome {
+            lease: try_.lease_ref.clone(),
+            attempt,
+            started_at: began,
+            reply,
+            retry_policy: self.deps.retry_policy(self.entropy.next_u64()),
+        };
+        let settled = self.call_until_final(try_.email.team, try_.email.id, act).await;
+        crate::failpoint!("after-settle");
+        if accepted && way.transport.name() == SANDBOX_FAULTS {
+            self.simulate_sandbox_event(try_).await;
+        }
+        if let Some(email) = settled {
+            self.fail_over(way, &email, try_.handoff.number).await;
+        }
+        self.unknown_wakeup.notify_one();
+        if news {
+            self.publish_breaker_state(way).await;
+        }
+    }
+
+    async fn requeue(&self, try_: &AttemptContext, why: &str) {
+        let due = self.now().plus(REQUEUE_DELAY_MS);
+        let act = HandoffAction::ReturnLease { lease: try_.lease_ref.clone(), due_at: due, reason: why.to_owned() };
+        self.call_until_final(try_.email.team, try_.email.id, act).await;
+    }
+
+    /// Writes an act down, trying again for as long as the process lives.
+    pub(crate) async fn call_until_final(
+        &self,
+        team: mailonce_core::id::TeamId,
+        id: EmailId,
+        act: HandoffAction,
+    ) -> Option<Email> {
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match self.store.apply_action(team, id, act.clone(), None, self.now()).await {
+                Ok(IdempotentResult::Done(HandoffActionResult::Applied(_, email))) => return Some(email),
+                Ok(_) => return None,
+                Err(error) => {
+                    tracing::warn!(%error, "writing down what happened to a handoff");
+                    if self.store.fatal_error().is_some() || mutant!("written-down-once") {
+                        return None;
+                    }
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RECORD_RETRY_MAX_DELAY);
+        }
+    }
+
+    /// Sends a handoff that was never begun, or definitely put off, by another way when this one rests.
+    async fn fail_over(&self, way: &OutboundRoute, email: &Email, number: u16) -> bool {
+        let Some(handoff) = email.handoffs.get(usize::from(number)) else { return false };
+        let waits = handoff.state == mailonce_core::handoff::HandoffState::Queued && !handoff.is_in_doubt();
+        let waits = waits || mutant!("doubt-rerouted");
+        // A caller that named a way out meant it.
+        if !waits || email.head.transport.is_some() || way.is_available(self.time.boot_clock_ms()) {
+            return false;
+        }
+        let leased = match self.store.leased_handoff(email.team, email.id, number).await {
+            Ok(Some(leased)) => leased,
+            Ok(None) => return false,
+            Err(error) => {
+                // It stays queued where it is, and the loop of its transport tries again while the breaker is open.
+                tracing::warn!(%error, email = %email.id, handoff = number, "a failover was put off");
+                return false;
+            }
+        };
+        let Some(content) = leased.body.as_deref().and_then(|body| self.packer.unpack(body)) else { return false };
+        let Some(to) = self.transports.select_alternative(way.transport.name(), &content, self.time.boot_clock_ms())
+        else {
+            return false;
+        };
+        let from = way.transport.name().to_owned();
+        let act = if to.capability().split == way.capability().split {
+            HandoffAction::FailOverHandoff { number, from, to: to.transport.name().to_owned() }
+        } else {
+            HandoffAction::FailOverEmail { from, envelopes: self.transports.envelopes(to.transport.name(), &content) }
+        };
+        self.call_until_final(email.team, email.id, act).await;
+        self.transports.wake_all();
+        true
+    }
+
+    /// What the sandbox's misbehaving addresses do after they took a mail.
+    async fn simulate_sandbox_event(&self, try_: &AttemptContext) {
+        let local = try_.handoff.recipients.first().and_then(|to| to.split('@').next()).unwrap_or_default();
+        let says = match local.to_ascii_lowercase().as_str() {
+            "bounce" => EvidenceFinding::Bounced,
+            "complain" => EvidenceFinding::Complained,
+            _ => return,
+        };
+        let fact = Evidence {
+            handoff: try_.handoff.number,
+            attempt: None,
+            at: self.now(),
+            source: EvidenceSource::ProviderEvent,
+            says,
+            detail: "as this address of the sandbox always does".into(),
+            once: Some(format!("sandbox-{}", try_.handoff.number)),
+        };
+        self.call_until_final(try_.email.team, try_.email.id, HandoffAction::AddEvidence(fact)).await;
+    }
+}
+
+/// What an attempt is about.
+struct AttemptContext {
+    email: Email,
+    handoff: Handoff,
+    lease_ref: LeaseRef,
+    started_at: Time,
+}

@@ -1,0 +1,207 @@
+//! How far the polling of a source is: where the next round begins, what it saw already, when it is due.
+
+use mailonce_core::{
+    ports::{
+        mail_fetcher::{FetchError, MailListPage},
+        store::StoreError,
+    },
+    record::Record,
+    time::Time,
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// How far back a round looks behind what it saw.
+const OVERLAP_MS: i64 = 3_600_000;
+/// Mails of the overlap that are remembered. With more, the overlap is shorter.
+const SEEN_CAPACITY: usize = 2_000;
+/// The longest pause after failures of the provider.
+const RETRY_MAX_MS: i64 = 3_600_000;
+/// Characters of a trouble that are kept.
+const MAX_ERROR_CHARS: usize = 500;
+
+/// How far the polling of a source is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PollCursor {
+    /// Nothing before this is looked at.
+    floor: Time,
+    /// Up to where, by the provider's clock, earlier rounds saw everything but what appears late.
+    since: Time,
+    /// The newest that the round under way saw.
+    newest: Time,
+    /// Where the round under way goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) page: Option<String>,
+    /// Mails of the overlap that were told already: a hash of the name, and when.
+    seen: Vec<(u64, Time)>,
+    /// When it is due.
+    pub(crate) next_at: Time,
+    /// Until when somebody is at it.
+    pub(crate) busy_until: Time,
+    failures: u32,
+    /// When a round ended last.
+    #[serde(default)]
+    pub(crate) polled_at: Option<Time>,
+    /// What went wrong the last time, unless a round has ended since.
+    #[serde(default)]
+    pub(crate) error: Option<String>,
+}
+
+fn name_hash(name: &str) -> u64 {
+    let digest = Sha256::digest(name.as_bytes());
+    digest.iter().take(8).fold(0, |mark, byte| mark << 8 | u64::from(*byte))
+}
+
+impl PollCursor {
+    /// How it begins.
+    pub(crate) fn starting_at(floor: Time) -> Self {
+        Self { floor, since: floor, ..Self::default() }
+    }
+
+    /// From where on mails count.
+    pub(crate) fn horizon(&self) -> Time {
+        self.floor.max(self.since.plus(-OVERLAP_MS))
+    }
+
+    /// Whether a mail was told already.
+    pub(crate) fn has_seen(&self, name: &str) -> bool {
+        let mark = name_hash(name);
+        self.seen.iter().any(|(seen, _)| *seen == mark)
+    }
+
+    /// A mail was told.
+    pub(crate) fn mark_seen(&mut self, name: &str, at: Time) {
+        self.seen.push((name_hash(name), at));
+    }
+
+    /// A page was looked at. True when the round goes on.
+    pub(crate) fn advance(&mut self, page: &MailListPage, now: Time) -> bool {
+        let horizon = self.horizon();
+        let in_sight = page.mails.iter().any(|mail| mail.at.is_none_or(|at| at >= horizon));
+        // A provider's clock, or a sender's, must not lead us past what is still to come.
+        let newest = page.mails.iter().filter_map(|mail| mail.at).filter(|at| *at <= now).max();
+        self.newest = self.newest.max(newest.unwrap_or_default());
+        self.page = page.next.clone().filter(|_| in_sight);
+        self.failures = 0;
+        self.error = None;
+        self.page.is_some()
+    }
+
+    /// The round ended.
+    pub(crate) fn finish_round(&mut self, now: Time, interval: i64) {
+        self.since = self.since.max(self.newest);
+        self.page = None;
+        let horizon = self.horizon();
+        self.seen.retain(|(_, at)| *at >= horizon);
+        if self.seen.len() > SEEN_CAPACITY {
+            self.seen.sort_by_key(|(_, at)| std::cmp::Reverse(*at));
+            self.seen.truncate(SEEN_CAPACITY);
+            // What is forgotten must not be looked at again.
+            self.floor = self.seen.last().map_or(self.floor, |(_, at)| at.plus(1));
+        }
+        (self.polled_at, self.next_at) = (Some(now), now.plus(interval));
+    }
+
+    /// It could not be asked.
+    pub(crate) fn record_failure(&mut self, withheld: &FetchError, now: Time, interval: i64) {
+        let asked = if let FetchError::Temporary { retry_after_ms: pause_ms, .. } = withheld {
+            pause_ms.unwrap_or_default()
+        } else {
+            0
+        };
+        let pause = interval.saturating_mul(1 << self.failures.min(12)).min(RETRY_MAX_MS.max(interval));
+        self.failures = self.failures.saturating_add(1);
+        self.error = Some(withheld.to_string().chars().take(MAX_ERROR_CHARS).collect());
+        self.next_at = now.plus(pause.max(asked.min(RETRY_MAX_MS)));
+    }
+
+    /// What a record says.
+    pub(crate) fn from_record(record: &Record) -> Result<Self, StoreError> {
+        serde_json::from_str(&record.json).map_err(|error| corrupt_cursor(&error))
+    }
+
+    /// What a record is to say.
+    pub(crate) fn to_json(&self) -> Result<String, StoreError> {
+        serde_json::to_string(self).map_err(|error| corrupt_cursor(&error))
+    }
+}
+
+fn corrupt_cursor(error: &serde_json::Error) -> StoreError {
+    StoreError::Corrupt(format!("how far a source polled: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mailonce_core::ports::mail_fetcher::MailListEntry;
+
+    const MINUTE: i64 = 60_000;
+    const HOUR: i64 = 60 * MINUTE;
+
+    fn page(ats: &[i64], next: Option<&str>) -> MailListPage {
+        let mail = |at: &i64| MailListEntry { at: Some(Time(*at)), fields: serde_json::Value::Null };
+        MailListPage { mails: ats.iter().map(mail).collect(), next: next.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_round_ends_at_the_horizon_or_with_the_list() {
+        let mut cursor = PollCursor { floor: Time(0), since: Time(10 * HOUR), ..PollCursor::default() };
+        let now = Time(11 * HOUR);
+        assert_eq!(cursor.horizon(), Time(9 * HOUR));
+        assert!(cursor.advance(&page(&[10 * HOUR, 8 * HOUR], Some("2")), now), "one is in sight");
+        assert!(!cursor.advance(&page(&[8 * HOUR, 7 * HOUR], Some("3")), now), "none is");
+        assert!(!cursor.advance(&page(&[10 * HOUR], None), now), "the last page");
+        assert!(cursor.advance(
+            &MailListPage { mails: vec![MailListEntry { at: None, fields: 1.into() }], next: Some("x".into()) },
+            now
+        ));
+    }
+
+    #[test]
+    fn a_clock_ahead_of_ours_does_not_lead_past_what_is_to_come() {
+        let mut cursor = PollCursor::default();
+        cursor.advance(&page(&[90 * HOUR, 2 * HOUR], None), Time(3 * HOUR));
+        cursor.finish_round(Time(3 * HOUR), MINUTE);
+        assert_eq!((cursor.since, cursor.next_at), (Time(2 * HOUR), Time(3 * HOUR + MINUTE)));
+    }
+
+    #[test]
+    fn a_mail_is_told_once_and_forgotten_behind_the_horizon() {
+        let mut cursor = PollCursor::default();
+        assert!(!cursor.has_seen("a"));
+        cursor.mark_seen("a", Time(HOUR));
+        assert!(cursor.has_seen("a"));
+        cursor.newest = Time(3 * HOUR);
+        cursor.mark_seen("b", Time(3 * HOUR));
+        cursor.finish_round(Time(3 * HOUR), MINUTE);
+        assert_eq!(cursor.seen.len(), 1);
+        assert!(cursor.has_seen("b") && !cursor.has_seen("a"));
+    }
+
+    #[test]
+    fn with_more_than_can_be_remembered_the_overlap_is_shorter() {
+        let mut cursor = PollCursor { newest: Time(HOUR + 3_000), since: Time(HOUR), ..PollCursor::default() };
+        for n in 0..3_000 {
+            cursor.mark_seen(&n.to_string(), Time(HOUR + n));
+        }
+        cursor.finish_round(Time(2 * HOUR), MINUTE);
+        assert_eq!((cursor.seen.len(), cursor.horizon()), (SEEN_CAPACITY, Time(HOUR + 1_001)));
+        assert!(cursor.seen.iter().all(|(_, at)| *at >= Time(HOUR + 1_000)), "what is forgotten lies behind it");
+    }
+
+    #[test]
+    fn failures_back_off_and_heed_the_provider() {
+        let mut cursor = PollCursor::default();
+        let later = |pause_ms| FetchError::Temporary { reason: "busy".into(), retry_after_ms: pause_ms };
+        cursor.record_failure(&later(None), Time(0), MINUTE);
+        assert_eq!((cursor.next_at, cursor.error.as_deref()), (Time(MINUTE), Some("busy")));
+        cursor.record_failure(&later(Some(10 * MINUTE)), Time(0), MINUTE);
+        assert_eq!(cursor.next_at, Time(10 * MINUTE));
+        for _ in 0..20 {
+            cursor.record_failure(&later(None), Time(0), MINUTE);
+        }
+        assert_eq!(cursor.next_at, Time(HOUR));
+        cursor.advance(&page(&[], None), Time(0));
+        assert_eq!((cursor.failures, cursor.error), (0, None));
+    }
+}

@@ -1,0 +1,519 @@
+//! Reading mail that was kept: parse it, ask who wrote it, find what agents wait for, and file it.
+//!
+//! A delivery may be read twice, by two processes or after a crash; only the first filing counts. What can never be
+//! read is kept as it came, visible, and can be tried again.
+
+use mailonce_core::{
+    address::NamedAddress,
+    id::{ArtifactId, MessageId, ThreadId},
+    inbound::delivery::{
+        Delivery, DeliveryFormat, DeliveryOutcome, DeliverySuppression, DeliveryTarget, Intake, LeasedDelivery,
+    },
+    inbox::{
+        Inbox,
+        artifact::{ArtifactKind, ExtractedValue, NewArtifact},
+        message::{
+            AttachmentInfo, FileMessageResult, MessageAnnotations, MessageFlag, MessageHead, MessageState, NewMessage,
+            Party,
+        },
+    },
+    limits,
+    outbound::email::Email,
+    ports::{
+        authenticator::{AuthResult, SenderAuth, UnauthenticatedMail},
+        store::StoreError,
+    },
+};
+use mailonce_mail::{
+    artifact::{self, Kind, Reason},
+    automatic,
+    hooks::MISSING_FILE_HEADER,
+    html::HtmlPage,
+    link::{self, LinkPolicy},
+    minimise,
+    parse::{self, ParsedMail},
+    thread,
+};
+use sha2::{Digest as _, Sha256};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::watch,
+    task::{JoinError, JoinSet},
+};
+
+use crate::{
+    Engine,
+    inbound::{collect::MAX_FETCH_ATTEMPTS, waiters::FastPathMail},
+};
+
+/// Mails read at a time.
+const MAX_CONCURRENT_DELIVERIES: usize = 16;
+/// How often a mail that the parser cannot read is tried before its delivery counts as dead.
+const MAX_PARSE_ATTEMPTS: u32 = 5;
+/// How often a delivery is taken up before it counts as dead: one that brings its reader down must not do so for ever.
+/// Many, and with pauses (`Delivery::give_back`): a process may end over and over for reasons of its own, and its mail
+/// is not to blame.
+const MAX_PROCESS_ATTEMPTS: u32 = 14;
+/// Deliveries taken from the ledger at a time.
+const LEASE_BATCH: usize = 32;
+/// How often the ledger is asked when nobody says that something waits.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long senders may be asked about.
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(2);
+/// Characters of a preview.
+const PREVIEW_CHARS: usize = 200;
+/// References kept.
+const MAX_REFERENCES: usize = 50;
+
+/// What was found in a mail, before the ledger has a say.
+struct ParsedDelivery {
+    head: MessageHead,
+    content_hash: [u8; 32],
+    thread_names: Vec<[u8; 32]>,
+    artifacts: artifact::ExtractedArtifacts,
+    parsed: ParsedMail,
+}
+
+fn message_id_hash(message_id: &str) -> [u8; 32] {
+    Sha256::digest(message_id.as_bytes()).into()
+}
+
+pub(crate) fn party(mailbox: &NamedAddress) -> Party {
+    Party { name: mailbox.name.as_deref().map(minimise::sanitize_line), address: mailbox.address.to_ascii_lowercase() }
+}
+
+fn parties(mailboxes: &[NamedAddress]) -> Vec<Party> {
+    mailboxes.iter().take(limits::RECIPIENTS).map(party).collect()
+}
+
+/// Does something apart from the requests.
+pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    #[cfg(feature = "failpoints")]
+    if crate::failpoint::is_simulated() {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await
+}
+
+/// Mails above this size are hashed, packed and parsed on another thread. Below, it takes about a millisecond.
+const BLOCKING_ABOVE_BYTES: usize = 256 * 1024;
+
+/// Runs work over so many octets: on another thread if they are many.
+pub(crate) async fn run_blocking_if_large<T: Send + 'static>(
+    octets: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    if octets > BLOCKING_ABOVE_BYTES { run_blocking(work).await } else { Ok(work()) }
+}
+
+/// Runs a future on another thread, because it computes for long between its awaits.
+async fn block_on_worker_thread<T: Send + 'static>(
+    awaited: impl Future<Output = T> + Send + 'static,
+) -> Result<T, JoinError> {
+    #[cfg(feature = "failpoints")]
+    if crate::failpoint::is_simulated() {
+        return Ok(awaited.await);
+    }
+    let here = tokio::runtime::Handle::current();
+    tokio::task::spawn_blocking(move || here.block_on(awaited)).await
+}
+
+/// Everything that follows from the bytes alone.
+fn parse_delivery(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> ParsedDelivery {
+    let parsed = parse::parse(raw);
+    let page = parsed.html.as_deref().map(HtmlPage::parse);
+    let sender = parsed.from.first().map(|from| from.to_address().domain().to_owned());
+    let links = link::check_links(
+        &parsed,
+        page.as_ref(),
+        &LinkPolicy { allowed_domains: inbox.settings.link_domains.clone(), sender_domain: sender },
+    );
+    let found = artifact::extract(&parsed, page.as_ref(), &links);
+    let envelope = delivery.details.sender.as_deref();
+    let automatic =
+        automatic::detect(&parsed, envelope).map(|reason| (reason.reason.as_str().to_owned(), reason.is_hard));
+    let own = minimise::split_quotes(&minimise::visible_text(&parsed, page.as_ref())).own_text;
+    let preview =
+        minimise::sanitize_line(&artifact::redact_text(&own, &found)).split_whitespace().collect::<Vec<_>>().join(" ");
+    let head = MessageHead {
+        message_id: parsed.message_id.clone(),
+        from: parsed.from.first().map(party),
+        to: parties(&parsed.to),
+        cc: parties(&parsed.cc),
+        reply_to: parties(&parsed.reply_to),
+        return_path: delivery.details.sender.clone(),
+        recipient: delivery.details.recipient.clone(),
+        subject: minimise::sanitize_line(&artifact::redact_text(&parsed.subject, &found)),
+        date: parsed.date,
+        references: parsed.references.iter().rev().take(MAX_REFERENCES).rev().cloned().collect(),
+        preview: preview.chars().take(PREVIEW_CHARS).collect(),
+        size: raw.len() as u64,
+        automatic,
+        flags: message_flags(&parsed, &found, delivery.details.form),
+        attachments: parsed.attachments.iter().map(attachment_handle).collect(),
+        candidates: found.candidates.iter().map(masked_candidate).collect(),
+        ..MessageHead::default()
+    };
+    let ancestors = thread::ancestors(&parsed);
+    let names = parsed.message_id.iter().chain(&ancestors).take(limits::THREAD_REFERENCES);
+    let names = names.map(|id| message_id_hash(id)).collect();
+    let content = if parsed.cut.unreadable { Sha256::digest(raw) } else { Sha256::digest(parse::digest(&parsed)) };
+    ParsedDelivery { head, content_hash: content.into(), thread_names: names, artifacts: found, parsed }
+}
+
+/// Header fields that a mail has once (RFC 5322 §3.6).
+const SINGLE_VALUE_HEADERS: [&str; 8] = ["From", "Sender", "Reply-To", "To", "Cc", "Subject", "Date", "Message-ID"];
+
+fn is_duplicate_header(parsed: &ParsedMail, name: &str) -> bool {
+    parsed.headers.all(name).nth(1).is_some()
+}
+
+/// What authentication is worth for the fields that people see. A signature covers the lowest field of a name and a
+/// reader shows the highest, so that whoever forwards a signed mail can put a field of their own on top.
+fn downgrade_unshown_auth(mut auth: SenderAuth, parsed: &ParsedMail) -> SenderAuth {
+    if !is_checked_sender_shown(&auth, parsed) {
+        auth.verdict = AuthResult::Fail;
+    } else if auth.is_pass() && SINGLE_VALUE_HEADERS.iter().any(|name| is_duplicate_header(parsed, name)) {
+        auth.verdict = AuthResult::None;
+    }
+    auth
+}
+
+/// Whether the sender that we show is the one that the authenticator looked at. The two read the header by different code,
+/// and whoever writes a header that they read differently must not get the verdict of one for the sender of the other.
+fn is_checked_sender_shown(auth: &SenderAuth, parsed: &ParsedMail) -> bool {
+    if parsed.cut.sender || is_duplicate_header(parsed, "From") {
+        return false;
+    }
+    let mut domains = parsed.from.iter().map(NamedAddress::domain);
+    match (&auth.domain, domains.clone().next()) {
+        (Some(checked), Some(_)) => domains.all(|domain| domain == checked),
+        // Without a check there is still only one domain that somebody may ask for.
+        (None, Some(first)) => domains.all(|domain| domain == first),
+        (Some(_) | None, None) => true,
+    }
+}
+
+fn message_flags(parsed: &ParsedMail, found: &artifact::ExtractedArtifacts, form: DeliveryFormat) -> Vec<MessageFlag> {
+    let missing = form == DeliveryFormat::Rebuilt && parsed.headers.has(MISSING_FILE_HEADER);
+    let ambiguous = found.candidates.iter().any(|candidate| candidate.reasons.contains(&Reason::Ambiguous));
+    [
+        (parsed.message_id.is_none(), MessageFlag::NoMessageId),
+        (parsed.cut.unreadable, MessageFlag::Unreadable),
+        ((parsed.cut.is_truncated() || missing) && !parsed.cut.unreadable, MessageFlag::Cut),
+        (ambiguous, MessageFlag::Ambiguous),
+        (SINGLE_VALUE_HEADERS.iter().any(|name| is_duplicate_header(parsed, name)), MessageFlag::DuplicateHeader),
+    ]
+    .into_iter()
+    .filter_map(|(is, flag)| is.then_some(flag))
+    .collect()
+}
+
+fn attachment_handle(attachment: &parse::ParsedAttachment) -> AttachmentInfo {
+    AttachmentInfo {
+        filename: attachment.filename.clone(),
+        content_type: attachment.content_type.clone(),
+        content_id: attachment.content_id.clone(),
+        inline: attachment.inline,
+        size: attachment.size as u64,
+    }
+}
+
+/// What a mail might hold, its value hidden.
+fn masked_candidate(candidate: &artifact::ExtractedArtifact) -> serde_json::Value {
+    serde_json::json!({
+        "type": candidate.kind,
+        "masked": artifact::masked_value(candidate),
+        "confidence": candidate.confidence,
+        "reasons": candidate.reasons,
+    })
+}
+
+fn artifact_kind(kind: Kind) -> ArtifactKind {
+    match kind {
+        Kind::Code => ArtifactKind::Code,
+        Kind::Link => ArtifactKind::Link,
+    }
+}
+
+impl Engine {
+    /// Reads mail that was kept until `stop` changes.
+    pub async fn run_inbound_worker(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut at_work = JoinSet::new();
+        let mut way_out = self.inbound.fast_path_rx.lock().await;
+        while !*stop.borrow() {
+            // Whoever waits for a provider takes nobody's place.
+            let has_room = at_work.len() < MAX_CONCURRENT_DELIVERIES + self.fetch_limiter.waiting_workers();
+            // In this order, so that a world is the same again: who is done makes room, what waits longest goes first.
+            tokio::select! {
+                biased;
+                Some(ended) = at_work.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a reader of mail ended badly");
+                    }
+                }
+                () = self.inbound.work_available.notified(), if has_room => self.lease_deliveries(&mut at_work).await,
+                fresh = way_out.recv(), if has_room => {
+                    let Some(FastPathMail { delivery, raw }) = fresh else { break };
+                    let engine = Arc::clone(&self);
+                    at_work.spawn(async move { engine.process_delivery(&delivery, raw).await });
+                }
+                // Without room it is only looked whether there is some now.
+                () = tokio::time::sleep(POLL_INTERVAL) => {
+                    if has_room {
+                        self.lease_deliveries(&mut at_work).await;
+                    }
+                }
+                _ = stop.changed() => {}
+            }
+        }
+        while at_work.join_next().await.is_some() {}
+    }
+
+    /// Takes due deliveries from the ledger.
+    async fn lease_deliveries(self: &Arc<Self>, at_work: &mut JoinSet<()>) {
+        let read = match self.store.lease_deliveries(self.lease_identities.current().id, LEASE_BATCH, self.now()).await
+        {
+            Ok(read) => read,
+            Err(error) => return tracing::warn!(%error, "looking for mail to read"),
+        };
+        if read.len() == LEASE_BATCH {
+            self.inbound.work_available.notify_one();
+        }
+        if !read.is_empty() {
+            crate::failpoint!("mail-leased");
+        }
+        for reading in read {
+            let engine = Arc::clone(self);
+            at_work.spawn(async move { engine.unpack_and_process(reading).await });
+        }
+    }
+
+    /// Reads everything that waits now, one after the other. How many deliveries that were.
+    pub async fn process_waiting_deliveries(&self) -> Result<usize, StoreError> {
+        let mut count = 0;
+        loop {
+            let fresh = self.inbound.fast_path_rx.lock().await.try_recv().ok();
+            if let Some(FastPathMail { delivery, raw }) = fresh {
+                self.process_delivery(&delivery, raw).await;
+                count += 1;
+                continue;
+            }
+            let read = self.store.lease_deliveries(self.lease_identities.current().id, LEASE_BATCH, self.now()).await?;
+            if read.is_empty() {
+                return Ok(count);
+            }
+            for reading in read {
+                self.unpack_and_process(reading).await;
+                count += 1;
+            }
+        }
+    }
+
+    async fn unpack_and_process(&self, LeasedDelivery { delivery, raw }: LeasedDelivery) {
+        let octets = usize::try_from(delivery.details.size).unwrap_or(usize::MAX);
+        let bodies = Arc::clone(&self.packer);
+        let unpacked = match run_blocking_if_large(octets, move || bodies.unpack_raw(&raw)).await {
+            Ok(unpacked) => unpacked,
+            // It stays waiting, and is taken up again when its time has passed.
+            Err(error) => return tracing::error!(%error, delivery = %delivery.id, "a mail could not be unpacked"),
+        };
+        match unpacked {
+            Some(raw) => self.process_delivery(&delivery, Arc::new(raw)).await,
+            None => {
+                self.record_delivery_outcome(&delivery, DeliveryOutcome::Dead("the kept bytes are damaged".into()))
+                    .await
+            }
+        }
+    }
+
+    async fn process_delivery(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) {
+        let told = delivery.details.form == DeliveryFormat::Notice;
+        let most = if told { MAX_FETCH_ATTEMPTS } else { MAX_PROCESS_ATTEMPTS };
+        if delivery.attempts > most {
+            let why = format!("taken up {most} times and never finished");
+            return self.record_delivery_outcome(delivery, DeliveryOutcome::Dead(why)).await;
+        }
+        let done = if told {
+            self.process_notified_delivery(delivery, &raw).await
+        } else {
+            self.process_mail(delivery, raw).await
+        };
+        match done {
+            Ok(None) => {}
+            Ok(Some(settle)) => self.record_delivery_outcome(delivery, settle).await,
+            // It stays waiting, and is taken up again when its time has passed.
+            Err(error) => tracing::warn!(%error, delivery = %delivery.id, "a mail could not be filed yet"),
+        }
+    }
+
+    /// Fetches a mail that was only told of, and reads it.
+    async fn process_notified_delivery(
+        &self,
+        delivery: &Delivery,
+        notice: &[u8],
+    ) -> Result<Option<DeliveryOutcome>, StoreError> {
+        match self.fetch_notified_mail(delivery, notice).await? {
+            Ok((delivery, raw)) => self.process_mail(&delivery, raw).await,
+            Err(settle) => Ok(settle),
+        }
+    }
+
+    async fn process_mail(
+        &self,
+        delivery: &Delivery,
+        raw: Arc<Vec<u8>>,
+    ) -> Result<Option<DeliveryOutcome>, StoreError> {
+        match delivery.target {
+            DeliveryTarget::Inbox(_) => self.parse_and_file(delivery, raw).await,
+            DeliveryTarget::Return { .. } => self.process_bounce(delivery, raw).await,
+            DeliveryTarget::Nobody => Ok(Some(DeliveryOutcome::Refused(DeliverySuppression::UnknownInbox))),
+        }
+    }
+
+    async fn record_delivery_outcome(&self, delivery: &Delivery, settle: DeliveryOutcome) {
+        if let DeliveryOutcome::Dead(why) | DeliveryOutcome::Retry(_, why) = &settle {
+            tracing::warn!(delivery = %delivery.id, why, "a delivery could not be read");
+        }
+        self.metrics.record_delivery_outcome(delivery.details.intake, &settle);
+        if let Err(error) = self.store.record_delivery_outcome(delivery.team, delivery.id, settle, self.now()).await {
+            tracing::warn!(%error, delivery = %delivery.id, "a delivery could not be settled yet");
+        }
+    }
+
+    /// Reads and files. `Some` when it makes no message.
+    async fn parse_and_file(
+        &self,
+        delivery: &Delivery,
+        raw: Arc<Vec<u8>>,
+    ) -> Result<Option<DeliveryOutcome>, StoreError> {
+        let DeliveryTarget::Inbox(inbox) = delivery.target else { return Ok(Some(DeliveryOutcome::Done)) };
+        let Some(inbox) = self.store.inbox(delivery.team, inbox).await? else {
+            return Ok(Some(DeliveryOutcome::Refused(DeliverySuppression::UnknownInbox)));
+        };
+        let bytes = Arc::clone(&raw);
+        let (copy, of) = (delivery.clone(), inbox.clone());
+        let (drafted, auth) = tokio::join!(
+            // Apart from the requests: a large mail takes its time, and one that brings the parser down brings down
+            // nothing else.
+            run_blocking(move || parse_delivery(&bytes, &copy, &of)),
+            self.authenticate_mail(delivery, Arc::clone(&raw)),
+        );
+        let Ok(mut drafted) = drafted else {
+            return Ok(Some(self.retry_parse_or_dead(delivery, "the parser ended unexpectedly")));
+        };
+        crate::failpoint!("mail-parsed");
+        let parsed = std::mem::take(&mut drafted.parsed);
+        drafted.head.auth = downgrade_unshown_auth(auth, &parsed);
+        drafted.head.own = self.loop_reason(&inbox, &parsed).await?.map(str::to_owned);
+        let answered = self.find_answered_email(&inbox, &parsed).await?;
+        if let Some(email) = &answered {
+            self.add_thread_name(email, &mut drafted.thread_names).await?;
+        }
+        let mut message = self.build_message(&inbox, drafted, answered.as_ref()).await?;
+        if let Some(settle) = self.apply_inbound_rules(&inbox, &parsed, &mut message).await? {
+            return Ok(Some(settle));
+        }
+        let name = message.message_id_hash;
+        crate::failpoint!("before-filing");
+        let filed = self.store.file_message(delivery.team, delivery.id, message, self.now()).await?;
+        crate::failpoint!("after-filing");
+        self.metrics.record_filed(delivery.details.intake, &filed);
+        if let FileMessageResult::New(..) = filed {
+            self.record_returned_report(delivery, raw, parsed, name).await?;
+        }
+        Ok(None)
+    }
+
+    /// A mail that answers our answer belongs where that is, even when its writer's program names nothing older.
+    async fn add_thread_name(&self, email: &Email, names: &mut Vec<[u8; 32]>) -> Result<(), StoreError> {
+        let name = match email.head.answers {
+            None => Some(message_id_hash(&self.message_id(email))),
+            Some(message) => {
+                let found = self.store.message(email.team, message).await?;
+                found.and_then(|message| message.head.message_id.as_deref().map(message_id_hash))
+            }
+        };
+        if let Some(name) = name.filter(|name| !names.contains(name)) {
+            // In place of the oldest, which is the least likely to decide.
+            names.truncate(limits::THREAD_REFERENCES - 1);
+            names.push(name);
+        }
+        Ok(())
+    }
+
+    async fn build_message(
+        &self,
+        inbox: &Inbox,
+        drafted: ParsedDelivery,
+        answered: Option<&Email>,
+    ) -> Result<NewMessage, StoreError> {
+        let now = self.now();
+        // A conversation that a mail of this inbox began is known by that mail, so that it has a name before the first
+        // answer. Every answer names the mail, so the second finds the thread of the first.
+        let began = |email: &&Email| email.head.thread.is_none() && email.head.from == inbox.address;
+        let thread = answered.filter(began).map_or_else(|| self.new_id(now), |email| email.id.0);
+        let team = inbox.team;
+        let ParsedDelivery { mut head, content_hash: content, thread_names: names, artifacts: found, .. } = drafted;
+        head.preview = self.packer.storable_preview(head.preview);
+        let stopped = |(_, hard): &(String, bool)| *hard || !inbox.settings.answers_soft;
+        let no_answer = head.own.is_some()
+            || head.automatic.as_ref().is_some_and(stopped)
+            || !self.has_reply_recipient(inbox, &head).await?;
+        let artifacts = found.decided.iter().map(|value| NewArtifact {
+            id: ArtifactId(self.new_id(now)),
+            kind: artifact_kind(value.kind),
+            hash: self
+                .secret
+                .mac("artifact", &[team.0.as_bytes(), value.kind.as_str().as_bytes(), value.value.as_bytes()]),
+            extracted: ExtractedValue {
+                value: self.packer.pack_text(value.value.clone()),
+                masked: artifact::masked_value(value),
+                confidence: value.confidence,
+                reasons: value.reasons.iter().map(|reason| reason.as_str().to_owned()).collect(),
+            },
+        });
+        Ok(NewMessage {
+            id: MessageId(self.new_id(now)),
+            thread: ThreadId(thread),
+            message_id_hash: head.message_id.as_deref().map(message_id_hash),
+            content_hash: content,
+            thread_hashes: names,
+            answers_email: answered.map(|email| email.id),
+            artifacts: artifacts.collect(),
+            annotations: MessageAnnotations::default(),
+            state: if no_answer { MessageState::Skipped } else { MessageState::Unanswered },
+            head,
+        })
+    }
+
+    /// Who wrote it, as far as others can be asked. Only of mail whose bytes are as they travelled.
+    async fn authenticate_mail(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) -> SenderAuth {
+        let about = delivery.details.clone();
+        if matches!(about.intake, Intake::Local | Intake::Simulated) || about.form == DeliveryFormat::Rebuilt {
+            return SenderAuth::default();
+        }
+        let (octets, authenticator) = (raw.len(), Arc::clone(&self.inbound.authenticator));
+        let asked = async move {
+            let mail = UnauthenticatedMail {
+                raw: &raw,
+                ip: about.ip,
+                helo: about.helo.as_deref(),
+                sender: about.sender.as_deref(),
+            };
+            tokio::time::timeout(AUTHENTICATION_TIMEOUT, authenticator.authenticate(mail)).await
+        };
+        // Verifying a signature hashes the whole mail.
+        let asked = if octets > BLOCKING_ABOVE_BYTES { block_on_worker_thread(asked).await } else { Ok(asked.await) };
+        asked.ok().and_then(Result::ok).unwrap_or_else(SenderAuth::timed_out)
+    }
+
+    /// Once more after a pause, or never.
+    pub(crate) fn retry_parse_or_dead(&self, delivery: &Delivery, why: &str) -> DeliveryOutcome {
+        if delivery.attempts >= MAX_PARSE_ATTEMPTS {
+            return DeliveryOutcome::Dead(why.to_owned());
+        }
+        let pause = 1_000_i64 << (2 * delivery.attempts.min(6));
+        DeliveryOutcome::Retry(self.now().plus(pause), why.to_owned())
+    }
+}

@@ -1,0 +1,264 @@
+//! Changing what was accepted: taking back, moving, sending again on purpose.
+
+use mailonce_core::{
+    access::team::ApiKeyScope,
+    control::rule::RuleRef,
+    id::{ApiKeyId, EmailId, TeamId},
+    key::{EmailKey, Key},
+    outbound::{
+        email::{Channel, Email, EmailChangeRefusal, EmailHead, EmailState, Guard},
+        schedule::Schedule,
+    },
+    ports::store::{
+        EmailChangeResult, EmailResendResult, Envelope, GuardInput, IdempotentResult, KeyBinding, NewEmail,
+        RescheduleRequest, SuppressedReason,
+    },
+    problem::{Code, Problem},
+    time::Time,
+};
+
+use crate::{
+    Caller, Engine, KeyedCall,
+    handoff::transport_selector,
+    operation,
+    outbound::{content_guard::content_fingerprint, replay_cache::CachedEmail, send_receipt::SendReceipt},
+    runtime::records::CreateOutcome,
+    unavailable,
+};
+
+/// The rule that holds an email, and the guard.
+type HoldReason = (Option<RuleRef>, Option<Guard>);
+
+impl Engine {
+    /// Takes an email back, if nothing can have left yet. Not the first when its key did so before.
+    pub async fn cancel(
+        &self,
+        caller: &Caller,
+        id: EmailId,
+        asked: Option<KeyedCall>,
+    ) -> Result<CreateOutcome<Email>, Problem> {
+        self.check_email_visible(caller, id).await?;
+        let now = self.now();
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        match self.store.cancel(caller.team.id, id, operation, now).await.map_err(unavailable)? {
+            IdempotentResult::Done(change) => {
+                let thing = self.email_or_problem(caller.team.id, change).await?;
+                // Nobody is to decide about what its sender took back.
+                if thing.guard.is_some() {
+                    self.close_moot_escalation(&thing).await;
+                }
+                Ok(CreateOutcome { value: thing, is_new: true })
+            }
+            IdempotentResult::Replayed(_) => Ok(CreateOutcome { value: self.email(caller, id).await?, is_new: false }),
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    /// Moves a scheduled email to another time.
+    pub async fn reschedule(&self, caller: &Caller, id: EmailId, schedule: &Schedule) -> Result<Email, Problem> {
+        let now = self.now();
+        if !schedule.is_within_limit(now) {
+            return Err(Problem::for_field(Code::InvalidField, "scheduled_at", "scheduled_at is too far ahead"));
+        }
+        self.check_email_visible(caller, id).await?;
+        let (team, due) = (caller.team.id, schedule.due_at(now));
+        let new = RescheduleRequest { due_at: due, charges: self.charges_at(team, id, due).await? };
+        let change = self.store.reschedule(team, id, new, now).await.map_err(unavailable)?;
+        self.transports.wake_all();
+        self.email_or_problem(team, change).await
+    }
+
+    async fn email_or_problem(&self, team: TeamId, change: EmailChangeResult) -> Result<Email, Problem> {
+        match change {
+            EmailChangeResult::Changed(email) => Ok(email),
+            EmailChangeResult::Refused(refusal, email) => Err(refusal_problem(refusal, &email)),
+            EmailChangeResult::OverBudget(exceeded) => Err(self.quota_exceeded(team, &exceeded).await),
+            EmailChangeResult::Missing => Err(Problem::new(Code::NotFound, "there is no such email")),
+        }
+    }
+
+    /// Makes the next version of an email, once.
+    pub async fn resend(
+        &self,
+        caller: &Caller,
+        id: EmailId,
+        reason: Option<String>,
+        asked: Option<KeyedCall>,
+    ) -> Result<SendReceipt, Problem> {
+        let now = self.now();
+        let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
+        let own = detail.filter(|detail| caller.may_see_sender(&detail.email.head.from));
+        let detail = own.ok_or_else(|| email_not_found(id))?;
+        if detail.email.resent_as.is_none() {
+            let head = &detail.email.head;
+            Self::check_may_send_from(caller, &head.from)?;
+            for (field, all) in [("to", &head.to), ("cc", &head.cc), ("bcc", &head.bcc)] {
+                self.check_recipient_addresses(caller.team.id, field, all).await?;
+            }
+        }
+        let operation = operation(caller, asked.as_ref(), Vec::new(), now);
+        let Some(body) = detail.body.or(detail.email.resent_as.map(|_| Vec::new())) else {
+            return self.replay_resend(caller, &detail.email).await;
+        };
+        let envelopes = self.rebuild_envelopes(&detail.email, &body);
+        if envelopes.is_empty() && detail.email.resent_as.is_none() {
+            return Err(Problem::new(Code::NotFound, "the body of this email cannot be read; send it anew"));
+        }
+        let (rule, hold) = self.check_resend(caller, &detail.email, &body).await?;
+        let by = (Some(caller.key.id), caller.channel);
+        let mut wish = self.build_next_version(by, &detail.email, body.into(), envelopes, now);
+        wish.guard_input.held_by = hold;
+        wish.head.held_by = rule;
+        wish.head.reason = reason;
+        wish.head.call = caller.call.clone();
+        wish.guard_input.charges = self.charges(caller, &wish).await?;
+        match self.store.resend(wish, operation, now).await.map_err(unavailable)? {
+            IdempotentResult::Done(EmailResendResult::First(email)) => {
+                self.transports.wake_all();
+                self.escalate_if_stuck(&email).await;
+                Ok(self.resend_receipt(caller, &email, true))
+            }
+            IdempotentResult::Done(EmailResendResult::Replayed(email)) => {
+                Ok(self.resend_receipt(caller, &email, false))
+            }
+            IdempotentResult::Done(EmailResendResult::Refused(refusal, email)) => Err(refusal_problem(refusal, &email)),
+            IdempotentResult::Done(EmailResendResult::OverBudget(exceeded)) => {
+                Err(self.quota_exceeded(caller.team.id, &exceeded).await)
+            }
+            IdempotentResult::Done(EmailResendResult::Missing) => Err(email_not_found(id)),
+            IdempotentResult::Replayed(_) => {
+                let email = self.email(caller, id).await?;
+                self.replay_resend(caller, &email).await
+            }
+            IdempotentResult::KeyMismatch(bound) => Err(key_mismatch(&bound)),
+        }
+    }
+
+    /// What stands against a next version: rules as for any mail, and for an agent's key what a person decided. By whom
+    /// it is to be held, if so.
+    async fn check_resend(&self, caller: &Caller, email: &Email, body: &[u8]) -> Result<HoldReason, Problem> {
+        let Some(content) = self.packer.unpack(body).filter(|_| email.resent_as.is_none()) else {
+            return Ok((None, None));
+        };
+        let rule = self.check_outbound_rules(caller.team.id, &content).await?;
+        let approval = rule.as_ref().map(|_| Guard::Approval);
+        if caller.require_scope(ApiKeyScope::Admin).is_ok() {
+            return Ok((rule, approval));
+        }
+        let unsent = matches!(email.state(), EmailState::Failed | EmailState::Cancelled);
+        if email.head.answers.is_some() && !unsent && email.state().is_terminal() {
+            let detail = format!("the message was answered by email {}, which left", email.id);
+            return Err(Problem::new(Code::AlreadyAnswered, detail).with_extension("email", email.id.to_string()));
+        }
+        // What was held and then taken back never passed its guard. Whoever may not release it may not send it either.
+        let rejected = email.guard.filter(|_| email.state() == EmailState::Cancelled);
+        Ok((rule, approval.or(rejected)))
+    }
+
+    /// The answer when the next version exists already, or cannot be made because the body is gone.
+    async fn replay_resend(&self, caller: &Caller, email: &Email) -> Result<SendReceipt, Problem> {
+        match email.resent_as {
+            Some(id) => Ok(self.resend_receipt(caller, &self.email(caller, id).await?, false)),
+            None => match email.may_resend(self.now()) {
+                Err(refusal) => Err(refusal_problem(refusal, email)),
+                Ok(()) => Err(Problem::new(Code::NotFound, "the body of this email is no longer kept; send it anew")),
+            },
+        }
+    }
+
+    /// The answer with the next version. A call that did not make it leaves a row there.
+    fn resend_receipt(&self, caller: &Caller, email: &Email, first: bool) -> SendReceipt {
+        let call = (!first).then(|| caller.suppressed_call(SuppressedReason::KeyReplay, self.now()));
+        let waiting = call.map_or(0, |call| self.suppressed_calls.record(email.team, email.id, call));
+        self.receipt(caller, &CachedEmail::from(email), first, false, waiting)
+    }
+
+    /// The envelopes of the next version: by the way the email was to take last, divided anew. The old handoffs say
+    /// too much, because an email that changed its way has the envelopes of both.
+    pub(crate) fn rebuild_envelopes(&self, email: &Email, body: &[u8]) -> Vec<Envelope> {
+        let Some(content) = self.packer.unpack(body) else { return Vec::new() };
+        let last = email
+            .handoffs
+            .last()
+            .map(|handoff| handoff.transport.as_str())
+            .filter(|name| !transport_selector::is_sandbox_internal(name));
+        let known = last.filter(|name| self.transports.selectable_names().contains(name));
+        let way = known.unwrap_or_else(|| self.transports.select(&content, self.entropy.next_u64()));
+        self.transports.envelopes(way, &content)
+    }
+
+    /// The wish for version n+1 of version n. An intent counts on; any other email gets a name no caller can say.
+    pub(crate) fn build_next_version(
+        &self,
+        (by, channel): (Option<ApiKeyId>, Channel),
+        email: &Email,
+        body: std::sync::Arc<[u8]>,
+        envelopes: Vec<Envelope>,
+        now: Time,
+    ) -> NewEmail {
+        let mut head = EmailHead::clone(&email.head);
+        head.version += 1;
+        head.resend_of = Some(email.id);
+        head.created_at = now;
+        head.caller = by;
+        head.channel = channel;
+        // The call that made the version before made that one alone.
+        head.call = None;
+        let counted_on = head.intent.as_mut().and_then(|intent| {
+            intent.version += 1;
+            let to: Vec<_> = head.to.iter().filter_map(|to| mailonce_core::address::Address::parse(to).ok()).collect();
+            Key::parse(&intent.derive_key(&to)).ok()
+        });
+        // Who says the same without a key while it is on its way says it twice.
+        let likeness = self.packer.unpack(&body).map(|content| content_fingerprint(email.team, &content));
+        let name = counted_on.map_or(EmailKey::Version { of: email.id }, EmailKey::Given);
+        head.key = Some(name.clone());
+        NewEmail {
+            id: EmailId(self.new_id(now)),
+            team: email.team,
+            shadow_keys: head.shadow_keys(email.team),
+            first_wins: false,
+            key: Some(name.hash(email.team)),
+            head,
+            digest: email.digest.clone(),
+            ttl: email.ttl,
+            envelopes,
+            due_at: None,
+            guard_input: GuardInput { fingerprint: likeness, ..GuardInput::default() },
+            body,
+        }
+    }
+}
+
+/// The problem for an id that is not there.
+pub(crate) fn email_not_found(id: EmailId) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no email {id}"))
+}
+
+pub(crate) fn refusal_problem(refusal: EmailChangeRefusal, email: &Email) -> Problem {
+    let (code, why) = match refusal {
+        EmailChangeRefusal::TooLate => (Code::TooLate, "it can no longer be taken back"),
+        EmailChangeRefusal::NotScheduled => (Code::NotScheduled, "it has no time to change"),
+        EmailChangeRefusal::NotTerminal => (Code::NotTerminal, "it is not finished"),
+        EmailChangeRefusal::UseResolve => (Code::UseResolve, "nobody can tell whether it arrived"),
+        EmailChangeRefusal::ResendBudgetSpent => (Code::BudgetSpent, "it was already sent again today"),
+        EmailChangeRefusal::StaleRev => (Code::StaleRev, "it changed since you looked"),
+        EmailChangeRefusal::NotUnknown => (Code::NotUnknown, "nothing about it is unknown"),
+        EmailChangeRefusal::AnsweredByAnother => (Code::AlreadyAnswered, "another email answered its message since"),
+    };
+    let state = email.state().as_str();
+    Problem::new(code, format!("email {} is {state}: {why}", email.id))
+        .with_extension("state", state)
+        .with_extension("rev", email.rev)
+}
+
+/// The problem for a key that belongs to something else.
+pub(crate) fn key_mismatch(bound: &KeyBinding) -> Problem {
+    match bound {
+        KeyBinding::Email(email) => Problem::new(Code::KeyMismatch, format!("this key belongs to email {}", email.id))
+            .with_extension("differs", vec!["operation"])
+            .with_extension("original", email.id.to_string()),
+        KeyBinding::Operation { .. } => Problem::new(Code::KeyMismatch, "this key was used for another call")
+            .with_extension("differs", vec!["operation, path or body"]),
+    }
+}

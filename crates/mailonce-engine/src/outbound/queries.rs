@@ -1,0 +1,146 @@
+//! Looking at emails and events.
+
+use mailonce_core::{
+    events::event::{Event, EventCursor},
+    id::{EmailId, first_id_at},
+    limits, mutant,
+    outbound::{content::EmailContent, email::Email},
+    ports::store::{EmailDetail, EmailQuery, ResultPage},
+    problem::Problem,
+    time::Time,
+};
+use uuid::Uuid;
+
+use crate::{
+    Caller, Engine,
+    events::tail::EventSelection,
+    outbound::{email_commands::email_not_found, replay_cache::CachedEmail, send_receipt},
+    unavailable,
+};
+
+/// How far the times of an email and of its id may lie apart, in milliseconds.
+const ID_TIME_SLACK_MS: i64 = 60_000;
+
+/// Everything about one email, unpacked.
+#[derive(Debug)]
+pub struct EmailView {
+    /// What the ledger holds.
+    pub detail: EmailDetail,
+    /// The content; `None` once it was dropped.
+    pub content: Option<EmailContent>,
+}
+
+impl Engine {
+    /// One email.
+    pub async fn email(&self, caller: &Caller, id: EmailId) -> Result<Email, Problem> {
+        self.visible_email(caller, id).await
+    }
+
+    /// Everything about one email.
+    pub async fn email_view(&self, caller: &Caller, id: EmailId) -> Result<EmailView, Problem> {
+        let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
+        let own = detail.filter(|detail| caller.may_see_sender(&detail.email.head.from));
+        let detail = own.ok_or_else(|| email_not_found(id))?;
+        let content = detail.body.as_deref().and_then(|body| self.packer.unpack(body));
+        Ok(EmailView { detail, content })
+    }
+
+    /// Emails, newest first.
+    pub async fn emails(&self, caller: &Caller, query: EmailQuery) -> Result<ResultPage<Email>, Problem> {
+        let from = caller.inbox_restriction.as_ref().map(|ties| ties.addresses());
+        self.store.emails(caller.team.id, EmailQuery { from, ..query }).await.map_err(unavailable)
+    }
+
+    /// How many emails were accepted in a span of time.
+    pub async fn count_emails(
+        &self,
+        caller: &Caller,
+        since: Option<Time>,
+        until: Option<Time>,
+    ) -> Result<u64, Problem> {
+        let id = |at: Time| EmailId(first_id_at(at));
+        // An id follows its email's time, but not to the millisecond: close to either end each email is looked at.
+        let from = since.map_or(EmailId(Uuid::nil()), |at| id(at.plus(ID_TIME_SLACK_MS)));
+        let to = until.map_or(EmailId(Uuid::max()), |at| id(at.plus(-ID_TIME_SLACK_MS)));
+        let query = EmailQuery { since, until, ..EmailQuery::default() };
+        if caller.inbox_restriction.is_some() {
+            return self.count_between(caller, (EmailId(Uuid::nil()), EmailId(Uuid::max())), query).await;
+        }
+        let Some((since, until)) = since.zip(until).filter(|_| from >= to) else {
+            let mut count = self.store.count_emails(caller.team.id, from, to).await.map_err(unavailable)?;
+            if let Some(since) = since {
+                count += self.count_between(caller, (id(since.plus(-ID_TIME_SLACK_MS)), from), query.clone()).await?;
+            }
+            if let Some(until) = until {
+                count += self.count_between(caller, (to, id(until.plus(ID_TIME_SLACK_MS))), query).await?;
+            }
+            return Ok(count);
+        };
+        self.count_between(caller, (id(since.plus(-ID_TIME_SLACK_MS)), id(until.plus(ID_TIME_SLACK_MS))), query).await
+    }
+
+    /// How many emails match a query, one by one, of those with ids in a range.
+    async fn count_between(
+        &self,
+        caller: &Caller,
+        (from, to): (EmailId, EmailId),
+        mut query: EmailQuery,
+    ) -> Result<u64, Problem> {
+        (query.before, query.limit) = (Some(to), limits::PAGE_ROWS);
+        let mut count = 0;
+        loop {
+            let page = self.emails(caller, query.clone()).await?;
+            count += page.rows.iter().filter(|email| email.id >= from).count() as u64;
+            query.before = page.next.filter(|next| *next > from);
+            if query.before.is_none() {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// The Message-ID of an email, with angle brackets.
+    pub fn message_id(&self, email: &Email) -> String {
+        let mut glimpse = CachedEmail::from(email);
+        if mutant!("message-id-anew") {
+            glimpse.bind_number += email.rev;
+        }
+        send_receipt::message_id(&self.secret, email.team, &glimpse)
+    }
+
+    /// Wanted events after a cursor, in order, and where to go on: it may be past the last of them.
+    pub async fn events(
+        &self,
+        caller: &Caller,
+        after: Option<EventCursor>,
+        limit: usize,
+        wish: &EventSelection,
+    ) -> Result<(Vec<Event>, Option<EventCursor>), Problem> {
+        let epoch = self.epoch();
+        let (team, begin) = (caller.team.id, self.seq_of(after)?);
+        let (mut after, mut found) = (begin, Vec::new());
+        while found.len() < limit && after - begin < limits::SCAN_ROWS as u64 {
+            let want = (limit - found.len()).max(if wish.matches_all() && caller.inbox_restriction.is_none() {
+                1
+            } else {
+                limits::EVENT_ROWS
+            });
+            let page = self.store.events(team, after, want).await.map_err(unavailable)?;
+            let Some(last) = page.last() else { break };
+            let (page_end, whole) = (last.seq, page.len() == want);
+            for event in page.into_iter().filter(|event| wish.matches_event(event)) {
+                if found.len() < limit && self.may_see_event(caller, &event).await? {
+                    found.push(event);
+                }
+            }
+            after = if found.len() == limit { found.last().map_or(page_end, |event| event.seq) } else { page_end };
+            if !whole {
+                break;
+            }
+        }
+        if after == begin {
+            self.check_event_seq(team, begin).await?;
+        }
+        self.check_epoch(epoch)?;
+        Ok((found, (after > begin).then_some(EventCursor { epoch, seq: after })))
+    }
+}

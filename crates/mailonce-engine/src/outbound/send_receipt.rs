@@ -1,0 +1,141 @@
+//! What callers are told about an email they sent.
+
+use mailonce_core::{
+    id::{EmailId, TeamId, ThreadId},
+    key::InstallSecret,
+    outbound::email::{Email, EmailState, Guard},
+    time::Time,
+};
+
+use crate::outbound::replay_cache::CachedEmail;
+
+/// The answer to a send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SendReceipt {
+    /// The email.
+    pub id: EmailId,
+    /// Where it stands.
+    pub state: EmailState,
+    /// Its rev.
+    pub rev: u32,
+    /// Its Message-ID, with angle brackets.
+    pub message_id: String,
+    /// When it was accepted.
+    pub created_at: Time,
+    /// The guard that spoke.
+    pub guard: Option<Guard>,
+    /// Whether this call made it.
+    pub first: bool,
+    /// The key it is bound to.
+    pub key: Option<String>,
+    /// When the key is forgotten; `None` while the email is not settled.
+    pub expires_at: Option<Time>,
+    /// Calls that were answered with it instead of making another.
+    pub suppressed: u64,
+    /// Whether this call said something else than the first one.
+    pub payload_differs: bool,
+    /// By which its sender says that a held look-alike is meant.
+    pub distinct_token: Option<String>,
+    /// The thread it belongs to.
+    pub thread: Option<ThreadId>,
+    /// The fence of that thread, for an answer.
+    pub fence: Option<u64>,
+    /// The version that followed it.
+    pub resent_as: Option<EmailId>,
+}
+
+/// The Message-ID of an email.
+pub(crate) fn message_id(secret: &InstallSecret, team: TeamId, glimpse: &CachedEmail) -> String {
+    let domain = glimpse.from.rsplit_once('@').map_or("mailonce.test", |(_, domain)| domain);
+    let key = glimpse.key.as_ref().map(|name| (name, glimpse.bind_number));
+    secret.message_id(team, glimpse.id, key, domain)
+}
+
+impl SendReceipt {
+    /// The same answer with the state the email has by now.
+    pub fn refresh(&mut self, email: &Email) {
+        (self.state, self.rev, self.guard) = (email.state(), email.rev, email.guard);
+        (self.expires_at, self.resent_as) = (email.expires_at(), email.resent_as);
+        if self.state != EmailState::Held {
+            self.distinct_token = None;
+        }
+    }
+
+    /// One sentence that says what the answer means and what to do.
+    pub fn next_step(&self) -> &'static str {
+        match (self.first, self.state) {
+            _ if self.guard == Some(Guard::AlreadyAnswered) => next_of_answered(self.state),
+            _ if self.payload_differs => {
+                "This wish was already accepted with other words; the first version stands, so do not send again."
+            }
+            (_, EmailState::Held) if self.distinct_token.is_some() => {
+                "Accepted but held: it looks like a mail that was just sent. If it is meant, post it again with the \
+                 distinct_token; otherwise do nothing."
+            }
+            (true, EmailState::Held) => next_of_held(self.guard),
+            (true, EmailState::Sent | EmailState::Delivered) => "Sent; there is nothing more to do.",
+            (true, EmailState::Bounced) => "Sent, and it bounced; check the address.",
+            (true, EmailState::Complained) => "Sent, and the recipient complained; do not write again.",
+            (true, EmailState::Failed) => "The next hop refused it; read the email to see why before you try again.",
+            (true, EmailState::Unknown) => {
+                "Handed over, but nobody can tell whether it arrived; do not send again, resolve it."
+            }
+            (true, EmailState::Scheduled) => "Accepted and scheduled; it will be sent once, so do not send it again.",
+            (false, EmailState::Cancelled | EmailState::Failed) if self.resent_as.is_some() => {
+                "Already accepted, and made anew as the email in resent_as; look at that one, and do not send it again."
+            }
+            (false, EmailState::Cancelled) if self.guard.is_some() => {
+                "Already accepted, held and then taken back; do not send it again unless a person says so."
+            }
+            (true, _) => "Accepted; it will be sent once, so do not send it again.",
+            (false, state) => next_of_replay(state),
+        }
+    }
+}
+
+fn next_of_answered(state: EmailState) -> &'static str {
+    match state {
+        EmailState::Held => {
+            "This message already has an answer, which is held until a person decides; do not answer it again."
+        }
+        EmailState::Unknown => {
+            "This message was already answered, but nobody can tell whether that arrived; do not answer it again, \
+             resolve it."
+        }
+        _ => "This message was already answered or passed on like this, by this email; do not do it again.",
+    }
+}
+
+fn next_of_held(guard: Option<Guard>) -> &'static str {
+    match guard {
+        Some(Guard::LooksDuplicate) => {
+            "Accepted but held: it looks like a mail that was just sent, so a person must decide; do not send again."
+        }
+        Some(Guard::Cap) => {
+            "Accepted but held: this thread or person was answered too often, so a person must decide; do not send again."
+        }
+        Some(Guard::Approval) => "Accepted but held: a person must approve it first; do not send again.",
+        _ => "Accepted but held: the same intent already goes to some of these recipients, so a person must decide.",
+    }
+}
+
+fn next_of_replay(state: EmailState) -> &'static str {
+    match state {
+        EmailState::Scheduled => "Already accepted; it is scheduled, so there is nothing to do.",
+        EmailState::Queued | EmailState::Sending => "Already accepted; it is on its way, so there is nothing to do.",
+        EmailState::Sent | EmailState::Delivered => "Already sent; there is nothing to do.",
+        EmailState::Bounced => "Already sent and it bounced; check the address before you use a new key.",
+        EmailState::Complained => "Already sent and the recipient complained; do not write again.",
+        EmailState::Failed => {
+            "Already accepted but the next hop refused it; use POST /v1/emails/{id}/resend to try again on purpose."
+        }
+        EmailState::Unknown => {
+            "Already accepted but nobody can tell whether it arrived; do not send again, resolve it."
+        }
+        EmailState::Abandoned => "Already accepted and given up by a person; ask before you send again.",
+        EmailState::Held => "Already accepted but held until a person decides; do not send again.",
+        EmailState::Cancelled => {
+            "Already accepted and then cancelled; use POST /v1/emails/{id}/resend if it should go after all."
+        }
+    }
+}

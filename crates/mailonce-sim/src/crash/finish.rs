@@ -1,0 +1,129 @@
+//! The end of a round: everything is healed, what was never answered is asked for again, and all of it is judged.
+
+use super::round::{ENDPOINT_TEAM, RunningRound};
+use crate::crash::api_snapshot::{deliveries_in_state, emails_in_state, events, fetch_everything};
+use crate::crash::failpoints::HopClass;
+use crate::crash::recording_client::TeamCredential;
+use crate::crash::verdict::{RoundRecord, RoundVerdict, SecondVerdict};
+use crate::harness::recorded_load::poll_until;
+use crate::sink::oracle::sink_log::SinkLog;
+use anyhow::{Context as _, Result, ensure};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// How long everything may take to settle in the end: 15 s until a death is noticed, and repeats whose pauses doubled
+/// with each death.
+const SETTLE_TIMEOUT: Duration = Duration::from_mins(6);
+
+/// How long it usually takes at most; whatever still moves then is told.
+const USUAL_SETTLE_TIME: Duration = Duration::from_secs(45);
+
+impl RunningRound<'_> {
+    /// Heals everything, asks for what was never answered, waits until nothing moves any more, and judges.
+    pub(super) fn finish(&mut self) -> Result<RoundVerdict> {
+        self.environment.control_sink("calm", None)?;
+        self.resume_paused(true)?;
+        if let Some(other) = self.peer.take() {
+            self.kill(other, "a kill of the other node")?;
+        }
+        let server = self.start_without_failpoint()?;
+        self.set_up_resources(server.at, SETTLE_TIMEOUT)?;
+        self.workload.client.accept_calls();
+        self.workload.retry_unanswered(server.at)?;
+        self.workload.redeliver_unacknowledged(server.at)?;
+        let (began, mut late) = (Instant::now(), Vec::new());
+        let settled = poll_until(SETTLE_TIMEOUT, || {
+            let moving = self.unsettled(server.at)?;
+            if began.elapsed() < USUAL_SETTLE_TIME || late.is_empty() {
+                late.clone_from(&moving);
+            }
+            Ok(moving.is_empty())
+        })?;
+        let took = began.elapsed().as_secs();
+        self.log.push(format!(
+            "  settled after {took} s: {settled}; after {} s: {late:?}",
+            took.min(USUAL_SETTLE_TIME.as_secs())
+        ));
+        let judgement = self.read_and_check(server.at)?;
+        self.board.update_counts(|counts| {
+            counts.rounds += 1;
+            counts.emails += judgement.emails;
+            counts.taken += judgement.mails_accepted;
+        });
+        let status = server.terminate()?;
+        ensure!(status.success(), "the server ended with {status} when it was asked to");
+        Ok(judgement)
+    }
+
+    /// What is under way, with its state. What is unknown at a keyed provider will be repeated.
+    fn unsettled(&self, at: SocketAddr) -> Result<Vec<(String, &'static str)>> {
+        let states: &[&'static str] = match self.round.class {
+            HopClass::Keyed => &["queued", "sending", "scheduled", "unknown"],
+            _ => &["queued", "sending", "scheduled"],
+        };
+        let teams = self.workload.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
+        let mut moving = Vec::new();
+        for team in &teams {
+            // A reader that dies again and again gives a delivery up; a person lets it be read once more.
+            deliveries_in_state(at, team, "dead")?.iter().for_each(|id| self.workload.replay_delivery(at, team, id));
+            moving.extend(deliveries_in_state(at, team, "waiting")?.into_iter().map(|id| (id, "waiting")));
+            // Twice, for what went back to a state after that was looked at.
+            for state in states.iter().chain(states) {
+                moving.extend(emails_in_state(at, team, state)?.into_iter().map(|(id, _)| (id, *state)));
+            }
+        }
+        Ok(moving)
+    }
+
+    /// The number up to which every event is owed to the endpoint by now. Waits until it has them, or for too long. Late
+    /// hooks make events beyond it, which nobody judges.
+    fn last_notified_seq(&self, at: SocketAddr, teams: &[TeamCredential]) -> Result<u64> {
+        let team = teams.iter().find(|team| team.name == ENDPOINT_TEAM).context("a round without its first team")?;
+        let events = events(at, team)?;
+        poll_until(SETTLE_TIMEOUT, || {
+            let told: BTreeSet<String> = self.environment.notices()?.into_iter().map(|line| line.event).collect();
+            Ok(events.iter().all(|event| told.contains(&event.id)))
+        })?;
+        Ok(events.last().map_or(0, |event| event.seq))
+    }
+
+    /// Reads everything and has it judged, twice where there is a second judge. The two must agree.
+    fn read_and_check(&self, at: SocketAddr) -> Result<RoundVerdict> {
+        let teams = self.workload.teams.lock().map(|teams| teams.clone()).unwrap_or_default();
+        // One look at the history after the other: whoever looks holds it until the statement ends.
+        let mail = self.workload.client.inbound_records();
+        let owed = self.last_notified_seq(at, &teams)?;
+        let mut api = fetch_everything(at, &teams)?;
+        api[ENDPOINT_TEAM]["owed"] = owed.into();
+        let record = RoundRecord {
+            calls: self.workload.client.history().calls.clone(),
+            mail,
+            sink_lines: SinkLog::read(&self.environment.sink_log_path())?,
+            notices: self.environment.notices()?,
+            injected_faults: self.injected_faults.clone(),
+            api,
+        };
+        record.write(self.environment.root())?;
+        let mut judgement = record.check(self.round.class);
+        if let Some(program) = self.environment.second_checker() {
+            let credentials = teams.iter().map(|team| format!("--team={}={}", team.name, team.credential));
+            let api = [format!("--url=http://{at}"), format!("--owed={ENDPOINT_TEAM}={owed}")];
+            let api: Vec<String> = credentials.chain(api).collect();
+            let SecondVerdict { holds, broken, output: words } =
+                SecondVerdict::run(program, self.environment.root(), &api)?;
+            self.board.update_counts(|counts| {
+                counts.judged_twice += 1;
+                holds.iter().for_each(|promise| counts.opinions.entry(promise.clone()).or_default().0 += 1);
+                broken.iter().for_each(|promise| counts.opinions.entry(promise.clone()).or_default().1 += 1);
+            });
+            let own = judgement.broken_invariants();
+            // What is broken is told in any case, and that the other judge sees it otherwise along with it.
+            ensure!(broken == own || !own.is_empty(), "only the second judge found something: {words}");
+            if broken != own {
+                judgement.log = format!("  the judges differ: {own:?} here, and there {words}");
+            }
+        }
+        Ok(judgement)
+    }
+}

@@ -1,0 +1,92 @@
+//! A PostgreSQL primary with a synchronous standby. The standby can be cut off and promoted; the primary that was lost
+//! comes back as the new standby.
+
+use crate::harness::{child_processes::sleep, postgres_cluster::PostgresCluster, server_fixture::wait_until};
+use anyhow::{Context as _, Result};
+use std::time::Duration;
+
+/// How long a standby may take to catch up.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Ends the wait of commits for the standby, as an impatient operator does: they are done here and nowhere else.
+const CANCEL_SYNC_WAITS_SQL: &str = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND pid <> pg_backend_pid()";
+const SYNC_STANDBYS_SQL: &str =
+    "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum')";
+
+/// Two servers, of which one is the primary.
+#[derive(Debug)]
+pub struct ReplicatedPostgres {
+    primary: PostgresCluster,
+    standby: PostgresCluster,
+}
+
+impl ReplicatedPostgres {
+    /// Starts both. From then on every commit waits for the standby, whichever of them it is.
+    pub fn start() -> Result<Self> {
+        let primary = PostgresCluster::start()?;
+        primary.psql("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+        let standby = PostgresCluster::standby_of(&primary)?;
+        primary.psql("SELECT pg_reload_conf()")?;
+        let replicas = Self { primary, standby };
+        replicas.wait_until_synchronous()?;
+        Ok(replicas)
+    }
+
+    /// How to reach whichever of them is the primary.
+    pub fn url(&self) -> String {
+        self.url_as("mailonce")
+    }
+
+    /// The same as another role.
+    pub fn url_as(&self, role: &str) -> String {
+        let ports = [self.primary.port(), self.standby.port()];
+        let hosts = ports.map(|port| format!("127.0.0.1:{port}"));
+        format!("postgres://{role}@{}/postgres", hosts.join(","))
+    }
+
+    /// The one that takes writes.
+    pub fn primary(&mut self) -> &mut PostgresCluster {
+        &mut self.primary
+    }
+
+    /// Takes the standby away.
+    pub fn stop_standby(&mut self) -> Result<()> {
+        self.standby.crash()
+    }
+
+    /// Brings the standby back, and waits until commits are confirmed again.
+    pub fn restart_standby(&mut self) -> Result<()> {
+        self.standby.start_again()?;
+        self.wait_until_synchronous()
+    }
+
+    /// Ends the wait of every commit that waits for the standby now. How many there were.
+    pub fn cancel_sync_waits(&self) -> Result<u64> {
+        self.primary.psql(CANCEL_SYNC_WAITS_SQL)?.parse().context("no number of backends")
+    }
+
+    /// The primary is lost and the standby takes its place. The standby may be away at that moment.
+    pub fn fail_over(&mut self) -> Result<()> {
+        self.primary.crash()?;
+        if !self.standby.is_running() {
+            self.standby.start_again()?;
+        }
+        self.standby.promote()?;
+        std::mem::swap(&mut self.primary, &mut self.standby);
+        Ok(())
+    }
+
+    /// The server that was lost becomes the standby of the other. Until then no commit is confirmed.
+    pub fn rejoin(&mut self) -> Result<()> {
+        let Self { primary, standby } = self;
+        standby.become_standby_of(primary)?;
+        self.wait_until_synchronous()
+    }
+
+    fn wait_until_synchronous(&self) -> Result<()> {
+        wait_until("a synchronous standby", CATCH_UP_TIMEOUT, || {
+            sleep(Duration::from_millis(20));
+            self.primary.psql(SYNC_STANDBYS_SQL).is_ok_and(|count| count != "0")
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! P14 in the end: what left, what was told, and that nothing was left lying.
+
+use super::history::Email;
+use crate::proof::conversations::ConversationChecker;
+use crate::proof::inbound_history::Message;
+use crate::proof::invariants::Rule;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl ConversationChecker<'_, '_> {
+    /// At most one answer of each slot left, and every answer was wanted.
+    pub(super) fn check_replies_sent(&mut self) {
+        let view = self.view;
+        let left = |id: &&&str| {
+            let taken = view.arrivals(id).iter().any(|arrival| arrival.taken);
+            // One that is long forgotten is judged by what was seen of it.
+            let unsent = |email: &&Email| matches!(&*email.state, "failed" | "cancelled");
+            let stands = view.emails_by_id.get(**id).map_or_else(|| !self.is_unsent(id), |email| !unsent(email));
+            taken || stands
+        };
+        let often = |(_, emails): &(&(&str, &str), &Vec<&str>)| emails.iter().filter(left).count() > 1;
+        let twice: Vec<_> = self.slots.iter().filter(often).map(|(place, ids)| (*place, ids.join(" "))).collect();
+        for ((message, slot), ids) in twice {
+            self.add_violation(Rule::AnsweredTwice, message, format!("{slot} by {ids}"));
+        }
+        let wanted: BTreeSet<&str> = self.slots.values().flatten().copied().collect();
+        let stray = |email: &&Email| {
+            !email.answers.is_empty() && email.resend_of.is_empty() && !wanted.contains(email.id.as_str())
+        };
+        for email in view.history.emails.iter().filter(stray) {
+            self.violations.push(view.email_violation(
+                Rule::Unasked,
+                email,
+                "it answers a message and nobody wrote it",
+            ));
+        }
+    }
+
+    /// Each answer, refusal, lease and cap is told once.
+    pub(super) fn check_conversation_events(&mut self) {
+        const KINDS: [&str; 5] =
+            ["message.answered", "message.forwarded", "reply.refused", "thread.leased", "thread.cap"];
+        if self.view.history.events.is_empty() {
+            return;
+        }
+        let mut told: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for event in self.view.history.events.iter().filter(|event| KINDS.contains(&event.kind.as_str())) {
+            *told.entry((&event.kind, &event.about)).or_default() += 1;
+        }
+        let wanted: BTreeMap<(&str, &str), usize> = self
+            .expected_events
+            .iter()
+            .filter(|(place, _)| KINDS.contains(&place.0))
+            .map(|(place, n)| (*place, *n))
+            .collect();
+        let places: BTreeSet<(&str, &str)> = told.keys().chain(wanted.keys()).copied().collect();
+        for place in places {
+            let (is, must) = (told.get(&place).copied().unwrap_or(0), wanted.get(&place).copied().unwrap_or(0));
+            // One that was open again for a while may be told of again: its answer left after all.
+            let more = self
+                .view
+                .history
+                .events
+                .iter()
+                .filter(|event| event.kind == "message.reopened" && event.about == place.1);
+            let most = if place.0 == "message.answered" { must + more.count() } else { must };
+            if is < must || is > most {
+                self.add_violation(Rule::AnswerTold, place.1, format!("{is} times {} for {must}", place.0));
+            }
+        }
+    }
+
+    /// After healing each message of a person was answered, skipped or asked about, and a person is asked about whatever
+    /// is held or was offered in vain.
+    pub(super) fn check_nothing_left(&mut self) {
+        let view = self.view;
+        let questions = &view.history.talk.questions;
+        let asked = |message: &Message| questions.iter().any(|question| question.message == message.id);
+        for message in &view.history.inbound.messages {
+            let Some(known) = self.messages.get(message.id.as_str()) else { continue };
+            let left = known.kind == "person" && message.state == "unanswered";
+            if left && !asked(message) {
+                self.add_violation(Rule::Unattended, &message.id, "nobody answered it, skipped it or was asked");
+            }
+            if message.state == "answered" && self.is_open_again(&message.id) {
+                self.add_violation(Rule::Unattended, &message.id, "it counts as answered, by what surely never left");
+            }
+            if message.dead && !asked(message) {
+                self.add_violation(Rule::Unescalated, &message.id, "it was offered in vain and nobody was asked");
+            }
+        }
+        for email in view.history.emails.iter().filter(|email| email.state == "held" && !email.answers.is_empty()) {
+            if !questions.iter().any(|question| question.email == email.id) {
+                self.violations.push(view.email_violation(Rule::Unescalated, email, "it is held and nobody was asked"));
+            }
+        }
+    }
+}

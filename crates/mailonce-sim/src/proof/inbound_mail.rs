@@ -1,0 +1,207 @@
+//! P12: what was acknowledged to a sender is there, once; a code is there once, and for one consumer; each is told once.
+
+use crate::proof::history_index::HistoryIndex;
+use crate::proof::inbound_history::{Artifact, ConsumeTry, ConsumedCode, DeliveryTry, Message, ShownDelivery};
+use crate::proof::invariants::Rule;
+use crate::proof::violation::{StorySubject, Violation};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Within so many milliseconds the same code of the same sender is one artifact.
+const SAME_CODE_WINDOW_MS: i64 = 3_600_000;
+
+/// An inbox, and the name of a mail there or the sender of a code.
+type InboxKey<'a> = (&'a str, &'a str);
+
+pub(super) fn check(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
+    let inbound = &view.history.inbound;
+    let mut mails: BTreeMap<InboxKey<'_>, Vec<&DeliveryTry>> = BTreeMap::new();
+    for brought in &inbound.brought {
+        mails.entry((&brought.inbox, &brought.message_id)).or_default().push(brought);
+    }
+    let mut messages: BTreeMap<InboxKey<'_>, Vec<&Message>> = BTreeMap::new();
+    for message in &inbound.messages {
+        messages.entry((&message.inbox, &message.message_id)).or_default().push(message);
+    }
+    for (place, tries) in &mails {
+        check_messages(view, *place, tries, messages.get(place).map_or(&[], Vec::as_slice), found);
+    }
+    for (place, strangers) in messages.iter().filter(|(place, _)| !mails.contains_key(*place)) {
+        let why = format!("{} messages in {} that nobody brought", strangers.len(), place.0);
+        found.push(view.violation(Rule::MailUnasked, place.1, why, &StorySubject::id(place.1)));
+    }
+    check_codes(view, &mails, &messages, found);
+    check_consumes(view, found);
+    check_inbox_sequence(view, found);
+    check_all_read(view, found);
+    check_inbound_events(view, found);
+}
+
+/// One message for each mail and inbox, and a row for each time that it was acknowledged.
+fn check_messages(
+    view: &HistoryIndex<'_>,
+    (inbox, name): InboxKey<'_>,
+    tries: &[&DeliveryTry],
+    there: &[&Message],
+    found: &mut Vec<Violation>,
+) {
+    let acknowledged = tries.iter().filter(|brought| brought.acknowledged).count();
+    let subject = StorySubject::id(name);
+    if there.len() > 1 {
+        found.push(view.violation(Rule::MailTwice, name, format!("{} messages in {inbox}", there.len()), &subject));
+    }
+    let Some(message) = there.first() else {
+        if acknowledged > 0 && view.history.healed {
+            let why = format!("acknowledged {acknowledged} times, and not in {inbox}");
+            found.push(view.violation(Rule::MailLost, name, why, &subject));
+        }
+        return;
+    };
+    let rows = deliveries_of(&view.history.inbound.kept, &message.id);
+    if rows.len() < acknowledged && view.history.healed {
+        let why = format!("acknowledged {acknowledged} times in {inbox}, and {} rows say so", rows.len());
+        found.push(view.violation(Rule::Unrecorded, name, why, &subject));
+    }
+    let made = rows.iter().filter(|row| row.state == "done").count();
+    if made != 1 && view.history.healed {
+        found.push(view.violation(Rule::KeptTwice, name, format!("{made} deliveries made it in {inbox}"), &subject));
+    }
+    for way in ["smtp", "hook"] {
+        let kept = rows.iter().filter(|row| row.way == way && row.reason != "same_delivery").count();
+        if kept > 1 {
+            found.push(view.violation(Rule::KeptTwice, name, format!("{kept} times by {way} in {inbox}"), &subject));
+        }
+    }
+}
+
+/// The deliveries of a message. One that came while the first was not read yet names that one alone.
+fn deliveries_of<'a>(kept: &'a [ShownDelivery], message: &str) -> Vec<&'a ShownDelivery> {
+    let own = |row: &ShownDelivery| row.message.as_deref() == Some(message);
+    let firsts: BTreeSet<&str> = kept.iter().filter(|row| own(row)).map(|row| row.id.as_str()).collect();
+    let repeats = |row: &ShownDelivery| row.of.as_deref().is_some_and(|of| firsts.contains(of));
+    kept.iter().filter(|row| own(row) || repeats(row)).collect()
+}
+
+/// The same code of the same sender is one artifact, and a message is there together with its code.
+fn check_codes(
+    view: &HistoryIndex<'_>,
+    mails: &BTreeMap<InboxKey<'_>, Vec<&DeliveryTry>>,
+    messages: &BTreeMap<InboxKey<'_>, Vec<&Message>>,
+    found: &mut Vec<Violation>,
+) {
+    let mut by_sender: BTreeMap<InboxKey<'_>, Vec<&Artifact>> = BTreeMap::new();
+    for artifact in &view.history.inbound.artifacts {
+        by_sender.entry((&artifact.inbox, &artifact.sender)).or_default().push(artifact);
+    }
+    for (place, own) in &by_sender {
+        let same = |a: &Artifact, b: &Artifact| {
+            !a.value.is_empty() && a.value == b.value && (a.found_at - b.found_at).abs() < SAME_CODE_WINDOW_MS
+        };
+        let twin = |n: usize| own[..n].iter().find(|earlier| same(earlier, own[n])).map(|earlier| (earlier, own[n]));
+        if let Some((first, second)) = (0..own.len()).find_map(twin) {
+            let why = format!("{} and {} hold one code of {}", first.id, second.id, place.1);
+            found.push(view.violation(Rule::CodeTwice, place.1, why, &StorySubject::id(&second.id)));
+        }
+    }
+    for (place, tries) in mails.iter().filter(|(place, _)| messages.contains_key(*place)) {
+        let Some(first) = tries.first().filter(|first| !first.code.is_empty()) else { continue };
+        let own = by_sender.get(&(place.0, first.sender.as_str())).map_or(&[][..], Vec::as_slice);
+        // A value that the rig may not see counts as the right one.
+        if !own.iter().any(|artifact| artifact.value.is_empty() || artifact.value == first.code) {
+            let why = format!("no artifact holds {} in {}", first.code, place.0);
+            found.push(view.violation(Rule::CodeLost, place.1, why, &StorySubject::id(place.1)));
+        }
+    }
+}
+
+/// One consumer for each artifact, who is given what was in the mail and stands in the ledger.
+fn check_consumes(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
+    let inbound = &view.history.inbound;
+    let mut consumers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for take in &inbound.takes {
+        let Some(ConsumedCode { artifact, value }) = &take.got else { continue };
+        consumers.entry(artifact).or_default().insert(&take.purpose);
+        let theirs = |brought: &&DeliveryTry| brought.inbox == take.inbox && brought.sender == take.sender;
+        if !inbound.brought.iter().filter(theirs).any(|brought| brought.code == *value) {
+            let why = format!("{} was given {value}, which {} never wrote", take.purpose, take.sender);
+            found.push(view.violation(Rule::WrongCode, artifact, why, &StorySubject::id(artifact)));
+        }
+        let shown = inbound.artifacts.iter().find(|shown| shown.id == *artifact);
+        let holder = shown.and_then(|shown| shown.consumed_for.as_deref());
+        if holder != Some(&take.purpose) {
+            let why = format!("{} was given it, and it stands as taken for {holder:?}", take.purpose);
+            found.push(view.violation(Rule::TakeForgotten, artifact, why, &StorySubject::id(artifact)));
+        }
+    }
+    for (artifact, purposes) in consumers.iter().filter(|(_, purposes)| purposes.len() > 1) {
+        found.push(view.violation(Rule::TwoConsumers, artifact, format!("{purposes:?}"), &StorySubject::id(artifact)));
+    }
+    let known = ["", "already_consumed", "not_found", "unavailable"];
+    for take in inbound.takes.iter().filter(|take| !known.contains(&take.refused.as_str())) {
+        let why = format!("{} was refused: {}", take.purpose, take.refused);
+        found.push(view.violation(Rule::TakeForgotten, &take.sender, why, &StorySubject::default()));
+    }
+}
+
+/// The messages of an inbox are numbered from 1 without gaps.
+fn check_inbox_sequence(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
+    let mut numbers: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for message in &view.history.inbound.messages {
+        numbers.entry(&message.inbox).or_default().push(message.seq);
+    }
+    for (inbox, mut seqs) in numbers {
+        seqs.sort_unstable();
+        if !(1..).zip(&seqs).all(|(expected, seq)| expected == *seq) {
+            found.push(view.violation(Rule::InboxGap, inbox, format!("{seqs:?}"), &StorySubject::default()));
+        }
+    }
+}
+
+/// After healing every delivery was read.
+fn check_all_read(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
+    let unread = |kept: &&ShownDelivery| matches!(kept.state.as_str(), "waiting" | "dead");
+    for kept in view.history.inbound.kept.iter().filter(|kept| view.history.healed && unread(kept)) {
+        found.push(view.violation(
+            Rule::Unread,
+            &kept.id,
+            format!("it is {}", kept.state),
+            &StorySubject::id(&kept.id),
+        ));
+    }
+}
+
+/// Each message, artifact, consumer and repeat is told once.
+fn check_inbound_events(view: &HistoryIndex<'_>, found: &mut Vec<Violation>) {
+    let inbound = &view.history.inbound;
+    if view.history.events.is_empty() {
+        return;
+    }
+    let mut told: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for event in &view.history.events {
+        *told.entry((event.kind.as_str(), event.about.as_str())).or_default() += 1;
+    }
+    let messages = inbound.messages.iter().map(|message| ("message.received", &message.id));
+    let artifacts = inbound.artifacts.iter().map(|artifact| ("artifact.found", &artifact.id));
+    let consumed = inbound.artifacts.iter().filter(|artifact| artifact.consumed_for.is_some());
+    let consumed = consumed.map(|artifact| ("artifact.consumed", &artifact.id));
+    let repeats = inbound.kept.iter().filter(|kept| kept.state == "duplicate");
+    let repeats = repeats.map(|kept| ("delivery.duplicate", &kept.id));
+    let mut wanted = BTreeSet::new();
+    for (kind, id) in messages.chain(artifacts).chain(consumed).chain(repeats) {
+        wanted.insert((kind, id.as_str()));
+        let count = told.get(&(kind, id.as_str())).copied().unwrap_or(0);
+        if count != 1 {
+            found.push(view.violation(Rule::MailTold, id, format!("{count} times {kind}"), &StorySubject::id(id)));
+        }
+    }
+    let kinds = ["message.received", "artifact.found", "artifact.consumed", "delivery.duplicate"];
+    for ((kind, id), _) in told.iter().filter(|(place, _)| kinds.contains(&place.0) && !wanted.contains(*place)) {
+        found.push(view.violation(Rule::MailTold, id, format!("{kind} about nothing"), &StorySubject::id(id)));
+    }
+}
+
+impl ConsumeTry {
+    /// Whether it was given something or refused for good.
+    pub fn is_answered(&self) -> bool {
+        self.got.is_some() || !matches!(self.refused.as_str(), "" | "unavailable")
+    }
+}

@@ -1,0 +1,164 @@
+//! A violation, and the lines of the history that tell how it came so.
+
+use super::history::{
+    CallOutcome, CallRecord, ConsumeTry, DeliveryTry, Email, Event, FaultRecord, HandoffTransition, History, HopArrival,
+};
+use crate::proof::invariants::Rule;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Lines that a story has at the most: its beginning and its end.
+const MAX_STORY_LINES: usize = 60;
+
+/// A promise that was broken.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct Violation {
+    /// How.
+    pub rule: Rule,
+    /// The key, recipient, id or number that it is about.
+    pub about: String,
+    /// What was found.
+    pub found: String,
+    /// What happened to it, in order.
+    pub story: Vec<String>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.rule, self.about, self.found)?;
+        self.story.iter().try_for_each(|line| write!(f, "\n    {line}"))
+    }
+}
+
+/// What a story is about: emails by their ids, and keys of a team.
+#[derive(Debug, Default)]
+pub(super) struct StorySubject<'a> {
+    pub(super) emails: BTreeSet<&'a str>,
+    pub(super) key: Option<(&'a str, &'a str)>,
+}
+
+impl<'a> StorySubject<'a> {
+    pub(super) fn email(email: &'a Email) -> Self {
+        let key = Some((email.team.as_str(), email.key.as_str())).filter(|(_, key)| !key.is_empty());
+        Self { emails: BTreeSet::from([email.id.as_str()]), key }
+    }
+
+    pub(super) fn id(id: &'a str) -> Self {
+        Self { emails: BTreeSet::from([id]), key: None }
+    }
+
+    pub(super) fn key(team: &'a str, key: &'a str) -> Self {
+        Self { emails: BTreeSet::new(), key: Some((team, key)) }
+    }
+
+    fn concerns(&self, call: &CallRecord) -> bool {
+        let named = |id: &String| self.emails.contains(id.as_str());
+        let told = matches!(&call.end, CallOutcome::Ok { ids, .. } if ids.iter().any(named));
+        let keyed = self.key.is_some_and(|(team, key)| call.team == team && call.key.as_deref() == Some(key));
+        told || keyed || call.about.as_ref().is_some_and(named)
+    }
+}
+
+/// The lines of a history about a subject, in order.
+pub(super) fn lines_about(history: &History, subject: &StorySubject<'_>) -> Vec<String> {
+    let has = |id: &str| subject.emails.contains(id);
+    let mut lines: Vec<(u64, String)> = Vec::new();
+    for call in history.calls.iter().filter(|call| subject.concerns(call)) {
+        lines.push((call.at, describe_call(call)));
+        lines.extend(call.ended.map(|at| (at, describe_outcome(call))));
+    }
+    lines.extend(history.arrivals.iter().filter(|a| has(&a.email)).map(|a| (a.at, describe_arrival(a))));
+    let touched = |fault: &&FaultRecord| fault.emails.is_empty() || fault.emails.iter().any(|id| has(id));
+    lines.extend(history.faults.iter().filter(touched).map(|fault| (fault.at, format!("fault: {}", fault.kind))));
+    lines.extend(history.moves.iter().filter(|m| has(&m.email)).map(|m| (m.at, describe_transition(m))));
+    lines.extend(history.events.iter().filter(|e| has(&e.about)).map(|e| (e.at, describe_event(e))));
+    for brought in history.inbound.brought.iter().filter(|brought| has(&brought.message_id)) {
+        lines.push((brought.at, describe_delivery(brought)));
+    }
+    let given = |take: &&ConsumeTry| take.got.as_ref().is_some_and(|got| has(&got.artifact));
+    lines.extend(history.inbound.takes.iter().filter(given).map(|take| (take.at, describe_consume(take))));
+    for email in history.emails.iter().filter(|email| has(&email.id)) {
+        lines.push((u64::MAX, describe_email(email)));
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    let mut lines: Vec<String> = lines.into_iter().map(format_line).collect();
+    if lines.len() > MAX_STORY_LINES {
+        let cut = lines.len() - MAX_STORY_LINES;
+        lines.splice(MAX_STORY_LINES / 2..MAX_STORY_LINES / 2 + cut, [format!("… {cut} lines …")]);
+    }
+    lines
+}
+
+fn format_line((at, text): (u64, String)) -> String {
+    match at {
+        u64::MAX => format!("in the end {text}"),
+        0 => text,
+        at => format!("{at:>6} {text}"),
+    }
+}
+
+fn describe_call(call: &CallRecord) -> String {
+    let key = call.key.as_ref().map(|key| format!(" under {key}")).unwrap_or_default();
+    let about = call.about.as_ref().map(|id| format!(" of {id}")).unwrap_or_default();
+    let to: Vec<_> = call.wanted.iter().map(|wanted| format!("{} ({:x})", wanted.to.join("+"), wanted.body)).collect();
+    let to = if to.is_empty() { String::new() } else { format!(" to {}", to.join(", ")) };
+    format!("{} asks: {:?}{about}{key}{to}", call.team, call.verb)
+}
+
+fn describe_outcome(call: &CallRecord) -> String {
+    let what = match &call.end {
+        CallOutcome::Ok { first: true, ids } => format!("made {}", ids.join(" ")),
+        CallOutcome::Ok { first: false, ids } => format!("ok {}", ids.join(" ")),
+        CallOutcome::Fail { status, code } => format!("{status} {code}"),
+        CallOutcome::Info => "no answer".to_owned(),
+    };
+    format!("{} is told: {:?} {what}", call.team, call.verb)
+}
+
+fn describe_arrival(arrival: &HopArrival) -> String {
+    let HopArrival { transport, to, bytes, taken, .. } = arrival;
+    let word = if *taken { "takes" } else { "sees" };
+    let key = arrival.key.as_ref().map(|key| format!(" key {key}")).unwrap_or_default();
+    format!("{transport} {word} a mail to {} ({bytes:x}){key}", to.join("+"))
+}
+
+fn describe_delivery(brought: &DeliveryTry) -> String {
+    let DeliveryTry { way, inbox, sender, code, acknowledged, .. } = brought;
+    let word = if *acknowledged { "is told that it is kept" } else { "hears nothing" };
+    format!("{sender} brings it to {inbox} by {way} with the code `{code}` and {word}")
+}
+
+fn describe_consume(take: &ConsumeTry) -> String {
+    format!("{} of {} takes it from {} for {}", take.team, take.sender, take.inbox, take.purpose)
+}
+
+fn describe_transition(step: &HandoffTransition) -> String {
+    let HandoffTransition { handoff, from, to, fence, rev, .. } = step;
+    format!("handoff {handoff}: {from} -> {to}, fence {fence}, rev {rev}")
+}
+
+fn describe_event(event: &Event) -> String {
+    format!("event {} {} rev {}", event.seq, event.kind, event.rev)
+}
+
+fn describe_email(email: &Email) -> String {
+    let handoffs: Vec<String> = email
+        .handoffs
+        .iter()
+        .map(|handoff| {
+            let attempts: Vec<&str> = handoff.attempts.iter().map(|attempt| attempt.outcome.as_str()).collect();
+            let evidence: Vec<String> =
+                handoff.evidence.iter().map(|fact| format!("{} {}", fact.source, fact.says)).collect();
+            format!(
+                "{} by {} to {} is {} [{}] [{}]",
+                handoff.number,
+                handoff.transport,
+                handoff.to.join("+"),
+                handoff.state,
+                attempts.join(", "),
+                evidence.join(", ")
+            )
+        })
+        .collect();
+    format!("{} is {} rev {}: {}", email.id, email.state, email.rev, handoffs.join("; "))
+}

@@ -1,0 +1,242 @@
+//! What happens to a mail at a sink that misbehaves: a pure function of the seed, the recipient and the number of the
+//! try, so that it does not hang on who came first.
+
+use crate::harness::rng::{SeededRng, fnv1a};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a late mail takes: longer than a sender waits for an answer.
+pub const LATE_ACCEPT_DELAY: Duration = Duration::from_millis(5_300);
+
+/// How often it does what, in per cent of the tries. What is left over is honest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+pub struct FaultRates {
+    /// Takes the mail and ends the connection
+    #[arg(long, default_value_t = 0)]
+    pub drop: u8,
+    /// Takes the mail and answers 500, or something that is no answer
+    #[arg(long, default_value_t = 0)]
+    pub r#break: u8,
+    /// Takes the mail and says nothing
+    #[arg(long, default_value_t = 0)]
+    pub stall: u8,
+    /// Takes the mail after the sender has given up
+    #[arg(long, default_value_t = 0)]
+    pub late: u8,
+    /// Puts it off: 4yz, 429, 503
+    #[arg(long, default_value_t = 0)]
+    pub defer: u8,
+    /// Refuses it: 5yz, 422
+    #[arg(long, default_value_t = 0)]
+    pub refuse: u8,
+    /// Ends the connection without taking it: before the dot, or instead of an answer
+    #[arg(long, default_value_t = 0)]
+    pub cut: u8,
+    /// Refuses or puts off the recipient, by SMTP
+    #[arg(long, default_value_t = 0)]
+    pub rcpt: u8,
+    /// Mails that are told of by a hook
+    #[arg(long, default_value_t = 0)]
+    pub tell: u8,
+    /// Hooks that come twice or more, and out of turn
+    #[arg(long, default_value_t = 0)]
+    pub again: u8,
+    /// Milliseconds until a look-up finds a mail
+    #[arg(long, default_value_t = 0)]
+    pub lag_ms: u16,
+}
+
+impl FaultRates {
+    /// Rates under which all of it happens.
+    pub const ALL_FAULTS: Self = Self {
+        drop: 6,
+        r#break: 4,
+        stall: 1,
+        late: 1,
+        defer: 8,
+        refuse: 4,
+        cut: 4,
+        rcpt: 4,
+        tell: 80,
+        again: 40,
+        lag_ms: 300,
+    };
+}
+
+impl FaultRates {
+    /// The flags that say the same.
+    pub fn to_flags(self) -> Vec<String> {
+        let Self { drop, r#break, stall, late, defer, refuse, cut, rcpt, tell, again, lag_ms } = self;
+        let rates = [
+            ("drop", drop),
+            ("break", r#break),
+            ("stall", stall),
+            ("late", late),
+            ("defer", defer),
+            ("refuse", refuse),
+            ("cut", cut),
+            ("rcpt", rcpt),
+            ("tell", tell),
+            ("again", again),
+        ];
+        let rates = rates.into_iter().map(|(name, rate)| format!("--{name}={rate}"));
+        rates.chain([format!("--lag-ms={lag_ms}")]).collect()
+    }
+}
+
+/// What happens to one try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SinkAction {
+    /// It is taken, and told so.
+    Normal,
+    /// It is taken, and the connection ends.
+    AcceptThenDrop,
+    /// It is taken, and the answer is none.
+    AcceptThenServerError,
+    /// It is taken, and no answer comes.
+    AcceptThenStall,
+    /// It is taken when nobody waits any more.
+    AcceptLate,
+    /// Not now.
+    Defer,
+    /// Never.
+    Refuse,
+    /// It is not taken, and the connection ends.
+    Drop,
+    /// The recipient is refused, or put off.
+    RejectRecipient(bool),
+}
+
+impl SinkAction {
+    /// What it is called in the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "accept",
+            Self::AcceptThenDrop => "accept-then-drop",
+            Self::AcceptThenServerError => "accept-then-5xx",
+            Self::AcceptThenStall => "accept-then-stall",
+            Self::AcceptLate => "accept-late",
+            Self::Defer => "defer",
+            Self::Refuse => "refuse",
+            Self::Drop => "cut",
+            Self::RejectRecipient(_) => "partial",
+        }
+    }
+
+    /// Whether the sender cannot know what became of the mail, although it was written whole.
+    pub fn is_ambiguous(self) -> bool {
+        !matches!(self, Self::Normal | Self::Defer | Self::Refuse | Self::RejectRecipient(_))
+    }
+}
+
+/// Parts of a recipient's name that ask for something at the first try, whatever the seed says.
+const RECIPIENT_ACTIONS: [(&str, SinkAction); 4] = [
+    (".drop@", SinkAction::AcceptThenDrop),
+    (".stall@", SinkAction::AcceptThenStall),
+    (".late@", SinkAction::AcceptLate),
+    (".plain@", SinkAction::Normal),
+];
+
+/// How a sink feels.
+#[derive(Debug)]
+pub struct SinkBehavior {
+    seed: u64,
+    rates: FaultRates,
+    is_calm: AtomicBool,
+    attempts: Mutex<HashMap<String, u64>>,
+}
+
+impl SinkBehavior {
+    /// A mood with these rates.
+    pub fn new(seed: u64, rates: FaultRates) -> Self {
+        Self { seed, rates, is_calm: AtomicBool::new(false), attempts: Mutex::default() }
+    }
+
+    /// Its rates.
+    pub fn rates(&self) -> FaultRates {
+        self.rates
+    }
+
+    /// From now on it is honest, or no longer.
+    pub fn set_calm(&self, calm: bool) {
+        self.is_calm.store(calm, Ordering::SeqCst);
+    }
+
+    /// What happens to the next try at this recipient.
+    pub fn next_action(&self, to: &str) -> SinkAction {
+        let mut tries = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        let tried = tries.entry(to.to_owned()).or_default();
+        *tried += 1;
+        if self.is_calm.load(Ordering::SeqCst) {
+            return SinkAction::Normal;
+        }
+        let asked = RECIPIENT_ACTIONS.iter().find(|(part, _)| *tried == 1 && to.contains(part));
+        asked.map_or_else(|| self.draw_action(to, *tried), |(_, whim)| *whim)
+    }
+
+    fn draw_action(&self, to: &str, tried: u64) -> SinkAction {
+        let FaultRates { drop, r#break, stall, late, defer, refuse, cut, rcpt, .. } = self.rates;
+        let mut chance = SeededRng::derive(self.seed, &[fnv1a(to), tried]);
+        let (roll, coin) = (chance.below(100), chance.below(2) == 0);
+        let whims = [
+            (drop, SinkAction::AcceptThenDrop),
+            (r#break, SinkAction::AcceptThenServerError),
+            (stall, SinkAction::AcceptThenStall),
+            (late, SinkAction::AcceptLate),
+            (defer, SinkAction::Defer),
+            (refuse, SinkAction::Refuse),
+            (cut, SinkAction::Drop),
+            (rcpt, SinkAction::RejectRecipient(coin)),
+        ];
+        let mut below = 0;
+        for (rate, whim) in whims {
+            below += u64::from(rate);
+            if roll < below {
+                return whim;
+            }
+        }
+        SinkAction::Normal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FaultRates, SinkAction, SinkBehavior};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_same_seed_gives_the_same_whims_in_any_order() {
+        let (one, other) = (SinkBehavior::new(7, FaultRates::ALL_FAULTS), SinkBehavior::new(7, FaultRates::ALL_FAULTS));
+        let names: Vec<String> = (0..50).map(|n| format!("m{n}@example.org")).collect();
+        let told =
+            |mood: &SinkBehavior, names: &mut dyn Iterator<Item = &String>| -> BTreeMap<String, [SinkAction; 2]> {
+                names.map(|to| (to.clone(), [mood.next_action(to), mood.next_action(to)])).collect()
+            };
+        assert_eq!(told(&one, &mut names.iter()), told(&other, &mut names.iter().rev()));
+    }
+
+    #[test]
+    fn every_whim_comes_and_calm_ends_them() {
+        let mood = SinkBehavior::new(3, FaultRates::ALL_FAULTS);
+        let seen: Vec<SinkAction> = (0..2_000).map(|n| mood.next_action(&format!("m{n}@example.org"))).collect();
+        for word in
+            ["accept", "accept-then-drop", "accept-then-5xx", "accept-then-stall", "accept-late", "defer", "refuse"]
+                .into_iter()
+                .chain(["cut", "partial"])
+        {
+            assert!(seen.iter().any(|whim| whim.as_str() == word), "{word} never came");
+        }
+        assert!(seen.iter().filter(|whim| **whim == SinkAction::Normal).count() > 1_000);
+        mood.set_calm(true);
+        assert!((0..500).all(|n| mood.next_action(&format!("c{n}@example.org")) == SinkAction::Normal));
+    }
+
+    #[test]
+    fn a_name_that_asks_for_it_gets_it_once() {
+        let mood = SinkBehavior::new(3, FaultRates { drop: 0, ..FaultRates::ALL_FAULTS });
+        assert_eq!(mood.next_action("m1.drop@example.org"), SinkAction::AcceptThenDrop);
+        assert_ne!(mood.next_action("m1.drop@example.org"), SinkAction::AcceptThenDrop);
+    }
+}

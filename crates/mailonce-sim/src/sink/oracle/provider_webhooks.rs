@@ -1,0 +1,149 @@
+//! Hooks that tell a server what became of its mail, signed as Resend signs them: some never come, some come twice,
+//! and they come in any order.
+
+use crate::harness::http;
+use crate::harness::rng::{SeededRng, fnv1a};
+use crate::sink::oracle::behavior::FaultRates;
+use crate::sink::oracle::sink_log::SinkLogLine;
+use anyhow::Result;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::Sha256;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+/// How often a hook is tried while the server is away, and the pause between.
+const WEBHOOK_TRIES: usize = 40;
+const RETRY_DELAY: Duration = Duration::from_millis(150);
+/// The longest a hook takes by itself, in milliseconds.
+const MAX_DELAY_MS: u64 = 250;
+
+/// A part of a recipient's name of whom nothing is ever told.
+pub const SILENT_RECIPIENT: &str = ".quiet.";
+
+/// Where a server takes hooks, and the secret that proves them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookTarget {
+    /// The server.
+    pub at: SocketAddr,
+    /// `/hooks/…`.
+    pub path: String,
+    /// The key of the signature, as it was given to the source: `whsec_` and base64.
+    pub secret: String,
+}
+
+/// One event about a mail.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VendorWebhookEvent<'a> {
+    /// Its name, by which it counts once.
+    pub id: String,
+    /// `email.delivered` and so on.
+    pub kind: &'a str,
+    /// The email, by our own id.
+    pub email: &'a str,
+    /// Whom it is about.
+    pub to: &'a str,
+}
+
+/// The whole request that tells of an event, signed now.
+pub fn signed_request(to: &HookTarget, event: &VendorWebhookEvent<'_>) -> Vec<u8> {
+    let body = json!({
+        "type": event.kind,
+        "created_at": "2026-11-15T04:00:00Z",
+        "data": {"to": [event.to], "tags": {"mailonce": event.email}, "bounce": {"type": "Transient"}},
+    })
+    .to_string();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let key = STANDARD.decode(to.secret.trim_start_matches("whsec_")).unwrap_or_default();
+    let signature = Hmac::<Sha256>::new_from_slice(&key).map(|mut mac| {
+        mac.update(format!("{}.{now}.{body}", event.id).as_bytes());
+        STANDARD.encode(mac.finalize().into_bytes())
+    });
+    format!(
+        "POST {} HTTP/1.1\r\nHost: {}\r\nsvix-id: {}\r\nsvix-timestamp: {now}\r\nsvix-signature: v1,{}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        to.path,
+        to.at,
+        event.id,
+        signature.unwrap_or_default(),
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// Tells of an event, once, and gives the status of the answer.
+pub fn send_event(to: &HookTarget, event: &VendorWebhookEvent<'_>) -> Result<u16> {
+    Ok(http::exchange(to.at, &signed_request(to, event))?.status)
+}
+
+/// What is told, and where.
+#[derive(Debug)]
+pub(super) struct ProviderWebhooks {
+    seed: u64,
+    rates: FaultRates,
+    target: Arc<Mutex<Option<HookTarget>>>,
+    runtime: Option<Handle>,
+}
+
+impl ProviderWebhooks {
+    /// Calls back on the runtime that this is called on; without one never.
+    pub(super) fn start(seed: u64, rates: FaultRates) -> Self {
+        Self { seed, rates, target: Arc::default(), runtime: Handle::try_current().ok() }
+    }
+
+    pub(super) fn set_target(&self, to: HookTarget) {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(to);
+    }
+
+    /// A mail was taken: plans what is told of it.
+    pub(super) fn schedule_events(&self, line: &SinkLogLine) {
+        let (Some(runtime), Some(to)) = (&self.runtime, line.to.first()) else { return };
+        let mut chance = SeededRng::derive(self.seed, &[fnv1a(&line.email), fnv1a(to), 3]);
+        if chance.below(100) >= u64::from(self.rates.tell) || to.contains(SILENT_RECIPIENT) {
+            return;
+        }
+        let kinds: &[&str] = match chance.below(10) {
+            0 => &["email.sent"],
+            1 => &["email.delivery_delayed", "email.delivered"],
+            2 => &["email.sent", "email.bounced"],
+            3 => &["email.opened"],
+            _ => &["email.sent", "email.delivered"],
+        };
+        for kind in kinds {
+            let id = format!("{}-{}-{}", line.email, fnv1a(to), kind.trim_start_matches("email."));
+            let often = if chance.below(100) < u64::from(self.rates.again) { chance.between(2, 3) } else { 1 };
+            for _ in 0..often {
+                let after = Duration::from_millis(chance.below(MAX_DELAY_MS));
+                let call = (Arc::clone(&self.target), id.clone(), (*kind).to_owned(), line.email.clone(), to.clone());
+                runtime.spawn(async move {
+                    sleep(after).await;
+                    send_until_accepted(call).await;
+                });
+            }
+        }
+    }
+}
+
+/// Tries until the server says that it has it, or for too long.
+async fn send_until_accepted(
+    (to, id, kind, email, recipient): (Arc<Mutex<Option<HookTarget>>>, String, String, String, String),
+) {
+    for _ in 0..WEBHOOK_TRIES {
+        let there = to.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(there) = there {
+            let (id, kind, email, recipient) = (id.clone(), kind.clone(), email.clone(), recipient.clone());
+            let told = tokio::task::spawn_blocking(move || {
+                send_event(&there, &VendorWebhookEvent { id, kind: &kind, email: &email, to: &recipient })
+            });
+            if matches!(told.await, Ok(Ok(200))) {
+                return;
+            }
+        }
+        sleep(RETRY_DELAY).await;
+    }
+}

@@ -1,0 +1,266 @@
+//! Callers, operators and providers: they ask one node or another, and write down what they were told.
+
+use crate::proof::history::{CallKind, CallOutcome, CallRecord};
+use crate::world::next_hop::{ProviderReport, SimulatedHop};
+use crate::world::planned_sends::{PlannedSend, SendIdentity};
+use crate::world::world_state::WorldState;
+use mailonce_core::handoff::action::Resolution;
+use mailonce_core::handoff::{Evidence, EvidenceSource, Handoff};
+use mailonce_core::id::{EmailId, TeamId};
+use mailonce_core::key::Key;
+use mailonce_core::outbound::email::{Email, EmailState};
+use mailonce_core::ports::store::{EmailQuery, Store as _};
+use mailonce_core::problem::{Code, Problem};
+use mailonce_engine::handoff::unknown::ResolveRequest;
+use mailonce_engine::{Caller, Engine};
+use mailonce_store::memory::Memory;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How much time may pass while a call is under way, in milliseconds.
+const CALL_LEEWAY_MS: i64 = 120_000;
+
+/// An email that a caller was told of.
+#[derive(Clone)]
+pub(super) struct KnownEmail {
+    pub(super) id: EmailId,
+    pub(super) team: usize,
+    pub(super) key: Option<String>,
+}
+
+/// Everybody who asks.
+#[derive(Clone)]
+pub(super) struct SimulatedClients {
+    pub(super) shared: Arc<WorldState>,
+    /// For looking at what is, before and after a call.
+    pub(super) store: Arc<Memory>,
+    /// One caller for each team.
+    pub(super) callers: Vec<Caller>,
+    pub(super) known_emails: Arc<Mutex<Vec<KnownEmail>>>,
+}
+
+/// What may be asked about an email.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EmailOperation {
+    Cancel,
+    Resend,
+    Resolve(Resolution),
+    /// With a rev that is no longer the email's.
+    ResolveStale(Resolution),
+    Forget,
+    Read,
+}
+
+/// The name of a team in the history.
+pub(super) fn team_name(team: usize) -> String {
+    format!("team{team}")
+}
+
+/// A problem in the words of the history. One that says that it cannot tell is no answer.
+pub(super) fn failure_outcome(problem: &Problem) -> CallOutcome {
+    if problem.code == Code::Unavailable {
+        return CallOutcome::Info;
+    }
+    CallOutcome::Fail { status: problem.code.status(), code: problem.code.as_str().to_owned() }
+}
+
+/// Whether some attempt of it may have arrived.
+fn is_in_doubt(email: &Email) -> bool {
+    email.handoffs.iter().any(Handoff::is_in_doubt)
+}
+
+impl SimulatedClients {
+    pub(super) fn known_emails(&self) -> Vec<KnownEmail> {
+        self.known_emails.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn remember_email(&self, told: KnownEmail) {
+        let mut all = self.known_emails.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.iter().any(|known| known.id == told.id) {
+            all.push(told);
+        }
+    }
+
+    /// Asks for a wish.
+    pub(super) async fn send_planned(self, engine: Arc<Engine>, wish: PlannedSend, words: u64, turn: bool) {
+        let (key, team) = (wish.idempotency_key(), team_name(wish.team));
+        self.record_key_expiry(&wish).await;
+        let mut call = CallRecord::new(0, &team, wish.call_kind());
+        (call.key, call.wanted, call.forgives) =
+            (key.clone(), wish.expected_emails(words), wish.forgives_other_content());
+        call.may_fail = vec!["key_mismatch".into()];
+        let began = self.shared.first_called_at(&(team, key.clone()));
+        let call = self.shared.begin_call(call);
+        let answer = self.call_engine(&engine, &wish, words, turn).await;
+        let end = answer.map_or_else(
+            |problem| failure_outcome(&problem),
+            |(first, ids)| {
+                self.remember_accepted(&wish, key.as_deref(), &ids, began);
+                CallOutcome::Ok { first, ids: ids.iter().map(ToString::to_string).collect() }
+            },
+        );
+        self.shared.end_call(call, end, false);
+    }
+
+    /// Whether a call made its emails, and which they are.
+    async fn call_engine(
+        &self,
+        engine: &Engine,
+        wish: &PlannedSend,
+        words: u64,
+        turn: bool,
+    ) -> Result<(bool, Vec<EmailId>), Problem> {
+        let (caller, mut requests) = (&self.callers[wish.team], wish.to_requests(words, turn));
+        if let SendIdentity::Batch(key) = &wish.identity {
+            let items = requests.into_iter().map(Ok).collect();
+            let answer = engine.send_batch(caller, Key::parse(key).ok(), items, true).await?;
+            return Ok((!answer.replayed, answer.items.iter().flatten().map(|sent| sent.id).collect()));
+        }
+        let request = requests.pop().ok_or_else(|| Problem::new(Code::InvalidField, "the wish cannot be worded"))?;
+        let sent = engine.send(caller, request).await?;
+        Ok((sent.first, vec![sent.id]))
+    }
+
+    fn remember_accepted(&self, wish: &PlannedSend, key: Option<&str>, ids: &[EmailId], began: i64) {
+        for id in ids {
+            self.remember_email(KnownEmail { id: *id, team: wish.team, key: key.map(str::to_owned) });
+            if let Some(minutes) = wish.delay_minutes {
+                self.shared.record_due_time(*id, began + minutes as i64 * 60_000);
+            }
+        }
+    }
+
+    /// A key whose time is over may be bound again: the judge must know.
+    async fn record_key_expiry(&self, wish: &PlannedSend) {
+        let (Some(key), team) = (wish.idempotency_key(), self.callers[wish.team].team.id) else { return };
+        let query = EmailQuery { limit: usize::MAX, ..EmailQuery::default() };
+        let Ok(page) = self.store.emails(team, query).await else { return };
+        let people = |to: &[String]| to.iter().cloned().collect::<BTreeSet<String>>();
+        let wished = |email: &&Email| wish.to.iter().any(|to| people(to) == people(&email.head.to));
+        for email in page.rows.iter().filter(wished) {
+            // Only what ended is ever forgotten, by the clock of whoever is furthest ahead.
+            let over =
+                email.settled_at.is_some_and(|at| at.0 + email.ttl.0 <= self.shared.latest_time() + CALL_LEEWAY_MS);
+            if over && self.shared.record_key_expiry(email.id) {
+                let mut call = CallRecord::new(0, &team_name(wish.team), CallKind::Forget);
+                (call.key, call.about) = (Some(key.clone()), Some(email.id.to_string()));
+                let call = self.shared.begin_call(call);
+                self.shared.end_call(call, CallOutcome::Ok { first: true, ids: Vec::new() }, false);
+            }
+        }
+    }
+
+    /// Asks something about an email, as this team.
+    pub(super) async fn run_operation(self, engine: Arc<Engine>, told: KnownEmail, deed: EmailOperation, team: usize) {
+        let owner = self.callers[told.team].team.id;
+        let Ok(Some(before)) = self.store.email(owner, told.id).await else { return };
+        if deed == EmailOperation::Forget && told.key.is_none() {
+            return;
+        }
+        let caller = self.callers[team].clone();
+        let call = self.shared.begin_call(self.call_for(&told, deed, team));
+        let done = match deed {
+            EmailOperation::Cancel => engine.cancel(&caller, told.id, None).await.map(|email| vec![email.value.id]),
+            EmailOperation::Resend => engine.resend(&caller, told.id, None, None).await.map(|sent| {
+                self.remember_email(KnownEmail { id: sent.id, team, key: None });
+                vec![sent.id]
+            }),
+            EmailOperation::Resolve(choice) | EmailOperation::ResolveStale(choice) => {
+                let stale = u32::from(matches!(deed, EmailOperation::ResolveStale(_)));
+                let wish = ResolveRequest { choice, rev: before.rev - stale, handoff: None, reason: None };
+                engine.resolve(&caller, told.id, wish, None).await.map(|email| vec![email.id])
+            }
+            EmailOperation::Forget => match told.key.as_deref().and_then(|key| Key::parse(key).ok()) {
+                Some(key) => engine.forget_key(&caller, &key).await.map(|_| Vec::new()),
+                None => return,
+            },
+            EmailOperation::Read => engine.email(&caller, told.id).await.map(|email| vec![email.id]),
+        };
+        let end = match done {
+            Ok(ids) => CallOutcome::Ok { first: false, ids: ids.iter().map(ToString::to_string).collect() },
+            Err(problem) => failure_outcome(&problem),
+        };
+        let after = self.store.email(owner, told.id).await.ok().flatten();
+        let must_fail = team == told.team && after.is_some_and(|after| must_fail(deed, &before, &after));
+        self.shared.end_call(call, end, must_fail);
+    }
+
+    fn call_for(&self, told: &KnownEmail, deed: EmailOperation, team: usize) -> CallRecord {
+        let verb = match deed {
+            EmailOperation::Cancel => CallKind::Cancel,
+            EmailOperation::Resend => CallKind::Resend,
+            EmailOperation::Resolve(_) | EmailOperation::ResolveStale(_) => CallKind::Resolve,
+            EmailOperation::Forget => CallKind::Forget,
+            EmailOperation::Read => CallKind::Look,
+        };
+        let may_fail: &[&str] = match deed {
+            EmailOperation::Cancel => &["too_late"],
+            EmailOperation::Resend => {
+                &["not_terminal", "use_resolve", "budget_spent", "key_mismatch", "already_answered"]
+            }
+            EmailOperation::Resolve(_) | EmailOperation::ResolveStale(_) => &["stale_rev", "not_unknown"],
+            EmailOperation::Forget => &["not_terminal", "not_found"],
+            EmailOperation::Read => &[],
+        };
+        let mut call = CallRecord::new(0, &team_name(team), verb);
+        call.may_fail = may_fail.iter().map(|code| (*code).to_owned()).collect();
+        if team != told.team {
+            call.may_fail.push("not_found".into());
+        }
+        if deed == EmailOperation::Forget {
+            call.key.clone_from(&told.key);
+        } else {
+            call.about = Some(told.id.to_string());
+        }
+        call
+    }
+
+    /// A provider tells something, to the team it belongs to or to another. Told again later when nobody took it in.
+    pub(super) async fn send_report(
+        self,
+        engine: Arc<Engine>,
+        hop: Arc<SimulatedHop>,
+        report: ProviderReport,
+        team: TeamId,
+        name: String,
+    ) {
+        let mut call = CallRecord::new(0, &name, CallKind::Report);
+        (call.about, call.may_fail) = (Some(report.email.to_string()), vec!["not_found".into()]);
+        let call = self.shared.begin_call(call);
+        let fact = Evidence {
+            handoff: report.handoff,
+            attempt: None,
+            at: engine.now(),
+            source: EvidenceSource::ProviderEvent,
+            says: report.fact,
+            detail: "the provider says so".into(),
+            once: Some(report.event_id.clone()),
+        };
+        let end = match engine.record_evidence(team, report.email, fact).await {
+            Ok(true) => CallOutcome::Ok { first: false, ids: Vec::new() },
+            Ok(false) => CallOutcome::Fail { status: 404, code: "not_found".into() },
+            Err(problem) => {
+                hop.requeue_report(report);
+                failure_outcome(&problem)
+            }
+        };
+        self.shared.end_call(call, end, false);
+    }
+}
+
+/// Whether a deed was not allowed at any moment between two looks.
+fn must_fail(deed: EmailOperation, before: &Email, after: &Email) -> bool {
+    let still = before.handoffs == after.handoffs;
+    match deed {
+        EmailOperation::Cancel => {
+            let out =
+                |email: &Email| email.handoffs.iter().any(|h| h.state.is_terminal() && !h.state.is_surely_unsent());
+            out(before) || (is_in_doubt(before) && is_in_doubt(after))
+        }
+        EmailOperation::Resend => still && before.resent_as.is_none() && !before.state().is_terminal(),
+        EmailOperation::ResolveStale(_) => true,
+        EmailOperation::Forget => still && !before.state().is_terminal(),
+        EmailOperation::Resolve(_) => still && before.rev == after.rev && before.state() != EmailState::Unknown,
+        EmailOperation::Read => false,
+    }
+}

@@ -1,0 +1,240 @@
+//! The nodes of a world over one ledger, and what happens to them.
+
+use super::plan::FaultKind;
+use crate::world::clients::team_name;
+use crate::world::code_mail::{self, SimulatedInbox};
+use crate::world::conversation_mail;
+use crate::world::next_hop::SimulatedHop;
+use crate::world::node_process::{ClockSkew, NodeProcess, SimulatedClock, SimulatedEntropy};
+use crate::world::store::FaultyStore;
+use crate::world::transport::SimulatedTransport;
+use crate::world::world_state::WorldState;
+use mailonce_core::access::team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team};
+use mailonce_core::id::{ApiKeyId, TeamId};
+use mailonce_core::outbound::email::{Channel, Email};
+use mailonce_core::ports::store::{Store as _, StoreError};
+use mailonce_core::ports::transport::Transport;
+use mailonce_core::time::Time;
+use mailonce_engine::handoff::transport_selector::{EngineDeps, Routing};
+use mailonce_engine::{Caller, Engine};
+use mailonce_store::memory::Memory;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+/// How long a start that failed waits for the next.
+const RESTART_DELAY: Duration = Duration::from_millis(100);
+
+/// One node, in one of its lives.
+pub(super) struct SimulatedNode {
+    pub(super) engine: Arc<Engine>,
+    pub(super) process: Arc<NodeProcess>,
+    skew: Arc<ClockSkew>,
+    restarts: u64,
+    loops: Vec<JoinHandle<()>>,
+    /// Held for as long as the loops are to run.
+    _stop: watch::Sender<bool>,
+}
+
+impl Drop for SimulatedNode {
+    fn drop(&mut self) {
+        self.loops.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// All nodes, their ledger and their next hops.
+pub(super) struct SimulatedCluster {
+    pub(super) shared: Arc<WorldState>,
+    pub(super) store: Arc<Memory>,
+    pub(super) hops: Vec<Arc<SimulatedHop>>,
+    pub(super) nodes: Vec<SimulatedNode>,
+    pub(super) callers: Vec<Caller>,
+    /// Inboxes, where mail comes in.
+    pub(super) inboxes: Vec<SimulatedInbox>,
+}
+
+impl SimulatedCluster {
+    /// A town at the beginning of a world.
+    pub(super) async fn create(shared: &Arc<WorldState>) -> Result<Self, StoreError> {
+        let store = Arc::new(Memory::new([7; 32]));
+        let watcher = Arc::clone(shared);
+        store.subscribe_to_emails(Arc::new(move |email: &Email| watcher.record_handoff_states(email)));
+        let hops = shared.plan.hops.iter().enumerate().map(|(n, class)| SimulatedHop::new(shared, n, *class)).collect();
+        let (nodes, callers, places) = (Vec::new(), Vec::new(), Vec::new());
+        let mut town = Self { shared: Arc::clone(shared), store, hops, nodes, callers, inboxes: places };
+        for team in 0..shared.plan.teams {
+            let caller = test_caller(team);
+            let _made = town.store.create_team(Team::clone(&caller.team), ApiKey::clone(&caller.key), None).await?;
+            town.callers.push(caller);
+        }
+        let teams: Vec<TeamId> = town.callers.iter().map(|caller| caller.team.id).collect();
+        if shared.plan.code_mails > 0 {
+            town.inboxes = code_mail::create_inboxes(&town.store, &teams, None).await?;
+        }
+        if shared.plan.conversation_mails > 0 {
+            let desk = conversation_mail::draw_reply_limits(&shared.plan);
+            town.inboxes.extend(code_mail::create_inboxes(&town.store, &teams, Some(&desk)).await?);
+            let desks = town.inboxes.iter().filter(|place| place.has_agents);
+            desks.for_each(|place| shared.record_reply_limits(&place.address, desk.clone()));
+        }
+        for node in 0..shared.plan.nodes {
+            let node = town.start_node(node, 0, Arc::default()).await?;
+            town.nodes.push(node);
+        }
+        Ok(town)
+    }
+
+    /// Starts one life of a node.
+    async fn start_node(&self, node: usize, life: u64, skew: Arc<ClockSkew>) -> Result<SimulatedNode, StoreError> {
+        let shared = &self.shared;
+        let body = NodeProcess::new(shared, node, life, Arc::clone(&skew));
+        let moved = life > 0 && shared.draw_fault(FaultKind::OtherAccount);
+        if moved {
+            shared.record_fault(FaultKind::OtherAccount, vec!["nobody".into()]);
+        }
+        let account = if moved { format!("account-{}", body.name) } else { "account".to_owned() };
+        let way = |hop: &Arc<SimulatedHop>| {
+            let (hop, body, account) = (Arc::clone(hop), Arc::clone(&body), account.clone());
+            Arc::new(SimulatedTransport { hop, process: body, account }) as Arc<dyn Transport>
+        };
+        let routing = Routing { rules: Vec::new(), default: self.hops.iter().map(|hop| hop.name.clone()).collect() };
+        let outside = EngineDeps { transports: self.hops.iter().map(way).collect(), routing, ..EngineDeps::default() };
+        let alone = shared.plan.nodes == 1;
+        let ledger = Arc::new(FaultyStore {
+            inner: Arc::clone(&self.store),
+            process: Arc::clone(&body),
+            is_single_node: alone,
+            keeper: OnceLock::new(),
+        });
+        let (clock, luck) =
+            (Arc::new(SimulatedClock(Arc::clone(&body))), Arc::new(SimulatedEntropy(Arc::clone(&body))));
+        let engine = Engine::new(ledger, clock, luck, outside).await?;
+        if engine.is_time_trusted() && !shared.plan.has_fault(FaultKind::ClockJump) {
+            engine.confirm_time();
+        }
+        let (stop, stopped) = watch::channel(false);
+        let mut loops = vec![
+            tokio::spawn(run_handoff_worker(Arc::clone(&engine), stopped.clone())),
+            tokio::spawn(Arc::clone(&engine).run_maintenance(stopped.clone())),
+        ];
+        if shared.plan.has_inbound_mail() {
+            loops.push(tokio::spawn(Arc::clone(&engine).run_inbound_worker(stopped)));
+        }
+        shared.trace(|| format!("{} starts", body.name));
+        Ok(SimulatedNode { engine, process: body, skew, restarts: life, loops, _stop: stop })
+    }
+
+    /// Starts a node again, if it is dead.
+    pub(super) async fn restart_if_dead(&mut self, node: usize) -> Result<(), StoreError> {
+        if self.nodes[node].process.is_dead() {
+            let (life, skew) = (self.nodes[node].restarts + 1, Arc::clone(&self.nodes[node].skew));
+            self.nodes[node] = self.start_node(node, life, skew).await?;
+        }
+        Ok(())
+    }
+
+    /// A node that can be asked, if there is one.
+    pub(super) fn any_engine(&self) -> Option<Arc<Engine>> {
+        let living: Vec<usize> = (0..self.nodes.len()).filter(|node| !self.nodes[*node].process.is_dead()).collect();
+        if living.is_empty() {
+            return None;
+        }
+        Some(Arc::clone(&self.nodes[self.shared.pick(&living)].engine))
+    }
+
+    /// What may happen to nodes between two steps.
+    pub(super) async fn inject_node_faults(&mut self) -> Result<(), StoreError> {
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].process.is_dead() {
+                if self.shared.below(10) < 6 {
+                    self.restart_if_dead(node).await?;
+                }
+                continue;
+            }
+            self.record_node_clock(node);
+            let body = &self.nodes[node].process;
+            if body.is_paused() && self.shared.below(10) < 6 {
+                body.set_paused(false);
+            } else if !body.is_paused() && self.shared.draw_fault(FaultKind::Pause) {
+                body.set_paused(true);
+            }
+            if self.shared.draw_fault(FaultKind::Crash) {
+                self.nodes[node].process.crash(FaultKind::Crash);
+            }
+            if self.shared.draw_fault(FaultKind::ClockJump) {
+                let hours = [-30.0, -2.0, -0.025, 0.025, 1.0, 30.0_f64];
+                let jump = (self.shared.pick(&hours) * 3_600_000.0) as i64;
+                self.shared.record_fault(FaultKind::ClockJump, Vec::new());
+                self.shared.trace(|| format!("the clock of node {node} jumps by {jump} ms"));
+                self.nodes[node].skew.jump(jump);
+            }
+            if self.shared.plan.has_fault(FaultKind::ClockJump) && self.shared.below(8) == 0 {
+                // An operator sets the clock right and says so.
+                self.nodes[node].skew.reset();
+                self.nodes[node].engine.confirm_time();
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks a node what time it is.
+    pub(super) fn record_node_clock(&self, node: usize) {
+        let node = &self.nodes[node];
+        self.shared.record_clock(node.process.name.clone(), node.engine.now().0);
+        if node.engine.is_time_trusted() {
+            node.skew.confirm();
+        }
+    }
+
+    /// No more faults: everybody lives, and every clock is right.
+    pub(super) async fn heal_all(&mut self) -> Result<(), StoreError> {
+        self.shared.stop_faults();
+        for node in 0..self.nodes.len() {
+            self.nodes[node].skew.reset();
+            if self.nodes[node].process.is_paused() {
+                self.nodes[node].process.set_paused(false);
+            }
+            self.restart_if_dead(node).await?;
+            self.nodes[node].engine.confirm_time();
+            self.record_node_clock(node);
+        }
+        self.hops.iter().for_each(|hop| hop.run_due(true));
+        Ok(())
+    }
+}
+
+/// Hands over, as a server does: after it said that it lives and took over from those that do not.
+async fn run_handoff_worker(engine: Arc<Engine>, stopped: watch::Receiver<bool>) {
+    while engine.heartbeat_and_recover().await.is_err() {
+        tokio::time::sleep(RESTART_DELAY).await;
+    }
+    engine.run_handoff(stopped).await;
+}
+
+fn test_caller(team: usize) -> Caller {
+    let id = |kind: u128| Uuid::from_u128((0x7000_8000_0000_0000 << 64) | (kind << 32) | (team as u128 + 1));
+    let team_id = TeamId(id(1));
+    let about = ApiKeyDetails {
+        name: "world".into(),
+        hint: String::new(),
+        scopes: ApiKeyScope::ALL.to_vec(),
+        senders: Vec::new(),
+        inboxes: Vec::new(),
+        rate_per_s: None,
+        expires_at: None,
+        allow_ips: Vec::new(),
+    };
+    let key = ApiKey {
+        id: ApiKeyId(id(2)),
+        team: team_id,
+        hash: [team as u8; 32],
+        details: about,
+        created_at: Time(0),
+        revoked_at: None,
+        last_used_at: None,
+    };
+    let team = Team { id: team_id, name: team_name(team), require_keys: false, created_at: Time(0) };
+    Caller { key: Arc::new(key), team: Arc::new(team), channel: Channel::Http, call: None, inbox_restriction: None }
+}

@@ -1,0 +1,142 @@
+//! What the ledger commits about conversations, in the words of the history.
+
+use crate::proof::history::{ConversationChange, ReplyRecord};
+use crate::world::world_state::WorldState;
+use mailonce_core::{
+    conversation::{
+        message_progress::{Acknowledgement, MessageLeaseRef, ReplySlot},
+        reply_guards::{NewReply, ReplyResult},
+        thread::{AcknowledgeResult, MessageOffer, Thread, ThreadLeaseResult, ThreadLeaseSpec},
+    },
+    id::MessageId,
+    inbox::message::FileMessageResult,
+    outbound::email::Email,
+    ports::store::{AcceptResult, IdempotentResult},
+    time::Time,
+};
+
+/// The guard that holds an email; empty when none does.
+fn holding_guard(email: &Email) -> String {
+    let held = email.state() == mailonce_core::outbound::email::EmailState::Held;
+    email.guard.filter(|_| held).map(|guard| guard.as_str().to_owned()).unwrap_or_default()
+}
+
+fn to_reply_record(wish: &NewReply) -> ReplyRecord {
+    ReplyRecord {
+        message: wish.message.to_string(),
+        slot: match &wish.slot {
+            ReplySlot::Reply(number) => format!("reply {number}"),
+            ReplySlot::Forward(to) => format!("forward {to}"),
+        },
+        token: wish.lease_token_hash.clone(),
+        seen: wish.seen.iter().map(ToString::to_string).collect(),
+        key: wish.email.head.key.as_ref().map(mailonce_core::key::EmailKey::display_name),
+        ..ReplyRecord::default()
+    }
+}
+
+fn lease_change(thread: &Thread, offered: Option<MessageId>) -> Option<ConversationChange> {
+    let lease = thread.details.lease.as_ref()?;
+    Some(ConversationChange::Leased {
+        thread: thread.id.to_string(),
+        token: lease.token.clone(),
+        until: lease.expires_at.0,
+        fence: thread.details.fence,
+        offered: offered.map(|id| id.to_string()),
+    })
+}
+
+impl WorldState {
+    pub(super) fn record_reply(&self, wish: &NewReply, answered: &ReplyResult, now: Time) {
+        let wish = to_reply_record(wish);
+        let did = match answered {
+            ReplyResult::First(email, _) => ConversationChange::Answered(ReplyRecord {
+                email: email.id.to_string(),
+                guard: holding_guard(email),
+                ..wish
+            }),
+            ReplyResult::AlreadyAnswered(email, ..) => {
+                ConversationChange::Again { message: wish.message, slot: wish.slot, email: email.to_string() }
+            }
+            ReplyResult::Refused(guard, ..) => ConversationChange::Refused { guard: guard.as_str().to_owned(), wish },
+            ReplyResult::KeyBound(_) | ReplyResult::OverBudget(_) | ReplyResult::Missing => return,
+        };
+        self.record_conversation_change(did, now);
+    }
+
+    pub(super) fn record_lease(&self, ask: &ThreadLeaseSpec, leasing: &IdempotentResult<ThreadLeaseResult>, now: Time) {
+        let IdempotentResult::Done(ThreadLeaseResult::Leased(thread)) = leasing else { return };
+        let did = match &ask.renew {
+            Some(token) => {
+                let until = now.plus(ask.ttl_ms).0;
+                Some(ConversationChange::Extended { thread: thread.id.to_string(), token: token.clone(), until })
+            }
+            None => lease_change(thread, None),
+        };
+        did.into_iter().for_each(|did| self.record_conversation_change(did, now));
+    }
+
+    pub(super) fn record_offers(&self, offers: &IdempotentResult<Vec<MessageOffer>>, now: Time) {
+        let IdempotentResult::Done(offers) = offers else { return };
+        for offer in offers {
+            lease_change(&offer.thread, Some(offer.message.id))
+                .into_iter()
+                .for_each(|did| self.record_conversation_change(did, now));
+        }
+    }
+
+    pub(super) fn record_release(&self, thread: &Thread, token: &str, now: Time) {
+        self.record_conversation_change(
+            ConversationChange::Released { thread: thread.id.to_string(), token: token.to_owned() },
+            now,
+        );
+    }
+
+    pub(super) fn record_settled(
+        &self,
+        held: &MessageLeaseRef,
+        how: Acknowledgement,
+        settled: &AcknowledgeResult,
+        now: Time,
+    ) {
+        let AcknowledgeResult::Done(message, thread) = settled else { return };
+        let (message, thread, token) = (message.id.to_string(), thread.id.to_string(), held.token_hash.clone());
+        let released = ConversationChange::Released { thread: thread.clone(), token: token.clone() };
+        match how {
+            Acknowledgement::Extend { ttl_ms } => self.record_conversation_change(
+                ConversationChange::Extended { thread, token, until: now.plus(ttl_ms).0 },
+                now,
+            ),
+            Acknowledgement::Ack => {
+                self.record_conversation_change(released, now);
+                self.record_conversation_change(ConversationChange::Acked(message), now);
+            }
+            Acknowledgement::Nack { delay_ms } => {
+                self.record_conversation_change(released, now);
+                self.record_conversation_change(ConversationChange::PutOff(message, now.plus(delay_ms).0), now);
+            }
+        }
+    }
+
+    pub(super) fn record_filed(&self, filed: &FileMessageResult, now: Time) {
+        let FileMessageResult::New(message, _) = filed else { return };
+        let did = ConversationChange::Came {
+            message: message.id.to_string(),
+            thread: message.thread.to_string(),
+            seq: message.seq,
+            message_id: message.head.message_id.clone().unwrap_or_default(),
+        };
+        self.record_conversation_change(did, now);
+    }
+
+    pub(super) fn record_keyless_accept(&self, accept: &AcceptResult, now: Time) {
+        if let AcceptResult::First(email) = accept
+            && email.head.key.is_none()
+        {
+            self.record_conversation_change(
+                ConversationChange::Keyless { email: email.id.to_string(), guard: holding_guard(email) },
+                now,
+            );
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What the ledger shows in the end, in the words of the history.
+
+use super::plan::{FaultKind, HopProfile};
+use crate::proof::history::{self, Attempt, Event, Evidence, Handoff};
+use crate::world::clients::{SimulatedClients, team_name};
+use crate::world::cluster::SimulatedCluster;
+use crate::world::code_mail;
+use crate::world::conversation_mail;
+use crate::world::next_hop::SimulatedHop;
+use crate::world::planned_sends::content_hash;
+use mailonce_core::handoff::{self, HandoffState};
+use mailonce_core::outbound::email::{Email, OnUnknown};
+use mailonce_core::ports::store::{EmailDetail, EmailQuery, Store as _, StoreError};
+use mailonce_core::ports::transport::RecoveryMethod;
+use mailonce_engine::{Caller, Engine};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Emails of one team that are read.
+const EMAIL_LIMIT: usize = 1_000;
+
+/// How often what is under way in the end is waited for: a few of the longest answers.
+const FINAL_READ_TRIES: usize = 120;
+
+/// What still has to happen.
+pub(super) enum PendingWork {
+    /// Nothing.
+    None,
+    /// Nothing before this ledger time.
+    DueAt(i64),
+    /// Something is held by a process that may have ended.
+    Leased,
+}
+
+/// What has to happen before everything is settled.
+pub(super) async fn pending_work(town: &SimulatedCluster) -> Result<PendingWork, StoreError> {
+    let (mut due, mut held) = (None::<i64>, false);
+    for caller in &town.callers {
+        for email in emails(town, caller).await? {
+            for handoff in &email.handoffs {
+                let waits = match handoff.state {
+                    HandoffState::Leased | HandoffState::Sending => {
+                        held = true;
+                        false
+                    }
+                    HandoffState::Queued | HandoffState::Scheduled => true,
+                    HandoffState::Unknown => can_be_resolved(town, &email, handoff) || will_be_resent(&email, handoff),
+                    _ => false,
+                };
+                if let Some(at) = handoff.due_at.filter(|_| waits) {
+                    due = Some(due.map_or(at.0, |due| due.min(at.0)));
+                }
+            }
+        }
+    }
+    let due =
+        [due, code_mail::next_due(town).await?, conversation_mail::next_due(town).await?].into_iter().flatten().min();
+    Ok(match (due, held) {
+        (Some(due), _) => PendingWork::DueAt(due),
+        (None, true) => PendingWork::Leased,
+        (None, false) => PendingWork::None,
+    })
+}
+
+async fn emails(town: &SimulatedCluster, caller: &Caller) -> Result<Vec<Email>, StoreError> {
+    let query = EmailQuery { limit: EMAIL_LIMIT, ..EmailQuery::default() };
+    Ok(town.store.emails(caller.team.id, query).await?.rows)
+}
+
+fn will_be_resent(email: &Email, handoff: &handoff::Handoff) -> bool {
+    email.head.on_unknown == OnUnknown::Resend && !handoff.progress.resent && !handoff.progress.puzzling
+}
+
+/// Whether the next hop tells what became of an unknown handoff when it is asked in its own way.
+fn can_be_resolved(town: &SimulatedCluster, email: &Email, handoff: &handoff::Handoff) -> bool {
+    let Some(hop) = town.hops.iter().find(|hop| hop.name == handoff.transport) else { return false };
+    if handoff.progress.puzzling {
+        return false;
+    }
+    match hop.class {
+        HopProfile::Keyed(window) => window_is_open(town, handoff, window),
+        HopProfile::LookUp(_) => lookup_will_find(town, hop, email, handoff),
+        HopProfile::Keyless | HopProfile::Relay => false,
+    }
+}
+
+/// By the plainest reading of a clock that nobody touched.
+fn window_is_open(town: &SimulatedCluster, handoff: &handoff::Handoff, window: i64) -> bool {
+    let touched = [FaultKind::ClockJump, FaultKind::OtherAccount].iter().any(|kind| town.shared.plan.has_fault(*kind));
+    let closes = handoff.progress.doubt_since.map(|since| since.0 + window - RecoveryMethod::window_margin_ms(window));
+    !touched && closes.is_some_and(|closes| town.shared.now() + 60_000 < closes)
+}
+
+/// It has the mail, and it will be asked again within days.
+fn lookup_will_find(town: &SimulatedCluster, hop: &SimulatedHop, email: &Email, handoff: &handoff::Handoff) -> bool {
+    let recent = handoff.progress.doubt_since.is_some_and(|since| town.shared.now() - since.0 < 60 * 3_600_000);
+    recent && !town.shared.plan.has_fault(FaultKind::ClockJump) && hop.is_found_by_lookup(email.id, handoff.number)
+}
+
+/// Reads everything into the history.
+pub(super) async fn read_final_state(town: &SimulatedCluster, clients: &SimulatedClients) -> Result<(), StoreError> {
+    let mut rows = read_emails(town, clients).await?;
+    // Whose window a touched clock leaves open may be asked again at this very moment: that ends first.
+    for _ in 0..FINAL_READ_TRIES {
+        if !rows.iter().any(is_in_progress) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        rows = self::read_emails(town, clients).await?;
+    }
+    let mut events = Vec::new();
+    for (team, caller) in clients.callers.iter().enumerate() {
+        for event in town.store.events(caller.team.id, 0, usize::MAX).await? {
+            events.push(Event {
+                at: 0,
+                team: team_name(team),
+                seq: event.seq,
+                id: event.id().to_string(),
+                kind: event.event.kind.as_str().to_owned(),
+                about: event.event.subject_id.to_string(),
+                rev: event.event.rev,
+            });
+        }
+    }
+    let hops = town.hops.iter().map(|hop| (hop.name.clone(), hop_capability(hop.class))).collect();
+    let heard = town
+        .nodes
+        .iter()
+        .filter(|node| !node.process.is_dead())
+        .flat_map(|node| node.process.known_accepted())
+        .collect();
+    town.shared.record_inboxes(code_mail::read_inboxes(town).await?);
+    town.shared.record_escalations(conversation_mail::read_escalations(town).await?);
+    town.shared.record_final_state(hops, rows, events, heard);
+    Ok(())
+}
+
+/// Every email as it is now.
+async fn read_emails(town: &SimulatedCluster, clients: &SimulatedClients) -> Result<Vec<history::Email>, StoreError> {
+    let (engine, mut rows) = (Arc::clone(&town.nodes[0].engine), Vec::new());
+    for (team, caller) in clients.callers.iter().enumerate() {
+        for email in emails(town, caller).await? {
+            if let Some(detail) = town.store.email_detail(caller.team.id, email.id).await? {
+                let body = email_content_hash(&engine, caller, &email).await;
+                rows.push(to_email(town, &engine, team, &detail, body));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn is_in_progress(email: &history::Email) -> bool {
+    email.handoffs.iter().any(|handoff| matches!(&*handoff.state, "leased" | "sending"))
+}
+
+fn hop_capability(class: HopProfile) -> history::HopCapability {
+    match class {
+        HopProfile::Keyed(window) => history::HopCapability::Keyed(window as u64),
+        HopProfile::LookUp(_) => history::HopCapability::Asked,
+        HopProfile::Keyless | HopProfile::Relay => history::HopCapability::Blind,
+    }
+}
+
+/// What an email says.
+async fn email_content_hash(engine: &Engine, caller: &Caller, email: &Email) -> Option<u64> {
+    let content = engine.email_view(caller, email.id).await.ok()?.content?;
+    content.text.as_deref().map(content_hash)
+}
+
+fn to_email(
+    town: &SimulatedCluster,
+    engine: &Engine,
+    team: usize,
+    detail: &EmailDetail,
+    body: Option<u64>,
+) -> history::Email {
+    let email = &detail.email;
+    let intent = email.head.intent.as_ref();
+    history::Email {
+        id: email.id.to_string(),
+        team: team_name(team),
+        key: email.head.key.as_ref().map(mailonce_core::key::EmailKey::display_name).unwrap_or_default(),
+        bind: email.bind_number,
+        to: email.head.to.clone(),
+        body,
+        message_id: engine.message_id(email),
+        state: email.state().as_str().to_owned(),
+        rev: email.rev,
+        resend: email.head.on_unknown == OnUnknown::Resend,
+        intent: intent
+            .map(|intent| format!("{} {} {}", intent.kind, intent.entity, intent.version))
+            .unwrap_or_default(),
+        answers: email.head.answers.map(|id| id.to_string()).unwrap_or_default(),
+        resend_of: email.head.resend_of.map(|id| id.to_string()).unwrap_or_default(),
+        handoffs: email.handoffs.iter().map(|handoff| to_handoff(town, detail, handoff)).collect(),
+    }
+}
+
+fn to_handoff(town: &SimulatedCluster, detail: &EmailDetail, handoff: &handoff::Handoff) -> Handoff {
+    let attempts = detail.attempts.iter().filter(|attempt| attempt.handoff == handoff.number);
+    let evidence = detail.evidence.iter().filter(|fact| fact.handoff == handoff.number);
+    Handoff {
+        number: handoff.number,
+        transport: handoff.transport.clone(),
+        to: handoff.recipients.clone(),
+        state: handoff.state.as_str().to_owned(),
+        may_duplicate: handoff.progress.may_duplicate,
+        later: handoff.due_at.is_some_and(|due| due.0 > town.shared.now()),
+        decidable: can_be_resolved(town, &detail.email, handoff),
+        attempts: attempts
+            .map(|attempt| Attempt {
+                number: attempt.number,
+                fence: Some(attempt.details.fence),
+                outcome: attempt.outcome.map(|outcome| outcome.as_str().to_owned()).unwrap_or_default(),
+                at_ms: Some(attempt.at.0),
+                ended_ms: attempt.ended_at.map(|at| at.0),
+            })
+            .collect(),
+        evidence: evidence
+            .map(|fact| Evidence {
+                source: fact.source.as_str().to_owned(),
+                says: fact.says.as_str().to_owned(),
+                once: fact.once.clone().unwrap_or_default(),
+                at_ms: Some(fact.at.0),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,245 @@
+//! A next hop: what it took, which keys it remembers, what it will take late, and what it reports.
+
+use super::plan::{FaultKind, HopProfile};
+use crate::proof::history::HopArrival;
+use crate::world::world_state::WorldState;
+use mailonce_core::handoff::EvidenceFinding;
+use mailonce_core::id::{EmailId, TeamId};
+use mailonce_core::ports::transport::{FrozenEnvelope, RecoveryMethod, ReplyMeaning};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a next hop does with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HopDecision {
+    /// It became a mail.
+    Accepted,
+    /// It was recognised as a repeat.
+    Repeat,
+    /// Its key is known for other bytes.
+    KeyMismatch,
+    /// It is busy with another request under the same key.
+    Busy,
+}
+
+/// A request that will be taken later.
+struct DelayedRequest {
+    due: i64,
+    envelope: FrozenEnvelope,
+    account: String,
+}
+
+/// Something that a provider tells.
+#[derive(Clone)]
+pub(super) struct ProviderReport {
+    pub(super) due: i64,
+    pub(super) team: TeamId,
+    pub(super) email: EmailId,
+    pub(super) handoff: u16,
+    pub(super) fact: EvidenceFinding,
+    pub(super) event_id: String,
+}
+
+/// A key that is remembered.
+struct RememberedKey {
+    since: i64,
+    bytes_hash: u64,
+}
+
+#[derive(Default)]
+struct HopState {
+    mails: Vec<(EmailId, u16, i64)>,
+    keys: BTreeMap<(String, String), RememberedKey>,
+    delayed: Vec<DelayedRequest>,
+    reports: Vec<ProviderReport>,
+}
+
+/// A next hop.
+pub(super) struct SimulatedHop {
+    pub(super) name: String,
+    pub(super) class: HopProfile,
+    /// How long a mail stays out of look-ups, in milliseconds.
+    lookup_lag_ms: i64,
+    /// Whether it rejects a repeat as a repeat.
+    rejects_repeats: bool,
+    shared: Arc<WorldState>,
+    state: Mutex<HopState>,
+}
+
+impl SimulatedHop {
+    pub(super) fn new(shared: &Arc<WorldState>, number: usize, class: HopProfile) -> Arc<Self> {
+        let lag = if shared.plan.has_fault(FaultKind::LookUp) { shared.below(240_000) as i64 } else { 0 };
+        Arc::new(Self {
+            name: format!("hop{number}"),
+            class,
+            lookup_lag_ms: lag,
+            rejects_repeats: shared.below(2) == 0,
+            shared: Arc::clone(shared),
+            state: Mutex::default(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HopState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request is complete: it becomes a mail, unless its key is remembered.
+    pub(super) fn process_request(&self, parcel: &FrozenEnvelope, account: &str) -> HopDecision {
+        self.process_request_at(parcel, account, self.shared.now())
+    }
+
+    fn process_request_at(&self, parcel: &FrozenEnvelope, account: &str, now: i64) -> HopDecision {
+        let bytes = hash(&parcel.bytes);
+        let verdict = self.check_key(parcel, account, bytes, now);
+        self.record_arrival(parcel, verdict == HopDecision::Accepted);
+        if verdict == HopDecision::Accepted {
+            let mut memory = self.lock();
+            memory.mails.push((parcel.email, parcel.handoff, now));
+            if matches!(self.class, HopProfile::Keyed(_)) {
+                memory.keys.insert(
+                    (account.to_owned(), parcel.key.to_string()),
+                    RememberedKey { since: now, bytes_hash: bytes },
+                );
+            }
+            drop(memory);
+            self.plan_reports(parcel, now);
+        }
+        verdict
+    }
+
+    fn check_key(&self, parcel: &FrozenEnvelope, account: &str, bytes: u64, now: i64) -> HopDecision {
+        let HopProfile::Keyed(window) = self.class else { return HopDecision::Accepted };
+        let memory = self.lock();
+        let busy = |late: &DelayedRequest| late.account == account && late.envelope.key == parcel.key;
+        if memory.delayed.iter().any(busy) {
+            return HopDecision::Busy;
+        }
+        let known = memory.keys.get(&(account.to_owned(), parcel.key.to_string()));
+        match known.filter(|known| now - known.since < window) {
+            None => HopDecision::Accepted,
+            Some(known) if known.bytes_hash == bytes => HopDecision::Repeat,
+            Some(_) => HopDecision::KeyMismatch,
+        }
+    }
+
+    /// What it answers when nothing is wrong with it.
+    pub(super) fn reply_for(&self, taken: HopDecision) -> ReplyMeaning {
+        match taken {
+            HopDecision::Repeat if self.rejects_repeats => ReplyMeaning::Repeated,
+            HopDecision::Accepted | HopDecision::Repeat => ReplyMeaning::Accepted,
+            HopDecision::KeyMismatch => ReplyMeaning::Mismatch,
+            HopDecision::Busy => ReplyMeaning::Concurrent,
+        }
+    }
+
+    /// Notes a request that reached it.
+    pub(super) fn record_arrival(&self, parcel: &FrozenEnvelope, taken: bool) {
+        self.shared.record_arrival(HopArrival {
+            at: 0,
+            transport: self.name.clone(),
+            email: parcel.email.to_string(),
+            handoff: Some(parcel.handoff),
+            message_id: message_id(&parcel.bytes),
+            key: matches!(self.class, HopProfile::Keyed(_)).then(|| parcel.key.to_string()),
+            bytes: hash(&parcel.bytes),
+            to: parcel.recipients.clone(),
+            taken,
+            early: self.shared.is_early(parcel.email),
+            heard: false,
+        });
+    }
+
+    /// A request whose connection is gone will be taken all the same.
+    pub(super) fn accept_later(&self, parcel: FrozenEnvelope, account: &str) {
+        // Later than a window's margin no key can help: what a provider does with a request after it forgot the key is
+        // outside of every promise.
+        let longest = match self.class {
+            HopProfile::Keyed(window) => RecoveryMethod::window_margin_ms(window) - 1_000,
+            _ => i64::MAX,
+        };
+        let due = self.shared.now() + self.shared.pick(&[500, 5_000, 60_000, 11 * 60_000]).min(longest);
+        self.lock().delayed.push(DelayedRequest { due, envelope: parcel, account: account.to_owned() });
+    }
+
+    /// Does what is due by now; all of it when nothing more is to come.
+    pub(super) fn run_due(&self, all: bool) {
+        let now = self.shared.now();
+        let late = std::mem::take(&mut self.lock().delayed);
+        let (due, rest): (Vec<_>, Vec<_>) = late.into_iter().partition(|late| all || late.due <= now);
+        self.lock().delayed = rest;
+        for late in due {
+            self.process_request_at(&late.envelope, &late.account, late.due.min(now));
+        }
+    }
+
+    /// When it took a mail first, if it did.
+    pub(super) fn accepted_at(&self, email: EmailId, handoff: u16) -> Option<i64> {
+        let mail = |(id, number, at): &(EmailId, u16, i64)| (*id == email && *number == handoff).then_some(*at);
+        self.lock().mails.iter().find_map(mail)
+    }
+
+    /// Whether a look-up finds a mail by now.
+    pub(super) fn is_found_by_lookup(&self, email: EmailId, handoff: u16) -> bool {
+        self.run_due(false);
+        self.accepted_at(email, handoff).is_some_and(|at| self.shared.now() - at >= self.lookup_lag_ms)
+    }
+
+    /// What it will tell about a mail: each fact some times, in any order.
+    fn plan_reports(&self, parcel: &FrozenEnvelope, now: i64) {
+        if !self.shared.plan.has_fault(FaultKind::Reports) {
+            return;
+        }
+        let last = self.shared.pick(&[
+            EvidenceFinding::Delivered,
+            EvidenceFinding::Bounced,
+            EvidenceFinding::Complained,
+            EvidenceFinding::Accepted,
+        ]);
+        self.shared.record_fault(FaultKind::Reports, vec![parcel.email.to_string()]);
+        // Every other mail is reported as delayed first, which says as much: whoever delays it has it.
+        let first = if parcel.email.0.as_u128().is_multiple_of(2) {
+            EvidenceFinding::Delayed
+        } else {
+            EvidenceFinding::Accepted
+        };
+        for (n, says) in [first, EvidenceFinding::Delivered, last].into_iter().enumerate() {
+            for _ in 0..self.shared.below(3) {
+                let due = now + self.shared.pick(&[0, 1_000, 30_000, 600_000]);
+                let once = format!("{}-{}-{n}", parcel.email, parcel.handoff);
+                let (team, email, handoff) = (parcel.team, parcel.email, parcel.handoff);
+                self.lock().reports.push(ProviderReport { due, team, email, handoff, fact: says, event_id: once });
+            }
+        }
+    }
+
+    /// Reports that are due, in any order.
+    pub(super) fn take_due_reports(&self, all: bool) -> Vec<ProviderReport> {
+        let now = self.shared.now();
+        let reports = std::mem::take(&mut self.lock().reports);
+        let (mut due, rest): (Vec<_>, Vec<_>) = reports.into_iter().partition(|report| all || report.due <= now);
+        self.lock().reports = rest;
+        for at in (1..due.len()).rev() {
+            due.swap(at, self.shared.below(at as u64 + 1) as usize);
+        }
+        due
+    }
+
+    /// Takes a report back that nobody acknowledged.
+    pub(super) fn requeue_report(&self, report: ProviderReport) {
+        self.lock().reports.push(report);
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hash = DefaultHasher::new();
+    bytes.hash(&mut hash);
+    hash.finish()
+}
+
+/// The Message-ID in the bytes of a mail.
+fn message_id(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.lines().find_map(|line| line.strip_prefix("Message-ID: "));
+    line.unwrap_or_default().trim().to_owned()
+}

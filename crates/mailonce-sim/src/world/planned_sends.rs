@@ -1,0 +1,159 @@
+//! What callers ask for. A wish may be asked for often, by anybody, in other words.
+
+use crate::proof::history::{CallKind, ExpectedEmail};
+use crate::world::world_state::WorldState;
+use mailonce_core::address::Address;
+use mailonce_core::intent::Intent;
+use mailonce_core::key::Key;
+use mailonce_core::outbound::content::{EmailContent, RawContent};
+use mailonce_core::outbound::email::OnUnknown;
+use mailonce_core::ttl::Ttl;
+use mailonce_engine::outbound::send::SendRequest;
+
+/// The name of a wish.
+#[derive(Debug, Clone)]
+pub(super) enum SendIdentity {
+    /// A key of its own.
+    Key(String),
+    /// An intent.
+    Intent(Intent),
+    /// One key for several emails.
+    Batch(String),
+    /// None: each time it is asked for it is another wish.
+    None,
+}
+
+/// A wish.
+#[derive(Debug, Clone)]
+pub(super) struct PlannedSend {
+    pub(super) team: usize,
+    pub(super) identity: SendIdentity,
+    /// The recipients of each of its emails.
+    pub(super) to: Vec<Vec<String>>,
+    resend_on_unknown: bool,
+    /// Minutes until it is due.
+    pub(super) delay_minutes: Option<u64>,
+    ttl: Option<i64>,
+    /// The transport it names.
+    transport: Option<String>,
+}
+
+/// People that intents are about.
+const INTENT_RECIPIENTS: [&str; 3] = ["ada@example.org", "bob@example.org", "cyd@example.org"];
+
+impl PlannedSend {
+    /// A wish of this world.
+    pub(super) fn draw(shared: &WorldState, number: usize) -> Self {
+        // Teams use the same words for their keys.
+        let (team, word) = (number % shared.plan.teams, number / shared.plan.teams);
+        let name = match shared.below(10) {
+            0..=4 => SendIdentity::Key(format!("key-{word}")),
+            5 | 6 => SendIdentity::Intent(Intent {
+                kind: "order.confirmation".into(),
+                entity: "order_1".into(),
+                version: 1,
+                period: None,
+            }),
+            7 | 8 => SendIdentity::Batch(format!("batch-{word}")),
+            _ => SendIdentity::None,
+        };
+        let own = |item: u64| format!("w{number}-{item}@example.org");
+        let to = match &name {
+            SendIdentity::Intent(_) => {
+                let (first, count) = (shared.below(3) as usize, shared.between(1, 2) as usize);
+                vec![(0..count).map(|n| INTENT_RECIPIENTS[(first + n) % 3].to_owned()).collect()]
+            }
+            SendIdentity::Batch(_) => vec![vec![own(0)], vec![own(1)]],
+            _ => vec![(0..shared.between(1, 2)).map(own).collect()],
+        };
+        let way = shared.below(5) == 0;
+        // Wishes of one intent may meet, and another time would be another meaning.
+        let later = shared.below(6) == 0 && !matches!(name, SendIdentity::Intent(_));
+        Self {
+            team,
+            identity: name,
+            to,
+            resend_on_unknown: shared.below(3) == 0,
+            delay_minutes: later.then(|| shared.between(1, 90)),
+            ttl: (shared.below(4) == 0).then_some(20 * 60_000),
+            transport: way.then(|| "hop0".to_owned()),
+        }
+    }
+
+    pub(super) fn call_kind(&self) -> CallKind {
+        if matches!(self.identity, SendIdentity::Batch(_)) { CallKind::Batch } else { CallKind::Send }
+    }
+
+    /// The key under which all calls for it go.
+    pub(super) fn idempotency_key(&self) -> Option<String> {
+        match &self.identity {
+            SendIdentity::Key(key) | SendIdentity::Batch(key) => Some(key.clone()),
+            SendIdentity::Intent(intent) => {
+                let to: Vec<Address> = self.to.iter().flatten().filter_map(|to| Address::parse(to).ok()).collect();
+                Some(intent.derive_key(&to))
+            }
+            SendIdentity::None => None,
+        }
+    }
+
+    /// Whether other words are forgiven.
+    pub(super) fn forgives_other_content(&self) -> bool {
+        matches!(self.identity, SendIdentity::Intent(_))
+    }
+
+    /// The emails it asks for, in these words.
+    pub(super) fn expected_emails(&self, words: u64) -> Vec<ExpectedEmail> {
+        let wanted = |to: &Vec<String>| ExpectedEmail { to: to.clone(), body: content_hash(&mail_text(words, false)) };
+        self.to.iter().map(wanted).collect()
+    }
+
+    /// The requests for it, in these words. `turn` changes what must not matter.
+    pub(super) fn to_requests(&self, words: u64, turn: bool) -> Vec<SendRequest> {
+        self.to.iter().filter_map(|to| self.to_request(to, words, turn)).collect()
+    }
+
+    fn to_request(&self, to: &[String], words: u64, turn: bool) -> Option<SendRequest> {
+        let mut to = to.to_vec();
+        if turn {
+            to.reverse();
+        }
+        let raw = RawContent {
+            from: "agent@example.com".into(),
+            to,
+            subject: "News".into(),
+            text: Some(mail_text(words, turn)),
+            scheduled_at: self.delay_minutes.map(|minutes| format!("in {minutes} minutes")),
+            ..RawContent::default()
+        };
+        Some(SendRequest {
+            content: EmailContent::validate(raw).ok()?,
+            intent: match &self.identity {
+                SendIdentity::Intent(intent) => Some(intent.clone()),
+                _ => None,
+            },
+            key: match &self.identity {
+                SendIdentity::Key(key) => Key::parse(key).ok(),
+                _ => None,
+            },
+            ttl: self.ttl.map(Ttl),
+            on_mismatch: None,
+            on_unknown: Some(if self.resend_on_unknown { OnUnknown::Resend } else { OnUnknown::Hold }),
+            transport: self.transport.clone(),
+            distinct_token: None,
+            sender_name: None,
+            refusal: None,
+        })
+    }
+}
+
+/// What a mail says. Line ends mean nothing.
+fn mail_text(words: u64, turn: bool) -> String {
+    let end = if turn { "\r\n" } else { "\n" };
+    format!("Hello,{end}this is said in way {words}.")
+}
+
+/// What a text means, whatever its line ends are.
+pub(super) fn content_hash(text: &str) -> u64 {
+    let plain = text.bytes().filter(|byte| *byte != b'\r');
+    plain.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}

@@ -1,0 +1,249 @@
+//! A world from its beginning to the judgement.
+
+use super::WorldOutcome;
+use super::plan::{FaultKind, WorldPlan};
+use crate::proof;
+use crate::proof::{Rule, Violation};
+use crate::world::clients::{EmailOperation, SimulatedClients, team_name};
+use crate::world::cluster::SimulatedCluster;
+use crate::world::code_mail;
+use crate::world::conversation_mail;
+use crate::world::final_state;
+use crate::world::node_process;
+use crate::world::planned_sends::PlannedSend;
+use crate::world::reply_agents::ReplyAgents;
+use crate::world::world_state::WorldState;
+use mailonce_core::handoff::action::Resolution;
+use mailonce_core::limits;
+use mailonce_core::ports::store::StoreError;
+use mailonce_engine::Engine;
+use mailonce_engine::failpoint;
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Rounds after healing, at the most.
+const MAX_SETTLE_ROUNDS: usize = 48;
+/// How long one round lasts, in milliseconds of the runtime's own time.
+const SETTLE_ROUND_MS: u64 = 620;
+/// After so many rounds in which something is due and nobody does it, the time passes in which a former account lapses.
+const LAPSE_ROUNDS: usize = 8;
+/// How long a process counts as alive after it was last heard of, and some.
+const HEARTBEAT_LAPSE_MS: i64 = 16_000;
+/// A stretch after which a node may be thought dead, in milliseconds.
+const TAKEOVER_SKIP_MS: i64 = 10_000;
+/// The longest stretch that is skipped at once after healing, in milliseconds.
+const MAX_SKIP_MS: i64 = 40 * 3_600_000;
+
+/// Runs a world.
+pub(super) fn run_simulation(plan: WorldPlan, tell: bool) -> WorldOutcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let (shared, ended) = match runtime {
+        Ok(runtime) => runtime.block_on(async {
+            let shared = WorldState::new(plan, tell);
+            install_failpoint_hook(&shared);
+            let ended = run_world(&shared).await;
+            (shared, ended)
+        }),
+        Err(why) => {
+            let shared = WorldState::new(plan, tell);
+            (shared, Err(StoreError::Unreachable(why.to_string())))
+        }
+    };
+    failpoint::set_hook(None);
+    node_process::clear_current_process();
+    let (history, trace, lines, faults) = shared.take_results();
+    let mut violations = proof::check(&history);
+    if let Err(why) = ended {
+        let (about, found) = ("the world".to_owned(), why.to_string());
+        violations.push(Violation { rule: Rule::Unanswered, about, found, story: Vec::new() });
+    }
+    WorldOutcome { plan: shared.plan.clone(), trace, log: lines, faults, history, violations }
+}
+
+/// Ends a node at the named point of the plan, or lets it stand still there.
+fn install_failpoint_hook(shared: &Arc<WorldState>) {
+    let (shared, reached) = (Arc::clone(shared), Cell::new(0));
+    failpoint::set_hook(Some(Box::new(move |name| {
+        let (point, time) = shared.plan.failpoint;
+        let (ends, stands) = (shared.plan.has_fault(FaultKind::CrashAtPoint), shared.plan.has_fault(FaultKind::Pause));
+        if name != point || !(ends || stands) || !shared.has_faults() {
+            return false;
+        }
+        reached.set(reached.get() + 1);
+        let Some(body) = node_process::current_process().filter(|_| reached.get() == time) else { return false };
+        if ends {
+            body.crash(FaultKind::CrashAtPoint);
+        } else {
+            body.set_paused(true);
+        }
+        ends
+    })));
+}
+
+async fn run_world(shared: &Arc<WorldState>) -> Result<(), StoreError> {
+    let mut town = SimulatedCluster::create(shared).await?;
+    let clients = SimulatedClients {
+        shared: Arc::clone(shared),
+        store: Arc::clone(&town.store),
+        callers: town.callers.clone(),
+        known_emails: Arc::new(Mutex::default()),
+    };
+    let wishes: Vec<PlannedSend> = (0..shared.plan.sends).map(|number| PlannedSend::draw(shared, number)).collect();
+    let mails = code_mail::draw_code_mail(shared, &town.inboxes);
+    let (letters, agents) =
+        (conversation_mail::draw_conversation_mail(shared, &town.inboxes), ReplyAgents::new(&clients));
+    for step in 0..shared.plan.steps {
+        spawn_sends(&town, &clients, &wishes, step);
+        if !mails.is_empty() {
+            code_mail::deliver_due_mail(&town, &clients, &mails, step);
+        }
+        if !letters.is_empty() {
+            conversation_mail::deliver_due_mail(&town, &letters, step);
+            agents.run_step(&town).await?;
+        }
+        spawn_email_operation(&town, &clients);
+        spawn_reports(&town, &clients, false);
+        town.inject_node_faults().await?;
+        tokio::time::sleep(Duration::from_millis(shared.between(50, 700))).await;
+        advance_time(&town);
+    }
+    town.heal_all().await?;
+    code_mail::redeliver_unacknowledged(&town, &clients, &mails).await;
+    conversation_mail::redeliver_unacknowledged(&town, &letters).await;
+    run_until_settled(&mut town, &clients, &agents, &wishes).await?;
+    final_state::read_final_state(&town, &clients).await
+}
+
+/// Callers ask for what they want: each wish in its turn, and others again, some of them in other words.
+fn spawn_sends(town: &SimulatedCluster, clients: &SimulatedClients, wishes: &[PlannedSend], step: usize) {
+    let shared = &town.shared;
+    let mut turns: Vec<&PlannedSend> = wishes.iter().skip(step).take(1).collect();
+    while shared.below(10) < 4 {
+        let seen = &wishes[..wishes.len().min(step + 1)];
+        turns.push(&seen[shared.below(seen.len() as u64) as usize]);
+    }
+    for wish in turns {
+        let Some(engine) = town.any_engine() else { continue };
+        let (words, turn) = (u64::from(shared.below(6) == 0), shared.below(2) == 0);
+        tokio::spawn(clients.clone().send_planned(engine, wish.clone(), words, turn));
+    }
+}
+
+/// Somebody does something with an email that somebody was told of.
+fn spawn_email_operation(town: &SimulatedCluster, clients: &SimulatedClients) {
+    let (shared, told) = (&town.shared, clients.known_emails());
+    if told.is_empty() || shared.below(10) < 5 {
+        return;
+    }
+    let (Some(engine), at) = (town.any_engine(), shared.below(told.len() as u64) as usize) else { return };
+    let choice = shared.pick(&[Resolution::Sent, Resolution::Resend, Resolution::Abandon]);
+    let deeds = [
+        EmailOperation::Cancel,
+        EmailOperation::Cancel,
+        EmailOperation::Resend,
+        EmailOperation::Resolve(choice),
+        EmailOperation::ResolveStale(choice),
+        EmailOperation::Forget,
+        EmailOperation::Read,
+    ];
+    let team = if shared.below(4) == 0 { shared.below(shared.plan.teams as u64) as usize } else { told[at].team };
+    tokio::spawn(clients.clone().run_operation(engine, told[at].clone(), shared.pick(&deeds), team));
+}
+
+/// Providers tell what is due, sometimes to the wrong team.
+fn spawn_reports(town: &SimulatedCluster, clients: &SimulatedClients, all: bool) {
+    for hop in &town.hops {
+        for report in hop.take_due_reports(all) {
+            let Some(engine) = town.any_engine() else {
+                hop.requeue_report(report);
+                continue;
+            };
+            let own = town.callers.iter().position(|caller| caller.team.id == report.team).unwrap_or_default();
+            let stray = (own + 1) % town.callers.len();
+            if stray != own && town.shared.below(3) == 0 {
+                spawn_report(clients, &engine, town, stray, hop, report.clone());
+            }
+            spawn_report(clients, &engine, town, own, hop, report);
+        }
+    }
+}
+
+fn spawn_report(
+    clients: &SimulatedClients,
+    engine: &Arc<Engine>,
+    town: &SimulatedCluster,
+    team: usize,
+    hop: &Arc<crate::world::next_hop::SimulatedHop>,
+    report: crate::world::next_hop::ProviderReport,
+) {
+    let (engine, hop, id) = (Arc::clone(engine), Arc::clone(hop), town.callers[team].team.id);
+    tokio::spawn(clients.clone().send_report(engine, hop, report, id, team_name(team)));
+}
+
+/// Time passes, more of it in some worlds than in others.
+fn advance_time(town: &SimulatedCluster) {
+    let shared = &town.shared;
+    let ms = if shared.draw_fault(FaultKind::Leap) {
+        shared.pick(&[70_000, 11 * 60_000, 3_600_000, 25 * 3_600_000])
+    } else if shared.plan.has_long_pauses {
+        shared.pick(&[1_000, 20_000, 5 * 60_000])
+    } else {
+        shared.pick(&[0, 0, 1_000, 3_000])
+    };
+    skip_time(town, ms);
+}
+
+/// Lets time pass at once. When nodes are not heard of for long, one may take over from another that lives.
+fn skip_time(town: &SimulatedCluster, ms: i64) {
+    if town.shared.add_unreported_skip(ms) >= TAKEOVER_SKIP_MS {
+        let touched = if town.nodes.len() > 1 { Vec::new() } else { vec!["nobody".to_owned()] };
+        town.shared.record_fault(FaultKind::Leap, touched);
+    }
+    town.shared.skip_time(ms);
+}
+
+/// After healing: every wish is asked for once more, providers tell all they have to tell, and time passes until
+/// nothing more can happen.
+async fn run_until_settled(
+    town: &mut SimulatedCluster,
+    clients: &SimulatedClients,
+    agents: &ReplyAgents,
+    wishes: &[PlannedSend],
+) -> Result<(), StoreError> {
+    for wish in wishes.iter().filter(|wish| wish.idempotency_key().is_some()) {
+        if let Some(engine) = town.any_engine() {
+            clients.clone().send_planned(engine, wish.clone(), 0, false).await;
+        }
+    }
+    for round in 0..MAX_SETTLE_ROUNDS {
+        spawn_reports(town, clients, true);
+        code_mail::replay_dead_deliveries(town, clients).await?;
+        agents.answer_remaining(town, round).await?;
+        tokio::time::sleep(Duration::from_millis(SETTLE_ROUND_MS)).await;
+        let rest = final_state::pending_work(town).await?;
+        match rest {
+            final_state::PendingWork::None if round > 2 => break,
+            final_state::PendingWork::None => {}
+            // Nobody decides about a former account's handoffs before that account has lapsed.
+            final_state::PendingWork::DueAt(due)
+                if due <= town.shared.now() && (round + 1).is_multiple_of(LAPSE_ROUNDS) =>
+            {
+                skip_time(town, limits::ORPHANED_AFTER_MS);
+            }
+            // Time stands still in the ledger until a clock that was fast has caught up.
+            final_state::PendingWork::DueAt(due) => {
+                skip_time(town, (due - town.shared.now()).clamp(0, MAX_SKIP_MS) + 1)
+            }
+            final_state::PendingWork::Leased => {
+                let ahead = town.shared.latest_time() - town.shared.now();
+                skip_time(town, ahead + HEARTBEAT_LAPSE_MS);
+            }
+        }
+    }
+    town.shared.mark_healed();
+    for node in 0..town.nodes.len() {
+        town.record_node_clock(node);
+    }
+    Ok(())
+}

@@ -1,0 +1,369 @@
+//! What all parts of one world share: time, chance, the history and the trace.
+
+use super::plan::{FaultKind, WorldPlan};
+use crate::harness::rng::SeededRng;
+use crate::proof::History;
+use crate::proof::history::{
+    self, CallOutcome, CallRecord, ConsumeTry, ConsumedCode, ConversationChange, ConversationCommit, DeliveryTry,
+    EscalationRow, Event, FaultRecord, HandoffTransition, HopArrival, HopCapability, InboundHistory, ReplyLimits,
+    ReportedTime,
+};
+use mailonce_core::handoff::HandoffState;
+use mailonce_core::id::{EmailId, NodeId};
+use mailonce_core::outbound::email::Email;
+use mailonce_core::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::time::Instant;
+
+/// When every world begins, in milliseconds since the epoch.
+const START_MS: i64 = 1_794_715_200_000;
+
+pub(super) struct WorldState {
+    pub(super) plan: WorldPlan,
+    started_at: Instant,
+    inner: Mutex<WorldStateInner>,
+}
+
+struct WorldStateInner {
+    rng: SeededRng,
+    /// Milliseconds that passed beside the runtime's own time.
+    skipped_ms: i64,
+    /// Milliseconds that were skipped since that was noted as a fault.
+    unreported_skip_ms: i64,
+    /// The latest time that a node told the ledger.
+    latest_node_time: i64,
+    /// Whether faults happen now.
+    has_faults: bool,
+    next_position: u64,
+    trace: u64,
+    log: Option<Vec<String>>,
+    faults: BTreeMap<&'static str, u64>,
+    history: History,
+    observed_handoffs: BTreeMap<(EmailId, u16), ObservedHandoff>,
+    /// When scheduled emails are due by the true time.
+    due: BTreeMap<EmailId, i64>,
+    /// When each wish was asked for first.
+    first_called_at: BTreeMap<(String, String), i64>,
+    /// Emails whose keys were forgotten in time.
+    expired_keys: BTreeSet<EmailId>,
+}
+
+/// A handoff as it was last seen.
+#[derive(Clone, Copy)]
+struct ObservedHandoff {
+    state: HandoffState,
+    holder: Option<NodeId>,
+}
+
+impl WorldState {
+    pub(super) fn new(plan: WorldPlan, tell: bool) -> Arc<Self> {
+        let chance = SeededRng::derive(plan.seed, &[1]);
+        Arc::new(Self {
+            plan,
+            started_at: Instant::now(),
+            inner: Mutex::new(WorldStateInner {
+                rng: chance,
+                skipped_ms: 0,
+                unreported_skip_ms: 0,
+                latest_node_time: 0,
+                has_faults: true,
+                next_position: 0,
+                trace: 0xcbf2_9ce4_8422_2325,
+                log: tell.then(Vec::new),
+                faults: BTreeMap::new(),
+                history: History::default(),
+                observed_handoffs: BTreeMap::new(),
+                due: BTreeMap::new(),
+                first_called_at: BTreeMap::new(),
+                expired_keys: BTreeSet::new(),
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WorldStateInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Milliseconds since the beginning. What really passed, whatever clocks say.
+    pub(super) fn elapsed_ms(&self) -> i64 {
+        let own = i64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        own + self.lock().skipped_ms
+    }
+
+    /// The true time.
+    pub(super) fn now(&self) -> i64 {
+        START_MS + self.elapsed_ms()
+    }
+
+    /// Lets time pass at once.
+    pub(super) fn skip_time(&self, ms: i64) {
+        self.lock().skipped_ms += ms;
+        self.trace(|| format!("{ms} ms pass at once"));
+    }
+
+    /// How much was skipped since that was noted last.
+    pub(super) fn add_unreported_skip(&self, ms: i64) -> i64 {
+        let mut inner = self.lock();
+        inner.unreported_skip_ms += ms;
+        inner.unreported_skip_ms
+    }
+
+    pub(super) fn below(&self, bound: u64) -> u64 {
+        self.lock().rng.below(bound)
+    }
+
+    pub(super) fn between(&self, low: u64, high: u64) -> u64 {
+        self.lock().rng.between(low, high)
+    }
+
+    /// One of several.
+    pub(super) fn pick<T: Copy>(&self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    /// Whether a fault of this kind happens now.
+    pub(super) fn draw_fault(&self, kind: FaultKind) -> bool {
+        let likely = self.plan.has_fault(kind) && self.lock().has_faults;
+        likely && self.below(100) < self.plan.fault_percent
+    }
+
+    /// No more faults.
+    pub(super) fn stop_faults(&self) {
+        self.lock().has_faults = false;
+        self.trace(|| "everything is healed".to_owned());
+    }
+
+    /// Whether faults happen now.
+    pub(super) fn has_faults(&self) -> bool {
+        self.lock().has_faults
+    }
+
+    /// Notes when an email is due. Only where one clock counts all the time is it known exactly.
+    pub(super) fn record_due_time(&self, id: EmailId, at: i64) {
+        let ends = [FaultKind::Crash, FaultKind::CrashAtPoint].iter().any(|kind| self.plan.has_fault(*kind));
+        if self.plan.nodes == 1 && !ends {
+            self.lock().due.entry(id).or_insert(at);
+        }
+    }
+
+    /// When a wish was asked for first: now, if it has no key.
+    pub(super) fn first_called_at(&self, (team, key): &(String, Option<String>)) -> i64 {
+        let now = self.now();
+        let Some(key) = key else { return now };
+        *self.lock().first_called_at.entry((team.clone(), key.clone())).or_insert(now)
+    }
+
+    /// Whether a scheduled email comes before its time.
+    pub(super) fn is_early(&self, id: EmailId) -> bool {
+        let now = self.now();
+        self.lock().due.get(&id).is_some_and(|due| now < *due)
+    }
+
+    /// Notes that the key of an email was forgotten in time. True for the first time.
+    pub(super) fn record_key_expiry(&self, id: EmailId) -> bool {
+        self.lock().expired_keys.insert(id)
+    }
+
+    /// Adds to the trace. The words are made only when they are kept or hashed.
+    pub(super) fn trace(&self, words: impl FnOnce() -> String) {
+        let words = words();
+        let now = i64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let mut inner = self.lock();
+        for byte in words.bytes().chain(now.to_be_bytes()) {
+            inner.trace = (inner.trace ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        if let Some(lines) = &mut inner.log {
+            lines.push(format!("{now:>7} {words}"));
+        }
+    }
+
+    /// The next place in the order of the history.
+    fn next_position(&self) -> u64 {
+        let mut inner = self.lock();
+        inner.next_position += 1;
+        inner.next_position
+    }
+
+    /// Notes a fault that was made, and whom it can have touched.
+    pub(super) fn record_fault(&self, kind: FaultKind, emails: Vec<String>) {
+        self.trace(|| format!("fault: {} {}", kind.as_str(), emails.join(" ")));
+        let at = self.next_position();
+        let mut inner = self.lock();
+        if kind == FaultKind::Leap {
+            inner.unreported_skip_ms = 0;
+        }
+        *inner.faults.entry(kind.as_str()).or_default() += 1;
+        let (ambiguous, kind) = (kind.is_ambiguous(), kind.as_str().to_owned());
+        inner.history.faults.push(FaultRecord { at, kind, ambiguous, emails });
+    }
+
+    /// Notes what reached a next hop.
+    pub(super) fn record_arrival(&self, arrival: HopArrival) {
+        let word = if arrival.taken { "takes" } else { "sees" };
+        self.trace(|| format!("{} {word} {} to {}", arrival.transport, arrival.email, arrival.to.join("+")));
+        let at = self.next_position();
+        self.lock().history.arrivals.push(HopArrival { at, ..arrival });
+    }
+
+    /// Notes that a call begins.
+    pub(super) fn begin_call(&self, call: CallRecord) -> usize {
+        self.trace(|| format!("{} asks {:?} {:?} {:?}", call.team, call.verb, call.key, call.about));
+        let at = self.next_position();
+        self.lock().history.begin_call(CallRecord { at, ..call })
+    }
+
+    /// Notes how a call ended, and whether it had to be refused.
+    pub(super) fn end_call(&self, call: usize, end: CallOutcome, must_fail: bool) {
+        self.trace(|| format!("call {call} ends: {end:?}"));
+        let at = self.next_position();
+        let mut inner = self.lock();
+        inner.history.end_call(call, at, end);
+        if let Some(call) = inner.history.calls.get_mut(call) {
+            call.must_fail = must_fail;
+        }
+    }
+
+    /// Notes that a sender brings a mail, and under which number.
+    pub(super) fn begin_delivery(&self, brought: DeliveryTry) -> usize {
+        self.trace(|| format!("{} comes to {} by {}", brought.message_id, brought.inbox, brought.way));
+        let at = self.next_position();
+        let all = &mut self.lock().history.inbound.brought;
+        all.push(DeliveryTry { at, ..brought });
+        all.len() - 1
+    }
+
+    /// Notes what its sender was told.
+    pub(super) fn end_delivery(&self, place: usize, acknowledged: bool) {
+        self.trace(|| format!("mail {place} is acknowledged: {acknowledged}"));
+        let at = self.next_position();
+        if let Some(brought) = self.lock().history.inbound.brought.get_mut(place) {
+            (brought.ended, brought.acknowledged) = (Some(at), acknowledged);
+        }
+    }
+
+    /// Whether the sender of a mail was told that it is kept.
+    pub(super) fn is_acknowledged(&self, message_id: &str) -> bool {
+        let inner = self.lock();
+        inner.history.inbound.brought.iter().any(|brought| brought.acknowledged && brought.message_id == message_id)
+    }
+
+    /// Notes that somebody wants a code, and under which number.
+    pub(super) fn begin_consume(&self, take: ConsumeTry) -> usize {
+        self.trace(|| format!("{} wants the code of {} for {}", take.team, take.sender, take.purpose));
+        let at = self.next_position();
+        let all = &mut self.lock().history.inbound.takes;
+        all.push(ConsumeTry { at, ..take });
+        all.len() - 1
+    }
+
+    /// Notes what came of it.
+    pub(super) fn end_consume(&self, place: usize, got: Option<ConsumedCode>, refused: String) {
+        self.trace(|| format!("take {place} ends: {got:?} {refused}"));
+        let at = self.next_position();
+        if let Some(take) = self.lock().history.inbound.takes.get_mut(place) {
+            (take.ended, take.got, take.refused) = (Some(at), got, refused);
+        }
+    }
+
+    /// Notes the limits of an inbox that agents answer from.
+    pub(super) fn record_reply_limits(&self, address: &str, desk: ReplyLimits) {
+        self.lock().history.talk.desks.insert(address.to_owned(), desk);
+    }
+
+    /// Notes what was committed about a conversation.
+    pub(super) fn record_conversation_change(&self, did: ConversationChange, now: Time) {
+        self.trace(|| format!("{did:?}"));
+        let at = self.next_position();
+        self.lock().history.talk.steps.push(ConversationCommit { at, now: now.0, did });
+    }
+
+    /// Notes the questions for people in the end.
+    pub(super) fn record_escalations(&self, questions: Vec<EscalationRow>) {
+        self.lock().history.talk.questions = questions;
+    }
+
+    /// Notes what inboxes show in the end.
+    pub(super) fn record_inboxes(&self, shown: InboundHistory) {
+        let (messages, artifacts) = (shown.messages.len(), shown.artifacts.len());
+        self.trace(|| format!("in the end {messages} messages, {artifacts} artifacts"));
+        let inbound = &mut self.lock().history.inbound;
+        (inbound.messages, inbound.artifacts, inbound.kept) = (shown.messages, shown.artifacts, shown.kept);
+    }
+
+    /// Notes what a process says that time is.
+    pub(super) fn record_clock(&self, process: String, time: i64) {
+        let at = self.next_position();
+        self.lock().history.readings.push(ReportedTime { at, process, time });
+    }
+
+    /// Notes what an email became. Called by the ledger after each commit.
+    pub(super) fn record_handoff_states(&self, email: &Email) {
+        for handoff in &email.handoffs {
+            let place = (email.id, handoff.number);
+            let now = ObservedHandoff { state: handoff.state, holder: handoff.holder };
+            let before = self.lock().observed_handoffs.insert(place, now);
+            let moved = before.is_none_or(|before| before.state != now.state);
+            if !moved {
+                continue;
+            }
+            let from = before.map_or("", |before| before.state.as_str()).to_owned();
+            let to = handoff.state.as_str().to_owned();
+            self.trace(|| format!("{} {}: {from} -> {to} fence {}", email.id, handoff.number, handoff.fence));
+            let at = self.next_position();
+            let (email, rev) = (email.id.to_string(), email.rev);
+            let step = HandoffTransition { at, email, handoff: handoff.number, from, to, fence: handoff.fence, rev };
+            self.lock().history.moves.push(step);
+        }
+    }
+
+    /// Emails of which something is on the wire, held under one of these names.
+    pub(super) fn emails_being_sent(&self, names: &BTreeSet<NodeId>) -> Vec<String> {
+        let inner = self.lock();
+        let sending = inner.observed_handoffs.iter().filter(|(_, known)| known.state == HandoffState::Sending);
+        let theirs = sending.filter(|(_, known)| known.holder.is_some_and(|holder| names.contains(&holder)));
+        theirs.map(|((id, _), _)| id.to_string()).collect()
+    }
+
+    /// Learns what time a node thinks it is.
+    pub(super) fn record_node_time(&self, now: Time) {
+        let mut inner = self.lock();
+        inner.latest_node_time = inner.latest_node_time.max(now.0);
+    }
+
+    /// The latest time that it is anywhere.
+    pub(super) fn latest_time(&self) -> i64 {
+        let now = self.now();
+        self.lock().latest_node_time.max(now)
+    }
+
+    /// Everything had the time it needed.
+    pub(super) fn mark_healed(&self) {
+        self.lock().history.healed = true;
+    }
+
+    /// Notes what the ledger shows in the end, and which mails living nodes heard were taken.
+    pub(super) fn record_final_state(
+        &self,
+        hops: BTreeMap<String, HopCapability>,
+        emails: Vec<history::Email>,
+        events: Vec<Event>,
+        heard: BTreeSet<(String, Vec<String>)>,
+    ) {
+        let states: Vec<String> =
+            emails.iter().map(|email| format!("{} {} {}", email.id, email.state, email.rev)).collect();
+        self.trace(|| format!("in the end: {}, {} events", states.join(", "), events.len()));
+        let mut inner = self.lock();
+        for arrival in &mut inner.history.arrivals {
+            arrival.heard = heard.contains(&(arrival.email.clone(), arrival.to.clone()));
+        }
+        (inner.history.hops, inner.history.emails, inner.history.events) = (hops, emails, events);
+    }
+
+    /// Takes what was seen.
+    pub(super) fn take_results(&self) -> (History, u64, Vec<String>, BTreeMap<&'static str, u64>) {
+        let mut inner = self.lock();
+        let history = std::mem::take(&mut inner.history);
+        (history, inner.trace, inner.log.take().unwrap_or_default(), std::mem::take(&mut inner.faults))
+    }
+}

@@ -1,0 +1,177 @@
+//! Deliveries: arriving, being read, ending, and going at last.
+
+use mailonce_core::{
+    id::{DeliveryId, NodeId, TeamId},
+    inbound::delivery::{
+        Delivery, DeliveryOutcome, DeliveryQuery, DeliveryState, FetchedContent, InboundMail, LeasedDelivery,
+        NewDelivery, ReceiveResult,
+    },
+    limits, mutant,
+    time::Time,
+};
+use std::sync::Arc;
+
+use crate::memory::Tables;
+use crate::memory::inbound::tables::DeliveryRow;
+
+impl Tables {
+    pub(crate) fn receive(&mut self, arrival: InboundMail, now: Time) -> Vec<ReceiveResult> {
+        let InboundMail { raw, leased_to: reader, deliveries: parcels } = arrival;
+        let mut kept = None;
+        parcels.into_iter().map(|parcel| self.receive_one(parcel, &raw, reader, &mut kept, now)).collect()
+    }
+
+    /// Keeps one recipient's delivery. `kept` is where the bytes of the arrival are, once they are kept.
+    fn receive_one(
+        &mut self,
+        mut parcel: NewDelivery,
+        raw: &Arc<[u8]>,
+        reader: Option<NodeId>,
+        kept: &mut Option<DeliveryId>,
+        now: Time,
+    ) -> ReceiveResult {
+        if let Some(before) = self.inbound.delivery(parcel.team, parcel.id) {
+            // The very same one: this call was made before.
+            return before.receive_result(parcel.suppression.is_some());
+        }
+        if parcel.required_inbox().is_some_and(|inbox| self.inbound.inbox(parcel.team, inbox).is_none()) {
+            parcel.refuse_missing_inbox();
+        }
+        let refused = parcel.suppression.is_some();
+        let (id, key) = ((parcel.team, parcel.dedup_key), (parcel.id, parcel.dedup_until));
+        let known = self.inbound.delivery_keys.get(&id).filter(|(_, until)| *until > now && !refused);
+        let delivery = match known.map(|(of, _)| *of) {
+            Some(of) => {
+                let message = self.inbound.deliveries.get(&of).and_then(|first| first.delivery.message);
+                Delivery::duplicate(parcel, of, message, now)
+            }
+            None => Delivery::new(parcel, reader.is_some(), now),
+        };
+        let waits = delivery.state == DeliveryState::Waiting;
+        if waits {
+            self.inbound.delivery_keys.insert(id, key);
+            let first = *kept.get_or_insert(delivery.id);
+            self.inbound.raws.entry(first).or_insert_with(|| raw.clone());
+        }
+        if mutant!("repeat-unrecorded") && delivery.state == DeliveryState::Duplicate {
+            return delivery.receive_result(refused);
+        }
+        self.reserve_id(delivery.id.0);
+        self.events.entry(delivery.team).or_default().extend(delivery.to_event(now));
+        let received = delivery.receive_result(refused);
+        let (holder, raw) = (reader.filter(|_| waits), kept.filter(|_| waits));
+        self.inbound.deliveries.insert(delivery.id, DeliveryRow { delivery, holder, raw });
+        received
+    }
+
+    pub(crate) fn lease_deliveries(&mut self, node: NodeId, max: usize, now: Time) -> Vec<LeasedDelivery> {
+        let waits = |kept: &&DeliveryRow| kept.delivery.clone().lease(now);
+        let due = |kept: &DeliveryRow| (kept.delivery.due_at, kept.delivery.id);
+        let mut due: Vec<_> = self.inbound.deliveries.values().filter(waits).map(due).collect();
+        due.sort_unstable();
+        let mut readings = Vec::new();
+        for (_, id) in due.into_iter().take(max) {
+            let Some(kept) = self.inbound.deliveries.get_mut(&id) else { continue };
+            kept.delivery.lease(now);
+            kept.holder = Some(node);
+            let raw = kept.raw.and_then(|raw| self.inbound.raws.get(&raw)).map(|raw| raw.to_vec());
+            readings.push(LeasedDelivery { delivery: kept.delivery.clone(), raw: raw.unwrap_or_default() });
+        }
+        readings
+    }
+
+    pub(crate) fn attach_fetched_content(
+        &mut self,
+        team: TeamId,
+        id: DeliveryId,
+        brought: FetchedContent,
+    ) -> Option<Delivery> {
+        let mut delivery = self.inbound.delivery(team, id)?.clone();
+        let Some(kept) = self.inbound.deliveries.get_mut(&id).filter(|_| delivery.attach_fetched_content(&brought))
+        else {
+            return Some(delivery);
+        };
+        kept.delivery = delivery.clone();
+        let notice = kept.raw.replace(brought.storage_id);
+        self.inbound.raws.insert(brought.storage_id, brought.raw);
+        self.inbound.drop_unused_raw(notice);
+        self.reserve_id(brought.storage_id.0);
+        Some(delivery)
+    }
+
+    pub(crate) fn record_delivery_outcome(
+        &mut self,
+        team: TeamId,
+        id: DeliveryId,
+        settle: DeliveryOutcome,
+        now: Time,
+    ) -> Option<Delivery> {
+        let mut delivery = self.inbound.delivery(team, id)?.clone();
+        if delivery.record_outcome(settle) {
+            self.finish_delivery(&delivery, now);
+        }
+        Some(delivery)
+    }
+
+    /// Writes what became of a delivery, and tells of it.
+    pub(crate) fn finish_delivery(&mut self, delivery: &Delivery, now: Time) {
+        self.events.entry(delivery.team).or_default().extend(delivery.to_event(now));
+        self.inbound.save_delivery(delivery);
+    }
+
+    /// Lets a dead delivery be read again. True beside it when it changed.
+    pub(crate) fn replay_delivery(&mut self, team: TeamId, id: DeliveryId, now: Time) -> Option<(Delivery, bool)> {
+        let mut delivery = self.inbound.delivery(team, id)?.clone();
+        let changed = delivery.replay(now);
+        if changed {
+            self.inbound.save_delivery(&delivery);
+        }
+        Some((delivery, changed))
+    }
+
+    pub(crate) fn deliveries(&self, team: TeamId, query: &DeliveryQuery) -> Vec<Delivery> {
+        let ours = self.inbound.deliveries.values().rev().map(|kept| &kept.delivery);
+        let older =
+            |delivery: &&Delivery| delivery.team == team && query.before.is_none_or(|before| delivery.id < before);
+        let looked = ours.filter(older).take(limits::SCAN_ROWS);
+        looked.filter(|delivery| query.matches(delivery)).take(query.limit).cloned().collect()
+    }
+
+    /// Makes deliveries due that a process which ended was reading. How many.
+    pub(crate) fn reclaim_deliveries(&mut self, alive: impl Fn(NodeId) -> bool, max: usize, now: Time) -> usize {
+        let left = |kept: &&mut DeliveryRow| kept.holder.is_some_and(|holder| !alive(holder));
+        let mut held: Vec<&mut DeliveryRow> = self.inbound.deliveries.values_mut().filter(left).collect();
+        held.retain(|kept| kept.delivery.clone().reclaim_lease(now));
+        held.sort_by_key(|kept| (kept.delivery.due_at, kept.delivery.id));
+        held.truncate(max);
+        for kept in &mut held {
+            kept.delivery.reclaim_lease(now);
+            kept.holder = None;
+        }
+        held.len()
+    }
+
+    /// Removes old rows of suppressed deliveries, keys that are known no longer, and what removed inboxes left. How
+    /// many deliveries went.
+    pub(crate) fn sweep_deliveries(&mut self, max: usize, now: Time) -> usize {
+        self.inbound.delivery_keys.retain(|_, (_, until)| *until > now);
+        let old = |delivery: &Delivery| {
+            let suppressed = matches!(delivery.state, DeliveryState::Duplicate | DeliveryState::Refused);
+            suppressed && now.since(delivery.received_at) >= limits::SUPPRESSED_DELIVERY_RETENTION_MS
+        };
+        // One that waits for a removed inbox is still read, and then refused: nothing goes without a word.
+        let homeless = |delivery: &Delivery| {
+            let inbox = delivery.target.inbox().filter(|_| delivery.state != DeliveryState::Waiting);
+            inbox.is_some_and(|inbox| self.inbound.removed_inboxes.contains_key(&inbox))
+        };
+        let all = || self.inbound.deliveries.values().map(|kept| &kept.delivery);
+        let mut gone: Vec<DeliveryId> = all().filter(|one| old(one)).map(|one| one.id).collect();
+        gone.extend(all().filter(|one| !old(one) && homeless(one)).map(|one| one.id));
+        gone.truncate(max);
+        for id in &gone {
+            let raw = self.inbound.deliveries.remove(id).and_then(|kept| kept.raw);
+            self.inbound.drop_unused_raw(raw);
+        }
+        gone.len()
+    }
+}

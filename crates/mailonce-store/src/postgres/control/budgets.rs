@@ -1,0 +1,231 @@
+//! Budgets: how much of each was used in each period.
+//!
+//! The row of a counter is locked before it is read, whether there is one or not: of two emails that want the last place
+//! of a budget, on one node or on two, the second sees the first.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
+    id::{EmailId, TeamId},
+    outbound::email::Email,
+    ports::store::{NewBatch, NewEmail},
+    time::Time,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use crate::postgres::{
+    SharedState,
+    error::TxResult,
+    unit_of_work::UnitOfWork,
+    write::{execute, query_pipelined, query_rows},
+};
+
+/// Makes the rows that are missing and locks the others, in order, as keys are locked.
+const LOCK: &str = "
+    INSERT INTO budget_usage (team, budget, period_start, ends_at)
+    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[]) AS w (team, budget, period_start, ends_at)
+     ORDER BY team, budget, period_start
+    ON CONFLICT (team, budget, period_start) DO UPDATE SET used = budget_usage.used WHERE false";
+const READ: &str = "
+    SELECT u.team, u.budget, u.period_start, u.used
+      FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS w (team, budget, period_start)
+      JOIN budget_usage u ON u.team = w.team AND u.budget = w.budget AND u.period_start = w.period_start";
+const WRITE: &str = "
+    UPDATE budget_usage u SET used = w.used
+      FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[]) AS w (team, budget, period_start, used)
+     WHERE u.team = w.team AND u.budget = w.budget AND u.period_start = w.period_start";
+const RECORD: &str = "
+    INSERT INTO budget_charges (team, email, budget, period_start, ends_at, amount)
+    SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[])
+    ON CONFLICT (team, email, budget) DO UPDATE
+       SET period_start = excluded.period_start, ends_at = excluded.ends_at, amount = excluded.amount";
+const RECORDED: &str =
+    "SELECT budget, period_start, ends_at, amount FROM budget_charges WHERE team = $1 AND email = $2";
+const SWEEP: &str = "
+    DELETE FROM budget_usage x
+     USING (SELECT team, budget, period_start FROM budget_usage WHERE ends_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) due
+     WHERE x.team = due.team AND x.budget = due.budget AND x.period_start = due.period_start";
+const SWEEP_CHARGES: &str = "
+    DELETE FROM budget_charges x
+     USING (SELECT team, email, budget FROM budget_charges WHERE ends_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) due
+     WHERE x.team = due.team AND x.email = due.email AND x.budget = due.budget";
+/// Rows that are dropped at a time.
+const ROWS_PER_SWEEP: i64 = 10_000;
+
+/// The locked counters of one transaction. A transaction may accept emails of several teams.
+#[derive(Default)]
+pub(crate) struct Counters {
+    teams: BTreeMap<TeamId, BudgetUsage>,
+    /// Counters that changed.
+    changed: BTreeSet<(TeamId, BudgetCounter)>,
+    /// Where emails are counted from now on.
+    recorded: BTreeMap<(TeamId, EmailId, Uuid), RecordedCharge>,
+}
+
+impl Counters {
+    /// Whether no counter changed.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.changed.is_empty()
+    }
+
+    fn exceeded(&self, wish: &NewEmail) -> Option<Overrun> {
+        self.teams.get(&wish.team)?.exceeded(&wish.guard_input.charges)
+    }
+
+    fn charge(&mut self, wish: &NewEmail) {
+        if wish.guard_input.charges.is_empty() {
+            return;
+        }
+        self.teams.entry(wish.team).or_default().add(&wish.guard_input.charges);
+        self.changed.extend(wish.guard_input.charges.iter().map(|charge| (wish.team, charge.counter())));
+        self.record(wish.team, wish.id, &wish.guard_input.charges);
+    }
+
+    fn apply(&mut self, email: &Email, moved: &ChargeMove) {
+        self.teams.entry(email.team).or_default().apply(moved);
+        let taken = moved.take.iter().map(Charge::counter);
+        let given_back = moved.give_back.iter().map(RecordedCharge::counter);
+        self.changed.extend(taken.chain(given_back).map(|counter| (email.team, counter)));
+        self.record(email.team, email.id, &moved.take);
+    }
+
+    fn record(&mut self, team: TeamId, id: EmailId, charges: &[Charge]) {
+        self.recorded.extend(charges.iter().map(|charge| ((team, id, charge.budget), charge.into())));
+    }
+
+    /// Writes the counters that changed, and where emails are counted.
+    pub(crate) async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
+        if self.is_unchanged() {
+            return Ok(());
+        }
+        let (mut teams, mut budgets, mut starts, mut used) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (team, counter) in &self.changed {
+            teams.push(team.0);
+            budgets.push(counter.0);
+            starts.push(counter.1.0);
+            used.push(self.teams.get(team).map_or(0, |usage| usage.used(*counter)) as i64);
+        }
+        execute(tx, WRITE, &[&teams, &budgets, &starts, &used]).await?;
+        let teams: Vec<Uuid> = self.recorded.keys().map(|(team, ..)| team.0).collect();
+        let emails: Vec<Uuid> = self.recorded.keys().map(|(_, email, _)| email.0).collect();
+        let budgets: Vec<Uuid> = self.recorded.keys().map(|(.., budget)| *budget).collect();
+        let starts: Vec<i64> = self.recorded.values().map(|record| record.period_start.0).collect();
+        let ends: Vec<i64> = self.recorded.values().map(|record| record.ends_at.0).collect();
+        let amounts: Vec<i64> = self.recorded.values().map(|record| record.amount as i64).collect();
+        execute(tx, RECORD, &[&teams, &emails, &budgets, &starts, &ends, &amounts]).await.map(drop)
+    }
+}
+
+/// Locks and reads the counters of these wishes.
+pub(crate) async fn lock<'a>(
+    tx: &Transaction<'_>,
+    ground: &mut UnitOfWork,
+    wishes: impl Iterator<Item = &'a NewEmail> + Send,
+) -> TxResult<()> {
+    let charges = wishes.flat_map(|wish| wish.guard_input.charges.iter().map(|charge| (wish.team, charge)));
+    let counters = charges.map(|(team, charge)| ((team, charge.counter()), charge.ends_at)).collect();
+    lock_counters(tx, ground, &counters).await
+}
+
+/// Locks and reads counters, each given with the end of its period.
+async fn lock_counters(
+    tx: &Transaction<'_>,
+    ground: &mut UnitOfWork,
+    counters: &BTreeMap<(TeamId, BudgetCounter), Time>,
+) -> TxResult<()> {
+    if counters.is_empty() {
+        return Ok(());
+    }
+    let teams: Vec<Uuid> = counters.keys().map(|(team, _)| team.0).collect();
+    let budgets: Vec<Uuid> = counters.keys().map(|(_, (budget, _))| *budget).collect();
+    let starts: Vec<i64> = counters.keys().map(|(_, (_, start))| start.0).collect();
+    let ends: Vec<i64> = counters.values().map(|ends_at| ends_at.0).collect();
+    let read: [&(dyn ToSql + Sync); 3] = [&teams, &budgets, &starts];
+    let answers = query_pipelined(tx, &[(LOCK, &[&teams, &budgets, &starts, &ends]), (READ, &read)]).await?;
+    for row in answers.last().into_iter().flatten() {
+        let counter = (row.try_get(1)?, Time(row.try_get(2)?));
+        let usage = ground.budgets.teams.entry(TeamId(row.try_get(0)?)).or_default();
+        usage.load(counter, row.try_get::<_, i64>(3)?.unsigned_abs());
+    }
+    Ok(())
+}
+
+/// Counts an email that moves to another time there. Changes nothing when it would exceed a budget. The email's row is
+/// locked, so that its charges cannot change meanwhile.
+pub(crate) async fn move_charges(
+    tx: &Transaction<'_>,
+    ground: &mut UnitOfWork,
+    email: &Email,
+    wanted: &[Charge],
+    now: Time,
+) -> TxResult<Option<Overrun>> {
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let mut recorded = Vec::new();
+    for row in query_rows(tx, RECORDED, &[&email.team.0, &email.id.0]).await? {
+        recorded.push(RecordedCharge {
+            budget: row.try_get(0)?,
+            period_start: Time(row.try_get(1)?),
+            ends_at: Time(row.try_get(2)?),
+            amount: row.try_get::<_, i64>(3)?.unsigned_abs(),
+        });
+    }
+    let moved = ChargeMove::plan(email, &recorded, wanted, now);
+    let taken = moved.take.iter().map(|charge| (charge.counter(), charge.ends_at));
+    let given_back = moved.give_back.iter().map(|record| (record.counter(), record.ends_at));
+    let counters = taken.chain(given_back).map(|(counter, ends_at)| ((email.team, counter), ends_at)).collect();
+    lock_counters(tx, ground, &counters).await?;
+    let exceeded = ground.budgets.teams.get(&email.team).and_then(|usage| usage.exceeded(&moved.take));
+    if exceeded.is_none() {
+        ground.budgets.apply(email, &moved);
+    }
+    Ok(exceeded)
+}
+
+/// Drops the counters and charges of periods that ended long ago, and rows that were made only to be locked.
+pub(crate) async fn sweep(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
+    for sql in [SWEEP, SWEEP_CHARGES] {
+        execute(tx, sql, &[&now.plus(-USAGE_RETENTION_MS).0, &ROWS_PER_SWEEP]).await?;
+    }
+    Ok(())
+}
+
+impl UnitOfWork {
+    /// The budget that an email would exceed, unless its key is bound: a retry is never refused.
+    pub(crate) fn over_budget(&self, wish: &NewEmail, now: Time) -> Option<Overrun> {
+        self.budgets.exceeded(wish).filter(|_| self.is_new(wish, now))
+    }
+
+    fn is_new(&self, wish: &NewEmail, now: Time) -> bool {
+        wish.key.is_none_or(|key| self.key_binding(wish.team, key, now).is_none())
+    }
+
+    /// The item of a strict batch that would exceed a budget.
+    pub(crate) fn batch_over_budget(&self, batch: &NewBatch, now: Time) -> Option<(usize, Overrun)> {
+        let new = batch.items.iter().enumerate().filter(|(_, wish)| self.is_new(wish, now));
+        let items = new.map(|(index, wish)| (index, wish.key, wish.guard_input.charges.as_slice()));
+        self.budgets.teams.get(&batch.team).cloned().unwrap_or_default().exceeded_by_batch(items)
+    }
+
+    /// Counts an accepted email.
+    pub(crate) fn charge_budgets(&mut self, wish: &NewEmail) {
+        self.budgets.charge(wish);
+    }
+}
+
+impl SharedState {
+    /// How much of each of these counters is used.
+    pub(crate) async fn budget_usage(&self, team: TeamId, counters: &[BudgetCounter]) -> TxResult<Vec<u64>> {
+        let teams = vec![team.0; counters.len()];
+        let budgets: Vec<Uuid> = counters.iter().map(|(budget, _)| *budget).collect();
+        let starts: Vec<i64> = counters.iter().map(|(_, start)| start.0).collect();
+        let mut usage = BudgetUsage::default();
+        for row in query_rows(&self.connections.client().await?, READ, &[&teams, &budgets, &starts]).await? {
+            usage.load((row.try_get(1)?, Time(row.try_get(2)?)), row.try_get::<_, i64>(3)?.unsigned_abs());
+        }
+        Ok(counters.iter().map(|counter| usage.used(*counter)).collect())
+    }
+}

@@ -1,0 +1,193 @@
+//! Answers: a reply or a forward, its guards and everything it changes, in one transaction.
+//!
+//! The key is locked first and the thread then. Two answers to one message, or in one thread, on one node or on two,
+//! wait for each other there, and the second is judged by what the first left.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    conversation::{
+        caps::ReplyTally,
+        reply_guards::{self, NewReply, ReplyResult, ReplyVerdict},
+    },
+    id::{EmailId, TeamId},
+    outbound::email::Email,
+    ports::store::AcceptResult,
+    time::Time,
+};
+use std::collections::BTreeSet;
+
+use super::row::lock_message_and_thread;
+use crate::postgres::conversation::changes::lock_tally;
+use crate::postgres::outbound::content_guard;
+use crate::postgres::{
+    SharedState,
+    control::budgets,
+    error::TxResult,
+    locked_tx::{load_more_emails, load_unit_of_work, lock_scopes},
+    row::KeyScope,
+    unit_of_work::{UnitOfWork, new_email_scopes},
+};
+
+impl SharedState {
+    /// Accepts a reply or a forward with every guard, or says which refused it.
+    pub(crate) async fn accept_reply(&self, wish: &NewReply, now: Time) -> TxResult<ReplyResult> {
+        let inner = &wish.email;
+        let scopes: BTreeSet<KeyScope> = new_email_scopes(inner).collect();
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        if let Some(bound) = inner.key.and_then(|key| ground.key_binding(inner.team, key, now)) {
+            tx.rollback().await?;
+            return Ok(ReplyResult::KeyBound(bound));
+        }
+        let Some(mut met) = load_reply_context(&tx, &mut ground, wish).await? else {
+            tx.rollback().await?;
+            return Ok(ReplyResult::Missing);
+        };
+        let answer = judge_reply(&mut ground, &mut met, wish, now);
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+}
+
+/// Locks and reads what the guards ask about. `None` when the team has no such message.
+async fn load_reply_context(
+    tx: &Transaction<'_>,
+    ground: &mut UnitOfWork,
+    wish: &NewReply,
+) -> TxResult<Option<reply_guards::ReplyContext>> {
+    let team = wish.email.team;
+    let Some((message, thread)) = lock_message_and_thread(tx, team, wish.message).await? else { return Ok(None) };
+    let before = match message.annotations.turn.answered_by(&wish.slot) {
+        Some(id) => effective_version(tx, ground, team, id).await?,
+        None => None,
+    };
+    let person = match wish.recipient_hash {
+        Some(person) => lock_tally(tx, team, person).await?,
+        None => ReplyTally::default(),
+    };
+    content_guard::lock_recent_content(tx, ground, std::iter::once(&wish.email)).await?;
+    budgets::lock(tx, ground, std::iter::once(&wish.email)).await?;
+    Ok(Some(reply_guards::ReplyContext { message, thread, previous_reply: before, recipient_tally: person }))
+}
+
+/// The email, or what it was sent again as, whichever counts.
+async fn effective_version(
+    tx: &Transaction<'_>,
+    ground: &mut UnitOfWork,
+    team: TeamId,
+    mut id: EmailId,
+) -> TxResult<Option<Email>> {
+    let mut found: Option<Email> = None;
+    loop {
+        load_more_emails(tx, ground, std::iter::once((team, id))).await?;
+        let Some(email) = ground.email_of_team(team, id) else { return Ok(found) };
+        let next = email.resent_as;
+        found = Some(match found {
+            Some(earlier) => reply_guards::effective_version(earlier, email),
+            None => email,
+        });
+        match next {
+            Some(next) => id = next,
+            None => return Ok(found),
+        }
+    }
+}
+
+/// Whether an email is still a version of what answered its message. True when it answers none. Holds the message's
+/// thread, so that nothing else answers it meanwhile.
+pub(crate) async fn is_current_reply(tx: &Transaction<'_>, ground: &mut UnitOfWork, email: &Email) -> TxResult<bool> {
+    let Some(id) = email.head.answers else { return Ok(true) };
+    let Some((message, _)) = lock_message_and_thread(tx, email.team, id).await? else { return Ok(true) };
+    for (_, first) in &message.annotations.turn.answers {
+        let mut version = Some(*first);
+        while let Some(id) = version {
+            if id == email.id {
+                return Ok(true);
+            }
+            load_more_emails(tx, ground, std::iter::once((email.team, id))).await?;
+            version = ground.email_of_team(email.team, id).and_then(|email| email.resent_as);
+        }
+    }
+    Ok(false)
+}
+
+/// Whose turn the message is that an email answers, now that the email is another. The ground holds the email as it is
+/// to be.
+pub(crate) async fn update_message_progress(
+    tx: &Transaction<'_>,
+    ground: &mut UnitOfWork,
+    (before, after): (&Email, &Email),
+    now: Time,
+) -> TxResult<()> {
+    let Some(id) = reply_guards::message_to_reassess(before, after) else { return Ok(()) };
+    let Some((mut message, mut thread)) = lock_message_and_thread(tx, after.team, id).await? else { return Ok(()) };
+    if let Some(person) = reply_guards::recipient_counted_on_release(&message, before, after) {
+        thread.count_released_reply(now);
+        ground.conversations.threads.insert(thread.id, thread);
+        if let Some(person) = person {
+            let mut tally = lock_tally(tx, after.team, person).await?;
+            tally.record(now);
+            ground.conversations.tally = Some((after.team, person, tally, now));
+        }
+    }
+    let mut answers = Vec::new();
+    for id in message.annotations.turn.replies().collect::<Vec<_>>() {
+        answers.push(effective_version(tx, ground, after.team, id).await?);
+    }
+    if let Some(event) = reply_guards::reassess_message(&mut message, &answers, after.id, now) {
+        ground.events.push((after.team, event));
+        ground.conversations.messages.insert(message.id, message);
+    }
+    Ok(())
+}
+
+/// What the guards say, and what comes of it.
+fn judge_reply(
+    ground: &mut UnitOfWork,
+    met: &mut reply_guards::ReplyContext,
+    wish: &NewReply,
+    now: Time,
+) -> ReplyResult {
+    let team = wish.email.team;
+    match wish.check_guards(met, now) {
+        ReplyVerdict::Refuse(guard, newer) => {
+            ground.events.push((team, wish.refusal_event(guard, met, now)));
+            ReplyResult::Refused(guard, newer, met.message.clone(), met.thread.clone())
+        }
+        ReplyVerdict::AlreadyAnswered(id) => {
+            ReplyResult::AlreadyAnswered(id, met.previous_reply.clone(), met.thread.clone())
+        }
+        ReplyVerdict::Accept(guard) => {
+            let mut inner = wish.email.clone();
+            inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
+            match ground.accept(inner, now) {
+                AcceptResult::First(email) => save_reply_effects(ground, met, wish, email, now),
+                AcceptResult::KeyBound(bound) => ReplyResult::KeyBound(bound),
+                AcceptResult::OverBudget(exceeded) => ReplyResult::OverBudget(exceeded),
+            }
+        }
+    }
+}
+
+/// Notes what an accepted answer changes besides its own rows.
+fn save_reply_effects(
+    ground: &mut UnitOfWork,
+    met: &mut reply_guards::ReplyContext,
+    wish: &NewReply,
+    email: Email,
+    now: Time,
+) -> ReplyResult {
+    let team = wish.email.team;
+    let before = met.recipient_tally.clone();
+    let events = wish.apply(met, &email, now);
+    ground.events.extend(events.into_iter().map(|event| (team, event)));
+    let talk = &mut ground.conversations;
+    talk.messages.insert(met.message.id, met.message.clone());
+    talk.threads.insert(met.thread.id, met.thread.clone());
+    talk.joined_emails.push((team, met.thread.id, email.id));
+    let counted = wish.recipient_hash.filter(|_| met.recipient_tally != before);
+    talk.tally = counted.map(|person| (team, person, met.recipient_tally.clone(), now));
+    ReplyResult::First(email, met.thread.clone())
+}

@@ -1,0 +1,190 @@
+//! Threads: looking at them, changing them, and the lease by which one agent at a time works on one.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    conversation::thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec, ThreadQuery},
+    id::{EmailId, TeamId, ThreadId},
+    ports::store::{IdempotentResult, KeyedOperation},
+    time::Time,
+};
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+use super::row::{read_thread, thread_columns};
+use crate::postgres::{
+    SharedState,
+    error::TxResult,
+    locked_tx::{load_unit_of_work, lock_scopes},
+    row::KeyScope,
+    unit_of_work::UnitOfWork,
+    write::query_rows,
+};
+
+/// Threads a listing reads at a time.
+const THREADS_PER_READ: usize = 500;
+
+/// What is in a removed inbox is not there.
+macro_rules! threads {
+    ($columns:expr, $rest:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM threads t JOIN inboxes i ON i.team = t.team AND i.id = t.inbox AND i.removed_at IS NULL ",
+            $rest
+        )
+    };
+}
+
+const BY_ID: &str = threads!(thread_columns!(), "WHERE t.team = $1 AND t.id = $2");
+const BY_ID_LOCKED: &str = threads!(thread_columns!(), "WHERE t.team = $1 AND t.id = $2 FOR UPDATE OF t");
+const LIST: &str = threads!(
+    thread_columns!(),
+    "WHERE t.team = $1 AND (t.latest_at, t.id) < ($2, $3) ORDER BY t.latest_at DESC, t.id DESC LIMIT $4"
+);
+const LIST_OF_INBOX: &str = threads!(
+    thread_columns!(),
+    "WHERE t.team = $1 AND (t.latest_at, t.id) < ($2, $3) AND t.inbox = $5
+     ORDER BY t.latest_at DESC, t.id DESC LIMIT $4"
+);
+const EMAILS: &str = threads!(
+    "x.email",
+    "JOIN thread_emails x ON x.team = t.team AND x.thread = t.id
+     WHERE t.team = $1 AND t.id = $2 AND x.email > $3 ORDER BY x.email LIMIT $4"
+);
+
+/// Locks a thread and reads it.
+async fn lock_thread(tx: &Transaction<'_>, team: TeamId, id: ThreadId) -> TxResult<Option<Thread>> {
+    let rows = query_rows(tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
+    rows.first().map(|row| read_thread(row, 0)).transpose()
+}
+
+impl SharedState {
+    /// One thread.
+    pub(crate) async fn thread(&self, team: TeamId, id: ThreadId) -> TxResult<Option<Thread>> {
+        let rows = query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?;
+        rows.first().map(|row| read_thread(row, 0)).transpose()
+    }
+
+    /// Threads, those with the latest news first.
+    pub(crate) async fn threads(&self, team: TeamId, query: &ThreadQuery) -> TxResult<Vec<Thread>> {
+        let client = self.connections.client().await?;
+        let (mut page, mut at) = (Vec::new(), query.before.map_or((i64::MAX, Uuid::max()), |(at, id)| (at.0, id.0)));
+        let mut chunk = query.limit.min(THREADS_PER_READ);
+        while page.len() < query.limit {
+            let most = chunk as i64;
+            let rows = match query.inbox {
+                Some(inbox) => query_rows(&client, LIST_OF_INBOX, &[&team.0, &at.0, &at.1, &most, &inbox.0]).await?,
+                None => query_rows(&client, LIST, &[&team.0, &at.0, &at.1, &most]).await?,
+            };
+            for row in &rows {
+                let thread = read_thread(row, 0)?;
+                at = (thread.last_activity_at.0, thread.id.0);
+                if query.matches(&thread) {
+                    page.push(thread);
+                }
+            }
+            if rows.len() < chunk {
+                break;
+            }
+            // Little matches: larger pieces from here on.
+            chunk = THREADS_PER_READ;
+        }
+        page.truncate(query.limit);
+        Ok(page)
+    }
+
+    /// The emails of a thread, oldest first.
+    pub(crate) async fn thread_emails(
+        &self,
+        team: TeamId,
+        id: ThreadId,
+        after: Option<EmailId>,
+        limit: usize,
+    ) -> TxResult<Vec<EmailId>> {
+        let (after, most) = (after.map_or(Uuid::nil(), |id| id.0), i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = query_rows(&self.connections.client().await?, EMAILS, &[&team.0, &id.0, &after, &most]).await?;
+        rows.iter().map(|row| Ok(EmailId(row.try_get(0)?))).collect()
+    }
+
+    /// Changes what people may change.
+    pub(crate) async fn change_thread(
+        &self,
+        team: TeamId,
+        id: ThreadId,
+        edit: &ThreadEdit,
+        now: Time,
+    ) -> TxResult<Option<Thread>> {
+        self.edit_thread(team, id, |thread| {
+            thread.edit(edit.clone(), now);
+            true
+        })
+        .await
+    }
+
+    /// Gives a lease back. Another's stays.
+    pub(crate) async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str) -> TxResult<Option<Thread>> {
+        self.edit_thread(team, id, |thread| thread.release_lease(token)).await
+    }
+
+    /// Changes a thread by a rule that says whether it did.
+    async fn edit_thread(
+        &self,
+        team: TeamId,
+        id: ThreadId,
+        rule: impl FnOnce(&mut Thread) -> bool + Send,
+    ) -> TxResult<Option<Thread>> {
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        let mut thread = lock_thread(&tx, team, id).await?;
+        let mut ground = UnitOfWork::default();
+        if let Some(thread) = &mut thread
+            && rule(thread)
+        {
+            ground.conversations.threads.insert(id, thread.clone());
+        }
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(thread)
+    }
+
+    /// Takes or renews the lease of a thread.
+    pub(crate) async fn lease_thread(
+        &self,
+        (team, id): (TeamId, ThreadId),
+        wanted: &ThreadLeaseSpec,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> TxResult<IdempotentResult<ThreadLeaseResult>> {
+        let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        let thread = lock_thread(&tx, team, id).await?;
+        let answer = apply_lease(&mut ground, thread, wanted, operation, now);
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+}
+
+/// What becomes of a thread that somebody wants to work on, and of the key of the operation that asked for it.
+fn apply_lease(
+    ground: &mut UnitOfWork,
+    thread: Option<Thread>,
+    wanted: &ThreadLeaseSpec,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> IdempotentResult<ThreadLeaseResult> {
+    let Some(thread) = thread else { return IdempotentResult::Done(ThreadLeaseResult::Missing) };
+    if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
+        return answer;
+    }
+    let (leasing, event) = thread.lease(wanted, None, now);
+    if let ThreadLeaseResult::Leased(thread) = &leasing {
+        ground.events.extend(event.map(|event| (thread.team, event)));
+        ground.conversations.threads.insert(thread.id, thread.clone());
+        if let Some(operation) = operation {
+            ground.bind_operation(operation);
+        }
+    }
+    IdempotentResult::Done(leasing)
+}

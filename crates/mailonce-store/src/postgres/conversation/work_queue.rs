@@ -1,0 +1,153 @@
+//! Turns: messages that nobody works on are given to agents, and agents say what became of them.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    conversation::{
+        message_progress::{Acknowledgement, MessageLeaseRef},
+        thread::{AcknowledgeResult, MessageLeaseSpec, MessageOffer, Thread, ThreadLeaseResult, ThreadLeaseSpec},
+    },
+    id::TeamId,
+    inbox::message::Message,
+    ports::store::{IdempotentResult, KeyedOperation},
+    time::Time,
+};
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+use super::row::{READ_MESSAGES, lock_message_and_thread, messages_of_threads, read_message_and_thread};
+use crate::postgres::{
+    SharedState,
+    error::TxResult,
+    locked_tx::{load_unit_of_work, lock_scopes},
+    row::KeyScope,
+    unit_of_work::UnitOfWork,
+    write::query_rows,
+};
+
+/// The oldest messages that may be offered, and whose thread nobody holds or is about to hold. They are read again
+/// once the threads are locked, because this statement may have seen them as they were before.
+const OFFERABLE_MESSAGES: &str = messages_of_threads!(
+    "m.id, m.seq",
+    "WHERE m.team = $1 AND m.inbox = $2 AND m.state = 'unanswered' AND m.seq > $4
+       AND (m.not_before IS NULL OR m.not_before <= $3) AND (t.leased_until IS NULL OR t.leased_until <= $3)
+       AND t.id <> ALL ($5)
+     ORDER BY m.seq LIMIT $6 FOR UPDATE OF t SKIP LOCKED"
+);
+
+impl SharedState {
+    /// Gives the oldest unanswered messages of an inbox to an agent.
+    pub(crate) async fn lease_messages(
+        &self,
+        team: TeamId,
+        wanted: &MessageLeaseSpec,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> TxResult<IdempotentResult<Vec<MessageOffer>>> {
+        let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
+            tx.rollback().await?;
+            return Ok(answer);
+        }
+        let offers = offer_messages(&tx, &mut ground, team, wanted, now).await?;
+        if let Some(operation) = operation.filter(|_| !offers.is_empty()) {
+            ground.bind_operation(operation);
+        }
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(IdempotentResult::Done(offers))
+    }
+
+    /// What an agent says about a message that it holds.
+    pub(crate) async fn acknowledge_message(
+        &self,
+        team: TeamId,
+        held: &MessageLeaseRef,
+        how: Acknowledgement,
+        now: Time,
+    ) -> TxResult<AcknowledgeResult> {
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        let mut ground = UnitOfWork::default();
+        let answer = match lock_message_and_thread(&tx, team, held.message).await? {
+            Some((message, thread)) => apply_acknowledgement(&mut ground, message, thread, held, how, now),
+            None => AcknowledgeResult::Missing,
+        };
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+}
+
+/// Offers messages until there are enough or no more. A thread that was given is passed over from then on.
+async fn offer_messages(
+    tx: &Transaction<'_>,
+    ground: &mut UnitOfWork,
+    team: TeamId,
+    wanted: &MessageLeaseSpec,
+    now: Time,
+) -> TxResult<Vec<MessageOffer>> {
+    let (mut offers, mut given, mut after) = (Vec::<MessageOffer>::new(), Vec::<Uuid>::new(), 0_i64);
+    while offers.len() < wanted.tokens.len() {
+        let most = (wanted.tokens.len() - offers.len()) as i64;
+        let rows =
+            query_rows(tx, OFFERABLE_MESSAGES, &[&team.0, &wanted.inbox.0, &now.0, &after, &given, &most]).await?;
+        let Some(last) = rows.last() else { break };
+        after = last.try_get(1)?;
+        let ids = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<TxResult<Vec<Uuid>>>()?;
+        for row in query_rows(tx, READ_MESSAGES, &[&team.0, &ids]).await? {
+            let (message, thread) = read_message_and_thread(&row)?;
+            if given.contains(&thread.id.0) || !message.may_be_offered(now) || thread.active_lease(now).is_some() {
+                continue;
+            }
+            if let Some(offer) = offer_message(ground, message, thread, wanted, offers.len(), now) {
+                given.push(offer.thread.id.0);
+                offers.push(offer);
+            }
+        }
+    }
+    Ok(offers)
+}
+
+/// Offers a message. `None` when it was offered too often, and is skipped for good.
+fn offer_message(
+    ground: &mut UnitOfWork,
+    mut message: Message,
+    thread: Thread,
+    wanted: &MessageLeaseSpec,
+    token: usize,
+    now: Time,
+) -> Option<MessageOffer> {
+    let ended = message.record_offer(now);
+    ground.conversations.messages.insert(message.id, message.clone());
+    if let Some(ended) = ended {
+        ground.events.push((message.team, ended));
+        return None;
+    }
+    let MessageLeaseSpec { holder, ttl_ms, tokens, .. } = wanted;
+    let lease =
+        ThreadLeaseSpec { renew: None, token: tokens.get(token)?.clone(), holder: holder.clone(), ttl_ms: *ttl_ms };
+    let (ThreadLeaseResult::Leased(thread), event) = thread.lease(&lease, Some(message.id), now) else { return None };
+    ground.events.extend(event.map(|event| (message.team, event)));
+    ground.conversations.threads.insert(thread.id, thread.clone());
+    Some(MessageOffer { message, thread, token_index: token })
+}
+
+/// What becomes of a message about which an agent said something.
+fn apply_acknowledgement(
+    ground: &mut UnitOfWork,
+    mut message: Message,
+    mut thread: Thread,
+    held: &MessageLeaseRef,
+    how: Acknowledgement,
+    now: Time,
+) -> AcknowledgeResult {
+    let Some(events) = thread.acknowledge(&mut message, &held.token_hash, how, now) else {
+        return AcknowledgeResult::Stale(message, thread);
+    };
+    ground.events.extend(events.into_iter().map(|event| (message.team, event)));
+    ground.conversations.messages.insert(message.id, message.clone());
+    ground.conversations.threads.insert(thread.id, thread.clone());
+    AcknowledgeResult::Done(message, thread)
+}

@@ -1,0 +1,462 @@
+//! Handing off: leases, acts and what processes that ended left behind. The email's row is the lock of its handoffs.
+
+use deadpool_postgres::{GenericClient, Transaction};
+use mailonce_core::{
+    handoff::{
+        Handoff,
+        action::{HandoffAction, HandoffActionStatus},
+    },
+    id::{EmailId, NodeId, TeamId},
+    limits,
+    outbound::email::Email,
+    ports::store::{
+        Backlog, HandoffActionResult, Heartbeat, IdempotentResult, KeyedOperation, LeaseRequest, LeasedHandoff,
+        OrphanBacklog, RecoveryCounts, TransportAccount,
+    },
+    time::Time,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::PoisonError,
+    time::Instant,
+};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use crate::postgres::{
+    SharedState,
+    call_batcher::{BatchedCall, CallBatcher},
+    conversation::update_message_progress,
+    error::{TxError, TxResult, call_until_final},
+    events::notices::reclaim_notices,
+    locked_tx::{load_unit_of_work, lock_available_emails, lock_emails, lock_scopes, read_email_rows},
+    peers::{SilentPeers, beat, holder_is_gone},
+    row::{KeyScope, read_emails},
+    unit_of_work::{EmailRef, UnitOfWork},
+    upkeep::database_clock,
+    write::{email_ref_columns, execute, query_rows},
+};
+
+/// Due handoffs in their order, as many as no other worker holds. What this statement saw may be old by the time the
+/// lock is held, so the emails are read again under it.
+const DUE: &str = "
+    SELECT h.team, h.email, h.number
+      FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
+     WHERE h.transport = $1 AND h.state IN ('queued', 'scheduled') AND h.due_at IS NOT NULL AND h.due_at <= $2
+       AND (h.state = 'queued' OR h.due_at <= $5::bigint)
+       AND NOT EXISTS (SELECT FROM unnest($4::text[]) AS busy (domain) WHERE strpos(h.recipients, busy.domain) > 0)
+     ORDER BY h.due_at, h.email, h.number LIMIT $3
+       FOR UPDATE OF e SKIP LOCKED";
+/// What is due at transports that the asking process has. Attempts in doubt at another account under the same name are
+/// left to a process that has had that account of late.
+const DUE_UNKNOWN: &str = "
+    SELECT h.team, h.email, h.number
+      FROM unnest($3::text[], $4::text[]) AS mine (name, account)
+      JOIN handoffs h ON h.transport = mine.name
+     WHERE h.state = 'unknown' AND h.due_at <= $1
+       AND NOT EXISTS (SELECT FROM transports t
+            WHERE t.name = h.transport AND t.account <> mine.account AND t.account = h.work::json ->> 'account'
+              AND t.seen_at > now() - $5 * interval '1 millisecond')
+     ORDER BY h.due_at, h.email, h.number LIMIT $2";
+const PUBLISH_TRANSPORTS: &str = "
+    INSERT INTO transports (name, account, seen_at)
+    SELECT name, account, now() FROM unnest($1::text[], $2::text[]) AS mine (name, account) ORDER BY name, account
+        ON CONFLICT (name, account) DO UPDATE SET seen_at = now()";
+const FORGET_TRANSPORTS: &str = "DELETE FROM transports WHERE seen_at < now() - interval '1 day'";
+/// Transports for which something waits are found one by one along the index, so that a long queue costs nothing.
+const UNCLAIMED: &str = "
+    WITH RECURSIVE waiting (name) AS (
+        (SELECT min(transport) FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL)
+        UNION ALL
+        SELECT (SELECT min(transport) FROM handoffs
+                 WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND transport > name)
+          FROM waiting WHERE name IS NOT NULL),
+    doubted (name) AS (
+        (SELECT min(transport) FROM handoffs WHERE state = 'unknown')
+        UNION ALL
+        SELECT (SELECT min(transport) FROM handoffs WHERE state = 'unknown' AND transport > name)
+          FROM doubted WHERE name IS NOT NULL),
+    unclaimed AS (
+        SELECT name FROM waiting UNION SELECT name FROM doubted
+        EXCEPT SELECT unnest($1::text[])
+        EXCEPT SELECT name FROM transports WHERE seen_at > now() - $2 * interval '1 millisecond')
+    SELECT h.team, h.transport, count(*) FILTER (WHERE h.state <> 'unknown'), count(*) FILTER (WHERE h.state = 'unknown')
+      FROM unclaimed u JOIN handoffs h ON h.transport = u.name
+       AND (h.state IN ('queued', 'scheduled') AND h.due_at IS NOT NULL OR h.state = 'unknown')
+     GROUP BY h.team, h.transport ORDER BY h.team, h.transport COLLATE \"C\"";
+const OPEN_AT: &str = "
+    SELECT DISTINCT team, email FROM (
+        SELECT team, email FROM handoffs
+         WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL AND transport = $1
+        UNION ALL SELECT team, email FROM handoffs WHERE state IN ('leased', 'sending') AND transport = $1
+        UNION ALL SELECT team, email FROM handoffs WHERE state = 'unknown' AND transport = $1) open
+     WHERE (team, email) > ($2, $3) ORDER BY team, email LIMIT $4";
+const NODES: &str = concat!("SELECT peer.id, ", beat!(), " FROM nodes peer");
+/// Handoffs of processes that are gone.
+const LEASED_BY_GONE_NODES: &str = concat!(
+    "
+    SELECT h.team, h.email, h.number, h.holder FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
+     WHERE h.state IN ('leased', 'sending') AND h.holder IS NOT NULL AND h.holder <> $1 AND ",
+    holder_is_gone!("h"),
+    " ORDER BY h.email, h.number LIMIT $4
+       FOR UPDATE OF e SKIP LOCKED"
+);
+const HEARTBEAT: &str = "
+    INSERT INTO nodes (id, seen_at) VALUES ($1, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()";
+const SAVE_SEEN_AT: &str =
+    "UPDATE install SET seen_at = $1::bigint WHERE seen_at IS NULL OR seen_at < $1::bigint - 60000";
+const READ_SEEN_AT: &str = concat!("SELECT i.seen_at, ", database_clock!(), " FROM install i");
+const FORGET_NODES: &str = "DELETE FROM nodes WHERE id = ANY($1)";
+/// The bodies of emails, and the frozen bytes for their ways.
+const SELECT_BYTES: &str = "
+    SELECT e.id, e.body, x.bytes FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS w (team, id, transport)
+      JOIN emails e ON e.team = w.team AND e.id = w.id
+      LEFT JOIN wires x ON x.team = w.team AND x.email = w.id AND x.transport = w.transport";
+const EVIDENCE_EXISTS: &str = "SELECT FROM evidence WHERE team = $1 AND email = $2 AND once = $3";
+const BY_REMOTE_ID: &str = "
+    SELECT email, handoff FROM attempts WHERE team = $1 AND remote_id = $2
+     ORDER BY email, handoff, number LIMIT 1";
+const COUNT_WAITING: &str = "
+    SELECT transport, count(*), min(due_at) FROM handoffs
+     WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL GROUP BY transport ORDER BY transport";
+const COUNT_UNKNOWN: &str = "SELECT count(*) FROM handoffs WHERE state = 'unknown'";
+
+/// Reads the team, email and number that a row begins with.
+fn read_handoff_ref(row: &Row) -> TxResult<(EmailRef, u16)> {
+    let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
+    Ok((scoped, row.try_get::<_, i32>(2)? as u16))
+}
+
+/// Emails that are locked already, as they are now.
+async fn load_locked_emails(tx: &Transaction<'_>, held: &BTreeSet<EmailRef>) -> TxResult<UnitOfWork> {
+    let emails = read_emails(&read_email_rows(tx, held).await?, 0)?;
+    Ok(UnitOfWork { emails: emails.into_iter().map(|email| (email.id, email)).collect(), ..UnitOfWork::default() })
+}
+
+impl SharedState {
+    /// Gives due handoffs to a worker, in one commit.
+    pub(crate) async fn lease_handoffs(&self, wish: &LeaseRequest, now: Time) -> TxResult<Vec<LeasedHandoff>> {
+        let busy: Vec<String> = wish.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        let rows = query_rows(
+            &tx,
+            DUE,
+            &[&wish.transport, &now.0, &(wish.max as i64), &busy, &wish.schedule_cutoff.map(|at| at.0)],
+        )
+        .await?;
+        let due = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
+        let held: BTreeSet<EmailRef> = due.iter().map(|(scoped, _)| *scoped).collect();
+        let mut ground = load_locked_emails(&tx, &held).await?;
+        let mut leased = Vec::new();
+        for ((team, id), number) in due {
+            let Some(mut email) = ground.email_of_team(team, id) else { continue };
+            let still = |h: &Handoff| wish.may_lease(h, now);
+            if email.handoffs.get(usize::from(number)).is_some_and(still) && email.lease_handoff(number, wish.node, now)
+            {
+                ground.changed_emails.insert(id, Time(i64::MIN));
+                ground.emails.insert(id, email.clone());
+                leased.push((email, number));
+            }
+        }
+        let leased = with_bytes(&tx, leased).await?;
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(leased)
+    }
+
+    /// A handoff with what a worker needs to hand it over.
+    pub(crate) async fn leased_handoff(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        number: u16,
+    ) -> TxResult<Option<LeasedHandoff>> {
+        let Some(email) = self.email(team, id).await? else { return Ok(None) };
+        let client = self.connections.client().await?;
+        Ok(with_bytes(&client, vec![(email, number)]).await?.pop())
+    }
+
+    /// Writes down what happened and what it means: together with what happens to other emails at the same time, where
+    /// it needs nothing but its own email, and that one is free.
+    pub(crate) async fn apply_action(
+        &self,
+        scoped: EmailRef,
+        act: HandoffAction,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> TxResult<IdempotentResult<HandoffActionResult>> {
+        if operation.is_none() && act.dedup_key().is_none() {
+            let together = self.action_batcher.submit(ActionCall { scoped, act: act.clone(), now }).await?;
+            if let Some(acted) = together {
+                return Ok(IdempotentResult::Done(acted));
+            }
+        }
+        // On the heap: few go alone.
+        Box::pin(async { call_until_final!(self.apply_action_alone(scoped, &act, operation, now)) }).await
+    }
+
+    /// Writes down what happened to several emails, in one commit. `None` for those that have to go alone: somebody
+    /// else holds them, and the others must not wait for that, or whose turn it is hangs on them.
+    async fn apply_action_batch(&self, all: &[ActionCall]) -> TxResult<Vec<Option<HandoffActionResult>>> {
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        let free = lock_available_emails(&tx, &all.iter().map(|one| one.scoped).collect()).await?;
+        let mut ground = load_locked_emails(&tx, &free).await?;
+        let answers = all.iter().map(|one| {
+            let email = ground.email_of_team(one.scoped.0, one.scoped.1)?;
+            if email.head.answers.is_some() {
+                return None;
+            }
+            match apply_loaded_action(&mut ground, one.scoped, &one.act, false, None, self.time.commit_time(one.now)) {
+                IdempotentResult::Done(acted) => Some(acted),
+                IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => None,
+            }
+        });
+        let answers = answers.collect();
+        self.write_and_commit(tx, &ground, all.len()).await?;
+        Ok(answers)
+    }
+
+    async fn apply_action_alone(
+        &self,
+        scoped: EmailRef,
+        act: &HandoffAction,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> TxResult<IdempotentResult<HandoffActionResult>> {
+        let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        lock_emails(&tx, &BTreeSet::from([scoped])).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[scoped]).await?;
+        let known = match act.dedup_key() {
+            Some(once) => !query_rows(&tx, EVIDENCE_EXISTS, &[&scoped.0.0, &scoped.1.0, &once]).await?.is_empty(),
+            None => false,
+        };
+        let (before, now) = (ground.email_of_team(scoped.0, scoped.1), self.time.commit_time(now));
+        let answer = apply_loaded_action(&mut ground, scoped, act, known, operation, now);
+        if let (Some(before), IdempotentResult::Done(HandoffActionResult::Applied(_, email))) = (&before, &answer) {
+            update_message_progress(&tx, &mut ground, (before, email), now).await?;
+        }
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+
+    /// Unknown handoffs that are due to be looked at.
+    pub(crate) async fn due_unknown_handoffs(
+        &self,
+        mine: &[TransportAccount],
+        max: usize,
+        now: Time,
+    ) -> TxResult<Vec<(Email, u16)>> {
+        let (names, accounts) = account_columns(mine);
+        let recent = limits::ORPHANED_AFTER_MS as f64;
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        let rows = query_rows(&tx, DUE_UNKNOWN, &[&now.0, &(max as i64), &names, &accounts, &recent]).await?;
+        let due = rows.iter().map(read_handoff_ref).collect::<TxResult<Vec<_>>>()?;
+        let emails = read_emails(&read_email_rows(&tx, &due.iter().map(|(scoped, _)| *scoped).collect()).await?, 0)?;
+        tx.rollback().await?;
+        let emails: BTreeMap<EmailId, Email> = emails.into_iter().map(|email| (email.id, email)).collect();
+        Ok(due.into_iter().filter_map(|((_, id), number)| Some((emails.get(&id)?.clone(), number))).collect())
+    }
+
+    /// Says which transports a live process has.
+    pub(crate) async fn publish_transports(&self, mine: &[TransportAccount]) -> TxResult<()> {
+        let (names, accounts) = account_columns(mine);
+        execute(&self.connections.client().await?, PUBLISH_TRANSPORTS, &[&names, &accounts]).await?;
+        Ok(())
+    }
+
+    /// What waits for transports that no live process has.
+    pub(crate) async fn orphan_backlogs(&self, known: &[String]) -> TxResult<Vec<OrphanBacklog>> {
+        let alive = limits::HEARTBEAT_TIMEOUT_MS as f64;
+        let mut found = Vec::new();
+        for row in query_rows(&self.connections.client().await?, UNCLAIMED, &[&known, &alive]).await? {
+            let (waiting, unknown) = (row.try_get::<_, i64>(2)? as u64, row.try_get::<_, i64>(3)? as u64);
+            found.push(OrphanBacklog { team: TeamId(row.try_get(0)?), transport: row.try_get(1)?, waiting, unknown });
+        }
+        Ok(found)
+    }
+
+    /// Emails of which something is open at a transport.
+    pub(crate) async fn emails_open_at_transport(
+        &self,
+        transport: &str,
+        after: Option<(TeamId, EmailId)>,
+        limit: usize,
+    ) -> TxResult<Vec<(TeamId, EmailId)>> {
+        let (team, id) = after.map_or((Uuid::nil(), Uuid::nil()), |(team, id)| (team.0, id.0));
+        let rows =
+            query_rows(&self.connections.client().await?, OPEN_AT, &[&transport, &team, &id, &(limit as i64)]).await?;
+        rows.iter().map(|row| Ok((TeamId(row.try_get(0)?), EmailId(row.try_get(1)?)))).collect()
+    }
+
+    /// Records that a process lives, and reads the database's clock.
+    pub(crate) async fn heartbeat(&self, node: NodeId, now: Time) -> TxResult<Heartbeat> {
+        let client = self.connections.client().await?;
+        execute(&client, HEARTBEAT, &[&node.0]).await?;
+        execute(&client, SAVE_SEEN_AT, &[&now.0]).await?;
+        let rows = query_rows(&client, READ_SEEN_AT, &[]).await?;
+        let row = rows.first().ok_or_else(|| TxError::corrupt("the installation"))?;
+        let latest: Option<i64> = row.try_get(0)?;
+        Ok(Heartbeat {
+            latest_time: now.max(Time(latest.unwrap_or(now.0))),
+            database_clock: Some(self.read_clock(row, 1)?),
+        })
+    }
+
+    /// Which processes fell silent.
+    async fn silent_peers(&self, tx: &Transaction<'_>) -> TxResult<SilentPeers> {
+        let rows = query_rows(tx, NODES, &[]).await?;
+        let read = |row: &Row| Ok((NodeId(row.try_get(0)?), row.try_get(1)?));
+        let beats = rows.iter().map(read).collect::<TxResult<Vec<_>>>()?;
+        Ok(self.peers.lock().unwrap_or_else(PoisonError::into_inner).observe(&beats, Instant::now()))
+    }
+
+    /// Takes handoffs from processes that ended.
+    pub(crate) async fn recover_dead_nodes(&self, node: NodeId, max: usize, now: Time) -> TxResult<RecoveryCounts> {
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        let gone = self.silent_peers(&tx).await?;
+        let mut left = Vec::new();
+        for row in query_rows(&tx, LEASED_BY_GONE_NODES, &[&node.0, &gone.nodes, &gone.beats, &(max as i64)]).await? {
+            left.push((read_handoff_ref(&row)?, NodeId(row.try_get::<_, Uuid>(3)?)));
+        }
+        let deliveries = self.reclaim_deliveries(&tx, node, &gone, max, now).await?;
+        let notices = reclaim_notices(&tx, node, &gone, max, now).await?;
+        let mut recovered = RecoveryCounts { deliveries, notices, ..RecoveryCounts::default() };
+        if left.is_empty() {
+            execute(&tx, FORGET_NODES, &[&gone.expired]).await?;
+            execute(&tx, FORGET_TRANSPORTS, &[]).await?;
+            self.commit(tx, 1).await?;
+            return Ok(recovered);
+        }
+        let mut ground = load_locked_emails(&tx, &left.iter().map(|((scoped, _), _)| *scoped).collect()).await?;
+        for ((scoped, number), holder) in left {
+            let act = HandoffAction::Crash { number, holder };
+            let before = ground.email_of_team(scoped.0, scoped.1);
+            let answer = apply_loaded_action(&mut ground, scoped, &act, false, None, now);
+            if let (
+                Some(before),
+                IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Done, email)),
+            ) = (before, answer)
+            {
+                update_message_progress(&tx, &mut ground, (&before, &email), now).await?;
+                recovered.count_handoff(&email, number);
+            }
+        }
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(recovered)
+    }
+
+    /// The handoff that a next hop knows under its own name.
+    pub(crate) async fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> TxResult<Option<(EmailId, u16)>> {
+        let rows = query_rows(&self.connections.client().await?, BY_REMOTE_ID, &[&team.0, &remote_id]).await?;
+        let read = |row: &Row| TxResult::Ok((EmailId(row.try_get(0)?), row.try_get::<_, i32>(1)? as u16));
+        rows.first().map(read).transpose()
+    }
+
+    /// What waits.
+    pub(crate) async fn backlog(&self) -> TxResult<Backlog> {
+        let client = self.connections.client().await?;
+        let mut backlog = Backlog::default();
+        for row in query_rows(&client, COUNT_WAITING, &[]).await? {
+            backlog.waiting.push((row.try_get(0)?, row.try_get::<_, i64>(1)? as u64));
+            let oldest = row.try_get::<_, Option<i64>>(2)?.map(Time);
+            backlog.oldest_due_at = [backlog.oldest_due_at, oldest].into_iter().flatten().min();
+        }
+        if let Some(row) = query_rows(&client, COUNT_UNKNOWN, &[]).await?.first() {
+            backlog.unknown = row.try_get::<_, i64>(0)? as u64;
+        }
+        Ok(backlog)
+    }
+}
+
+/// Names and accounts, each as a column.
+fn account_columns(mine: &[TransportAccount]) -> (Vec<&str>, Vec<&str>) {
+    mine.iter().map(|one| (one.name.as_str(), one.account.as_str())).unzip()
+}
+
+/// Handoffs with what a worker needs to hand them over.
+async fn with_bytes(client: &(impl GenericClient + ?Sized), leased: Vec<(Email, u16)>) -> TxResult<Vec<LeasedHandoff>> {
+    let (teams, ids) = email_ref_columns(leased.iter().map(|(email, _)| (email.team, email.id)));
+    let way = |(email, number): &(Email, u16)| email.handoffs.get(usize::from(*number)).map(|h| h.transport.clone());
+    let ways: Vec<Option<String>> = leased.iter().map(way).collect();
+    // Two handoffs of one email are two rows with the same bytes.
+    let mut bytes: BTreeMap<EmailId, (Option<Vec<u8>>, Option<Vec<u8>>)> = BTreeMap::new();
+    for row in query_rows(client, SELECT_BYTES, &[&teams, &ids, &ways]).await? {
+        bytes.insert(EmailId(row.try_get(0)?), (row.try_get(1)?, row.try_get(2)?));
+    }
+    let all = leased.into_iter().map(|(email, number)| {
+        let (body, wire) = bytes.get(&email.id).cloned().unwrap_or_default();
+        LeasedHandoff { email, handoff: number, body, frozen_bytes: wire }
+    });
+    Ok(all.collect())
+}
+
+/// What happened to a handoff.
+pub(crate) struct ActionCall {
+    scoped: EmailRef,
+    act: HandoffAction,
+    now: Time,
+}
+
+impl BatchedCall for ActionCall {
+    type Answer = Option<HandoffActionResult>;
+
+    fn size(&self) -> usize {
+        let frozen = match &self.act {
+            HandoffAction::Mark { frozen_bytes: Some(wire), .. } => wire.len(),
+            _ => 0,
+        };
+        frozen + 1024
+    }
+
+    fn batcher(ledger: &SharedState) -> &CallBatcher<Self> {
+        &ledger.action_batcher
+    }
+
+    async fn run_batch(ledger: &SharedState, together: &[Self]) -> TxResult<Vec<Self::Answer>> {
+        ledger.apply_action_batch(together).await
+    }
+}
+
+/// What comes of an act on a locked email.
+fn apply_loaded_action(
+    ground: &mut UnitOfWork,
+    (team, id): EmailRef,
+    act: &HandoffAction,
+    known: bool,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> IdempotentResult<HandoffActionResult> {
+    if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
+        return answer;
+    }
+    let Some(mut email) = ground.email_of_team(team, id) else {
+        return IdempotentResult::Done(HandoffActionResult::Missing);
+    };
+    if known {
+        return IdempotentResult::Done(HandoffActionResult::Applied(HandoffActionStatus::Unchanged, email));
+    }
+    let effects = email.apply_action(act, now);
+    if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
+        (act, effects.status)
+    {
+        ground.wires.push(((team, id), hold.transport.clone(), wire.clone()));
+    }
+    ground.attempts.extend(effects.attempts.into_iter().map(|attempt| (team, id, attempt)));
+    ground.evidence.extend(effects.evidence.into_iter().map(|fact| (team, id, fact)));
+    ground.new_handoffs.extend(effects.new_handoffs.into_iter().map(|handoff| ((team, id), handoff)));
+    ground.events.extend(effects.events.into_iter().map(|event| (team, event)));
+    if effects.changed {
+        ground.changed_emails.insert(id, Time(i64::MIN));
+        ground.emails.insert(id, email.clone());
+    }
+    if let (Some(operation), HandoffActionStatus::Done) = (operation, effects.status) {
+        ground.bind_operation(operation);
+    }
+    IdempotentResult::Done(HandoffActionResult::Applied(effects.status, email))
+}

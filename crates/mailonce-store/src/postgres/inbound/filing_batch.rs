@@ -1,0 +1,163 @@
+//! The cabinet: what inboxes have to say about messages that want to be filed, and what is decided about them.
+
+use mailonce_core::{
+    conversation::thread::Thread,
+    events::event::NewEvent,
+    id::{ArtifactId, DeliveryId, InboxId, TeamId, ThreadId},
+    inbound::{
+        delivery::{Delivery, DeliveryOutcome, DeliveryState, DeliverySuppression},
+        filing::{FiledArtifact, FilingContext},
+    },
+    inbox::{
+        artifact::{Artifact, ArtifactKind, NewArtifact},
+        message::{DuplicateCheck, FileMessageResult, KnownMessage, Message},
+    },
+    time::Time,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+use crate::postgres::conversation::changes::ConversationChanges;
+use crate::postgres::inbound::filing::FileCall;
+
+pub(crate) type DeliveryRef = (TeamId, DeliveryId);
+/// A message's name, or its content when it has none, in an inbox.
+type MessageIdentity = (InboxId, Option<[u8; 32]>, Option<[u8; 32]>);
+type ArtifactIdentity = (InboxId, ArtifactKind, [u8; 32], String);
+
+/// What is known before anything is decided, and what was decided.
+#[derive(Default)]
+pub(crate) struct FilingBatch {
+    pub(crate) deliveries: BTreeMap<DeliveryRef, (Delivery, Option<Uuid>)>,
+    /// The latest number of each inbox that is there.
+    pub(crate) inboxes: BTreeMap<(TeamId, InboxId), u64>,
+    known_messages: BTreeMap<MessageIdentity, Vec<KnownMessage>>,
+    pub(crate) threads_by_message_id: BTreeMap<(InboxId, [u8; 32]), ThreadId>,
+    /// Those threads, as they are.
+    pub(crate) locked_threads: BTreeMap<ThreadId, Thread>,
+    pub(crate) same_artifacts: BTreeMap<ArtifactIdentity, Artifact>,
+    /// Inboxes that are not there although a delivery waited for them.
+    pub(crate) missing_inboxes: BTreeSet<(TeamId, InboxId)>,
+    /// Deliveries that ended.
+    pub(crate) finished: BTreeSet<DeliveryRef>,
+    /// New messages with their names and contents.
+    pub(crate) messages: Vec<(Message, Option<[u8; 32]>, [u8; 32])>,
+    /// Names that are new to their inboxes.
+    pub(crate) new_message_ids: Vec<(TeamId, InboxId, [u8; 32], ThreadId)>,
+    /// Artifacts that are new or were found again.
+    pub(crate) artifacts: BTreeMap<ArtifactId, FiledArtifact>,
+    /// Threads that grew or began, and emails that joined them.
+    pub(crate) conversation_changes: ConversationChanges,
+    pub(crate) events: Vec<(TeamId, NewEvent)>,
+}
+
+impl FilingBatch {
+    /// Notes a message that its inbox has.
+    pub(crate) fn add_known_message(&mut self, inbox: InboxId, name: Option<[u8; 32]>, known: KnownMessage) {
+        let all = self.known_messages.entry(message_identity(inbox, name, known.content_hash)).or_default();
+        if !all.contains(&known) {
+            all.push(known);
+        }
+    }
+
+    /// Decides about one message.
+    pub(crate) fn decide_filing(&mut self, filing: &FileCall) -> FileMessageResult {
+        let place = (filing.team, filing.delivery);
+        let Some((delivery, _)) = self.deliveries.get(&place) else { return FileMessageResult::Missing };
+        if delivery.state != DeliveryState::Waiting {
+            return FileMessageResult::AlreadyFinished;
+        }
+        let mut delivery = delivery.clone();
+        let inbox = delivery.target.inbox().and_then(|id| Some((id, *self.inboxes.get(&(filing.team, id))?)));
+        let Some((inbox, seq)) = inbox else {
+            self.missing_inboxes.extend(delivery.target.inbox().map(|inbox| (filing.team, inbox)));
+            delivery.record_outcome(DeliveryOutcome::Refused(DeliverySuppression::UnknownInbox));
+            self.finish_delivery(place, delivery, filing.now);
+            return FileMessageResult::AlreadyFinished;
+        };
+        let message = &filing.message;
+        let known = self
+            .known_messages
+            .get(&message_identity(inbox, message.message_id_hash, message.content_hash))
+            .map_or(&[][..], Vec::as_slice);
+        let novelty = message.check_duplicate(known);
+        if let DuplicateCheck::Duplicate(id, why) = novelty {
+            delivery.mark_known_message(id, why);
+            self.finish_delivery(place, delivery, filing.now);
+            return FileMessageResult::Duplicate(id, why);
+        }
+        let reused = novelty == DuplicateCheck::MessageIdReused;
+        self.file_new(
+            filing,
+            delivery,
+            FilingContext {
+                inbox,
+                latest_seq: seq,
+                is_message_id_reused: reused,
+                thread: None,
+                existing_thread: None,
+                known_artifacts: Vec::new(),
+            },
+        )
+    }
+
+    /// Files a message that is new to its inbox.
+    fn file_new(&mut self, filing: &FileCall, mut delivery: Delivery, mut ground: FilingContext) -> FileMessageResult {
+        let (message, inbox) = (&filing.message, ground.inbox);
+        ground.thread =
+            message.thread_hashes.iter().find_map(|name| self.threads_by_message_id.get(&(inbox, *name)).copied());
+        ground.existing_thread = ground.thread.and_then(|id| self.locked_threads.get(&id).cloned());
+        let sender = message.sender();
+        let same =
+            |new: &NewArtifact| self.same_artifacts.get(&(inbox, new.kind, new.hash, sender.to_owned())).cloned();
+        ground.known_artifacts = message.artifacts.iter().map(same).collect();
+        let filed = message.clone().file(&mut delivery, ground, filing.now);
+        for name in &message.thread_hashes {
+            self.threads_by_message_id.entry((inbox, *name)).or_insert_with(|| {
+                self.new_message_ids.push((filing.team, inbox, *name, filed.message.thread));
+                filed.message.thread
+            });
+        }
+        self.add_known_message(
+            inbox,
+            message.message_id_hash,
+            KnownMessage { id: filed.message.id, content_hash: message.content_hash },
+        );
+        for found in &filed.artifacts {
+            self.same_artifacts.insert(artifact_identity(&found.artifact, found.hash), found.artifact.clone());
+            let known = self.artifacts.entry(found.artifact.id).or_insert_with(|| found.clone());
+            // Found again in the same company: it is still one that must be made.
+            known.artifact = found.artifact.clone();
+        }
+        let thread = filed.thread.id;
+        self.locked_threads.insert(thread, filed.thread.clone());
+        self.conversation_changes.threads.insert(thread, filed.thread.clone());
+        self.conversation_changes.joined_emails.extend(filed.email.map(|email| (filing.team, thread, email)));
+        self.inboxes.insert((filing.team, inbox), filed.message.seq);
+        self.messages.push((filed.message.clone(), message.message_id_hash, message.content_hash));
+        self.events.extend(filed.events.iter().map(|event| (filing.team, event.clone())));
+        self.finish_delivery((filing.team, filing.delivery), delivery, filing.now);
+        filed.into_result()
+    }
+
+    /// Notes what became of a delivery, and tells of it unless it made a message.
+    fn finish_delivery(&mut self, place: DeliveryRef, delivery: Delivery, now: Time) {
+        self.events.extend(delivery.to_event(now).map(|event| (delivery.team, event)));
+        self.finished.insert(place);
+        self.deliveries.entry(place).and_modify(|(known, _)| *known = delivery);
+    }
+
+    /// Deliveries that ended, with where their bytes are.
+    pub(crate) fn finished_deliveries(&self) -> impl Iterator<Item = &(Delivery, Option<Uuid>)> {
+        self.finished.iter().filter_map(|place| self.deliveries.get(place))
+    }
+}
+
+fn message_identity(inbox: InboxId, name: Option<[u8; 32]>, content: [u8; 32]) -> MessageIdentity {
+    (inbox, name, name.is_none().then_some(content))
+}
+
+/// What makes an artifact the same as another.
+pub(crate) fn artifact_identity(artifact: &Artifact, hash: [u8; 32]) -> ArtifactIdentity {
+    (artifact.inbox, artifact.kind, hash, artifact.sender.clone())
+}

@@ -1,0 +1,125 @@
+//! Artifacts: looking at them, and taking each once.
+
+use mailonce_core::{
+    events::event::EventKind,
+    id::{ArtifactId, InboxId, TeamId},
+    inbox::artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
+    ports::store::{IdempotentResult, KeyedOperation},
+    time::Time,
+};
+
+use crate::postgres::inbound::row::{artifact_columns, read_artifact, read_first};
+use crate::postgres::{
+    SharedState,
+    control::records::bind_or_replay,
+    error::TxResult,
+    row::write_json,
+    write::{execute, query_rows, write_events},
+};
+
+macro_rules! artifacts {
+    ($rest:literal) => {
+        concat!(
+            "SELECT ",
+            artifact_columns!(),
+            " FROM artifacts a JOIN inboxes i ON i.team = a.team AND i.id = a.inbox AND i.removed_at IS NULL WHERE ",
+            $rest
+        )
+    };
+}
+
+const BY_ID: &str = artifacts!("a.team = $1 AND a.id = $2");
+const BY_ID_LOCKED: &str = artifacts!("a.team = $1 AND a.id = $2 FOR UPDATE OF a");
+const LATEST: &str = artifacts!(
+    "a.team = $1 AND a.inbox = $2 AND a.seq > $3 AND ($4::text IS NULL OR a.kind = $4)
+     ORDER BY a.seq DESC, a.id LIMIT $5"
+);
+const UPDATE: &str = "UPDATE artifacts SET rev = $3, consumed = $4, applied_at = $5 WHERE team = $1 AND id = $2";
+
+impl SharedState {
+    /// One artifact.
+    pub(crate) async fn artifact(&self, team: TeamId, id: ArtifactId) -> TxResult<Option<Artifact>> {
+        read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_artifact)
+    }
+
+    /// Artifacts of an inbox, those of the latest messages first.
+    pub(crate) async fn artifacts(
+        &self,
+        (team, inbox): (TeamId, InboxId),
+        kind: Option<ArtifactKind>,
+        after: u64,
+        limit: usize,
+    ) -> TxResult<Vec<Artifact>> {
+        let (after, limit) = (i64::try_from(after).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
+        let kind = kind.map(ArtifactKind::as_str);
+        let client = self.connections.client().await?;
+        query_rows(&client, LATEST, &[&team.0, &inbox.0, &after, &kind, &limit])
+            .await?
+            .iter()
+            .map(read_artifact)
+            .collect()
+    }
+
+    /// Takes an artifact for its first consumer.
+    pub(crate) async fn consume_artifact(
+        &self,
+        team: TeamId,
+        id: ArtifactId,
+        taking: &ConsumeRequest,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> TxResult<IdempotentResult<ConsumeResult>> {
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        if let Some(answer) = bind_or_replay(&tx, &self.time, operation, now).await? {
+            tx.rollback().await?;
+            return Ok(answer);
+        }
+        let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
+        let taken = found.map_or(ConsumeResult::Missing, |artifact| artifact.into_consume_result(taking.clone(), now));
+        match &taken {
+            ConsumeResult::First(artifact) => {
+                save_consumption(&tx, artifact).await?;
+                write_events(&tx, &[(team, artifact.to_event(EventKind::ArtifactConsumed, now))]).await?;
+                self.commit(tx, 1).await?;
+            }
+            // The key of the operation is all there is to write.
+            ConsumeResult::Replayed(_) if operation.is_some() => self.commit(tx, 1).await?,
+            ConsumeResult::Replayed(_) | ConsumeResult::ConsumedByOther(_) | ConsumeResult::Missing => {
+                tx.rollback().await?
+            }
+        }
+        Ok(IdempotentResult::Done(taken))
+    }
+
+    /// Notes that an artifact was used by the one who took it.
+    pub(crate) async fn mark_artifact_applied(
+        &self,
+        team: TeamId,
+        id: ArtifactId,
+        purpose: &str,
+        now: Time,
+    ) -> TxResult<MarkAppliedResult> {
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        let found = read_first(&query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_artifact)?;
+        let (answer, changed) =
+            found.map_or((MarkAppliedResult::Missing, false), |artifact| artifact.mark_applied(purpose, now));
+        match &answer {
+            MarkAppliedResult::Done(artifact) if changed => {
+                save_consumption(&tx, artifact).await?;
+                write_events(&tx, &[(team, artifact.to_event(EventKind::ArtifactApplied, now))]).await?;
+                self.commit(tx, 1).await?;
+            }
+            _ => tx.rollback().await?,
+        }
+        Ok(answer)
+    }
+}
+
+/// Writes who has it and what it was used for.
+async fn save_consumption(tx: &deadpool_postgres::Transaction<'_>, artifact: &Artifact) -> TxResult<()> {
+    let consumed = artifact.consumption.as_ref().map(write_json).transpose()?;
+    let (rev, applied_at) = (artifact.rev as i32, artifact.applied_at.map(|at| at.0));
+    execute(tx, UPDATE, &[&artifact.team.0, &artifact.id.0, &rev, &consumed, &applied_at]).await.map(drop)
+}

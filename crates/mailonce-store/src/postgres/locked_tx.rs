@@ -1,0 +1,196 @@
+//! Careful transactions: lock the keys in sorted order, lock the emails, load both, decide, write, commit.
+//!
+//! Keys are always locked before emails, keys and emails each in their order. Whoever keeps to that waits in line and
+//! never in a circle; whoever is undone nevertheless tries again inside the verb.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    id::{EmailId, TeamId},
+    ports::store::{CommitClock, StoreError},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
+use tokio_postgres::Row;
+
+use super::{
+    SharedState, durability,
+    row::{KeyRow, KeyScope, KeyTarget, email_columns, email_joins, key_columns, read_emails, read_key, scope_columns},
+    write::{email_ref_columns, execute, query_rows, write_unit_of_work},
+};
+use crate::postgres::{
+    error::{TxError, TxResult},
+    unit_of_work::{EmailRef, UnitOfWork},
+};
+
+/// Makes the rows that are missing and locks the ones that exist, in one pass and in order. `WHERE false` writes
+/// nothing, but the row is locked all the same. A row made here has bind 0: it is not bound.
+const LOCK_SCOPES: &str = "
+    INSERT INTO keys (team, hash)
+    SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS w (team, hash) ORDER BY team, hash
+    ON CONFLICT (team, hash) DO UPDATE SET bind = keys.bind WHERE false";
+
+/// Locks only the rows that exist, in order.
+const LOCK_KEYS: &str = "
+    SELECT FROM unnest($1::uuid[], $2::uuid[]) AS w (team, hash)
+      JOIN keys k ON k.team = w.team AND k.hash = w.hash
+     ORDER BY k.team, k.hash FOR UPDATE OF k";
+
+const SELECT_KEYS: &str = concat!(
+    "SELECT ",
+    key_columns!(),
+    " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, hash) JOIN keys k ON k.team = w.team AND k.hash = w.hash"
+);
+
+const LOCK_EMAILS: &str = "
+    SELECT FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
+      JOIN emails e ON e.team = w.team AND e.id = w.id
+     ORDER BY e.team, e.id FOR UPDATE OF e";
+
+const LOCK_AVAILABLE_EMAILS: &str = "
+    SELECT e.team, e.id FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
+      JOIN emails e ON e.team = w.team AND e.id = w.id
+     ORDER BY e.team, e.id FOR UPDATE OF e SKIP LOCKED";
+
+const SELECT_EMAILS: &str = concat!(
+    "SELECT ",
+    email_columns!(),
+    " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id) JOIN emails e ON e.team = w.team AND e.id = w.id ",
+    email_joins!(),
+    " ORDER BY e.team, e.id, h.number"
+);
+
+/// Locks every scope, whether its row exists or not.
+pub(crate) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
+    if !scopes.is_empty() {
+        let (teams, hashes) = scope_columns(scopes);
+        execute(tx, LOCK_SCOPES, &[&teams, &hashes]).await?;
+    }
+    Ok(())
+}
+
+/// Locks those of the scopes that have a row.
+pub(crate) async fn lock_existing_keys(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
+    if !scopes.is_empty() {
+        let (teams, hashes) = scope_columns(scopes);
+        query_rows(tx, LOCK_KEYS, &[&teams, &hashes]).await?;
+    }
+    Ok(())
+}
+
+/// Locks those of the emails that nobody else holds, and waits for none.
+pub(crate) async fn lock_available_emails(
+    tx: &Transaction<'_>,
+    emails: &BTreeSet<EmailRef>,
+) -> TxResult<BTreeSet<EmailRef>> {
+    let (teams, ids) = email_ref_columns(emails.iter().copied());
+    let rows = query_rows(tx, LOCK_AVAILABLE_EMAILS, &[&teams, &ids]).await?;
+    rows.iter().map(|row| Ok((TeamId(row.try_get(0)?), EmailId(row.try_get(1)?)))).collect()
+}
+
+/// Locks emails.
+pub(crate) async fn lock_emails(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef>) -> TxResult<()> {
+    if !emails.is_empty() {
+        let (teams, ids) = email_ref_columns(emails.iter().copied());
+        query_rows(tx, LOCK_EMAILS, &[&teams, &ids]).await?;
+    }
+    Ok(())
+}
+
+/// Reads emails as they are at this moment.
+pub(crate) async fn read_email_rows(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef>) -> TxResult<Vec<Row>> {
+    if emails.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (teams, ids) = email_ref_columns(emails.iter().copied());
+    query_rows(tx, SELECT_EMAILS, &[&teams, &ids]).await
+}
+
+/// Loads locked scopes, the emails behind them, and `others`. `time` says which of the keys count as forgotten.
+pub(crate) async fn load_unit_of_work(
+    tx: &Transaction<'_>,
+    time: &Arc<CommitClock>,
+    scopes: &BTreeSet<KeyScope>,
+    others: &[EmailRef],
+) -> TxResult<UnitOfWork> {
+    let mut read: BTreeMap<KeyScope, KeyRow> = BTreeMap::new();
+    if !scopes.is_empty() {
+        let (teams, hashes) = scope_columns(scopes);
+        for row in query_rows(tx, SELECT_KEYS, &[&teams, &hashes]).await? {
+            let (scope, key) = read_key(&row)?;
+            read.insert(scope, key);
+        }
+    }
+    let mut wanted: BTreeSet<EmailRef> = others.iter().copied().collect();
+    for ((team, _), key) in &read {
+        wanted.extend(target_emails(key).map(|id| (*team, id)));
+    }
+    let emails = read_emails(&read_email_rows(tx, &wanted).await?, 0)?;
+    let mut ground =
+        UnitOfWork { keys: read.clone(), loaded_keys: read, time: Arc::clone(time), ..UnitOfWork::default() };
+    ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
+    Ok(ground)
+}
+
+/// Loads more emails onto a ground.
+pub(crate) async fn load_more_emails(
+    tx: &Transaction<'_>,
+    ground: &mut UnitOfWork,
+    wanted: impl Iterator<Item = EmailRef> + Send,
+) -> TxResult<()> {
+    let wanted = wanted.filter(|(_, id)| !ground.emails.contains_key(id)).collect();
+    let emails = read_emails(&read_email_rows(tx, &wanted).await?, 0)?;
+    ground.emails.extend(emails.into_iter().map(|email| (email.id, email)));
+    Ok(())
+}
+
+/// The emails a key's row names.
+fn target_emails(key: &KeyRow) -> impl Iterator<Item = EmailId> {
+    let bound = match key.target {
+        Some(KeyTarget::Email(id)) => Some(id),
+        _ => None,
+    };
+    bound.into_iter().chain(key.slot)
+}
+
+impl SharedState {
+    /// Writes what was decided and commits. A transaction that decided nothing is undone instead: the rows it made
+    /// to lock them go, and what it answers was committed before. Every verb ends here or waits for its own end: a
+    /// transaction that is merely dropped holds its locks a little longer than its caller waits.
+    pub(crate) async fn write_and_commit(
+        &self,
+        tx: Transaction<'_>,
+        ground: &UnitOfWork,
+        verbs: usize,
+    ) -> TxResult<()> {
+        if ground.is_unchanged() {
+            return Ok(tx.rollback().await?);
+        }
+        mailonce_core::failpoint!("postgres-locked");
+        write_unit_of_work(&tx, ground).await?;
+        self.commit(tx, verbs).await
+    }
+
+    /// Commits. Nothing is answered before this said that it is durable.
+    pub(crate) async fn commit(&self, tx: Transaction<'_>, verbs: usize) -> TxResult<()> {
+        let (warnings, begun) = (self.connections.commit_warnings(), Instant::now());
+        mailonce_core::failpoint!("postgres-before-commit");
+        tx.commit().await.map_err(|error| TxError::at_commit(&error))?;
+        mailonce_core::failpoint!("postgres-after-commit");
+        self.record_commit(verbs, warnings, begun)
+    }
+
+    /// Counts a commit and looks whether the server warned meanwhile.
+    pub(crate) fn record_commit(&self, verbs: usize, warnings: u64, begun: Instant) -> TxResult<()> {
+        self.meter.record_commit(verbs, begun.elapsed());
+        self.sequencer_wakeup.notify_one();
+        if self.connections.commit_warnings() == warnings {
+            durability::mark_proven();
+            return Ok(());
+        }
+        let why = "the server warned during the commit; it may not be on every replica".into();
+        Err(TxError::Store(StoreError::CommitUnknown(why)))
+    }
+}

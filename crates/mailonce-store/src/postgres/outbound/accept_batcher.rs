@@ -1,0 +1,276 @@
+//! Lanes: accepts of this node that arrive together travel together.
+//!
+//! Wishes wait in one line. Each lane takes as many as share no scope with one another or with a wish that another
+//! lane has under way, and answers them in one round. Wishes of the same single key go along as followers: they are
+//! answered with what the first of them became, so a storm on one key costs one round.
+
+use mailonce_core::{
+    handoff::Handoff,
+    key::KeyHash,
+    outbound::email::EmailHead,
+    ports::store::{AcceptResult, Envelope, GuardInput, NewEmail, Result, StoreError},
+    time::Time,
+};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::{Notify, oneshot};
+
+use crate::postgres::outbound::email_insert::EmailInsert;
+use crate::postgres::{SharedState, error::TxResult, row::KeyScope, unit_of_work::new_email_scopes};
+
+/// Wishes one round takes at most, followers apart.
+const MAX_ROUND_EMAILS: usize = 256;
+/// Bytes one round takes at most, unless a single wish is larger.
+const MAX_ROUND_BYTES: usize = 8 * 1024 * 1024;
+
+/// A wish in line.
+pub(crate) struct QueuedAccept {
+    pub key_hash: Option<KeyHash>,
+    shadow_keys: Vec<KeyHash>,
+    first_wins: bool,
+    due: Option<Time>,
+    guard_input: GuardInput,
+    /// Every row it may touch: its key, its slots and those of the versions before it.
+    scopes: Vec<KeyScope>,
+    pub now: Time,
+    /// What it becomes if its key was never seen.
+    pub draft: EmailInsert,
+    answer: oneshot::Sender<Result<AcceptResult>>,
+    was_contended: bool,
+}
+
+impl QueuedAccept {
+    /// A wish, and where its answer will be.
+    pub(crate) fn new(wish: NewEmail, now: Time) -> TxResult<(Self, oneshot::Receiver<Result<AcceptResult>>)> {
+        let (key_hash, slots, first_wins) = (wish.key, wish.shadow_keys.clone(), wish.first_wins);
+        let (due, care) = (wish.due_at, wish.guard_input.clone());
+        let scopes = new_email_scopes(&wish).collect();
+        let (email, body) = wish.into_email(u32::from(key_hash.is_some()), None, now);
+        let draft = EmailInsert::of_accepted(email, body)?;
+        let (answer, answered) = oneshot::channel();
+        Ok((
+            Self {
+                key_hash,
+                shadow_keys: slots,
+                first_wins,
+                due,
+                guard_input: care,
+                scopes,
+                now,
+                draft,
+                answer,
+                was_contended: false,
+            },
+            answered,
+        ))
+    }
+
+    /// The wish again, for the few that are not decided by one free row.
+    pub(crate) fn to_new_email(&self) -> NewEmail {
+        let (email, body) = self.draft.email_and_body();
+        let envelope = |handoff: &Handoff| Envelope {
+            transport: handoff.transport.clone(),
+            recipients: handoff.recipients.clone(),
+        };
+        NewEmail {
+            id: email.id,
+            team: email.team,
+            head: EmailHead::clone(&email.head),
+            digest: email.digest.clone(),
+            key: self.key_hash,
+            shadow_keys: self.shadow_keys.clone(),
+            first_wins: self.first_wins,
+            ttl: email.ttl,
+            envelopes: email.handoffs.iter().map(envelope).collect(),
+            due_at: self.due,
+            body: Arc::clone(body),
+            guard_input: self.guard_input.clone(),
+        }
+    }
+
+    /// Whether inserting the row of its key decides it: it takes no slot, neither of its own version nor of an earlier one,
+    /// is compared with no other email and counts in no budget.
+    fn is_simple(&self) -> bool {
+        self.shadow_keys.is_empty()
+            && !self.draft.email.head.may_take_earlier_shadow_keys()
+            && self.guard_input.fingerprint.is_none()
+            && self.guard_input.charges.is_empty()
+    }
+
+    /// The key it is bound under, as a scope.
+    pub(crate) fn key(&self) -> Option<KeyScope> {
+        self.key_hash.map(|key| (self.draft.email.team, key))
+    }
+
+    /// Answers. A caller that went away does not mind.
+    pub(crate) fn answer(self, answer: Result<AcceptResult>) {
+        self.answer.send(answer).ok();
+    }
+
+    /// Answers that it is the first of its key.
+    pub(crate) fn answer_first(self) {
+        self.answer.send(Ok(AcceptResult::First(self.draft.email))).ok();
+    }
+}
+
+/// What one lane answers in one go.
+#[derive(Default)]
+pub(crate) struct AcceptRound {
+    /// Each may be decided by one free row.
+    pub simple: Vec<QueuedAccept>,
+    /// Same key as one of the plain ones, and later.
+    pub followers: Vec<QueuedAccept>,
+    /// These need every one of their scopes locked.
+    pub needs_locks: Vec<QueuedAccept>,
+    /// What the other lanes must not touch meanwhile.
+    scopes: Vec<KeyScope>,
+}
+
+#[derive(Default)]
+struct AcceptQueue {
+    waiting: VecDeque<QueuedAccept>,
+    busy_scopes: HashSet<KeyScope>,
+    is_closed: bool,
+}
+
+/// The line in front of the lanes.
+#[derive(Default)]
+pub(crate) struct AcceptBatcher {
+    queue: Mutex<AcceptQueue>,
+    arrived: Notify,
+}
+
+impl AcceptBatcher {
+    fn lock_queue(&self) -> MutexGuard<'_, AcceptQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a wish in line.
+    pub(crate) fn enqueue(&self, waiting: QueuedAccept) {
+        let mut line = self.lock_queue();
+        if line.is_closed {
+            drop(line);
+            return waiting.answer(Err(StoreError::Unreachable("the store is closed".into())));
+        }
+        line.waiting.push_back(waiting);
+        drop(line);
+        self.arrived.notify_one();
+    }
+
+    /// Takes no more wishes. Those in line are still answered.
+    pub(crate) fn close(&self) {
+        self.lock_queue().is_closed = true;
+        self.arrived.notify_waiters();
+        self.arrived.notify_one();
+    }
+
+    /// The next round, and how many of it had to wait for another. `None` when the line is closed and empty.
+    fn next_round(&self) -> Option<(AcceptRound, usize)> {
+        let mut line = self.lock_queue();
+        if line.is_closed && line.waiting.is_empty() {
+            return None;
+        }
+        let taken = line.take_round();
+        let more = !line.waiting.is_empty() && !taken.0.is_empty();
+        drop(line);
+        if more {
+            self.arrived.notify_one();
+        }
+        Some(taken)
+    }
+
+    fn release_scopes(&self, scopes: &[KeyScope]) {
+        let mut line = self.lock_queue();
+        for scope in scopes {
+            line.busy_scopes.remove(scope);
+        }
+    }
+}
+
+impl AcceptRound {
+    fn is_empty(&self) -> bool {
+        self.simple.is_empty() && self.needs_locks.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.simple.len() + self.needs_locks.len()
+    }
+}
+
+impl AcceptQueue {
+    fn take_round(&mut self) -> (AcceptRound, usize) {
+        let (mut round, mut bytes, mut contended) = (AcceptRound::default(), 0, 0);
+        let mut leading: HashSet<KeyScope> = HashSet::new();
+        let mut passed: HashSet<KeyScope> = HashSet::new();
+        let mut left = Vec::new();
+        while let Some(mut next) = self.waiting.pop_front() {
+            if next.is_simple() && next.key().is_some_and(|key| leading.contains(&key)) {
+                contended += usize::from(!mem::replace(&mut next.was_contended, true));
+                round.followers.push(next);
+                continue;
+            }
+            if round.len() == MAX_ROUND_EMAILS || (bytes + next.draft.size() > MAX_ROUND_BYTES && !round.is_empty()) {
+                self.waiting.push_front(next);
+                break;
+            }
+            // Who shares a scope with a wish that is left behind stays behind it, or that one might starve.
+            if next.scopes.iter().any(|scope| self.busy_scopes.contains(scope) || passed.contains(scope)) {
+                contended += usize::from(!mem::replace(&mut next.was_contended, true));
+                passed.extend(next.scopes.iter().copied());
+                left.push(next);
+                continue;
+            }
+            bytes += next.draft.size();
+            self.busy_scopes.extend(next.scopes.iter().copied());
+            round.scopes.extend(next.scopes.iter().copied());
+            if next.is_simple() {
+                leading.extend(next.scopes.iter().copied());
+                round.simple.push(next);
+            } else {
+                round.needs_locks.push(next);
+            }
+        }
+        for next in left.into_iter().rev() {
+            self.waiting.push_front(next);
+        }
+        (round, contended)
+    }
+}
+
+/// Lets the scopes of a round go, whatever became of it.
+struct BusyScopesGuard<'a> {
+    batcher: &'a AcceptBatcher,
+    scopes: Vec<KeyScope>,
+}
+
+impl Drop for BusyScopesGuard<'_> {
+    fn drop(&mut self) {
+        self.batcher.release_scopes(&self.scopes);
+    }
+}
+
+/// One lane, until the line is closed.
+pub(crate) async fn run_accept_worker(ledger: Arc<SharedState>) {
+    loop {
+        let arrived = ledger.accept_batcher.arrived.notified();
+        let Some((mut round, contended)) = ledger.accept_batcher.next_round() else {
+            return ledger.accept_batcher.arrived.notify_one();
+        };
+        ledger.meter.record_contended(contended);
+        if round.is_empty() {
+            arrived.await;
+            // Callers that were answered together come back together: let them all get in line.
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let hold = BusyScopesGuard { batcher: &ledger.accept_batcher, scopes: mem::take(&mut round.scopes) };
+        ledger.process_round(round).await;
+        drop(hold);
+    }
+}
+
+/// What the plain wishes of a round became, by key: for the followers.
+pub(crate) type KeyOutcomes = HashMap<KeyScope, Result<AcceptResult>>;

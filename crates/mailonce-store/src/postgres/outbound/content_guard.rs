@@ -1,0 +1,130 @@
+//! Likenesses: what was said between the same people of late, so that a mail that says it again is noticed.
+//!
+//! The row of a pair is locked before it is read, whether there is one or not: of two mails that say the same, on one
+//! node or on two, the second sees the first.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    id::{EmailId, TeamId},
+    outbound::{
+        content_guard::{COMPARE_WINDOW_MS, ContentFingerprint, MAX_COMPARED},
+        email::{Email, EmailState},
+    },
+    ports::store::NewEmail,
+    time::Time,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use crate::postgres::{
+    error::TxResult,
+    locked_tx::load_more_emails,
+    row::{read_json, write_json},
+    unit_of_work::{EmailRef, UnitOfWork},
+    write::{execute, query_pipelined},
+};
+
+/// People of a team between whom mails are compared.
+pub(crate) type ContactPair = (TeamId, [u8; 16]);
+
+/// A mail of late.
+type RecentEmail = (Time, EmailId, ContentFingerprint);
+
+/// How long a pair's row is kept after the latest mail: longer than mails are compared, because clocks of nodes differ.
+const KEPT_MS: i64 = 2 * COMPARE_WINDOW_MS;
+
+/// Makes the rows that are missing and locks the others, in order, as keys are locked.
+const LOCK_PAIRS: &str = "
+    INSERT INTO likenesses (team, pair)
+    SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS w (team, pair) ORDER BY team, pair
+    ON CONFLICT (team, pair) DO UPDATE SET latest = likenesses.latest WHERE false";
+const READ_PAIRS: &str = "
+    SELECT l.team, l.pair, l.latest FROM unnest($1::uuid[], $2::uuid[]) AS w (team, pair)
+      JOIN likenesses l ON l.team = w.team AND l.pair = w.pair";
+const SAVE_PAIRS: &str = "
+    UPDATE likenesses l SET latest = w.latest, kept_until = w.kept_until
+      FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[]) AS w (team, pair, latest, kept_until)
+     WHERE l.team = w.team AND l.pair = w.pair";
+
+/// What was said between two, oldest first.
+#[derive(Default)]
+pub(crate) struct RecentContent {
+    latest: Vec<RecentEmail>,
+    /// When something was added.
+    pub added_at: Option<Time>,
+}
+
+/// Locks and reads what the guard of likeness compares these wishes with.
+pub(crate) async fn lock_recent_content<'a>(
+    tx: &Transaction<'_>,
+    ground: &mut UnitOfWork,
+    wishes: impl Iterator<Item = &'a NewEmail> + Send,
+) -> TxResult<()> {
+    let pairs: BTreeSet<ContactPair> =
+        wishes.filter_map(|wish| Some((wish.team, wish.guard_input.fingerprint.as_ref()?.pair))).collect();
+    if pairs.is_empty() {
+        return Ok(());
+    }
+    let (teams, hashes) = pair_columns(pairs.iter());
+    let params: [&(dyn ToSql + Sync); 2] = [&teams, &hashes];
+    let answers = query_pipelined(tx, &[(LOCK_PAIRS, &params), (READ_PAIRS, &params)]).await?;
+    let mut compared: Vec<EmailRef> = Vec::new();
+    for row in answers.last().into_iter().flatten() {
+        let pair = (TeamId(row.try_get(0)?), row.try_get::<_, Uuid>(1)?.into_bytes());
+        let latest: Vec<RecentEmail> = read_json(row.try_get(2)?, "what was said of late")?;
+        compared.extend(latest.iter().map(|(_, id, _)| (pair.0, *id)));
+        ground.conversations.recent_content.insert(pair, RecentContent { latest, added_at: None });
+    }
+    load_more_emails(tx, ground, compared.into_iter()).await
+}
+
+/// Writes what was added.
+pub(crate) async fn write_recent_content(
+    tx: &Transaction<'_>,
+    said: &BTreeMap<ContactPair, RecentContent>,
+) -> TxResult<()> {
+    let grown = || said.iter().filter_map(|(pair, said)| Some((pair, &said.latest, said.added_at?)));
+    let (teams, hashes) = pair_columns(grown().map(|(pair, _, _)| pair));
+    if teams.is_empty() {
+        return Ok(());
+    }
+    let latest = grown().map(|(_, latest, _)| write_json(latest)).collect::<TxResult<Vec<String>>>()?;
+    let kept_until: Vec<i64> = grown().map(|(_, _, at)| at.plus(KEPT_MS).0).collect();
+    execute(tx, SAVE_PAIRS, &[&teams, &hashes, &latest, &kept_until]).await.map(drop)
+}
+
+fn pair_columns<'a>(pairs: impl Iterator<Item = &'a ContactPair>) -> (Vec<Uuid>, Vec<Uuid>) {
+    pairs.map(|(team, pair)| (team.0, Uuid::from_bytes(*pair))).unzip()
+}
+
+impl UnitOfWork {
+    /// Whether another mail between the same people says the same and may have left, or may yet.
+    pub(crate) fn looks_duplicate(&self, wish: &NewEmail, now: Time) -> bool {
+        let Some(likeness) = wish.fingerprint_to_compare() else { return false };
+        let Some(said) = self.conversations.recent_content.get(&(wish.team, likeness.pair)) else { return false };
+        let stands = |id: &EmailId| {
+            let state = self.emails.get(id).map(Email::state);
+            !matches!(state, None | Some(EmailState::Failed | EmailState::Cancelled))
+        };
+        let recent = said.latest.iter().rev().take(MAX_COMPARED);
+        let mut recent = recent.filter(|(at, id, _)| now.since(*at) < COMPARE_WINDOW_MS && stands(id));
+        recent.any(|(_, _, other)| likeness.is_similar_to(other))
+    }
+
+    /// Remembers what a mail says for those to come.
+    pub(crate) fn remember_fingerprint(
+        &mut self,
+        team: TeamId,
+        likeness: ContentFingerprint,
+        email: EmailId,
+        now: Time,
+    ) {
+        let said = self.conversations.recent_content.entry((team, likeness.pair)).or_default();
+        said.latest.retain(|(at, ..)| now.since(*at) < COMPARE_WINDOW_MS);
+        said.latest.push((now, email, likeness));
+        let over = said.latest.len().saturating_sub(MAX_COMPARED);
+        said.latest.drain(..over);
+        said.added_at = Some(now);
+    }
+}

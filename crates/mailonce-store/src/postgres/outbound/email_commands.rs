@@ -1,0 +1,311 @@
+//! Changing: one email at a time by a rule of the core, and envelopes that go to the sandbox.
+
+use deadpool_postgres::Transaction;
+use mailonce_core::{
+    events::event::NewEvent,
+    id::{EmailId, TeamId},
+    key::KeyHash,
+    outbound::email::{Email, EmailChangeRefusal},
+    ports::store::{
+        EmailChangeResult, EmailResendResult, IdempotentResult, KeyBinding, KeyChangeResult, KeyedOperation, NewEmail,
+        RescheduleRequest,
+    },
+    time::Time,
+    ttl::Ttl,
+};
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+use super::accept::binding_in;
+use crate::postgres::{
+    SharedState,
+    control::budgets,
+    conversation::{is_current_reply, update_message_progress},
+    error::{TxError, TxResult},
+    locked_tx::{load_more_emails, load_unit_of_work, lock_emails, lock_scopes, read_email_rows},
+    outbound::content_guard,
+    row::{KeyScope, read_emails},
+    unit_of_work::{EmailRef, UnitOfWork, email_scopes, new_email_scopes},
+    write::query_rows,
+};
+
+/// Due envelopes in their order, as many as no other worker holds. The email's row is the lock; its handoffs are read
+/// again once it is held, because this statement may have seen them as they were before.
+const DUE: &str = "
+    SELECT h.team, h.email, h.number
+      FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
+     WHERE h.transport = $1 AND h.state IN ('queued', 'scheduled') AND h.due_at IS NOT NULL AND h.due_at <= $2
+       AND (h.state = 'queued' OR h.due_at <= $4::bigint)
+     ORDER BY h.due_at, h.email, h.number LIMIT $3
+       FOR UPDATE OF e SKIP LOCKED";
+
+const NEXT_DUE: &str = "
+    SELECT due_at FROM handoffs
+     WHERE transport = $1 AND state IN ('queued', 'scheduled') AND due_at IS NOT NULL
+     ORDER BY due_at LIMIT 1";
+
+/// What a rule of the core says to an email.
+type RuleResult = Result<Option<NewEvent>, EmailChangeRefusal>;
+
+impl SharedState {
+    /// Binds the key of an operation that changes nothing else, once.
+    pub(crate) async fn bind_operation_once(
+        &self,
+        operation: &KeyedOperation,
+        now: Time,
+    ) -> TxResult<IdempotentResult<()>> {
+        let scopes: BTreeSet<KeyScope> = BTreeSet::from([(operation.team, operation.key)]);
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        let answer = ground.find_replay(operation, now);
+        if answer.is_none() {
+            ground.bind_operation(operation);
+        }
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(answer.unwrap_or(IdempotentResult::Done(())))
+    }
+
+    /// Takes an email back.
+    pub(crate) async fn cancel(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> TxResult<IdempotentResult<EmailChangeResult>> {
+        self.change_email(team, id, operation, now, |email| email.cancel(self.time.commit_time(now))).await
+    }
+
+    /// Moves a scheduled email to another time, and its charges with it.
+    pub(crate) async fn reschedule(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        new: &RescheduleRequest,
+        now: Time,
+    ) -> TxResult<EmailChangeResult> {
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &BTreeSet::new(), &[(team, id)]).await?;
+        let answer = match ground.email_of_team(team, id) {
+            Some(email) => apply_reschedule(&tx, &mut ground, email, new, now).await?,
+            None => EmailChangeResult::Missing,
+        };
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+
+    /// Changes one email by a rule of the core, under the key of an operation when there is one.
+    async fn change_email(
+        &self,
+        team: TeamId,
+        id: EmailId,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+        rule: impl FnOnce(&mut Email) -> RuleResult + Send,
+    ) -> TxResult<IdempotentResult<EmailChangeResult>> {
+        let scopes: BTreeSet<KeyScope> = operation.iter().map(|operation| (operation.team, operation.key)).collect();
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        lock_emails(&tx, &BTreeSet::from([(team, id)])).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[(team, id)]).await?;
+        let before = ground.email_of_team(team, id);
+        let answer = apply_change(&mut ground, (team, id), operation, now, rule);
+        if let (Some(before), IdempotentResult::Done(EmailChangeResult::Changed(email))) = (&before, &answer) {
+            update_message_progress(&tx, &mut ground, (before, email), self.time.commit_time(now)).await?;
+        }
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+
+    /// Makes the next version of an email, once.
+    pub(crate) async fn resend(
+        &self,
+        wish: &NewEmail,
+        operation: Option<&KeyedOperation>,
+        now: Time,
+    ) -> TxResult<IdempotentResult<EmailResendResult>> {
+        let Some(previous) = wish.head.resend_of else {
+            return Ok(IdempotentResult::Done(EmailResendResult::Missing));
+        };
+        let mut scopes: BTreeSet<KeyScope> = new_email_scopes(wish).collect();
+        scopes.extend(operation.iter().map(|operation| (operation.team, operation.key)));
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        lock_emails(&tx, &BTreeSet::from([(wish.team, previous)])).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[(wish.team, previous)]).await?;
+        let next = ground.emails.get(&previous).and_then(|email| email.resent_as);
+        load_more_emails(&tx, &mut ground, next.map(|id| (wish.team, id)).into_iter()).await?;
+        content_guard::lock_recent_content(&tx, &mut ground, std::iter::once(wish)).await?;
+        let before = ground.email_of_team(wish.team, previous);
+        let replaced = match &before {
+            Some(email) => !is_current_reply(&tx, &mut ground, email).await?,
+            None => false,
+        };
+        budgets::lock(&tx, &mut ground, std::iter::once(wish)).await?;
+        let answer = ground.resend(wish.clone(), operation, replaced, now);
+        if let (Some(before), IdempotentResult::Done(EmailResendResult::First(email))) = (&before, &answer) {
+            update_message_progress(&tx, &mut ground, (before, email), now).await?;
+        }
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(answer)
+    }
+
+    /// Hands up to `max` due envelopes to the sandbox, in one commit. How many were.
+    pub(crate) async fn capture(
+        &self,
+        transport: &str,
+        max: usize,
+        scheduled_by: Option<Time>,
+        now: Time,
+    ) -> TxResult<usize> {
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        let mut due: Vec<(EmailRef, u16)> = Vec::new();
+        let scheduled_by = scheduled_by.map(|at| at.0);
+        for row in query_rows(&tx, DUE, &[&transport, &now.0, &(max as i64), &scheduled_by]).await? {
+            let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
+            due.push((scoped, row.try_get::<_, i32>(2)? as u16));
+        }
+        let held: BTreeSet<EmailRef> = due.iter().map(|(scoped, _)| *scoped).collect();
+        let mut ground = UnitOfWork::default();
+        let emails = read_emails(&read_email_rows(&tx, &held).await?, 0)?;
+        ground.emails = emails.into_iter().map(|email| (email.id, email)).collect();
+        let mut captured = 0;
+        let at = self.time.commit_time(now);
+        for ((team, id), number) in due {
+            let Some(mut email) = ground.email_of_team(team, id) else {
+                continue;
+            };
+            if let Some((attempt, event)) = email.capture(number, at) {
+                ground.attempts.push((team, id, attempt));
+                ground.save(&email, event);
+                captured += 1;
+            }
+        }
+        self.write_and_commit(tx, &ground, 1).await?;
+        Ok(captured)
+    }
+
+    /// When the next envelope for a transport is due.
+    pub(crate) async fn next_handoff_due(&self, transport: &str) -> TxResult<Option<Time>> {
+        let rows = query_rows(&self.connections.client().await?, NEXT_DUE, &[&transport]).await?;
+        Ok(rows.first().map(|row| row.try_get(0)).transpose()?.map(Time))
+    }
+
+    /// Gives a key another memory.
+    pub(crate) async fn extend_key(
+        &self,
+        team: TeamId,
+        key: KeyHash,
+        ttl: Ttl,
+        now: Time,
+    ) -> TxResult<KeyChangeResult> {
+        self.change_key(team, key, now, |email| Some(email.extend_key(ttl, now))).await
+    }
+
+    /// Forgets a key now, if its email is terminal.
+    pub(crate) async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> TxResult<KeyChangeResult> {
+        self.change_key(team, key, now, |email| email.state().is_terminal().then(|| email.forget_key(now))).await
+    }
+
+    /// Changes how long a key is remembered. Every scope of its email is locked, because who else is decided by them
+    /// must see either the old memory or the new one.
+    async fn change_key(
+        &self,
+        team: TeamId,
+        key: KeyHash,
+        now: Time,
+        rule: impl FnOnce(&mut Email) -> Option<NewEvent> + Send,
+    ) -> TxResult<KeyChangeResult> {
+        let found = self.load_key(team, key).await?;
+        let Some(KeyBinding::Email(seen)) = binding_in(&found, (team, key), self.time.expiry_cutoff(now)) else {
+            return Ok(KeyChangeResult::Missing);
+        };
+        let mut scopes = email_scopes(&seen);
+        scopes.insert((team, key));
+        let mut client = self.connections.client().await?;
+        let tx = client.transaction().await?;
+        lock_scopes(&tx, &scopes).await?;
+        lock_emails(&tx, &BTreeSet::from([(team, seen.id)])).await?;
+        let mut ground = load_unit_of_work(&tx, &self.time, &scopes, &[]).await?;
+        let answer = apply_key_change(&mut ground, (team, key), seen.id, now, rule);
+        self.write_and_commit(tx, &ground, 1).await?;
+        answer
+    }
+}
+
+/// What becomes of an email that is to move. The budgets have a say only when it can be moved at all.
+async fn apply_reschedule(
+    tx: &Transaction<'_>,
+    ground: &mut UnitOfWork,
+    before: Email,
+    new: &RescheduleRequest,
+    now: Time,
+) -> TxResult<EmailChangeResult> {
+    let mut email = before.clone();
+    let event = match email.reschedule(new.due_at, now) {
+        Ok(event) => event,
+        Err(refusal) => return Ok(EmailChangeResult::Refused(refusal, email)),
+    };
+    if let Some(exceeded) = budgets::move_charges(tx, ground, &before, &new.charges, now).await? {
+        return Ok(EmailChangeResult::OverBudget(exceeded));
+    }
+    ground.save(&email, event);
+    Ok(EmailChangeResult::Changed(email))
+}
+
+/// What becomes of an email under a rule, and of the key of the operation that asked for it.
+fn apply_change(
+    ground: &mut UnitOfWork,
+    (team, id): EmailRef,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+    rule: impl FnOnce(&mut Email) -> RuleResult,
+) -> IdempotentResult<EmailChangeResult> {
+    if let Some(answer) = operation.and_then(|operation| ground.find_replay(operation, now)) {
+        return answer;
+    }
+    let Some(mut email) = ground.email_of_team(team, id) else {
+        return IdempotentResult::Done(EmailChangeResult::Missing);
+    };
+    match rule(&mut email) {
+        Ok(event) => {
+            if let Some(event) = event {
+                ground.save(&email, event);
+            }
+            // Only what was done is remembered: a refusal may turn into a success later.
+            if let Some(operation) = operation {
+                ground.bind_operation(operation);
+            }
+            IdempotentResult::Done(EmailChangeResult::Changed(email))
+        }
+        Err(refusal) => IdempotentResult::Done(EmailChangeResult::Refused(refusal, email)),
+    }
+}
+
+/// What becomes of a key's memory under a rule. Only the email that was `seen` is locked.
+fn apply_key_change(
+    ground: &mut UnitOfWork,
+    (team, key): KeyScope,
+    seen: EmailId,
+    now: Time,
+    rule: impl FnOnce(&mut Email) -> Option<NewEvent>,
+) -> TxResult<KeyChangeResult> {
+    let Some(KeyBinding::Email(mut email)) = ground.key_binding(team, key, now) else {
+        return Ok(KeyChangeResult::Missing);
+    };
+    if email.id != seen {
+        return Err(TxError::Conflict("the key was bound to another email meanwhile".into()));
+    }
+    let Some(event) = rule(&mut email) else {
+        return Ok(KeyChangeResult::NotTerminal(email));
+    };
+    ground.save(&email, event);
+    Ok(KeyChangeResult::Done(email))
+}

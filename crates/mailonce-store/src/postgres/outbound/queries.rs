@@ -1,0 +1,267 @@
+//! Looking: views and listings. Keys that are asked for together are looked up together.
+
+use mailonce_core::{
+    handoff::{Attempt, AttemptDetails, Outcome},
+    id::{EmailId, TeamId},
+    key::KeyHash,
+    limits,
+    outbound::email::Email,
+    ports::store::{EmailDetail, EmailQuery, KeyBinding, KeyView, Result, ResultPage, StoreError, SuppressedCall},
+    time::Time,
+};
+use std::{collections::BTreeSet, sync::Arc};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_postgres::{Row, types::ToSql};
+use uuid::Uuid;
+
+use super::accept::{LoadedKeys, binding_in, load_keys};
+use crate::postgres::{
+    SharedState,
+    error::{TxError, TxResult},
+    row::{KeyScope, KeyTarget, email_columns, email_joins, read_emails, read_json, read_suppressed_calls},
+    write::query_rows,
+};
+
+/// Keys one look takes at most.
+const MAX_LOOKUP_KEYS: usize = 256;
+/// Emails a listing reads at a time.
+const EMAILS_PER_READ: usize = 1000;
+
+const EMAIL_BY_ID: &str = concat!(
+    "SELECT ",
+    email_columns!(),
+    " FROM emails e ",
+    email_joins!(),
+    " WHERE e.team = $1 AND e.id = $2 ORDER BY h.number"
+);
+pub(crate) const SELECT_BODY: &str = "SELECT body FROM emails WHERE team = $1 AND id = $2 AND body IS NOT NULL";
+const SELECT_ATTEMPTS: &str = "
+    SELECT handoff, number, at, outcome, reply, ended_at, about FROM attempts WHERE team = $1 AND email = $2
+     ORDER BY handoff, number";
+const SELECT_EVIDENCE: &str = "SELECT fact FROM evidence WHERE team = $1 AND email = $2 ORDER BY n";
+const SELECT_SUPPRESSED: &str = "SELECT latest FROM suppressed WHERE team = $1 AND email = $2";
+/// The email `$2` itself is not among them.
+const OLDER_EMAILS: &str = concat!(
+    "SELECT ",
+    email_columns!(),
+    " FROM (SELECT * FROM emails WHERE team = $1 AND id < $2 ORDER BY id DESC LIMIT $3) e ",
+    email_joins!(),
+    " ORDER BY e.id DESC, h.number"
+);
+
+const COUNT_EMAILS: &str = "SELECT count(*) FROM emails WHERE team = $1 AND id >= $2 AND id < $3";
+
+const HELD_OR_UNKNOWN_EMAILS: &str = concat!(
+    "SELECT ",
+    email_columns!(),
+    " FROM (SELECT DISTINCT team, email FROM handoffs
+             WHERE state IN ('held', 'unknown') AND (team, email) > ($1, $2) ORDER BY team, email LIMIT $3) w
+       JOIN emails e ON e.team = w.team AND e.id = w.email ",
+    email_joins!(),
+    " ORDER BY e.team, e.id, h.number"
+);
+
+/// A key that somebody asks for.
+pub(crate) struct KeyLookupRequest {
+    scope: KeyScope,
+    now: Time,
+    answer: oneshot::Sender<Result<Option<KeyBinding>>>,
+}
+
+/// Looks keys up until the store closes.
+pub(crate) async fn run_key_lookups(
+    ledger: Arc<SharedState>,
+    mut asked: mpsc::UnboundedReceiver<KeyLookupRequest>,
+    mut closing: watch::Receiver<bool>,
+) {
+    let mut together = Vec::new();
+    loop {
+        tokio::select! {
+            count = asked.recv_many(&mut together, MAX_LOOKUP_KEYS) => if count == 0 { return },
+            _ = closing.wait_for(|closing| *closing) => return,
+        }
+        let scopes: BTreeSet<KeyScope> = together.iter().map(|look| look.scope).collect();
+        let found = ledger.load_keys(&scopes).await.map_err(StoreError::from);
+        for look in together.drain(..) {
+            let answer = found
+                .as_ref()
+                .map(|found| binding_in(found, look.scope, ledger.time.expiry_cutoff(look.now)))
+                .map_err(StoreError::clone);
+            look.answer.send(answer).ok();
+        }
+    }
+}
+
+impl SharedState {
+    async fn load_keys(&self, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
+        load_keys(&self.connections.client().await?, scopes).await
+    }
+
+    /// What one key is bound to, without a lock.
+    pub(crate) async fn load_key(&self, team: TeamId, key: KeyHash) -> TxResult<LoadedKeys> {
+        self.load_keys(&BTreeSet::from([(team, key)])).await
+    }
+
+    /// What a key is bound to and remembered for.
+    pub(crate) async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>> {
+        let (answer, answered) = oneshot::channel();
+        self.key_lookups.send(KeyLookupRequest { scope: (team, key), now, answer }).ok();
+        answered.await.unwrap_or_else(|_gone| Err(StoreError::Unreachable("the store is closed".into())))
+    }
+
+    /// One email.
+    pub(crate) async fn email(&self, team: TeamId, id: EmailId) -> TxResult<Option<Email>> {
+        let client = self.connections.client().await?;
+        Ok(read_emails(&query_rows(&client, EMAIL_BY_ID, &[&team.0, &id.0]).await?, 0)?.pop())
+    }
+
+    /// Emails that are held or unknown, whosever they are, in the order of team and id.
+    pub(crate) async fn held_or_unknown_emails(
+        &self,
+        after: Option<(TeamId, EmailId)>,
+        limit: usize,
+    ) -> TxResult<Vec<Email>> {
+        let (team, id) = after.map_or((Uuid::nil(), Uuid::nil()), |(team, id)| (team.0, id.0));
+        let most = i64::try_from(limit).unwrap_or(i64::MAX);
+        read_emails(
+            &query_rows(&self.connections.client().await?, HELD_OR_UNKNOWN_EMAILS, &[&team, &id, &most]).await?,
+            0,
+        )
+    }
+
+    /// Everything about one email.
+    pub(crate) async fn email_detail(&self, team: TeamId, id: EmailId) -> TxResult<Option<EmailDetail>> {
+        let mut client = self.connections.client().await?;
+        // One snapshot for all of it, so that an attempt is never shown without its outcome.
+        let tx = client
+            .build_transaction()
+            .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
+            .read_only(true)
+            .start()
+            .await?;
+        let Some(email) = read_emails(&query_rows(&tx, EMAIL_BY_ID, &[&team.0, &id.0]).await?, 0)?.pop() else {
+            return Ok(None);
+        };
+        let params: [&(dyn ToSql + Sync); 2] = [&team.0, &id.0];
+        let (bodies, attempts, evidence, suppressed) = tokio::try_join!(
+            query_rows(&tx, SELECT_BODY, &params),
+            query_rows(&tx, SELECT_ATTEMPTS, &params),
+            query_rows(&tx, SELECT_EVIDENCE, &params),
+            query_rows(&tx, SELECT_SUPPRESSED, &params)
+        )?;
+        Ok(Some(EmailDetail {
+            email,
+            body: bodies.first().map(|row| row.try_get(0)).transpose()?,
+            attempts: attempts.iter().map(read_attempt).collect::<TxResult<_>>()?,
+            evidence: evidence.iter().map(|row| read_json(row.try_get(0)?, "a fact")).collect::<TxResult<_>>()?,
+            suppressed_calls: read_calls_newest_first(suppressed.first())?,
+        }))
+    }
+
+    /// Emails, newest first.
+    pub(crate) async fn emails(&self, team: TeamId, query: &EmailQuery) -> TxResult<ResultPage<Email>> {
+        if let Some(key) = query.key {
+            return self.emails_by_key(team, key, query).await;
+        }
+        let client = self.connections.client().await?;
+        let mut page = ResultPage { rows: Vec::new(), next: None };
+        let (mut before, mut looked) = (query.before, 0);
+        loop {
+            // One more than fits tells whether there is more; later pieces are larger, because little matches.
+            let chunk = if looked == 0 { query.limit.saturating_add(1).min(EMAILS_PER_READ) } else { EMAILS_PER_READ };
+            // Without a place to go on from, from the very end.
+            let after = before.map_or(Uuid::max(), |id| id.0);
+            let emails =
+                read_emails(&query_rows(&client, OLDER_EMAILS, &[&team.0, &after, &(chunk as i64)]).await?, 0)?;
+            let ended = emails.len() < chunk;
+            for email in emails {
+                if page.rows.len() == query.limit || looked == limits::SCAN_ROWS {
+                    return Ok(page);
+                }
+                looked += 1;
+                page.next = Some(email.id);
+                if query.matches(&email) {
+                    page.rows.push(email);
+                }
+            }
+            if ended {
+                page.next = None;
+                return Ok(page);
+            }
+            before = page.next;
+        }
+    }
+
+    /// How many emails of a team have ids in a range.
+    pub(crate) async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> TxResult<u64> {
+        let client = self.connections.client().await?;
+        let rows = query_rows(&client, COUNT_EMAILS, &[&team.0, &from.0, &to.0]).await?;
+        let count: i64 = rows.first().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+        Ok(count as u64)
+    }
+
+    /// A key names one email at most: the one it is bound to now, or was last, until it is swept.
+    async fn emails_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> TxResult<ResultPage<Email>> {
+        let email = self.load_key(team, key).await?.remove(&(team, key)).and_then(|(_, email)| email);
+        let wanted = |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
+        Ok(ResultPage { rows: email.filter(wanted).into_iter().collect(), next: None })
+    }
+
+    /// What a key is, forgotten or not.
+    pub(crate) async fn key_view(&self, team: TeamId, key: KeyHash, now: Time) -> TxResult<Option<KeyView>> {
+        let mut found = self.load_key(team, key).await?;
+        let bound = binding_in(&found, (team, key), self.time.expiry_cutoff(now));
+        let Some((row, email)) = found.remove(&(team, key)).filter(|(row, _)| row.bind_number > 0) else {
+            return Ok(None);
+        };
+        let forgotten_at = match (&bound, &row.target) {
+            (Some(_), _) => None,
+            (None, Some(KeyTarget::Email(_))) => email.as_ref().and_then(Email::expires_at),
+            (None, Some(KeyTarget::Operation { expires_at, .. })) => Some(*expires_at),
+            (None, None) => row.forgotten_at,
+        };
+        let expires_at = match (&bound, &row.target) {
+            (Some(KeyBinding::Email(email)), _) => email.expires_at(),
+            (Some(_), Some(KeyTarget::Operation { expires_at, .. })) => Some(*expires_at),
+            _ => None,
+        };
+        let suppressed = match &bound {
+            Some(KeyBinding::Email(email)) => self.suppressed_calls(team, email.id).await?,
+            _ => Vec::new(),
+        };
+        Ok(Some(KeyView {
+            bind_number: row.bind_number,
+            binding: bound,
+            expires_at,
+            forgotten_at,
+            suppressed_calls: suppressed,
+        }))
+    }
+
+    async fn suppressed_calls(&self, team: TeamId, id: EmailId) -> TxResult<Vec<SuppressedCall>> {
+        let client = self.connections.client().await?;
+        read_calls_newest_first(query_rows(&client, SELECT_SUPPRESSED, &[&team.0, &id.0]).await?.first())
+    }
+}
+
+fn read_calls_newest_first(row: Option<&Row>) -> TxResult<Vec<SuppressedCall>> {
+    let latest: Option<&str> = row.map(|row| row.try_get(0)).transpose()?;
+    Ok(read_suppressed_calls(latest)?.into_iter().rev().collect())
+}
+
+fn read_attempt(row: &Row) -> TxResult<Attempt> {
+    let outcome: Option<&str> = row.try_get(3)?;
+    let read = |word: &str| Outcome::parse(word).ok_or_else(|| TxError::corrupt("the outcome of an attempt"));
+    Ok(Attempt {
+        handoff: row.try_get::<_, i32>(0)? as u16,
+        number: row.try_get::<_, i32>(1)? as u32,
+        at: Time(row.try_get(2)?),
+        outcome: outcome.map(read).transpose()?,
+        reply: row.try_get(4)?,
+        ended_at: row.try_get::<_, Option<i64>>(5)?.map(Time),
+        details: match row.try_get::<_, Option<&str>>(6)? {
+            Some(about) => read_json(about, "an attempt")?,
+            None => AttemptDetails::default(),
+        },
+    })
+}

@@ -1,0 +1,158 @@
+//! Teams and credentials.
+
+use mailonce_core::{
+    access::team::{ApiKey, Team},
+    id::{ApiKeyId, TeamId},
+    ports::store::{IdempotentResult, KeyedOperation, Result, StoreError},
+    time::Time,
+};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use uuid::Uuid;
+
+use crate::sqlite::{outbound::accept, schema::store_error, write_session::WriteSession};
+
+const INSERT_TEAM: &str =
+    "INSERT INTO teams (id, name, created_at, require_keys) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+const COUNT_SAME_NAME: &str = "SELECT count(*) FROM teams WHERE name = ?1 AND id <> ?2";
+const TEAMS: &str = "SELECT id, name, created_at, require_keys FROM teams ORDER BY id";
+const SET_REQUIRE_KEYS: &str =
+    "UPDATE teams SET require_keys = ?2 WHERE id = ?1 RETURNING id, name, created_at, require_keys";
+const INSERT_API_KEY: &str = "INSERT INTO api_keys (id, team, hash, about, created_at, revoked_at, last_used_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
+const API_KEYS: &str =
+    "SELECT id, hash, about, created_at, revoked_at, last_used_at FROM api_keys WHERE team = ?1 ORDER BY id DESC";
+const BY_HASH: &str = "SELECT k.id, k.hash, k.about, k.created_at, k.revoked_at, k.last_used_at, \
+     t.id, t.name, t.created_at, t.require_keys FROM api_keys k JOIN teams t ON t.number = k.team WHERE k.hash = ?1";
+const REVOKE: &str = "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, ?3) WHERE team = ?1 AND id = ?2 \
+     RETURNING id, hash, about, created_at, revoked_at, last_used_at";
+const TOUCH: &str = "UPDATE api_keys SET last_used_at = MAX(COALESCE(last_used_at, 0), ?2) WHERE id = ?1";
+
+fn team_row(row: &Row<'_>, at: usize) -> rusqlite::Result<Team> {
+    Ok(Team {
+        id: TeamId(Uuid::from_bytes(row.get(at)?)),
+        name: row.get(at + 1)?,
+        created_at: Time(row.get(at + 2)?),
+        require_keys: row.get(at + 3)?,
+    })
+}
+
+fn api_key_row(row: &Row<'_>, team: TeamId) -> rusqlite::Result<ApiKey> {
+    let about: String = row.get(2)?;
+    let broken =
+        |e: serde_json::Error| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Text, Box::new(e));
+    Ok(ApiKey {
+        id: ApiKeyId(Uuid::from_bytes(row.get(0)?)),
+        team,
+        hash: row.get(1)?,
+        details: serde_json::from_str(&about).map_err(broken)?,
+        created_at: Time(row.get(3)?),
+        revoked_at: row.get::<_, Option<i64>>(4)?.map(Time),
+        last_used_at: row.get::<_, Option<i64>>(5)?.map(Time),
+    })
+}
+
+/// Every team with its number.
+pub(crate) fn team_numbers(conn: &Connection) -> Result<Vec<(TeamId, i64)>> {
+    let mut statement = conn.prepare("SELECT id, number FROM teams").map_err(store_error)?;
+    let rows = statement.query_map([], |row| Ok((TeamId(Uuid::from_bytes(row.get(0)?)), row.get(1)?)));
+    rows.and_then(Iterator::collect).map_err(store_error)
+}
+
+/// Makes a team together with its first credential, unless another has its name. The number it got.
+pub(crate) fn create_team(
+    ledger: &WriteSession<'_>,
+    team: &Team,
+    key: &ApiKey,
+    operation: Option<&KeyedOperation>,
+) -> Result<IdempotentResult<Option<i64>>> {
+    if let Some(operation) = operation
+        && let Some(answer) = accept::find_replay(ledger, operation, key.created_at)?
+    {
+        return Ok(answer);
+    }
+    let namesakes = params![team.name, team.id.0.as_bytes()];
+    let namesakes: i64 = ledger.conn.query_row(COUNT_SAME_NAME, namesakes, |row| row.get(0)).map_err(store_error)?;
+    if namesakes > 0 {
+        return Ok(IdempotentResult::Done(None));
+    }
+    if let Some(operation) = operation {
+        accept::bind_operation(ledger, operation)?;
+    }
+    ledger.execute(INSERT_TEAM, params![team.id.0.as_bytes(), team.name, team.created_at.0, team.require_keys])?;
+    let find = "SELECT number FROM teams WHERE id = ?1";
+    let number: i64 = ledger.conn.query_row(find, [team.id.0.as_bytes()], |row| row.get(0)).map_err(store_error)?;
+    insert_api_key(ledger, number, key)?;
+    Ok(IdempotentResult::Done(Some(number)))
+}
+
+/// Makes a credential.
+pub(crate) fn create_api_key(
+    ledger: &WriteSession<'_>,
+    key: &ApiKey,
+    operation: Option<&KeyedOperation>,
+) -> Result<IdempotentResult<()>> {
+    let Some(number) = ledger.team_number(key.team) else {
+        return Err(StoreError::Unreachable(format!("there is no team {}", key.team)));
+    };
+    if let Some(operation) = operation {
+        if let Some(answer) = accept::find_replay(ledger, operation, key.created_at)? {
+            return Ok(answer);
+        }
+        accept::bind_operation(ledger, operation)?;
+    }
+    insert_api_key(ledger, number, key)?;
+    Ok(IdempotentResult::Done(()))
+}
+
+fn insert_api_key(ledger: &WriteSession<'_>, team: i64, key: &ApiKey) -> Result<()> {
+    let about = serde_json::to_string(&key.details).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+    let (revoked, used) = (key.revoked_at.map(|at| at.0), key.last_used_at.map(|at| at.0));
+    let row = params![key.id.0.as_bytes(), team, key.hash, about, key.created_at.0, revoked, used];
+    ledger.execute(INSERT_API_KEY, row).map(drop)
+}
+
+/// Changes whether a team requires keys.
+pub(crate) fn set_require_keys(ledger: &WriteSession<'_>, team: TeamId, require: bool) -> Result<Option<Team>> {
+    let mut statement = ledger.conn.prepare_cached(SET_REQUIRE_KEYS).map_err(store_error)?;
+    statement.query_row(params![team.0.as_bytes(), require], |row| team_row(row, 0)).optional().map_err(store_error)
+}
+
+/// Takes a credential back.
+pub(crate) fn revoke_api_key(
+    ledger: &WriteSession<'_>,
+    team: TeamId,
+    id: ApiKeyId,
+    now: Time,
+) -> Result<Option<ApiKey>> {
+    let Some(number) = ledger.team_number(team) else { return Ok(None) };
+    let mut statement = ledger.conn.prepare_cached(REVOKE).map_err(store_error)?;
+    let row = statement.query_row(params![number, id.0.as_bytes(), now.0], |row| api_key_row(row, team));
+    row.optional().map_err(store_error)
+}
+
+/// Notes when credentials were last used.
+pub(crate) fn touch_api_keys(ledger: &WriteSession<'_>, used: &[(ApiKeyId, Time)]) -> Result<()> {
+    used.iter().try_for_each(|(id, at)| ledger.execute(TOUCH, params![id.0.as_bytes(), at.0]).map(drop))
+}
+
+/// Every team.
+pub(crate) fn teams(conn: &Connection) -> Result<Vec<Team>> {
+    let mut statement = conn.prepare_cached(TEAMS).map_err(store_error)?;
+    statement.query_map([], |row| team_row(row, 0)).and_then(Iterator::collect).map_err(store_error)
+}
+
+/// The credentials of a team, newest first.
+pub(crate) fn api_keys(conn: &Connection, team: TeamId, number: i64) -> Result<Vec<ApiKey>> {
+    let mut statement = conn.prepare_cached(API_KEYS).map_err(store_error)?;
+    statement.query_map([number], |row| api_key_row(row, team)).and_then(Iterator::collect).map_err(store_error)
+}
+
+/// The credential with this hash, and its team.
+pub(crate) fn api_key_by_hash(conn: &Connection, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
+    let mut statement = conn.prepare_cached(BY_HASH).map_err(store_error)?;
+    let found = statement.query_row([hash.as_slice()], |row| {
+        let team = team_row(row, 6)?;
+        Ok((api_key_row(row, team.id)?, team))
+    });
+    found.optional().map_err(store_error)
+}

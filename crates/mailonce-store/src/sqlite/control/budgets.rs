@@ -1,0 +1,106 @@
+//! Budgets: how much of each was used in each period. Only an email that counts against one reads or writes here.
+
+use mailonce_core::{
+    control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
+    id::ordered_bits,
+    limits,
+    outbound::email::Email,
+    ports::store::Result,
+    time::Time,
+};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use uuid::Uuid;
+
+use crate::sqlite::{schema::store_error, write_session::WriteSession};
+
+const USED: &str = "SELECT used FROM budget_usage WHERE team = ?1 AND budget = ?2 AND period_start = ?3";
+const ADD_USAGE: &str = "INSERT INTO budget_usage (team, budget, period_start, ends_at, used) VALUES (?1, ?2, ?3, ?4, ?5) \
+     ON CONFLICT DO UPDATE SET used = used + ?5";
+const REFUND_USAGE: &str =
+    "UPDATE budget_usage SET used = max(used - ?4, 0) WHERE team = ?1 AND budget = ?2 AND period_start = ?3";
+const SAVE_CHARGE: &str = "INSERT INTO budget_charges (email, budget, period_start, ends_at, amount) VALUES (?1, ?2, ?3, ?4, ?5) \
+     ON CONFLICT DO UPDATE SET period_start = ?3, ends_at = ?4, amount = ?5";
+const SELECT_CHARGES: &str = "SELECT budget, period_start, ends_at, amount FROM budget_charges WHERE email = ?1";
+const SWEEP: &str = "DELETE FROM budget_usage WHERE (team, budget, period_start) IN \
+     (SELECT team, budget, period_start FROM budget_usage WHERE ends_at <= ?1 LIMIT ?2)";
+const SWEEP_CHARGES: &str = "DELETE FROM budget_charges WHERE (email, budget) IN \
+     (SELECT email, budget FROM budget_charges WHERE ends_at <= ?1 LIMIT ?2)";
+
+/// What is used of a counter of a team.
+pub(crate) fn used(conn: &Connection, team: i64, (budget, start): BudgetCounter) -> Result<u64> {
+    let mut statement = conn.prepare_cached(USED).map_err(store_error)?;
+    let row = statement.query_row(params![team, budget.as_bytes(), start.0], |row| row.get::<_, i64>(0));
+    Ok(row.optional().map_err(store_error)?.unwrap_or_default().unsigned_abs())
+}
+
+/// Reads the counters of these charges that are not known yet.
+pub(crate) fn load(ledger: &WriteSession<'_>, team: i64, charges: &[Charge], usage: &mut BudgetUsage) -> Result<()> {
+    for charge in charges {
+        if !usage.is_loaded(charge.counter()) {
+            usage.load(charge.counter(), used(ledger.conn, team, charge.counter())?);
+        }
+    }
+    Ok(())
+}
+
+/// The budget that an email would exceed.
+pub(crate) fn exceeded(ledger: &WriteSession<'_>, team: i64, charges: &[Charge]) -> Result<Option<Overrun>> {
+    let mut usage = BudgetUsage::default();
+    load(ledger, team, charges, &mut usage)?;
+    Ok(usage.exceeded(charges))
+}
+
+/// Counts an email and records where.
+pub(crate) fn charge(ledger: &WriteSession<'_>, team: i64, email: &Email, charges: &[Charge]) -> Result<()> {
+    let bits = ordered_bits(email.id.0);
+    for Charge { budget, period_start, ends_at, amount, .. } in charges {
+        let amount = *amount as i64;
+        ledger.execute(ADD_USAGE, params![team, budget.as_bytes(), period_start.0, ends_at.0, amount])?;
+        ledger.execute(SAVE_CHARGE, params![bits, budget.as_bytes(), period_start.0, ends_at.0, amount])?;
+    }
+    Ok(())
+}
+
+/// Counts an email that moves to another time there. Changes nothing when it would exceed a budget.
+pub(crate) fn move_charges(
+    ledger: &WriteSession<'_>,
+    team: i64,
+    email: &Email,
+    wanted: &[Charge],
+    now: Time,
+) -> Result<Option<Overrun>> {
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    let moved = ChargeMove::plan(email, &recorded_charges(ledger, email)?, wanted, now);
+    if let Some(exceeded) = exceeded(ledger, team, &moved.take)? {
+        return Ok(Some(exceeded));
+    }
+    charge(ledger, team, email, &moved.take)?;
+    for RecordedCharge { budget, period_start, amount, .. } in &moved.give_back {
+        ledger.execute(REFUND_USAGE, params![team, budget.as_bytes(), period_start.0, *amount as i64])?;
+    }
+    Ok(None)
+}
+
+/// Where an email was counted.
+fn recorded_charges(ledger: &WriteSession<'_>, email: &Email) -> Result<Vec<RecordedCharge>> {
+    let mut statement = ledger.conn.prepare_cached(SELECT_CHARGES).map_err(store_error)?;
+    let rows = statement.query_map(params![ordered_bits(email.id.0)], |row| {
+        Ok(RecordedCharge {
+            budget: Uuid::from_bytes(row.get(0)?),
+            period_start: Time(row.get(1)?),
+            ends_at: Time(row.get(2)?),
+            amount: row.get::<_, i64>(3)?.unsigned_abs(),
+        })
+    });
+    rows.and_then(Iterator::collect).map_err(store_error)
+}
+
+/// Drops the counters and charges of periods that ended long ago, a piece at a time.
+pub(crate) fn sweep(ledger: &WriteSession<'_>, now: Time) -> Result<()> {
+    for sql in [SWEEP, SWEEP_CHARGES] {
+        ledger.execute(sql, params![now.plus(-USAGE_RETENTION_MS).0, limits::SCAN_ROWS as i64])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! Answers: a reply or a forward passes its guards and is accepted with them in one step.
+
+use mailonce_core::{
+    conversation::{
+        caps::ReplyTally,
+        reply_guards::{self, NewReply, ReplyContext, ReplyResult, ReplyVerdict},
+    },
+    events::event::NewEvent,
+    id::{EmailId, TeamId},
+    outbound::email::Email,
+    ports::store::{AcceptResult, Result},
+    time::Time,
+};
+use rusqlite::{OptionalExtension as _, params};
+
+use crate::sqlite::conversation::threads;
+use crate::sqlite::{
+    inbox::messages,
+    outbound::accept::{self, PreparedEmail, unknown_team_error},
+    rows::{self, corrupt_row, to_json},
+    schema::store_error,
+    write_session::WriteSession,
+};
+
+const SELECT_TALLY: &str = "SELECT times FROM tallies WHERE team = ?1 AND person = ?2";
+const SAVE_TALLY: &str = "INSERT INTO tallies (team, person, latest_at, times) VALUES (?1, ?2, ?3, ?4) \
+     ON CONFLICT DO UPDATE SET latest_at = MAX(latest_at, ?3), times = ?4";
+
+/// Accepts an answer with every guard, or says which refused it.
+pub(crate) fn accept_reply(ledger: &mut WriteSession<'_>, wish: &NewReply, now: Time) -> Result<ReplyResult> {
+    let id = wish.email.team;
+    let team = ledger.team_number(id).ok_or_else(|| unknown_team_error(id))?;
+    if let Some(key) = wish.email.key
+        && let Some(bound) = accept::key_binding(ledger, (id, team), key, now)?
+    {
+        return Ok(ReplyResult::KeyBound(bound));
+    }
+    let Some(ground) = load_reply_context(ledger, team, wish, now)? else { return Ok(ReplyResult::Missing) };
+    match wish.check_guards(&ground, now) {
+        ReplyVerdict::Refuse(guard, newer) => {
+            ledger.emit(team, &wish.refusal_event(guard, &ground, now));
+            Ok(ReplyResult::Refused(guard, newer, ground.message, ground.thread))
+        }
+        ReplyVerdict::AlreadyAnswered(id) => Ok(ReplyResult::AlreadyAnswered(id, ground.previous_reply, ground.thread)),
+        ReplyVerdict::Accept(guard) => {
+            let mut inner = wish.email.clone();
+            inner.guard_input.held_by = guard.or(inner.guard_input.held_by);
+            let mut prepared = PreparedEmail::new(inner, now)?;
+            let said = accept::accept(ledger, &mut prepared, now)?;
+            match prepared.into_accept(said) {
+                AcceptResult::First(email) => save_reply_effects(ledger, team, wish, ground, email, now),
+                AcceptResult::KeyBound(bound) => Ok(ReplyResult::KeyBound(bound)),
+                AcceptResult::OverBudget(exceeded) => Ok(ReplyResult::OverBudget(exceeded)),
+            }
+        }
+    }
+}
+
+/// What the ledger has to say about an answer. `None` when the team has no such message.
+fn load_reply_context(
+    ledger: &WriteSession<'_>,
+    team: i64,
+    wish: &NewReply,
+    now: Time,
+) -> Result<Option<ReplyContext>> {
+    let id = wish.email.team;
+    let Some(message) = messages::by_id(ledger.conn, id, team, wish.message)? else { return Ok(None) };
+    let thread = threads::of_message(ledger.conn, team, &message, now)?;
+    let taken = message.annotations.turn.answered_by(&wish.slot);
+    let before = taken.map(|email| effective_version(ledger, (id, team), email)).transpose()?.flatten();
+    let person = wish.recipient_hash.map(|person| load_tally(ledger, team, person)).transpose()?.unwrap_or_default();
+    Ok(Some(ReplyContext { message, thread, previous_reply: before, recipient_tally: person }))
+}
+
+/// The email, or what it was sent again as, whichever counts.
+fn effective_version(ledger: &WriteSession<'_>, (id, team): (TeamId, i64), first: EmailId) -> Result<Option<Email>> {
+    let Some(mut found) = rows::email_by_id(ledger.conn, id, team, first)? else { return Ok(None) };
+    let mut next = found.resent_as;
+    while let Some(email) = next.map(|next| rows::email_by_id(ledger.conn, id, team, next)).transpose()?.flatten() {
+        next = email.resent_as;
+        found = reply_guards::effective_version(found, email);
+    }
+    Ok(Some(found))
+}
+
+/// Whether an email is still a version of what answered its message. True when it answers none.
+pub(crate) fn is_current_reply(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<bool> {
+    let Some(id) = email.head.answers else { return Ok(true) };
+    let Some(message) = messages::by_id(ledger.conn, email.team, team, id)? else { return Ok(true) };
+    for (_, first) in &message.annotations.turn.answers {
+        let mut version = Some(*first);
+        while let Some(id) = version {
+            if id == email.id {
+                return Ok(true);
+            }
+            version = rows::email_by_id(ledger.conn, email.team, team, id)?.and_then(|email| email.resent_as);
+        }
+    }
+    Ok(false)
+}
+
+/// Whose turn the message is that an email answers, now that the email is another. The email is written already.
+pub(crate) fn update_message_progress(
+    ledger: &mut WriteSession<'_>,
+    team: i64,
+    before: &Email,
+    after: &Email,
+    now: Time,
+) -> Result<()> {
+    let Some(id) = reply_guards::message_to_reassess(before, after) else { return Ok(()) };
+    let Some(mut message) = messages::by_id(ledger.conn, after.team, team, id)? else { return Ok(()) };
+    if let Some(person) = reply_guards::recipient_counted_on_release(&message, before, after) {
+        let mut thread = threads::of_message(ledger.conn, team, &message, now)?;
+        thread.count_released_reply(now);
+        threads::save(ledger, team, &thread)?;
+        if let Some(person) = person {
+            let mut answered = load_tally(ledger, team, person)?;
+            answered.record(now);
+            ledger.execute(SAVE_TALLY, params![team, person, now.0, to_json(&answered)?])?;
+        }
+    }
+    let replies = message.annotations.turn.replies().map(|id| effective_version(ledger, (after.team, team), id));
+    let answers = replies.collect::<Result<Vec<_>>>()?;
+    if let Some(event) = reply_guards::reassess_message(&mut message, &answers, after.id, now) {
+        messages::save(ledger, &message)?;
+        ledger.emit(team, &event);
+    }
+    Ok(())
+}
+
+/// When a person was answered.
+fn load_tally(ledger: &WriteSession<'_>, team: i64, person: [u8; 16]) -> Result<ReplyTally> {
+    let mut statement = ledger.conn.prepare_cached(SELECT_TALLY).map_err(store_error)?;
+    let times: Option<String> =
+        statement.query_row(params![team, person], |row| row.get(0)).optional().map_err(store_error)?;
+    let Some(times) = times else { return Ok(ReplyTally::default()) };
+    serde_json::from_str(&times).map_err(|e| corrupt_row(&format!("a tally: {e}")))
+}
+
+/// Writes what an accepted answer changes besides its own rows.
+fn save_reply_effects(
+    ledger: &mut WriteSession<'_>,
+    team: i64,
+    wish: &NewReply,
+    mut ground: ReplyContext,
+    email: Email,
+    now: Time,
+) -> Result<ReplyResult> {
+    let before = ground.recipient_tally.clone();
+    let events: Vec<NewEvent> = wish.apply(&mut ground, &email, now);
+    messages::save(ledger, &ground.message)?;
+    threads::save(ledger, team, &ground.thread)?;
+    threads::add_email(ledger, ground.thread.id, email.id)?;
+    if let Some(person) = wish.recipient_hash.filter(|_| ground.recipient_tally != before) {
+        ledger.execute(SAVE_TALLY, params![team, person, now.0, to_json(&ground.recipient_tally)?])?;
+    }
+    events.iter().for_each(|event| ledger.emit(team, event));
+    ledger.queue_changed_email(email.clone());
+    Ok(ReplyResult::First(email, ground.thread))
+}

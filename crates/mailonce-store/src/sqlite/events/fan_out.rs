@@ -1,0 +1,93 @@
+//! Spreading: what lies past an endpoint's cursor becomes notices.
+//!
+//! Events are read and chosen apart from the writer, which only writes what was chosen, if the endpoint is still as it
+//! was seen.
+
+use mailonce_core::{
+    events::{
+        endpoint::Endpoint,
+        event::Event,
+        notice::{FanOutCounts, Notice},
+    },
+    id::ordered_bits,
+    limits,
+    ports::store::Result,
+    time::Time,
+};
+use rusqlite::{Connection, params};
+
+use crate::sqlite::events::{endpoints, event_log, notices};
+use crate::sqlite::write_session::{TeamNumberMap, WriteSession};
+
+const ADVANCE_CURSOR: &str = "UPDATE endpoints SET cursor = ?2, spread_at = ?3 WHERE endpoint = ?1 AND cursor = ?4 \
+     AND redo_until = ?5 AND rev = ?6 AND removed IS NULL";
+
+/// What an endpoint is owed.
+pub(crate) struct FanOutBatch {
+    endpoint: Endpoint,
+    team: i64,
+    events_read: usize,
+    /// The number of the last event that was looked at.
+    last_seq: u64,
+    matching_events: Vec<Event>,
+}
+
+/// Looks at the events before endpoints.
+pub(crate) fn plan_fan_out(conn: &Connection, teams: &TeamNumberMap, max: usize) -> Result<Vec<FanOutBatch>> {
+    let lagging = endpoints::lagging(conn, limits::FAN_OUT_ENDPOINTS)?;
+    let each = (max / lagging.len().max(1)).max(1);
+    let mut shares = Vec::with_capacity(lagging.len());
+    for endpoint in lagging {
+        let Some(team) = teams.number(endpoint.team) else { continue };
+        let mut events = event_log::events_after(conn, team, endpoint.cursor, each)?;
+        let (read, last) = (events.len(), events.last().map_or(endpoint.cursor, |event| event.seq));
+        events.retain(|event| endpoint.wants(event));
+        shares.push(FanOutBatch { endpoint, team, events_read: read, last_seq: last, matching_events: events });
+    }
+    Ok(shares)
+}
+
+/// Writes down what is owed.
+pub(crate) fn fan_out(ledger: &WriteSession<'_>, shares: &[FanOutBatch], now: Time) -> Result<FanOutCounts> {
+    let mut spread = FanOutCounts::default();
+    for share in shares {
+        let FanOutBatch { endpoint, team, events_read: read, last_seq: last, matching_events: wanted } = share;
+        let seen = params![
+            ordered_bits(endpoint.id.0),
+            *last as i64,
+            now.0,
+            endpoint.cursor as i64,
+            endpoint.resend_until_seq as i64,
+            endpoint.rev
+        ];
+        // Changed since it was looked at: the next call looks again.
+        if ledger.execute(ADVANCE_CURSOR, seen)? == 0 {
+            continue;
+        }
+        spread.events_read += read;
+        for event in wanted {
+            spread.notices_created += usize::from(create_notice(ledger, *team, endpoint, event, now)?);
+        }
+    }
+    spread.has_more = !endpoints::lagging(ledger.conn, 1)?.is_empty();
+    Ok(spread)
+}
+
+/// Owes an event to an endpoint, unless it is past that. True when it was not owed before.
+fn create_notice(ledger: &WriteSession<'_>, team: i64, endpoint: &Endpoint, event: &Event, now: Time) -> Result<bool> {
+    if !endpoint.must_resend(event.seq) {
+        let in_line = notices::has_pending(ledger, endpoint.id, event.event.subject_id)?;
+        notices::save(ledger, team, &Notice::new(endpoint.team, endpoint.id, event, in_line, now))?;
+        return Ok(true);
+    }
+    let owed = match notices::by_seq(ledger.conn, endpoint.id, event.seq)? {
+        None => Notice::new(endpoint.team, endpoint.id, event, true, now),
+        Some(mut notice) if !notice.is_open() => {
+            notice.replay(now);
+            notice
+        }
+        Some(_) => return Ok(false),
+    };
+    notices::save_and_reschedule(ledger, team, owed, now)?;
+    Ok(true)
+}

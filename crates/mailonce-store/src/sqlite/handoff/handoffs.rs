@@ -1,0 +1,351 @@
+//! Handing off: leases, acts and what processes that ended left behind.
+
+use mailonce_core::{
+    handoff::{
+        Attempt, AttemptDetails, Evidence, Handoff, HandoffProgress, Outcome,
+        action::{Effects, HandoffAction, HandoffActionStatus},
+    },
+    id::{EmailId, NodeId, TeamId, ordered_bits},
+    outbound::email::Email,
+    ports::store::{
+        Backlog, HandoffActionResult, IdempotentResult, KeyedOperation, LeaseRequest, LeasedHandoff, OrphanBacklog,
+        RecoveryCounts, Result,
+    },
+    time::Time,
+};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::sqlite::{
+    conversation::reply,
+    outbound::{accept, email_commands},
+    rows,
+    schema::store_error,
+    write_session::WriteSession,
+};
+
+const DUE: &str = "SELECT team, email, number, state, recipients, due_at FROM handoffs \
+     WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 AND transport = ?2 ORDER BY due_at, email, number";
+const DUE_UNKNOWN: &str = "SELECT team, email, number, transport, json_extract(work, '$.account') FROM handoffs \
+     WHERE state = 'unknown' AND due_at <= ?1 ORDER BY due_at, email, number";
+// Each half by its own index: the table also holds everything that was ever sent.
+const UNCLAIMED: &str = "SELECT t.id, h.transport, SUM(h.waits), COUNT(*) - SUM(h.waits) FROM ( \
+     SELECT team, transport, 1 AS waits FROM handoffs INDEXED BY handoffs_due WHERE state IN ('queued', 'scheduled') \
+     UNION ALL SELECT team, transport, 0 FROM handoffs INDEXED BY handoffs_doubt WHERE state = 'unknown') h \
+     JOIN teams t ON t.number = h.team GROUP BY t.id, h.transport ORDER BY t.id, h.transport";
+const OPEN_AT: &str = "SELECT DISTINCT t.id, e.email, e.tail FROM ( \
+     SELECT team, email, transport FROM handoffs INDEXED BY handoffs_due WHERE state IN ('queued', 'scheduled') \
+     UNION ALL SELECT team, email, transport FROM handoffs INDEXED BY handoffs_open \
+        WHERE state IN ('leased', 'sending') \
+     UNION ALL SELECT team, email, transport FROM handoffs INDEXED BY handoffs_doubt WHERE state = 'unknown') h \
+     JOIN teams t ON t.number = h.team JOIN emails e ON e.email = h.email \
+     WHERE h.transport = ?1 AND (t.id, e.email) > (?2, ?3) ORDER BY t.id, e.email LIMIT ?4";
+const LEASED_OR_SENDING: &str = "SELECT team, email, number, holder FROM handoffs WHERE state IN ('leased', 'sending') \
+     ORDER BY email, number";
+const SELECT_WIRE: &str = "SELECT bytes FROM wires WHERE email = ?1 AND transport = ?2";
+const SAVE_WIRE: &str = "INSERT OR IGNORE INTO wires (email, transport, bytes) VALUES (?1, ?2, ?3)";
+const EVIDENCE_EXISTS: &str = "SELECT 1 FROM evidence WHERE email = ?1 AND once = ?2";
+const SAVE_EVIDENCE: &str = "INSERT INTO evidence (email, number, once, fact) \
+     VALUES (?1, (SELECT COALESCE(MAX(number), 0) + 1 FROM evidence WHERE email = ?1), ?2, ?3)";
+const SAVE_ATTEMPT: &str = "INSERT INTO attempts (email, handoff, number, at, outcome, reply, ended_at, remote_id, about) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO UPDATE \
+     SET at = ?4, outcome = ?5, reply = ?6, ended_at = ?7, remote_id = ?8, about = ?9";
+const BY_REMOTE_ID: &str = "SELECT a.email, a.handoff, e.tail FROM attempts a JOIN emails e ON e.email = a.email \
+     WHERE a.remote_id = ?2 AND e.team = ?1 ORDER BY a.email, a.handoff, a.number LIMIT 1";
+const COUNT_WAITING: &str = "SELECT transport, COUNT(*), MIN(due_at) FROM handoffs WHERE state IN ('queued', 'scheduled') \
+     GROUP BY transport ORDER BY transport";
+
+/// A handoff by its place in the file.
+pub(crate) type HandoffRef = (i64, i64, u16);
+
+/// Due handoffs that a wish may have, in their order. Read apart from the writer; [`lease`] looks again.
+pub(crate) fn due_candidates(conn: &Connection, wish: &LeaseRequest, now: Time) -> Result<Vec<HandoffRef>> {
+    let busy: Vec<String> = wish.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
+    let mut statement = conn.prepare_cached(DUE).map_err(store_error)?;
+    let mut rows = statement.query(params![now.0, wish.transport]).map_err(store_error)?;
+    let mut found = Vec::new();
+    while found.len() < wish.max
+        && let Some(row) = rows.next().map_err(store_error)?
+    {
+        let state: String = row.get(3).map_err(store_error)?;
+        let recipients: String = row.get(4).map_err(store_error)?;
+        let due_at: i64 = row.get(5).map_err(store_error)?;
+        let early = state == "scheduled" && wish.schedule_cutoff.is_none_or(|by| due_at > by.0);
+        if !early && !busy.iter().any(|domain| recipients.contains(domain.as_str())) {
+            found.push((
+                row.get(0).map_err(store_error)?,
+                row.get(1).map_err(store_error)?,
+                row.get(2).map_err(store_error)?,
+            ));
+        }
+    }
+    Ok(found)
+}
+
+/// Gives handoffs to a worker, if they may still be taken.
+pub(crate) fn lease(
+    ledger: &mut WriteSession<'_>,
+    places: &[HandoffRef],
+    wish: &LeaseRequest,
+    now: Time,
+) -> Result<Vec<LeasedHandoff>> {
+    let mut leased = Vec::with_capacity(places.len());
+    for (team, bits, number) in places {
+        let id = ledger.team_id(*team)?;
+        let Some(before) = rows::email_by_bits(ledger.conn, id, *team, *bits)? else { continue };
+        let mut email = before.clone();
+        let still = |h: &Handoff| wish.may_lease(h, now);
+        if !before.handoffs.get(usize::from(*number)).is_some_and(still)
+            || !email.lease_handoff(*number, wish.node, now)
+        {
+            continue;
+        }
+        save(ledger, *team, &before, &email)?;
+        ledger.queue_changed_email(email.clone());
+        leased.push(with_bytes(ledger.conn, email, *number)?);
+    }
+    Ok(leased)
+}
+
+/// A handoff with what a worker needs to hand it over.
+pub(crate) fn with_bytes(conn: &Connection, email: Email, number: u16) -> Result<LeasedHandoff> {
+    let bits = ordered_bits(email.id.0);
+    let transport = email.handoffs.get(usize::from(number)).map(|handoff| handoff.transport.as_str());
+    let wire =
+        conn.prepare_cached(SELECT_WIRE).and_then(|mut s| s.query_row(params![bits, transport], |row| row.get(0)));
+    Ok(LeasedHandoff {
+        body: rows::body(conn, bits)?,
+        frozen_bytes: wire.optional().map_err(store_error)?,
+        email,
+        handoff: number,
+    })
+}
+
+/// Writes what became of an email and of those of its handoffs that changed.
+fn save(ledger: &WriteSession<'_>, team: i64, before: &Email, email: &Email) -> Result<()> {
+    email_commands::save_email(ledger, team, email)?;
+    let bits = ordered_bits(email.id.0);
+    for (old, new) in before.handoffs.iter().zip(&email.handoffs) {
+        if old != new {
+            email_commands::save_handoff(ledger, team, bits, new)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes down what happened and what it means.
+pub(crate) fn apply_action(
+    ledger: &mut WriteSession<'_>,
+    (team, id): (TeamId, EmailId),
+    act: &HandoffAction,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> Result<IdempotentResult<HandoffActionResult>> {
+    if let Some(operation) = operation
+        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+    {
+        return Ok(answer);
+    }
+    let acted = apply_action_once(ledger, team, id, act, now)?;
+    if let (Some(operation), HandoffActionResult::Applied(HandoffActionStatus::Done, _)) = (operation, &acted) {
+        accept::bind_operation(ledger, operation)?;
+    }
+    Ok(IdempotentResult::Done(acted))
+}
+
+fn apply_action_once(
+    ledger: &mut WriteSession<'_>,
+    team: TeamId,
+    id: EmailId,
+    act: &HandoffAction,
+    now: Time,
+) -> Result<HandoffActionResult> {
+    let Some(number) = ledger.team_number(team) else { return Ok(HandoffActionResult::Missing) };
+    let Some(before) = rows::email_by_id(ledger.conn, team, number, id)? else {
+        return Ok(HandoffActionResult::Missing);
+    };
+    let bits = ordered_bits(id.0);
+    if let Some(once) = act.dedup_key() {
+        let known = ledger
+            .conn
+            .prepare_cached(EVIDENCE_EXISTS)
+            .and_then(|mut s| s.exists(params![bits, once]))
+            .map_err(store_error)?;
+        if known {
+            return Ok(HandoffActionResult::Applied(HandoffActionStatus::Unchanged, before));
+        }
+    }
+    let mut email = before.clone();
+    let now = ledger.time.commit_time(now);
+    let effects = email.apply_action(act, now);
+    if let (HandoffAction::Mark { lease: hold, frozen_bytes: Some(wire) }, HandoffActionStatus::Done) =
+        (act, effects.status)
+    {
+        ledger.execute(SAVE_WIRE, params![bits, hold.transport, wire.as_ref()])?;
+    }
+    write_effects(ledger, number, bits, &effects)?;
+    if effects.changed {
+        save(ledger, number, &before, &email)?;
+        ledger.queue_changed_email(email.clone());
+        reply::update_message_progress(ledger, number, &before, &email, now)?;
+    }
+    Ok(HandoffActionResult::Applied(effects.status, email))
+}
+
+fn write_effects(ledger: &mut WriteSession<'_>, team: i64, bits: i64, effects: &Effects) -> Result<()> {
+    for attempt in &effects.attempts {
+        save_attempt(ledger, bits, attempt)?;
+    }
+    for fact in &effects.evidence {
+        let json = serde_json::to_string(fact).unwrap_or_default();
+        ledger.execute(SAVE_EVIDENCE, params![bits, fact.once, json])?;
+    }
+    for handoff in &effects.new_handoffs {
+        let recipients = serde_json::to_string(&handoff.recipients).unwrap_or_default();
+        let (state, due) = (handoff.state.as_str(), handoff.due_at.map(|at| at.0));
+        ledger.execute(
+            accept::INSERT_HANDOFF,
+            params![team, bits, handoff.number, handoff.transport, recipients, state, due],
+        )?;
+    }
+    effects.events.iter().for_each(|event| ledger.emit(team, event));
+    Ok(())
+}
+
+/// Writes an attempt as it is now.
+pub(crate) fn save_attempt(ledger: &WriteSession<'_>, bits: i64, attempt: &Attempt) -> Result<()> {
+    let Attempt { handoff, number, at, ended_at, outcome, reply, details: about } = attempt;
+    let about_json = (*about != AttemptDetails::default()).then(|| serde_json::to_string(about).unwrap_or_default());
+    let outcome = outcome.map(Outcome::as_str);
+    let ended = ended_at.map(|at| at.0);
+    let row = params![bits, handoff, number, at.0, outcome, reply, ended, about.remote_id, about_json];
+    ledger.execute(SAVE_ATTEMPT, row).map(drop)
+}
+
+/// What happened to a handoff, as it is kept: nothing, for most.
+pub(crate) fn work_json(handoff: &Handoff) -> Option<String> {
+    (handoff.progress != HandoffProgress::default())
+        .then(|| serde_json::to_string(&handoff.progress).unwrap_or_default())
+}
+
+/// Unknown handoffs that are due to be looked at.
+pub(crate) fn due_unknown(
+    conn: &Connection,
+    team_id: impl Fn(i64) -> Option<TeamId>,
+    may_decide: impl Fn((&str, Option<&str>)) -> bool,
+    (max, now): (usize, Time),
+) -> Result<Vec<(Email, u16)>> {
+    let mut statement = conn.prepare_cached(DUE_UNKNOWN).map_err(store_error)?;
+    let mut rows = statement.query(params![now.0]).map_err(store_error)?;
+    let mut places: Vec<HandoffRef> = Vec::new();
+    while places.len() < max
+        && let Some(row) = rows.next().map_err(store_error)?
+    {
+        let (transport, account): (String, Option<String>) =
+            (row.get(3).map_err(store_error)?, row.get(4).map_err(store_error)?);
+        if may_decide((&transport, account.as_deref())) {
+            places.push((
+                row.get(0).map_err(store_error)?,
+                row.get(1).map_err(store_error)?,
+                row.get(2).map_err(store_error)?,
+            ));
+        }
+    }
+    let mut found = Vec::with_capacity(places.len());
+    for (team, bits, number) in places {
+        let Some(id) = team_id(team) else { continue };
+        if let Some(email) = rows::email_by_bits(conn, id, team, bits)? {
+            found.push((email, number));
+        }
+    }
+    Ok(found)
+}
+
+/// What waits for transports that nobody claims.
+pub(crate) fn orphan_backlogs(conn: &Connection, claimed: impl Fn(&str) -> bool) -> Result<Vec<OrphanBacklog>> {
+    let mut statement = conn.prepare_cached(UNCLAIMED).map_err(store_error)?;
+    let rows = statement.query_map([], |row| {
+        let team = TeamId(uuid::Uuid::from_bytes(row.get(0)?));
+        let (waiting, unknown) = (row.get::<_, i64>(2)? as u64, row.get::<_, i64>(3)? as u64);
+        Ok(OrphanBacklog { team, transport: row.get(1)?, waiting, unknown })
+    });
+    let all: Vec<OrphanBacklog> = rows.and_then(Iterator::collect).map_err(store_error)?;
+    Ok(all.into_iter().filter(|orphans| !claimed(&orphans.transport)).collect())
+}
+
+/// Emails of which something is open at a transport.
+pub(crate) fn emails_open_at_transport(
+    conn: &Connection,
+    transport: &str,
+    after: Option<(TeamId, EmailId)>,
+    limit: usize,
+) -> Result<Vec<(TeamId, EmailId)>> {
+    let team = after.as_ref().map_or(&[][..], |(team, _)| team.0.as_bytes());
+    let bits = after.map_or(i64::MIN, |(_, id)| ordered_bits(id.0));
+    let mut statement = conn.prepare_cached(OPEN_AT).map_err(store_error)?;
+    let rows = statement.query_map(params![transport, team, bits, limit as i64], |row| {
+        let id = EmailId(mailonce_core::id::from_bits(row.get(1)?, row.get(2)?));
+        Ok((TeamId(uuid::Uuid::from_bytes(row.get(0)?)), id))
+    });
+    rows.and_then(Iterator::collect).map_err(store_error)
+}
+
+/// Takes handoffs from processes that ended.
+pub(crate) fn recover_dead_nodes(
+    ledger: &mut WriteSession<'_>,
+    alive: impl Fn(NodeId) -> bool,
+    max: usize,
+    now: Time,
+) -> Result<RecoveryCounts> {
+    let left: Vec<(i64, i64, u16, [u8; 16])> = {
+        let mut statement = ledger.conn.prepare_cached(LEASED_OR_SENDING).map_err(store_error)?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
+        rows.and_then(Iterator::collect).map_err(store_error)?
+    };
+    let mut recovered = RecoveryCounts::default();
+    let dead = |(_, _, _, holder): &(i64, i64, u16, [u8; 16])| !alive(NodeId(uuid::Uuid::from_bytes(*holder)));
+    for (team, bits, number, holder) in left.into_iter().filter(dead).take(max) {
+        let id = ledger.team_id(team)?;
+        let Some(email) = rows::email_by_bits(ledger.conn, id, team, bits)? else { continue };
+        let act = HandoffAction::Crash { number, holder: NodeId(uuid::Uuid::from_bytes(holder)) };
+        if let HandoffActionResult::Applied(HandoffActionStatus::Done, email) =
+            apply_action_once(ledger, id, email.id, &act, now)?
+        {
+            recovered.count_handoff(&email, number);
+        }
+    }
+    Ok(recovered)
+}
+
+/// The handoff that a next hop knows under its own name.
+pub(crate) fn handoff_by_remote_id(conn: &Connection, team: i64, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
+    let mut statement = conn.prepare_cached(BY_REMOTE_ID).map_err(store_error)?;
+    let row = statement.query_row(params![team, remote_id], |row| {
+        Ok((EmailId(mailonce_core::id::from_bits(row.get(0)?, row.get(2)?)), row.get(1)?))
+    });
+    row.optional().map_err(store_error)
+}
+
+/// What waits.
+pub(crate) fn backlog(conn: &Connection) -> Result<Backlog> {
+    let mut statement = conn.prepare_cached(COUNT_WAITING).map_err(store_error)?;
+    let rows = statement
+        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<i64>>(2)?)));
+    let rows: Vec<(String, i64, Option<i64>)> = rows.and_then(Iterator::collect).map_err(store_error)?;
+    let unknown: i64 = conn
+        .query_row("SELECT COUNT(*) FROM handoffs WHERE state = 'unknown'", [], |row| row.get(0))
+        .map_err(store_error)?;
+    Ok(Backlog {
+        oldest_due_at: rows.iter().filter_map(|(_, _, oldest)| *oldest).min().map(Time),
+        waiting: rows.into_iter().map(|(transport, count, _)| (transport, count as u64)).collect(),
+        unknown: unknown as u64,
+    })
+}
+
+/// Facts about an email, in the order they were learnt.
+pub(crate) fn evidence(conn: &Connection, bits: i64) -> Result<Vec<Evidence>> {
+    let mut statement =
+        conn.prepare_cached("SELECT fact FROM evidence WHERE email = ?1 ORDER BY number").map_err(store_error)?;
+    let rows = statement.query_map([bits], |row| row.get::<_, String>(0));
+    let facts: Vec<String> = rows.and_then(Iterator::collect).map_err(store_error)?;
+    facts.iter().map(|fact| serde_json::from_str(fact).map_err(|_json| rows::corrupt_row("evidence"))).collect()
+}

@@ -1,0 +1,108 @@
+//! Watches: runs of agents that wait on an inbox.
+
+use mailonce_core::{
+    id::{InboxId, TeamId, WatchId, ordered_bits, random_bits},
+    inbox::watch::{SpendResendResult, Watch},
+    ports::store::{IdempotentResult, KeyedOperation, Result},
+    time::Time,
+};
+use rusqlite::{Connection, Row, params};
+
+use crate::sqlite::inbox::inboxes;
+use crate::sqlite::{outbound::accept, rows::split_id, schema::store_error, write_session::WriteSession};
+
+/// A watch whose inbox is there.
+const BY_ID: &str = "SELECT w.watch, w.tail, i.inbox, i.tail, w.rev, w.started_at, w.behind, w.deadline, w.budget, w.spent, w.require_auth \
+     FROM watches w JOIN inboxes i ON i.inbox = w.inbox WHERE i.removed IS NULL AND w.team = ?1 AND w.watch = ?2";
+const INSERT: &str = "INSERT INTO watches (watch, tail, team, inbox, rev, started_at, behind, deadline, budget, spent, require_auth) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+const SPEND: &str = "UPDATE watches SET rev = ?2, spent = ?3 WHERE watch = ?1";
+
+fn watch_row(row: &Row<'_>, team: TeamId) -> Result<Watch> {
+    Ok(Watch {
+        id: WatchId(split_id(row, 0)?),
+        team,
+        inbox: InboxId(split_id(row, 2)?),
+        rev: row.get(4).map_err(store_error)?,
+        started_at: Time(row.get(5).map_err(store_error)?),
+        after_seq: row.get::<_, i64>(6).map_err(store_error)? as u64,
+        deadline: Time(row.get(7).map_err(store_error)?),
+        resend_budget: row.get(8).map_err(store_error)?,
+        resends_used: row.get(9).map_err(store_error)?,
+        require_auth: row.get(10).map_err(store_error)?,
+    })
+}
+
+/// One watch of a team.
+pub(crate) fn by_id(conn: &Connection, team: TeamId, number: i64, id: WatchId) -> Result<Option<Watch>> {
+    let mut statement = conn.prepare_cached(BY_ID).map_err(store_error)?;
+    let mut rows = statement.query(params![number, ordered_bits(id.0)]).map_err(store_error)?;
+    let found = rows.next().map_err(store_error)?.map(|row| watch_row(row, team)).transpose()?;
+    Ok(found.filter(|watch| watch.id == id))
+}
+
+/// Begins a watch behind the inbox's latest message.
+pub(crate) fn create(
+    ledger: &mut WriteSession<'_>,
+    mut watch: Watch,
+    operation: Option<&KeyedOperation>,
+) -> Result<IdempotentResult<Option<Watch>>> {
+    let Some(team) = ledger.team_number(watch.team) else { return Ok(IdempotentResult::Done(None)) };
+    if let Some(operation) = operation
+        && let Some(answer) = accept::find_replay(ledger, operation, watch.started_at)?
+    {
+        return Ok(answer);
+    }
+    if let Some(before) = by_id(ledger.conn, watch.team, team, watch.id)? {
+        // The very same one: this call was made before.
+        return Ok(IdempotentResult::Done(Some(before)));
+    }
+    let Some(inbox) = inboxes::by_id(ledger.conn, team, watch.inbox)? else { return Ok(IdempotentResult::Done(None)) };
+    watch.after_seq = inbox.latest_seq;
+    let Watch {
+        id,
+        rev,
+        started_at,
+        after_seq: after,
+        deadline,
+        resend_budget: budget,
+        resends_used: spent,
+        require_auth,
+        ..
+    } = &watch;
+    let (bits, tail, inbox) = (ordered_bits(id.0), random_bits(id.0), ordered_bits(watch.inbox.0));
+    let row =
+        params![bits, tail, team, inbox, rev, started_at.0, *after as i64, deadline.0, budget, spent, require_auth];
+    ledger.execute(INSERT, row)?;
+    ledger.reserve_id(id.0);
+    if let Some(operation) = operation {
+        accept::bind_operation(ledger, operation)?;
+    }
+    Ok(IdempotentResult::Done(Some(watch)))
+}
+
+/// Spends one of a watch's resends.
+pub(crate) fn spend_resend(
+    ledger: &WriteSession<'_>,
+    (team, id): (TeamId, WatchId),
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> Result<IdempotentResult<SpendResendResult>> {
+    let Some(number) = ledger.team_number(team) else { return Ok(IdempotentResult::Done(SpendResendResult::Missing)) };
+    if let Some(operation) = operation
+        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+    {
+        return Ok(answer);
+    }
+    let Some(watch) = by_id(ledger.conn, team, number, id)? else {
+        return Ok(IdempotentResult::Done(SpendResendResult::Missing));
+    };
+    let spent = watch.spend_resend(now);
+    if let SpendResendResult::Spent(watch) = &spent {
+        ledger.execute(SPEND, params![ordered_bits(id.0), watch.rev, watch.resends_used])?;
+        if let Some(operation) = operation {
+            accept::bind_operation(ledger, operation)?;
+        }
+    }
+    Ok(IdempotentResult::Done(spent))
+}

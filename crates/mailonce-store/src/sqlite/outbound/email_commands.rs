@@ -1,0 +1,232 @@
+//! Changing what was accepted: cancel, reschedule, capture, and the memory of keys.
+
+use mailonce_core::{
+    events::event::{EventKind, NewEvent},
+    handoff::Handoff,
+    id::{EmailId, TeamId, ordered_bits},
+    key::KeyHash,
+    limits,
+    outbound::email::{Email, EmailChangeRefusal, Guard},
+    ports::store::{
+        EmailChangeResult, IdempotentResult, KeyBinding, KeyChangeResult, KeyedOperation, RescheduleRequest, Result,
+        SuppressedCalls,
+    },
+    time::Time,
+    ttl::Ttl,
+};
+use rusqlite::{OptionalExtension as _, params};
+
+use super::accept;
+use crate::sqlite::{
+    control::budgets, conversation::reply, handoff::handoffs, rows, schema::store_error, write_session::WriteSession,
+};
+
+const SAVE_EMAIL: &str = "UPDATE emails SET rev = ?3, ttl = ?4, settled_at = ?5, guard = ?6, resent_as = ?7, sweep_at = ?8 \
+     WHERE email = ?2 AND team = ?1";
+const SAVE_HANDOFF: &str = "UPDATE handoffs SET state = ?4, due_at = ?5, attempts = ?6, fence = ?7, transport = ?8, \
+     holder = ?9, work = ?10 WHERE team = ?1 AND email = ?2 AND number = ?3";
+const SAVE_SUPPRESSED: &str = "INSERT INTO suppressed (email, count, latest) VALUES (?1, ?2, ?3) \
+     ON CONFLICT DO UPDATE SET count = ?2, latest = ?3";
+const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 \
+     AND transport = ?2 AND (state = 'queued' OR due_at <= ?4) ORDER BY due_at, email, number LIMIT ?3";
+const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL \
+     AND transport = ?1 ORDER BY due_at LIMIT 1";
+
+/// Writes what an email became, its handoffs included.
+pub(crate) fn save_email_and_handoffs(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<()> {
+    save_email(ledger, team, email)?;
+    let bits = ordered_bits(email.id.0);
+    email.handoffs.iter().try_for_each(|handoff| save_handoff(ledger, team, bits, handoff))
+}
+
+/// Writes the row of an email.
+pub(crate) fn save_email(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<()> {
+    let bits = ordered_bits(email.id.0);
+    let settled = email.settled_at.map(|at| at.0);
+    // Not from now on: what is due already and was not swept yet must stay due.
+    let sweep = email.next_sweep_at(Time(i64::MIN)).map(|at| at.0);
+    let guard = email.guard.map(Guard::as_str);
+    let resent = email.resent_as.map(|id| *id.0.as_bytes());
+    ledger.execute(SAVE_EMAIL, params![team, bits, email.rev, email.ttl.0, settled, guard, resent, sweep]).map(drop)
+}
+
+/// Writes the row of a handoff.
+pub(crate) fn save_handoff(ledger: &WriteSession<'_>, team: i64, bits: i64, handoff: &Handoff) -> Result<()> {
+    let due = handoff.due_at.map(|at| at.0);
+    let fence = handoff.fence as i64;
+    let state = handoff.state.as_str();
+    let holder = handoff.holder.map(|node| *node.0.as_bytes());
+    let work = handoffs::work_json(handoff);
+    let Handoff { number, attempts, transport, .. } = handoff;
+    ledger
+        .execute(SAVE_HANDOFF, params![team, bits, number, state, due, attempts, fence, transport, holder, work])
+        .map(drop)
+}
+
+/// Writes what an email became, with its event, and tells of it after the commit.
+fn save_and_publish(ledger: &mut WriteSession<'_>, team: i64, email: Email, event: NewEvent) -> Result<()> {
+    save_email_and_handoffs(ledger, team, &email)?;
+    ledger.emit(team, &event);
+    ledger.queue_changed_email(email);
+    Ok(())
+}
+
+/// Changes one email by a rule of the core.
+pub(crate) fn change_email(
+    ledger: &mut WriteSession<'_>,
+    team: TeamId,
+    id: EmailId,
+    rule: impl FnOnce(&mut Email) -> std::result::Result<Option<NewEvent>, EmailChangeRefusal>,
+) -> Result<EmailChangeResult> {
+    let Some(number) = ledger.team_number(team) else { return Ok(EmailChangeResult::Missing) };
+    let Some(before) = rows::email_by_id(ledger.conn, team, number, id)? else { return Ok(EmailChangeResult::Missing) };
+    let mut email = before.clone();
+    match rule(&mut email) {
+        Ok(event) => {
+            if let Some(event) = event {
+                let at = event.at;
+                save_and_publish(ledger, number, email.clone(), event)?;
+                reply::update_message_progress(ledger, number, &before, &email, at)?;
+            }
+            Ok(EmailChangeResult::Changed(email))
+        }
+        Err(refusal) => Ok(EmailChangeResult::Refused(refusal, email)),
+    }
+}
+
+/// Moves a scheduled email to another time, and its charges with it.
+pub(crate) fn reschedule(
+    ledger: &mut WriteSession<'_>,
+    team: TeamId,
+    id: EmailId,
+    new: &RescheduleRequest,
+    now: Time,
+) -> Result<EmailChangeResult> {
+    let Some(number) = ledger.team_number(team) else { return Ok(EmailChangeResult::Missing) };
+    // An email that cannot be moved says so, whatever its budgets say.
+    if let Some(email) = rows::email_by_id(ledger.conn, team, number, id)?
+        && email.clone().reschedule(new.due_at, now).is_ok()
+        && let Some(exceeded) = budgets::move_charges(ledger, number, &email, &new.charges, now)?
+    {
+        return Ok(EmailChangeResult::OverBudget(exceeded));
+    }
+    change_email(ledger, team, id, |email| email.reschedule(new.due_at, now).map(Some))
+}
+
+/// Takes an email back. Only what was done is remembered: a refusal may turn into a success later.
+pub(crate) fn cancel(
+    ledger: &mut WriteSession<'_>,
+    team: TeamId,
+    id: EmailId,
+    operation: Option<&KeyedOperation>,
+    now: Time,
+) -> Result<IdempotentResult<EmailChangeResult>> {
+    if let Some(operation) = operation
+        && let Some(answer) = accept::find_replay(ledger, operation, now)?
+    {
+        return Ok(answer);
+    }
+    let at = ledger.time.commit_time(now);
+    let change = change_email(ledger, team, id, |email| email.cancel(at))?;
+    if let (Some(operation), EmailChangeResult::Changed(_)) = (operation, &change) {
+        accept::bind_operation(ledger, operation)?;
+    }
+    Ok(IdempotentResult::Done(change))
+}
+
+/// Hands due envelopes to the sandbox.
+pub(crate) fn capture(
+    ledger: &mut WriteSession<'_>,
+    transport: &str,
+    max: usize,
+    scheduled_by: Option<Time>,
+    now: Time,
+) -> Result<usize> {
+    let due: Vec<(i64, i64, u16)> = {
+        let mut statement = ledger.conn.prepare_cached(DUE).map_err(store_error)?;
+        let rows = statement.query_map(params![now.0, transport, max as i64, scheduled_by.map(|at| at.0)], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        });
+        rows.and_then(Iterator::collect).map_err(store_error)?
+    };
+    let at = ledger.time.commit_time(now);
+    for (team, bits, number) in &due {
+        let id = ledger.team_id(*team)?;
+        let Some(mut email) = rows::email_by_bits(ledger.conn, id, *team, *bits)? else { continue };
+        if let Some((attempt, event)) = email.capture(*number, at) {
+            handoffs::save_attempt(ledger, *bits, &attempt)?;
+            save_and_publish(ledger, *team, email, event)?;
+        }
+    }
+    Ok(due.len())
+}
+
+/// When the next envelope for a transport is due.
+pub(crate) fn next_handoff_due(conn: &rusqlite::Connection, transport: &str) -> Result<Option<Time>> {
+    let mut statement = conn.prepare_cached(NEXT_DUE).map_err(store_error)?;
+    Ok(statement.query_row([transport], |row| row.get(0)).optional().map_err(store_error)?.map(Time))
+}
+
+/// Counts calls that were answered with an earlier email, and keeps the latest.
+pub(crate) fn record_suppressed_calls(
+    ledger: &mut WriteSession<'_>,
+    calls: Vec<SuppressedCalls>,
+    now: Time,
+) -> Result<()> {
+    for note in calls {
+        let Some(team) = ledger.team_number(note.team) else { continue };
+        let Some(mut email) = rows::email_by_id(ledger.conn, note.team, team, note.email)? else { continue };
+        let bits = ordered_bits(email.id.0);
+        let (_, mut latest) = rows::suppressed(ledger.conn, bits)?;
+        latest.extend(note.latest);
+        latest.drain(..latest.len().saturating_sub(limits::SUPPRESSED_CALLS_KEPT));
+        email.suppressed += note.count;
+        let json = serde_json::to_string(&latest).unwrap_or_default();
+        ledger.execute(SAVE_SUPPRESSED, params![bits, email.suppressed as i64, json])?;
+        let mut event = email.event(EventKind::EmailDuplicate, now);
+        event.data["calls"] = note.count.into();
+        ledger.emit(team, &event);
+        ledger.queue_changed_email(email);
+    }
+    Ok(())
+}
+
+/// The email that a key is bound to and remembered for.
+fn bound_email(ledger: &WriteSession<'_>, team: TeamId, number: i64, key: KeyHash, now: Time) -> Result<Option<Email>> {
+    match accept::key_binding(ledger, (team, number), key, now)? {
+        Some(KeyBinding::Email(email)) => Ok(Some(email)),
+        Some(KeyBinding::Operation { .. }) | None => Ok(None),
+    }
+}
+
+/// Gives a key another memory.
+pub(crate) fn extend_key(
+    ledger: &mut WriteSession<'_>,
+    team: TeamId,
+    key: KeyHash,
+    ttl: Ttl,
+    now: Time,
+) -> Result<KeyChangeResult> {
+    let Some(number) = ledger.team_number(team) else { return Ok(KeyChangeResult::Missing) };
+    let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChangeResult::Missing) };
+    let event = email.extend_key(ttl, now);
+    save_and_publish(ledger, number, email.clone(), event)?;
+    Ok(KeyChangeResult::Done(email))
+}
+
+/// Forgets a key now, if its email is terminal.
+pub(crate) fn forget_key(
+    ledger: &mut WriteSession<'_>,
+    team: TeamId,
+    key: KeyHash,
+    now: Time,
+) -> Result<KeyChangeResult> {
+    let Some(number) = ledger.team_number(team) else { return Ok(KeyChangeResult::Missing) };
+    let Some(mut email) = bound_email(ledger, team, number, key, now)? else { return Ok(KeyChangeResult::Missing) };
+    if !email.state().is_terminal() {
+        return Ok(KeyChangeResult::NotTerminal(email));
+    }
+    let event = email.forget_key(now);
+    save_and_publish(ledger, number, email.clone(), event)?;
+    Ok(KeyChangeResult::Done(email))
+}

@@ -1,0 +1,78 @@
+//! What a server offers in its answer to EHLO.
+
+use crate::smtp::reply::RelayReply;
+
+/// The extensions we know how to use.
+#[expect(clippy::struct_excessive_bools, reason = "each one is a keyword that was offered or not")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct EhloExtensions {
+    pub(super) pipelining: bool,
+    pub(super) eight_bit_mime: bool,
+    pub(super) smtputf8: bool,
+    pub(super) dsn: bool,
+    pub(super) starttls: bool,
+    pub(super) auth_plain: bool,
+    pub(super) auth_login: bool,
+    /// Whether it wants to be told the size.
+    pub(super) size: bool,
+    /// Octets it takes at the most, when it says so.
+    pub(super) max_size: Option<u64>,
+}
+
+impl EhloExtensions {
+    pub(super) fn parse(answer: &RelayReply) -> Self {
+        let mut offers = Self::default();
+        // The first line is the server's name.
+        for line in answer.lines.iter().skip(1) {
+            let line = line.to_ascii_uppercase();
+            let mut words = line.split_ascii_whitespace();
+            let (name, mut words) = (words.next().unwrap_or_default(), words);
+            match name {
+                "PIPELINING" => offers.pipelining = true,
+                "8BITMIME" => offers.eight_bit_mime = true,
+                "SMTPUTF8" => offers.smtputf8 = true,
+                "DSN" => offers.dsn = true,
+                "STARTTLS" => offers.starttls = true,
+                "SIZE" => {
+                    offers.size = true;
+                    offers.max_size = words.next().and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+                }
+                "AUTH" => {
+                    for mechanism in words {
+                        offers.auth_plain |= mechanism == "PLAIN";
+                        offers.auth_login |= mechanism == "LOGIN";
+                    }
+                }
+                _ => {}
+            }
+        }
+        offers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(lines: &[&str]) -> EhloExtensions {
+        EhloExtensions::parse(&RelayReply { code: 250, lines: lines.iter().map(ToString::to_string).collect() })
+    }
+
+    #[test]
+    fn offers_are_read_in_any_case_and_the_name_is_none() {
+        let all = read(&["PIPELINING", "8bitmime", "SMTPUTF8", "DSN", "Size 1000", "auth CRAM-MD5 plain LOGIN"]);
+        let expected = EhloExtensions {
+            eight_bit_mime: true,
+            smtputf8: true,
+            dsn: true,
+            auth_plain: true,
+            auth_login: true,
+            size: true,
+            ..EhloExtensions::default()
+        };
+        assert_eq!(all, EhloExtensions { max_size: Some(1000), ..expected });
+        assert_eq!(read(&["x", "SIZE 0"]).max_size, None);
+        assert_eq!(read(&["x", "SIZE -5"]), EhloExtensions { size: true, ..EhloExtensions::default() });
+        assert_eq!(read(&["x", "", "AUTH", "X-STARTTLS"]), EhloExtensions::default());
+    }
+}

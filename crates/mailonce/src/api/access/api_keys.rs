@@ -1,0 +1,285 @@
+//! Credentials and teams.
+
+use axum::{Json, extract::State, response::IntoResponse};
+use mailonce_core::{
+    access::team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
+    address::Address,
+    cidr::Cidr,
+    id::ApiKeyId,
+    problem::{Code, FieldError, Problem},
+    time::Time,
+};
+use mailonce_engine::access::api_keys::NewApiKey;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::api::{
+    ApiResult, App, PathParam,
+    door::{AuthedRequest, RawBody},
+    pagination,
+    wire::check_text,
+};
+
+/// A credential to make.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewApiKeyBody {
+    /// For people.
+    name: String,
+    /// `send read reply secrets admin operator`; `send` and `read` by default.
+    #[serde(default)]
+    scopes: Option<Vec<String>>,
+    /// Addresses or `@domains` it may send from; any when absent.
+    #[serde(default)]
+    senders: Option<Vec<String>>,
+    /// Inboxes it is tied to; all when absent.
+    #[serde(default)]
+    inboxes: Option<Vec<String>>,
+    /// Calls a second.
+    #[serde(default)]
+    rate_per_s: Option<u32>,
+    /// RFC 3339.
+    #[serde(default)]
+    expires_at: Option<String>,
+    /// Addresses or blocks such as `10.0.0.0/8` that it may be used from; any when absent. At most 100.
+    #[serde(default)]
+    allow_ips: Option<Vec<String>>,
+}
+
+/// Senders, and addresses, of one API key.
+const MAX_RESTRICTIONS: usize = 100;
+
+fn parse_allow_ips(blocks: &[String]) -> Result<Vec<Cidr>, Problem> {
+    let fault = |at: usize, message: String| Problem::from(vec![FieldError::new(&format!("allow_ips[{at}]"), message)]);
+    if blocks.len() > MAX_RESTRICTIONS {
+        return Err(fault(MAX_RESTRICTIONS, format!("is one too many: a key has at most {MAX_RESTRICTIONS}")));
+    }
+    let block = |(at, text): (usize, &String)| {
+        let block = text.trim().parse::<Cidr>();
+        block.map_err(|_not| fault(at, "must be an address or a block such as 10.0.0.0/8 or 2001:db8::/32".into()))
+    };
+    blocks.iter().enumerate().map(block).collect()
+}
+
+impl NewApiKeyBody {
+    fn validate(self) -> Result<ApiKeyDetails, Problem> {
+        check_text("name", &self.name)?;
+        let fault = |path: &str, message: &str| Problem::from(vec![FieldError::new(path, message)]);
+        let scopes = self.scopes.unwrap_or_else(|| vec!["send".into(), "read".into()]);
+        let scope = |word: &String| {
+            ApiKeyScope::parse(word)
+                .ok_or_else(|| fault("scopes", "are among send, read, reply, secrets, admin, operator"))
+        };
+        let sender = |rule: String| match rule.strip_prefix('@') {
+            Some(domain) => Address::parse(&format!("x@{domain}")).map(|address| format!("@{}", address.domain())),
+            None => Address::parse(&rule).map(|address| address.as_str().to_owned()),
+        };
+        let senders = self.senders.unwrap_or_default();
+        if senders.len() > MAX_RESTRICTIONS {
+            return Err(fault("senders", "must be at most 100 addresses or domains"));
+        }
+        let senders = senders.into_iter().map(sender).collect::<Result<_, _>>();
+        let expires_at = self
+            .expires_at
+            .map(|text| Time::parse(&text).ok_or_else(|| fault("expires_at", "is an RFC 3339 time with an offset")));
+        if self.rate_per_s == Some(0) {
+            return Err(fault("rate_per_s", "is at least 1"));
+        }
+        let inboxes = self.inboxes.unwrap_or_default();
+        inboxes.iter().try_for_each(|inbox| check_text("inboxes", inbox))?;
+        Ok(ApiKeyDetails {
+            name: self.name,
+            hint: String::new(),
+            scopes: scopes.iter().map(scope).collect::<Result<_, _>>()?,
+            senders: senders.map_err(|error| fault("senders", &format!("holds an address that {error}")))?,
+            inboxes,
+            rate_per_s: self.rate_per_s,
+            expires_at: expires_at.transpose()?,
+            allow_ips: parse_allow_ips(&self.allow_ips.unwrap_or_default())?,
+        })
+    }
+}
+
+/// A credential, without its secret.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ApiKeyBody {
+    id: String,
+    name: String,
+    /// The first characters of the secret.
+    hint: String,
+    scopes: Vec<&'static str>,
+    senders: Vec<String>,
+    inboxes: Vec<String>,
+    rate_per_s: Option<u32>,
+    created_at: String,
+    expires_at: Option<String>,
+    /// Where it may be used from; anywhere when empty.
+    allow_ips: Vec<String>,
+    revoked_at: Option<String>,
+    /// To the minute.
+    last_used_at: Option<String>,
+}
+
+impl From<&ApiKey> for ApiKeyBody {
+    fn from(key: &ApiKey) -> Self {
+        Self {
+            id: key.id.to_string(),
+            name: key.details.name.clone(),
+            hint: key.details.hint.clone(),
+            scopes: key.details.scopes.iter().map(|scope| scope.as_str()).collect(),
+            senders: key.details.senders.clone(),
+            inboxes: key.details.inboxes.clone(),
+            rate_per_s: key.details.rate_per_s,
+            created_at: key.created_at.to_string(),
+            expires_at: key.details.expires_at.map(|at| at.to_string()),
+            allow_ips: key.details.allow_ips.iter().map(ToString::to_string).collect(),
+            revoked_at: key.revoked_at.map(|at| at.to_string()),
+            last_used_at: key.last_used_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+/// A new credential. The secret is shown once.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CreatedApiKeyBody {
+    id: String,
+    api_key: String,
+    created_at: String,
+}
+
+/// The credentials of the team, newest first.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ApiKeyPage {
+    data: Vec<ApiKeyBody>,
+    /// Always null: teams have few.
+    next_cursor: Option<String>,
+}
+
+/// Make an API key.
+#[utoipa::path(post, path = "/v1/api-keys", tag = "access", request_body = NewApiKeyBody,
+    responses((status = 201, description = "The key, shown once", body = CreatedApiKeyBody),
+        (status = 200, description = "Made before under this key", body = CreatedApiKeyBody)))]
+pub(crate) async fn create_api_key(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let about = body.parse::<NewApiKeyBody>()?.validate()?;
+    let asked = door.keyed_call("api-keys", "", &serde_json::to_vec(&about).unwrap_or_default());
+    let made = app.engine.create_api_key(&door.caller, about, asked).await?;
+    let NewApiKey { id, secret, created_at, .. } = made.value;
+    let body = CreatedApiKeyBody { id: id.to_string(), api_key: secret, created_at: created_at.to_string() };
+    Ok(pagination::created_response(made.is_new, Json(body)))
+}
+
+/// List API keys.
+#[utoipa::path(get, path = "/v1/api-keys", tag = "access", responses((status = 200, description = "The keys", body = ApiKeyPage)))]
+pub(crate) async fn list_api_keys(State(app): State<App>, door: AuthedRequest) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let keys = app.engine.api_keys(&door.caller).await?;
+    Ok(Json(ApiKeyPage { data: keys.iter().map(ApiKeyBody::from).collect(), next_cursor: None }).into_response())
+}
+
+/// Take an API key back.
+#[utoipa::path(delete, path = "/v1/api-keys/{id}", tag = "access", params(("id" = String, Path)),
+    responses((status = 200, description = "The key", body = ApiKeyBody)))]
+pub(crate) async fn revoke_api_key(State(app): State<App>, door: AuthedRequest, PathParam(id): PathParam) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Admin)?;
+    let id: ApiKeyId =
+        id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no API key {id}")))?;
+    let key = app.engine.revoke_api_key(&door.caller, id).await?;
+    Ok(Json(ApiKeyBody::from(&key)).into_response())
+}
+
+/// A team to make.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewTeamBody {
+    name: String,
+}
+
+/// A new team with its first key, shown once.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct CreatedTeamBody {
+    id: String,
+    name: String,
+    api_key: String,
+}
+
+/// A team.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TeamBody {
+    id: String,
+    name: String,
+    created_at: String,
+    /// Whether a send without a key is refused.
+    require_keys: bool,
+}
+
+impl From<&Team> for TeamBody {
+    fn from(team: &Team) -> Self {
+        Self {
+            id: team.id.to_string(),
+            name: team.name.clone(),
+            created_at: team.created_at.to_string(),
+            require_keys: team.require_keys,
+        }
+    }
+}
+
+/// Every team.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TeamPage {
+    data: Vec<TeamBody>,
+    /// Always null: installations have few.
+    next_cursor: Option<String>,
+}
+
+/// Make a team with its first API key.
+#[utoipa::path(post, path = "/v1/teams", tag = "access", request_body = NewTeamBody,
+    responses((status = 201, description = "The team and its key, shown once", body = CreatedTeamBody),
+        (status = 200, description = "Made before under this key", body = CreatedTeamBody),
+        (status = 409, description = "There is a team of this name", body = crate::api::problem::ProblemBody, content_type = "application/problem+json")))]
+pub(crate) async fn create_team(State(app): State<App>, door: AuthedRequest, body: RawBody) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Operator)?;
+    let name = body.parse::<NewTeamBody>()?.name;
+    check_text("name", &name)?;
+    let asked = door.keyed_call("teams", "", name.as_bytes());
+    let scopes =
+        vec![ApiKeyScope::Send, ApiKeyScope::Read, ApiKeyScope::Reply, ApiKeyScope::Secrets, ApiKeyScope::Admin];
+    let made = app
+        .engine
+        .create_team(&door.caller, &name, crate::wiring::unrestricted_key("first key", scopes), asked)
+        .await?;
+    let body = CreatedTeamBody { id: made.value.team.to_string(), name, api_key: made.value.secret };
+    Ok(pagination::created_response(made.is_new, Json(body)))
+}
+
+/// List teams.
+#[utoipa::path(get, path = "/v1/teams", tag = "access", responses((status = 200, description = "The teams", body = TeamPage)))]
+pub(crate) async fn list_teams(State(app): State<App>, door: AuthedRequest) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Operator)?;
+    let teams = app.engine.teams().await?;
+    Ok(Json(TeamPage { data: teams.iter().map(TeamBody::from).collect(), next_cursor: None }).into_response())
+}
+
+/// A change of a team.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TeamPatchBody {
+    /// Whether a send without a key is refused.
+    require_keys: bool,
+}
+
+/// Change a team.
+#[utoipa::path(patch, path = "/v1/teams/{id}", tag = "access", params(("id" = String, Path)), request_body = TeamPatchBody,
+    responses((status = 200, description = "The team", body = TeamBody)))]
+pub(crate) async fn change_team(
+    State(app): State<App>,
+    door: AuthedRequest,
+    PathParam(id): PathParam,
+    body: RawBody,
+) -> ApiResult {
+    door.caller.require_scope(ApiKeyScope::Operator)?;
+    let id = id.parse().map_err(|_not_an_id| Problem::new(Code::NotFound, format!("there is no team {id}")))?;
+    let require = body.parse::<TeamPatchBody>()?.require_keys;
+    let team = app.engine.set_require_keys(id, require).await?;
+    Ok(Json(TeamBody::from(&team)).into_response())
+}

@@ -1,0 +1,249 @@
+//! Everything about one email, as it is told: its content, its envelopes, what was tried, what is known, and when.
+
+use mailonce_core::{
+    address::NamedAddress,
+    call_trace::CallTrace,
+    handoff::{Attempt, Evidence, Handoff, Outcome},
+    time::Time,
+};
+use mailonce_engine::outbound::queries::EmailView;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::api::wire::{EmailBody, SuppressedCallBody};
+
+/// One try at an envelope.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AttemptBody {
+    number: u32,
+    /// When it was marked, or began when it never came so far.
+    at: String,
+    /// When its answer was written down; null while it is on the wire.
+    ended_at: Option<String>,
+    /// `accepted deferred refused unknown`; null while it is on the wire.
+    outcome: Option<&'static str>,
+    /// The way out it took.
+    transport: Option<String>,
+    /// How far it came: `connect tls greet login mail rcpt data final`.
+    phase: Option<&'static str>,
+    /// The SMTP or HTTP status.
+    code: Option<u16>,
+    /// What the next hop said.
+    reply: String,
+    /// The next hop's own name for the mail.
+    remote_id: Option<String>,
+    /// Whether an earlier attempt may have succeeded already.
+    may_duplicate: bool,
+}
+
+impl AttemptBody {
+    fn of(attempt: &Attempt) -> Self {
+        let about = &attempt.details;
+        Self {
+            number: attempt.number,
+            at: attempt.at.to_string(),
+            ended_at: attempt.ended_at.map(|at| at.to_string()),
+            outcome: attempt.outcome.map(Outcome::as_str),
+            transport: Some(about.transport.clone()).filter(|name| !name.is_empty()),
+            phase: about.phase.map(mailonce_core::ports::transport::AttemptPhase::as_str),
+            code: about.code,
+            reply: attempt.reply.clone(),
+            remote_id: about.remote_id.clone(),
+            may_duplicate: about.may_duplicate,
+        }
+    }
+}
+
+/// One envelope.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct HandoffBody {
+    number: u16,
+    transport: String,
+    recipients: Vec<String>,
+    /// `scheduled queued leased sending sent delivered bounced complained failed unknown abandoned held cancelled`
+    state: &'static str,
+    /// When it is tried next, or looked at again while it is unknown.
+    due_at: Option<String>,
+    /// Why it waits or failed.
+    reason: Option<String>,
+    /// Whether some attempt may have succeeded without our knowing.
+    in_doubt: bool,
+    /// Whether the recipient may have it twice.
+    may_duplicate: bool,
+    attempts: Vec<AttemptBody>,
+}
+
+/// A fact about what the next hop did.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EvidenceBody {
+    at: String,
+    handoff: u16,
+    attempt: Option<u32>,
+    /// `late_reply look_up provider_event bounce person policy window crash`
+    source: &'static str,
+    /// `accepted not_found silent not_accepted delivered delayed bounced complained again abandoned lost`
+    says: &'static str,
+    detail: String,
+}
+
+impl EvidenceBody {
+    fn of(fact: &Evidence) -> Self {
+        Self {
+            at: fact.at.to_string(),
+            handoff: fact.handoff,
+            attempt: fact.attempt,
+            source: fact.source.as_str(),
+            says: fact.says.as_str(),
+            detail: fact.detail.clone(),
+        }
+    }
+}
+
+/// Something that happened to an email.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TimelineEntryBody {
+    at: String,
+    what: String,
+}
+
+/// An attachment, without its bytes.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SentAttachmentBody {
+    filename: Option<String>,
+    content_type: Option<String>,
+    content_id: Option<String>,
+    size: usize,
+}
+
+/// Everything about one email.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct EmailDetailBody {
+    #[serde(flatten)]
+    email: EmailBody,
+    /// Null, like the other parts of the content, once the body was dropped.
+    text: Option<String>,
+    html: Option<String>,
+    reply_to: Vec<String>,
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
+    headers: Map<String, Value>,
+    attachments: Vec<SentAttachmentBody>,
+    #[schema(value_type = Object)]
+    tags: Value,
+    #[schema(value_type = Object)]
+    metadata: Value,
+    #[schema(value_type = Option<crate::api::wire::IntentBody>)]
+    intent: Option<Value>,
+    on_unknown: &'static str,
+    handoffs: Vec<HandoffBody>,
+    /// In the order it was learnt.
+    evidence: Vec<EvidenceBody>,
+    timeline: Vec<TimelineEntryBody>,
+    /// The latest 20, newest first.
+    suppressed_calls: Vec<SuppressedCallBody>,
+}
+
+impl EmailDetailBody {
+    pub(crate) fn of(view: &EmailView, message_id: String) -> Self {
+        let email = &view.detail.email;
+        let content = view.content.as_ref();
+        let shown = |mailbox: &NamedAddress| match &mailbox.name {
+            Some(name) => format!("{name} <{}>", mailbox.address),
+            None => mailbox.address.clone(),
+        };
+        let files = content.map(|c| c.attachments.as_slice()).unwrap_or_default();
+        Self {
+            email: EmailBody::of(email, message_id),
+            text: content.and_then(|c| c.text.clone()),
+            html: content.and_then(|c| c.html.clone()),
+            reply_to: content.map(|c| c.reply_to.iter().map(shown).collect()).unwrap_or_default(),
+            headers: content
+                .map(|c| c.headers.iter().map(|(n, v)| (n.clone(), v.clone().into())).collect())
+                .unwrap_or_default(),
+            attachments: files.iter().map(attachment_view).collect(),
+            tags: content.map(|c| serde_json::json!(c.tags)).unwrap_or_default(),
+            metadata: content.map(|c| serde_json::json!(c.metadata)).unwrap_or_default(),
+            intent: email.head.intent.as_ref().map(|intent| serde_json::json!(intent)),
+            on_unknown: email.head.on_unknown.as_str(),
+            handoffs: handoffs(view),
+            evidence: view.detail.evidence.iter().map(EvidenceBody::of).collect(),
+            timeline: timeline(view),
+            suppressed_calls: view.detail.suppressed_calls.iter().map(SuppressedCallBody::from).collect(),
+        }
+    }
+}
+
+fn attachment_view(file: &mailonce_core::outbound::content::Attachment) -> SentAttachmentBody {
+    SentAttachmentBody {
+        filename: file.filename.clone(),
+        content_type: file.content_type.clone(),
+        content_id: file.content_id.clone(),
+        size: file.bytes.len(),
+    }
+}
+
+fn handoffs(view: &EmailView) -> Vec<HandoffBody> {
+    let attempts = |number: u16| {
+        let own = view.detail.attempts.iter().filter(move |attempt| attempt.handoff == number);
+        own.map(AttemptBody::of).collect()
+    };
+    let one = |handoff: &Handoff| HandoffBody {
+        number: handoff.number,
+        transport: handoff.transport.clone(),
+        recipients: handoff.recipients.clone(),
+        state: handoff.state.as_str(),
+        due_at: handoff.due_at.map(|at| at.to_string()),
+        reason: handoff.progress.reason.clone(),
+        in_doubt: handoff.is_in_doubt(),
+        may_duplicate: handoff.progress.may_duplicate,
+        attempts: attempts(handoff.number),
+    };
+    view.detail.email.handoffs.iter().map(one).collect()
+}
+
+/// What happened, in order. Made from what the ledger holds, so it needs no table of its own.
+fn timeline(view: &EmailView) -> Vec<TimelineEntryBody> {
+    let email = &view.detail.email;
+    let mut facts = vec![(email.head.created_at, format!("accepted{}", call_suffix(email.head.call.as_ref())))];
+    if let Some(guard) = email.guard {
+        facts.push((email.head.created_at, format!("held by the guard {}", guard.as_str())));
+    }
+    view.detail.attempts.iter().for_each(|attempt| push_attempt_entries(attempt, &mut facts));
+    for fact in &view.detail.evidence {
+        let what =
+            format!("handoff {}: {} says {}: {}", fact.handoff, fact.source.as_str(), fact.says.as_str(), fact.detail);
+        facts.push((fact.at, what));
+    }
+    for call in &view.detail.suppressed_calls {
+        let (door, reason, name) = (call.channel.as_str(), call.reason.as_str(), call_suffix(call.call.as_ref()));
+        facts.push((call.at, format!("a repeat by {door} was suppressed: {reason}{name}")));
+    }
+    if let Some(at) = email.settled_at {
+        facts.push((at, format!("settled as {}", email.state().as_str())));
+    }
+    facts.sort_by_key(|(at, _)| *at);
+    facts.into_iter().map(|(at, what)| TimelineEntryBody { at: at.to_string(), what }).collect()
+}
+
+/// What the caller calls a call, behind what the call did.
+fn call_suffix(call: Option<&CallTrace>) -> String {
+    call.and_then(|call| call.id.as_ref()).map(|id| format!(", call {id}")).unwrap_or_default()
+}
+
+/// An attempt is two facts: it began under a lease, and it was answered.
+fn push_attempt_entries(attempt: &Attempt, facts: &mut Vec<(Time, String)>) {
+    let about = &attempt.details;
+    let name = format!("handoff {}, attempt {}", attempt.handoff, attempt.number);
+    let Some(phase) = about.phase else {
+        let outcome = attempt.outcome.map_or("on the wire", Outcome::as_str);
+        return facts.push((attempt.at, format!("{name}: {outcome}")));
+    };
+    facts.push((attempt.at, format!("{name}: begun by {} under fence {}", about.transport, about.fence)));
+    let outcome = attempt.outcome.map_or("on the wire", Outcome::as_str);
+    let code = about.code.map(|code| format!(" {code}")).unwrap_or_default();
+    let ended = attempt.ended_at.unwrap_or(attempt.at);
+    facts.push((
+        ended,
+        format!("{name}: {outcome} at {}{code} {}", phase.as_str(), attempt.reply).trim_end().to_owned(),
+    ));
+}

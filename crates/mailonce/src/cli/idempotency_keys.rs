@@ -1,0 +1,132 @@
+//! Keys, the names of wishes: derived, looked at, remembered for longer, forgotten.
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use mailonce_core::{address::NamedAddress, intent::Intent, outbound::content::sorted_addresses};
+use mailonce_transport::http::base::percent_encode;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+use super::{ServerArgs, UsageError, client::CliClient};
+use crate::cli::printer::{Printer, field_text};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyVerb {
+    /// Work out the key of an intent; needs no server
+    Derive(DeriveArgs),
+    /// Show what a key is bound to, for how long, and who came again
+    Inspect {
+        #[command(flatten)]
+        reach: ServerArgs,
+        /// The key
+        key: String,
+    },
+    /// Remember a key for longer
+    Extend {
+        #[command(flatten)]
+        reach: ServerArgs,
+        /// The key
+        key: String,
+        /// transactional, notification, or a duration such as 90d
+        #[arg(long)]
+        ttl: String,
+    },
+    /// Forget a key: the next send under it is another email
+    Forget {
+        #[command(flatten)]
+        reach: ServerArgs,
+        /// The key
+        key: String,
+    },
+}
+
+/// An intent and its recipients.
+#[derive(Debug, Args)]
+pub(crate) struct DeriveArgs {
+    /// What kind of mail it is
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: String,
+    /// What it is about
+    #[arg(long)]
+    entity: String,
+    /// Recipient; repeat for several
+    #[arg(long, required = true)]
+    to: Vec<String>,
+    /// Rises when the same thing is told again on purpose
+    #[arg(long, default_value_t = 1)]
+    version: u32,
+    /// The day, week or run it belongs to
+    #[arg(long)]
+    period: Option<String>,
+}
+
+/// Verbs about keys.
+pub(super) async fn key(out: &Printer, verb: KeyVerb) -> anyhow::Result<ExitCode> {
+    match verb {
+        KeyVerb::Derive(args) => derive(out, args)?,
+        KeyVerb::Inspect { reach, key } => show_key(out, &CliClient::find(&reach)?.get(&key_path(&key)).await?),
+        KeyVerb::Extend { reach, key, ttl } => {
+            let body = json!({ "ttl": ttl });
+            let (_, view) = CliClient::find(&reach)?.call(Method::PATCH, &key_path(&key), None, Some(&body)).await?;
+            show_key(out, &view);
+        }
+        KeyVerb::Forget { reach, key } => {
+            let (_, view) = CliClient::find(&reach)?.call(Method::DELETE, &key_path(&key), None, None).await?;
+            show_key(out, &view);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn key_path(key: &str) -> String {
+    format!("/v1/keys/{}", percent_encode(key))
+}
+
+fn derive(out: &Printer, args: DeriveArgs) -> anyhow::Result<()> {
+    let to = args
+        .to
+        .iter()
+        .map(|text| NamedAddress::parse(text).map_err(|error| UsageError(format!("--to {text}: {error}"))));
+    let to = sorted_addresses(&to.collect::<Result<Vec<_>, _>>()?);
+    let intent = Intent { kind: args.kind, entity: args.entity, version: args.version, period: args.period };
+    intent.validate().map_err(|error| UsageError(error.to_string()))?;
+    let key = intent.derive_key(&to);
+    if out.is_json() {
+        out.print_json(&json!({ "key": key }))
+    } else {
+        out.print_line(&key)
+    }
+    Ok(())
+}
+
+fn show_key(out: &Printer, view: &Value) {
+    if out.is_json() {
+        return out.print_json(view);
+    }
+    let names = [
+        "key",
+        "bound_to",
+        "email",
+        "state",
+        "derivation",
+        "digest",
+        "bind",
+        "ttl",
+        "expires_at",
+        "forgotten_at",
+        "hits",
+    ];
+    let facts: Vec<(&str, String)> = names.iter().map(|name| (*name, field_text(view, name))).collect();
+    out.print_fields(&facts);
+    show_calls(out, &view["calls"]);
+}
+
+fn show_calls(out: &Printer, calls: &Value) {
+    let calls = calls.as_array().map(Vec::as_slice).unwrap_or_default();
+    if calls.is_empty() {
+        return;
+    }
+    let row = |call: &Value| ["at", "channel", "reason", "caller"].map(|name| field_text(call, name)).to_vec();
+    out.print_line("");
+    out.print_table(&["suppressed at", "channel", "reason", "caller"], calls.iter().map(row).collect());
+}

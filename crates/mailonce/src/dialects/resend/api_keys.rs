@@ -1,0 +1,115 @@
+//! API keys in Resend's words.
+
+use axum::{extract::State, http::StatusCode};
+use mailonce_core::{
+    access::team::{ApiKey, ApiKeyScope},
+    id::{ApiKeyId, DomainId},
+    problem::{Code, Problem},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    DialectPath, DialectQuery, OnePathParam, PageParams, ResendRequest, ResendRequestBody, ResendResult,
+    deleted_response, json, list_response as listed, parse_id,
+};
+use crate::dialects::resend::errors::{missing_field, unsupported_field};
+use crate::{
+    api::{App, wire::check_text},
+    wiring::unrestricted_key,
+};
+
+#[derive(Deserialize)]
+struct NewApiKeyBody {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    permission: Option<String>,
+    #[serde(default)]
+    domain_id: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ResendApiKeyCreatedBody {
+    id: String,
+    token: String,
+}
+
+/// `POST /api-keys`.
+pub(super) async fn create(State(app): State<App>, guest: ResendRequest, body: ResendRequestBody) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Admin)?;
+    let asked = guest.keyed_call("api-keys", "", &body.canonical()?);
+    let NewApiKeyBody { name, permission, domain_id } = body.parse()?;
+    let name = name.ok_or_else(|| missing_field("name"))?;
+    check_text("name", &name)?;
+    let scopes = match permission.as_deref() {
+        None | Some("full_access") => {
+            vec![ApiKeyScope::Send, ApiKeyScope::Read, ApiKeyScope::Reply, ApiKeyScope::Secrets, ApiKeyScope::Admin]
+        }
+        Some("sending_access") => vec![ApiKeyScope::Send],
+        Some(_) => {
+            return Err(
+                unsupported_field("permission", "The `permission` must be `full_access` or `sending_access`.").into()
+            );
+        }
+    };
+    let mut about = unrestricted_key(&name, scopes);
+    if let Some(domain) = domain_id {
+        let domain: DomainId = parse_id(&domain)?;
+        about.senders =
+            vec![format!("@{}", app.engine.domain(&guest.caller, domain).await.map_err(domain_not_found)?.name)];
+    }
+    let made = app.engine.create_api_key(&guest.caller, about, asked).await?;
+    Ok(json(StatusCode::CREATED, &ResendApiKeyCreatedBody { id: made.value.id.to_string(), token: made.value.secret }))
+}
+
+fn domain_not_found(problem: Problem) -> Problem {
+    if problem.code == Code::NotFound { Problem::new(Code::NotFound, "Domain not found") } else { problem }
+}
+
+#[derive(Serialize)]
+struct ApiKeyBody {
+    id: String,
+    name: String,
+    created_at: String,
+    last_used_at: Option<String>,
+}
+
+impl From<&ApiKey> for ApiKeyBody {
+    fn from(key: &ApiKey) -> Self {
+        Self {
+            id: key.id.to_string(),
+            name: key.details.name.clone(),
+            created_at: key.created_at.to_string(),
+            last_used_at: key.last_used_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+/// `GET /api-keys`: those that still open something.
+pub(super) async fn list(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectQuery(query, ..): PageParams,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Admin)?;
+    let wish = query.parse()?;
+    let mut all = app.engine.api_keys(&guest.caller).await?;
+    all.retain(|key| key.is_active(app.engine.now()));
+    Ok(listed(wish.slice_newest_first(all, |key| key.id.0), |key| ApiKeyBody::from(&key)))
+}
+
+/// `DELETE /api-keys/{id}`.
+pub(super) async fn remove(
+    State(app): State<App>,
+    guest: ResendRequest,
+    DialectPath(name, ..): OnePathParam,
+) -> ResendResult {
+    guest.caller.require_scope(ApiKeyScope::Admin)?;
+    let key: ApiKeyId = parse_id(&name)?;
+    let in_words = |problem: Problem| match problem.code {
+        Code::NotFound => Problem::new(Code::NotFound, "API key not found"),
+        _ => problem,
+    };
+    let removed = app.engine.revoke_api_key(&guest.caller, key).await.map_err(in_words)?;
+    Ok(deleted_response("api_key", removed.id))
+}

@@ -1,0 +1,257 @@
+//! Every command in every state, and every answer.
+
+use super::{MAX_SIZE, TestSession, codes};
+use crate::intake::smtp::{mail_receiver::NotAccepted, metrics::Reason};
+
+/// A command, and its answers when nothing was said, after EHLO, after MAIL and after RCPT.
+const TABLE: [(&str, [&str; 4]); 15] = [
+    ("EHLO again.test", ["250", "250", "250", "250"]),
+    ("HELO again.test", ["250", "250", "250", "250"]),
+    ("MAIL FROM:<eve@out.test>", ["503", "250", "503", "503"]),
+    ("RCPT TO:<bob@in.test>", ["503", "503", "250", "250"]),
+    ("DATA", ["503", "503", "503", "354"]),
+    ("RSET", ["250", "250", "250", "250"]),
+    ("NOOP", ["250", "250", "250", "250"]),
+    ("VRFY ada", ["252", "252", "252", "252"]),
+    ("HELP", ["214", "214", "214", "214"]),
+    ("QUIT", ["221", "221", "221", "221"]),
+    ("STARTTLS", ["503", "220", "503", "503"]),
+    ("BDAT 5 LAST", ["502", "502", "502", "502"]),
+    ("AUTH PLAIN AGEAYg==", ["502", "502", "502", "502"]),
+    ("EXPN list", ["502", "502", "502", "502"]),
+    ("WHAT", ["500", "500", "500", "500"]),
+];
+
+/// What leads to each state.
+const STATE_SETUPS: [&[&str]; 4] = [
+    &[],
+    &["EHLO out.test"],
+    &["EHLO out.test", "MAIL FROM:<eve@out.test>"],
+    &["EHLO out.test", "MAIL FROM:<eve@out.test>", "RCPT TO:<ada@in.test>"],
+];
+
+/// Whether RCPT, DATA and MAIL are possible tells the state.
+fn state(talk: &mut TestSession) -> &'static str {
+    match (codes(&talk.send("RCPT TO:<x@in.test>\r\n")).first().copied(), talk.closed) {
+        (_, true) => "closed",
+        (Some("250"), _) => "mail",
+        _ if codes(&talk.send("MAIL FROM:<>\r\n")) == ["250"] => "greeted",
+        _ => "new",
+    }
+}
+
+#[test]
+fn every_command_in_every_state() {
+    for (command, answers) in TABLE {
+        for (way, answer) in STATE_SETUPS.iter().zip(answers) {
+            let mut talk = TestSession::new();
+            for line in *way {
+                talk.send(format!("{line}\r\n"));
+            }
+            let said = talk.send(format!("{command}\r\n"));
+            assert_eq!(codes(&said), [answer], "{command} after {way:?}: {said}");
+            let closes = matches!(command, "QUIT" | "BDAT 5 LAST");
+            assert_eq!(talk.closed, closes, "{command} after {way:?}");
+        }
+    }
+}
+
+#[test]
+fn commands_lead_to_the_states_they_should() {
+    for (command, states) in [
+        ("EHLO again.test", ["greeted"; 4]),
+        ("HELO again.test", ["greeted"; 4]),
+        ("RSET", ["new", "greeted", "greeted", "greeted"]),
+        ("NOOP", ["new", "greeted", "mail", "mail"]),
+        ("VRFY ada", ["new", "greeted", "mail", "mail"]),
+        ("WHAT", ["new", "greeted", "mail", "mail"]),
+        ("MAIL FROM:<eve@out.test>", ["new", "mail", "mail", "mail"]),
+        ("STARTTLS", ["new", "new", "mail", "mail"]),
+        ("QUIT", ["closed"; 4]),
+    ] {
+        for (way, expected) in STATE_SETUPS.iter().zip(states) {
+            let mut talk = TestSession::new();
+            for line in *way {
+                talk.send(format!("{line}\r\n"));
+            }
+            talk.send(format!("{command}\r\n"));
+            assert_eq!(state(&mut talk), expected, "{command} after {way:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_offered_is_said_and_nothing_else() {
+    let mut talk = TestSession::new();
+    let said = talk.send("EHLO out.test\r\n");
+    let offered: Vec<_> = said.lines().map(|line| &line[4..]).collect();
+    let size = format!("SIZE {MAX_SIZE}");
+    let plain = ["mx.in.test", "PIPELINING", &size, "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES"];
+    assert_eq!(offered, [&plain[..], &["STARTTLS"]].concat());
+    talk.send("STARTTLS\r\n");
+    assert!(!talk.send("EHLO out.test\r\n").contains("STARTTLS"), "TLS runs already");
+    assert!(talk.send("STARTTLS\r\n").starts_with("503 5.5.1"));
+    assert_eq!(TestSession::new().send("HELO out.test\r\n"), "250 mx.in.test\r\n");
+}
+
+#[test]
+fn every_verdict_has_its_answer() {
+    let mut talk = TestSession::after_ehlo();
+    talk.send("MAIL FROM:<>\r\n");
+    for (name, said) in [
+        ("ada", "250 2.1.5"),
+        ("ADA", "250 2.1.5"),
+        ("gone", "550 5.1.1"),
+        ("old", "550 5.2.1"),
+        ("rude", "550 5.7.1 refused"),
+        ("far", "550 5.7.1 relaying denied"),
+        ("ill", "451 4.3.0"),
+        ("bob", "250 2.1.5"),
+        ("cyd", "250 2.1.5"),
+        ("dan", "452 4.5.3"),
+        ("bob", "250 2.1.5"),
+    ] {
+        let heard = talk.send(format!("RCPT TO:<{name}@In.Test>\r\n"));
+        assert!(heard.starts_with(said), "{name}: {heard}");
+    }
+    assert_eq!(codes(&talk.send("DATA\r\n")), ["354"]);
+    assert!(talk.send("hello\r\n.\r\n").starts_with("250 2.0.0"));
+    let mail = &talk.accepted[0];
+    assert_eq!((mail.sender.as_str(), mail.helo.as_str()), ("", "out.test"));
+    assert_eq!(mail.recipients, ["ada@in.test", "bob@in.test", "cyd@in.test"]);
+    for reason in [Reason::Unknown, Reason::Expired, Reason::Blocked, Reason::Elsewhere, Reason::Recipients] {
+        assert_eq!(talk.tally.refused(reason), 1, "{reason:?}");
+    }
+    assert_eq!((talk.tally.accepted(), talk.tally.accepted_octets()), (1, 7));
+}
+
+#[test]
+fn addresses_are_addresses() {
+    for (line, said) in [
+        ("MAIL FROM:<a..b@out.test>", "501 5.1.7"),
+        ("MAIL FROM:<a@[192.0.2.1]>", "501 5.1.7"),
+        ("MAIL FROM:<ü@out.test>", "553 5.6.7"),
+        ("MAIL FROM:<a@müller.de>", "553 5.6.7"),
+        ("MAIL FROM:<ü@out.test> SMTPUTF8", "250"),
+        ("MAIL FROM:<eve@out.test> SIZE=40001", "552 5.3.4"),
+        ("MAIL FROM:<eve@out.test> SIZE=40000", "250"),
+        ("MAIL FROM:<eve@out.test> SIZE=99999999999999999999", "501 5.5.4"),
+        ("MAIL FROM:<eve@out.test> WHAT=1", "555 5.5.4"),
+        ("MAIL FROM:eve@out.test", "501 5.5.4"),
+    ] {
+        let heard = TestSession::after_ehlo().send(format!("{line}\r\n"));
+        assert!(heard.starts_with(said), "{line}: {heard}");
+    }
+    for (mail, line, said) in [
+        ("", "RCPT TO:<a b@in.test>", "501 5.1.3"),
+        ("", "RCPT TO:<.a@in.test>", "501 5.1.3"),
+        ("", "RCPT TO:<a@-in.test>", "501 5.1.3"),
+        ("", "RCPT TO:<ü@in.test>", "553 5.6.7"),
+        (" SMTPUTF8", "RCPT TO:<ü@in.test>", "250"),
+        (" SMTPUTF8", "RCPT TO:<a@müller.de>", "250"),
+        ("", "RCPT TO:<Postmaster>", "250"),
+    ] {
+        let mut talk = TestSession::after_ehlo();
+        talk.send(format!("MAIL FROM:<eve@out.test>{mail}\r\n"));
+        let heard = talk.send(format!("{line}\r\n"));
+        assert!(heard.starts_with(said), "{line}: {heard}");
+    }
+}
+
+#[test]
+fn a_sender_keeps_its_case_and_a_recipient_does_not() {
+    let mut talk = TestSession::after_ehlo();
+    talk.send("MAIL FROM:<Eve.X@Out.TEST>\r\nRCPT TO:<Ada@In.TEST>\r\nRCPT TO:<PostMaster>\r\nDATA\r\n");
+    talk.send("x\r\n.\r\n");
+    assert_eq!(talk.accepted[0].sender, "Eve.X@out.test");
+    assert_eq!(talk.accepted[0].recipients, ["ada@in.test", "postmaster@mx.in.test"]);
+}
+
+#[test]
+fn a_mail_that_is_too_large_is_refused_and_the_next_one_taken() {
+    let most = "x".repeat(MAX_SIZE - 2);
+    let mut talk = TestSession::after_data();
+    assert!(talk.send(format!("{most}\r\n.\r\n")).starts_with("250"), "just fits");
+    assert_eq!(talk.accepted[0].raw.len(), MAX_SIZE);
+    let envelope = "MAIL FROM:<eve@out.test>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n";
+    talk.send(envelope);
+    assert_eq!(talk.send(format!("x{most}\r\n")), "", "nothing is said before the end");
+    assert_eq!(talk.session.memory_octets(), 0, "nothing is held of it");
+    assert!(talk.send("more\r\n.\r\n").starts_with("552 5.3.4"));
+    talk.send(envelope);
+    assert!(talk.send("small\r\n.\r\n").starts_with("250"));
+    assert_eq!(talk.accepted.len(), 2);
+    talk.send(envelope);
+    let said: String = (0..30).map(|_| talk.send("y".repeat(5000))).collect();
+    assert!(said.starts_with("552 5.3.4") && talk.closed, "endless: {said}");
+}
+
+#[test]
+fn long_lines_are_for_mails_only() {
+    let mut talk = TestSession::after_ehlo();
+    let noop = |octets: usize| format!("NOOP {}\r\n", "x".repeat(octets - 7));
+    assert!(talk.send(noop(2048)).starts_with("250"));
+    assert!(talk.send(noop(2049)).starts_with("500 5.5.2"));
+    assert!(talk.send(noop(9000)).starts_with("500 5.5.2"));
+    assert_eq!(talk.send("x".repeat(3000)), "");
+    assert_eq!(talk.send("x".repeat(3000)), "");
+    assert_eq!(codes(&talk.send("x\r\nNOOP\r\n")), ["500", "250"], "one answer to one line");
+    let said: String = (0..30).map(|_| talk.send("x".repeat(3000))).collect();
+    assert!(said.starts_with("500 5.5.2") && talk.closed, "endless: {said}");
+    let mut talk = TestSession::after_data();
+    assert!(talk.send(format!("{}\r\n.\r\n", "x".repeat(30_000))).starts_with("250"));
+}
+
+#[test]
+fn ten_mistakes_end_it() {
+    let mut talk = TestSession::after_ehlo();
+    for n in 1..10 {
+        assert!(talk.send("WHAT\r\n").starts_with("500"), "mistake {n}");
+    }
+    assert!(talk.send("RCPT TO:<ada@in.test>\r\n").starts_with("421 4.7.0"));
+    assert!(talk.closed);
+    let mut talk = TestSession::after_ehlo();
+    talk.send("MAIL FROM:<>\r\n");
+    let said: String = (0..101).map(|n| talk.send(format!("RCPT TO:<gone@in{n}.test>\r\n"))).collect();
+    assert_eq!((codes(&said).last().copied(), talk.closed), (Some("421"), true), "no dictionaries");
+    let mut talk = TestSession::after_ehlo();
+    let said: String = (0..1000).map(|_| talk.send("NOOP\r\n")).collect();
+    assert_eq!((codes(&said).last().copied(), talk.closed), (Some("421"), true), "no idle chatter");
+    let mut talk = TestSession::after_ehlo();
+    for _ in 0..400 {
+        talk.send("MAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n");
+        assert!(talk.send("x\r\n.\r\n").starts_with("250"));
+    }
+}
+
+#[test]
+fn no_room_no_keeping_and_too_many_are_for_later() {
+    let mut talk = TestSession::after_ehlo();
+    talk.may_begin = false;
+    assert!(talk.send("MAIL FROM:<>\r\n").starts_with("450 4.7.1"));
+    assert!(talk.send("RCPT TO:<ada@in.test>\r\n").starts_with("503"), "it did not begin");
+    let mut talk = TestSession::after_ehlo();
+    talk.has_room = false;
+    assert!(talk.send("MAIL FROM:<>\r\nRCPT TO:<ada@in.test>\r\nDATA\r\n").contains("\n451 4.3.1"));
+    talk.has_room = true;
+    assert!(talk.send("DATA\r\n").starts_with("354"), "the envelope is still there");
+    talk.has_room = false;
+    assert_eq!(talk.send("x".repeat(20_000)), "");
+    assert!(talk.send("\r\n.\r\n").starts_with("451 4.3.1"), "no room in the middle");
+    let mut talk = TestSession::after_data();
+    talk.accept_result = Err(NotAccepted::TemporaryError);
+    assert!(talk.send("x\r\n.\r\n").starts_with("451 4.3.0"));
+    assert!(talk.send("DATA\r\n").starts_with("503"), "the transaction is over");
+    assert_eq!((talk.accepted.len(), talk.tally.accepted(), talk.tally.refused(Reason::Trouble)), (0, 0, 1));
+}
+
+#[test]
+fn a_mail_whose_recipients_are_gone_is_not_acknowledged() {
+    for (why, answer) in [(NotAccepted::AllRecipientsGone, "550 5.1.1"), (NotAccepted::SomeRecipientsGone, "451 4.2.1")]
+    {
+        let mut talk = TestSession::after_data();
+        talk.accept_result = Err(why);
+        assert!(talk.send("x\r\n.\r\n").starts_with(answer));
+        assert_eq!((talk.tally.accepted(), talk.tally.refused(Reason::Gone)), (0, 1));
+    }
+}
