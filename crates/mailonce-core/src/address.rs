@@ -1,4 +1,4 @@
-//! Addresses: what may stand in From and To, and the one form in which two of them are compared.
+//! Email addresses: parsing, and the normalized form for comparison.
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use serde::{Deserialize, Serialize};
@@ -6,25 +6,26 @@ use std::borrow::Cow;
 
 use crate::limits;
 
-/// A bare address in the form keys and digests use: ASCII-lower-cased, domain as A-label.
+/// A normalized bare address, as keys and digests use it: in ASCII lower case, the domain as A-label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Address(String);
 
-/// An address with the name people see beside it.
+/// An address with an optional display name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedAddress {
     /// The display name, when one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// As the caller wrote it, domain as A-label. The local part keeps its case, since only its owner may fold it.
+    /// The bare address as the caller wrote it, the domain as A-label. The local part keeps its case, because only the
+    /// recipient's server knows whether it matters.
     pub address: String,
 }
 
-/// Why a text is no address.
+/// Why a text is not an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// No text at all.
+    /// The text is empty.
     #[error("is empty")]
     Empty,
     /// CR, LF, NUL or another control character.
@@ -33,19 +34,19 @@ pub enum AddressError {
     /// No `@` between two parts.
     #[error("has no local part and domain around an @")]
     MissingAt,
-    /// A local part that no mail server would take.
+    /// The local part is not a dot-atom.
     #[error("has a local part that is not a dot-separated name")]
     LocalPart,
-    /// A domain that is no domain name.
+    /// The domain is not a valid domain name.
     #[error("has a domain that is not a valid name")]
     Domain,
     /// Longer than RFC 5321 allows.
     #[error("is longer than mail allows")]
     TooLong,
-    /// A display name that is too long.
+    /// The display name is too long.
     #[error("has a display name that is too long")]
     DisplayNameTooLong,
-    /// An opening angle bracket without its end.
+    /// Unbalanced angle brackets or quotes.
     #[error("has unbalanced angle brackets or quotes")]
     Brackets,
 }
@@ -56,12 +57,12 @@ impl Address {
         &self.0
     }
 
-    /// What stands behind the `@`.
+    /// The part after the `@`.
     pub fn domain(&self) -> &str {
         domain_of(&self.0)
     }
 
-    /// Reads a bare address (no display name).
+    /// Parses a bare address (no display name).
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         split_address(text).map(|(local, domain)| Self(format!("{}@{domain}", local.to_ascii_lowercase())))
     }
@@ -74,7 +75,7 @@ impl From<Address> for String {
 }
 
 impl NamedAddress {
-    /// Reads `user@example.com`, `Name <user@example.com>` or `"Name, quoted" <user@example.com>`.
+    /// Parses `user@example.com`, `Name <user@example.com>` or `"Name, quoted" <user@example.com>`.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         if text.chars().any(char::is_control) {
             return Err(AddressError::ControlCharacter);
@@ -95,17 +96,17 @@ impl NamedAddress {
         Ok(Self { name, address: [local, &domain].join("@") })
     }
 
-    /// The form in which it is compared.
+    /// The normalized form for comparison.
     pub fn to_address(&self) -> Address {
         Address(self.address.to_ascii_lowercase())
     }
 
-    /// The same as text, borrowed where nothing has to be folded, as in most.
+    /// The normalized form as a string, borrowed when nothing changes, which is the usual case.
     pub fn lowercased(&self) -> Cow<'_, str> {
         lowercased(&self.address)
     }
 
-    /// What stands behind the `@`, which is folded already.
+    /// The part after the `@`, already normalized.
     pub fn domain(&self) -> &str {
         domain_of(&self.address)
     }
@@ -115,7 +116,7 @@ fn domain_of(address: &str) -> &str {
     address.rsplit_once('@').map_or("", |(_, domain)| domain)
 }
 
-/// A text without upper-case letters of ASCII, borrowed where it has none.
+/// The text in ASCII lower case, borrowed when nothing changes.
 fn lowercased(text: &str) -> Cow<'_, str> {
     if text.bytes().any(|b| b.is_ascii_uppercase()) {
         Cow::Owned(text.to_ascii_lowercase())
@@ -124,7 +125,7 @@ fn lowercased(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The display name without its quotes; `None` when nothing is left.
+/// The display name without its quotes. `None` when it is empty.
 fn parse_display_name(text: &str) -> Result<Option<String>, AddressError> {
     let text = text.trim();
     let name = match text.strip_prefix('"') {
@@ -140,7 +141,7 @@ fn parse_display_name(text: &str) -> Result<Option<String>, AddressError> {
     Ok(Some(name).filter(|name| !name.is_empty()))
 }
 
-/// Local part as written and domain as lower-case A-label.
+/// Splits an address into the local part as written and the domain as lower-case A-label.
 fn split_address(text: &str) -> Result<(&str, Cow<'_, str>), AddressError> {
     if text.chars().any(char::is_control) {
         return Err(AddressError::ControlCharacter);
@@ -163,7 +164,7 @@ fn split_address(text: &str) -> Result<(&str, Cow<'_, str>), AddressError> {
     Ok((local, domain))
 }
 
-/// RFC 5322 atom text, or any letter beyond ASCII (RFC 6531).
+/// Whether the text is an RFC 5322 atom. Letters beyond ASCII are allowed (RFC 6531).
 fn is_atom(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|c| {
@@ -173,13 +174,13 @@ fn is_atom(text: &str) -> bool {
         })
 }
 
-/// The domain in its ASCII form, lower-cased.
+/// The domain in ASCII form, in lower case.
 fn to_a_label(domain: &str) -> Result<Cow<'_, str>, AddressError> {
-    // Folded first, so that the case of its letters never decides whether a domain is one.
+    // Lower-cased first, so that the case of letters never decides whether a domain is valid.
     let domain = lowercased(domain);
     let plain = domain.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
-    // IDNA is dear and most domains are plain already; an `xn--` label is checked like any other. Two hyphens in the
-    // third place are as good beside such a label as they are without one.
+    // IDNA processing is expensive and most domains are plain ASCII, so only others are processed; an `xn--` label is
+    // validated. Hyphens in the third and fourth place are accepted with and without such a label.
     let ascii = if plain && !domain.contains("xn--") {
         domain
     } else {

@@ -1,39 +1,38 @@
-//! What a caller calls its own call: kept beside what the call did, so that an agent's trace can be laid beside ours.
+//! The caller's own ids for a call, stored with its result, so that an agent's trace can be matched with mailonce's.
 //!
-//! It decides nothing: it is no key, and no part of what a mail means.
+//! They have no effect: they are neither an idempotency key nor part of the digest.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
 
-/// Characters of a `traceparent` (W3C Trace Context, version 00).
+/// The length of a `traceparent` (W3C Trace Context, version 00), in characters.
 const TRACEPARENT_CHARS: usize = 55;
 
-/// The marks that a caller put on a call.
+/// The caller's own ids for a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTrace {
-    /// The caller's own id of the call.
+    /// The caller's id of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Where the call stands in the caller's trace, as `traceparent` says it.
+    /// The position of the call in the caller's trace, as a `traceparent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
 }
 
 impl CallTrace {
-    /// The marks that can be kept; `None` when there is none.
+    /// The valid ids; `None` when there is none.
     pub fn from_parts(id: Option<String>, traceparent: Option<String>) -> Option<Self> {
         (id.is_some() || traceparent.is_some()).then_some(Self { id, traceparent })
     }
 }
 
-/// Whether a text can stand as the id of a call: some characters, not too many, none of them a control.
+/// Whether a text is a valid call id: not empty, not too long, without control characters.
 pub fn is_valid_call_id(text: &str) -> bool {
     !text.is_empty() && text.chars().count() <= limits::CALL_ID_CHARS && !text.chars().any(char::is_control)
 }
 
-/// What is kept of a `traceparent`. One that breaks the rules of its standard is to be passed over, as the standard
-/// says.
+/// A valid `traceparent`. An invalid one is ignored, as its standard requires.
 pub fn parse_traceparent(text: &str) -> Option<&str> {
     let kept = text.get(..TRACEPARENT_CHARS)?;
     let rest = &text[TRACEPARENT_CHARS..];

@@ -1,9 +1,9 @@
-//! A block of addresses, such as `10.0.0.0/8`.
+//! CIDR blocks of IP addresses, such as `10.0.0.0/8`.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr, str::FromStr};
 
-/// A block of addresses.
+/// A CIDR block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cidr {
@@ -12,7 +12,7 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// Whether an address is in the block. IPv4 inside IPv6 is another address.
+    /// Whether the block contains an address. An IPv4-mapped IPv6 address does not match an IPv4 block.
     pub fn contains_ip(&self, ip: IpAddr) -> bool {
         match (self.base, ip) {
             (IpAddr::V4(base), IpAddr::V4(ip)) => {
@@ -27,7 +27,7 @@ impl Cidr {
         }
     }
 
-    /// Whether every address of another block is in this one.
+    /// Whether the block contains all of another block.
     pub fn contains_block(&self, other: &Self) -> bool {
         self.bits <= other.bits && self.contains_ip(other.base)
     }
@@ -47,7 +47,7 @@ impl From<Cidr> for String {
     }
 }
 
-/// Why a text is no block of addresses.
+/// Why a text is not a CIDR block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a block of addresses such as 10.0.0.0/8 or fd00::/8")]
 pub struct CidrError(String);

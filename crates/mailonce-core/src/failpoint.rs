@@ -1,18 +1,19 @@
-//! Named points at which a rig may stop the process. Nothing at all in a build without the feature `failpoints`.
+//! Failpoints: named points at which the test harness stops the process. Compiled out of a build without the feature
+//! `failpoints`.
 //!
-//! A point goes between two steps that can be told apart after a crash. Its name is in [`POINTS`], or the room that
-//! passes it does not compile; the crash rig holds its table of cells against the same list.
+//! A failpoint belongs between two steps that can be distinguished after a crash. Its name must be in [`POINTS`],
+//! otherwise the code that uses it does not compile. The crash test checks its table against the same list.
 
-/// Every point, in the order in which an email meets them.
+/// All failpoints, in the order in which an email reaches them.
 pub const POINTS: [&str; 69] = [
-    // The ledger is opened.
+    // Opening the ledger.
     "sqlite-migrating",
     "sqlite-migrated",
     "postgres-migrating",
     "postgres-migrated",
     "heartbeat",
     "recovered",
-    // A call comes in and is answered.
+    // An API call.
     "api-before-send",
     "api-after-send",
     "api-before-batch",
@@ -27,7 +28,7 @@ pub const POINTS: [&str; 69] = [
     "sqlite-before-commit",
     "sqlite-after-commit",
     "sqlite-answering",
-    // The lanes, the careful verbs and the sequencer of PostgreSQL.
+    // PostgreSQL: accept batches, locked transactions and the event sequencer.
     "postgres-before-round",
     "postgres-after-round",
     "postgres-locked",
@@ -35,7 +36,7 @@ pub const POINTS: [&str; 69] = [
     "postgres-after-commit",
     "postgres-numbering",
     "postgres-numbered",
-    // A hand-over.
+    // A handoff.
     "captured",
     "before-lease",
     "after-lease",
@@ -52,18 +53,18 @@ pub const POINTS: [&str; 69] = [
     "http-after-answer",
     "after-answer",
     "after-settle",
-    // What is in doubt, and what providers tell.
+    // Unknown outcomes, and events from providers.
     "repeat",
     "before-look-up",
     "after-look-up",
     "hook-before-note",
     "hook-after-note",
-    // An application is told.
+    // Webhook notices.
     "notice-leased",
     "notice-posting",
     "notice-answered",
     "notice-settled",
-    // Mail comes in: it is brought, kept and acknowledged.
+    // Receiving mail: session, storage and acknowledgement.
     "mail-session",
     "mail-data",
     "hook-received",
@@ -71,7 +72,7 @@ pub const POINTS: [&str; 69] = [
     "mail-after-commit",
     "mail-before-250",
     "hook-before-answer",
-    // It is read, filed and told, and a code in it is taken.
+    // Processing mail: filing, events, and consuming a code.
     "mail-leased",
     "mail-parsed",
     "before-filing",
@@ -81,12 +82,12 @@ pub const POINTS: [&str; 69] = [
     "after-consume",
     "before-reply",
     "after-reply",
-    // Upkeep.
+    // Maintenance.
     "before-sweep",
     "after-sweep",
 ];
 
-/// Passes a named point.
+/// Passes a failpoint.
 #[cfg(feature = "failpoints")]
 #[macro_export]
 macro_rules! failpoint {
@@ -96,7 +97,7 @@ macro_rules! failpoint {
     }};
 }
 
-/// Passes a named point: nothing in this build.
+/// Passes a failpoint: does nothing in this build.
 #[cfg(not(feature = "failpoints"))]
 #[macro_export]
 macro_rules! failpoint {
@@ -105,7 +106,7 @@ macro_rules! failpoint {
     };
 }
 
-/// Whether a point is in the list.
+/// Whether a failpoint is in the list.
 pub const fn is_known(name: &str) -> bool {
     let mut at = 0;
     while at < POINTS.len() {
@@ -117,7 +118,7 @@ pub const fn is_known(name: &str) -> bool {
     false
 }
 
-/// `==`, which is not there for constants yet.
+/// Compares bytes, because `==` is not available in constants.
 const fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
@@ -132,10 +133,10 @@ const fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// Stops or kills the process when the environment says so: `MAILONCE_FAILPOINT=name:kill:3` kills it when the point is
-/// reached for the third time; `stop` sends SIGSTOP to itself. It says so on stderr first.
+/// Stops or kills the process as the environment asks. `MAILONCE_FAILPOINT=name:kill:3` kills it when the point is
+/// reached for the third time; `stop` sends SIGSTOP to itself. It reports this on stderr first.
 ///
-/// It blocks its thread, also under an async runtime: nothing may go on here before the signal was taken.
+/// It blocks its thread, even under an async runtime, because nothing may run here before the signal is handled.
 #[cfg(feature = "failpoints")]
 pub fn reach(name: &str) {
     use rustix::process::{Signal, getpid, kill_process};
@@ -148,14 +149,14 @@ pub fn reach(name: &str) {
     eprintln!("failpoint {name} {}", if wish.sends_stop { "stop" } else { "kill" });
     let mut seen = std::time::Instant::now();
     let sent = kill_process(getpid(), if wish.sends_stop { Signal::STOP } else { Signal::KILL });
-    // Some other thread may be the one that takes the signal, a moment later.
+    // Another thread may handle the signal, a moment later.
     while sent.is_ok() && seen.elapsed() < STOP_DETECTION_GAP {
         seen = std::time::Instant::now();
         std::thread::park_timeout(std::time::Duration::from_millis(5));
     }
 }
 
-/// What the environment asks for.
+/// The failpoint that the environment asks for.
 #[cfg(feature = "failpoints")]
 struct FailpointTrigger {
     point: String,
@@ -172,7 +173,7 @@ static TRIGGER: std::sync::LazyLock<Option<FailpointTrigger>> = std::sync::LazyL
     Some(FailpointTrigger { point, sends_stop: stop, nth_hit: parts.next().and_then(|n| n.parse().ok()).unwrap_or(1) })
 });
 
-/// A pause by which a process notices that it was stopped. Rigs stop it for longer.
+/// A gap by which the process detects that it was stopped. The test harness stops it for longer.
 #[cfg(feature = "failpoints")]
 const STOP_DETECTION_GAP: std::time::Duration = std::time::Duration::from_millis(500);
 

@@ -1,4 +1,4 @@
-//! Ids: UUIDv7 in typed wrappers, made from a time and random bytes that the caller brings.
+//! Ids: UUIDv7 in typed wrappers, made from a time and random bytes that the caller provides.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
@@ -35,42 +35,42 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A tenant.
+    /// The id of a team, which is a tenant.
     TeamId,
-    /// A credential of a tenant.
+    /// The id of an API key.
     ApiKeyId,
-    /// An accepted outbound mail.
+    /// The id of an accepted outbound email.
     EmailId,
-    /// A fact told outside.
+    /// The id of an event.
     EventId,
-    /// A batch of sends under one key.
+    /// The id of a batch of sends under one key.
     BatchId,
-    /// One run of the program.
+    /// The id of a node: one run of the program.
     NodeId,
-    /// A sending domain.
+    /// The id of a sending domain.
     DomainId,
-    /// Where provider events come from.
+    /// The id of a source of provider events.
     SourceId,
-    /// Names an [`crate::inbox::Inbox`].
+    /// The id of an [`crate::inbox::Inbox`].
     InboxId,
-    /// Names a [`crate::inbound::delivery::Delivery`].
+    /// The id of a [`crate::inbound::delivery::Delivery`].
     DeliveryId,
-    /// Names a [`crate::inbox::message::Message`].
+    /// The id of a [`crate::inbox::message::Message`].
     MessageId,
-    /// Names messages and emails that answer each other.
+    /// The id of a [`crate::conversation::thread::Thread`].
     ThreadId,
-    /// Names an [`crate::inbox::artifact::Artifact`].
+    /// The id of an [`crate::inbox::artifact::Artifact`].
     ArtifactId,
-    /// Names a [`crate::inbox::watch::Watch`].
+    /// The id of a [`crate::inbox::watch::Watch`].
     WatchId,
-    /// Names an [`crate::events::endpoint::Endpoint`].
+    /// The id of an [`crate::events::endpoint::Endpoint`].
     EndpointId,
-    /// Names a [`crate::events::notice::Notice`].
+    /// The id of a [`crate::events::notice::Notice`].
     NoticeId,
 }
 
-/// The ordered 60 bits of a UUIDv7 made by [`IdMaker`]: milliseconds and a counter. Unique per maker, so an
-/// engine with a single writer can use it as its row number and needs no index on the id.
+/// The ordered 60 bits of a UUIDv7 made by [`IdMaker`]: milliseconds and a counter. Unique per maker, so a store with a
+/// single writer can use it as the row number and needs no index on the id.
 pub fn ordered_bits(id: Uuid) -> i64 {
     let bits = id.as_u128();
     let millis = (bits >> 80) as i64;
@@ -78,7 +78,7 @@ pub fn ordered_bits(id: Uuid) -> i64 {
     (millis << 12) | counter
 }
 
-/// The least id that is made at an instant.
+/// The lowest id for an instant.
 pub fn first_id_at(at: crate::time::Time) -> Uuid {
     Uuid::from_u128((at.0.clamp(0, (1 << 48) - 1) as u128) << 80)
 }
@@ -88,7 +88,7 @@ pub fn random_bits(id: Uuid) -> i64 {
     (id.as_u128() & 0x3fff_ffff_ffff_ffff) as i64
 }
 
-/// Puts an id together again from its ordered and unordered bits.
+/// Builds an id from its ordered and random bits.
 pub fn from_bits(ordered: i64, tail: i64) -> Uuid {
     let millis = (ordered >> 12) as u128;
     let counter = (ordered & 0xfff) as u128;
@@ -96,19 +96,19 @@ pub fn from_bits(ordered: i64, tail: i64) -> Uuid {
     Uuid::from_u128((millis << 80) | (0x7 << 76) | (counter << 64) | (0b10 << 62) | tail)
 }
 
-/// Hands out UUIDv7s whose first 60 bits never repeat and never fall (RFC 9562, a counter in `rand_a`).
+/// Generates UUIDv7s whose first 60 bits never repeat and never decrease (RFC 9562, a counter in `rand_a`).
 #[derive(Debug, Default)]
 pub struct IdGenerator {
     last: i64,
 }
 
 impl IdGenerator {
-    /// A maker that stays above every id handed out before.
+    /// A generator that stays above every earlier id.
     pub fn starting_above(last: i64) -> Self {
         Self { last }
     }
 
-    /// The next id. When more than 4,096 are wanted in one millisecond the count borrows from the next one.
+    /// The next id. After 4,096 ids in one millisecond the counter continues into the next one.
     pub fn next_id(&mut self, now: Time, chance: u64) -> Uuid {
         self.last = (self.last + 1).max(now.0.max(0) << 12);
         from_bits(self.last, chance as i64)

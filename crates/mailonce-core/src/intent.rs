@@ -1,4 +1,4 @@
-//! Intents: what a wish is about, and the Key that follows from it.
+//! Intents: the purpose of an email, from which its idempotency key is derived.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -6,18 +6,18 @@ use std::fmt::Write as _;
 
 use crate::{address::Address, limits};
 
-/// What a wish is about. Two callers who want the same thing say the same intent, however they word the mail.
+/// The purpose of an email. Two callers with the same purpose give the same intent, however they word the email.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
-    /// What kind of mail it is: `order.confirmation`.
+    /// The type of email, such as `order.confirmation`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it is about: `order_4821`.
+    /// The entity that it concerns, such as `order_4821`.
     pub entity: String,
-    /// Rises when the same thing is told again on purpose.
+    /// The version. A deliberate repeat increases it.
     #[serde(default = "first_version")]
     pub version: u32,
-    /// The day, week or run it belongs to, when it recurs.
+    /// The day, week or run, for a recurring email.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<String>,
 }
@@ -26,25 +26,25 @@ fn first_version() -> u32 {
     1
 }
 
-/// Why an intent cannot name a wish.
+/// Why an intent is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("intent.{field} {rule}")]
 pub struct IntentError {
-    /// The field at fault.
+    /// The invalid field.
     pub field: &'static str,
-    /// What it must be: reads on after the field.
+    /// The rule it breaks. The text continues after the field name.
     pub rule: &'static str,
 }
 
 impl Intent {
-    /// The first field with spaces around its words. A key follows from every byte, so a program may mean them; a model
-    /// never does, and would send a second mail.
+    /// The first field with leading or trailing spaces. Every byte changes the key. A program may intend the spaces; a
+    /// model never does, and would send a second email.
     pub fn untrimmed_field(&self) -> Option<&'static str> {
         let words = [("type", Some(&self.kind)), ("entity", Some(&self.entity)), ("period", self.period.as_ref())];
         words.into_iter().find(|(_, text)| text.is_some_and(|text| text.trim() != text)).map(|(field, _)| field)
     }
 
-    /// Checks the lengths of its words, and that versions count from 1.
+    /// Validates the lengths of its fields, and that the version is at least 1.
     pub fn validate(&self) -> Result<(), IntentError> {
         let fits = |text: &str| {
             !text.is_empty() && text.chars().count() <= limits::INTENT_CHARS && !text.chars().any(char::is_control)
@@ -62,8 +62,8 @@ impl Intent {
         Ok(())
     }
 
-    /// The Key of this intent for these recipients: `i1_` and the hex SHA-256 of its RFC 8785 form.
-    /// Recipients are sorted, and one that is named twice counts once.
+    /// The key of this intent for these recipients: `i1_` and the hex SHA-256 of its RFC 8785 form. Recipients are
+    /// sorted and deduplicated.
     pub fn derive_key(&self, to: &[Address]) -> String {
         let mut key = String::with_capacity(67);
         key.push_str("i1_");
@@ -74,7 +74,7 @@ impl Intent {
         key
     }
 
-    /// RFC 8785 JSON. The members' names are fixed and ASCII, so their order is too.
+    /// RFC 8785 JSON. The member names are fixed and ASCII, so their order is fixed too.
     fn canonical_json(&self, to: &[Address]) -> String {
         let mut to: Vec<&str> = to.iter().map(Address::as_str).collect();
         to.sort_unstable_by(|a, b| a.encode_utf16().cmp(b.encode_utf16()));
@@ -91,7 +91,7 @@ impl Intent {
     }
 }
 
-/// A JSON string. serde_json escapes exactly what RFC 8785 asks for.
+/// A JSON string. serde_json escapes exactly as RFC 8785 requires.
 fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

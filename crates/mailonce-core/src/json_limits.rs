@@ -1,29 +1,29 @@
-//! Limits on the shape of JSON, enforced in one pass over the bytes before anything is built from them.
+//! Limits on the shape of JSON, checked in one pass over the bytes before they are parsed.
 //!
-//! A parser pays for every member and every name before a handler can count them. This scanner allocates nothing, reads each
-//! byte once and stops at the first excess. It is no validator: whatever it lets through, the parser judges.
+//! A parser allocates every member and name before a handler can count them. This scanner allocates nothing, reads each
+//! byte once and stops at the first excess. It does not validate: malformed JSON is left to the parser.
 
 use crate::limits;
 use memchr::memchr2;
 
-/// A limit that JSON exceeds, in words that read on after "the body".
+/// The limit that a JSON document exceeds. The message continues "the body …".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonLimitExceeded {
-    /// Objects and lists inside each other.
+    /// The nesting of objects and arrays.
     #[error("nests objects and lists deeper than {}", limits::JSON_DEPTH)]
     Depth,
-    /// Members of one object.
+    /// The members of one object.
     #[error("has an object with more than {} members", limits::JSON_MEMBERS)]
     Members,
     /// The length of a member's name.
     #[error("has a field name longer than {} bytes", limits::JSON_NAME_BYTES)]
     Name,
-    /// Values in all.
+    /// The total number of values.
     #[error("has more than {} values", limits::JSON_VALUES)]
     Values,
 }
 
-/// An object or a list that is open.
+/// An open object or array.
 #[derive(Clone, Copy, Default)]
 struct Container {
     is_object: bool,
@@ -34,7 +34,7 @@ struct Scanner {
     open: [Container; limits::JSON_DEPTH],
     depth: usize,
     values: usize,
-    /// The length of the last string, which a colon makes a name.
+    /// The length of the last string. A colon after it makes it a member name.
     last_string: usize,
 }
 
@@ -51,7 +51,7 @@ impl Scanner {
         if self.values > limits::JSON_VALUES { Err(JsonLimitExceeded::Values) } else { Ok(()) }
     }
 
-    /// A colon ends the name of a member.
+    /// Counts a member, when the colon after its name is read.
     fn count_member(&mut self) -> Result<(), JsonLimitExceeded> {
         if self.last_string > limits::JSON_NAME_BYTES {
             return Err(JsonLimitExceeded::Name);
@@ -68,7 +68,7 @@ impl Scanner {
     }
 }
 
-/// Checks depth, members, names and the number of values.
+/// Checks nesting, members, names and the number of values.
 pub fn check(bytes: &[u8]) -> Result<(), JsonLimitExceeded> {
     let mut scanner = Scanner { open: [Container::default(); limits::JSON_DEPTH], depth: 0, values: 0, last_string: 0 };
     let mut at = 0;
@@ -91,7 +91,7 @@ pub fn check(bytes: &[u8]) -> Result<(), JsonLimitExceeded> {
     Ok(())
 }
 
-/// The length of a string up to its closing quote, or to the end of the bytes.
+/// The length of a string up to its closing quote, or to the end of the input.
 fn string_length(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
@@ -99,7 +99,7 @@ fn string_length(bytes: &[u8]) -> usize {
         if bytes.get(at) == Some(&b'"') {
             return at;
         }
-        // A backslash and whatever it escapes.
+        // Skip the backslash and the escaped byte.
         at += 2;
     }
     bytes.len()
@@ -134,7 +134,7 @@ mod tests {
     fn what_is_inside_a_string_is_not_counted() {
         let text = format!(r#"{{"text":"{}"}}"#, r#"[{\":,\\"#.repeat(limits::JSON_MEMBERS * 2));
         assert_eq!(check(text.as_bytes()), Ok(()));
-        // A name that is escaped is still a name.
+        // An escaped name is still a name.
         let long = format!(r#"{{"{}":1}}"#, r#"\""#.repeat(limits::JSON_NAME_BYTES));
         assert_eq!(check(long.as_bytes()), Err(JsonLimitExceeded::Name));
     }

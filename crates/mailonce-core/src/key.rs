@@ -1,4 +1,4 @@
-//! Keys: the name of one wish. Given by a caller, derived from an intent, or made for a child.
+//! Idempotency keys: given by a caller, derived from an intent, or made for a batch item or a resend.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
@@ -10,18 +10,18 @@ use crate::{
     limits, mutant,
 };
 
-/// A name for a wish, 1–256 printable ASCII characters.
+/// An idempotency key: 1–256 printable ASCII characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Key(String);
 
-/// A text that is no Key.
+/// The text is not a valid key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a key is 1 to 256 printable ASCII characters")]
 pub struct KeyError;
 
 impl Key {
-    /// Reads a key, bare or quoted as RFC 8941 strings are. Both forms are the same key.
+    /// Parses a key, bare or quoted like an RFC 8941 string. Both forms are the same key.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let text = text.trim_matches([' ', '\t']);
         let bare = match text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
@@ -47,7 +47,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// RFC 8941 strings escape only `"` and `\`.
+/// Unescapes an RFC 8941 string, which escapes only `"` and `\`.
 fn unescape(inner: &str) -> Result<String, KeyError> {
     let mut bare = String::with_capacity(inner.len());
     let mut chars = inner.chars();
@@ -64,33 +64,33 @@ fn unescape(inner: &str) -> Result<String, KeyError> {
     Ok(bare)
 }
 
-/// How an email came by its name. Only the first kind can be said by a caller, so no header reaches the others.
+/// The key of an email, by its origin. Callers can only give the first kind, so no header can collide with the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EmailKey {
     /// Given in a header or derived from an intent.
     Given(Key),
-    /// The item of a batch: the batch's key and the item's place.
+    /// An item of a batch: the batch's key and the item's index.
     Item {
         /// The batch's key.
         batch: Key,
-        /// The item's place, from 0.
+        /// The item's index, from 0.
         index: u32,
     },
-    /// The next version of an email that had no intent.
+    /// A resend of an email without an intent.
     Version {
-        /// The email it repeats.
+        /// The email that is resent.
         of: EmailId,
     },
 }
 
 impl EmailKey {
-    /// The name as people read it.
+    /// The key in readable form.
     pub fn display_name(&self) -> String {
         self.display_name_cow().into_owned()
     }
 
-    /// The name as people read it, borrowed where it was given.
+    /// The key in readable form, borrowed where the caller gave it.
     pub fn display_name_cow(&self) -> Cow<'_, str> {
         match self {
             Self::Given(key) => Cow::Borrowed(&key.0),
@@ -99,7 +99,7 @@ impl EmailKey {
         }
     }
 
-    /// The key when a caller can say it.
+    /// The key, if a caller gave it or it was derived from an intent.
     pub fn caller_key(&self) -> Option<&Key> {
         match self {
             Self::Given(key) => Some(key),
@@ -107,7 +107,7 @@ impl EmailKey {
         }
     }
 
-    /// What the ledger looks it up by. Each kind has its own domain.
+    /// The hash under which the ledger stores it. Each kind has its own hash domain.
     pub fn hash(&self, team: TeamId) -> KeyHash {
         match self {
             Self::Given(key) => KeyHash::of(team, b"given", &[key.0.as_bytes()]),
@@ -117,7 +117,7 @@ impl EmailKey {
     }
 }
 
-/// 128 bits of SHA-256 over team, kind and name: what the ledger's tree is sorted by.
+/// 128 bits of SHA-256 over team, kind and key. The ledger's index is sorted by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyHash(pub [u8; 16]);
 
@@ -143,7 +143,7 @@ impl fmt::Debug for KeyHash {
     }
 }
 
-/// The secret of an installation, from which Message-IDs and credential hashes are made.
+/// The secret of an installation, from which Message-IDs and credential hashes are derived.
 #[derive(Clone)]
 pub struct InstallSecret(pub [u8; 32]);
 
@@ -159,8 +159,8 @@ impl InstallSecret {
         keyed_hash(&self.0, purpose, parts)
     }
 
-    /// The Message-ID of an email: unguessable, and the same again for the same key and bind number, even after
-    /// a restore. Without a key it follows from the email's id.
+    /// The Message-ID of an email. It is unguessable, and the same for the same key and bind number, even after a
+    /// restore. Without a key it is derived from the email's id.
     pub fn message_id(&self, team: TeamId, id: EmailId, key: Option<(&EmailKey, u32)>, domain: &str) -> String {
         let mac = match key {
             Some((name, bind)) => self.mac("message-id", &[team.0.as_bytes(), &name.hash(team).0, &bind.to_be_bytes()]),
@@ -170,9 +170,9 @@ impl InstallSecret {
     }
 }
 
-/// HMAC-SHA-256 over length-prefixed parts, so that no two lists of parts give the same input.
+/// HMAC-SHA-256 over length-prefixed parts, so that different lists of parts never give the same input.
 pub fn keyed_hash(key: &[u8; 32], purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
-    // An HMAC takes keys of any length; the error cannot happen and leads to a constant, not to a panic.
+    // HMAC accepts keys of any length. The impossible error returns a constant instead of a panic.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return [0; 32] };
     for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
         mac.update(&(part.len() as u64).to_be_bytes());

@@ -1,29 +1,35 @@
-//! The words and rules of mailonce.
+//! The domain model of mailonce: values, rules and state machines, plus the traits ("ports") of the outside world.
 //!
-//! Everything here is pure: time, chance and ids come in as arguments, nothing reads a clock, a file or a
-//! socket. The other rooms translate to these words (`mailonce`), decide with them (`mailonce-engine`) and
-//! commit them (`mailonce-store`).
+//! Everything here is pure. The current time, random bytes and new ids come in as arguments; no code here reads a
+//! clock, a file or a socket. `mailonce` translates the outside world into these types, `mailonce-engine` makes
+//! decisions with them, and `mailonce-store` commits them.
 //!
-//! | file | what it holds |
+//! Domain folders (the other crates use the same names):
+//!
+//! | module | what it holds |
 //! |---|---|
-//! | [`id`], [`time`], [`limits`] | ids, instants and spans, the bound of everything that comes from outside |
-//! | [`address`], [`content`], [`schedule`] | what a mail says and to whom; validation |
-//! | [`key`], [`intent`], [`digest`], [`ttl`] | the name of a wish, its meaning, and how long it is remembered |
-//! | [`handoff`], [`email`] | the state machine of one envelope, and the fold over an email |
-//! | [`dispatch`], [`doubt`] | what may happen to an email on its way out; what to do about an unknown outcome |
-//! | [`inbox`], [`delivery`], [`message`], [`artifact`], [`watch`] | mail that comes in: where, how often, what, and what is taken from it |
-//! | [`conversation`] | one answer per message, one agent per thread, no loops; questions for a person |
-//! | [`filing`] | what a delivery goes through on its way to being a message |
-//! | [`retry`] | what an answer of the next hop means and when to try again |
-//! | [`call`] | what a caller calls its own call |
-//! | [`cidr`] | blocks of IP addresses |
-//! | [`team`], [`event`], [`problem`] | tenants and credentials, facts told outside, errors told to callers |
-//! | [`endpoint`], [`notice`] | who is told of events, and what is owed to them |
-//! | [`rule`] | what a team wants done with some mail |
-//! | [`control`] | what a team limits |
-//! | [`record`] | small things a team owns that are not mail |
-//! | [`port`] | what the engine needs from the rest of the world |
-//! | [`failpoint`] | named points at which the rigs stop a process; nothing in a usual build |
+//! | [`outbound`] | an email that a caller sends: content, schedule, digest, content guard, the accepted email |
+//! | [`handoff`] | the state machine of one envelope on its way to the next hop; recovery from unknown outcomes |
+//! | [`inbound`] | received mail before it is a message: deliveries, deduplication, filing |
+//! | [`inbox`] | inboxes, their messages, artifacts (codes and links) and watches |
+//! | [`conversation`] | threads and their leases, reply-once and loop guards, caps, escalations to a person |
+//! | [`events`] | events, webhook endpoints, and the notices that deliver events to endpoints |
+//! | [`control`] | what a team limits: rules, budgets, allow and block lists |
+//! | [`access`] | teams and their API keys |
+//! | [`ports`] | the traits that the engine needs from outside: store, transport, clock, DNS, webhooks |
+//!
+//! Values that several folders share:
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`id`], [`time`], [`limits`] | ids, instants and durations, the limit of every input from outside |
+//! | [`key`], [`intent`], [`ttl`] | idempotency keys, keys derived from an intent, and how long a key is remembered |
+//! | [`address`], [`cidr`] | email addresses, blocks of IP addresses |
+//! | [`record`] | small objects of a team that are stored as JSON, such as rules and lists |
+//! | [`problem`], [`json_limits`] | errors returned to callers, the limits of a JSON document |
+//! | [`retry`] | how long to wait before the next attempt |
+//! | [`call_trace`] | ids by which a caller finds its own call again |
+//! | [`failpoint`] | named points at which the test harness stops a process; compiled out of a normal build |
 
 pub mod access;
 pub mod address;

@@ -1,7 +1,7 @@
-//! Wrong turns that rigs switch on, one at a time, to see that somebody notices. Nothing at all in a build without the
-//! feature `failpoints`.
+//! Mutants: deliberate bugs that the test harness enables one at a time, to verify that a test detects each. Compiled
+//! out of a build without the feature `failpoints`.
 
-/// Whether a wrong turn is to be taken: `false`, known to the compiler, in a build without the feature.
+/// Whether a mutant is enabled. A constant `false` in a build without the feature.
 #[macro_export]
 macro_rules! mutant {
     ($name:literal) => {{
@@ -22,17 +22,17 @@ mod switch {
         static THREAD_MUTANT: Cell<Option<&'static str>> = const { Cell::new(None) };
     }
 
-    /// The wrong turn of a whole process, for rigs that start one.
+    /// The mutant of the whole process, for test harnesses that start one.
     static PROCESS_MUTANT: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("MAILONCE_MUTANT").ok());
 
-    /// Whether this wrong turn is switched on, in this thread or for the whole process.
+    /// Whether this mutant is enabled, in this thread or for the whole process.
     pub fn is_on(name: &str) -> bool {
         THREAD_MUTANT.get().is_some_and(|on| on == name) || PROCESS_MUTANT.as_ref().is_some_and(|on| on == name)
     }
 
-    /// Does something with a wrong turn switched on in this thread, and switches it off again.
+    /// Runs a closure with a mutant enabled in this thread, and disables it again.
     pub fn with<T>(name: Option<&'static str>, run: impl FnOnce() -> T) -> T {
-        /// Switches back even when `run` panics.
+        /// Restores the previous mutant even when `run` panics.
         struct RestoreOnDrop(Option<&'static str>);
         impl Drop for RestoreOnDrop {
             fn drop(&mut self) {

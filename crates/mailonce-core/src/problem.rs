@@ -1,4 +1,4 @@
-//! Problems: what callers are told when a call did not do what they asked, and what they can do next.
+//! Problems: the errors that callers get, with what they can do next.
 //!
 //! Each [`Code`] has a page in `docs/errors/` of the same name.
 
@@ -9,83 +9,83 @@ use crate::{limits, retry::RetryAdvice};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $word:literal, $status:literal, $retry:ident, $title:literal, $next:literal;)*) => {
-        /// What went wrong.
+        /// An error code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Code { $($(#[$doc])* $variant),* }
 
         impl Code {
-            /// Every one of them.
+            /// All codes.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-            /// The word callers branch on.
+            /// The code on the wire, on which callers branch.
             pub fn as_str(self) -> &'static str { match self { $(Self::$variant => $word),* } }
-            /// The HTTP status it goes with.
+            /// Its HTTP status.
             pub fn status(self) -> u16 { match self { $(Self::$variant => $status),* } }
-            /// What may be done with the same call.
+            /// Whether the same call may be retried.
             pub fn retry(self) -> RetryAdvice { match self { $(Self::$variant => RetryAdvice::$retry),* } }
-            /// A short name for people.
+            /// A short title for people.
             pub fn title(self) -> &'static str { match self { $(Self::$variant => $title),* } }
-            /// One sentence a model can act on.
+            /// One sentence that a model can act on.
             pub fn next(self) -> &'static str { match self { $(Self::$variant => $next),* } }
         }
     };
 }
 
 codes! {
-    /// The key breaks the rules for keys.
+    /// The idempotency key is not valid.
     InvalidKey = "invalid_key", 400, Never, "The idempotency key is not valid",
         "Send a key of 1 to 256 printable ASCII characters, or none.";
-    /// The team wants a key on every send.
+    /// The team requires an idempotency key on every send.
     KeyRequired = "key_required", 400, Never, "This team requires a key",
         "Add an Idempotency-Key header or an intent, the same for every retry of this email.";
-    /// The body is no JSON, or repeats a member.
+    /// The body is not JSON, or repeats a member.
     InvalidJson = "invalid_json", 400, Never, "The body is not valid JSON",
         "Mend what `detail` names: the body is one JSON value in UTF-8, not compressed, at most 127 levels deep, without repeated members or lone surrogates.";
     /// A field has the wrong type or is missing.
     InvalidType = "invalid_type", 400, Never, "A field is missing or has the wrong type",
         "Correct the field named in `field`; nothing was stored.";
-    /// A field that does not exist.
+    /// The body has an unknown field.
     UnknownField = "unknown_field", 400, Never, "The body holds an unknown field",
         "Remove or rename the field named in `field`; nothing was stored.";
-    /// A query parameter that cannot be read.
+    /// A query parameter is not valid.
     InvalidQuery = "invalid_query", 400, Never, "A query parameter is not valid",
         "Correct the parameter named in `field`.";
-    /// A wire format that this server does not speak.
+    /// This server does not support the requested version of the API.
     UnknownVersion = "unknown_version", 400, Never, "This server does not speak that wire format",
         "Send the `Mailonce-Version` named in `detail`, or none for the latest; nothing was stored.";
-    /// No credential, or one that is not known.
+    /// The API key is missing or unknown.
     Unauthorized = "unauthorized", 401, Never, "The API key is missing or not valid",
         "Send `Authorization: Bearer mo_…` with a key that is neither revoked nor expired.";
-    /// The credential expired.
+    /// The API key has expired.
     KeyExpired = "key_expired", 401, Never, "The API key has expired",
         "Ask for a new API key; `expires_at` says when this one ended.";
-    /// A provider's request does not prove where it comes from.
+    /// The signature of a provider's request is not valid.
     BadSignature = "bad_signature", 401, Never, "The request does not prove that it comes from the provider",
         "Configure the same secret at the provider and at this source; POST /v1/sources/{id}/rotate changes it.";
-    /// The credential may not do this.
+    /// The API key lacks a scope.
     WrongScope = "wrong_scope", 403, Never, "The API key lacks a scope",
         "Ask the operator for a key with the scope named in `detail`.";
-    /// The credential may not be used from this network address.
+    /// The API key may not be used from this IP address.
     IpNotAllowed = "ip_not_allowed", 403, Never, "The API key may not be used from this address",
         "Call from an address in the key's `allow_ips`, or ask for a key that allows this one.";
-    /// The credential may not send from this address.
+    /// The API key may not send from this address.
     SenderNotAllowed = "sender_not_allowed", 403, Never, "The API key may not send from this address",
         "Use one of the senders this key is restricted to.";
-    /// The sender's domain is not proven to be the team's.
+    /// The sender's domain is not verified for the team.
     SenderNotVerified = "sender_not_verified", 403, Never, "The sender's domain is not verified",
         "Add the domain with POST /v1/domains, publish its DNS records and verify it, or send from a verified domain.";
     /// A page of another site made the request.
     ForeignOrigin = "foreign_origin", 403, Never, "Another site's page made this request",
         "Call the API from your own server, or from a page of http.public_url; browsers of other sites are refused.";
-    /// No such thing, or not this team's.
+    /// The object does not exist, or belongs to another team.
     NotFound = "not_found", 404, Never, "There is no such thing here",
         "Check the id and the path; ids of other teams are not found either.";
-    /// The path exists, the method does not.
+    /// The path exists, but not with this method.
     MethodNotAllowed = "method_not_allowed", 405, Never, "This path does not take this method",
         "See /openapi.json for the methods of this path.";
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     Timeout = "timeout", 408, Same, "The request did not arrive in time",
         "Send the same call again with the same key; nothing was stored.";
-    /// The email left, or may have left.
+    /// The email was sent, or may have been.
     TooLate = "too_late", 409, Never, "The email is already on its way",
         "Nothing can be taken back any more; read the email to see its state.";
     /// The email is not scheduled.
@@ -97,31 +97,31 @@ codes! {
     /// The outcome is unknown.
     UseResolve = "use_resolve", 409, Never, "The outcome of this email is unknown",
         "Do not resend: resolve it first, because the recipient may have it.";
-    /// The budget is spent.
+    /// A budget of resends is used up.
     BudgetSpent = "budget_spent", 409, Later, "The budget for this is spent",
         "Wait a day, or ask a person.";
-    /// The thing changed since it was looked at.
+    /// The object changed since the caller read it.
     StaleRev = "stale_rev", 409, Never, "It changed since you looked",
         "Read it again and decide anew with the `rev` it has now.";
     /// The outcome is not unknown.
     NotUnknown = "not_unknown", 409, Never, "There is nothing to resolve",
         "Only what is `unknown` can be resolved; read the email to see its state.";
-    /// The name belongs to something else.
+    /// Another object has the name.
     NameTaken = "name_taken", 409, Never, "This name is taken",
         "Take another name, or change the one that is there.";
-    /// The message wants its answer at an address that its sender does not vouch for.
+    /// The Reply-To of the message is not covered by its sender's authentication.
     ReplyTo = "reply_to", 409, Never, "The answer would go to somebody else",
         "Ask a person whether the address in `to` is meant. `settings.reply_to` decides; nothing was stored.";
-    /// The address means the domain itself.
+    /// The address stands for the domain itself and is reserved.
     AddressReserved = "address_reserved", 409, Never, "This address is reserved",
         "Take another address, or let an operator create the inbox; `smtp.reserved` lists the names.";
     /// Another team has the name.
     TeamExists = "team_exists", 409, Never, "A team of this name exists already",
         "Take another name, or make another key for that team with `mailonce keys create --team NAME`.";
-    /// The code or link was taken for something else.
+    /// The code or link was consumed for another purpose.
     AlreadyConsumed = "already_consumed", 409, Never, "This was already taken",
         "Do not use it: it was taken for what `consumed_for` names. Ask for a fresh one, or take it with the same `for`.";
-    /// Nobody has taken it yet.
+    /// The code or link was not consumed yet.
     NotConsumed = "not_consumed", 409, Never, "Nobody has taken this yet",
         "Take it with POST /v1/artifacts/{id}/consume first, then report that it was used.";
     /// The watch has ended.
@@ -130,59 +130,59 @@ codes! {
     /// The delivery is not dead.
     NotDead = "not_dead", 409, Never, "This delivery needs no replay",
         "Only deliveries in the state `dead` are read again; read it to see its state.";
-    /// The message was answered by an email that is no longer kept.
+    /// The message has a reply, in an email that is no longer stored.
     AlreadyAnswered = "already_answered", 409, Never, "This message was already answered",
         "Do not answer again; if you must add something, reply with the next `follow_up` number.";
-    /// Another agent holds the thread, or took it since.
+    /// Another agent holds the lease of the thread, or took it in the meantime.
     Leased = "leased", 409, Later, "You do not hold the lease of this thread",
         "If `holder` names an agent, leave it to them until `expires_at`; if it is null, nobody works on the thread: take \
          the lease anew and read the thread first.";
-    /// A person wrote again meanwhile.
+    /// A newer message is in the thread.
     NewerMessage = "newer_message", 409, Never, "A newer message is in this thread",
         "Read the message named in `message`, word your answer anew, and name it in `seen`.";
-    /// The question was answered, by a person, by time or by itself.
+    /// The question was answered, expired or became moot.
     NotOpen = "not_open", 409, Never, "This question is no longer open",
         "Nothing is left to decide; read the escalation to see what was decided.";
-    /// A cursor of another epoch, or one that is too old.
+    /// The cursor belongs to another epoch, or is too old.
     CursorReset = "cursor_reset", 410, Never, "The cursor is no longer valid",
         "Read again from `after=0` and skip what you already know by its id.";
-    /// More than fits.
+    /// The request exceeds a size limit.
     TooLarge = "too_large", 413, Never, "The request is too large",
         "Send a smaller body or fewer, smaller attachments; nothing was stored.";
-    /// Not JSON.
+    /// The body is not JSON.
     UnsupportedMediaType = "unsupported_media_type", 415, Never, "The body is not declared as JSON",
         "Send `Content-Type: application/json`.";
-    /// The request names a host that this server does not answer to.
+    /// The server does not serve the host that the request names.
     MisdirectedHost = "misdirected_host", 421, Never, "This server does not answer to that host",
         "Call the server by its public URL, or ask the operator to list the host in `http.hosts`.";
-    /// A field with a value that cannot be used.
+    /// The value of a field is not valid.
     InvalidField = "invalid_field", 422, Never, "A field has a value that cannot be used",
         "Correct the field named in `field`; this call stored nothing and bound no key.";
-    /// The key is bound to something else.
+    /// The key is bound to another request.
     KeyMismatch = "key_mismatch", 422, Never, "This key already belongs to a different request",
         "Do not retry with this body: read the original email, or use a new key if this really is another email.";
-    /// A recipient is on the team's list of suppressions.
+    /// A recipient is on the team's suppression list.
     RecipientSuppressed = "recipient_suppressed", 422, Never, "A recipient is suppressed",
         "Leave out the recipient named in `field`; do not write to it again unless a person removes the suppression.";
     /// A rule of the team blocks it.
     BlockedByRule = "blocked_by_rule", 422, Never, "A rule does not let this mail out",
         "Do not send it another way: read the rule named in `rule`, or the list in `detail`, and ask a person if it should go out all the same.";
-    /// The message is our own.
+    /// The message was sent by mailonce itself.
     Itself = "self", 422, Never, "This message comes from one of your own agents",
         "Do not answer it: your agents would talk to each other for ever. A person was asked.";
-    /// A machine wrote the message.
+    /// The message was sent automatically.
     Automatic = "automatic", 422, Never, "A machine wrote this message",
         "Do not answer it: machines that answer each other never stop. A person was asked.";
     /// Too many calls.
     RateLimited = "rate_limited", 429, Later, "This API key is calling too fast",
         "Wait for the seconds in Retry-After, then send the same call again.";
-    /// A budget has no room for the email.
+    /// The email would exceed a budget.
     QuotaExceeded = "quota_exceeded", 429, Later, "A budget of the team is used up",
         "Wait for the seconds in Retry-After, then send the same call again. `budget` names the budget; a person with the scope `admin` can raise its limit.";
     /// Too many invalid API keys from one address.
     TooManyFailures = "too_many_failures", 429, Later, "Too many invalid API keys came from this address",
         "Wait for the seconds in Retry-After, then call with a valid API key.";
-    /// Our own fault.
+    /// An internal error.
     Internal = "internal", 500, Same, "Something went wrong inside mailonce",
         "Send the same call again with the same key; it is safe.";
     /// The ledger could not answer.
@@ -190,34 +190,34 @@ codes! {
         "Send the same call again with the same key; whatever was accepted before will be found.";
 }
 
-/// A fault of one field.
+/// An error in one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// Usually [`Code::InvalidField`].
     pub code: Code,
-    /// Where: `to[2]`, `attachments[0].content`.
+    /// The path of the field: `to[2]`, `attachments[0].content`.
     pub path: String,
-    /// What: reads on after the path.
+    /// What is wrong. The text continues after the path.
     pub message: String,
 }
 
 impl FieldError {
-    /// A value that cannot be used.
+    /// An invalid value.
     pub fn new(path: &str, message: impl Into<String>) -> Self {
         Self { code: Code::InvalidField, path: path.to_owned(), message: message.into() }
     }
 }
 
-/// What a caller is told.
+/// The error that a caller gets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// The word to branch on.
+    /// The code to branch on.
     pub code: Code,
-    /// What happened this time.
+    /// What happened in this call.
     pub detail: String,
-    /// The field at fault.
+    /// The path of the invalid field.
     pub field: Option<String>,
-    /// Further members of the answer.
+    /// Further members of the response.
     pub extensions: Map<String, Value>,
 }
 
@@ -227,12 +227,12 @@ impl Problem {
         Self { code, detail: detail.into(), field: None, extensions: Map::new() }
     }
 
-    /// The problem of one field.
+    /// A problem with one field.
     pub fn for_field(code: Code, path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { field: Some(path.into()), ..Self::new(code, detail) }
     }
 
-    /// One sentence a model can act on. Where no field is named, what happened names what to correct.
+    /// One sentence that a model can act on. Without a field, `detail` says what to correct.
     pub fn next_step(&self) -> &'static str {
         match self.code {
             Code::InvalidType | Code::InvalidField if self.field.is_none() => {
@@ -243,7 +243,7 @@ impl Problem {
         }
     }
 
-    /// With a further member.
+    /// Adds a further member.
     #[must_use]
     pub fn with_extension(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.extensions.insert(name.to_owned(), value.into());
@@ -252,7 +252,7 @@ impl Problem {
 }
 
 impl From<Vec<FieldError>> for Problem {
-    /// The first fault leads; all are listed.
+    /// The first error becomes the problem; all are listed.
     fn from(faults: Vec<FieldError>) -> Self {
         let Some(first) = faults.first() else { return Self::new(Code::Internal, "a refusal without a reason") };
         let list: Vec<Value> =
@@ -262,7 +262,7 @@ impl From<Vec<FieldError>> for Problem {
     }
 }
 
-/// The beginning of a value from outside, so that an error message stays short whatever it was given.
+/// The beginning of a value from outside, so that error messages stay short.
 pub fn shorten(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(limits::ERROR_VALUE_CHARS) {
         None => text.into(),
@@ -270,7 +270,7 @@ pub fn shorten(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The nearest of some names to one that is not among them. A long name gets none: comparing costs the product of lengths.
+/// The name most similar to an unknown one. Long names get no suggestion, because the comparison is quadratic.
 pub fn nearest_name<'a>(wrong: &str, right: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if wrong.chars().nth(limits::SUGGESTION_CHARS).is_some() {
         return None;

@@ -1,6 +1,6 @@
-//! Records: small things a team owns that are not mail. A sending domain, a suppressed address, a source of events.
+//! Records: small objects of a team other than mail, such as a sending domain, a suppressed address or a rule.
 //!
-//! The ledger knows their names and keeps the rest as it is given; what it means is for the engine to say.
+//! The store knows their names and keeps the rest as opaque JSON, which the engine interprets.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -15,61 +15,61 @@ use crate::{
 };
 
 string_enum! {
-    /// What a record is.
+    /// The kind of a record.
     RecordKind {
         /// A domain that the team sends from.
         Domain = "domain",
-        /// An address that the team does not write to.
+        /// An address to which the team sends no email.
         Suppression = "suppression",
-        /// Where provider events come from.
+        /// A source of provider events.
         Source = "source",
-        /// How far the polling of a source is.
+        /// The polling position of a source.
         Poll = "poll",
-        /// What to do with some mail.
+        /// A rule.
         Rule = "rule",
         /// A question for a person.
         Escalation = "escalation",
-        /// How the team wants things done.
+        /// The settings of the team.
         Settings = "settings",
-        /// How a way out is, as the team was last told.
+        /// The state of a transport, as last reported to the team.
         Transport = "transport",
-        /// A mail that is not to be sent yet.
+        /// A draft of an email.
         Draft = "draft",
-        /// Labels that callers put on a message or an email.
+        /// Labels that callers set on a message or an email.
         Labels = "labels",
-        /// An address or a domain that mail may, or may not, come from or go to.
+        /// An entry of an allow or block list.
         ListEntry = "list_entry",
-        /// A limit on what is sent in a period.
+        /// A budget: a limit on what is sent in a period.
         Budget = "budget",
     }
 }
 
-/// A small thing that a team owns.
+/// A small object of a team.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// What it is.
+    /// Its kind.
     pub kind: RecordKind,
-    /// Its id, unique everywhere.
+    /// Its id, globally unique.
     pub id: Uuid,
     /// Its name, unique in its team among records of its kind.
     pub name: String,
-    /// Grows with each change.
+    /// The revision. Each change increases it.
     pub rev: u32,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
     /// Everything else, as JSON.
     pub json: String,
 }
 
 impl Record {
-    /// A change of it, as it is here, into what says this.
+    /// A change of this record, at its current revision, to the given JSON.
     pub fn edit(&self, about: String) -> RecordEdit {
         RecordEdit { team: self.team, kind: self.kind, id: self.id, rev: self.rev, json: about }
     }
 
-    /// What is told of it when it was made, or became this. The ledger writes it with the record.
+    /// The event for its creation or change, if there is one. The store writes it with the record.
     pub fn to_event(&self, before: Option<&Self>, now: Time) -> Option<NewEvent> {
         let (kind, data) = match self.kind {
             RecordKind::Escalation => self.escalation_event(before)?,
@@ -116,53 +116,53 @@ impl Record {
     }
 }
 
-/// What a record of a way out says.
+/// The content of a transport record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransportState {
-    /// Whether its breaker is open, so that work waits.
+    /// Whether its circuit breaker is open, so that its email waits.
     pub rests: bool,
-    /// What the next hop said when it opened.
+    /// The reply of the next hop that opened it.
     pub why: Option<String>,
-    /// Since when mail of this team waits for it although no node has it.
+    /// Since when email of this team waits for it although no node has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphaned: Option<Time>,
-    /// The last time an operator of this team moved what waited for it.
+    /// When an operator of this team last rerouted its email.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerouted_at: Option<Time>,
 }
 
-/// The answer to a wish for a record.
+/// The result of creating a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum CreateRecordResult {
-    /// It was made.
+    /// It was created.
     Created(Record),
-    /// The name is taken by this one; nothing was made.
+    /// This record has the name. Nothing was created.
     NameTaken(Record),
 }
 
-/// A change of a record as it was seen.
+/// A change of a record, based on a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordEdit {
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// What it is.
+    /// Its kind.
     pub kind: RecordKind,
-    /// Which.
+    /// The record.
     pub id: Uuid,
-    /// The rev that was seen.
+    /// The revision that the caller saw.
     pub rev: u32,
-    /// What it is to say from now on.
+    /// The new JSON.
     pub json: String,
 }
 
-/// The answer to a change of a record.
+/// The result of changing a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum RecordChangeResult {
-    /// What it became.
+    /// The record after the change.
     Changed(Record),
-    /// It changed since it was looked at; this is what it is.
+    /// It changed since the caller read it; this is its current state.
     Stale(Record),
     /// No such record in this team.
     Missing,
@@ -173,12 +173,12 @@ pub enum RecordChangeResult {
 pub struct RecordPage {
     /// The records.
     pub rows: Vec<Record>,
-    /// Where to go on; `None` at the end.
+    /// The cursor of the next page; `None` at the end.
     pub next: Option<Uuid>,
 }
 
 impl RecordPage {
-    /// A page of at most `limit`, from rows of which one more than that was read.
+    /// A page of at most `limit` rows, from a query that read one row more.
     pub fn from_rows(mut rows: Vec<Record>, limit: usize) -> Self {
         let more = rows.len() > limit;
         rows.truncate(limit);

@@ -1,26 +1,26 @@
-//! What to do after an answer: retry classes for callers, and the backoff of our own attempts.
+//! Retries: the advice for callers after a problem, and the backoff of mailonce's own attempts.
 
 use crate::string_enum::string_enum;
 
 string_enum! {
-    /// What a caller may do with the same call after a problem.
+    /// Whether a caller may retry the same call after a problem.
     RetryAdvice {
-        /// It will not help: change the call.
+        /// A retry will not help: change the call.
         Never = "never",
-        /// The same call again, unchanged, with the same key.
+        /// Retry the same call, unchanged, with the same key.
         Same = "same",
-        /// The same call, after a pause.
+        /// Retry the same call after a pause.
         Later = "later",
     }
 }
 
-/// First pause between attempts, in milliseconds.
+/// The upper bound of the first pause, in milliseconds.
 pub const FIRST_BACKOFF_MS: i64 = 1_000;
-/// Longest pause between attempts, in milliseconds.
+/// The upper bound of all pauses, in milliseconds.
 pub const MAX_BACKOFF_MS: i64 = 15 * 60_000;
 
-/// The pause before attempt `next` (from 2), with full jitter: any length up to the doubled bound.
-/// `chance` is uniform over all of `u64`.
+/// The pause before attempt `next` (from 2), with exponential backoff and full jitter. `chance` is uniformly random
+/// over all of `u64`.
 pub fn backoff_ms(next: u32, chance: u64) -> i64 {
     let doublings = next.saturating_sub(2).min(30);
     let bound = (FIRST_BACKOFF_MS << doublings).min(MAX_BACKOFF_MS);

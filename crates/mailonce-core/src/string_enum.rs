@@ -1,4 +1,4 @@
-//! Closed sets of words: an enum whose variants have one spelling on the wire, in the ledger and in the docs.
+//! Enums whose variants have one spelling on the wire, in the ledger and in the docs.
 
 macro_rules! string_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
@@ -7,15 +7,15 @@ macro_rules! string_enum {
         pub enum $name { $($(#[$vdoc])* #[serde(rename = $word)] $variant),* }
 
         impl $name {
-            /// Every one of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The word for it, everywhere.
+            /// The spelling of the variant.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }
             }
 
-            /// Reads the word.
+            /// Parses the spelling.
             pub fn parse(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)* _ => None }
             }

@@ -1,13 +1,13 @@
-//! Instants and spans. Nothing here asks what time it is.
+//! Instants and durations. Nothing here reads a clock.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How far a wall clock may part from one that counts evenly before it counts as set, in milliseconds.
+/// How far a wall clock may drift from a monotonic clock before it counts as set, in milliseconds.
 pub const CLOCK_JUMP_MS: i64 = 30_000;
 
-/// Milliseconds since the epoch, in UTC.
+/// Milliseconds since 1970, in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub i64);
@@ -24,16 +24,16 @@ impl Time {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Reads an RFC 3339 instant with its offset. `None` when it is anything else.
+    /// Parses an RFC 3339 instant with an offset. `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        // A date without an offset names no instant, and jiff would refuse it with a long lecture.
+        // A date without an offset is no instant.
         text.parse::<Timestamp>().ok().map(|at| Self(at.as_millisecond()))
     }
 }
 
 impl Time {
-    /// As people write it in a mail, in UTC.
+    /// The time as people write it in a mail, in UTC.
     pub fn to_readable(self) -> String {
         match Timestamp::from_millisecond(self.0) {
             Ok(at) => at.strftime("%a, %-d %b %Y at %H:%M UTC").to_string(),
@@ -51,7 +51,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// Reads a span such as `90s`, `15m`, `24h`, `7d` or `2w`, in milliseconds. `None` when it is anything else.
+/// Parses a duration such as `90s`, `15m`, `24h`, `7d` or `2w`, to milliseconds. `None` for anything else.
 pub fn parse_span(text: &str) -> Option<i64> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
@@ -68,7 +68,7 @@ pub fn parse_span(text: &str) -> Option<i64> {
     count.parse::<i64>().ok()?.checked_mul(unit)
 }
 
-/// Writes a span in the largest unit that divides it.
+/// Formats a duration in the largest unit that divides it.
 pub fn format_span(ms: i64) -> String {
     for (unit, name) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
         if ms != 0 && ms % unit == 0 {

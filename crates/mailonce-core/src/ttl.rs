@@ -1,4 +1,4 @@
-//! How long a key is remembered. Counted from the terminal state of its email, never before it.
+//! How long an idempotency key is remembered, counted from the terminal state of its email.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,19 +6,19 @@ use crate::time::{Time, parse_span};
 
 const DAY: i64 = 86_400_000;
 
-/// Memory of a key when the caller asks for none: longer than any queue's retention.
+/// The default: longer than the retention of any queue.
 pub const DEFAULT: Ttl = Ttl(35 * DAY);
-/// The longest memory a caller may ask for.
+/// The maximum.
 pub const MAX_MS: i64 = 400 * DAY;
-/// The shortest memory a caller may ask for.
+/// The minimum.
 pub const MIN_MS: i64 = 1_000;
 
-/// A span of memory in milliseconds.
+/// A duration in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ttl(pub i64);
 
-/// A text that names no memory.
+/// The text is not a valid TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "is \"transactional\", \"notification\", {{\"class\":\"scheduled\",\"interval\":\"7d\"}} or a duration from \"1s\" to \"400d\""
@@ -26,7 +26,7 @@ pub struct Ttl(pub i64);
 pub struct TtlError;
 
 impl Ttl {
-    /// Reads a class name or a duration.
+    /// Parses a class name or a duration.
     pub fn parse(text: &str) -> Result<Self, TtlError> {
         match text {
             "transactional" => Ok(Self(7 * DAY)),
@@ -35,7 +35,7 @@ impl Ttl {
         }
     }
 
-    /// The memory of a mail that recurs: twice its interval.
+    /// The TTL of a recurring email: twice its interval.
     pub fn scheduled(interval: &str) -> Result<Self, TtlError> {
         Self::from_ms(parse_span(interval).and_then(|ms| ms.checked_mul(2)).ok_or(TtlError)?)
     }
@@ -44,7 +44,7 @@ impl Ttl {
         if (MIN_MS..=MAX_MS).contains(&ms) { Ok(Self(ms)) } else { Err(TtlError) }
     }
 
-    /// When a key is forgotten. Not before its email is settled.
+    /// When a key is forgotten. `None` while its email is not settled.
     pub fn expires_at(self, settled_at: Option<Time>) -> Option<Time> {
         settled_at.map(|at| at.plus(self.0))
     }

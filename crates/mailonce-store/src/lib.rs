@@ -1,13 +1,13 @@
-//! The only room that speaks SQL: three engines behind one port.
+//! The storage crate, and the only crate that contains SQL: three stores behind one port.
 //!
-//! | engine | for |
+//! | store | for |
 //! |---|---|
-//! | [`memory`] | the executable model: plain maps, the shortest way to say what a verb does |
+//! | [`memory`] | the reference model for tests: plain maps, the shortest definition of each operation |
 //! | [`sqlite`] | the embedded default: one file, one writer thread, group commit |
-//! | [`postgres`] | many nodes: the same verbs, accepts as set-based statements |
+//! | [`postgres`] | several nodes: the same operations, emails accepted by set-based statements |
 //!
-//! An engine loads rows, lets the core decide, and commits what came of it. The `conformance` tests hold every
-//! engine to the same promises.
+//! A store loads rows, lets the core decide, and commits the result. The `conformance` tests run the same promises
+//! against every store.
 
 pub mod memory;
 pub mod postgres;

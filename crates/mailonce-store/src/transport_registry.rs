@@ -1,9 +1,9 @@
-//! Which transports live processes say they have, for engines whose processes share this memory.
+//! The transports that each node published with its heartbeat. Used by the stores whose nodes all run in one process.
 
 use mailonce_core::{handoff::Handoff, id::NodeId, limits, ports::store::TransportAccount, time::Time};
 use std::collections::BTreeMap;
 
-/// What each process said last, and when.
+/// For each node, the transports it published last, and when.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TransportRegistry(BTreeMap<NodeId, (Vec<TransportAccount>, Time)>);
 
@@ -17,12 +17,15 @@ impl TransportRegistry {
         self.0.values().filter(move |(_, at)| now.since(*at) < ms).flat_map(|(all, _)| all)
     }
 
-    /// Whether a live process has a transport of this name.
+    /// Whether a live node has a transport with this name.
     pub(crate) fn is_live(&self, name: &str, now: Time) -> bool {
         self.seen_within(limits::HEARTBEAT_TIMEOUT_MS, now).any(|one| one.name == name)
     }
 
-    /// Whether a process that has these transports may decide about an unknown handoff.
+    /// Whether a node that has the transports `mine` may resolve an unknown handoff of `transport` and `account`.
+    ///
+    /// The node must have the transport. It may not resolve a handoff of another account while a node that published
+    /// that account within `ORPHANED_AFTER_MS` can do so.
     pub(crate) fn may_resolve(
         &self,
         mine: &[TransportAccount],
@@ -37,7 +40,7 @@ impl TransportRegistry {
         !account.is_some_and(theirs)
     }
 
-    /// The same about a handoff that is in hand.
+    /// The same for a loaded handoff.
     pub(crate) fn may_resolve_handoff(&self, mine: &[TransportAccount], handoff: &Handoff, now: Time) -> bool {
         self.may_resolve(mine, (&handoff.transport, handoff.progress.account.as_deref()), now)
     }

@@ -7,7 +7,7 @@ import unittest
 import uuid
 from typing import Any
 
-from mailonce import Intent, Mailonce, Sent, derive_key
+from mailonce import Intent, Mailonce, SendReceipt, derive_key
 from mailonce.testing import Double, expect_sent_once
 
 
@@ -27,7 +27,7 @@ class Intents(unittest.TestCase):
         to = "lead@example.com"
         double = Double()
 
-        async def run() -> Sent:
+        async def run() -> SendReceipt:
             async with double.async_client() as mo:
                 return await mo.emails.send(from_="agent@mailonce.test", to=to, text="…", intent=said)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mailonce import AsyncMailonce, Intent, Mailonce, Sent, derive_key, verify_webhook
+from mailonce import AsyncMailonce, Intent, Mailonce, SendReceipt, derive_key, verify_webhook
 from mailonce.testing import Double, expect_sent_once
 
 INTENT = Intent(type="order.confirmation", entity="order_4821")
 
 
-def checks(mo: Mailonce) -> Sent:
+def checks(mo: Mailonce) -> SendReceipt:
     mo.emails.send(from_="a@x", to="b@x", subject="s", text="t", intent=INTENT)
     mo.emails.send(from_="a@x", to=["b@x"], text="t", intent=INTENT, idempotency_key="k", wait=5)
     mo.emails.send(from_="a@x", to="b@x", text="t", idempotency_key="order-4821")
@@ -28,7 +28,7 @@ def checks(mo: Mailonce) -> Sent:
     return sent if sent.dedupe.outcome == "first" else sent
 
 
-async def checks_async(mo: AsyncMailonce) -> Sent:
+async def checks_async(mo: AsyncMailonce) -> SendReceipt:
     async for event in mo.events.stream():
         print(event.seq)
     async with mo.threads.lease("t") as lease:

@@ -10,7 +10,7 @@ use crate::{
     error::Error,
     http::{Answer, Following, Request, Trouble},
     key::check_key,
-    wire::{Batch, Sent},
+    wire::{BatchReceipt, SendReceipt},
 };
 
 /// The wire format that this SDK was made for.
@@ -197,7 +197,7 @@ impl<T: DeserializeOwned> Call<T> {
     }
 }
 
-impl Call<Sent> {
+impl Call<SendReceipt> {
     /// Seconds to wait for the outcome, at most 60. Without it the answer comes once the mail is in the ledger.
     pub fn wait(self, seconds: u32) -> Self {
         let told = self.changed(|parts| parts.headers.push(("prefer", format!("wait={seconds}"))));
@@ -205,7 +205,7 @@ impl Call<Sent> {
     }
 }
 
-impl Call<Batch> {
+impl Call<BatchReceipt> {
     /// Takes the good mails of a batch and says what is wrong with the others.
     pub fn permissive(self) -> Self {
         self.changed(|parts| parts.headers.push(("x-batch-validation", "permissive".to_owned())))

@@ -10,7 +10,7 @@ use crate::{
     error::Error,
     once::{Item, Mails, Name, Once},
     page::Each,
-    wire::{Batch, Email, EmailDetail, EmailPage, Mail, Reschedule, Resend, Resolve, Sent},
+    wire::{BatchReceipt, Email, EmailDetail, EmailPage, Mail, Reschedule, Resend, ResolveEmail, SendReceipt},
 };
 
 /// Which emails.
@@ -46,7 +46,7 @@ impl Emails {
     }
 
     /// Sends a mail once, however often it is called under one name.
-    pub fn send(&self, mail: Mail, once: impl Into<Once>) -> Call<Sent> {
+    pub fn send(&self, mail: Mail, once: impl Into<Once>) -> Call<SendReceipt> {
         let (intent, key, naming) = match once.into().0 {
             Name::Intent(intent) => (Some(intent), None, Naming::Nature),
             Name::Both(intent, key) => (Some(intent), Some(key), Naming::Nature),
@@ -59,7 +59,7 @@ impl Emails {
     }
 
     /// Sends up to 1,000 mails; every item is sent once, also when the batch is repeated.
-    pub fn batch(&self, mails: Mails) -> Call<Batch> {
+    pub fn batch(&self, mails: Mails) -> Call<BatchReceipt> {
         let naming = if mails.repeat { Naming::Nature } else { Naming::Nothing };
         let bodies: Result<Vec<Value>, Error> = mails.items.iter().map(Item::body).collect();
         let parts = bodies.and_then(|bodies| Parts::post("/v1/emails/batch".to_owned(), naming).body(&bodies));
@@ -92,13 +92,13 @@ impl Emails {
     }
 
     /// Sends it again on purpose: one version more, once.
-    pub fn resend(&self, id: &str, body: &Resend) -> Call<Sent> {
+    pub fn resend(&self, id: &str, body: &Resend) -> Call<SendReceipt> {
         let parts = at(id).and_then(|id| Parts::post(format!("/v1/emails/{id}/resend"), Naming::Mint).body(body));
         Call::new(&self.caller, parts)
     }
 
     /// Says what became of an email whose outcome is unknown.
-    pub fn resolve(&self, id: &str, body: &Resolve) -> Call<Email> {
+    pub fn resolve(&self, id: &str, body: &ResolveEmail) -> Call<Email> {
         let parts = at(id).and_then(|id| Parts::post(format!("/v1/emails/{id}/resolve"), Naming::Mint).body(body));
         Call::new(&self.caller, parts)
     }

@@ -11,8 +11,8 @@ use crate::{
     messages::{Messages, taken},
     page::{Each, PageQuery},
     wire::{
-        Arrived, Artifact, ConsumeMatch, Inbox, InboxPage, InboxPatch, Message, MessagePage, NewInbox, NewWatch, Next,
-        Offer, Settle, TakenPage, Watch,
+        Acknowledgement, Artifact, ConsumeMatch, Inbox, InboxPage, InboxPatch, Message, MessagePage, NewInbox,
+        NewWatch, NextMessages, WaitResult, Watch, WorkItem, WorkItemPage,
     },
 };
 
@@ -169,7 +169,7 @@ impl Inboxes {
     }
 
     /// Waits for a message; `None` when none came in time.
-    pub async fn wait(&self, inbox: &str, what: &WaitFor) -> Result<Option<Arrived>, Error> {
+    pub async fn wait(&self, inbox: &str, what: &WaitFor) -> Result<Option<WaitResult>, Error> {
         let mut left = what.timeout.unwrap_or(USUAL_WAIT);
         loop {
             let timeout = left.min(LONGEST_HOLD);
@@ -178,7 +178,7 @@ impl Inboxes {
             let call = Call::reading(&self.caller, parts, |answer| {
                 if answer.status == 204 { Some(None) } else { serde_json::from_slice(&answer.body).ok().map(Some) }
             });
-            let arrived: Option<Arrived> = call.hold(Duration::from_secs(timeout.into())).await?;
+            let arrived: Option<WaitResult> = call.hold(Duration::from_secs(timeout.into())).await?;
             if arrived.is_some() || left <= LONGEST_HOLD {
                 return Ok(arrived);
             }
@@ -199,11 +199,11 @@ impl Inboxes {
     }
 
     /// Takes up to `limit` unanswered messages that nobody works on, each with the lease of its thread.
-    pub fn next(&self, inbox: &str, body: &Next) -> Call<Vec<Offer>> {
+    pub fn next(&self, inbox: &str, body: &NextMessages) -> Call<Vec<WorkItem>> {
         let path = Self::path(inbox, "/next");
         let parts = path.and_then(|path| Parts::post(path, Naming::Mint).body(body));
         let call = Call::reading(&self.caller, parts, |answer| {
-            serde_json::from_slice::<TakenPage>(&answer.body).ok().map(|page| page.data)
+            serde_json::from_slice::<WorkItemPage>(&answer.body).ok().map(|page| page.data)
         });
         call.hold(Duration::from_secs(body.wait.unwrap_or(0)))
     }
@@ -219,8 +219,12 @@ impl Inboxes {
     ) -> Result<(), WorkError<E>> {
         let mut stop = std::pin::pin!(stop);
         let ttl_s = how.ttl_s.unwrap_or(USUAL_TTL_S);
-        let wish =
-            Next { holder: how.holder.clone(), ttl_s: Some(ttl_s), limit: Some(1), wait: Some(LONGEST_HOLD.into()) };
+        let wish = NextMessages {
+            holder: how.holder.clone(),
+            ttl_s: Some(ttl_s),
+            limit: Some(1),
+            wait: Some(LONGEST_HOLD.into()),
+        };
         loop {
             let next = self.next(inbox, &wish).into_future();
             let offers = tokio::select! {
@@ -236,12 +240,12 @@ impl Inboxes {
 
     async fn one<E>(
         &self,
-        offer: Offer,
+        offer: WorkItem,
         ttl_s: u32,
         delay_s: u32,
         work: &mut impl AsyncFnMut(Message, &HeldLease) -> Result<(), E>,
     ) -> Result<(), WorkError<E>> {
-        let Offer { message, lease, .. } = offer;
+        let WorkItem { message, lease, .. } = offer;
         let (id, token) = (message.id.clone(), lease.token.clone());
         let held = self.held(&id, lease, ttl_s);
         if let Err(error) = work(message, &held).await {
@@ -249,7 +253,7 @@ impl Inboxes {
             if !held.is_lost() {
                 // The work's own error is the one to tell; a message that is not given back is offered again when its
                 // lease lapses.
-                let back = Settle { lease: token, delay_s: Some(delay_s), ttl_s: None };
+                let back = Acknowledgement { lease: token, delay_s: Some(delay_s), ttl_s: None };
                 drop(self.messages.nack(&id, &back).await);
             }
             return Err(WorkError::Work(error));
@@ -261,8 +265,8 @@ impl Inboxes {
     fn held(&self, id: &str, lease: crate::wire::Lease, ttl_s: u32) -> HeldLease {
         let (messages, name) = (self.messages.clone(), id.to_owned());
         let (acking, acked) = (self.messages.clone(), id.to_owned());
-        let settle = Settle { lease: lease.token.clone(), delay_s: None, ttl_s: None };
-        let longer = Settle { ttl_s: Some(ttl_s), ..settle.clone() };
+        let settle = Acknowledgement { lease: lease.token.clone(), delay_s: None, ttl_s: None };
+        let longer = Acknowledgement { ttl_s: Some(ttl_s), ..settle.clone() };
         let renew = move || {
             let call = messages.extend(&name, &longer);
             Box::pin(async move { call.await.map(|settled| settled.lease) }) as crate::lease::Renewal

@@ -10,7 +10,10 @@ use crate::{
     call::{Call, Caller, Naming, Parts, at},
     error::Error,
     http::Answer,
-    wire::{Applied, Artifact, ArtifactPage, Consume, Forward, Reply, Sent, Settle, Settled, Shown, Taken},
+    wire::{
+        Acknowledgement, AcknowledgementResult, Artifact, ArtifactApplied, ArtifactPage, Consume, ConsumedArtifact,
+        Forward, RenderedMessage, Reply, SendReceipt,
+    },
 };
 
 /// Messages of the server.
@@ -44,12 +47,12 @@ impl Messages {
     }
 
     /// As a model should see it.
-    pub fn get(&self, id: &str) -> Call<Shown> {
+    pub fn get(&self, id: &str) -> Call<RenderedMessage> {
         Call::new(&self.caller, at(id).map(|id| Parts::get(format!("/v1/messages/{id}"))))
     }
 
     /// As `min`, `plain` or `full`.
-    pub fn view(&self, id: &str, view: &str) -> Call<Shown> {
+    pub fn view(&self, id: &str, view: &str) -> Call<RenderedMessage> {
         let parts = at(id).and_then(|id| Parts::get(format!("/v1/messages/{id}")).query(&json!({ "view": view })));
         Call::new(&self.caller, parts)
     }
@@ -72,27 +75,27 @@ impl Messages {
     }
 
     /// Answers a message once, whatever the words. The message is the name of the wish; it needs no key.
-    pub fn reply(&self, id: &str, body: &Reply) -> Call<Sent> {
+    pub fn reply(&self, id: &str, body: &Reply) -> Call<SendReceipt> {
         Call::new(&self.caller, self.post(id, "reply", Naming::Nature, body))
     }
 
     /// Passes a message on, once to the same people.
-    pub fn forward(&self, id: &str, body: &Forward) -> Call<Sent> {
+    pub fn forward(&self, id: &str, body: &Forward) -> Call<SendReceipt> {
         Call::new(&self.caller, self.post(id, "forward", Naming::Nature, body))
     }
 
     /// Done with a message that `next` gave.
-    pub fn ack(&self, id: &str, body: &Settle) -> Call<Settled> {
+    pub fn ack(&self, id: &str, body: &Acknowledgement) -> Call<AcknowledgementResult> {
         Call::new(&self.caller, self.post(id, "ack", Naming::Mint, body))
     }
 
     /// Cannot do it; others may, after `delay_s`.
-    pub fn nack(&self, id: &str, body: &Settle) -> Call<Settled> {
+    pub fn nack(&self, id: &str, body: &Acknowledgement) -> Call<AcknowledgementResult> {
         Call::new(&self.caller, self.post(id, "nack", Naming::Mint, body))
     }
 
     /// Needs more time.
-    pub fn extend(&self, id: &str, body: &Settle) -> Call<Settled> {
+    pub fn extend(&self, id: &str, body: &Acknowledgement) -> Call<AcknowledgementResult> {
         Call::new(&self.caller, self.post(id, "extend", Naming::Mint, body))
     }
 }
@@ -110,7 +113,7 @@ pub struct Artifacts {
 
 /// An answer that holds an artifact and nothing else.
 pub(crate) fn taken(answer: &Answer) -> Option<Artifact> {
-    serde_json::from_slice::<Taken>(&answer.body).ok().map(|taken| taken.artifact)
+    serde_json::from_slice::<ConsumedArtifact>(&answer.body).ok().map(|taken| taken.artifact)
 }
 
 impl Artifacts {
@@ -134,7 +137,7 @@ impl Artifacts {
     }
 
     /// Reports that it was used.
-    pub fn applied(&self, id: &str, body: &Applied) -> Call<Artifact> {
+    pub fn applied(&self, id: &str, body: &ArtifactApplied) -> Call<Artifact> {
         self.post(id, "applied", body)
     }
 }

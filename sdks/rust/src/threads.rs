@@ -9,7 +9,7 @@ use crate::{
     error::Error,
     lease::HeldLease,
     page::Each,
-    wire::{Lease, LeaseAsk, Release, Thread, ThreadPage, ThreadPatch},
+    wire::{Lease, NewLease, ReleaseLease, Thread, ThreadPage, ThreadPatch},
 };
 
 /// Seconds that a lease lasts between two renewals, unless its caller says so.
@@ -70,27 +70,27 @@ impl Threads {
     }
 
     /// Takes a thread and keeps it until `release`: the lease is renewed by itself. `leased` while another has it.
-    pub async fn lease(&self, id: &str, body: LeaseAsk) -> Result<HeldLease, Error> {
+    pub async fn lease(&self, id: &str, body: NewLease) -> Result<HeldLease, Error> {
         let path = format!("/v1/threads/{}/lease", at(id)?);
         let ttl_s = body.ttl_s.unwrap_or(USUAL_TTL_S);
-        let asked = LeaseAsk { ttl_s: Some(ttl_s), token: None, ..body };
+        let asked = NewLease { ttl_s: Some(ttl_s), token: None, ..body };
         let lease = self.ask(&path, &asked).await?;
         let token = lease.token.clone();
-        let (threads, again) = (self.clone(), LeaseAsk { token: Some(token.clone()), ..asked });
+        let (threads, again) = (self.clone(), NewLease { token: Some(token.clone()), ..asked });
         let (caller, back) = (Arc::clone(&self.caller), path.clone());
         let renew = move || {
             let call = threads.ask(&path, &again);
             Box::pin(async move { call.await.map(Some) }) as crate::lease::Renewal
         };
         let release = move || {
-            let parts = Parts::new(Method::DELETE, back, Naming::Nature).body(&Release { token });
+            let parts = Parts::new(Method::DELETE, back, Naming::Nature).body(&ReleaseLease { token });
             let call = Call::reading(&caller, parts, |_| Some(()));
             Box::pin(async move { call.await }) as crate::lease::GivingBack
         };
         Ok(HeldLease::new(lease, Duration::from_secs(ttl_s.into()), renew, release))
     }
 
-    fn ask(&self, path: &str, body: &LeaseAsk) -> Call<Lease> {
+    fn ask(&self, path: &str, body: &NewLease) -> Call<Lease> {
         Call::new(&self.caller, Parts::post(path.to_owned(), Naming::Mint).body(body))
     }
 
@@ -99,7 +99,7 @@ impl Threads {
     pub async fn with_lease<T, E: From<Error>>(
         &self,
         id: &str,
-        body: LeaseAsk,
+        body: NewLease,
         work: impl AsyncFnOnce(&HeldLease) -> Result<T, E>,
     ) -> Result<T, E> {
         let lease = self.lease(id, body).await?;

@@ -16,8 +16,8 @@ use crate::{
     error::Error,
     page::PageQuery,
     wire::{
-        Endpoint, EndpointPage, EndpointPatch, Event, NewEndpoint, Notice, NoticePage, Recover, Recovering,
-        RotateEndpoint, Tested,
+        Endpoint, EndpointPage, EndpointPatch, EndpointTest, Event, NewEndpoint, Notice, NoticePage, Recover, Recovery,
+        RotateEndpoint,
     },
 };
 
@@ -233,12 +233,12 @@ impl Webhooks {
     }
 
     /// Tells it something now.
-    pub fn test(&self, id: &str) -> Call<Tested> {
+    pub fn test(&self, id: &str) -> Call<EndpointTest> {
         Call::new(&self.caller, Self::posted(id, "/test"))
     }
 
     /// Tells again what failed since then.
-    pub fn recover(&self, id: &str, body: &Recover) -> Call<Recovering> {
+    pub fn recover(&self, id: &str, body: &Recover) -> Call<Recovery> {
         Call::new(&self.caller, Self::posted(id, "/recover").and_then(|parts| parts.body(body)))
     }
 

@@ -10,14 +10,26 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Opti
     Option::<T>::deserialize(from).map(Some)
 }
 
-/// What an event is about.
+/// What an agent says about a message that it holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Acknowledgement {
+    /// For `nack`: others may try after so many seconds; 0 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_s: Option<u32>,
+    /// The token of the lease.
+    pub lease: String,
+    /// For `extend`: how long from now, 1 to 600 seconds; 30 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_s: Option<u32>,
+}
+
+/// A message as it stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct About {
-    pub id: String,
-    pub kind: String,
-    #[serde(default)]
-    pub rev: u32,
+pub struct AcknowledgementResult {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
+    pub message: Message,
 }
 
 /// One address or a list of them.
@@ -30,18 +42,9 @@ pub enum Addresses {
 
 /// For whom it was taken.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Applied {
+pub struct ArtifactApplied {
     #[serde(rename = "for")]
     pub for_: String,
-}
-
-/// A message that arrived.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Arrived {
-    /// Pass it as `after` to go on.
-    pub cursor: String,
-    pub message: Message,
 }
 
 /// A code or link.
@@ -110,16 +113,19 @@ pub struct Attachment {
     pub filename: Option<String>,
 }
 
-/// An attachment, without its bytes.
+/// An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct AttachmentView {
+pub struct AttachmentInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_type: Option<String>,
+    pub content_type: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
+    #[serde(default)]
+    pub inline: bool,
+    #[serde(default)]
+    pub n: u64,
     #[serde(default)]
     pub size: u64,
 }
@@ -173,28 +179,17 @@ pub struct Auth {
 /// Why a message counts as automatic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Automatic {
+pub struct AutomaticReason {
     /// Nothing may override it.
     #[serde(default)]
     pub hard: bool,
     pub reason: String,
 }
 
-/// The answer to a batch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Batch {
-    /// In order; null where `errors` has a row.
-    #[serde(default)]
-    pub data: Vec<Option<Sent>>,
-    #[serde(default)]
-    pub errors: Vec<BatchError>,
-}
-
 /// What was wrong with one item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct BatchError {
+pub struct BatchItemError {
     pub code: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
@@ -203,10 +198,21 @@ pub struct BatchError {
     pub message: String,
 }
 
+/// The answer to a batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct BatchReceipt {
+    /// In order; null where `errors` has a row.
+    #[serde(default)]
+    pub data: Vec<Option<SendReceipt>>,
+    #[serde(default)]
+    pub errors: Vec<BatchItemError>,
+}
+
 /// What a caller calls its own call: for correlation, it decides nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct CallMark {
+pub struct CallTrace {
     /// From `Mailonce-Call-Id`, or the `_meta` of a model's call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -252,12 +258,19 @@ pub struct ConsumeMatch {
     #[serde(rename = "for")]
     pub for_: String,
     #[serde(rename = "match", default, skip_serializing_if = "Option::is_none")]
-    pub match_: Option<Match>,
+    pub match_: Option<MessageMatch>,
     /// `code` or `link`.
     #[serde(rename = "type")]
     pub kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<String>,
+}
+
+/// An artifact that was taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ConsumedArtifact {
+    pub artifact: Artifact,
 }
 
 /// What the key of a send did.
@@ -290,7 +303,7 @@ pub struct Email {
     #[serde(default)]
     pub bcc: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<CallMark>,
+    pub call: Option<CallTrace>,
     #[serde(default)]
     pub cc: Vec<String>,
     /// How many envelopes are in which state.
@@ -340,7 +353,7 @@ pub struct EmailDetail {
     #[serde(default)]
     pub bcc: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<CallMark>,
+    pub call: Option<CallTrace>,
     #[serde(default)]
     pub cc: Vec<String>,
     /// How many envelopes are in which state.
@@ -379,7 +392,7 @@ pub struct EmailDetail {
     #[serde(default)]
     pub version: u32,
     #[serde(default)]
-    pub attachments: Vec<AttachmentView>,
+    pub attachments: Vec<SentAttachment>,
     /// In the order it was learnt.
     #[serde(default)]
     pub evidence: Vec<Evidence>,
@@ -398,14 +411,14 @@ pub struct EmailDetail {
     pub reply_to: Vec<String>,
     /// The latest 20, newest first.
     #[serde(default)]
-    pub suppressed_calls: Vec<Suppressed>,
+    pub suppressed_calls: Vec<SuppressedCall>,
     #[serde(default)]
     pub tags: BTreeMap<String, serde_json::Value>,
     /// Null, like the other parts of the content, once the body was dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     #[serde(default)]
-    pub timeline: Vec<Timeline>,
+    pub timeline: Vec<TimelineEntry>,
 }
 
 /// A page of emails, newest first.
@@ -504,11 +517,32 @@ pub struct EndpointPatch {
     pub url: Option<Option<String>>,
 }
 
+/// How a test went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EndpointTest {
+    /// The beginning of the answer, or what went wrong.
+    pub answer: String,
+    /// Whether the answer was 2xx.
+    #[serde(default)]
+    pub delivered: bool,
+    /// The `webhook-id` of the test.
+    pub id: String,
+    #[serde(default)]
+    pub latency_ms: u32,
+    /// The status of the answer, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u32>,
+    /// Else why not: `blocked name connect tls timeout broken`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
 /// A fact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Event {
-    pub about: About,
+    pub about: EventSubject,
     pub at: String,
     /// `epoch-seq`.
     pub cursor: String,
@@ -533,6 +567,16 @@ pub struct EventPage {
     pub next_cursor: Option<String>,
 }
 
+/// What an event is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EventSubject {
+    pub id: String,
+    pub kind: String,
+    #[serde(default)]
+    pub rev: u32,
+}
+
 /// A fact about what the next hop did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -547,20 +591,6 @@ pub struct Evidence {
     pub says: String,
     /// `late_reply look_up provider_event bounce person policy window crash`
     pub source: String,
-}
-
-/// Another memory for a key.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Extend {
-    pub ttl: Ttl,
-}
-
-/// A header field.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Field {
-    pub name: String,
-    pub value: String,
 }
 
 /// A message to be passed on.
@@ -578,23 +608,6 @@ pub struct Forward {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     pub to: Addresses,
-}
-
-/// An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Handle {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_id: Option<String>,
-    pub content_type: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub filename: Option<String>,
-    #[serde(default)]
-    pub inline: bool,
-    #[serde(default)]
-    pub n: u64,
-    #[serde(default)]
-    pub size: u64,
 }
 
 /// One envelope.
@@ -624,15 +637,12 @@ pub struct Handoff {
     pub transport: String,
 }
 
-/// Who works on a thread.
+/// A header field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Holder {
-    pub expires_at: String,
-    pub holder: String,
-    /// The message it was offered with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
+pub struct HeaderField {
+    pub name: String,
+    pub value: String,
 }
 
 /// An inbox.
@@ -711,7 +721,7 @@ pub struct InboxPatch {
 /// A sign that somebody talks to the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Injection {
+pub struct InjectionFlag {
     #[serde(default)]
     pub count: u64,
     pub flag: String,
@@ -744,7 +754,7 @@ pub struct Key {
     pub bound_to: String,
     /// The latest 20, newest first.
     #[serde(default)]
-    pub calls: Vec<Suppressed>,
+    pub calls: Vec<SuppressedCall>,
     /// How it came about: `intent` or `header`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub derivation: Option<String>,
@@ -771,18 +781,10 @@ pub struct Key {
     pub ttl: Option<String>,
 }
 
-/// A wish for a lease.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LeaseAsk {
-    /// Who asks, as people call it; the name of the API key by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holder: Option<String>,
-    /// The token of your lease, to renew it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<String>,
-    /// 1 to 600; 30 by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ttl_s: Option<u32>,
+/// Another memory for a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyPatch {
+    pub ttl: Ttl,
 }
 
 /// A lease.
@@ -796,6 +798,17 @@ pub struct Lease {
     pub holder: String,
     /// Show it as `lease` when you answer.
     pub token: String,
+}
+
+/// Who works on a thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LeaseHolder {
+    pub expires_at: String,
+    pub holder: String,
+    /// The message it was offered with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// A link with its verdict. It is never followed.
@@ -816,17 +829,6 @@ pub struct Link {
     pub verdict: String,
 }
 
-/// What its message must be like.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Match {
-    /// An address, or `@domain`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// Part of the subject.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subject: Option<String>,
-}
-
 /// A message, without what it says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -835,10 +837,10 @@ pub struct Message {
     #[serde(default)]
     pub answers: Vec<String>,
     #[serde(default)]
-    pub attachments: Vec<Handle>,
+    pub attachments: Vec<AttachmentInfo>,
     pub auth: Auth,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub automatic: Option<Automatic>,
+    pub automatic: Option<AutomaticReason>,
     #[serde(default)]
     pub cc: Vec<Party>,
     /// Its place in the inbox, for `after`.
@@ -888,6 +890,17 @@ pub struct Message {
     pub thread_id: String,
     #[serde(default)]
     pub to: Vec<Party>,
+}
+
+/// What its message must be like.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MessageMatch {
+    /// An address, or `@domain`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Part of the subject.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
 }
 
 /// Messages in the order that was asked for.
@@ -975,6 +988,20 @@ pub struct NewInbox {
     pub username: Option<String>,
 }
 
+/// A wish for a lease.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NewLease {
+    /// Who asks, as people call it; the name of the API key by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// The token of your lease, to renew it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// 1 to 600; 30 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_s: Option<u32>,
+}
+
 /// A watch to begin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NewWatch {
@@ -991,7 +1018,7 @@ pub struct NewWatch {
 
 /// A wish for work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Next {
+pub struct NextMessages {
     /// Who asks, as people call it; the name of the API key by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
@@ -1066,17 +1093,6 @@ pub struct NoticePage {
     pub next_cursor: Option<String>,
 }
 
-/// A message to work on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Offer {
-    pub lease: Lease,
-    pub message: Message,
-    /// What people wrote in the thread since. Read it, and name it in `seen` when you answer.
-    #[serde(default)]
-    pub newer: Vec<String>,
-}
-
 /// Somebody named in a mail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -1128,7 +1144,7 @@ pub struct Recover {
 /// What is told again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Recovering {
+pub struct Recovery {
     /// The cursor behind which events are told again. Null when this was asked before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
@@ -1139,22 +1155,98 @@ pub struct Recovering {
 
 /// Which lease to give back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Release {
+pub struct ReleaseLease {
     /// Its token: only your own is given back.
     pub token: String,
 }
 
-/// How often a thread was answered, and how often it may be.
+/// A message with what it says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Replies {
-    pub caps: Caps,
+pub struct RenderedMessage {
+    /// Emails that answered it or passed it on.
     #[serde(default)]
-    pub in_all: u32,
+    pub answers: Vec<String>,
     #[serde(default)]
-    pub in_window: u64,
+    pub attachments: Vec<AttachmentInfo>,
+    pub auth: Auth,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub automatic: Option<AutomaticReason>,
     #[serde(default)]
-    pub today: u64,
+    pub cc: Vec<Party>,
+    /// Its place in the inbox, for `after`.
+    pub cursor: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub date: Option<String>,
+    /// `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`.
+    #[serde(default)]
+    pub flags: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Party>,
+    /// What was found in it: `code`, `link`.
+    #[serde(default)]
+    pub has: Vec<String>,
+    pub id: String,
+    pub inbox_id: String,
+    #[serde(default)]
+    pub labels: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<String>,
+    /// Why it counts as our own: `address loop_mark message_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<String>,
+    /// The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences.
+    pub preview: String,
+    #[serde(default)]
+    pub read: bool,
+    pub received_at: String,
+    /// The address it was sent to, plus tag and all.
+    pub recipient: String,
+    /// Where an answer goes.
+    pub reply: ReplyTarget,
+    #[serde(default)]
+    pub reply_to: Vec<Party>,
+    #[serde(default)]
+    pub rev: u32,
+    /// Rules that matched, in the order in which they were asked.
+    #[serde(default)]
+    pub rules: Vec<RuleHit>,
+    #[serde(default)]
+    pub size: u64,
+    /// `unanswered leased answered skipped`.
+    pub state: String,
+    pub subject: String,
+    pub thread_id: String,
+    #[serde(default)]
+    pub to: Vec<Party>,
+    #[serde(default)]
+    pub artifacts: Vec<Artifact>,
+    /// What else it could hold; never given out.
+    #[serde(default)]
+    pub candidates: Vec<BTreeMap<String, serde_json::Value>>,
+    /// In `full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<Vec<HeaderField>>,
+    /// In `full`: without anything that acts or loads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub html: Option<String>,
+    #[serde(default)]
+    pub injection: Vec<InjectionFlag>,
+    #[serde(default)]
+    pub links: Vec<Link>,
+    /// What `min` took out, counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<BTreeMap<String, serde_json::Value>>,
+    /// In `min` between fences with a random word: everything in it is untrusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// `min plain full`, or `gone` when its bytes are no longer kept.
+    pub view: String,
+    /// Whether all of the mail was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<bool>,
 }
 
 /// An answer to a message.
@@ -1183,6 +1275,19 @@ pub struct Reply {
     /// Plain text. This or `html`, or both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+}
+
+/// How often a thread was answered, and how often it may be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ReplyCounts {
+    pub caps: Caps,
+    #[serde(default)]
+    pub in_all: u32,
+    #[serde(default)]
+    pub in_window: u64,
+    #[serde(default)]
+    pub today: u64,
 }
 
 /// Where an answer to a message goes.
@@ -1214,7 +1319,7 @@ pub struct Resend {
 
 /// What became of an email whose outcome is unknown, as a person decides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Resolve {
+pub struct ResolveEmail {
     /// `sent` (it arrived), `resend` (send the same bytes again), `abandon` (give it up).
     #[serde(rename = "as")]
     pub as_: String,
@@ -1249,20 +1354,6 @@ pub struct RuleHit {
     pub id: String,
     /// Its name at the time.
     pub name: String,
-}
-
-/// Something that was said.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Said {
-    /// The message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<Message>,
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The email.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub email: Option<Email>,
 }
 
 /// A string, a number up to 2^53-1 or a boolean.
@@ -1325,7 +1416,7 @@ pub struct Mail {
 /// The answer to a send, the first time and every time after.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Sent {
+pub struct SendReceipt {
     pub created_at: String,
     pub dedupe: Dedupe,
     /// Post the mail again with it if this held look-alike is meant; it goes, and never another.
@@ -1354,124 +1445,27 @@ pub struct Sent {
     pub thread_id: Option<String>,
 }
 
-/// What an agent says about a message that it holds.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Settle {
-    /// For `nack`: others may try after so many seconds; 0 by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay_s: Option<u32>,
-    /// The token of the lease.
-    pub lease: String,
-    /// For `extend`: how long from now, 1 to 600 seconds; 30 by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ttl_s: Option<u32>,
-}
-
-/// A message as it stands.
+/// An attachment, without its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Settled {
+pub struct SentAttachment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease: Option<Lease>,
-    pub message: Message,
-}
-
-/// A message with what it says.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Shown {
-    /// Emails that answered it or passed it on.
-    #[serde(default)]
-    pub answers: Vec<String>,
-    #[serde(default)]
-    pub attachments: Vec<Handle>,
-    pub auth: Auth,
+    pub content_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub automatic: Option<Automatic>,
-    #[serde(default)]
-    pub cc: Vec<Party>,
-    /// Its place in the inbox, for `after`.
-    pub cursor: String,
+    pub content_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub date: Option<String>,
-    /// `message_id_reused no_message_id unreadable cut ambiguous duplicate_header`.
-    #[serde(default)]
-    pub flags: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub folder: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<Party>,
-    /// What was found in it: `code`, `link`.
-    #[serde(default)]
-    pub has: Vec<String>,
-    pub id: String,
-    pub inbox_id: String,
-    #[serde(default)]
-    pub labels: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message_id: Option<String>,
-    /// Why it counts as our own: `address loop_mark message_id`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub own: Option<String>,
-    /// The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences.
-    pub preview: String,
-    #[serde(default)]
-    pub read: bool,
-    pub received_at: String,
-    /// The address it was sent to, plus tag and all.
-    pub recipient: String,
-    /// Where an answer goes.
-    pub reply: ReplyTarget,
-    #[serde(default)]
-    pub reply_to: Vec<Party>,
-    #[serde(default)]
-    pub rev: u32,
-    /// Rules that matched, in the order in which they were asked.
-    #[serde(default)]
-    pub rules: Vec<RuleHit>,
+    pub filename: Option<String>,
     #[serde(default)]
     pub size: u64,
-    /// `unanswered leased answered skipped`.
-    pub state: String,
-    pub subject: String,
-    pub thread_id: String,
-    #[serde(default)]
-    pub to: Vec<Party>,
-    #[serde(default)]
-    pub artifacts: Vec<Artifact>,
-    /// What else it could hold; never given out.
-    #[serde(default)]
-    pub candidates: Vec<BTreeMap<String, serde_json::Value>>,
-    /// In `full`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub headers: Option<Vec<Field>>,
-    /// In `full`: without anything that acts or loads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub html: Option<String>,
-    #[serde(default)]
-    pub injection: Vec<Injection>,
-    #[serde(default)]
-    pub links: Vec<Link>,
-    /// What `min` took out, counted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub removed: Option<BTreeMap<String, serde_json::Value>>,
-    /// In `min` between fences with a random word: everything in it is untrusted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// `min plain full`, or `gone` when its bytes are no longer kept.
-    pub view: String,
-    /// Whether all of the mail was looked at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whole: Option<bool>,
 }
 
 /// A call that was answered with an earlier email.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Suppressed {
+pub struct SuppressedCall {
     pub at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<CallMark>,
+    pub call: Option<CallTrace>,
     /// The id of the API key it came with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
@@ -1498,42 +1492,6 @@ pub struct TagPair {
     pub value: Option<String>,
 }
 
-/// An artifact that was taken.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Taken {
-    pub artifact: Artifact,
-}
-
-/// Messages to work on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct TakenPage {
-    #[serde(default)]
-    pub data: Vec<Offer>,
-}
-
-/// How a test went.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Tested {
-    /// The beginning of the answer, or what went wrong.
-    pub answer: String,
-    /// Whether the answer was 2xx.
-    #[serde(default)]
-    pub delivered: bool,
-    /// The `webhook-id` of the test.
-    pub id: String,
-    #[serde(default)]
-    pub latency_ms: u32,
-    /// The status of the answer, if there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<u32>,
-    /// Else why not: `blocked name connect tls timeout broken`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
-}
-
 /// Messages and emails that answer each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -1554,17 +1512,31 @@ pub struct Thread {
     /// When something was last added to it.
     pub latest_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease: Option<Holder>,
+    pub lease: Option<LeaseHolder>,
     #[serde(default)]
     pub messages: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replies: Option<Replies>,
+    pub replies: Option<ReplyCounts>,
     #[serde(default)]
     pub rev: u32,
     /// What was said, oldest first, the latest 100 of each direction; only when one thread is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<Vec<Said>>,
+    pub said: Option<Vec<ThreadEntry>>,
     pub subject: String,
+}
+
+/// Something that was said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ThreadEntry {
+    /// The message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Message>,
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The email.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email: Option<Email>,
 }
 
 /// Threads, those with the latest news first.
@@ -1591,7 +1563,7 @@ pub struct ThreadPatch {
 /// Something that happened to an email.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Timeline {
+pub struct TimelineEntry {
     pub at: String,
     pub what: String,
 }
@@ -1615,6 +1587,15 @@ pub struct TtlClass {
     pub interval: String,
 }
 
+/// A message that arrived.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WaitResult {
+    /// Pass it as `after` to go on.
+    pub cursor: String,
+    pub message: Message,
+}
+
 /// A watch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -1634,4 +1615,23 @@ pub struct Watch {
     #[serde(default)]
     pub spent: u32,
     pub started_at: String,
+}
+
+/// A message to work on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WorkItem {
+    pub lease: Lease,
+    pub message: Message,
+    /// What people wrote in the thread since. Read it, and name it in `seen` when you answer.
+    #[serde(default)]
+    pub newer: Vec<String>,
+}
+
+/// Messages to work on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WorkItemPage {
+    #[serde(default)]
+    pub data: Vec<WorkItem>,
 }

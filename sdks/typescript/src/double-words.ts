@@ -2,7 +2,7 @@
 
 import { bareAddress } from "./key.js";
 import type { Gone } from "./testing.js";
-import type { CallMark, Suppressed } from "./wire.js";
+import type { CallTrace, SuppressedCall } from "./wire.js";
 
 export class Refused extends Error {
   constructor(
@@ -27,10 +27,10 @@ export const refused = (status: number, code: string, detail: string, more: obje
 
 export type Body = Record<string, unknown>;
 export type Message = Body & { id: string; inbox: string };
-export type Bound = { mail: Gone; suppressed: Suppressed[] };
+export type Bound = { mail: Gone; suppressed: SuppressedCall[] };
 
 /** What the caller calls this call. */
-export function mark(headers: Headers): CallMark | undefined {
+export function mark(headers: Headers): CallTrace | undefined {
   const id = headers.get("mailonce-call-id");
   return id ? { id: plain(id) } : undefined;
 }

@@ -18,7 +18,7 @@ import {
   WORDS,
 } from "./double-words.js";
 import type { Arrival, Gone } from "./testing.js";
-import type { CallMark, Intent, Send } from "./wire.js";
+import type { CallTrace, Intent, Send } from "./wire.js";
 
 export class Desk {
   readonly mails: Gone[] = [];
@@ -109,7 +109,7 @@ export class Desk {
     return id;
   }
 
-  #send(mail: Body, header: string | null, call?: CallMark, child?: string): [number, unknown] {
+  #send(mail: Body, header: string | null, call?: CallTrace, child?: string): [number, unknown] {
     const intent = mail["intent"] as Intent | null | undefined;
     const to = [mail["to"] as string | string[]].flat();
     if (to.length === 0 || to.some((one) => bareAddress(one) === undefined))
@@ -121,7 +121,7 @@ export class Desk {
     return this.#accept(key, mode, mail as unknown as Send, call);
   }
 
-  #accept(key: string | null, mode: string, mail: Send, call?: CallMark, answers?: string): [number, unknown] {
+  #accept(key: string | null, mode: string, mail: Send, call?: CallTrace, answers?: string): [number, unknown] {
     const bound = key === null ? undefined : this.#keys.get(key);
     if (bound === undefined) {
       const gone: Gone = { ...mail, id: this.#id(), key };
@@ -146,11 +146,11 @@ export class Desk {
     return [200, told(bound, "replayed", differs.length > 0)];
   }
 
-  #suppress(bound: Bound, reason: string, call?: CallMark): void {
+  #suppress(bound: Bound, reason: string, call?: CallTrace): void {
     bound.suppressed.push({ at: now(), channel: "http", reason, ...(call && { call }) });
   }
 
-  #batch(mails: Send[], key: string | null, call?: CallMark): [number, unknown] {
+  #batch(mails: Send[], key: string | null, call?: CallTrace): [number, unknown] {
     const answers = mails.map((mail, n) =>
       this.#send(mail as unknown as Body, null, call, key === null ? undefined : `${key}[${n}]`),
     );
@@ -189,7 +189,7 @@ export class Desk {
     return [200, { data: shown.filter((mail) => key === null || mail.key === key).reverse(), next_cursor: null }];
   }
 
-  #reply(id: string, body: Body, call?: CallMark): [number, unknown] {
+  #reply(id: string, body: Body, call?: CallTrace): [number, unknown] {
     const message = found(
       this.#messages.find((one) => one.id === id),
       `message ${id}`,

@@ -3,7 +3,7 @@
 import { at, type CallOptions, type Caller } from "./call.js";
 import { MailonceError } from "./error.js";
 import { each } from "./page.js";
-import type { Batch, Email, EmailDetail, EmailPage, Intent, Resolve, Send, Sent } from "./wire.js";
+import type { BatchReceipt, Email, EmailDetail, EmailPage, Intent, ResolveEmail, Send, SendReceipt } from "./wire.js";
 
 /** A mail. */
 export type Mail = Omit<Send, "intent"> & { intent?: Intent };
@@ -41,10 +41,10 @@ export class Emails {
   }
 
   /** Sends a mail once, however often it is called under one key. */
-  send(mail: MailWithIntent, options?: SendOptions): Promise<Sent>;
-  send(mail: Mail, options: SendOptions & Keyed): Promise<Sent>;
-  send(mail: Mail, options: SendOptions & WithoutKey): Promise<Sent>;
-  async send(mail: Mail, options: Named = {}): Promise<Sent> {
+  send(mail: MailWithIntent, options?: SendOptions): Promise<SendReceipt>;
+  send(mail: Mail, options: SendOptions & Keyed): Promise<SendReceipt>;
+  send(mail: Mail, options: SendOptions & WithoutKey): Promise<SendReceipt>;
+  async send(mail: Mail, options: Named = {}): Promise<SendReceipt> {
     const repeat = named(mail.intent !== undefined && mail.intent !== null, options);
     return this.#call.json(
       { method: "POST", path: "/v1/emails", body: mail, repeat, hold: options.wait, headers: prefer(options.wait) },
@@ -53,10 +53,10 @@ export class Emails {
   }
 
   /** Sends up to 1,000 mails under one key; every item is sent once, also when the batch is repeated. */
-  batch(mails: readonly MailWithIntent[], options?: SendOptions & { permissive?: boolean }): Promise<Batch>;
-  batch(mails: readonly Mail[], options: SendOptions & Keyed & { permissive?: boolean }): Promise<Batch>;
-  batch(mails: readonly Mail[], options: SendOptions & WithoutKey & { permissive?: boolean }): Promise<Batch>;
-  async batch(mails: readonly Mail[], options: Named & { permissive?: boolean } = {}): Promise<Batch> {
+  batch(mails: readonly MailWithIntent[], options?: SendOptions & { permissive?: boolean }): Promise<BatchReceipt>;
+  batch(mails: readonly Mail[], options: SendOptions & Keyed & { permissive?: boolean }): Promise<BatchReceipt>;
+  batch(mails: readonly Mail[], options: SendOptions & WithoutKey & { permissive?: boolean }): Promise<BatchReceipt>;
+  async batch(mails: readonly Mail[], options: Named & { permissive?: boolean } = {}): Promise<BatchReceipt> {
     const repeat = named(
       mails.every((mail) => mail.intent),
       options,
@@ -84,12 +84,12 @@ export class Emails {
   }
 
   /** Sends it again on purpose: one version more, once. */
-  resend(id: string, body: { reason?: string } = {}, options?: CallOptions): Promise<Sent> {
+  resend(id: string, body: { reason?: string } = {}, options?: CallOptions): Promise<SendReceipt> {
     return this.#call.json({ method: "POST", path: `/v1/emails/${at(id)}/resend`, body, name: "mint" }, options);
   }
 
   /** Says what became of an email whose outcome is unknown. */
-  resolve(id: string, body: Resolve, options?: CallOptions): Promise<Email> {
+  resolve(id: string, body: ResolveEmail, options?: CallOptions): Promise<Email> {
     return this.#call.json({ method: "POST", path: `/v1/emails/${at(id)}/resolve`, body, name: "mint" }, options);
   }
 

@@ -5,7 +5,7 @@ import { HeldLease } from "./lease.js";
 import type { Messages } from "./messages.js";
 import { each } from "./page.js";
 import type {
-  Arrived,
+  WaitResult,
   Artifact,
   ConsumeMatch,
   Inbox,
@@ -15,10 +15,10 @@ import type {
   MessagePage,
   NewInbox,
   NewWatch,
-  Next,
-  Offer,
-  Taken,
-  TakenPage,
+  NextMessages,
+  WorkItem,
+  ConsumedArtifact,
+  WorkItemPage,
   Watch,
 } from "./wire.js";
 
@@ -46,7 +46,7 @@ export interface MessageQuery {
   thread?: string;
 }
 
-export interface WorkOptions extends Omit<Next, "limit" | "wait"> {
+export interface WorkOptions extends Omit<NextMessages, "limit" | "wait"> {
   /** Ends the loop after the message at hand. */
   signal?: AbortSignal;
   /** How long others leave a message alone whose work threw; 30 s by default. */
@@ -96,11 +96,11 @@ export class Inboxes {
   }
 
   /** Waits for a message; `null` when none came in time. */
-  async wait(inbox: string, what: WaitFor = {}, options?: CallOptions): Promise<Arrived | null> {
+  async wait(inbox: string, what: WaitFor = {}, options?: CallOptions): Promise<WaitResult | null> {
     for (let left = Math.ceil(what.timeout ?? 30); ; left -= LONGEST_HOLD) {
       const timeout = Math.min(left, LONGEST_HOLD);
       const query = { ...what, timeout };
-      const arrived = await this.#call.json<Arrived | undefined>(
+      const arrived = await this.#call.json<WaitResult | undefined>(
         { method: "GET", path: `/v1/inboxes/${at(inbox)}/wait`, query, hold: timeout },
         options,
       );
@@ -111,7 +111,7 @@ export class Inboxes {
 
   /** Takes the latest code or link that matches, once, `for` one account, workflow or run. */
   async consume(inbox: string, body: ConsumeMatch, options?: CallOptions): Promise<Artifact> {
-    const taken = await this.#call.json<Taken>(
+    const taken = await this.#call.json<ConsumedArtifact>(
       { method: "POST", path: `/v1/inboxes/${at(inbox)}/consume`, body },
       options,
     );
@@ -124,8 +124,8 @@ export class Inboxes {
   }
 
   /** Takes up to `limit` unanswered messages that nobody works on, each with the lease of its thread. */
-  async next(inbox: string, body: Next = {}, options?: CallOptions): Promise<Offer[]> {
-    const page = await this.#call.json<TakenPage>(
+  async next(inbox: string, body: NextMessages = {}, options?: CallOptions): Promise<WorkItem[]> {
+    const page = await this.#call.json<WorkItemPage>(
       { method: "POST", path: `/v1/inboxes/${at(inbox)}/next`, body, hold: body.wait ?? 0, name: "mint" },
       options,
     );
@@ -144,7 +144,7 @@ export class Inboxes {
     const { signal, delay_s = 30, onError, ...wish } = options;
     const ttl = wish.ttl_s ?? 60;
     while (!signal?.aborted) {
-      let offers: Offer[];
+      let offers: WorkItem[];
       try {
         offers = await this.next(inbox, { ...wish, ttl_s: ttl, limit: 1, wait: LONGEST_HOLD }, { signal });
       } catch (error) {
@@ -161,7 +161,7 @@ export class Inboxes {
   }
 
   async #one(
-    offer: Offer,
+    offer: WorkItem,
     ttl: number,
     delay_s: number,
     work: (message: Message, lease: HeldLease) => Promise<unknown>,

@@ -5,7 +5,7 @@ import { type ClientOptions } from "./call.js";
 import { Desk } from "./double.js";
 import { Refused } from "./double-words.js";
 import { Mailonce } from "./index.js";
-import type { CallMark, Intent, Send } from "./wire.js";
+import type { CallTrace, Intent, Send } from "./wire.js";
 
 /** A mail that would have gone out. */
 export interface Gone extends Send {
@@ -14,7 +14,7 @@ export interface Gone extends Send {
   /** The message it answers. */
   answers?: string;
   /** What the caller calls the call that made it: `callId`, or the id that a framework gave its tool call. */
-  call?: CallMark;
+  call?: CallTrace;
 }
 
 /** What may arrive. */

@@ -3,7 +3,7 @@
 import { at, type CallOptions, type Caller } from "./call.js";
 import { HeldLease } from "./lease.js";
 import { each } from "./page.js";
-import type { Lease, LeaseAsk, Thread, ThreadPage, ThreadPatch } from "./wire.js";
+import type { Lease, NewLease, Thread, ThreadPage, ThreadPatch } from "./wire.js";
 
 export interface ThreadQuery {
   limit?: number;
@@ -13,7 +13,7 @@ export interface ThreadQuery {
   handled?: boolean;
 }
 
-type Wish = Omit<LeaseAsk, "token">;
+type Wish = Omit<NewLease, "token">;
 type Work<T> = (lease: HeldLease) => Promise<T>;
 
 export class Threads {

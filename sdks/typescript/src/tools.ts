@@ -4,7 +4,7 @@
 import { type Definition, type ToolName, TOOLS } from "./definitions.js";
 import { MailonceError } from "./error.js";
 import type { Mailonce } from "./index.js";
-import type { Sent } from "./wire.js";
+import type { SendReceipt } from "./wire.js";
 
 export interface ToolOptions {
   /** The address that mail is sent from, and the inbox that is read unless `inbox` names another. */
@@ -117,7 +117,7 @@ function check(name: string, parameters: Definition["parameters"], input: Record
   });
 }
 
-function told({ id, state, next, guard, dedupe }: Sent): ToolAnswer {
+function told({ id, state, next, guard, dedupe }: SendReceipt): ToolAnswer {
   const status = dedupe.outcome === "replayed" ? "replayed" : state === "held" ? "held" : "accepted";
   return { status, id, state, next, ...(guard ? { guard } : {}) };
 }

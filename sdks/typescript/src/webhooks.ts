@@ -12,9 +12,9 @@ import type {
   Notice,
   NoticePage,
   Recover,
-  Recovering,
+  Recovery,
   RotateEndpoint,
-  Tested,
+  EndpointTest,
 } from "./wire.js";
 
 type HeadersLike = { get(name: string): string | null } | Record<string, string | string[] | undefined>;
@@ -87,12 +87,12 @@ export class Webhooks {
     return this.#post(id, "resume", undefined, options);
   }
 
-  test(id: string, options?: CallOptions): Promise<Tested> {
+  test(id: string, options?: CallOptions): Promise<EndpointTest> {
     return this.#post(id, "test", undefined, options);
   }
 
   /** Tells again what failed since then. */
-  recover(id: string, body: Recover, options?: CallOptions): Promise<Recovering> {
+  recover(id: string, body: Recover, options?: CallOptions): Promise<Recovery> {
     return this.#post(id, "recover", body, options);
   }
 

@@ -1,25 +1,27 @@
 // The shapes of the wire, from openapi.json by sdks/generate. Do not edit.
 
-/** What an event is about. */
-export interface About {
-  id: string;
-  kind: string;
-  rev: number;
+/** What an agent says about a message that it holds. */
+export interface Acknowledgement {
+  /** For `nack`: others may try after so many seconds; 0 by default. */
+  delay_s?: number | null;
+  /** The token of the lease. */
+  lease: string;
+  /** For `extend`: how long from now, 1 to 600 seconds; 30 by default. */
+  ttl_s?: number | null;
+}
+
+/** A message as it stands. */
+export interface AcknowledgementResult {
+  lease?: Lease | null;
+  message: Message;
 }
 
 /** One address or a list of them. */
 export type Addresses = string | string[];
 
 /** For whom it was taken. */
-export interface Applied {
+export interface ArtifactApplied {
   for: string;
-}
-
-/** A message that arrived. */
-export interface Arrived {
-  /** Pass it as `after` to go on. */
-  cursor: string;
-  message: Message;
 }
 
 /** A code or link. */
@@ -67,11 +69,13 @@ export interface Attachment {
   filename?: string | null;
 }
 
-/** An attachment, without its bytes. */
-export interface AttachmentView {
+/** An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes. */
+export interface AttachmentInfo {
   content_id?: string | null;
-  content_type?: string | null;
+  content_type: string;
   filename?: string | null;
+  inline: boolean;
+  n: number;
   size: number;
 }
 
@@ -109,29 +113,29 @@ export interface Auth {
 }
 
 /** Why a message counts as automatic. */
-export interface Automatic {
+export interface AutomaticReason {
   /** Nothing may override it. */
   hard: boolean;
   reason: string;
 }
 
-/** The answer to a batch. */
-export interface Batch {
-  /** In order; null where `errors` has a row. */
-  data: (Sent | null)[];
-  errors: BatchError[];
-}
-
 /** What was wrong with one item. */
-export interface BatchError {
+export interface BatchItemError {
   code: string;
   field?: string | null;
   index: number;
   message: string;
 }
 
+/** The answer to a batch. */
+export interface BatchReceipt {
+  /** In order; null where `errors` has a row. */
+  data: (SendReceipt | null)[];
+  errors: BatchItemError[];
+}
+
 /** What a caller calls its own call: for correlation, it decides nothing. */
-export interface CallMark {
+export interface CallTrace {
   /** From `Mailonce-Call-Id`, or the `_meta` of a model's call. */
   id?: string | null;
   /** From `traceparent` (W3C Trace Context). */
@@ -163,10 +167,15 @@ export interface Consume {
 /** Which artifact of an inbox is taken, and for whom. */
 export interface ConsumeMatch {
   for: string;
-  match?: Match | null;
+  match?: MessageMatch | null;
   /** `code` or `link`. */
   type: string;
   watch?: string | null;
+}
+
+/** An artifact that was taken. */
+export interface ConsumedArtifact {
+  artifact: Artifact;
 }
 
 /** What the key of a send did. */
@@ -188,7 +197,7 @@ export interface Email {
   /** The message it answers or passes on. */
   answers?: string | null;
   bcc?: string[];
-  call?: CallMark | null;
+  call?: CallTrace | null;
   cc?: string[];
   /** How many envelopes are in which state. */
   counts: Record<string, number>;
@@ -219,7 +228,7 @@ export interface EmailDetail {
   /** The message it answers or passes on. */
   answers?: string | null;
   bcc?: string[];
-  call?: CallMark | null;
+  call?: CallTrace | null;
   cc?: string[];
   /** How many envelopes are in which state. */
   counts: Record<string, number>;
@@ -243,7 +252,7 @@ export interface EmailDetail {
   thread_id?: string | null;
   to: string[];
   version: number;
-  attachments: AttachmentView[];
+  attachments: SentAttachment[];
   /** In the order it was learnt. */
   evidence: Evidence[];
   handoffs: Handoff[];
@@ -254,11 +263,11 @@ export interface EmailDetail {
   on_unknown: string;
   reply_to: string[];
   /** The latest 20, newest first. */
-  suppressed_calls: Suppressed[];
+  suppressed_calls: SuppressedCall[];
   tags: Record<string, unknown>;
   /** Null, like the other parts of the content, once the body was dropped. */
   text?: string | null;
-  timeline: Timeline[];
+  timeline: TimelineEntry[];
 }
 
 /** A page of emails, newest first. */
@@ -327,9 +336,24 @@ export interface EndpointPatch {
   url?: string | null;
 }
 
+/** How a test went. */
+export interface EndpointTest {
+  /** The beginning of the answer, or what went wrong. */
+  answer: string;
+  /** Whether the answer was 2xx. */
+  delivered: boolean;
+  /** The `webhook-id` of the test. */
+  id: string;
+  latency_ms: number;
+  /** The status of the answer, if there was one. */
+  status?: number | null;
+  /** Else why not: `blocked name connect tls timeout broken`. */
+  trouble?: string | null;
+}
+
 /** A fact. */
 export interface Event {
-  about: About;
+  about: EventSubject;
   at: string;
   /** `epoch-seq`. */
   cursor: string;
@@ -347,6 +371,13 @@ export interface EventPage {
   next_cursor?: string | null;
 }
 
+/** What an event is about. */
+export interface EventSubject {
+  id: string;
+  kind: string;
+  rev: number;
+}
+
 /** A fact about what the next hop did. */
 export interface Evidence {
   at: string;
@@ -359,17 +390,6 @@ export interface Evidence {
   source: string;
 }
 
-/** Another memory for a key. */
-export interface Extend {
-  ttl: Ttl;
-}
-
-/** A header field. */
-export interface Field {
-  name: string;
-  value: string;
-}
-
 /** A message to be passed on. */
 export interface Forward {
   cc?: Addresses;
@@ -380,16 +400,6 @@ export interface Forward {
   /** Words before it. */
   text?: string | null;
   to: Addresses;
-}
-
-/** An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes. */
-export interface Handle {
-  content_id?: string | null;
-  content_type: string;
-  filename?: string | null;
-  inline: boolean;
-  n: number;
-  size: number;
 }
 
 /** One envelope. */
@@ -410,12 +420,10 @@ export interface Handoff {
   transport: string;
 }
 
-/** Who works on a thread. */
-export interface Holder {
-  expires_at: string;
-  holder: string;
-  /** The message it was offered with. */
-  message?: string | null;
+/** A header field. */
+export interface HeaderField {
+  name: string;
+  value: string;
 }
 
 /** An inbox. */
@@ -464,7 +472,7 @@ export interface InboxPatch {
 }
 
 /** A sign that somebody talks to the model. */
-export interface Injection {
+export interface InjectionFlag {
   count: number;
   flag: string;
 }
@@ -488,7 +496,7 @@ export interface Key {
   /** `email`, `operation` or `forgotten`. */
   bound_to: string;
   /** The latest 20, newest first. */
-  calls: Suppressed[];
+  calls: SuppressedCall[];
   /** How it came about: `intent` or `header`. */
   derivation?: string | null;
   /** The versioned hash of the email's meaning. */
@@ -506,14 +514,9 @@ export interface Key {
   ttl?: string | null;
 }
 
-/** A wish for a lease. */
-export interface LeaseAsk {
-  /** Who asks, as people call it; the name of the API key by default. */
-  holder?: string | null;
-  /** The token of your lease, to renew it. */
-  token?: string | null;
-  /** 1 to 600; 30 by default. */
-  ttl_s?: number | null;
+/** Another memory for a key. */
+export interface KeyPatch {
+  ttl: Ttl;
 }
 
 /** A lease. */
@@ -524,6 +527,14 @@ export interface Lease {
   holder: string;
   /** Show it as `lease` when you answer. */
   token: string;
+}
+
+/** Who works on a thread. */
+export interface LeaseHolder {
+  expires_at: string;
+  holder: string;
+  /** The message it was offered with. */
+  message?: string | null;
 }
 
 /** A link with its verdict. It is never followed. */
@@ -538,21 +549,13 @@ export interface Link {
   verdict: string;
 }
 
-/** What its message must be like. */
-export interface Match {
-  /** An address, or `@domain`. */
-  from?: string | null;
-  /** Part of the subject. */
-  subject?: string | null;
-}
-
 /** A message, without what it says. */
 export interface Message {
   /** Emails that answered it or passed it on. */
   answers: string[];
-  attachments: Handle[];
+  attachments: AttachmentInfo[];
   auth: Auth;
-  automatic?: Automatic | null;
+  automatic?: AutomaticReason | null;
   cc: Party[];
   /** Its place in the inbox, for `after`. */
   cursor: string;
@@ -587,6 +590,14 @@ export interface Message {
   subject: string;
   thread_id: string;
   to: Party[];
+}
+
+/** What its message must be like. */
+export interface MessageMatch {
+  /** An address, or `@domain`. */
+  from?: string | null;
+  /** Part of the subject. */
+  subject?: string | null;
 }
 
 /** Messages in the order that was asked for. */
@@ -646,6 +657,16 @@ export interface NewInbox {
   username?: string | null;
 }
 
+/** A wish for a lease. */
+export interface NewLease {
+  /** Who asks, as people call it; the name of the API key by default. */
+  holder?: string | null;
+  /** The token of your lease, to renew it. */
+  token?: string | null;
+  /** 1 to 600; 30 by default. */
+  ttl_s?: number | null;
+}
+
 /** A watch to begin. */
 export interface NewWatch {
   /** How often its agent may ask for the mail to be sent again; 1 by default. */
@@ -657,7 +678,7 @@ export interface NewWatch {
 }
 
 /** A wish for work. */
-export interface Next {
+export interface NextMessages {
   /** Who asks, as people call it; the name of the API key by default. */
   holder?: string | null;
   /** At most so many messages, 1 to 10; 1 by default. */
@@ -710,14 +731,6 @@ export interface NoticePage {
   next_cursor?: string | null;
 }
 
-/** A message to work on. */
-export interface Offer {
-  lease: Lease;
-  message: Message;
-  /** What people wrote in the thread since. Read it, and name it in `seen` when you answer. */
-  newer: string[];
-}
-
 /** Somebody named in a mail. */
 export interface Party {
   address: string;
@@ -755,7 +768,7 @@ export interface Recover {
 }
 
 /** What is told again. */
-export interface Recovering {
+export interface Recovery {
   /** The cursor behind which events are told again. Null when this was asked before. */
   after?: string | null;
   /** Failed notices that are due now. At 5000 there may be more: ask again under another key. */
@@ -763,178 +776,18 @@ export interface Recovering {
 }
 
 /** Which lease to give back. */
-export interface Release {
+export interface ReleaseLease {
   /** Its token: only your own is given back. */
   token: string;
 }
 
-/** How often a thread was answered, and how often it may be. */
-export interface Replies {
-  caps: Caps;
-  in_all: number;
-  in_window: number;
-  today: number;
-}
-
-/** An answer to a message. */
-export interface Reply {
-  /** The one-use token of a held look-alike: that answer goes, and never another. */
-  distinct_token?: string | null;
-  /** 0 is the answer, higher numbers are wanted follow-ups; each is sent once. */
-  follow_up?: number;
-  html?: string | null;
-  /** The token of the lease that you hold. */
-  lease?: string | null;
-  /** Whether the message follows below your words. */
-  quote?: boolean;
-  /** Whether everybody who got the message gets the answer; our own addresses never do. */
-  reply_all?: boolean;
-  /** Ids of newer messages in the thread that you have read. */
-  seen?: string[];
-  /** Plain text. This or `html`, or both. */
-  text?: string | null;
-}
-
-/** Where an answer to a message goes. */
-export interface ReplyTarget {
-  /** `other_domain`: not the sender's organization. `auth_failed`: the sender's domain disowns the message. */
-  flags: string[];
-  /** The addresses: those of Reply-To, else the sender. */
-  to: string[];
-}
-
-/** Another time for a scheduled email. */
-export interface Reschedule {
-  /** RFC 3339 with an offset, or `in 5 minutes`. */
-  scheduled_at: string;
-}
-
-/** Why an email is sent again. */
-export interface Resend {
-  /** For whoever reads the timeline. */
-  reason?: string | null;
-}
-
-/** What became of an email whose outcome is unknown, as a person decides. */
-export interface Resolve {
-  /** `sent` (it arrived), `resend` (send the same bytes again), `abandon` (give it up). */
-  as: string;
-  /** Only this handoff; every unknown one when it is left out. */
-  handoff?: number | null;
-  /** For whoever reads the timeline. */
-  reason?: string | null;
-  /** The email's `rev` as you saw it. */
-  rev: number;
-}
-
-/** Another secret. */
-export interface RotateEndpoint {
-  /** How long the secrets before still sign beside it, `24h` by default, at most `30d`. */
-  overlap?: string | null;
-  /** A secret that you already have. Left out, one is made. */
-  secret?: string | null;
-}
-
-/** A rule that matched. */
-export interface RuleHit {
-  /** What was done: `folder`, `label` … */
-  actions: string[];
-  id: string;
-  /** Its name at the time. */
-  name: string;
-}
-
-/** Something that was said. */
-export interface Said {
-  /** The message. */
-  message?: Message;
-  type: "message" | "email";
-  /** The email. */
-  email?: Email;
-}
-
-/** A string, a number up to 2^53-1 or a boolean. */
-export type Scalar = string | number | boolean;
-
-/** An email to send once. */
-export interface Send {
-  attachments?: Attachment[] | null;
-  bcc?: Addresses;
-  cc?: Addresses;
-  /** The one-use token of a held look-alike. */
-  distinct_token?: string | null;
-  /** `agent@example.com` or `Name <agent@example.com>`. */
-  from: string;
-  /** Custom headers. */
-  headers?: Record<string, string> | null;
-  html?: string | null;
-  intent?: Intent | null;
-  /** Strings, numbers up to 2^53-1 and booleans. */
-  metadata?: Record<string, Scalar> | null;
-  /** `reject` or `first_wins`. */
-  on_mismatch?: string | null;
-  /** `hold` or `resend`. */
-  on_unknown?: string | null;
-  reply_to?: Addresses;
-  /** RFC 3339 with an offset, or `in 5 minutes`. */
-  scheduled_at?: string | null;
-  subject?: string | null;
-  tags?: Tag[] | null;
-  /** Plain text body. This or `html`, or both. */
-  text?: string | null;
-  to: Addresses;
-  /** The name of a configured transport. */
-  transport?: string | null;
-  ttl?: Ttl | null;
-}
-
-/** The answer to a send, the first time and every time after. */
-export interface Sent {
-  created_at: string;
-  dedupe: Dedupe;
-  /** Post the mail again with it if this held look-alike is meant; it goes, and never another. */
-  distinct_token?: string | null;
-  /** The fence of that thread's latest lease. */
-  fence?: number | null;
-  /** The guard that spoke. */
-  guard?: string | null;
-  id: string;
-  /** With angle brackets. */
-  message_id: string;
-  /** What this answer means, in a sentence. */
-  next: string;
-  /** The version that followed it, when there is one. */
-  resent_as?: string | null;
-  rev: number;
-  /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
-  state: string;
-  /** The thread that an answer belongs to. */
-  thread_id?: string | null;
-}
-
-/** What an agent says about a message that it holds. */
-export interface Settle {
-  /** For `nack`: others may try after so many seconds; 0 by default. */
-  delay_s?: number | null;
-  /** The token of the lease. */
-  lease: string;
-  /** For `extend`: how long from now, 1 to 600 seconds; 30 by default. */
-  ttl_s?: number | null;
-}
-
-/** A message as it stands. */
-export interface Settled {
-  lease?: Lease | null;
-  message: Message;
-}
-
 /** A message with what it says. */
-export interface Shown {
+export interface RenderedMessage {
   /** Emails that answered it or passed it on. */
   answers: string[];
-  attachments: Handle[];
+  attachments: AttachmentInfo[];
   auth: Auth;
-  automatic?: Automatic | null;
+  automatic?: AutomaticReason | null;
   cc: Party[];
   /** Its place in the inbox, for `after`. */
   cursor: string;
@@ -973,10 +826,10 @@ export interface Shown {
   /** What else it could hold; never given out. */
   candidates: Record<string, unknown>[];
   /** In `full`. */
-  headers?: Field[] | null;
+  headers?: HeaderField[] | null;
   /** In `full`: without anything that acts or loads. */
   html?: string | null;
-  injection: Injection[];
+  injection: InjectionFlag[];
   links: Link[];
   /** What `min` took out, counted. */
   removed?: Record<string, unknown> | null;
@@ -988,10 +841,153 @@ export interface Shown {
   whole?: boolean | null;
 }
 
+/** An answer to a message. */
+export interface Reply {
+  /** The one-use token of a held look-alike: that answer goes, and never another. */
+  distinct_token?: string | null;
+  /** 0 is the answer, higher numbers are wanted follow-ups; each is sent once. */
+  follow_up?: number;
+  html?: string | null;
+  /** The token of the lease that you hold. */
+  lease?: string | null;
+  /** Whether the message follows below your words. */
+  quote?: boolean;
+  /** Whether everybody who got the message gets the answer; our own addresses never do. */
+  reply_all?: boolean;
+  /** Ids of newer messages in the thread that you have read. */
+  seen?: string[];
+  /** Plain text. This or `html`, or both. */
+  text?: string | null;
+}
+
+/** How often a thread was answered, and how often it may be. */
+export interface ReplyCounts {
+  caps: Caps;
+  in_all: number;
+  in_window: number;
+  today: number;
+}
+
+/** Where an answer to a message goes. */
+export interface ReplyTarget {
+  /** `other_domain`: not the sender's organization. `auth_failed`: the sender's domain disowns the message. */
+  flags: string[];
+  /** The addresses: those of Reply-To, else the sender. */
+  to: string[];
+}
+
+/** Another time for a scheduled email. */
+export interface Reschedule {
+  /** RFC 3339 with an offset, or `in 5 minutes`. */
+  scheduled_at: string;
+}
+
+/** Why an email is sent again. */
+export interface Resend {
+  /** For whoever reads the timeline. */
+  reason?: string | null;
+}
+
+/** What became of an email whose outcome is unknown, as a person decides. */
+export interface ResolveEmail {
+  /** `sent` (it arrived), `resend` (send the same bytes again), `abandon` (give it up). */
+  as: string;
+  /** Only this handoff; every unknown one when it is left out. */
+  handoff?: number | null;
+  /** For whoever reads the timeline. */
+  reason?: string | null;
+  /** The email's `rev` as you saw it. */
+  rev: number;
+}
+
+/** Another secret. */
+export interface RotateEndpoint {
+  /** How long the secrets before still sign beside it, `24h` by default, at most `30d`. */
+  overlap?: string | null;
+  /** A secret that you already have. Left out, one is made. */
+  secret?: string | null;
+}
+
+/** A rule that matched. */
+export interface RuleHit {
+  /** What was done: `folder`, `label` … */
+  actions: string[];
+  id: string;
+  /** Its name at the time. */
+  name: string;
+}
+
+/** A string, a number up to 2^53-1 or a boolean. */
+export type Scalar = string | number | boolean;
+
+/** An email to send once. */
+export interface Send {
+  attachments?: Attachment[] | null;
+  bcc?: Addresses;
+  cc?: Addresses;
+  /** The one-use token of a held look-alike. */
+  distinct_token?: string | null;
+  /** `agent@example.com` or `Name <agent@example.com>`. */
+  from: string;
+  /** Custom headers. */
+  headers?: Record<string, string> | null;
+  html?: string | null;
+  intent?: Intent | null;
+  /** Strings, numbers up to 2^53-1 and booleans. */
+  metadata?: Record<string, Scalar> | null;
+  /** `reject` or `first_wins`. */
+  on_mismatch?: string | null;
+  /** `hold` or `resend`. */
+  on_unknown?: string | null;
+  reply_to?: Addresses;
+  /** RFC 3339 with an offset, or `in 5 minutes`. */
+  scheduled_at?: string | null;
+  subject?: string | null;
+  tags?: Tag[] | null;
+  /** Plain text body. This or `html`, or both. */
+  text?: string | null;
+  to: Addresses;
+  /** The name of a configured transport. */
+  transport?: string | null;
+  ttl?: Ttl | null;
+}
+
+/** The answer to a send, the first time and every time after. */
+export interface SendReceipt {
+  created_at: string;
+  dedupe: Dedupe;
+  /** Post the mail again with it if this held look-alike is meant; it goes, and never another. */
+  distinct_token?: string | null;
+  /** The fence of that thread's latest lease. */
+  fence?: number | null;
+  /** The guard that spoke. */
+  guard?: string | null;
+  id: string;
+  /** With angle brackets. */
+  message_id: string;
+  /** What this answer means, in a sentence. */
+  next: string;
+  /** The version that followed it, when there is one. */
+  resent_as?: string | null;
+  rev: number;
+  /** `scheduled queued sending sent delivered bounced complained failed unknown abandoned held cancelled` */
+  state: string;
+  /** The thread that an answer belongs to. */
+  thread_id?: string | null;
+}
+
+/** An attachment, without its bytes. */
+export interface SentAttachment {
+  content_id?: string | null;
+  content_type?: string | null;
+  filename?: string | null;
+  size: number;
+}
+
 /** A call that was answered with an earlier email. */
-export interface Suppressed {
+export interface SuppressedCall {
   at: string;
-  call?: CallMark | null;
+  call?: CallTrace | null;
   /** The id of the API key it came with. */
   caller?: string | null;
   channel: string;
@@ -1008,31 +1004,6 @@ export interface TagPair {
   value?: string | null;
 }
 
-/** An artifact that was taken. */
-export interface Taken {
-  artifact: Artifact;
-}
-
-/** Messages to work on. */
-export interface TakenPage {
-  data: Offer[];
-}
-
-/** How a test went. */
-export interface Tested {
-  /** The beginning of the answer, or what went wrong. */
-  answer: string;
-  /** Whether the answer was 2xx. */
-  delivered: boolean;
-  /** The `webhook-id` of the test. */
-  id: string;
-  latency_ms: number;
-  /** The status of the answer, if there was one. */
-  status?: number | null;
-  /** Else why not: `blocked name connect tls timeout broken`. */
-  trouble?: string | null;
-}
-
 /** Messages and emails that answer each other. */
 export interface Thread {
   created_at: string;
@@ -1046,13 +1017,22 @@ export interface Thread {
   labels: string[];
   /** When something was last added to it. */
   latest_at: string;
-  lease?: Holder | null;
+  lease?: LeaseHolder | null;
   messages: number;
-  replies?: Replies | null;
+  replies?: ReplyCounts | null;
   rev: number;
   /** What was said, oldest first, the latest 100 of each direction; only when one thread is read. */
-  said?: Said[] | null;
+  said?: ThreadEntry[] | null;
   subject: string;
+}
+
+/** Something that was said. */
+export interface ThreadEntry {
+  /** The message. */
+  message?: Message;
+  type: "message" | "email";
+  /** The email. */
+  email?: Email;
 }
 
 /** Threads, those with the latest news first. */
@@ -1070,7 +1050,7 @@ export interface ThreadPatch {
 }
 
 /** Something that happened to an email. */
-export interface Timeline {
+export interface TimelineEntry {
   at: string;
   what: string;
 }
@@ -1086,6 +1066,13 @@ export interface TtlClass {
   interval: string;
 }
 
+/** A message that arrived. */
+export interface WaitResult {
+  /** Pass it as `after` to go on. */
+  cursor: string;
+  message: Message;
+}
+
 /** A watch. */
 export interface Watch {
   budget: number;
@@ -1099,4 +1086,17 @@ export interface Watch {
   rev: number;
   spent: number;
   started_at: string;
+}
+
+/** A message to work on. */
+export interface WorkItem {
+  lease: Lease;
+  message: Message;
+  /** What people wrote in the thread since. Read it, and name it in `seen` when you answer. */
+  newer: string[];
+}
+
+/** Messages to work on. */
+export interface WorkItemPage {
+  data: WorkItem[];
 }

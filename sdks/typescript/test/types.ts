@@ -1,14 +1,14 @@
 // What must compile, and what must not: checked by `tsc --strict` against the packed package. A line that is expected to
 // be wrong and compiles is an error.
 
-import { deriveKey, Mailonce, MailonceError, verifyWebhook, type Sent } from "mailonce";
+import { deriveKey, Mailonce, MailonceError, verifyWebhook, type SendReceipt } from "mailonce";
 import { Double, expectSentOnce } from "mailonce/testing";
 
 declare const mo: Mailonce;
 const mail = { from: "a@example.com", to: "b@example.com", subject: "s", text: "t" };
 const intent = { type: "order.confirmation", entity: "order_4821" };
 
-export async function compiles(): Promise<Sent> {
+export async function compiles(): Promise<SendReceipt> {
   await mo.emails.send({ ...mail, intent });
   await mo.emails.send({ ...mail, intent: { ...intent, version: 2, period: "2026-W46" } }, { wait: 5 });
   await mo.emails.send(mail, { idempotencyKey: "order-4821" });

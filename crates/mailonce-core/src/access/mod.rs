@@ -1,3 +1,3 @@
-//! Teams, API keys and what a team owns.
+//! Access: teams and their API keys.
 
 pub mod team;

@@ -1,4 +1,4 @@
-//! Teams and their credentials.
+//! Teams and their API keys.
 
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -11,17 +11,17 @@ use crate::{
 };
 
 string_enum! {
-    /// What a credential may do.
+    /// A permission of an API key.
     ApiKeyScope {
         /// Accept, cancel and resend emails.
         Send = "send",
-        /// Look at emails, keys and events.
+        /// Read emails, keys and events.
         Read = "read",
-        /// Answer messages.
+        /// Reply to messages.
         Reply = "reply",
         /// See secrets found in mail.
         Secrets = "secrets",
-        /// Manage the team: credentials, memory of keys.
+        /// Manage the team: API keys and remembered idempotency keys.
         Admin = "admin",
         /// Manage teams.
         Operator = "operator",
@@ -33,72 +33,73 @@ string_enum! {
 pub struct Team {
     /// Its id.
     pub id: TeamId,
-    /// Its name, for people.
+    /// Its display name.
     pub name: String,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
-    /// Whether a send without a key is refused.
+    /// Whether a send without an idempotency key is refused.
     pub require_keys: bool,
 }
 
-/// A credential. The secret itself is never stored, only a keyed hash of it.
+/// An API key. The secret itself is never stored, only a keyed hash of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {
     /// Its id.
     pub id: ApiKeyId,
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
     /// HMAC of the secret under the install secret.
     pub hash: [u8; 32],
     /// Everything else about it.
     pub details: ApiKeyDetails,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
-    /// When it was taken back.
+    /// When it was revoked.
     pub revoked_at: Option<Time>,
     /// When it was last used, to the minute.
     pub last_used_at: Option<Time>,
 }
 
-/// What a credential may do and how it is shown.
+/// The permissions and display data of an API key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKeyDetails {
-    /// For people.
+    /// The display name.
     pub name: String,
-    /// The first characters of the secret, to tell credentials apart.
+    /// The first characters of the secret, to distinguish keys.
     pub hint: String,
-    /// What it may do.
+    /// Its permissions.
     pub scopes: Vec<ApiKeyScope>,
     /// Addresses or `@domains` it may send from; any when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub senders: Vec<String>,
-    /// Inboxes it is tied to; all when empty.
+    /// Inboxes it is restricted to; all when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inboxes: Vec<String>,
-    /// Calls a second, when limited.
+    /// The rate limit in calls per second, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u32>,
-    /// When it ends.
+    /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
-    /// Addresses it may be used from; any when empty.
+    /// IP addresses it may be used from; any when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_ips: Vec<Cidr>,
 }
 
 impl ApiKey {
-    /// Whether it opens anything at `now`.
+    /// Whether it is valid at `now`.
     pub fn is_active(&self, now: Time) -> bool {
         self.revoked_at.is_none() && self.details.expires_at.is_none_or(|at| now < at)
     }
 
-    /// Whether it may be used from this address. A key that is limited to addresses cannot be used from an unknown one.
+    /// Whether it may be used from this IP address. A key that is restricted to addresses cannot be used from an
+    /// unknown one.
     pub fn may_call_from(&self, ip: Option<IpAddr>) -> bool {
         let allowed = |ip: IpAddr| self.details.allow_ips.iter().any(|block| block.contains_ip(ip.to_canonical()));
         self.details.allow_ips.is_empty() || ip.is_some_and(allowed)
     }
 
-    /// Whether it may do this.
+    /// Whether it has this permission.
     pub fn has_scope(&self, scope: ApiKeyScope) -> bool {
         self.details.scopes.contains(&scope)
     }

@@ -17,11 +17,11 @@ use crate::{
     time::Time,
 };
 
-/// Budgets of one team.
+/// The maximum number of budgets of a team.
 pub const MAX_BUDGETS: usize = 100;
 /// The highest limit of a budget.
 pub const MAX_LIMIT: u64 = 1_000_000_000;
-/// Usage of a period is kept this long after the period ended, because the clocks of nodes differ.
+/// How long usage is kept after its period ended, because the clocks of nodes differ.
 pub const USAGE_RETENTION_MS: i64 = 2 * 86_400_000;
 
 string_enum! {
@@ -55,12 +55,12 @@ impl BudgetPeriod {
         }
     }
 
-    /// When the period that contains this time began.
+    /// The start of the period that contains this time.
     pub fn start(self, at: Time) -> Time {
         Time(at.0 - at.0.rem_euclid(self.length_ms()))
     }
 
-    /// When the period that contains this time ends.
+    /// The end of the period that contains this time.
     pub fn end(self, at: Time) -> Time {
         self.start(at).plus(self.length_ms())
     }
@@ -86,25 +86,25 @@ pub enum BudgetScope {
     ApiKey(ApiKeyId),
 }
 
-/// A budget without its name, as its record keeps it.
+/// The definition of a budget, as its record stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Which emails count.
     pub scope: BudgetScope,
     /// What is counted.
     pub measure: BudgetMeasure,
-    /// How often it starts again.
+    /// The period.
     pub per: BudgetPeriod,
-    /// How much may be sent in one period.
+    /// The limit per period.
     pub limit: u64,
-    /// What happens beyond that.
+    /// What happens to an email beyond the limit.
     pub at_limit: AtLimit,
-    /// Whether it counts and limits at all.
+    /// Whether it is in effect.
     pub enabled: bool,
 }
 
 impl Budget {
-    /// What an email that is due at `due` counts for in this budget, whose record has this id.
+    /// The charge of an email that is due at `due`. `budget` is the id of this budget's record.
     pub fn charge(&self, budget: Uuid, recipients: usize, due: Time) -> Charge {
         let amount = match self.measure {
             BudgetMeasure::Mails => 1,
@@ -114,7 +114,7 @@ impl Budget {
     }
 }
 
-/// What one email counts for in one period of one budget.
+/// What one email adds to one period of one budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charge {
     /// The budget's record.
@@ -123,13 +123,13 @@ pub struct Charge {
     pub period_start: Time,
     /// When the period ends.
     pub ends_at: Time,
-    /// How much the email counts for.
+    /// The amount that the email adds.
     pub amount: u64,
-    /// How much the budget allows in the period.
+    /// The limit of the budget.
     pub limit: u64,
 }
 
-/// A counter of a team: a budget and the start of a period.
+/// A counter of a team: the budget and the start of the period.
 pub type BudgetCounter = (Uuid, Time);
 
 impl Charge {
@@ -139,7 +139,7 @@ impl Charge {
     }
 }
 
-/// Where an email was counted, as the store records it: at most one period per email and budget.
+/// A charge as the store records it: at most one period per email and budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedCharge {
     /// The budget's record.
@@ -166,7 +166,7 @@ impl From<&Charge> for RecordedCharge {
     }
 }
 
-/// What changes in budgets when an email moves to another time.
+/// How charges change when an email moves to another time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChargeMove {
     /// Charges in new periods, which must have room. Each replaces what was recorded for its budget.
@@ -188,7 +188,7 @@ impl ChargeMove {
             Some(record) => record.period_start == charge.period_start,
             None => was_due.is_some_and(|due| charge.period_start <= due && due < charge.ends_at),
         };
-        // A copy that left keeps the place. Otherwise moving the last copy would make room for the others again.
+        // A copy that was sent keeps its charge. Otherwise moving the last copy would free the budget of all.
         let is_whole = scheduled().count() == email.handoffs.len();
         let is_open = |record: &&RecordedCharge| is_whole && record.ends_at > now;
         let take: Vec<Charge> = wanted.iter().filter(|charge| !stays(charge)).cloned().collect();
@@ -200,15 +200,15 @@ impl ChargeMove {
 /// The first budget that an email would exceed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overrun {
-    /// What the email would have counted for.
+    /// The charge that does not fit.
     pub charge: Charge,
-    /// What was used before it.
+    /// The amount used before it.
     pub used: u64,
 }
 
-/// Adds up charges in one transaction, on top of what was used before.
+/// Adds up charges in one transaction, on top of the stored usage.
 ///
-/// A store loads each counter once, adds the charges of one email after the other, and saves what came of it.
+/// A store loads each counter once, adds the charges of one email after the other, and saves the result.
 #[derive(Clone, Debug, Default)]
 pub struct BudgetUsage {
     used: BTreeMap<BudgetCounter, u64>,
@@ -220,25 +220,26 @@ impl BudgetUsage {
         self.used.contains_key(&counter)
     }
 
-    /// Sets what was used of a counter before this transaction.
+    /// Sets the stored usage of a counter.
     pub fn load(&mut self, counter: BudgetCounter, used: u64) {
         self.used.insert(counter, used);
     }
 
-    /// What is used of a counter now.
+    /// The current usage of a counter.
     pub fn used(&self, counter: BudgetCounter) -> u64 {
         self.used.get(&counter).copied().unwrap_or_default()
     }
 
-    /// The first of an email's budgets that it would exceed.
+    /// The first budget that an email would exceed.
     pub fn exceeded(&self, charges: &[Charge]) -> Option<Overrun> {
         let over = |charge: &&Charge| self.used(charge.counter()).saturating_add(charge.amount) > charge.limit;
         let charge = charges.iter().find(over)?;
         Some(Overrun { charge: charge.clone(), used: self.used(charge.counter()) })
     }
 
-    /// The first item of a strict batch that would exceed a budget, together with the items before it. `items` leaves out
-    /// those whose idempotency key is bound; an item that repeats the key of an earlier one is not counted either.
+    /// The first item of a strict batch that would exceed a budget, together with the items before it. `items` omits
+    /// those whose idempotency key is already bound. An item that repeats the key of an earlier one is not counted
+    /// either.
     pub fn exceeded_by_batch<'a>(
         mut self,
         items: impl Iterator<Item = (usize, Option<KeyHash>, &'a [Charge])>,
@@ -256,7 +257,7 @@ impl BudgetUsage {
         None
     }
 
-    /// Counts an email in each of its budgets.
+    /// Adds the charges of an email.
     pub fn add(&mut self, charges: &[Charge]) {
         for charge in charges {
             let used = self.used.entry(charge.counter()).or_default();
@@ -264,7 +265,7 @@ impl BudgetUsage {
         }
     }
 
-    /// Counts an email that moved in its new periods and no longer in its old ones.
+    /// Moves the charges of a rescheduled email from its old periods to its new ones.
     pub fn apply(&mut self, moved: &ChargeMove) {
         self.add(&moved.take);
         for record in &moved.give_back {

@@ -1,66 +1,66 @@
-//! Allow and block lists: whom mail may come from and go to, for the whole team or for one inbox.
+//! Allow and block lists: from whom mail is accepted and to whom it may be sent, for a team or for one inbox.
 //!
-//! The narrower list speaks first. In one list an address counts more than a domain; where only some are allowed, the
-//! others are not.
+//! The list of the inbox takes precedence over that of the team. Within a list an address takes precedence over a
+//! domain. Where an allow list has entries, all others are refused.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{address::Address, id::InboxId, string_enum::string_enum, time::Time};
 
 string_enum! {
-    /// Which mail a list is about.
+    /// Which mail a list applies to.
     ListDirection {
-        /// Mail that goes out.
+        /// Sent email.
         Send = "send",
-        /// Mail that comes in and answers nothing of ours.
+        /// Received mail that replies to none of our emails.
         Receive = "receive",
-        /// Mail that comes in and answers ours.
+        /// Received mail that replies to one of our emails.
         Reply = "reply",
     }
 }
 
 string_enum! {
-    /// What a list says of whom it names.
+    /// The type of a list.
     ListType {
-        /// These and nobody else.
+        /// Only these are allowed.
         Allow = "allow",
-        /// Not these.
+        /// These are blocked.
         Block = "block",
     }
 }
 
-/// Which list.
+/// The identity of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListName {
-    /// Of this inbox, by id and address; of the whole team without one.
+    /// The inbox, by id and address. `None`: the whole team.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inbox: Option<(InboxId, String)>,
-    /// Which mail it is about.
+    /// Which mail it applies to.
     pub direction: ListDirection,
-    /// What it says.
+    /// Its type.
     #[serde(rename = "type")]
     pub kind: ListType,
 }
 
-/// Somebody on a list.
+/// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListEntry {
     /// The list.
     pub list: ListName,
     /// An address or a domain, lower-cased.
     pub entry: String,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Since when.
+    /// When it was created.
     pub created_at: Time,
-    /// For an allow list of mail that comes in: the sender must have proved who it is.
+    /// For allow lists of received mail: whether the sender must be authenticated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require_auth: bool,
 }
 
 impl ListName {
-    /// The name of an entry of it, unique in its team.
+    /// The record name of an entry, unique in its team.
     pub fn record_name(&self, entry: &str) -> String {
         let scope = self.inbox.as_ref().map_or_else(|| "team".to_owned(), |(id, _)| id.to_string());
         format!("{scope}/{}/{}/{entry}", self.direction.as_str(), self.kind.as_str())
@@ -68,7 +68,7 @@ impl ListName {
 }
 
 impl ListEntry {
-    /// Whether it is an address, and not a domain.
+    /// Whether it is an address rather than a domain.
     pub fn is_address(&self) -> bool {
         self.entry.contains('@')
     }
@@ -84,7 +84,7 @@ impl ListEntry {
     }
 }
 
-/// An address or a domain as it is compared.
+/// Normalizes an address or a domain. `None` when it is neither.
 pub fn normalize_entry(text: &str) -> Option<String> {
     let text = text.trim();
     if text.contains('@') {
@@ -94,8 +94,8 @@ pub fn normalize_entry(text: &str) -> Option<String> {
     Some(address.domain().to_owned())
 }
 
-/// Why mail from or to an address does not pass; `None` when it does. `authenticated` says whether the sender proved who
-/// it is.
+/// Why the lists refuse mail from or to an address; `None` when they do not. `authenticated`: whether the sender is
+/// authenticated.
 pub fn list_refusal(
     entries: &[ListEntry],
     direction: ListDirection,
@@ -159,7 +159,7 @@ mod tests {
         let lists = [entry(None, ListType::Block, "a.test"), entry(None, ListType::Allow, "ann@a.test")];
         assert!(passes(&lists, 1, "ann@a.test"));
         assert!(!passes(&lists, 1, "bob@a.test"));
-        // Somebody is allowed, so nobody else is.
+        // The allow list has an entry, so all others are refused.
         assert!(!passes(&lists, 1, "cy@c.test"));
     }
 

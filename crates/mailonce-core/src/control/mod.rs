@@ -1,8 +1,10 @@
 //! Control: what a team limits.
 //!
-//! | file | what it holds |
+//! | module | what it holds |
 //! |---|---|
-//! | [`budget`] | how many mails and recipients a team, an inbox or an API key may send in a period |
+//! | [`budget`] | how many emails and recipients a team, an inbox or an API key may send in a period |
+//! | [`list`] | allow and block lists of addresses and domains |
+//! | [`rule`] | rules that block, file, label or hold mail |
 
 pub mod budget;
 pub mod list;

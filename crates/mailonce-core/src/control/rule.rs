@@ -1,38 +1,39 @@
-//! Rules: what a team wants done with some mail.
+//! Rules: conditions on mail, and the actions for mail that matches.
 //!
-//! A rule is asked more than once about a mail, with more and more known about it. Where something is not known yet, the
-//! answer is neither yes nor no: a rule blocks at the door only what it would block in any case.
+//! Rules are evaluated several times for a mail, as more becomes known about it. A condition on something not yet known
+//! is neither true nor false. So a rule blocks a mail early, in the SMTP session, only when it would block it in any
+//! case.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{problem::FieldError, string_enum::string_enum};
 
-/// Rules of one team.
+/// The maximum number of rules of a team.
 pub const MAX_RULES: usize = 200;
-/// Conditions of one rule.
+/// The maximum number of conditions of a rule.
 pub const MAX_CONDITIONS: usize = 20;
-/// Actions of one rule.
+/// The maximum number of actions of a rule.
 pub const MAX_ACTIONS: usize = 10;
-/// Values of one list.
+/// The maximum number of values of a list condition.
 pub const MAX_LIST_VALUES: usize = 1000;
-/// Characters of a value.
+/// The maximum length of a value, in characters.
 pub const VALUE_CHARS: usize = 512;
 
 string_enum! {
-    /// Which mail a rule is about.
+    /// Which mail a rule applies to.
     RuleDirection {
-        /// Mail that comes in.
+        /// Received mail.
         Inbound = "inbound",
-        /// Mail that goes out.
+        /// Sent email.
         Outbound = "outbound",
     }
 }
 
 string_enum! {
-    /// How conditions come together.
+    /// How conditions are combined.
     MatchMode {
-        /// Every one must hold.
+        /// All must be true.
         All = "all",
         /// One is enough.
         Any = "any",
@@ -42,37 +43,37 @@ string_enum! {
 string_enum! {
     /// How a field is compared.
     ConditionOperator {
-        /// The same, whatever the case.
+        /// Equal, ignoring case.
         Is = "is",
-        /// Not the same.
+        /// Not equal.
         IsNot = "is_not",
-        /// The value is in it somewhere, whatever the case.
+        /// Contains the value, ignoring case.
         Contains = "contains",
-        /// The same as one of several.
+        /// Equal to one of several values.
         InList = "in_list",
     }
 }
 
 string_enum! {
-    /// What is done.
+    /// The type of an action.
     RuleActionKind {
-        /// The mail is refused.
+        /// Refuse the mail.
         Block = "block",
-        /// The message goes to a folder.
+        /// Move the message to a folder.
         Folder = "folder",
-        /// The message gets a label.
+        /// Label the message.
         Label = "label",
-        /// No agent is to answer it.
+        /// Do not offer the message to agents.
         SkipAgent = "skip_agent",
-        /// The message counts as read.
+        /// Mark the message as read.
         MarkRead = "mark_read",
-        /// A mail that goes out waits for a person.
+        /// Hold the email until a person approves it.
         Approve = "approve",
     }
 }
 
 impl RuleDirection {
-    /// What is said of a part of a rule that is only for this one.
+    /// The error message for a part of a rule that works only in this direction.
     fn wrong_direction_message(self) -> &'static str {
         match self {
             Self::Inbound => "is for mail that comes in, and this rule is about mail that goes out",
@@ -82,7 +83,7 @@ impl RuleDirection {
 }
 
 impl RuleActionKind {
-    /// The one direction in which it does something; `None` when it does in both.
+    /// The only direction in which it has an effect; `None` when it has one in both.
     fn required_direction(self) -> Option<RuleDirection> {
         match self {
             Self::Block => None,
@@ -92,7 +93,7 @@ impl RuleActionKind {
     }
 }
 
-/// What a condition looks at.
+/// The field that a condition tests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum RuleField {
@@ -110,22 +111,22 @@ pub enum RuleField {
     Subject,
     /// A header field.
     Header(String),
-    /// What DMARC says.
+    /// The DMARC result.
     Dmarc,
-    /// Something that is so or not.
+    /// A boolean property.
     Flag(RuleFlag),
 }
 
 string_enum! {
-    /// What is so or not about a mail that goes out. Its value is `true` or `false`.
+    /// Boolean properties of an outbound email. The value is `true` or `false`.
     RuleFlag {
-        /// Somebody among the recipients was never written to.
+        /// At least one recipient was never written to before.
         NewRecipient = "recipient.is_new",
-        /// Somebody among the recipients is at a domain that is not the team's.
+        /// At least one recipient is at a domain that is not the team's.
         OutsideRecipient = "recipient.is_outside",
-        /// Files go with it.
+        /// The email has attachments.
         Attachments = "has_attachments",
-        /// Nothing was ever sent from its address.
+        /// Nothing was sent from its address before.
         First = "is_first",
     }
 }
@@ -156,7 +157,7 @@ impl TryFrom<String> for RuleField {
 }
 
 impl RuleField {
-    /// The one direction in which anything is known of it; `None` when it is in both.
+    /// The only direction in which it is known; `None` when it is known in both.
     fn required_direction(&self) -> Option<RuleDirection> {
         match self {
             Self::Dmarc => Some(RuleDirection::Inbound),
@@ -189,57 +190,57 @@ impl From<RuleField> for String {
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleCondition {
-    /// What it looks at.
+    /// The tested field.
     pub field: RuleField,
-    /// How it compares.
+    /// The comparison.
     pub operator: ConditionOperator,
-    /// With what; one unless it is a list.
+    /// The values to compare with; exactly one unless the operator takes a list.
     pub values: Vec<String>,
 }
 
 /// One action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleAction {
-    /// What is done.
+    /// Its type.
     #[serde(rename = "type")]
     pub kind: RuleActionKind,
-    /// Which folder or label.
+    /// The folder or label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
 
-/// What a rule says.
+/// The definition of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleDefinition {
-    /// Which mail it is about.
+    /// Which mail it applies to.
     pub direction: RuleDirection,
-    /// Smaller ones come first.
+    /// The priority. Smaller numbers are evaluated first.
     pub priority: i32,
-    /// Whether it is asked at all.
+    /// Whether it is evaluated.
     pub enabled: bool,
-    /// How its conditions come together.
+    /// How its conditions are combined.
     pub together: MatchMode,
     /// Its conditions.
     pub conditions: Vec<RuleCondition>,
-    /// What is done when it matches.
+    /// The actions when it matches.
     pub actions: Vec<RuleAction>,
-    /// Whether it matches only mail whose sender proved who it is.
+    /// Whether it matches only mail from authenticated senders.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub require_auth: bool,
 }
 
-/// A rule with its names.
+/// A rule with id and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Its id.
     pub id: Uuid,
     /// Its name.
     pub name: String,
-    /// What it says.
+    /// Its definition.
     pub definition: RuleDefinition,
 }
 
-/// What is known about a mail. `None` is not known yet.
+/// What is known about a mail. `None` means not known yet.
 #[derive(Clone, Debug, Default)]
 pub struct MailFacts<'a> {
     /// The sender's address, lower-cased.
@@ -248,69 +249,69 @@ pub struct MailFacts<'a> {
     pub recipients: Vec<&'a str>,
     /// The subject.
     pub subject: Option<&'a str>,
-    /// The header fields, names and values.
+    /// The header names and values.
     pub headers: Option<&'a [(String, String)]>,
-    /// What DMARC says.
+    /// The DMARC result.
     pub dmarc: Option<&'a str>,
-    /// What is so or not.
+    /// The known boolean properties.
     pub flags: Vec<(RuleFlag, bool)>,
-    /// What authentication says of the sender of mail that comes in.
+    /// The authentication of the sender, for received mail.
     pub sender: Option<SenderProof>,
 }
 
-/// What authentication says of a sender.
+/// The authentication of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderProof {
-    /// It proved who it is.
+    /// Authenticated.
     Authenticated,
-    /// Nothing is known.
+    /// Neither authenticated nor failed.
     None,
-    /// It is not who it says.
+    /// Authentication failed.
     Forged,
 }
 
-/// A rule as it is named beside what it did.
+/// A reference to a rule, kept with what it did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleRef {
-    /// Which rule.
+    /// The rule.
     pub id: Uuid,
-    /// Its name at the time.
+    /// Its name at that time.
     pub name: String,
 }
 
-/// That a rule matched, as it is recorded.
+/// The record of a rule that matched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleMatch {
-    /// Which rule.
+    /// The rule.
     pub id: Uuid,
-    /// Its name at the time.
+    /// Its name at that time.
     pub name: String,
-    /// What was done.
+    /// The actions.
     pub actions: Vec<RuleAction>,
 }
 
-/// What came of asking rules.
+/// The result of evaluating rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleEvaluation {
-    /// How many rules were asked.
+    /// The number of rules that were evaluated.
     pub asked: usize,
-    /// Those that matched, in their order.
+    /// The rules that matched, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub matched: Vec<RuleMatch>,
 }
 
 impl RuleEvaluation {
-    /// Every action of every rule that matched, in order.
+    /// All actions of the rules that matched, in order.
     pub fn actions(&self) -> impl Iterator<Item = &RuleAction> {
         self.matched.iter().flat_map(|hit| &hit.actions)
     }
 
-    /// The first rule that wants a person to look first, if one does.
+    /// The first rule that requires approval, if there is one.
     pub fn approval_rule(&self) -> Option<&RuleMatch> {
         self.first_with(RuleActionKind::Approve)
     }
 
-    /// The rule that blocks, if one does.
+    /// The rule that blocks, if there is one.
     pub fn blocking_rule(&self) -> Option<&RuleMatch> {
         self.first_with(RuleActionKind::Block)
     }
@@ -321,7 +322,7 @@ impl RuleEvaluation {
 }
 
 impl RuleCondition {
-    /// Whether it holds; `None` while nobody knows.
+    /// Whether it is true; `None` while that is not known.
     fn matches(&self, facts: &MailFacts<'_>, ignore_sender: bool) -> Option<bool> {
         let domain = |address: &str| address.rsplit_once('@').map_or("", |(_, domain)| domain).to_owned();
         let tld = |address: &str| domain(address).rsplit('.').next().unwrap_or_default().to_owned();
@@ -357,7 +358,7 @@ impl RuleCondition {
 }
 
 impl RuleDefinition {
-    /// Whether it matches; `None` while nobody knows.
+    /// Whether it matches; `None` while that is not known.
     pub fn matches(&self, facts: &MailFacts<'_>) -> Option<bool> {
         let proven =
             if self.require_auth { facts.sender.map(|is| is == SenderProof::Authenticated) } else { Some(true) };
@@ -370,7 +371,7 @@ impl RuleDefinition {
 
     fn conditions_match(&self, facts: &MailFacts<'_>) -> Option<bool> {
         let mut open = false;
-        // A forged sender is nobody, except where its mail is to be blocked.
+        // A forged sender address matches nothing, except in rules that block.
         let blocks = self.actions.iter().any(|action| action.kind == RuleActionKind::Block);
         let ignore_sender = facts.sender == Some(SenderProof::Forged) && !blocks;
         for condition in &self.conditions {
@@ -384,7 +385,7 @@ impl RuleDefinition {
         if open { None } else { Some(self.together == MatchMode::All) }
     }
 
-    /// What is wrong with it. `path` is put before each field.
+    /// Validates it and returns an error for each invalid field.
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
         let mut faults = Vec::new();
         let mut fault = |path: String, message: &str| faults.push(FieldError::new(&path, message));
@@ -434,8 +435,8 @@ impl RuleDefinition {
     }
 }
 
-/// Asks rules of a direction, in the order of their priority. What nobody knows yet does not match. A rule that blocks is
-/// the last.
+/// Evaluates the rules of a direction, by priority. A rule with an unknown result does not match. A rule that blocks is
+/// the last one evaluated.
 pub fn evaluate(rules: &[Rule], direction: RuleDirection, facts: &MailFacts<'_>) -> RuleEvaluation {
     let mut evaluated = RuleEvaluation::default();
     for rule in rules.iter().filter(|rule| rule.definition.enabled && rule.definition.direction == direction) {
@@ -451,7 +452,7 @@ pub fn evaluate(rules: &[Rule], direction: RuleDirection, facts: &MailFacts<'_>)
     evaluated
 }
 
-/// Puts rules in the order in which they are asked.
+/// Sorts rules into the order of evaluation.
 pub fn sort_by_priority(rules: &mut [Rule]) {
     rules.sort_by_key(|rule| (rule.definition.priority, rule.id));
 }
@@ -613,7 +614,7 @@ mod tests {
         assert_eq!(rule.definition.validate(), Ok(()));
         let known = MailFacts { flags: vec![(RuleFlag::First, true)], ..MailFacts::default() };
         assert!(evaluate(std::slice::from_ref(&rule), RuleDirection::Outbound, &known).approval_rule().is_some());
-        // Nobody looked, so nobody knows.
+        // The property was not determined, so its value is unknown.
         assert!(evaluate(&[rule.clone()], RuleDirection::Outbound, &MailFacts::default()).approval_rule().is_none());
         rule.definition.conditions = vec![condition("is_first", ConditionOperator::Is, &["yes"])];
         assert_eq!(paths(&rule), ["match.conditions[0].value"]);

@@ -1,28 +1,28 @@
-//! How many answers are too many: in a thread within minutes, within a day and in all, and to one person within a day.
+//! Limits on replies: per thread within minutes, within a day and in total, and per person within a day.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{mutant, time::Time};
 
-/// A day in milliseconds. No tally is asked about for longer.
+/// A day in milliseconds, the longest period that a cap covers.
 pub const DAY_MS: i64 = 86_400_000;
-/// Times kept in a tally. More than any cap can ask about.
+/// The number of times kept in a tally. No cap exceeds it.
 const MAX_TALLIED: usize = 1_000;
 
-/// The limits that an inbox lives by.
+/// The limits on the replies of an inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReplyCaps {
-    /// Answers in a thread within the window.
+    /// Replies in a thread within the window.
     pub per_window: u32,
     /// The window, in milliseconds.
     pub window_ms: i64,
-    /// Answers in a thread within a day.
+    /// Replies in a thread within a day.
     pub per_day: u32,
-    /// Answers to one person within a day, over all threads of the team.
+    /// Replies to one person within a day, over all threads of the team.
     pub per_person: u32,
-    /// Answers in a thread in all; any number when there is none.
+    /// Replies in a thread in total. `None`: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_thread: Option<u32>,
 }
@@ -34,10 +34,11 @@ impl Default for ReplyCaps {
 }
 
 impl ReplyCaps {
-    /// The largest limit that can be asked for.
+    /// The largest limit that can be set.
     pub const MAX: u32 = MAX_TALLIED as u32;
 
-    /// Whether one more answer is too many, after those of the thread, of late and in all, and those to the person.
+    /// Whether one more reply would exceed a limit, given the recent and total replies of the thread and those to the
+    /// person.
     pub fn are_exceeded(&self, (thread, in_all): (&ReplyTally, u32), person: &ReplyTally, now: Time) -> bool {
         let full = |tally: &ReplyTally, within, most: u32| tally.count_within(within, now) >= most as usize;
         full(thread, self.window_ms, self.per_window)
@@ -47,19 +48,19 @@ impl ReplyCaps {
     }
 }
 
-/// When something was done, oldest first, for as long as a cap may ask.
+/// The times of recent replies, oldest first, for as long as a cap needs them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ReplyTally(Vec<Time>);
 
 impl ReplyTally {
-    /// How often it was done within so many milliseconds before now. Times ahead of now count: a clock that went back
-    /// must not open a cap.
+    /// The number of replies in the last `ms` milliseconds. Times in the future count, because a clock that was set
+    /// back must not lift a cap.
     pub fn count_within(&self, ms: i64, now: Time) -> usize {
         self.0.iter().filter(|at| now.since(**at) < ms).count()
     }
 
-    /// Counts one more, and lets go of what no cap asks about.
+    /// Records one more, and drops times that no cap needs.
     pub fn record(&mut self, now: Time) {
         self.0.retain(|at| now.since(*at) < DAY_MS);
         if mutant!("tally-uncounted") {
@@ -70,13 +71,13 @@ impl ReplyTally {
         self.0.drain(..over);
     }
 
-    /// Whether nothing is left to remember.
+    /// Whether it no longer contains a time that a cap needs.
     pub fn is_stale(&self, now: Time) -> bool {
         self.count_within(DAY_MS, now) == 0
     }
 }
 
-/// The hash under which answers to one person are counted, whatever stands behind the plus of the address.
+/// The hash by which replies to one person are counted. It ignores a plus tag.
 pub fn recipient_hash(address: &str) -> [u8; 16] {
     let plain = match address.rsplit_once('@') {
         Some((local, domain)) => format!("{}@{domain}", local.split('+').next().unwrap_or(local)),

@@ -1,5 +1,5 @@
-//! Escalations: questions for a person. One question is asked once, answered once, and what was decided is done even
-//! when the process that heard it ends.
+//! Escalations: questions for a person. A question is asked once and answered once. Its decision is carried out even
+//! when the process that received it dies.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -16,29 +16,29 @@ use crate::{
 string_enum! {
     /// Why a person is asked.
     EscalationReason {
-        /// Too many answers.
+        /// A cap on replies is reached.
         Cap = "cap",
-        /// Nobody can tell whether an email arrived.
+        /// It is unknown whether an email was sent.
         Unknown = "unknown",
-        /// It looks like a mail that was sent.
+        /// The email looks like a duplicate.
         LooksDuplicate = "looks_duplicate",
-        /// The same intent already went to some of its recipients.
+        /// The same intent was already sent to some of its recipients.
         Overlaps = "overlaps",
-        /// A rule wants a person to look first.
+        /// A rule requires approval by a person.
         Approval = "approval",
         /// An agent asks.
         Asked = "asked",
-        /// Machines seem to be talking to each other.
+        /// Two automatic systems seem to reply to each other.
         Loop = "loop",
-        /// A message was offered to agents too often, and none answered it.
+        /// A message was offered to agents too often without a reply.
         Unanswered = "unanswered",
-        /// Mail waits for a transport that no node has.
+        /// Email is waiting for a transport that no node has.
         Orphaned = "orphaned",
     }
 }
 
 impl EscalationReason {
-    /// The question that a guard asks when it holds an email.
+    /// The question for an email that this guard holds.
     pub fn for_guard(guard: Guard) -> Option<Self> {
         match guard {
             Guard::Cap => (!mutant!("cap-unasked")).then_some(Self::Cap),
@@ -50,49 +50,49 @@ impl EscalationReason {
         }
     }
 
-    /// What may be decided about it.
+    /// The possible decisions.
     pub fn allowed_decisions(self) -> &'static [Decision] {
         match self {
             Self::Cap | Self::LooksDuplicate | Self::Overlaps | Self::Approval => {
                 &[Decision::Release, Decision::Edit, Decision::Reject]
             }
             Self::Unknown => &[Decision::Sent, Decision::Resend, Decision::Abandon],
-            // There is nothing to release: whoever asked reads the reason.
+            // There is no email to release: the agent that asked reads the reason.
             Self::Asked | Self::Loop | Self::Unanswered => &[Decision::Release, Decision::Reject],
-            // The answer is a transport: it closes by itself when the transport is back or the mail was rerouted.
+            // It closes by itself when the transport is back or the email was rerouted.
             Self::Orphaned => &[Decision::Release],
         }
     }
 }
 
 string_enum! {
-    /// Where a question stands.
+    /// The state of a question.
     EscalationState {
-        /// Nobody has answered it.
+        /// Not answered yet.
         Open = "open",
         /// A person decided.
         Resolved = "resolved",
-        /// Nobody answered in time.
+        /// It was not answered in time.
         Expired = "expired",
-        /// It answered itself.
+        /// It needs no answer any more.
         Moot = "moot",
     }
 }
 
 string_enum! {
-    /// What a person decides.
+    /// A person's decision.
     Decision {
-        /// Let it go.
+        /// Release the email.
         Release = "release",
-        /// Let it go with other words.
+        /// Release it with changed content.
         Edit = "edit",
-        /// Do not let it go.
+        /// Reject it.
         Reject = "reject",
-        /// It arrived.
+        /// It was sent.
         Sent = "sent",
         /// Send the same bytes again.
         Resend = "resend",
-        /// Give it up.
+        /// Abandon it.
         Abandon = "abandon",
     }
 }
@@ -102,34 +102,34 @@ string_enum! {
 pub struct Escalation {
     /// Why.
     pub reason: EscalationReason,
-    /// Where it stands.
+    /// Its state.
     pub state: EscalationState,
-    /// What it is about.
+    /// Its subject.
     pub about: EscalationSubject,
-    /// When it is decided without a person, and how. None: it waits.
+    /// When it is decided without a person, and how. `None`: it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry: Option<(Time, Decision)>,
-    /// What was decided.
+    /// The decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<DecisionRecord>,
-    /// When what was decided was done.
+    /// When the decision was carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_at: Option<Time>,
-    /// The credential that asked.
+    /// The API key that asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_by: Option<ApiKeyId>,
 }
 
-/// What a question is about.
+/// The subject of a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EscalationSubject {
     /// The email that is held or unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<EmailId>,
-    /// How often it was tried when it became unknown: each doubt is a question of its own.
+    /// The number of attempts when it became unknown. Each unknown attempt is a separate question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// The message that is answered.
+    /// The message that it replies to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageId>,
     /// Its thread.
@@ -138,61 +138,61 @@ pub struct EscalationSubject {
     /// Its inbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inbox: Option<InboxId>,
-    /// The agent's own words.
+    /// The agent's own text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// What the agent calls the matter. Another question about it is another question: an answer is for what was asked.
+    /// The agent's id for the matter. Questions with different ids are different questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<String>,
-    /// The rule that wants a person to look first. It is no part of the question's name.
+    /// The rule that requires approval. It does not distinguish questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleRef>,
     /// The transport that no node has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
-    /// When that was found: each time it goes missing is a question of its own.
+    /// When that was found. Each disappearance is a separate question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }
 
-/// What was decided, by whom.
+/// A decision, and who made it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionRecord {
-    /// What.
+    /// The decision.
     #[serde(rename = "as")]
     pub decision: Decision,
-    /// When.
+    /// When it was made.
     pub at: Time,
-    /// The credential; none when time decided.
+    /// The API key. `None` when the deadline decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ApiKeyId>,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The other words.
+    /// The changed content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EmailEdit>,
-    /// The digest of what was shown to whoever decided.
+    /// The digest of what the person was shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<String>,
 }
 
-/// Other words for a held email.
+/// Changed content for a held email.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmailEdit {
-    /// Another subject.
+    /// The new subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// Another text.
+    /// The new text body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Another page.
+    /// The new HTML body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
 }
 
 impl EmailEdit {
-    /// The same, where words without a letter are no words: what is empty stays as it was.
+    /// The same without empty fields: a blank field leaves the content as it was.
     #[must_use]
     pub fn without_blanks(self) -> Self {
         let said = |words: Option<String>| words.filter(|words| !words.is_empty());
@@ -201,16 +201,16 @@ impl EmailEdit {
 }
 
 impl Escalation {
-    /// A question that nobody has answered.
+    /// A new question.
     pub fn open(reason: EscalationReason, about: EscalationSubject, asked_by: Option<ApiKeyId>) -> Self {
         Self { reason, state: EscalationState::Open, about, expiry: None, decided: None, done_at: None, asked_by }
     }
 
-    /// The name of the question: the same question has the same name, so it is asked once.
+    /// The deduplication name. The same question has the same name, so it is asked once.
     pub fn dedup_name(&self) -> String {
         let mut hash = Sha256::new();
         hash.update(self.reason.as_str());
-        // A thread goes round as a whole, so the message that showed it is not part of the question.
+        // A loop concerns the whole thread, so the message that revealed it does not distinguish questions.
         let about = match self.reason {
             EscalationReason::Loop => EscalationSubject { thread: self.about.thread, ..EscalationSubject::default() },
             EscalationReason::Asked => EscalationSubject {
@@ -224,7 +224,7 @@ impl Escalation {
         format!("{half:032x}")
     }
 
-    /// Answers it. False when this is no choice, or it was answered already.
+    /// Records the decision. Returns false when it is not among the possible ones, or the question was answered before.
     pub fn decide(&mut self, decided: DecisionRecord) -> bool {
         if self.state != EscalationState::Open || !self.reason.allowed_decisions().contains(&decided.decision) {
             return false;
@@ -234,14 +234,14 @@ impl Escalation {
         true
     }
 
-    /// Whether something that was decided is still to be done.
+    /// Whether a decision is still to be carried out.
     pub fn has_pending_decision(&self) -> bool {
         self.decided.is_some() && self.done_at.is_none()
     }
 }
 
-/// The words of a question without what a repeat may change: capitals, and how lines are broken. A yes to one question
-/// must never pass for a yes to another, so every word counts.
+/// Normalizes case and line breaks of a question, which a repeat may change. Every word counts, so that approving one
+/// question never approves another.
 fn normalize_question(question: &str) -> String {
     question.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ")
 }

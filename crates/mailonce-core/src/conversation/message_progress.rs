@@ -1,4 +1,4 @@
-//! Whose turn a message is: what answered it, how often it was offered to agents, and until when it was put off.
+//! The progress of a message between agents: its replies, how often it was offered, and until when it is postponed.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -11,34 +11,34 @@ use crate::{
     time::Time,
 };
 
-/// How often a message is offered before a person must look at it.
+/// How often a message is offered before a person must handle it.
 pub const MAX_OFFERS: u32 = 5;
-/// Answers remembered of one message. More are refused.
+/// The maximum number of replies to one message. More are refused.
 pub const MAX_ANSWERS: usize = 50;
 
-/// What of a message can be answered once.
+/// A slot of a message, which one email can take.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplySlot {
-    /// The answer with this number; 0 is the first, others are wanted follow-ups.
+    /// The reply with this number. 0 is the first; the others are deliberate follow-ups.
     Reply(u32),
-    /// Passing it on to these people, as a hash over their sorted addresses.
+    /// A forward to these recipients, as a hash over their sorted addresses.
     Forward(String),
 }
 
-/// Where a message stands between agents.
+/// The progress of a message between agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageProgress {
-    /// What answered it.
+    /// The taken slots with their emails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<(ReplySlot, EmailId)>,
     /// How often it was offered.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub offers: u32,
-    /// Not to be offered before.
+    /// When it may be offered next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Time>,
-    /// Whether it was offered in vain too often.
+    /// Whether it was offered too often without a reply.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dead: bool,
 }
@@ -49,30 +49,30 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl MessageProgress {
-    /// What answered this.
+    /// The email that took this slot.
     pub fn answered_by(&self, slot: &ReplySlot) -> Option<EmailId> {
         self.answers.iter().find(|(taken, _)| taken == slot).map(|(_, email)| *email)
     }
 
-    /// The emails that answered it, whatever their number.
+    /// The emails that replied to it, with any number.
     pub fn replies(&self) -> impl Iterator<Item = EmailId> {
         self.answers.iter().filter(|(slot, _)| matches!(slot, ReplySlot::Reply(_))).map(|(_, email)| *email)
     }
 
-    /// Whether nothing was ever said about it.
+    /// Whether nothing is recorded.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Message {
-    /// Whether it may be offered to an agent now, its thread apart.
+    /// Whether it may be offered to an agent now, as far as the message itself decides.
     pub fn may_be_offered(&self, now: Time) -> bool {
         let put_off = self.annotations.turn.not_before.is_some_and(|at| now < at) && !mutant!("put-off-ignored");
         self.state == MessageState::Unanswered && !put_off
     }
 
-    /// Offers it once more. The event that tells of its end when that was once too often; then it is skipped.
+    /// Records one more offer. When that was one too many, skips the message and returns the event.
     pub fn record_offer(&mut self, now: Time) -> Option<NewEvent> {
         self.rev += 1;
         self.annotations.turn.not_before = None;
@@ -85,7 +85,7 @@ impl Message {
         Some(self.to_event(EventKind::MessageSkipped, json!({ "why": "offered_in_vain" }), now))
     }
 
-    /// Writes down what answered it.
+    /// Records a reply.
     pub fn record_answer(&mut self, slot: ReplySlot, email: EmailId, now: Time) -> NewEvent {
         self.rev += 1;
         let replies = matches!(slot, ReplySlot::Reply(_));
@@ -98,7 +98,7 @@ impl Message {
         self.to_event(kind, json!({ "email": email }), now)
     }
 
-    /// Says that it wants no answer. `None` when it was settled before.
+    /// Marks that it needs no reply. `None` when it was not unanswered.
     pub fn skip(&mut self, now: Time) -> Option<NewEvent> {
         if self.state != MessageState::Unanswered {
             return None;
@@ -108,7 +108,7 @@ impl Message {
         Some(self.to_event(EventKind::MessageSkipped, json!({ "why": "handled" }), now))
     }
 
-    /// Puts it off.
+    /// Postpones it.
     pub fn postpone(&mut self, until: Time) {
         self.rev += 1;
         self.annotations.turn.not_before = Some(until);
@@ -122,27 +122,27 @@ impl Message {
     }
 }
 
-/// What an agent says about a message that it holds.
+/// How an agent acknowledges a leased message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledgement {
-    /// It is done with it, answered or not.
+    /// It is finished, with or without a reply.
     Ack,
-    /// It cannot; others may try after so many milliseconds.
+    /// It failed. Another agent may try after a delay.
     Nack {
-        /// How long to wait.
+        /// The delay, in milliseconds.
         delay_ms: i64,
     },
     /// It needs more time.
     Extend {
-        /// From now on.
+        /// The new duration from now, in milliseconds.
         ttl_ms: i64,
     },
 }
 
-/// What names a message and its thread's lease.
+/// A message and the lease of its thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageLeaseRef {
-    /// Which message.
+    /// The message.
     pub message: MessageId,
     /// The hash of the lease's token.
     pub token_hash: String,

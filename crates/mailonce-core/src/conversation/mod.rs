@@ -1,15 +1,15 @@
-//! Conversations: one answer per message, one agent per thread, no loops.
+//! Conversations: one reply per message, one agent per thread, no loops.
 //!
-//! | file | what it holds |
+//! | module | what it holds |
 //! |---|---|
-//! | [`thread`] | messages and emails that answer each other, and who may work on them |
-//! | [`turn`] | whose turn a message is: answered, offered, put off |
-//! | [`answer`] | the guards that a reply or a forward passes inside the accept transaction |
-//! | [`caps`] | how many answers are too many |
-//! | [`likeness`] | when two mails say the same |
+//! | [`thread`] | the messages and emails of a thread, and the lease by which one agent works on it |
+//! | [`message_progress`] | the progress of a message between agents: answered, offered, postponed |
+//! | [`reply_guards`] | the guards that a reply or a forward passes inside the accept transaction |
+//! | [`caps`] | limits on the number of replies |
 //! | [`escalation`] | questions for a person |
 //!
-//! Engines load a [`answer::Ground`], let these rules decide, and write what came of it, so that all decide alike.
+//! Stores load a [`reply_guards::ReplyContext`], apply these rules, and save the result. So every store makes the same
+//! decisions.
 
 pub mod caps;
 pub mod escalation;

@@ -1,4 +1,4 @@
-//! The guards that a reply or a forward passes inside the accept transaction, in their order.
+//! The guards that a reply or a forward passes inside the accept transaction, in this order.
 
 use serde_json::json;
 
@@ -18,75 +18,75 @@ use crate::{
     time::Time,
 };
 
-/// An answer that wants to be accepted.
+/// A new reply or forward, to be accepted.
 #[derive(Clone, Debug)]
 pub struct NewReply {
-    /// The email that it becomes. Its head names the thread and the message.
+    /// The email. Its head names the thread and the message.
     pub email: NewEmail,
-    /// The message it answers.
+    /// The message that it replies to.
     pub message: MessageId,
-    /// What of the message it takes.
+    /// The reply slot that it takes. Each slot of a message is taken once.
     pub slot: ReplySlot,
-    /// The hash of the token of the lease that its writer holds.
+    /// The token hash of the sender's lease.
     pub lease_token_hash: Option<String>,
-    /// Newer messages that its writer knows of.
+    /// Newer messages that the sender has seen.
     pub seen: Vec<MessageId>,
-    /// Whether policy lets soft signs of a machine be answered.
+    /// Whether policy allows replies to messages with only soft signs of being automatic.
     pub may_answer_soft_automatic: bool,
     /// The limits.
     pub caps: ReplyCaps,
-    /// Whether nobody but its own team would get it.
+    /// Whether all its recipients belong to its own team.
     pub is_to_own_team: bool,
-    /// The hash under which answers to the same person are counted; none when it is not counted.
+    /// The hash by which replies to the same person are counted. `None` when it is not counted.
     pub recipient_hash: Option<[u8; 16]>,
 }
 
-/// What the ledger has to say about an answer.
+/// What the ledger knows about a reply.
 #[derive(Clone, Debug)]
 pub struct ReplyContext {
     /// The message.
     pub message: Message,
     /// Its thread.
     pub thread: Thread,
-    /// The email that took the slot, in the version that [`standing`] says; none when the slot is free or the email is
-    /// gone for good.
+    /// The email that took the slot, in the version chosen by [`effective_version`]. `None` when the slot is free or
+    /// the email was deleted.
     pub previous_reply: Option<Email>,
-    /// Answers to the same person.
+    /// The recent replies to the same person.
     pub recipient_tally: ReplyTally,
 }
 
-/// Of an answer and its next version the one that counts: the later, unless that surely never left and the earlier may
-/// have.
+/// Of a reply and its next version, the one that counts: the later, unless that surely was not sent and the earlier may
+/// have been.
 pub fn effective_version(earlier: Email, later: Email) -> Email {
     let left = is_surely_unsent(&later) && !is_surely_unsent(&earlier) && !mutant!("earlier-version-forgotten");
     if left { earlier } else { later }
 }
 
-/// Whether nothing of an email can have left.
+/// Whether surely nothing of an email was sent.
 pub fn is_surely_unsent(email: &Email) -> bool {
     matches!(email.state(), EmailState::Failed | EmailState::Cancelled)
         || (mutant!("slot-freed-in-doubt") && email.state() == EmailState::Unknown)
 }
 
-/// Whether an answer that was held may leave now, itself or in other words.
+/// Whether a held reply may be sent now, itself or in a changed version.
 fn is_released(before: &Email, after: &Email) -> bool {
     let held = |email: &Email| email.state() == EmailState::Held;
     held(before) && !counts_on_accept(before) && !held(after) && !is_surely_unsent(after)
 }
 
-/// Whether an answer counts as soon as it is accepted: when it may leave, or its own sender may say that it does.
+/// Whether a reply counts as soon as it is accepted: when it may be sent, or when its sender may confirm it.
 fn counts_on_accept(email: &Email) -> bool {
     email.state() != EmailState::Held || email.guard == Some(Guard::LooksDuplicate) || mutant!("held-answer-counted")
 }
 
-/// The message that is to be looked at again because of what became of an email, or of its next version: it is as good
-/// as unwritten now and was not before, or the other way round, or it may leave after all.
+/// The message to reassess after a change of an email or of its next version. That is needed when the email became
+/// surely unsent, or is so no longer, or was released.
 pub fn message_to_reassess(before: &Email, after: &Email) -> Option<MessageId> {
     after.head.answers.filter(|_| is_surely_unsent(before) != is_surely_unsent(after) || is_released(before, after))
 }
 
-/// Who is answered by an email that is counted only now, because a person let it go. For a forward there is nobody to
-/// count it for. `None` when it counts for nothing.
+/// The recipient of an email that counts only now, because a person released it. A forward counts for no recipient.
+/// `None` when it does not count.
 pub fn recipient_counted_on_release(message: &Message, before: &Email, after: &Email) -> Option<Option<[u8; 16]>> {
     if !is_released(before, after) {
         return None;
@@ -101,8 +101,9 @@ pub fn recipient_counted_on_release(message: &Message, before: &Email, after: &E
     Some(to.iter().find(is_wanted).or(to.first()).map(|to| recipient_hash(to)))
 }
 
-/// Weighs what answered a message, each answer in the version that [`standing`] says; an answer that is long gone says
-/// nothing. A message whose answers all surely never left is open again, and no longer when one left after all.
+/// Reassesses a message by its replies, each in the version chosen by [`effective_version`]. A message whose replies
+/// were all surely not sent is open again; it is answered again when one of them may have been sent. Nothing is known
+/// about deleted replies, so they count as neither.
 pub fn reassess_message(
     message: &mut Message,
     answers: &[Option<Email>],
@@ -124,17 +125,17 @@ pub fn reassess_message(
     Some(message.to_event(kind, json!({ "email": changed }), now))
 }
 
-/// The answer to an answer.
+/// The result of accepting a reply.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum ReplyResult {
-    /// It was the first; this is what it became, perhaps held.
+    /// It was accepted, perhaps held.
     First(Email, Thread),
     /// Its key was bound before.
     KeyBound(KeyBinding),
-    /// The message was answered before, by this, and this is what that became; `None` when it is long gone.
+    /// This email has taken the slot before. The email is `None` when it was deleted.
     AlreadyAnswered(EmailId, Option<Email>, Thread),
-    /// A guard refuses it. For [`Guard::NewerMessage`] the message that was not seen.
+    /// A guard refused it. For [`Guard::NewerMessage`], with the message that the sender has not seen.
     Refused(Guard, Option<MessageId>, Message, Thread),
     /// It would exceed a budget. Nothing was written.
     OverBudget(Overrun),
@@ -142,30 +143,30 @@ pub enum ReplyResult {
     Missing,
 }
 
-/// What the guards say.
+/// The decision of the guards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyVerdict {
-    /// Accept it; hold it if a guard is named.
+    /// Accept it. With a guard: hold it.
     Accept(Option<Guard>),
-    /// It was answered by this email.
+    /// This email already replied.
     AlreadyAnswered(EmailId),
     /// Refuse it.
     Refuse(Guard, Option<MessageId>),
 }
 
-/// What the writer of an answer holds and knows of.
+/// What the sender of a reply holds and has seen.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyAuthor<'a> {
-    /// The hash of the token of its lease.
+    /// The token hash of its lease.
     pub lease_token_hash: Option<&'a str>,
-    /// Newer messages that it knows of.
+    /// Newer messages that it has seen.
     pub seen: &'a [MessageId],
-    /// Whether it replies; a forward has nothing to do with what people write meanwhile.
+    /// Whether it is a reply. New messages do not matter to a forward.
     pub is_reply: bool,
 }
 
 impl ReplyAuthor<'_> {
-    /// What happened in the thread that it had to know of before it may answer.
+    /// The guard that refuses it because of something that happened in the thread in the meantime.
     pub fn find_conflict(&self, message: &Message, thread: &Thread, now: Time) -> Option<(Guard, Option<MessageId>)> {
         if !self.may_reply(thread, now) && !mutant!("thread-lease-ignored") {
             return Some((Guard::Leased, None));
@@ -175,7 +176,7 @@ impl ReplyAuthor<'_> {
         Some((Guard::NewerMessage, Some(newer)))
     }
 
-    /// Whether no other agent works on the thread, and this one did not lose it to another.
+    /// Whether no other agent holds the thread, and the sender did not lose it to another agent.
     fn may_reply(&self, thread: &Thread, now: Time) -> bool {
         match self.lease_token_hash {
             Some(token) => thread.is_latest_token(token) || mutant!("lost-lease-obeyed"),
@@ -185,7 +186,7 @@ impl ReplyAuthor<'_> {
 }
 
 impl NewReply {
-    /// Asks every guard, in order.
+    /// Runs every guard, in order.
     pub fn check_guards(&self, ground: &ReplyContext, now: Time) -> ReplyVerdict {
         let refuse = |guard| ReplyVerdict::Refuse(guard, None);
         if self.is_refused_by(&ground.message, Guard::Itself) {
@@ -218,7 +219,7 @@ impl NewReply {
         matches!(self.slot, ReplySlot::Reply(_))
     }
 
-    /// A forward goes to somebody else, so what the message itself is does not matter.
+    /// A forward goes to another person, so these properties of the message do not matter to it.
     fn is_refused_by(&self, message: &Message, guard: Guard) -> bool {
         let head = &message.head;
         self.is_reply()
@@ -230,7 +231,7 @@ impl NewReply {
             }
     }
 
-    /// What took the slot, unless that surely never left. Of an email that is long gone only its id is known.
+    /// The email that took the slot, unless that surely was not sent. Of a deleted email only the id is known.
     fn slot_taken_by(&self, ground: &ReplyContext) -> Option<EmailId> {
         let turn = &ground.message.annotations.turn;
         let taken = turn.answered_by(&self.slot).filter(|_| !mutant!("answered-twice"));
@@ -240,7 +241,7 @@ impl NewReply {
         taken.filter(|_| !ground.previous_reply.as_ref().is_some_and(is_surely_unsent))
     }
 
-    /// What an accepted answer changes besides its own rows: message, thread, tally; and what is told of it.
+    /// Applies an accepted reply to message, thread and tally, and returns the events.
     pub fn apply(&self, ground: &mut ReplyContext, email: &Email, now: Time) -> Vec<NewEvent> {
         let counts = counts_on_accept(email);
         let mut events = vec![ground.message.record_answer(self.slot.clone(), email.id, now)];
@@ -253,7 +254,7 @@ impl NewReply {
         events
     }
 
-    /// What is told of a refusal.
+    /// The event of a refusal.
     pub fn refusal_event(&self, guard: Guard, ground: &ReplyContext, now: Time) -> NewEvent {
         let holder = ground.thread.active_lease(now).map(|lease| &lease.holder);
         let data = json!({ "guard": guard, "holder": holder, "fence": ground.thread.details.fence });

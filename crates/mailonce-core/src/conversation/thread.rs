@@ -1,7 +1,7 @@
-//! Threads: messages and emails that answer each other, and the lease by which one agent at a time works on them.
+//! Threads: messages and emails that reply to each other, and the lease by which one agent at a time works on them.
 //!
-//! A lease only decides who works. Whoever lost it is refused by its fence; a second mail it could never cause,
-//! because each message is answered once whatever the lease says.
+//! A lease only decides who works on a thread. An agent that lost it is refused by its fencing token. Duplicate replies
+//! are prevented independently of the lease, because each message is answered once.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -16,27 +16,27 @@ use crate::{
     time::Time,
 };
 
-/// Messages of people that a thread remembers by id, the latest.
+/// The number of latest messages from people that a thread tracks by id.
 const MAX_TRACKED_MESSAGES: usize = 50;
 
-/// Messages and emails that answer each other.
+/// Messages and emails that reply to each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thread {
     /// Its id.
     pub id: ThreadId,
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// The inbox it is in.
+    /// Its inbox.
     pub inbox: InboxId,
-    /// Grows with each change.
+    /// The revision. Each change increases it.
     pub rev: u32,
-    /// When something was last added to it.
+    /// When a message or email was last added.
     pub last_activity_at: Time,
     /// Everything else.
     pub details: ThreadDetails,
 }
 
-/// What may change about a thread.
+/// The details of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadDetails {
     /// The subject of its first message.
@@ -46,25 +46,25 @@ pub struct ThreadDetails {
     /// Labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// When somebody said that nothing is left to do. A new message takes that back.
+    /// When it was marked as handled. A new message resets this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handled_at: Option<Time>,
-    /// Messages in it.
+    /// The number of messages.
     pub messages: u32,
-    /// Emails in it.
+    /// The number of emails.
     pub emails: u32,
-    /// The latest messages that people wrote, by number, oldest first.
+    /// The latest messages from people, by number, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub people: Vec<(u64, MessageId)>,
-    /// The fence of its latest lease.
+    /// The fencing token of its latest lease.
     pub fence: u64,
-    /// Its latest lease, unless it was given back.
+    /// Its latest lease, unless it was released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<ThreadLease>,
-    /// When it was answered of late.
+    /// When it was recently answered.
     #[serde(default)]
     pub sends: ReplyTally,
-    /// How often it was answered in all.
+    /// The total number of replies.
     #[serde(default)]
     pub sent: u32,
 }
@@ -72,55 +72,55 @@ pub struct ThreadDetails {
 /// The right of one agent to work on a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadLease {
-    /// The hash of the token that its holder shows.
+    /// The hash of its holder's token.
     pub token: String,
-    /// Who holds it, as people call it.
+    /// The display name of its holder.
     pub holder: String,
-    /// When it lapses.
+    /// When it expires.
     pub expires_at: Time,
-    /// The message it was offered with.
+    /// The message with which it was offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageId>,
 }
 
-/// A wish for a lease.
+/// A request for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadLeaseSpec {
-    /// The hash of the token of the lease that is to last longer.
+    /// The token hash of the lease to renew.
     pub renew: Option<String>,
-    /// The hash of the token of a new one.
+    /// The token hash of a new lease.
     pub token: String,
-    /// Who asks.
+    /// The display name of the requester.
     pub holder: String,
-    /// How long it lasts.
+    /// The duration, in milliseconds.
     pub ttl_ms: i64,
 }
 
-/// The answer to a wish for a lease.
+/// The result of requesting a lease.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum ThreadLeaseResult {
-    /// Taken or renewed.
+    /// Acquired or renewed.
     Leased(Thread),
-    /// Another holds it.
+    /// Another agent holds it.
     Busy(Thread),
-    /// The lease that was to be renewed is no longer the latest.
+    /// The lease to renew is no longer the latest.
     Stale(Thread),
     /// No such thread in this team.
     Missing,
 }
 
-/// What people want changed about a thread.
+/// A person's change of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadEdit {
-    /// Labels from now on.
+    /// The new labels.
     pub labels: Option<Vec<String>>,
-    /// Whether nothing is left to do.
+    /// Whether it is handled.
     pub handled: Option<bool>,
 }
 
 impl Thread {
-    /// The thread that a message begins.
+    /// The thread that a message starts.
     pub fn started_by(message: &Message, now: Time) -> Self {
         let about =
             ThreadDetails { subject: message.head.subject.clone(), created_at: now, ..ThreadDetails::default() };
@@ -134,7 +134,7 @@ impl Thread {
         }
     }
 
-    /// Adds a message that was filed.
+    /// Adds a filed message.
     pub fn add_message(&mut self, message: &Message, now: Time) {
         self.rev += 1;
         self.last_activity_at = self.last_activity_at.max(now);
@@ -149,7 +149,7 @@ impl Thread {
         }
     }
 
-    /// Adds an email, and counts it when it may leave.
+    /// Adds an email. `counts`: whether it counts as a reply now.
     pub fn add_email(&mut self, counts: bool, now: Time) {
         self.rev += 1;
         self.last_activity_at = self.last_activity_at.max(now);
@@ -159,7 +159,7 @@ impl Thread {
         }
     }
 
-    /// Counts an answer that was held and may leave after all.
+    /// Counts a reply that was held and then released.
     pub fn count_released_reply(&mut self, now: Time) {
         self.rev += 1;
         self.count_reply(now);
@@ -170,23 +170,23 @@ impl Thread {
         self.details.sent += 1;
     }
 
-    /// The lease that holds now.
+    /// The lease that is valid now.
     pub fn active_lease(&self, now: Time) -> Option<&ThreadLease> {
         self.details.lease.as_ref().filter(|lease| now < lease.expires_at)
     }
 
-    /// Whether this token is the one of its latest lease, lapsed or not.
+    /// Whether this token belongs to its latest lease, expired or not.
     pub fn is_latest_token(&self, token: &str) -> bool {
         self.details.lease.as_ref().is_some_and(|lease| lease.token == token)
     }
 
-    /// Messages of people after this number that are not among those seen, oldest first.
+    /// Messages from people after this number that are not in `seen`, oldest first.
     pub fn unseen_messages(&self, seq: u64, seen: &[MessageId]) -> impl Iterator<Item = MessageId> {
         let newer = self.details.people.iter().filter(move |(at, id)| *at > seq && !seen.contains(id));
         newer.map(|(_, id)| *id)
     }
 
-    /// Takes or renews the lease. A lapsed one that nobody took since may still be renewed.
+    /// Acquires or renews the lease. An expired lease can be renewed until another agent acquires one.
     pub fn lease(
         mut self,
         ask: &ThreadLeaseSpec,
@@ -220,7 +220,7 @@ impl Thread {
         self.rev += 1;
     }
 
-    /// Gives the lease back. False when this token's lease is not the latest: then nothing changes.
+    /// Releases the lease. Returns false, without a change, when this token's lease is not the latest.
     pub fn release_lease(&mut self, token: &str) -> bool {
         if !self.is_latest_token(token) {
             return false;
@@ -230,7 +230,7 @@ impl Thread {
         true
     }
 
-    /// What an agent says about a message of this thread. False when its lease is not the latest: then nothing changes.
+    /// Applies an acknowledgement of a message. Returns false, without a change, when the lease is not the latest.
     pub fn acknowledge(
         &mut self,
         message: &mut Message,
@@ -258,7 +258,7 @@ impl Thread {
         }
     }
 
-    /// Changes what people may change.
+    /// Applies a person's change.
     pub fn edit(&mut self, edit: ThreadEdit, now: Time) {
         self.rev += 1;
         if let Some(labels) = edit.labels {
@@ -278,13 +278,13 @@ impl Thread {
 }
 
 impl Message {
-    /// Whether a person wrote it, as far as can be told.
+    /// Whether a person wrote it, as far as can be determined.
     pub fn is_from_person(&self) -> bool {
         self.head.automatic.is_none() && self.head.own.is_none()
     }
 }
 
-/// Which threads to list, those with the latest news first.
+/// A filter for a list of threads, most recently active first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadQuery {
     /// In this inbox.
@@ -295,12 +295,12 @@ pub struct ThreadQuery {
     pub handled: Option<bool>,
     /// After this one in the order of the list.
     pub before: Option<(Time, ThreadId)>,
-    /// At most so many.
+    /// The maximum number of threads.
     pub limit: usize,
 }
 
 impl ThreadQuery {
-    /// Whether a thread belongs on the page, its place apart.
+    /// Whether a thread passes the filter. The page position is not checked.
     pub fn matches(&self, thread: &Thread) -> bool {
         self.inbox.is_none_or(|inbox| thread.inbox == inbox)
             && self.label.as_ref().is_none_or(|label| thread.details.labels.contains(label))
@@ -308,37 +308,37 @@ impl ThreadQuery {
     }
 }
 
-/// A wish for messages that nobody works on.
+/// A request for unanswered messages that no agent works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageLeaseSpec {
     /// In this inbox.
     pub inbox: InboxId,
-    /// Who asks.
+    /// The display name of the requester.
     pub holder: String,
-    /// How long each lease lasts.
+    /// The duration of each lease, in milliseconds.
     pub ttl_ms: i64,
-    /// The hashes of the tokens of the leases; as many messages are given at the most.
+    /// The token hashes of the leases. At most this many messages are leased.
     pub tokens: Vec<String>,
 }
 
-/// A message that an agent got to work on; its thread has the lease.
+/// A message leased to an agent. The lease is in its thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageOffer {
     /// The message.
     pub message: Message,
     /// Its thread.
     pub thread: Thread,
-    /// Which of the tokens is its lease's.
+    /// The index of its lease's token.
     pub token_index: usize,
 }
 
-/// The answer to what an agent says about a message.
+/// The result of acknowledging a message.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum AcknowledgeResult {
     /// Done.
     Done(Message, Thread),
-    /// Its lease is no longer the latest.
+    /// The agent's lease is no longer the latest.
     Stale(Message, Thread),
     /// No such message in this team.
     Missing,

@@ -1,4 +1,4 @@
-//! Events: facts told outside, in one gap-free order per team.
+//! Events: facts reported outside, in one gap-free order per team.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -12,7 +12,7 @@ use crate::{
 };
 
 string_enum! {
-    /// What happened.
+    /// The type of an event.
     EventKind {
         /// An email was accepted.
         EmailAccepted = "email.accepted",
@@ -20,27 +20,27 @@ string_enum! {
         EmailHeld = "email.held",
         /// A call was answered with an earlier email.
         EmailDuplicate = "email.duplicate",
-        /// A scheduled email got another time.
+        /// A scheduled email was rescheduled.
         EmailRescheduled = "email.rescheduled",
-        /// The next hop has a part of the email.
+        /// The next hop accepted a part of the email.
         EmailSent = "email.sent",
-        /// The recipient's server has a part of the email.
+        /// The recipient's server accepted a part of the email.
         EmailDelivered = "email.delivered",
-        /// A part of the email came back.
+        /// A part of the email bounced.
         EmailBounced = "email.bounced",
-        /// A recipient called the email spam.
+        /// A recipient reported the email as spam.
         EmailComplained = "email.complained",
-        /// The next hop refused a part of the email for good.
+        /// The next hop refused a part of the email permanently.
         EmailFailed = "email.failed",
-        /// The next hop asks to come again with a part of the email.
+        /// The next hop asks for a retry of a part of the email.
         EmailDeferred = "email.deferred",
-        /// Nobody can tell whether a part of the email arrived.
+        /// The outcome of a part of the email is unknown.
         EmailUnknown = "email.unknown",
-        /// A part of the email whose outcome was unknown was settled.
+        /// An unknown outcome of a part of the email was resolved.
         EmailResolved = "email.resolved",
-        /// An email was taken back.
+        /// An email was cancelled.
         EmailCancelled = "email.cancelled",
-        /// The next version of an email was made.
+        /// An email was resent as a new version.
         EmailResent = "email.resent",
         /// A part of the email waits for a transport that no node has.
         HandoffOrphaned = "handoff.orphaned",
@@ -48,57 +48,57 @@ string_enum! {
         HandoffRerouted = "handoff.rerouted",
         /// A message arrived in an inbox.
         MessageReceived = "message.received",
-        /// A mail came again and made no message.
+        /// A mail was received again and made no message.
         DeliveryDuplicate = "delivery.duplicate",
-        /// A mail was for nobody here, or for somebody who does not want it.
+        /// A mail had an unknown recipient, or its inbox does not accept it.
         DeliveryRefused = "delivery.refused",
-        /// A delivery could not be read for good and is kept.
+        /// Processing a delivery failed permanently; it is kept as a dead letter.
         DeliveryFailed = "delivery.failed",
         /// A code or link was found in a message.
         ArtifactFound = "artifact.found",
-        /// A code or link was taken.
+        /// A code or link was consumed.
         ArtifactConsumed = "artifact.consumed",
-        /// Whoever took a code or link says that it was used.
+        /// The consumer of a code or link reported that it was used.
         ArtifactApplied = "artifact.applied",
-        /// An email that was held may leave.
+        /// A held email was released.
         EmailReleased = "email.released",
-        /// A message was answered.
+        /// A message got a reply.
         MessageAnswered = "message.answered",
-        /// A message was passed on.
+        /// A message was forwarded.
         MessageForwarded = "message.forwarded",
-        /// What answered a message surely never left, and it waits for an answer again.
+        /// The replies to a message were surely not sent, so it is unanswered again.
         MessageReopened = "message.reopened",
-        /// A message wants no answer any more.
+        /// A message needs no reply any more.
         MessageSkipped = "message.skipped",
-        /// A guard refused an answer.
+        /// A guard refused a reply.
         ReplyRefused = "reply.refused",
-        /// An agent took a thread.
+        /// An agent leased a thread.
         ThreadLeased = "thread.leased",
-        /// A thread was answered too often, and an answer is held.
+        /// A reply exceeded a cap of its thread and is held.
         ThreadCap = "thread.cap",
-        /// A person is asked.
+        /// A question for a person was opened.
         EscalationOpened = "escalation.opened",
-        /// A question was answered, by a person, by time or by itself.
+        /// A question was answered, expired or became moot.
         EscalationResolved = "escalation.resolved",
-        /// The records of a sending domain were all found.
+        /// All DNS records of a sending domain were found.
         DomainVerified = "domain.verified",
-        /// The records of a sending domain that was verified are there no more.
+        /// DNS records of a verified sending domain are missing.
         DomainFailed = "domain.failed",
-        /// An endpoint gets nothing any more until somebody enables it again.
+        /// An endpoint was disabled and gets no notices until a person enables it.
         EndpointDisabled = "endpoint.disabled",
-        /// A key got another memory.
+        /// How long a key is remembered was changed.
         KeyExtended = "key.extended",
-        /// A key was forgotten by hand.
+        /// A key was forgotten on request.
         KeyForgotten = "key.forgotten",
-        /// A way out rests: what goes by it waits.
+        /// The circuit breaker of a transport opened: its email waits.
         TransportOpened = "transport.opened",
-        /// A way out works again.
+        /// The circuit breaker of a transport closed.
         TransportClosed = "transport.closed",
     }
 }
 
 impl EventKind {
-    /// The kind of thing it is about.
+    /// The type of its subject.
     pub fn subject_type(self) -> &'static str {
         match self {
             Self::KeyExtended | Self::KeyForgotten => "key",
@@ -123,36 +123,36 @@ impl EventKind {
 /// An event before it has its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
-    /// What happened.
+    /// Its type.
     pub kind: EventKind,
-    /// When.
+    /// When it happened.
     pub at: Time,
-    /// The id of what it is about. Events about keys carry the id of the email they were bound to.
+    /// The id of its subject. Events about keys carry the id of the email that the key is bound to.
     pub subject_id: Uuid,
-    /// That thing's rev after the change.
+    /// The subject's revision after the change.
     pub rev: u32,
-    /// The facts needed to act.
+    /// The data needed to act on it.
     pub data: Value,
 }
 
 impl NewEvent {
-    /// The inbox that it happened at, when it did at one.
+    /// The inbox at which it happened, if there is one.
     pub fn inbox(&self) -> Option<InboxId> {
         self.data.get("inbox")?.as_str()?.parse().ok()
     }
 }
 
-/// An event with its place in the team's order.
+/// An event with its number in the team's order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// From 1, without gaps.
+    /// The number, from 1, without gaps.
     pub seq: u64,
     /// The event itself.
     pub event: NewEvent,
 }
 
 impl Event {
-    /// Its id: follows from what it says and where it stands, so it needs no place in the ledger.
+    /// Its id. It is derived from the event's content and number, so the ledger does not store it.
     pub fn id(&self) -> EventId {
         let mut hash = Sha256::new();
         hash.update(self.event.subject_id.as_bytes());
@@ -165,17 +165,17 @@ impl Event {
     }
 }
 
-/// A place in the order of events: the epoch of the installation and a number.
+/// A position in the order of events: the epoch of the installation and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventCursor {
-    /// Renewed by a restore.
+    /// The epoch, which a restore changes.
     pub epoch: u32,
-    /// The last event seen.
+    /// The number of the last event seen.
     pub seq: u64,
 }
 
 impl EventCursor {
-    /// Reads `epoch-seq`, or `0` for the very start.
+    /// Parses `epoch-seq`, or `0` for the beginning.
     pub fn parse(text: &str) -> Option<Option<Self>> {
         if text == "0" {
             return Some(None);

@@ -1,4 +1,4 @@
-//! Events, webhook endpoints and notices.
+//! Events, the webhook endpoints that receive them, and the notices that deliver them.
 
 pub mod endpoint;
 pub mod event;

@@ -1,6 +1,6 @@
 //! The state machine of one handoff: one envelope on its way to one next hop.
 //!
-//! [`State::after`] is the only way from one state to another. What it does not allow cannot be written.
+//! [`HandoffState::next_state`] defines every legal transition. No other transition can be stored.
 
 pub mod action;
 pub mod unknown;
@@ -18,65 +18,65 @@ use crate::{
 };
 
 string_enum! {
-    /// Where a handoff stands.
+    /// The state of a handoff.
     HandoffState {
         /// Due later.
         Scheduled = "scheduled",
         /// Due now.
         Queued = "queued",
-        /// A worker holds it; nothing irrevocable has happened.
+        /// Leased by a worker; nothing irrevocable has happened.
         Leased = "leased",
         /// The marker is durable: the bytes may be on the wire.
         Sending = "sending",
-        /// The next hop has it.
+        /// The next hop accepted it.
         Sent = "sent",
-        /// The recipient's server has it.
+        /// The recipient's server accepted it.
         Delivered = "delivered",
-        /// It came back.
+        /// It bounced.
         Bounced = "bounced",
-        /// The recipient called it spam.
+        /// The recipient reported it as spam.
         Complained = "complained",
-        /// The next hop refused it for good.
+        /// The next hop refused it permanently.
         Failed = "failed",
-        /// Nobody can tell whether the next hop has it.
+        /// It is unknown whether the next hop accepted it.
         Unknown = "unknown",
-        /// A person gave it up while it was unknown.
+        /// A person abandoned it while it was unknown.
         Abandoned = "abandoned",
-        /// A guard keeps it until a person decides.
+        /// A guard holds it until a person decides.
         Held = "held",
-        /// Taken back before anything left.
+        /// Cancelled before anything was sent.
         Cancelled = "cancelled",
     }
 }
 
 string_enum! {
-    /// What may happen to a handoff.
+    /// A transition of a handoff.
     Transition {
-        /// Its time came.
+        /// Its scheduled time came.
         Due = "due",
-        /// A worker takes it.
+        /// A worker leases it.
         Lease = "lease",
-        /// The worker let go before the marker: its lease lapsed, or the next hop deferred or refused the log-in.
+        /// The lease ended before the marker, because the worker died or returned it.
         Lapse = "lapse",
-        /// The durable marker before the point of no return.
+        /// The durable marker is written, before the point of no return.
         Mark = "mark",
-        /// The next hop took it.
+        /// The next hop accepted it.
         Accept = "accept",
-        /// The next hop asks to come again.
+        /// The next hop asks for a retry later.
         Defer = "defer",
-        /// The next hop refuses for good.
+        /// The next hop refused it permanently.
         Refuse = "refuse",
-        /// No answer, a crash, or an answer that decides nothing.
+        /// No reply, a crash, or a reply that decides nothing.
         Lose = "lose",
-        /// Proof that the next hop has it, from anywhere, at any time.
+        /// Proof that the next hop accepted it, from any source, at any time.
         Evidence = "evidence",
-        /// Try again although the outcome is unknown: same key at the same provider, or by policy, or by a person.
+        /// Retry although the outcome is unknown: with the same key at the same provider, by policy, or by a person.
         Retry = "retry",
-        /// A person gives it up.
+        /// A person abandons it.
         Abandon = "abandon",
-        /// The caller takes it back.
+        /// The caller cancels it.
         Cancel = "cancel",
-        /// A person lets it go.
+        /// It is released from a hold.
         Release = "release",
         /// The next hop reports delivery.
         Deliver = "deliver",
@@ -87,18 +87,18 @@ string_enum! {
     }
 }
 
-/// A step that is not allowed where the handoff stands.
+/// A transition that is not allowed in the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {} handoff cannot {}", .from.as_str(), .transition.as_str())]
 pub struct IllegalTransition {
-    /// Where it stands.
+    /// The current state.
     pub from: HandoffState,
-    /// What was tried.
+    /// The attempted transition.
     pub transition: Transition,
 }
 
 impl HandoffState {
-    /// The state after a step, or why there is none.
+    /// The state after a transition, or an error when it is not allowed.
     pub fn next_state(self, step: Transition) -> Result<Self, IllegalTransition> {
         use HandoffState as S;
         let next = match (self, step) {
@@ -117,9 +117,9 @@ impl HandoffState {
             (S::Bounced | S::Complained, Transition::Deliver) if mutant!("bounce-undone") => S::Delivered,
             (S::Sent, Transition::Deliver) => S::Delivered,
             (S::Sent | S::Delivered, Transition::Bounce) => S::Bounced,
-            // A complaint is the worst news, whatever came before: so that news may come in any order.
+            // A complaint overrides every other report, so that reports may arrive in any order.
             (S::Sent | S::Delivered | S::Bounced, Transition::Complain) => S::Complained,
-            // Facts are never refused: proof moves any state to sent, and says nothing new after it.
+            // Evidence is never refused: proof moves any state to sent, and adds nothing after that.
             (S::Sent | S::Delivered | S::Bounced | S::Complained, Transition::Evidence) => self,
             (_, Transition::Evidence) => S::Sent,
             _ => return Err(IllegalTransition { from: self, transition: step }),
@@ -127,7 +127,8 @@ impl HandoffState {
         Ok(next)
     }
 
-    /// Whether some order of these steps, each at most once, leads to another state, or none is needed.
+    /// Whether some order of these transitions, each used at most once, leads to `to`. True when the state is already
+    /// `to`.
     pub fn can_reach(self, to: Self, steps: &[Transition]) -> bool {
         let by = |step: &Transition| {
             let rest: Vec<Transition> = steps.iter().copied().filter(|other| other != step).collect();
@@ -136,12 +137,12 @@ impl HandoffState {
         self == to || steps.iter().any(by)
     }
 
-    /// Whether nothing more will happen by itself.
+    /// Whether the state changes no more without outside evidence or a command.
     pub fn is_terminal(self) -> bool {
         !matches!(self, Self::Scheduled | Self::Queued | Self::Leased | Self::Sending | Self::Unknown | Self::Held)
     }
 
-    /// Whether it ended surely unsent.
+    /// Whether it ended and surely was not sent.
     pub fn is_surely_unsent(self) -> bool {
         matches!(self, Self::Failed | Self::Cancelled)
     }
@@ -150,19 +151,19 @@ impl HandoffState {
 string_enum! {
     /// How an attempt ended.
     Outcome {
-        /// The next hop has it.
+        /// The next hop accepted it.
         Accepted = "accepted",
-        /// It asks to come again.
+        /// The next hop asks for a retry later.
         Deferred = "deferred",
-        /// It refuses.
+        /// The next hop refused it.
         Refused = "refused",
-        /// Nobody can tell.
+        /// The outcome cannot be determined.
         Unknown = "unknown",
     }
 }
 
 impl Outcome {
-    /// How an attempt ended that was answered so.
+    /// The outcome of an attempt with this reply.
     pub fn from_meaning(meaning: ReplyMeaning) -> Self {
         match meaning {
             ReplyMeaning::Accepted | ReplyMeaning::Repeated => Self::Accepted,
@@ -178,71 +179,72 @@ impl Outcome {
 pub struct Handoff {
     /// Its place among the email's handoffs, from 0.
     pub number: u16,
-    /// The way out.
+    /// The name of the transport.
     pub transport: String,
-    /// Whom it is for.
+    /// The recipients, as bare addresses.
     pub recipients: Vec<String>,
-    /// Where it stands.
+    /// Its state.
     pub state: HandoffState,
-    /// When a worker may take it next: to hand it over, or, when it is unknown, to find out. `None` when none may.
+    /// When a worker may lease it next, or, for an unknown handoff, when to check it next. `None`: no work is due.
     pub due_at: Option<Time>,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// Grows with each lease.
+    /// The fencing token. Each lease increases it.
     pub fence: u64,
-    /// The process that leased it, while it is leased or sending.
+    /// The process that holds the lease, while it is leased or sending.
     pub holder: Option<NodeId>,
-    /// What happened on its way so far. Nothing, for most.
+    /// The history of its attempts. Empty for most handoffs.
     pub progress: HandoffProgress,
 }
 
-/// What happened to a handoff on its way.
+/// The history of a handoff's attempts.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HandoffProgress {
-    /// When it was first tried.
+    /// When the first attempt was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_try: Option<Time>,
-    /// When the attempt on the wire was marked.
+    /// When the running attempt was marked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marked_at: Option<Time>,
-    /// Attempts that may have succeeded. While there is one the handoff is in doubt: it is never cancelled, failed
-    /// over or called failed.
+    /// Attempts that may have succeeded. While there is one, the handoff is in doubt: it is never cancelled, failed
+    /// over or marked as failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<u32>,
-    /// When the first attempt in doubt was marked: from then on the next hop's memory of its key counts.
+    /// When the first attempt in doubt was marked. The next hop's key window is counted from here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubt_since: Option<Time>,
-    /// The provider account of the attempts in doubt. Only there may they be repeated.
+    /// The provider account of the attempts in doubt. They may be repeated only there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
-    /// How often the next hop was asked, or the attempt repeated, since it is in doubt.
+    /// How often, since it is in doubt, the next hop was queried or the attempt repeated.
     #[serde(skip_serializing_if = "is_zero")]
     pub asked: u32,
-    /// Whether only a person can settle it, because the next hop contradicts itself.
+    /// Whether only a person can resolve it, because the next hop contradicts itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub puzzling: bool,
-    /// Whether the email's own policy has sent it again.
+    /// Whether the email's policy has resent it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub resent: bool,
-    /// Whether it is to be tried although it is in doubt: the policy or a person said so, and no attempt since was
-    /// lost. An attempt that was surely refused or deferred does not use that up.
+    /// Whether it is retried despite the doubt: the policy or a person asked for it, and no attempt since then was
+    /// lost. An attempt that was surely refused or deferred does not reset this.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
-    /// Whether the recipient may have it twice.
+    /// Whether the recipient may get it twice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub may_duplicate: bool,
-    /// Leases in a row that ended with their worker.
+    /// Consecutive leases that ended with the death of their worker.
     #[serde(skip_serializing_if = "is_zero")]
     pub lapses: u32,
-    /// Attempts that failed for the transport's own fault. They do not count against the email.
+    /// Attempts that failed because of the transport itself. They do not count against the email.
     #[serde(skip_serializing_if = "is_zero")]
     pub faults: u32,
-    /// When its transport was found to exist on no node, if that was reported and no node with the transport took it since.
+    /// When no node was found to have its transport. Set when that was reported, until a node with the transport takes
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orphaned: Option<Time>,
-    /// Why it failed or was put off, in words.
+    /// Why it failed or was deferred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -252,43 +254,43 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// One try at a handoff.
+/// One attempt of a handoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// The handoff's number.
     pub handoff: u16,
-    /// From 1.
+    /// The attempt's number, from 1.
     pub number: u32,
-    /// When it was marked, or began when it never came so far.
+    /// When it was marked, or when it began if it never got that far.
     pub at: Time,
-    /// When its answer was written down.
+    /// When its reply was recorded.
     pub ended_at: Option<Time>,
-    /// How it ended; `None` while it is on the wire.
+    /// How it ended. `None` while it is running.
     pub outcome: Option<Outcome>,
-    /// What the next hop said.
+    /// The reply text of the next hop.
     pub reply: String,
-    /// The rest.
+    /// The details.
     pub details: AttemptDetails,
 }
 
-/// Where an attempt went, and how far it came.
+/// Where an attempt was sent, and how far it got.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AttemptDetails {
-    /// The way out.
+    /// The name of the transport.
     pub transport: String,
     /// The provider account.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub account: String,
-    /// The fence it was made under.
+    /// The fencing token of its lease.
     pub fence: u64,
-    /// How far it came.
+    /// How far it got.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<AttemptPhase>,
     /// The SMTP or HTTP status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
-    /// The next hop's own name for the mail.
+    /// The next hop's id for the mail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote_id: Option<String>,
     /// Whether an earlier attempt may have succeeded already.
@@ -297,7 +299,7 @@ pub struct AttemptDetails {
 }
 
 impl Attempt {
-    /// Writes its answer down.
+    /// Records its reply.
     pub fn record_outcome(&mut self, reply: &TransportReply, now: Time) {
         self.ended_at = Some(now);
         self.outcome = Some(Outcome::from_meaning(reply.meaning));
@@ -309,78 +311,78 @@ impl Attempt {
 }
 
 string_enum! {
-    /// Where a fact about an attempt came from.
+    /// The source of evidence about an attempt.
     EvidenceSource {
-        /// The answer of a worker that no longer held the handoff.
+        /// The reply to a worker that no longer held the lease.
         LateReply = "late_reply",
-        /// The next hop was asked.
+        /// A query to the next hop.
         LookUp = "look_up",
-        /// The next hop told us by itself.
+        /// A webhook or event of the provider.
         ProviderEvent = "provider_event",
-        /// A bounce that came as mail.
+        /// A bounce message.
         Bounce = "bounce",
-        /// A person decided.
+        /// A person's decision.
         Person = "person",
-        /// The email's own policy decided.
+        /// The email's own policy.
         Policy = "policy",
-        /// Repeated with the same key at the same account, inside its window.
+        /// A repeat with the same key at the same account, within its window.
         Window = "window",
-        /// The process that held it ended.
+        /// The process that held it died.
         Crash = "crash",
     }
 }
 
 string_enum! {
-    /// What a fact says.
+    /// What evidence states.
     EvidenceFinding {
-        /// The next hop has it.
+        /// The next hop accepted it.
         Accepted = "accepted",
-        /// The next hop knows nothing of it. Only evidence.
+        /// The next hop does not know it. This proves nothing.
         NotFound = "not_found",
-        /// The next hop could not be asked.
+        /// The next hop could not be queried.
         Silent = "silent",
-        /// The next hop never took it.
+        /// The next hop never accepted it.
         NotAccepted = "not_accepted",
-        /// The recipient's server has it.
+        /// The recipient's server accepted it.
         Delivered = "delivered",
-        /// The next hop has it, and will try again to deliver it.
+        /// The next hop accepted it and retries the delivery.
         Delayed = "delayed",
-        /// It came back.
+        /// It bounced.
         Bounced = "bounced",
-        /// The recipient called it spam.
+        /// The recipient reported it as spam.
         Complained = "complained",
-        /// It is tried again.
+        /// It is sent again.
         Again = "again",
-        /// It is given up.
+        /// It was abandoned.
         Abandoned = "abandoned",
-        /// Nobody knows what became of it.
+        /// Its outcome is unknown.
         Lost = "lost",
     }
 }
 
-/// A fact about what the next hop did. Never changed, never removed before its email.
+/// A fact about what the next hop did. It is never changed, and deleted only together with its email.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The handoff's number.
     pub handoff: u16,
-    /// The attempt it is about, when it names one.
+    /// The attempt, when it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// When it was written down.
+    /// When it was recorded.
     pub at: Time,
-    /// Where it came from.
+    /// Its source.
     pub source: EvidenceSource,
-    /// What it says.
+    /// What it states.
     pub says: EvidenceFinding,
-    /// In words.
+    /// A description.
     pub detail: String,
-    /// A name under which it counts only once.
+    /// A deduplication key: evidence with the same one is recorded once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once: Option<String>,
 }
 
 impl Handoff {
-    /// An envelope that nobody has touched.
+    /// A new handoff without attempts.
     pub fn new(number: u16, envelope: Envelope, state: HandoffState, due_at: Option<Time>) -> Self {
         Self {
             number,
@@ -395,7 +397,7 @@ impl Handoff {
         }
     }
 
-    /// Whether a worker may take it at `now`. A scheduled one is due only by the time that schedules follow.
+    /// Whether a worker may lease it at `now`. A scheduled handoff must also be due by `scheduled_by`.
     pub fn is_due(&self, scheduled_by: Option<Time>, now: Time) -> bool {
         let Some(due) = self.due_at.filter(|due| *due <= now) else { return false };
         match self.state {
@@ -405,11 +407,12 @@ impl Handoff {
         }
     }
 
-    /// Takes a step, or says why not. The due time follows: only queued and scheduled handoffs have one.
+    /// Applies a transition, or returns why it is not allowed. Also updates the due time: only queued and scheduled
+    /// handoffs keep one.
     pub fn apply_transition(&mut self, step: Transition, now: Time) -> Result<(), IllegalTransition> {
         self.state = self.state.next_state(step)?;
         self.due_at = match self.state {
-            // Until now its time was that of the next look.
+            // Until now the due time was that of the next check.
             HandoffState::Queued if step == Transition::Retry => Some(now),
             HandoffState::Queued => Some(self.due_at.map_or(now, |at| at.max(now))),
             HandoffState::Scheduled => self.due_at,
@@ -421,7 +424,7 @@ impl Handoff {
         Ok(())
     }
 
-    /// Whether some attempt may have succeeded without our knowing.
+    /// Whether some attempt may have succeeded without a known outcome.
     pub fn is_in_doubt(&self) -> bool {
         !self.progress.doubts.is_empty()
     }
@@ -431,7 +434,7 @@ impl Handoff {
 mod tests {
     use super::*;
 
-    /// Every legal move but `evidence`, which is legal everywhere.
+    /// Every legal transition except `evidence`, which is legal in every state.
     const LEGAL: &[(&str, &str, &str)] = &[
         ("scheduled", "due", "queued"),
         ("scheduled", "cancel", "cancelled"),

@@ -1,56 +1,56 @@
-//! What to do next about a handoff whose outcome is unknown.
+//! Recovery of a handoff whose outcome is unknown.
 //!
-//! Only three things are ever done without a person: repeat the attempt with the same key at the same account while
-//! the provider surely remembers it, ask the provider, and what the email's own policy says. A negative look-up is
-//! never enough.
+//! Without a person, only three actions are possible: repeat the attempt with the same key at the same account while
+//! the provider surely remembers the key, query the provider, or follow the email's own `on_unknown` policy. A look-up
+//! without a hit never proves that the email was not sent.
 
 use crate::{handoff::Handoff, mutant, outbound::email::OnUnknown, ports::transport::RecoveryMethod, time::Time};
 
-/// How long an email that asks to be resent waits for evidence first, in milliseconds.
+/// How long an email with the policy `resend` waits for evidence first, in milliseconds.
 pub const RESEND_AFTER_MS: i64 = 10 * 60_000;
-/// How long the next hop is asked, in milliseconds.
+/// For how long the next hop is queried, in milliseconds.
 const LOOK_UP_PERIOD_MS: i64 = 72 * 3_600_000;
-/// The pause between two look-ups, which doubles, in milliseconds.
+/// The pause after the first look-up, which doubles each time, in milliseconds.
 const LOOK_UP_INTERVAL_MS: i64 = 5 * 60_000;
 /// The longest pause between two look-ups, in milliseconds.
 const MAX_LOOK_UP_INTERVAL_MS: i64 = 6 * 3_600_000;
 
-/// How soon to look again while time is not sure, in milliseconds.
+/// How soon to check again while the wall clock is not trusted, in milliseconds.
 const UNCERTAIN_CLOCK_RETRY_MS: i64 = 60_000;
 
-/// What to do next.
+/// The next action for an unknown handoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryAction {
-    /// Repeat with the same key, now.
+    /// Repeat the attempt with the same key, now.
     RetryInWindow,
-    /// Ask the next hop, now.
+    /// Query the next hop, now.
     LookUp,
-    /// Send the same bytes again, once, as the email asks.
+    /// Send the same bytes again, once, as the email's policy asks.
     Resend,
-    /// Nothing before this time. `None`: nothing but evidence or a person.
+    /// Wait until this time. `None`: wait for evidence or a person.
     Wait(Option<Time>),
 }
 
-/// What is known about the way out of a handoff in doubt.
+/// What is known about the transport of an unknown handoff, and about the clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct RecoveryContext<'a> {
-    /// What it can do.
+    /// The recovery method of the transport.
     pub recovery: RecoveryMethod,
-    /// How long a hand-over may take.
+    /// The longest duration of an attempt, in milliseconds.
     pub timeout_ms: i64,
-    /// The account behind it now.
+    /// The transport's current account.
     pub account: &'a str,
-    /// The earlier of node time and database time, which decides policies. `None` while the time is not sure: then a
+    /// The earlier of node time and database time; it decides policies. `None` while the clocks are not trusted; then a
     /// window counts as closed, too.
     pub earlier_clock: Option<Time>,
-    /// The later of node time and database time, which decides whether a window is open.
+    /// The later of node time and database time; it decides whether a window is open.
     pub later_clock: Time,
-    /// Since when it can be measured how long something is ago. A window that opened before counts as closed.
+    /// Since when elapsed time can be measured reliably. A window that opened earlier counts as closed.
     pub ages_reliable_since: Time,
 }
 
-/// What to do about a handoff in doubt at `now`. Only a process that has its transport may ask: to others it is not known
-/// what the next hop remembers.
+/// The next action for a handoff in doubt at `now`. Only a process that has its transport may call this: other
+/// processes do not know what the next hop remembers.
 pub fn next_recovery_action(
     handoff: &Handoff,
     on_unknown: OnUnknown,
@@ -66,7 +66,7 @@ pub fn next_recovery_action(
         transport_recovery(handoff, way, since, now),
         policy_recovery(handoff, on_unknown, since, now, way.earlier_clock),
     ];
-    // A next hop that was asked and knew nothing is not asked for days before the email gets what it wishes.
+    // After one look-up without a hit, the email's resend policy takes precedence over further look-ups.
     if work.asked > 0 && looks == [Some(RecoveryAction::LookUp), Some(RecoveryAction::Resend)] {
         looks.reverse();
     }
@@ -103,7 +103,7 @@ fn transport_recovery(handoff: &Handoff, way: RecoveryContext<'_>, since: Time, 
             let due = handoff.due_at.unwrap_or(now);
             Some(if due <= now { RecoveryAction::RetryInWindow } else { RecoveryAction::Wait(Some(due)) })
         }
-        // The window may prove open once time is sure again.
+        // The window may turn out to be open once the clocks are trusted again.
         RecoveryMethod::IdempotencyKey { .. }
             if is_key_window_open(handoff, RecoveryContext { earlier_clock: Some(now), ..way }, now) =>
         {
@@ -135,15 +135,15 @@ fn policy_recovery(
     let due = since.plus(RESEND_AFTER_MS);
     match earlier.map(|earlier| earlier.min(now)) {
         Some(earlier) if due <= earlier => Some(RecoveryAction::Resend),
-        // The clock that decides is behind ledger time; it gets there after as long as it lacks.
+        // The deciding clock is behind ledger time by a known amount, so wait that much longer.
         Some(earlier) => Some(RecoveryAction::Wait(Some(now.plus(due.since(earlier))))),
-        // The pause cannot be measured while the time is not sure.
+        // The delay cannot be measured while the clocks are not trusted.
         None if due <= now => Some(RecoveryAction::Wait(Some(now.plus(UNCERTAIN_CLOCK_RETRY_MS)))),
         None => Some(RecoveryAction::Wait(Some(due))),
     }
 }
 
-/// When to look again after a look-up that found nothing: to ask once more, or to do what the email wishes.
+/// When to check again after a look-up without a hit: for the next look-up, or for the resend that the policy asks for.
 pub fn next_look_up_at(handoff: &Handoff, on_unknown: OnUnknown, now: Time) -> Time {
     let ask = now.plus((LOOK_UP_INTERVAL_MS << handoff.progress.asked.min(10)).min(MAX_LOOK_UP_INTERVAL_MS));
     let wishes = on_unknown == OnUnknown::Resend && !handoff.progress.resent;
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// A way out whose clocks agree with `now`.
+    /// A transport whose clocks agree with `now`.
     fn way(recovery: RecoveryMethod) -> RecoveryContext<'static> {
         let (earlier, later) = (Some(Time(i64::MAX)), Time(0));
         RecoveryContext {

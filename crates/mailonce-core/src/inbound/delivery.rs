@@ -1,4 +1,4 @@
-//! Deliveries: each arrival of a mail at an inbox, counted whether or not it made a message.
+//! Deliveries: each arrival of a mail at an inbox, recorded whether or not it makes a message.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -13,33 +13,33 @@ use crate::{
 };
 
 string_enum! {
-    /// The way in.
+    /// The channel through which a mail was received.
     Intake {
-        /// Our own SMTP listener.
+        /// The built-in SMTP listener.
         Smtp = "smtp",
-        /// A provider's hook.
+        /// A provider's webhook.
         Hook = "hook",
-        /// Asked from a provider that may have lost a hook.
+        /// Polling a provider, in case a webhook was lost.
         Poll = "poll",
-        /// One of our own emails to one of our own inboxes.
+        /// An email from this installation to one of its own inboxes.
         Local = "local",
-        /// Made by hand, to try things out.
+        /// Created by hand, for testing.
         Simulated = "simulated",
     }
 }
 
 string_enum! {
-    /// How a delivery is.
+    /// The state of a delivery.
     DeliveryState {
-        /// Kept, not read yet.
+        /// Stored, not processed yet.
         Waiting = "waiting",
         /// It made a message, or evidence.
         Done = "done",
-        /// The same mail came before.
+        /// The same mail was received before.
         Duplicate = "duplicate",
-        /// It was for nobody here, or for somebody who does not want it.
+        /// No inbox has its address, or the inbox does not accept it.
         Refused = "refused",
-        /// It could not be read for good. It is kept and can be tried again.
+        /// A dead letter: processing failed permanently. It is kept and can be replayed.
         Dead = "dead",
     }
 }
@@ -47,7 +47,7 @@ string_enum! {
 string_enum! {
     /// Why a delivery made no message of its own.
     DeliverySuppression {
-        /// The provider told of the same mail again, or the same bytes came again by SMTP.
+        /// The provider repeated a webhook, or the same bytes were received again by SMTP.
         SameDelivery = "same_delivery",
         /// The inbox has a message with the same Message-ID and the same content.
         SameMessage = "same_message",
@@ -63,38 +63,38 @@ string_enum! {
 }
 
 string_enum! {
-    /// What the kept bytes are.
+    /// The format of the stored bytes.
     DeliveryFormat {
-        /// A mail as it travels.
+        /// The original RFC 5322 bytes.
         Mime = "mime",
-        /// A mail put together from fields that a provider read: no signature can be checked on it.
+        /// A mail rebuilt from a provider's parsed fields. Its signatures cannot be verified.
         Rebuilt = "rebuilt",
-        /// What tells where the mail is: a provider's notice without it.
+        /// A reference to the mail, from a provider's webhook without the content.
         Notice = "notice",
     }
 }
 
-/// Whom a delivery is for.
+/// The target of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeliveryTarget {
     /// An inbox.
     Inbox(InboxId),
-    /// The return path of one of our own emails: a bounce.
+    /// The return path of an email that mailonce sent: a bounce.
     Return {
-        /// Which email.
+        /// The email.
         email: EmailId,
-        /// Which of its handoffs.
+        /// The number of its handoff.
         handoff: u16,
-        /// Which attempt at it.
+        /// The number of the attempt.
         attempt: u32,
     },
-    /// Nobody here.
+    /// No known recipient.
     Nobody,
 }
 
 impl DeliveryTarget {
-    /// The inbox, when it is one.
+    /// The inbox, if the target is one.
     pub fn inbox(self) -> Option<InboxId> {
         match self {
             Self::Inbox(id) => Some(id),
@@ -108,34 +108,34 @@ impl DeliveryTarget {
 pub struct Delivery {
     /// Its id.
     pub id: DeliveryId,
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// Grows with each change.
+    /// The revision. Each change increases it.
     pub rev: u32,
-    /// How it is.
+    /// Its state.
     pub state: DeliveryState,
-    /// What never changes.
+    /// The immutable part.
     pub details: Arc<DeliveryDetails>,
-    /// The inbox and all that.
+    /// The inbox or other target.
     pub target: DeliveryTarget,
-    /// When it arrived.
+    /// When it was received.
     pub received_at: Time,
-    /// How often a worker took it up.
+    /// How often a worker leased it.
     pub attempts: u32,
-    /// When it is due to be read, while it waits.
+    /// When it is due for processing, while it waits.
     pub due_at: Option<Time>,
     /// Why it made no message of its own.
     pub suppressed: Option<DeliverySuppression>,
-    /// The delivery that came first, when this one is a repeat of it.
+    /// The first delivery, when this one is a duplicate.
     pub duplicate_of: Option<DeliveryId>,
-    /// The message it made or repeated.
+    /// The message that it made or duplicates.
     pub message: Option<MessageId>,
-    /// What went wrong the last time.
+    /// The latest error.
     pub last_error: Option<String>,
 }
 
 impl Delivery {
-    /// How a delivery begins.
+    /// A new delivery. `reader`: whether this process leases it at once.
     pub fn new(new: NewDelivery, reader: bool, now: Time) -> Self {
         let due = if reader { now.plus(limits::DELIVERY_LEASE_MS) } else { now };
         let waits = new.suppression.is_none();
@@ -156,7 +156,7 @@ impl Delivery {
         }
     }
 
-    /// Ends it as a repeat of another.
+    /// Ends it as a duplicate of another.
     pub fn mark_duplicate(&mut self, why: DeliverySuppression, of: Option<DeliveryId>, message: Option<MessageId>) {
         self.state = DeliveryState::Duplicate;
         self.suppressed = Some(why);
@@ -165,7 +165,7 @@ impl Delivery {
         self.due_at = None;
     }
 
-    /// What a worker says of it. False when it no longer waits: then nothing changes.
+    /// Records the outcome of a worker. Returns false, without a change, when it no longer waits.
     pub fn record_outcome(&mut self, settle: DeliveryOutcome) -> bool {
         if self.state != DeliveryState::Waiting {
             return false;
@@ -190,7 +190,7 @@ impl Delivery {
         true
     }
 
-    /// Lets it be read again when it is dead. True when it changed.
+    /// Makes a dead delivery due again. Returns whether it changed.
     pub fn replay(&mut self, now: Time) -> bool {
         if self.state != DeliveryState::Dead {
             return false;
@@ -202,8 +202,8 @@ impl Delivery {
         true
     }
 
-    /// Puts the mail in the place of the notice that told of it. False when it no longer waits, or has its mail: then
-    /// nothing changes. Reading begins anew, since until now there was nothing to read.
+    /// Replaces the reference to a mail by the fetched mail. Processing starts anew, because there was nothing to
+    /// process before. Returns false, without a change, when it no longer waits or has its mail.
     pub fn attach_fetched_content(&mut self, brought: &FetchedContent) -> bool {
         if self.state != DeliveryState::Waiting || self.details.form != DeliveryFormat::Notice {
             return false;
@@ -216,7 +216,8 @@ impl Delivery {
         true
     }
 
-    /// That it made no message: a repeat, refused, or dead. `None` for one that waits or is done.
+    /// The event for a delivery without a message: duplicate, refused or dead. `None` while it waits and when it is
+    /// done.
     pub fn to_event(&self, now: Time) -> Option<NewEvent> {
         let kind = match self.state {
             DeliveryState::Waiting | DeliveryState::Done => return None,
@@ -242,108 +243,108 @@ impl Delivery {
     }
 }
 
-/// What never changes about a delivery, save that the mail itself takes the place of a notice.
+/// The immutable part of a delivery. Only a fetched mail changes it, by replacing the reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveryDetails {
-    /// The way in.
+    /// The channel.
     pub intake: Intake,
-    /// The source, when a provider told of it.
+    /// The source, when it came from a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceId>,
-    /// The recipient of the envelope.
+    /// The envelope recipient.
     pub recipient: String,
-    /// The sender of the envelope; empty for the null return path, `None` when nobody told.
+    /// The envelope sender. Empty for the null return path, `None` when it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
-    /// Where it came from.
+    /// The IP address of the sending host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<std::net::IpAddr>,
-    /// What that host called itself.
+    /// The name that the host gave in HELO or EHLO.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub helo: Option<String>,
-    /// What the kept bytes are.
+    /// The format of the stored bytes.
     pub form: DeliveryFormat,
-    /// Octets, as they came.
+    /// The size in bytes, as received.
     pub size: u64,
 }
 
-/// A mail that arrived, for everyone here whom it is for.
+/// A received mail with all its recipients at this installation.
 #[derive(Clone, Debug)]
 pub struct InboundMail {
-    /// The bytes, packed.
+    /// The packed bytes.
     pub raw: Arc<[u8]>,
-    /// The process that reads them at once, if it has room. Nobody else does within [`crate::limits::READING_MS`]
-    /// unless that process ends.
+    /// The process that processes it at once, if it has capacity. The lease ends after
+    /// [`crate::limits::DELIVERY_LEASE_MS`], or when the process dies.
     pub leased_to: Option<NodeId>,
-    /// One for each recipient.
+    /// One delivery for each recipient.
     pub deliveries: Vec<NewDelivery>,
 }
 
-/// A mail that a provider only told of and that was fetched since.
+/// A mail that was announced by a provider and then fetched.
 #[derive(Clone, Debug)]
 pub struct FetchedContent {
-    /// The id that its bytes are kept under, which nothing else has.
+    /// The id under which its bytes are stored. It is used for nothing else.
     pub storage_id: DeliveryId,
-    /// What the bytes are: anything but a notice.
+    /// The format of the bytes. Never a reference.
     pub form: DeliveryFormat,
-    /// Octets, before they were packed.
+    /// The size in bytes, before packing.
     pub size: u64,
-    /// The bytes, packed.
+    /// The packed bytes.
     pub raw: Arc<[u8]>,
 }
 
-/// A delivery that wants to be kept.
+/// A new delivery, to be stored.
 #[derive(Clone, Debug)]
 pub struct NewDelivery {
-    /// The id it gets.
+    /// The id that it gets.
     pub id: DeliveryId,
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// What it is about.
+    /// Its immutable part.
     pub details: DeliveryDetails,
-    /// Whom it is for.
+    /// Its target.
     pub target: DeliveryTarget,
-    /// The same for the same delivery, and for no other in this team.
+    /// The deduplication key, unique in the team.
     pub dedup_key: [u8; 32],
-    /// Until when the same key is the same delivery.
+    /// Until when a delivery with the same key is a duplicate.
     pub dedup_until: Time,
-    /// Why it makes no message in any case. Its bytes are not kept.
+    /// Why it makes no message in any case. Its bytes are not stored.
     pub suppression: Option<DeliverySuppression>,
 }
 
 impl NewDelivery {
-    /// The inbox that must still be there when this delivery is committed.
+    /// The inbox that must still exist when this delivery is committed.
     pub fn required_inbox(&self) -> Option<InboxId> {
         self.target.inbox().filter(|_| self.suppression.is_none())
     }
 
-    /// Refuses it because its inbox was removed between the look-up and the commit. The row belongs to no inbox, so
-    /// that it outlives what the removed inbox leaves behind.
+    /// Refuses it because its inbox was removed between the look-up and the commit. The row gets no inbox, so that it
+    /// is not deleted with the removed one.
     pub fn refuse_missing_inbox(&mut self) {
         self.target = DeliveryTarget::Nobody;
         self.suppression = Some(DeliverySuppression::UnknownInbox);
     }
 }
 
-/// What became of one recipient's delivery.
+/// The result for one recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ReceiveResult {
-    /// Kept, and to be read.
+    /// Stored for processing.
     Stored(DeliveryId),
-    /// The same delivery came before.
+    /// A duplicate of an earlier delivery.
     Duplicate {
-        /// The row that tells of it.
+        /// The row of the duplicate.
         id: DeliveryId,
-        /// The first.
+        /// The first delivery.
         original: DeliveryId,
     },
-    /// Told, and nothing more.
+    /// Refused. A row records it.
     Refused(DeliveryId),
 }
 
 impl ReceiveResult {
-    /// Whether the sender may be told that the mail was taken for this recipient.
+    /// Whether the sender may be told that the mail was accepted for this recipient.
     pub fn is_accepted(self) -> bool {
         match self {
             Self::Stored(_) | Self::Duplicate { .. } => true,
@@ -352,29 +353,29 @@ impl ReceiveResult {
     }
 }
 
-/// A delivery that a worker reads.
+/// A delivery leased to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeasedDelivery {
     /// The delivery.
     pub delivery: Delivery,
-    /// The bytes, packed.
+    /// The packed bytes.
     pub raw: Vec<u8>,
 }
 
-/// What a worker says of a delivery that makes no message now.
+/// The outcome of a delivery that makes no message now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryOutcome {
-    /// It was something else than mail for an inbox, and that is done.
+    /// It was something other than mail for an inbox, such as a bounce, and is done.
     Done,
-    /// A rule that looks inside, or the inbox's end, refuses it.
+    /// Refused, by a rule on its content or because the inbox has expired.
     Refused(DeliverySuppression),
-    /// Again at this time.
+    /// Retry at this time, after this error.
     Retry(Time, String),
-    /// Never again by itself.
+    /// Processing failed permanently, with this error.
     Dead(String),
 }
 
-/// Which deliveries to list.
+/// A filter for a list of deliveries.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryQuery {
     /// At this inbox.
@@ -387,12 +388,12 @@ pub struct DeliveryQuery {
     pub message: Option<MessageId>,
     /// Older than this one.
     pub before: Option<DeliveryId>,
-    /// At most so many.
+    /// The maximum number of deliveries.
     pub limit: usize,
 }
 
 impl DeliveryQuery {
-    /// Whether a delivery belongs on the page, its place apart.
+    /// Whether a delivery passes the filter. The page position is not checked.
     pub fn matches(&self, delivery: &Delivery) -> bool {
         self.inbox.is_none_or(|inbox| delivery.target == DeliveryTarget::Inbox(inbox))
             && self.source.is_none_or(|source| delivery.details.source == Some(source))

@@ -1,6 +1,6 @@
-//! Filing: what workers do with a delivery on its way to being a message, and what filing that message writes.
+//! Filing: how workers turn a delivery into a message, and what filing that message writes.
 //!
-//! Engines look things up, let these rules decide, and write what came of it, so that all file alike.
+//! Stores load a [`FilingContext`], apply these rules, and save the result. So every store makes the same decisions.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::{
 };
 
 impl Delivery {
-    /// A delivery that came before. Nobody reads it.
+    /// A delivery that was received before. No worker processes it.
     pub fn duplicate(new: NewDelivery, of: DeliveryId, message: Option<MessageId>, now: Time) -> Self {
         let mut delivery = Self::new(new, false, now);
         delivery.mark_duplicate(DeliverySuppression::SameDelivery, Some(of), message);
         delivery
     }
 
-    /// What was answered when it arrived. One that was refused as it arrived is still at its first rev; one that a
-    /// worker refused later had been kept.
+    /// The result reported when it was received. A delivery that was refused on arrival is still at its first revision;
+    /// one that a worker refused later had been stored.
     pub fn receive_result(&self, refused: bool) -> ReceiveResult {
         let refused = refused || (self.state == DeliveryState::Refused && self.rev == 1);
         match self.duplicate_of.filter(|_| self.suppressed == Some(DeliverySuppression::SameDelivery)) {
@@ -36,7 +36,7 @@ impl Delivery {
         }
     }
 
-    /// Gives it to a worker, if it is due. False when it is not: then nothing changes.
+    /// Leases it to a worker, if it is due. Returns false, without a change, when it is not.
     pub fn lease(&mut self, now: Time) -> bool {
         if self.state != DeliveryState::Waiting || self.due_at.is_none_or(|due| due > now) {
             return false;
@@ -47,8 +47,8 @@ impl Delivery {
         true
     }
 
-    /// Lets another read it: whoever did has ended. At once, unless too many ended over it: then it may well be what
-    /// ends them, and they are given time between. False when it does not wait, or is due already.
+    /// Makes it due again after its worker died: at once, or with a delay when several workers died of it. Returns
+    /// false when it is not waiting, or is due already.
     pub fn reclaim_lease(&mut self, now: Time) -> bool {
         let Some(due) = self.due_at.filter(|due| self.state == DeliveryState::Waiting && *due > now) else {
             return false;
@@ -58,20 +58,19 @@ impl Delivery {
         true
     }
 
-    /// How long nobody reads it after a reader ended, in milliseconds: for the first three not at all, then four times
-    /// as long after each.
+    /// The delay after its worker died, in milliseconds: none for the first three, then four times as long after each.
     fn reclaim_delay_ms(&self) -> i64 {
         let doubled_twice = self.attempts.saturating_sub(limits::CRASHES_BEFORE_RECLAIM_DELAY).min(5);
         if doubled_twice == 0 { 0 } else { 1_000 << (2 * doubled_twice) }
     }
 
-    /// Ends it: its inbox has the message already.
+    /// Ends it as a duplicate, because its inbox already has the message.
     pub fn mark_known_message(&mut self, message: MessageId, why: DeliverySuppression) {
         self.rev += 1;
         self.mark_duplicate(why, None, Some(message));
     }
 
-    /// Whether its bytes are still wanted: to be read, to be tried again, or as those of its message.
+    /// Whether its bytes are still needed: for processing, for a retry, or as the bytes of its message.
     pub fn needs_raw_bytes(&self) -> bool {
         match self.state {
             DeliveryState::Waiting | DeliveryState::Dead => true,
@@ -81,27 +80,27 @@ impl Delivery {
     }
 }
 
-/// What an inbox has to say about a message that is new to it.
+/// What the inbox knows, before a new message is filed in it.
 #[derive(Clone, Debug)]
 pub struct FilingContext {
-    /// Which inbox.
+    /// The inbox.
     pub inbox: InboxId,
     /// The number of its latest message.
     pub latest_seq: u64,
-    /// The thread of the first of the message's names that it knows.
+    /// The thread of the first of the message's thread hashes that the inbox knows.
     pub thread: Option<ThreadId>,
-    /// That thread as it is.
+    /// The current state of that thread.
     pub existing_thread: Option<Thread>,
-    /// Whether it knows the Message-ID with other content.
+    /// Whether the inbox has the Message-ID with other content.
     pub is_message_id_reused: bool,
-    /// For each artifact, in order: the latest of the same kind, value and sender.
+    /// For each artifact, in order: the latest known one with the same kind, value and sender.
     pub known_artifacts: Vec<Option<Artifact>>,
 }
 
-/// An artifact of a message that is filed.
+/// An artifact of a filed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FiledArtifact {
-    /// What it is from now on.
+    /// The artifact after filing.
     pub artifact: Artifact,
     /// The keyed hash of its value.
     pub hash: [u8; 32],
@@ -109,30 +108,30 @@ pub struct FiledArtifact {
     pub is_new: bool,
 }
 
-/// All that filing a message writes, its delivery apart.
+/// Everything that filing a message writes, except its delivery.
 #[derive(Clone, Debug)]
 pub struct FilingWrites {
     /// The message.
     pub message: Message,
-    /// Its thread as it is from now on.
+    /// Its thread after filing.
     pub thread: Thread,
-    /// The email that joins the thread with it, if none of that id is there yet.
+    /// The email that joins the thread with it, unless it is there already.
     pub email: Option<EmailId>,
-    /// What was found in it, best first; each once.
+    /// The artifacts found in it, best first, without duplicates.
     pub artifacts: Vec<FiledArtifact>,
-    /// What is told of it, in order.
+    /// The events, in order.
     pub events: Vec<NewEvent>,
 }
 
 impl FilingWrites {
-    /// What the worker is answered.
+    /// The result for the worker.
     pub fn into_result(self) -> FileMessageResult {
         FileMessageResult::New(Box::new(self.message), self.artifacts.into_iter().map(|filed| filed.artifact).collect())
     }
 }
 
 impl NewMessage {
-    /// The address that its artifacts count as sent by.
+    /// The address that counts as the sender of its artifacts.
     pub fn sender(&self) -> &str {
         self.head.from.as_ref().map_or("", |party| party.address.as_str())
     }
@@ -145,7 +144,7 @@ impl NewMessage {
         let message = self.into_message(delivery, &ground, &artifacts);
         let mut thread = row.unwrap_or_else(|| {
             let mut begun = Thread::started_by(&message, now);
-            // What it answers was said first, and is shown in the thread.
+            // The email that it replies to came first, and is shown in the thread.
             begun.details.emails = u32::from(email.is_some());
             begun
         });
@@ -159,7 +158,7 @@ impl NewMessage {
         FilingWrites { message, thread, email, artifacts, events }
     }
 
-    /// Each value once: as it is known, or as a new artifact.
+    /// The artifacts without duplicates: known ones updated, the others new.
     fn file_artifacts(&mut self, team: TeamId, ground: &FilingContext, now: Time) -> Vec<FiledArtifact> {
         let mut filed: Vec<FiledArtifact> = Vec::new();
         for (new, known) in std::mem::take(&mut self.artifacts).into_iter().zip(&ground.known_artifacts) {
@@ -177,7 +176,7 @@ impl NewMessage {
         filed
     }
 
-    /// An artifact before it is counted as found.
+    /// A new artifact, not yet counted as found.
     fn build_artifact(&self, new: NewArtifact, team: TeamId, inbox: InboxId, now: Time) -> Artifact {
         Artifact {
             id: new.id,

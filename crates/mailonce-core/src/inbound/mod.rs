@@ -1,4 +1,4 @@
-//! Receiving mail: deliveries, parsing, filing.
+//! Received mail, before it is a message: deliveries and their filing.
 
 pub mod delivery;
 pub mod filing;

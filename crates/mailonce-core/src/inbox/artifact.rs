@@ -1,4 +1,4 @@
-//! Artifacts: what an agent waits for in a message. Each is taken once.
+//! Artifacts: one-time codes and links in messages, for which agents wait. Each is consumed once.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -12,126 +12,126 @@ use crate::{
 };
 
 string_enum! {
-    /// What an artifact is.
+    /// The kind of an artifact.
     ArtifactKind {
         /// A one-time code.
         Code = "code",
-        /// A link that does something once.
+        /// A link that has an effect once.
         Link = "link",
     }
 }
 
-/// A code or link that was found in a message.
+/// A code or link found in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artifact {
     /// Its id.
     pub id: ArtifactId,
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// The inbox it came to.
+    /// Its inbox.
     pub inbox: InboxId,
-    /// The message it was first found in.
+    /// The message in which it was first found.
     pub message: MessageId,
-    /// Grows with each change.
+    /// The revision. Each change increases it.
     pub rev: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: ArtifactKind,
-    /// What was found.
+    /// Its value.
     pub extracted: ExtractedValue,
     /// The address that sent it.
     pub sender: String,
     /// When it was first found.
     pub found_at: Time,
-    /// The number, in its inbox, of the latest message that holds it.
+    /// The number of the latest message in its inbox that contains it.
     pub seq: u64,
-    /// Whether the sender of a message that holds it was authenticated.
+    /// Whether the sender of a message that contains it was authenticated.
     pub authenticated: bool,
-    /// Its one consumer.
+    /// Its only consumer.
     pub consumption: Option<Consumption>,
-    /// When the consumer said that it was used.
+    /// When the consumer reported that it was used.
     pub applied_at: Option<Time>,
 }
 
-/// A value with how sure it is.
+/// An extracted value with its confidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtractedValue {
-    /// A code without separators; a link as a browser would read it.
+    /// A code without separators, or a link as a browser would resolve it.
     pub value: String,
-    /// The same with its secret hidden.
+    /// The value with its secret masked.
     pub masked: String,
-    /// 0 to 100.
+    /// The confidence, 0 to 100.
     pub confidence: u8,
-    /// Why.
+    /// The reasons for the confidence.
     pub reasons: Vec<String>,
 }
 
-/// Who took an artifact.
+/// Who consumed an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consumption {
-    /// When.
+    /// When it was consumed.
     pub at: Time,
-    /// For which account, workflow or run.
+    /// The account, workflow or run it is for.
     #[serde(rename = "for")]
     pub purpose: String,
-    /// In which watch.
+    /// The watch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<WatchId>,
-    /// With which credential.
+    /// The API key.
     pub by: ApiKeyId,
 }
 
-/// A value that was found in a message that wants to be filed.
+/// An artifact of a new message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewArtifact {
     /// The id it gets when it is new.
     pub id: ArtifactId,
-    /// What it is.
+    /// Its kind.
     pub kind: ArtifactKind,
-    /// What was found.
+    /// Its value.
     pub extracted: ExtractedValue,
     /// A keyed hash of the value.
     pub hash: [u8; 32],
 }
 
-/// A wish to take an artifact.
+/// A request to consume an artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumeRequest {
-    /// For which account, workflow or run.
+    /// The account, workflow or run it is for.
     pub purpose: String,
-    /// In which watch.
+    /// The watch.
     pub watch: Option<WatchId>,
-    /// With which credential.
+    /// The API key.
     pub by: ApiKeyId,
 }
 
-/// The answer to a wish to take an artifact.
+/// The result of consuming an artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ConsumeResult {
     /// It was free.
     First(Artifact),
-    /// The same consumer took it before.
+    /// The same consumer had consumed it before.
     Replayed(Artifact),
-    /// Another consumer took it before.
+    /// Another consumer had consumed it before.
     ConsumedByOther(Artifact),
     /// No such artifact in this team.
     Missing,
 }
 
-/// The answer to the word that an artifact was used.
+/// The result of marking an artifact as used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum MarkAppliedResult {
-    /// It is noted, now or before.
+    /// It is marked, now or earlier.
     Done(Artifact),
-    /// Another consumer has it, or nobody.
+    /// Another consumer has it, or none.
     NotYours(Artifact),
     /// No such artifact in this team.
     Missing,
 }
 
 impl Artifact {
-    /// Gives it to its first consumer, and to nobody else. True when it changed.
+    /// Gives it to its first consumer only. Returns whether it changed.
     pub fn consume(&mut self, taking: ConsumeRequest, now: Time) -> bool {
         if self.consumption.is_some() && !mutant!("consume-unchecked") {
             return false;
@@ -141,12 +141,12 @@ impl Artifact {
         true
     }
 
-    /// Whether a consumer is the one that has it. The credential may differ: agents change theirs.
+    /// Whether this consumer has it. The API key may differ, because agents rotate theirs.
     pub fn is_consumed_by(&self, purpose: &str, watch: Option<WatchId>) -> bool {
         self.consumption.as_ref().is_some_and(|consumed| consumed.purpose == purpose && consumed.watch == watch)
     }
 
-    /// The whole answer to a wish to take it; the artifact inside is as it is afterwards.
+    /// The result of a request to consume it, with the artifact after it.
     pub fn into_consume_result(mut self, taking: ConsumeRequest, now: Time) -> ConsumeResult {
         if self.is_consumed_by(&taking.purpose, taking.watch) {
             ConsumeResult::Replayed(self)
@@ -157,7 +157,7 @@ impl Artifact {
         }
     }
 
-    /// The whole answer to the word that it was used. `true` beside it when it changed.
+    /// The result of marking it as used, and whether it changed.
     pub fn mark_applied(mut self, purpose: &str, now: Time) -> (MarkAppliedResult, bool) {
         if self.consumption.as_ref().is_none_or(|consumed| consumed.purpose != purpose) {
             return (MarkAppliedResult::NotYours(self), false);
@@ -170,7 +170,7 @@ impl Artifact {
         (MarkAppliedResult::Done(self), first)
     }
 
-    /// That it was found, taken or used. The value itself is never told.
+    /// The event that it was found, consumed or used. It never contains the value.
     pub fn to_event(&self, kind: EventKind, now: Time) -> NewEvent {
         let consumer = self.consumption.as_ref();
         NewEvent {
@@ -190,7 +190,7 @@ impl Artifact {
         }
     }
 
-    /// Whether a value with the same hash and kind from this sender is this one.
+    /// Whether a value with the same hash and kind from this sender is the same artifact.
     pub fn is_same_value(&self, sender: &str, now: Time) -> bool {
         let recent = now.since(self.found_at) < limits::ARTIFACT_DEDUP_MS;
         self.sender == sender && recent && !mutant!("artifact-window-ignored")

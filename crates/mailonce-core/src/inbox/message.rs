@@ -1,4 +1,4 @@
-//! Messages: received mail, one per inbox and mail however often it arrives.
+//! Messages: received mail. A mail makes one message per inbox, no matter how often it is delivered.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -17,25 +17,25 @@ use crate::{
 };
 
 string_enum! {
-    /// Whether an agent has to do something about a message.
+    /// Whether an agent still has to handle a message.
     MessageState {
-        /// Nobody has answered it.
+        /// It has no reply.
         Unanswered = "unanswered",
-        /// An agent holds it.
+        /// An agent holds its lease.
         Leased = "leased",
-        /// It was answered.
+        /// It has a reply.
         Answered = "answered",
-        /// It wants no answer.
+        /// It needs no reply.
         Skipped = "skipped",
     }
 }
 
 string_enum! {
-    /// What to do about an answer that would go to somebody for whom the sender does not vouch.
+    /// What to do with a reply whose recipient the sender's authentication does not cover.
     ReplyToPolicy {
         /// Send it.
         Allow = "allow",
-        /// Send it and say so.
+        /// Send it and flag it.
         Flag = "flag",
         /// Refuse it.
         Refuse = "refuse",
@@ -43,20 +43,19 @@ string_enum! {
 }
 
 string_enum! {
-    /// What is odd about a message.
+    /// An anomaly of a message.
     MessageFlag {
-        /// Another message of the inbox has the same Message-ID and other content.
+        /// Another message of the inbox has the same Message-ID with other content.
         MessageIdReused = "message_id_reused",
         /// It has no Message-ID.
         NoMessageId = "no_message_id",
-        /// It could not be read as a mail; only its raw bytes are sure.
+        /// It could not be parsed. Only its raw bytes are reliable.
         Unreadable = "unreadable",
-        /// It was larger or deeper than we read; the raw bytes have the rest.
+        /// It exceeded the size or nesting limits of the parser. The raw bytes are complete.
         Cut = "cut",
-        /// What it holds is not sure: several values look alike.
+        /// Its artifact is ambiguous: several values are similarly likely.
         Ambiguous = "ambiguous",
-        /// A header field that occurs once in every proper mail occurs twice, so that its signature may cover another
-        /// one than people see.
+        /// A header that must occur once occurs twice. The signature may cover another copy than the one people see.
         DuplicateHeader = "duplicate_header",
     }
 }
@@ -66,30 +65,30 @@ string_enum! {
 pub struct Message {
     /// Its id.
     pub id: MessageId,
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// Where it is.
+    /// Its inbox.
     pub inbox: InboxId,
-    /// Its number in the inbox: from 1, without gaps, in the order of commits.
+    /// Its number in the inbox: from 1, without gaps, in commit order.
     pub seq: u64,
-    /// Grows with each change.
+    /// The revision. Each change increases it.
     pub rev: u32,
-    /// What it belongs to.
+    /// Its thread.
     pub thread: ThreadId,
     /// The delivery that made it.
     pub delivery: DeliveryId,
-    /// When that arrived.
+    /// When that delivery was received.
     pub received_at: Time,
-    /// Whether an agent has to do something about it.
+    /// Whether an agent still has to handle it.
     pub state: MessageState,
-    /// What never changes.
+    /// The immutable part.
     pub head: Arc<MessageHead>,
-    /// What people and rules put on it.
+    /// What people and rules have set.
     pub annotations: MessageAnnotations,
 }
 
 impl Message {
-    /// That it arrived.
+    /// The event of its arrival.
     pub fn received_event(&self, now: Time) -> NewEvent {
         let head = &self.head;
         NewEvent {
@@ -110,25 +109,24 @@ impl Message {
     }
 }
 
-/// What people and rules put on a message.
+/// What people and rules have set on a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageAnnotations {
     /// Labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// The folder it was put in.
+    /// The folder it was moved to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// Whether it counts as read.
+    /// Whether it is marked as read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read: bool,
-    /// Where it stands between agents.
+    /// Its progress between agents.
     #[serde(default, skip_serializing_if = "MessageProgress::is_empty")]
     pub turn: MessageProgress,
 }
 
-/// Somebody named in a mail. Mail from outside names whom it likes, so this need not be an address that we would
-/// write to.
+/// A person named in a mail. Received mail may name anyone, so this need not be an address that mailonce would send to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Party {
     /// The display name.
@@ -138,63 +136,63 @@ pub struct Party {
     pub address: String,
 }
 
-/// What never changes about a message.
+/// The immutable part of a message.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MessageHead {
-    /// With its angle brackets.
+    /// The Message-ID, with angle brackets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// Who wrote it.
+    /// The From address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Party>,
-    /// To whom.
+    /// The To addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<Party>,
-    /// And to whom else.
+    /// The Cc addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cc: Vec<Party>,
-    /// Where answers go.
+    /// The Reply-To addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reply_to: Vec<Party>,
-    /// The sender of the envelope; empty for the null return path.
+    /// The envelope sender. Empty for the null return path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub return_path: Option<String>,
-    /// The recipient of the envelope, plus tag and all.
+    /// The envelope recipient, including a plus tag.
     pub recipient: String,
-    /// What it is about.
+    /// The subject.
     pub subject: String,
-    /// When its writer says it was written.
+    /// The Date header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub date: Option<Time>,
-    /// What it answers, the closest last; bounded.
+    /// The Message-IDs of its ancestors, the closest last; bounded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<String>,
-    /// The start of what it says, its secrets masked.
+    /// The beginning of the text, with secrets masked.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub preview: String,
-    /// Octets.
+    /// The size in bytes.
     pub size: u64,
-    /// Whether its sender is who it says.
+    /// The sender's authentication results.
     pub auth: SenderAuth,
-    /// Why it counts as automatic, and whether nothing may override that.
+    /// Why it counts as automatic, and whether that can be overridden.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub automatic: Option<(String, bool)>,
-    /// Why it counts as our own.
+    /// Why it counts as sent by mailonce itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<String>,
-    /// What is odd about it.
+    /// Its anomalies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<MessageFlag>,
-    /// What is attached, by handle.
+    /// Its attachments, without their bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<AttachmentInfo>,
-    /// What was found in it, best first. The values are in the artifacts.
+    /// Its artifacts, best first. The values are in the artifacts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<(ArtifactKind, ArtifactId)>,
-    /// What rules said about it.
+    /// What rules decided about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rules: Option<RuleEvaluation>,
-    /// What else it could hold, as JSON, best first.
+    /// Further candidates for artifacts, as JSON, best first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<serde_json::Value>,
 }
@@ -202,68 +200,68 @@ pub struct MessageHead {
 /// An attachment without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachmentInfo {
-    /// A name without any path.
+    /// The file name, without any path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
-    /// What it says it is.
+    /// The declared MIME type.
     pub content_type: String,
-    /// What the mail calls it inside.
+    /// The Content-ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_id: Option<String>,
-    /// Whether it is shown inside the mail.
+    /// Whether it is displayed inside the mail.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inline: bool,
-    /// Octets, decoded.
+    /// The size in bytes, decoded.
     pub size: u64,
 }
 
-/// A message that wants to be filed.
+/// A new message, to be filed.
 #[derive(Clone, Debug)]
 pub struct NewMessage {
     /// The id it gets when it is new.
     pub id: MessageId,
-    /// The id of its thread when that is new.
+    /// The id that its thread gets when that is new.
     pub thread: ThreadId,
-    /// The hash of its Message-ID, or `None` without one.
+    /// The hash of its Message-ID. `None` without one.
     pub message_id_hash: Option<[u8; 32]>,
-    /// The hash of what it says.
+    /// The hash of its content.
     pub content_hash: [u8; 32],
-    /// Hashes of the Message-IDs by which it finds its thread: its own first, then its ancestors, the closest first.
+    /// Hashes of the Message-IDs that identify its thread: its own first, then its ancestors, the closest first.
     pub thread_hashes: Vec<[u8; 32]>,
-    /// The email of ours that it answers.
+    /// The email of this team that it replies to.
     pub answers_email: Option<EmailId>,
-    /// What never changes. Its artifacts and `message_id_reused` are filled in by the store.
+    /// The immutable part. The store fills in its artifacts and `message_id_reused`.
     pub head: MessageHead,
-    /// What rules put on it.
+    /// What rules have set.
     pub annotations: MessageAnnotations,
-    /// Whether an agent has to do something about it.
+    /// Whether an agent has to handle it.
     pub state: MessageState,
-    /// What was found in it, best first.
+    /// The artifacts found in it, best first.
     pub artifacts: Vec<NewArtifact>,
 }
 
-/// What an inbox has under the same Message-ID, or without one under the same content.
+/// A message of the inbox with the same Message-ID, or, without one, with the same content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownMessage {
-    /// Which message.
+    /// The message.
     pub id: MessageId,
-    /// The hash of what it says.
+    /// The hash of its content.
     pub content_hash: [u8; 32],
 }
 
-/// What a message that wants to be filed is to its inbox.
+/// The result of the duplicate check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DuplicateCheck {
-    /// Never seen.
+    /// Never received before.
     New,
-    /// Its Message-ID was used for something else before.
+    /// New, but its Message-ID was used for other content before.
     MessageIdReused,
-    /// It is there.
+    /// The inbox already has it.
     Duplicate(MessageId, DeliverySuppression),
 }
 
 impl NewMessage {
-    /// What it is to an inbox that has `known` under its name (or, without a name, under its content).
+    /// Checks it against the messages that have the same Message-ID or, without one, the same content.
     pub fn check_duplicate(&self, known: &[KnownMessage]) -> DuplicateCheck {
         let same = known.iter().find(|known| known.content_hash == self.content_hash);
         match (same, self.message_id_hash) {
@@ -275,32 +273,32 @@ impl NewMessage {
     }
 }
 
-/// The answer to a wish to file a message.
+/// The result of filing a message.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum FileMessageResult {
-    /// It is new, and these were found in it.
+    /// It is new, with these artifacts.
     New(Box<Message>, Vec<Artifact>),
-    /// It was there already.
+    /// The inbox already had it.
     Duplicate(MessageId, DeliverySuppression),
-    /// Somebody else has settled this delivery.
+    /// Another worker has finished this delivery.
     AlreadyFinished,
     /// No such delivery in this team.
     Missing,
 }
 
-/// Which messages to list.
+/// A filter for a list of messages.
 #[derive(Clone, Debug, Default)]
 pub struct MessageQuery {
     /// In this thread.
     pub thread: Option<ThreadId>,
     /// In this state.
     pub state: Option<MessageState>,
-    /// From this address, or with `@` before it from this domain.
+    /// From this address, or, with `@` before it, from this domain.
     pub from: Option<String>,
-    /// With this in its subject, whatever the case.
+    /// With this text in the subject, ignoring case.
     pub subject: Option<String>,
-    /// With this found in it.
+    /// With an artifact of this kind.
     pub has: Option<ArtifactKind>,
     /// With this label.
     pub label: Option<String>,
@@ -308,11 +306,11 @@ pub struct MessageQuery {
     pub message_id: Option<String>,
     /// Only authenticated ones.
     pub only_authenticated: bool,
-    /// With `from`: not those that failed authentication, because anybody may have written that address.
+    /// With `from`: exclude messages that failed authentication, because anyone can forge that address.
     pub exclude_forged: bool,
-    /// Where the page begins, and in which direction it goes.
+    /// Where the page begins, and its direction.
     pub position: MessagePosition,
-    /// At most so many.
+    /// The maximum number of messages.
     pub limit: usize,
 }
 
@@ -332,7 +330,7 @@ impl Default for MessagePosition {
 }
 
 impl MessageQuery {
-    /// Whether a message belongs on the page, its place apart.
+    /// Whether a message passes the filter. The page position is not checked.
     pub fn matches(&self, message: &Message) -> bool {
         let head = &message.head;
         let is_from = |wanted: &String| {
@@ -354,13 +352,13 @@ impl MessageQuery {
     }
 }
 
-/// A page of messages in the order that was asked for.
+/// A page of messages in the requested order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MessagePage {
     /// The messages.
     pub rows: Vec<Message>,
-    /// The number of the last message that was looked at; `None` at the end. A page may be short and still have more
-    /// behind it.
+    /// The number of the last message examined; `None` at the end. A page shorter than its limit may still have a next
+    /// page.
     pub next: Option<u64>,
 }
 

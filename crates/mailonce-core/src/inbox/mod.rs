@@ -1,4 +1,4 @@
-//! Inboxes: addresses a team reads. Disposable or permanent.
+//! Inboxes: addresses at which a team receives mail, disposable or permanent.
 
 pub mod artifact;
 pub mod message;
@@ -12,75 +12,75 @@ use crate::{
     time::Time,
 };
 
-/// An address that a team reads.
+/// An address at which a team receives mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inbox {
     /// Its id.
     pub id: InboxId,
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// Grows with each change.
+    /// The revision. Each change increases it.
     pub rev: u32,
-    /// The bare address in the form of [`crate::address::Address`]. No two inboxes of an installation ever share one,
-    /// not even after the first was removed: who writes to an old address must not reach a stranger.
+    /// The bare address, normalized like [`crate::address::Address`]. Addresses are never reused in an installation,
+    /// not even after an inbox was removed: mail to an old address must not reach another owner.
     pub address: String,
-    /// Makes its creation repeatable: unique in its team.
+    /// Makes its creation idempotent. Unique in its team.
     pub client_id: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
     /// The number of its latest message; 0 before the first.
     pub latest_seq: u64,
-    /// What may change.
+    /// Its editable settings.
     pub settings: InboxSettings,
 }
 
-/// What may change about an inbox.
+/// The editable settings of an inbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InboxSettings {
-    /// The agent it is for, as people call it.
+    /// The display name of its agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The name beside its address in mail that it sends.
+    /// The display name in mail that it sends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// From then on it refuses mail. Its history stays.
+    /// When it expires. From then on it refuses mail; its history stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
-    /// Whether it takes mail for every address of its domain that has no inbox.
+    /// Whether it receives mail for every address of its domain that has no inbox.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub catch_all: bool,
-    /// Registrable domains whose links are allowed. None: links are judged by their sender.
+    /// Registrable domains whose links are allowed. When empty, links are judged by their sender.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub link_domains: Vec<String>,
-    /// How many answers are too many here.
+    /// The limits on its replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caps: Option<ReplyCaps>,
-    /// Whether mail that only looks automatic may be answered.
+    /// Whether replies to mail that only looks automatic are allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub answers_soft: bool,
-    /// Whether its answers say that a machine wrote them.
+    /// Whether its replies are marked as automatic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub says_automatic: bool,
-    /// The caller's own words.
+    /// The caller's metadata.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
-    /// When somebody changed it last; none since it was made.
+    /// When it was last changed. `None` when it never was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Time>,
 }
 
 impl Inbox {
-    /// Whether it takes mail.
+    /// Whether it accepts mail.
     pub fn is_open(&self, now: Time) -> bool {
         self.settings.expires_at.is_none_or(|at| now < at)
     }
 
-    /// When it was made, or changed since.
+    /// When it was created or last changed.
     pub fn updated_at(&self) -> Time {
         self.settings.changed_at.unwrap_or(self.created_at)
     }
 
-    /// The names under which it is found: its address, and its domain's catch-all when it is that.
+    /// The addresses under which it is found: its own, and that of its domain's catch-all if it is one.
     pub fn lookup_addresses(&self) -> Vec<String> {
         let catch_all = self.settings.catch_all.then(|| catch_all_address(self.domain()));
         std::iter::once(self.address.clone()).chain(catch_all).collect()
@@ -92,13 +92,13 @@ impl Inbox {
     }
 }
 
-/// The name under which a domain's catch-all inbox is found.
+/// The address under which a domain's catch-all inbox is found.
 pub fn catch_all_address(domain: &str) -> String {
     format!("*@{domain}")
 }
 
-/// The addresses under which a recipient's inbox may be found, the closest first: as it is, without its plus tag, the
-/// domain's catch-all. `recipient` is in the form of [`crate::address::Address`].
+/// The addresses under which a recipient's inbox may be found, the closest first: exact, without the plus tag, the
+/// domain's catch-all. `recipient` is normalized like [`crate::address::Address`].
 pub fn candidate_addresses(recipient: &str) -> Vec<String> {
     let Some((local, domain)) = recipient.rsplit_once('@') else { return Vec::new() };
     let mut places = vec![recipient.to_owned()];
@@ -109,48 +109,48 @@ pub fn candidate_addresses(recipient: &str) -> Vec<String> {
     places
 }
 
-/// The answer to a wish for an inbox.
+/// The result of creating an inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum CreateInboxResult {
-    /// It was made.
+    /// It was created.
     Created(Inbox),
-    /// The team made it before under the same `client_id`.
+    /// The team created it before with the same `client_id`.
     AlreadyExists(Inbox),
-    /// The address, or the domain's catch-all, is or was somebody's.
+    /// The address, or the domain's catch-all, is or was taken.
     AddressTaken,
 }
 
-/// A change of an inbox as it was seen.
+/// A change of an inbox, based on a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxEdit {
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// Which.
+    /// The inbox.
     pub id: InboxId,
-    /// The rev that was seen.
+    /// The revision that the caller saw.
     pub rev: u32,
-    /// Its address from now on. Its old one stays taken and reaches nobody.
+    /// The new address. The old one stays reserved and receives no mail.
     pub address: String,
-    /// What it is from now on.
+    /// The new settings.
     pub settings: InboxSettings,
 }
 
-/// What a change makes of an inbox and of its names.
+/// The effect of a change on an inbox and its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboxEditPlan {
-    /// What it becomes.
+    /// The inbox after the change.
     pub inbox: Inbox,
-    /// Names that it takes. Each must be free, or have been its own.
+    /// The addresses that it takes. Each must be free, or have been its own.
     pub claimed_addresses: Vec<String>,
-    /// The address it gives up, which reaches nobody from now on and stays taken.
+    /// The address that it gives up. It stays reserved and receives no mail.
     pub retired_address: Option<String>,
-    /// The catch-all it gives up, which others may take.
+    /// The catch-all that it gives up. Other inboxes may take it.
     pub freed_catch_all: Option<String>,
 }
 
 impl InboxEdit {
-    /// What it makes of the inbox that was seen.
+    /// The effect of this change on the inbox.
     pub fn plan_for(self, inbox: &Inbox) -> InboxEditPlan {
         let (before, retired) = (inbox.lookup_addresses(), inbox.address.clone());
         let edited = Inbox { rev: inbox.rev + 1, address: self.address, settings: self.settings, ..inbox.clone() };
@@ -165,15 +165,15 @@ impl InboxEdit {
     }
 }
 
-/// The answer to a change of an inbox.
+/// The result of changing an inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum InboxChangeResult {
-    /// What it became.
+    /// The inbox after the change.
     Changed(Inbox),
-    /// It changed since it was looked at; this is what it is.
+    /// It changed since the caller read it; this is its current state.
     Stale(Inbox),
-    /// The address, or the domain's catch-all, is or was somebody's.
+    /// The address, or the domain's catch-all, is or was taken.
     AddressTaken,
     /// No such inbox in this team.
     Missing,

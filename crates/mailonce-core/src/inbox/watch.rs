@@ -1,51 +1,51 @@
-//! Watches: one run of an agent waiting on an inbox, with a resend budget and a deadline.
+//! Watches: one run of an agent that waits for mail in an inbox, with a resend budget and a deadline.
 
 use crate::{
     id::{InboxId, TeamId, WatchId},
     time::Time,
 };
 
-/// One run of an agent waiting on an inbox.
+/// One run of an agent that waits for mail in an inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     /// Its id.
     pub id: WatchId,
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// Where it waits.
+    /// The inbox.
     pub inbox: InboxId,
-    /// Grows with each change.
+    /// The revision. Each change increases it.
     pub rev: u32,
     /// When it began.
     pub started_at: Time,
-    /// The number of the inbox's latest message then: only later ones count.
+    /// The number of the inbox's latest message at that time. Only later messages count.
     pub after_seq: u64,
     /// When it ends.
     pub deadline: Time,
-    /// How often its agent may ask for the mail to be sent again.
+    /// How often its agent may request that the mail is sent again.
     pub resend_budget: u32,
-    /// How often it did.
+    /// How often it has done so.
     pub resends_used: u32,
-    /// Whether only mail whose sender proved who it is counts.
+    /// Whether only mail from authenticated senders counts.
     pub require_auth: bool,
 }
 
-/// The answer to a wish to ask for the mail again.
+/// The result of using a resend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum SpendResendResult {
-    /// It may.
+    /// Allowed and counted.
     Spent(Watch),
-    /// The budget is spent.
+    /// The budget is used up.
     BudgetSpent(Watch),
-    /// The watch is over.
+    /// The watch has ended.
     WatchEnded(Watch),
     /// No such watch in this team.
     Missing,
 }
 
 impl Watch {
-    /// The whole answer to a wish to ask again; the watch inside is as it is afterwards.
+    /// The result of using a resend, with the watch after it.
     pub fn spend_resend(mut self, now: Time) -> SpendResendResult {
         if now >= self.deadline {
             return SpendResendResult::WatchEnded(self);

@@ -1,4 +1,5 @@
-//! What a mail says and to whom, checked once at the door and immutable from then on.
+//! The content of an outbound email: sender, recipients, body. Validated once, when it is accepted, and immutable
+//! afterwards.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD, engine::general_purpose::STANDARD_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -11,21 +12,21 @@ use crate::{
     problem::{Code, FieldError},
 };
 
-/// The field by which we know our own mail when it comes round.
+/// The header by which mailonce recognizes its own mail when it is received again.
 pub const LOOP_HEADER: &str = "X-Mailonce-Loop";
 
-/// A mail as a caller words it, before any check.
+/// The content as the caller sent it, before validation.
 #[derive(Clone, Debug, Default)]
 pub struct RawContent {
     /// Sender.
     pub from: String,
     /// Recipients.
     pub to: Vec<String>,
-    /// Copies.
+    /// Cc recipients.
     pub cc: Vec<String>,
-    /// Hidden copies.
+    /// Bcc recipients.
     pub bcc: Vec<String>,
-    /// Where answers go.
+    /// Reply-To addresses.
     pub reply_to: Vec<String>,
     /// Subject.
     pub subject: String,
@@ -33,19 +34,19 @@ pub struct RawContent {
     pub text: Option<String>,
     /// HTML body.
     pub html: Option<String>,
-    /// Custom headers, as given.
+    /// Custom headers, unvalidated.
     pub headers: Vec<(String, String)>,
-    /// Attachments, base64 as given.
+    /// Attachments, still base64.
     pub attachments: Vec<RawAttachment>,
-    /// Tags: a name and perhaps a value.
+    /// Tags: a name and an optional value.
     pub tags: Vec<(String, Option<String>)>,
     /// Metadata.
     pub metadata: Vec<(String, MetadataValue)>,
-    /// When it is due.
+    /// When to send it.
     pub scheduled_at: Option<String>,
 }
 
-/// An attachment as a caller gives it.
+/// An attachment as the caller sent it.
 #[derive(Clone, Debug, Default)]
 pub struct RawAttachment {
     /// File name.
@@ -54,17 +55,17 @@ pub struct RawAttachment {
     pub content: String,
     /// MIME type.
     pub content_type: Option<String>,
-    /// For inline images.
+    /// Content-ID, for inline images.
     pub content_id: Option<String>,
 }
 
-/// A value of metadata.
+/// A metadata value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MetadataValue {
     /// `true` or `false`.
     Bool(bool),
-    /// A whole number that every JSON reader gives back unchanged.
+    /// An integer within ±(2^53-1), which every JSON parser keeps exact.
     Integer(i64),
     /// Any other number.
     Number(f64),
@@ -72,7 +73,7 @@ pub enum MetadataValue {
     Text(String),
 }
 
-/// A checked attachment.
+/// A validated attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
     /// File name.
@@ -81,36 +82,36 @@ pub struct Attachment {
     /// MIME type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// For inline images.
+    /// Content-ID, for inline images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_id: Option<String>,
-    /// The file itself.
+    /// The decoded file.
     #[serde(with = "as_base64")]
     pub bytes: Vec<u8>,
 }
 
-/// A checked mail.
+/// A validated email.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmailContent {
     /// Sender.
     pub from: NamedAddress,
     /// Recipients.
     pub to: Vec<NamedAddress>,
-    /// Copies.
+    /// Cc recipients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cc: Vec<NamedAddress>,
-    /// Hidden copies.
+    /// Bcc recipients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bcc: Vec<NamedAddress>,
-    /// Where answers go.
+    /// Reply-To addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reply_to: Vec<NamedAddress>,
     /// Subject.
     pub subject: String,
-    /// Plain text body, lines ended by LF.
+    /// Plain text body, with LF line ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// HTML body, lines ended by LF.
+    /// HTML body, with LF line ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
     /// Custom headers in the caller's order.
@@ -125,13 +126,13 @@ pub struct EmailContent {
     /// Metadata, sorted.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, MetadataValue>,
-    /// When it is due.
+    /// When to send it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_at: Option<Schedule>,
 }
 
 impl EmailContent {
-    /// Checks a mail's words. Every fault is named with the path of its field.
+    /// Validates the content. Each error names the path of its field.
     pub fn validate(raw: RawContent) -> Result<Self, Vec<FieldError>> {
         let mut faults = Vec::new();
         let from = parse_address(|| "from".to_owned(), &raw.from, &mut faults);
@@ -169,17 +170,17 @@ impl EmailContent {
         }
     }
 
-    /// The recipients of `to` in the form that keys use.
+    /// The `to` recipients in the normalized form that keys use.
     pub fn to_addresses(&self) -> Vec<Address> {
         sorted_addresses(&self.to)
     }
 
-    /// Everybody who gets a copy, each once, in the order given and as the caller wrote them: only who owns a mailbox
-    /// may fold the case of its name.
+    /// All recipients, without duplicates, in the given order and spelling. The case of the local part is kept, because
+    /// only the recipient's server knows whether it matters.
     pub fn recipients(&self) -> Vec<&str> {
         let mut all: Vec<&str> = Vec::with_capacity(self.to.len() + self.cc.len() + self.bcc.len());
         for mailbox in self.to.iter().chain(&self.cc).chain(&self.bcc) {
-            // A mail has few recipients, so looking through them is cheaper than a set of them.
+            // An email has few recipients, so a linear search is cheaper than a set.
             if !all.iter().any(|known| known.eq_ignore_ascii_case(&mailbox.address)) {
                 all.push(&mailbox.address);
             }
@@ -188,12 +189,12 @@ impl EmailContent {
     }
 }
 
-/// Addresses in their compared form, sorted, each once.
+/// Normalized addresses, sorted, without duplicates.
 pub fn sorted_addresses(list: &[NamedAddress]) -> Vec<Address> {
     sort_and_dedup(list.iter().map(NamedAddress::to_address).collect())
 }
 
-/// The same as texts, borrowed where they can be.
+/// Like [`sorted_addresses`], as strings that are borrowed where possible.
 pub(crate) fn sorted_lowercased(list: &[NamedAddress]) -> Vec<Cow<'_, str>> {
     sort_and_dedup(list.iter().map(NamedAddress::lowercased).collect())
 }
@@ -221,7 +222,7 @@ fn parse_addresses(path: &str, list: &[String], faults: &mut Vec<FieldError>) ->
     list.iter().enumerate().take(limits::RECIPIENTS * 4).filter_map(one).collect()
 }
 
-/// One line of text: no control characters, not too long.
+/// Checks one line of text: no control characters, at most `most` characters.
 fn check_line(path: &str, text: String, most: usize, faults: &mut Vec<FieldError>) -> String {
     if text.chars().any(char::is_control) {
         faults.push(FieldError::new(path, "contains a control character such as CR, LF or NUL"));
@@ -231,7 +232,7 @@ fn check_line(path: &str, text: String, most: usize, faults: &mut Vec<FieldError
     text
 }
 
-/// A body: lines end in LF, NUL is refused. An empty one counts as absent.
+/// Normalizes line ends to LF and refuses NUL. An empty body counts as absent.
 fn normalize_body(path: &str, text: Option<String>, faults: &mut Vec<FieldError>) -> Option<String> {
     let text = text.filter(|text| !text.is_empty())?;
     if text.contains('\0') {
@@ -240,8 +241,8 @@ fn normalize_body(path: &str, text: Option<String>, faults: &mut Vec<FieldError>
     Some(if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text })
 }
 
-/// Headers that mailonce or a mail server writes, or that have a field of their own. Some of them add recipients, claim that a
-/// sender was authenticated, or change how the whole mail is shown.
+/// Headers that mailonce or a mail server writes, or that have a field of their own. Some of them would add recipients,
+/// claim an authenticated sender, or change how the whole mail is displayed.
 fn is_reserved_header(name: &str) -> bool {
     const NAMES: [&str; 19] = [
         "message-id",
@@ -390,7 +391,7 @@ fn parse_schedule(text: Option<&str>, faults: &mut Vec<FieldError>) -> Option<Sc
     }
 }
 
-/// Attachments are kept as base64 inside the stored JSON.
+/// Stores attachments as base64 inside the JSON.
 mod as_base64 {
     use super::STANDARD;
     use base64::Engine as _;

@@ -1,4 +1,4 @@
-//! When two mails say the same: near-equal words, and the same numbers, ids and addresses in them.
+//! The content guard: detects near-duplicate emails by similar words and identical numbers, ids and addresses.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -6,38 +6,38 @@ use std::collections::BTreeSet;
 
 use crate::{id::TeamId, string_enum::string_enum};
 
-/// Mails are compared within this, in milliseconds.
+/// Only emails within this interval are compared, in milliseconds.
 pub const COMPARE_WINDOW_MS: i64 = 600_000;
-/// With so many of the latest.
+/// The number of recent emails to compare with.
 pub const MAX_COMPARED: usize = 8;
-/// Words of a mail that are compared.
+/// The number of words that are compared.
 const MAX_TOKENS: usize = 400;
 
 string_enum! {
-    /// What to do about a mail that looks like another.
+    /// What to do with an email that looks like a duplicate.
     ContentGuardMode {
-        /// Nothing.
+        /// Send it without comparing.
         Off = "off",
-        /// Say so.
+        /// Flag it and send it.
         Flag = "flag",
-        /// Keep it until a person or its sender says that it is meant.
+        /// Hold it until a person or its sender confirms it.
         Hold = "hold",
     }
 }
 
-/// What of a mail is compared.
+/// The fingerprint of an email's content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentFingerprint {
-    /// Sender and recipients, as a hash: only mails between the same people are compared.
+    /// A hash of team, sender and recipients. Only emails between the same people are compared.
     pub pair: [u8; 16],
-    /// Short hashes of its words, sorted, each once.
+    /// Short hashes of the words, sorted, without duplicates.
     pub words: Vec<u32>,
-    /// A hash over its numbers, ids and addresses, sorted, each once.
+    /// A hash over the numbers, ids and addresses in the text, sorted and without duplicates.
     pub marks: [u8; 16],
 }
 
 impl ContentFingerprint {
-    /// What is compared of a mail between these people.
+    /// The fingerprint of an email between these people.
     pub fn from_email(team: TeamId, from: &str, to: &[String], subject: &str, text: &str) -> Self {
         let people: BTreeSet<&str> = to.iter().map(String::as_str).collect();
         let pair = hash_parts([team.to_string().as_str(), from].into_iter().chain(people));
@@ -53,7 +53,7 @@ impl ContentFingerprint {
         Self { pair, words: words.into_iter().collect(), marks }
     }
 
-    /// Whether two mails between the same people say the same.
+    /// Whether two emails between the same people have nearly the same content.
     pub fn is_similar_to(&self, other: &Self) -> bool {
         if self.pair != other.pair || self.marks != other.marks {
             return false;
@@ -61,12 +61,12 @@ impl ContentFingerprint {
         let ours: BTreeSet<u32> = self.words.iter().copied().collect();
         let theirs: BTreeSet<u32> = other.words.iter().copied().collect();
         let (both, either) = (ours.intersection(&theirs).count(), ours.union(&theirs).count());
-        // At least three quarters of all the words are in both.
+        // At least three quarters of all words are in both.
         both * 4 >= either * 3
     }
 }
 
-/// Words in lower case without what surrounds them. Addresses of pages and people stay whole.
+/// The words in lower case, without surrounding punctuation. URLs and email addresses stay whole.
 fn tokens(text: &str) -> impl Iterator<Item = String> {
     let inner = |c: char| c.is_alphanumeric();
     text.split_whitespace()
@@ -74,7 +74,7 @@ fn tokens(text: &str) -> impl Iterator<Item = String> {
         .filter(|token| !token.is_empty())
 }
 
-/// Whether a token names something: it has a digit, or is an address.
+/// Whether a token identifies something: it contains a digit or is an address.
 fn is_identifier(token: &str) -> bool {
     token.chars().any(char::is_numeric) || token.contains('@') || token.contains("://")
 }

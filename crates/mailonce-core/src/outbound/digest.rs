@@ -1,8 +1,9 @@
-//! The digest: one versioned hash over what a mail means. It decides between duplicate and mismatch.
+//! The digest: a versioned hash over the meaning of an email. It decides whether a repeated key is a replay or a
+//! mismatch.
 //!
-//! Beside the whole it keeps eight bytes per field, so that a mismatch can name what differs even after the body
-//! was dropped. Fields are hashed as typed, length-prefixed parts, never as JSON: no two different meanings share
-//! an input, and no JSON reader's habits leak in.
+//! Beside the hash of the whole it keeps eight bytes per field, so that a mismatch error can name the differing fields
+//! even after the body was deleted. Fields are hashed as typed, length-prefixed parts instead of JSON. So different
+//! meanings never share an input, and the quirks of JSON parsers have no influence.
 
 use sha2::{Digest as _, Sha256};
 use std::{fmt, sync::Arc};
@@ -15,10 +16,10 @@ use crate::{
     },
 };
 
-/// The version that new digests are written in.
+/// The version of new digests.
 pub const CURRENT_VERSION: u8 = 1;
 
-/// A part of a mail's meaning.
+/// A part of an email's meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "each is the API field of that name")]
@@ -36,7 +37,7 @@ pub enum DigestField {
     Tags,
     Metadata,
     ScheduledAt,
-    /// Display names of every address, apart from the addresses themselves.
+    /// Display names of all addresses, separate from the addresses.
     Names,
 }
 
@@ -58,7 +59,7 @@ const ALL_FIELDS: [DigestField; 14] = [
 ];
 
 impl DigestField {
-    /// The name callers know it by.
+    /// The field name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::From => "from",
@@ -78,7 +79,8 @@ impl DigestField {
         }
     }
 
-    /// Whether `first_wins` forgives a difference here: words may change when a model retries, people may not.
+    /// Whether `first_wins` tolerates a difference in this field. A model that retries may change the wording, but not
+    /// the recipients.
     pub fn is_forgivable(self) -> bool {
         match self {
             Self::Subject | Self::Text | Self::Html | Self::Headers | Self::Tags | Self::Metadata | Self::Names => true,
@@ -89,22 +91,22 @@ impl DigestField {
     }
 }
 
-/// The digest of one mail.
+/// The digest of one email.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Digest {
     version: u8,
     whole: [u8; 32],
-    /// Eight bytes for each field that is present.
+    /// Eight bytes for each present field.
     parts: Arc<[(u8, [u8; 8])]>,
 }
 
 impl Digest {
-    /// The digest of `content` in the version that new emails get.
+    /// The digest of `content` in the current version.
     pub fn of_content(content: &EmailContent) -> Self {
         Self::in_version(CURRENT_VERSION, content)
     }
 
-    /// The digest in a given version. A stored digest is always compared in its own, so that a new version never
+    /// The digest in a given version. A stored digest is compared in its own version, so that a new version never
     /// causes a false mismatch.
     pub fn in_version(version: u8, content: &EmailContent) -> Self {
         let mut whole = Sha256::new();
@@ -124,7 +126,7 @@ impl Digest {
         Self { version, whole: whole.finalize().into(), parts: parts[..count].into() }
     }
 
-    /// The version it was written in.
+    /// Its version.
     pub fn version(&self) -> u8 {
         self.version
     }
@@ -134,7 +136,7 @@ impl Digest {
         self.whole
     }
 
-    /// The fields in which another mail differs. Empty for the same meaning.
+    /// The fields in which another email differs. Empty when both mean the same.
     pub fn differences(&self, other: &Self) -> Vec<DigestField> {
         if self.whole == other.whole || mutant!("digest-ignored") {
             return Vec::new();
@@ -145,7 +147,7 @@ impl Digest {
         ALL_FIELDS.into_iter().filter(|field| part(self, *field) != part(other, *field)).collect()
     }
 
-    /// The stored form.
+    /// Encodes it for the store.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(33 + 9 * self.parts.len());
         bytes.push(self.version);
@@ -157,7 +159,7 @@ impl Digest {
         bytes
     }
 
-    /// Reads the stored form. `None` when it is damaged.
+    /// Decodes the stored form. `None` when it is damaged.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (version, rest) = bytes.split_first()?;
         let (whole, rest) = rest.split_first_chunk::<32>()?;
@@ -183,7 +185,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// The digest of an operation that is not a send: what was asked, of what, with which words.
+/// The digest of an operation other than a send: operation, path and body.
 pub fn operation_digest(operation: &str, path: &str, body: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in [operation.as_bytes(), path.as_bytes(), body] {
@@ -241,7 +243,7 @@ fn hash_addresses(list: &[crate::address::NamedAddress], hash: &mut FieldHasher)
     }
 }
 
-/// Header names are compared without case and in any order.
+/// Header names are hashed in lower case and sorted, so case and order do not matter.
 fn hash_headers(content: &EmailContent, hash: &mut FieldHasher) {
     let mut sorted: Vec<_> = content.headers.iter().map(|(n, v)| (n.to_ascii_lowercase(), v)).collect();
     sorted.sort();
@@ -267,7 +269,7 @@ fn hash_tags(content: &EmailContent, hash: &mut FieldHasher) {
     }
 }
 
-/// Names go with their address, so that swapping two names is a difference.
+/// Names are hashed with their address, so that swapping two names is a difference.
 fn hash_display_names(content: &EmailContent, hash: &mut FieldHasher) {
     let all = [&content.to, &content.cc, &content.bcc, &content.reply_to].into_iter().flatten();
     let mut named: Vec<_> = std::iter::once(&content.from)
@@ -281,7 +283,7 @@ fn hash_display_names(content: &EmailContent, hash: &mut FieldHasher) {
     }
 }
 
-/// Absent and empty are told apart.
+/// Distinguishes absent from empty.
 fn hash_optional(text: Option<&str>, hash: &mut FieldHasher) {
     match text {
         Some(text) => {
@@ -373,7 +375,7 @@ mod tests {
             (DigestField::Names, |r| r.from = "Robot <agent@example.com>".into()),
         ];
         for (field, change) in others {
-            // A sender's name goes with its address, so both are told when the address changes.
+            // A sender's name is hashed with its address, so a new address changes both fields.
             assert!(base.differences(&digest(change)).contains(&field), "{}", field.name());
         }
     }
@@ -400,7 +402,7 @@ mod tests {
 
     #[test]
     fn version_1_never_changes() {
-        // A change here would turn every remembered key of the world into a false mismatch: write version 2 instead.
+        // A changed digest would turn every remembered key into a false mismatch. Add version 2 instead.
         assert_eq!(digest(|_| {}).to_string(), "d1:f03c584b7a6d3ecc645a776dbda0d1baf4d14a91b53387fe112271f059664282");
     }
 }

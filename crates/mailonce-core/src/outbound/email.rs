@@ -1,7 +1,7 @@
-//! An accepted email: what never changes, what does, and the changes it may go through.
+//! An accepted email: its immutable head, its current state, and the changes that are allowed.
 //!
-//! Engines load an [`Email`], call one of the changes below and save what it became together with the events it
-//! returns. So every engine decides alike.
+//! Stores load an [`Email`], call one of the methods below, and save the result together with the returned events. So
+//! every store makes the same decisions.
 
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, sync::Arc};
@@ -23,42 +23,42 @@ use crate::{
 };
 
 string_enum! {
-    /// Where an email stands, as callers see it.
+    /// The state of an email, as the API shows it.
     EmailState {
         /// Due later.
         Scheduled = "scheduled",
         /// Waiting for a worker.
         Queued = "queued",
-        /// A worker holds it, or it is on the wire.
+        /// Leased by a worker, or being sent.
         Sending = "sending",
-        /// The next hop has all of it.
+        /// The next hop accepted all of it.
         Sent = "sent",
-        /// The recipients' servers have it.
+        /// The recipients' servers accepted it.
         Delivered = "delivered",
-        /// Some of it came back.
+        /// A recipient's copy bounced.
         Bounced = "bounced",
-        /// A recipient called it spam.
+        /// A recipient reported it as spam.
         Complained = "complained",
-        /// Refused for good.
+        /// Refused permanently.
         Failed = "failed",
-        /// Some of it may or may not have left.
+        /// The outcome of at least one handoff is unknown.
         Unknown = "unknown",
-        /// A person gave it up while it was unknown.
+        /// A person abandoned it while its outcome was unknown.
         Abandoned = "abandoned",
-        /// A guard keeps it until a person decides.
+        /// A guard holds it until a person decides.
         Held = "held",
-        /// Taken back before anything left.
+        /// Cancelled before anything was sent.
         Cancelled = "cancelled",
     }
 }
 
 impl EmailState {
-    /// Whether nothing more will happen by itself.
+    /// Whether the state changes no more without outside evidence or a command.
     pub fn is_terminal(self) -> bool {
         !matches!(self, Self::Scheduled | Self::Queued | Self::Sending | Self::Unknown | Self::Held)
     }
 
-    /// The fold over an email's handoffs: the first that applies.
+    /// The state of an email, computed from its handoffs: the first row that applies.
     pub fn fold(states: &[HandoffState]) -> Self {
         let any = |wanted: &[HandoffState]| states.iter().any(|state| wanted.contains(state));
         let order: [(&[HandoffState], Self); 11] = [
@@ -69,7 +69,7 @@ impl EmailState {
             (&[HandoffState::Scheduled], Self::Scheduled),
             (&[HandoffState::Complained], Self::Complained),
             (&[HandoffState::Bounced], Self::Bounced),
-            // Delivered only when every copy that left was; one that is merely sent keeps the email at sent.
+            // An email is delivered only when every sent copy is; one copy that is merely sent keeps it at `sent`.
             (&[HandoffState::Sent], Self::Sent),
             (&[HandoffState::Delivered], Self::Delivered),
             (&[HandoffState::Abandoned], Self::Abandoned),
@@ -80,27 +80,28 @@ impl EmailState {
 }
 
 string_enum! {
-    /// A check inside the accept transaction that spoke.
+    /// A check inside the accept transaction that held, flagged or refused an email.
     Guard {
-        /// The message is our own.
+        /// The message was sent by mailonce itself.
         Itself = "self",
-        /// A machine wrote the message.
+        /// The message was sent automatically.
         Automatic = "automatic",
-        /// The message was answered.
+        /// The message has a reply already.
         AlreadyAnswered = "already_answered",
-        /// Another agent holds the thread, or took it since.
+        /// Another agent holds the lease of the thread, or took it in the meantime.
         Leased = "leased",
-        /// A person wrote again meanwhile.
+        /// A newer message arrived in the thread.
         NewerMessage = "newer_message",
-        /// Too many answers.
+        /// A cap on replies is reached.
         Cap = "cap",
-        /// Another mail to the same people says the same.
+        /// Another email to the same people has nearly the same content.
         LooksDuplicate = "looks_duplicate",
-        /// The same intent already went, or is going, to some of these recipients.
+        /// The same intent was already sent, or is being sent, to some of these recipients.
         Overlaps = "overlaps",
-        /// A rule wants a person to look first.
+        /// A rule requires approval by a person.
         Approval = "approval",
-        /// The message asks for its answer at another organization than its sender's, or failed authentication.
+        /// The Reply-To of the message is at another organization than its sender, or the message failed
+        /// authentication.
         ReplyTo = "reply_to",
     }
 }
@@ -108,7 +109,7 @@ string_enum! {
 string_enum! {
     /// What to do when an outcome stays unknown.
     OnUnknown {
-        /// Keep it and ask a person.
+        /// Hold it and ask a person.
         Hold = "hold",
         /// Send the same bytes again, once, flagged as a possible duplicate.
         Resend = "resend",
@@ -116,97 +117,97 @@ string_enum! {
 }
 
 string_enum! {
-    /// The door a call came through.
+    /// The channel of a call.
     Channel {
         /// The HTTP API.
         Http = "http",
-        /// A batch.
+        /// The batch endpoint.
         Batch = "batch",
         /// The command line.
         Cli = "cli",
-        /// Resend's dialect.
+        /// The Resend dialect.
         Resend = "resend",
-        /// useSend's dialect.
+        /// The useSend dialect.
         Usesend = "usesend",
-        /// A model's tools.
+        /// MCP tools.
         Mcp = "mcp",
-        /// AgentMail's dialect.
+        /// The AgentMail dialect.
         Agentmail = "agentmail",
     }
 }
 
 impl Channel {
-    /// Whether a call came in the words of another service.
+    /// Whether the channel is the API of another service.
     pub fn is_dialect(self) -> bool {
         matches!(self, Self::Resend | Self::Usesend | Self::Agentmail)
     }
 }
 
-/// What never changes about an email, apart from its content.
+/// The immutable part of an email, without its content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmailHead {
-    /// Sender, bare.
+    /// The sender, as a bare address.
     pub from: String,
-    /// Recipients, bare.
+    /// The recipients, as bare addresses.
     pub to: Vec<String>,
-    /// Copies, bare.
+    /// Cc recipients, as bare addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cc: Vec<String>,
-    /// Hidden copies, bare.
+    /// Bcc recipients, as bare addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bcc: Vec<String>,
     /// Subject.
     pub subject: String,
-    /// The name of the wish.
+    /// The idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<EmailKey>,
-    /// What the wish is about.
+    /// The intent from which keys are derived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<Intent>,
     /// When it was accepted.
     pub created_at: Time,
     /// What to do when the outcome stays unknown.
     pub on_unknown: OnUnknown,
-    /// The credential it came with.
+    /// The API key of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<ApiKeyId>,
-    /// The door it came through.
+    /// The channel of the call.
     pub channel: Channel,
-    /// From 1; rises when it is sent again on purpose.
+    /// The version, from 1. Each resend increases it.
     pub version: u32,
-    /// The way out the caller named. It takes no other.
+    /// The transport that the caller named. Such an email never fails over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
-    /// The version before.
+    /// The previous version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resend_of: Option<EmailId>,
-    /// Why it was sent again.
+    /// The reason of the resend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The message it answers or passes on.
+    /// The message that it replies to or forwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answers: Option<MessageId>,
     /// The thread it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadId>,
-    /// What its caller calls the call that made it.
+    /// The caller's own ids for the call that created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallTrace>,
-    /// The rule that wanted a person to look first.
+    /// The rule that required approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_by: Option<RuleRef>,
 }
 
 impl EmailHead {
-    /// Whether its key is the one that its intent derives.
+    /// Whether its key is the one derived from its intent.
     pub fn has_intent_key(&self) -> bool {
         let (Some(intent), Some(EmailKey::Given(key))) = (&self.intent, &self.key) else { return false };
         let to: Vec<Address> = self.to.iter().filter_map(|to| Address::parse(to).ok()).collect();
         intent.derive_key(&to) == key.as_str()
     }
 
-    /// The recipients' own keys, sorted: what an intent stands for beside its own key. An intent to one recipient
-    /// that goes under its own derived key needs no slot.
+    /// The keys of its recipients, sorted: an intent binds them beside its own key. An intent to one recipient under
+    /// its own derived key needs none.
     pub fn shadow_keys(&self, team: TeamId) -> Vec<KeyHash> {
         let Some(intent) = &self.intent else { return Vec::new() };
         let names = self.per_recipient_keys(intent);
@@ -219,9 +220,8 @@ impl EmailHead {
         slots
     }
 
-    /// The recipients' own keys under the versions that this one was made of. It takes those of them that are free: what
-    /// never left under an earlier version leaves with this one, and nobody is to get it a second time. Empty for what was
-    /// not sent again.
+    /// The recipients' keys under the earlier versions of this email. It binds those that are free: a recipient who got
+    /// nothing under an earlier version gets this one, and must not get another. Empty unless this is a resend.
     pub fn earlier_shadow_keys(&self, team: TeamId) -> Vec<KeyHash> {
         let Some(intent) = &self.intent else { return Vec::new() };
         let back = self.version.saturating_sub(1).min(limits::EARLIER_VERSIONS);
@@ -233,12 +233,12 @@ impl EmailHead {
         slots
     }
 
-    /// Whether accepting it may take slots of earlier versions. Such an email is not decided by its own key alone.
+    /// Whether accepting it may bind keys of earlier versions. Such an email is not decided by its own key alone.
     pub fn may_take_earlier_shadow_keys(&self) -> bool {
         self.intent.is_some() && self.version > 1
     }
 
-    /// Every slot that it may have taken.
+    /// All recipient keys that it may have bound.
     pub fn all_shadow_keys(&self, team: TeamId) -> impl Iterator<Item = KeyHash> {
         self.shadow_keys(team).into_iter().chain(self.earlier_shadow_keys(team))
     }
@@ -253,36 +253,36 @@ impl EmailHead {
     }
 }
 
-/// An accepted outbound mail.
+/// An accepted outbound email.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Email {
     /// Its id.
     pub id: EmailId,
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// Rises with each change.
+    /// The revision. Each change increases it.
     pub rev: u32,
-    /// What never changes. Shared, because every copy of the email needs it and none changes it.
+    /// The immutable part. Shared, because every copy of the email needs it.
     pub head: Arc<EmailHead>,
-    /// What it means.
+    /// The digest of its meaning.
     pub digest: Digest,
-    /// How often its key was bound, this time included. 0 without a key.
+    /// How often its key was bound, this binding included. 0 without a key.
     pub bind_number: u32,
     /// How long its key is remembered.
     pub ttl: Ttl,
     /// When it first became terminal.
     pub settled_at: Option<Time>,
-    /// The guard that holds or held it, or that only spoke.
+    /// The guard that holds or held it, or that flagged it.
     pub guard: Option<Guard>,
-    /// The next version, when one was made.
+    /// The next version, if it was resent.
     pub resent_as: Option<EmailId>,
     /// Its envelopes, by number.
     pub handoffs: Vec<Handoff>,
-    /// Calls that were answered with this email instead of making another.
+    /// The number of calls that were answered with this email.
     pub suppressed: u64,
 }
 
-/// What an event tells of its email.
+/// The data of an event about an email.
 #[derive(Debug, Serialize)]
 pub struct EmailEventData<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -294,10 +294,10 @@ pub struct EmailEventData<'a> {
     state: &'static str,
 }
 
-/// Why a change was refused.
+/// Why a change of an email was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmailChangeRefusal {
-    /// It left, or may have left.
+    /// It was sent, or may have been.
     TooLate,
     /// It is not scheduled.
     NotScheduled,
@@ -305,23 +305,23 @@ pub enum EmailChangeRefusal {
     NotTerminal,
     /// Its outcome is unknown: resolve it first.
     UseResolve,
-    /// It was sent again too recently.
+    /// The previous resend was too recent.
     ResendBudgetSpent,
-    /// It changed since it was looked at.
+    /// It changed since the caller read it.
     StaleRev,
     /// Its outcome is not unknown.
     NotUnknown,
-    /// Another email answered its message since.
+    /// Another email has replied to its message in the meantime.
     AnsweredByAnother,
 }
 
-/// How long after one resend the next version may be made, in milliseconds (1 a day).
+/// The minimum time between two resends, in milliseconds (one day).
 pub const MIN_RESEND_INTERVAL_MS: i64 = 86_400_000;
 
 impl Email {
-    /// Where it stands.
+    /// Its state.
     pub fn state(&self) -> EmailState {
-        // Most emails have one envelope, and this is asked on every accept.
+        // A fast path without allocation: most emails have one envelope, and every accept calls this.
         if let [one] = self.handoffs.as_slice() {
             return EmailState::fold(&[one.state]);
         }
@@ -335,22 +335,22 @@ impl Email {
         self.ttl.expires_at(from)
     }
 
-    /// Whether its key is forgotten by now.
+    /// Whether its key is forgotten at `now`.
     pub fn is_forgotten(&self, now: Time) -> bool {
         self.expires_at().is_some_and(|at| at <= now)
     }
 
-    /// The next moment after `now` at which something about it is to be forgotten: its key, its body, or all of it.
+    /// The next time after `now` at which its key, its body or its tombstone expires.
     pub fn next_sweep_at(&self, now: Time) -> Option<Time> {
         self.sweep_times().into_iter().flatten().filter(|at| *at > now).min()
     }
 
-    /// When its body is dropped.
+    /// When its body is deleted.
     pub fn body_expires_at(&self) -> Option<Time> {
         self.settled_at.map(|at| at.plus(limits::BODY_RETENTION_MS))
     }
 
-    /// When the last trace of it goes: the tombstone of its key.
+    /// When its last trace, the tombstone of its key, is deleted.
     pub fn tombstone_expires_at(&self) -> Option<Time> {
         self.body_expires_at().max(self.expires_at()).map(|at| at.plus(limits::TOMBSTONE_MS))
     }
@@ -359,18 +359,18 @@ impl Email {
         [self.expires_at(), self.body_expires_at(), self.tombstone_expires_at()]
     }
 
-    /// Whether it still stands for its recipients: remembered, and not surely unsent.
+    /// Whether it still occupies the keys of its recipients: it is remembered, and it was sent or may be.
     pub fn holds_shadow_keys(&self, now: Time) -> bool {
         !self.is_forgotten(now) && !matches!(self.state(), EmailState::Failed | EmailState::Cancelled)
     }
 
-    /// Whether it is a look-alike of which its sender may say that it is meant. Not so a later version: that is held
-    /// because an earlier one was taken back, and what a person rejected a person lets go.
+    /// Whether its sender may confirm it, because the content guard holds it. A resend needs a person: it is held
+    /// because a person rejected an earlier version.
     pub fn may_sender_confirm(&self) -> bool {
         self.guard == Some(Guard::LooksDuplicate) && self.head.resend_of.is_none()
     }
 
-    /// Keeps it back at its acceptance. The time it was wished for stays with it.
+    /// Holds it at acceptance. A scheduled time is kept.
     pub fn hold(&mut self, guard: Guard, now: Time) {
         self.guard = Some(guard);
         for handoff in &mut self.handoffs {
@@ -379,17 +379,17 @@ impl Email {
         }
     }
 
-    /// The event that tells of its acceptance.
+    /// The event of its acceptance.
     pub fn accepted_event(&self) -> NewEvent {
         self.event_with(self.accepted_kind(), self.head.created_at, &self.accepted_data())
     }
 
-    /// The facts of that event, as JSON: it alone says which call it was.
+    /// The data of that event. Only this event carries the caller's ids.
     pub fn accepted_data(&self) -> EmailEventData<'_> {
         EmailEventData { call: self.head.call.as_ref(), ..self.event_data() }
     }
 
-    /// Whether its acceptance is told as one that is held.
+    /// The kind of its acceptance event: held or accepted.
     pub fn accepted_kind(&self) -> EventKind {
         if self.guard.is_some() && self.state() == EmailState::Held {
             EventKind::EmailHeld
@@ -398,18 +398,18 @@ impl Email {
         }
     }
 
-    /// An event about this email as it stands.
+    /// An event about its current state.
     pub fn event(&self, kind: EventKind, at: Time) -> NewEvent {
         self.event_with(kind, at, &self.event_data())
     }
 
     fn event_with(&self, kind: EventKind, at: Time, data: &EmailEventData<'_>) -> NewEvent {
-        // Words in a struct are always JSON.
+        // This struct always serializes.
         let data = serde_json::to_value(data).unwrap_or_default();
         NewEvent { kind, at, subject_id: self.id.0, rev: self.rev, data }
     }
 
-    /// The facts of an event about this email as it stands, as JSON.
+    /// The data of an event about its current state.
     fn event_data(&self) -> EmailEventData<'_> {
         EmailEventData {
             call: None,
@@ -419,8 +419,8 @@ impl Email {
         }
     }
 
-    /// Takes it back, if nothing of it left or is in doubt. Handoffs that ended unsent stay as they are, so that an email
-    /// of which one recipient was refused ends as `failed`. `Ok(None)` when no handoff waits any more.
+    /// Cancels it, if nothing was sent and nothing is in doubt. Handoffs that ended unsent keep their state, so an
+    /// email with one refused recipient ends as `failed`. `Ok(None)` when no handoff is waiting.
     pub fn cancel(&mut self, now: Time) -> Result<Option<NewEvent>, EmailChangeRefusal> {
         if self.is_in_doubt() && !mutant!("cancel-in-doubt") {
             return Err(EmailChangeRefusal::TooLate);
@@ -441,7 +441,7 @@ impl Email {
         Ok(Some(self.record_change(EventKind::EmailCancelled, now)))
     }
 
-    /// Moves it to another time, while it is scheduled.
+    /// Changes the due time of a scheduled email.
     pub fn reschedule(&mut self, due: Time, now: Time) -> Result<NewEvent, EmailChangeRefusal> {
         if self.state() != EmailState::Scheduled {
             return Err(EmailChangeRefusal::NotScheduled);
@@ -454,7 +454,7 @@ impl Email {
         Ok(self.record_change(EventKind::EmailRescheduled, now))
     }
 
-    /// Whether the next version may be made.
+    /// Whether it may be resent.
     pub fn may_resend(&self, now: Time) -> Result<(), EmailChangeRefusal> {
         let state = self.state();
         if mutant!("resend-anything") {
@@ -470,8 +470,9 @@ impl Email {
         if self.head.resend_of.is_some() && recent { Err(EmailChangeRefusal::ResendBudgetSpent) } else { Ok(()) }
     }
 
-    /// Makes way for its next version. One with other words `takes_back` what is held: nothing of it left, so that no
-    /// budget is spent, and what its sender took back meanwhile stays taken back.
+    /// Prepares it for its next version. A version with other content (`takes_back`) cancels the held email. That
+    /// spends no resend budget, because nothing was sent. An email that its sender cancelled in the meantime is
+    /// refused.
     pub fn prepare_for_resend(&mut self, takes_back: bool, now: Time) -> Result<Option<NewEvent>, EmailChangeRefusal> {
         match (takes_back, self.state()) {
             (false, _) => self.may_resend(now).map(|()| None),
@@ -480,31 +481,31 @@ impl Email {
         }
     }
 
-    /// The time ahead that it was wished for, while it is held.
+    /// The scheduled time in the future, while it is held.
     pub fn requested_due_at(&self, now: Time) -> Option<Time> {
         let held = self.handoffs.iter().filter(|handoff| handoff.state == HandoffState::Held);
         held.filter_map(|handoff| handoff.due_at).filter(|due| *due > now).min()
     }
 
-    /// Names the version that follows it.
+    /// Records its next version.
     pub fn mark_resent(&mut self, as_email: EmailId, now: Time) -> NewEvent {
         self.resent_as = Some(as_email);
         self.record_change(EventKind::EmailResent, now)
     }
 
-    /// Gives its key another memory.
+    /// Changes how long its key is remembered.
     pub fn extend_key(&mut self, ttl: Ttl, now: Time) -> NewEvent {
         self.ttl = ttl;
         self.record_change(EventKind::KeyExtended, now)
     }
 
-    /// Ends the memory of its key now. Only for a settled email.
+    /// Forgets its key now. Only for a settled email.
     pub fn forget_key(&mut self, now: Time) -> NewEvent {
         self.ttl = Ttl(self.settled_at.map_or(0, |at| now.since(at)));
         self.record_change(EventKind::KeyForgotten, now)
     }
 
-    /// Hands the envelope to a next hop that lives inside our own commit: lease, marker and answer at once.
+    /// Hands the envelope to the sandbox, which is part of the same commit: lease, marker and reply in one step.
     pub fn capture(&mut self, number: u16, now: Time) -> Option<(Attempt, NewEvent)> {
         let handoff = self.handoffs.get_mut(usize::from(number))?;
         if handoff.state == HandoffState::Scheduled {
@@ -527,7 +528,7 @@ impl Email {
         Some((attempt, self.record_change(EventKind::EmailSent, now)))
     }
 
-    /// Counts the change, notes when the email first became terminal, and tells of it.
+    /// Increases the revision, records when the email first became terminal, and returns the event.
     pub(crate) fn record_change(&mut self, kind: EventKind, now: Time) -> NewEvent {
         self.rev += u32::from(!mutant!("rev-stands"));
         if self.settled_at.is_none() && self.state().is_terminal() {

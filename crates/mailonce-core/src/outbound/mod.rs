@@ -1,4 +1,4 @@
-//! Sending: accepting emails under idempotency keys.
+//! Sending: the content of an email, its digest and schedule, the content guard, and the accepted email.
 
 pub mod content;
 pub mod content_guard;

@@ -1,31 +1,32 @@
-//! When a mail is due: an instant, or a span from now in plain words.
+//! When an email is due: an instant, or a delay in plain words.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{limits, time::Time};
 
-/// A wish for later. What was asked and what it came to are both kept: the first is compared, the second obeyed.
+/// A requested send time. The request and the resulting instant are both kept: digests compare the request, workers use
+/// the instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
-    /// An instant, given with its offset.
+    /// An instant, given with a UTC offset.
     At(Time),
-    /// A span such as `in 5 minutes`, kept as given (spaces and case folded).
+    /// A delay such as `in 5 minutes`, with spaces and case normalized.
     In {
-        /// The words of the caller.
+        /// The caller's words, normalized.
         words: String,
-        /// The span in milliseconds.
+        /// The delay in milliseconds.
         ms: i64,
     },
 }
 
-/// A text that names no time.
+/// The text is not a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is an RFC 3339 time with an offset (2026-11-15T10:00:00Z) or a span such as \"in 5 minutes\"")]
 pub struct ScheduleError;
 
 impl Schedule {
-    /// Reads an instant or a span.
+    /// Parses an instant or a delay.
     pub fn parse(text: &str) -> Result<Self, ScheduleError> {
         if let Some(at) = Time::parse(text) {
             return Ok(Self::At(at));
@@ -35,7 +36,7 @@ impl Schedule {
         Ok(Self::In { words, ms })
     }
 
-    /// The instant it comes to for a mail accepted at `now`.
+    /// The due time of an email accepted at `now`.
     pub fn due_at(&self, now: Time) -> Time {
         match self {
             Self::At(at) => *at,
@@ -43,13 +44,13 @@ impl Schedule {
         }
     }
 
-    /// Whether the mail may wait that long.
+    /// Whether the due time is within [`limits::SCHEDULE_AHEAD_MS`].
     pub fn is_within_limit(&self, now: Time) -> bool {
         self.due_at(now).since(now) <= limits::SCHEDULE_AHEAD_MS
     }
 }
 
-/// `in 5 minutes`, `in an hour`, `in 2 days`.
+/// Parses `in 5 minutes`, `in an hour`, `in 2 days`.
 fn parse_relative(words: &str) -> Option<i64> {
     let mut parts = words.strip_prefix("in ")?.split(' ');
     let count = match parts.next()? {

@@ -1,4 +1,4 @@
-//! Whether a mail's sender is who it says: SPF, DKIM and DMARC, asked of the domain name system.
+//! Sender authentication of received mail: SPF, DKIM and DMARC, checked over DNS.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -7,38 +7,38 @@ use std::net::IpAddr;
 use crate::string_enum::string_enum;
 
 string_enum! {
-    /// What one method says.
+    /// The result of one authentication method, with the names of RFC 8601.
     AuthResult {
-        /// It holds.
+        /// The check succeeded.
         Pass = "pass",
-        /// It does not.
+        /// The check failed.
         Fail = "fail",
-        /// It does not, but the domain is not sure.
+        /// The check failed, but the domain asks not to reject for it.
         SoftFail = "softfail",
-        /// The domain does not say.
+        /// The domain makes no statement.
         Neutral = "neutral",
-        /// There is nothing to check, or nobody checked.
+        /// There was nothing to check, or no check ran.
         None = "none",
-        /// Nobody could be asked in time.
+        /// DNS did not answer in time.
         TempError = "temperror",
-        /// What there is to check is broken.
+        /// The record or signature is malformed.
         PermError = "permerror",
     }
 }
 
-/// What is known about a mail's sender.
+/// The authentication results of a mail's sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderAuth {
-    /// Whether the host may send for the envelope's domain.
+    /// SPF: whether the sending host may send for the domain of the envelope sender.
     pub spf: AuthResult,
-    /// Whether a signature holds.
+    /// DKIM: whether a signature is valid.
     pub dkim: AuthResult,
-    /// Whether one of the two holds for the domain that people see.
+    /// DMARC: whether SPF or DKIM passed, aligned with the domain of the From header.
     pub dmarc: AuthResult,
-    /// Our own verdict: `pass` when SPF or DKIM holds for the domain that people see (aligned), whatever that domain
-    /// publishes; `fail` when it publishes that it should and nothing does; else `none` or `temperror`.
+    /// The verdict of mailonce. `pass`: SPF or DKIM passed and is aligned with the From domain, with or without a DMARC
+    /// record. `fail`: the domain publishes a DMARC record and neither passed. Otherwise `none` or `temperror`.
     pub verdict: AuthResult,
-    /// The domain that people see.
+    /// The domain of the From header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
 }
@@ -51,44 +51,44 @@ impl Default for SenderAuth {
 }
 
 impl SenderAuth {
-    /// Nobody answered in time.
+    /// The result when DNS did not answer in time.
     pub fn timed_out() -> Self {
         let late = AuthResult::TempError;
         Self { spf: late, dkim: late, dmarc: late, verdict: late, domain: None }
     }
 
-    /// Whether the sender's domain disowns the mail.
+    /// Whether the sender failed authentication.
     pub fn is_fail(&self) -> bool {
         self.verdict == AuthResult::Fail
     }
 
-    /// Whether the sender is who it says.
+    /// Whether the sender is authenticated.
     pub fn is_pass(&self) -> bool {
         self.verdict == AuthResult::Pass
     }
 }
 
-/// A mail as it arrived.
+/// A received mail to authenticate.
 #[derive(Clone, Copy, Debug)]
 pub struct UnauthenticatedMail<'a> {
-    /// The mail as it travelled.
+    /// The original RFC 5322 bytes.
     pub raw: &'a [u8],
-    /// Where it came from. Without it SPF cannot be asked.
+    /// The IP address of the sending host. SPF cannot be checked without it.
     pub ip: Option<IpAddr>,
-    /// What that host called itself.
+    /// The name that the host gave in HELO or EHLO.
     pub helo: Option<&'a str>,
-    /// The sender of the envelope; empty for the null return path.
+    /// The envelope sender. Empty for the null return path.
     pub sender: Option<&'a str>,
 }
 
-/// Asks whether a mail's sender is who it says.
+/// Authenticates senders.
 #[async_trait]
 pub trait Authenticator: Send + Sync + 'static {
-    /// What is known. Takes two seconds at the most; what could not be asked by then is `temperror`.
+    /// Checks a mail. Takes two seconds at most; checks unfinished by then are `temperror`.
     async fn authenticate(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth;
 }
 
-/// Asks nobody, and believes mail from this machine itself. For `dev`, where every mail is one's own.
+/// Makes no DNS queries and trusts mail from this machine. For `dev`, where the user sends all mail.
 #[derive(Clone, Copy, Debug)]
 pub struct TrustLoopback;
 
@@ -104,7 +104,7 @@ impl Authenticator for TrustLoopback {
     }
 }
 
-/// Asks nobody: nothing is known about any sender.
+/// Makes no DNS queries: every result is `none`.
 #[derive(Clone, Copy, Debug)]
 pub struct NoSenderCheck;
 

@@ -1,5 +1,5 @@
-//! What mailonce must remember of conversations. A part of the store, with the same rules: every method is one
-//! transaction and safe to repeat, time and ids are arguments, every row and every query carries its team.
+//! The part of the store for conversations. It follows the rules of the store: every method is one transaction and
+//! idempotent, time and ids are arguments, every row and every query carries its team.
 
 use async_trait::async_trait;
 
@@ -17,18 +17,18 @@ use crate::{
     time::Time,
 };
 
-/// Conversations. See the module's words.
+/// Replies, threads and their leases. The module documentation states the rules that every method follows.
 #[async_trait]
 pub trait ConversationStore: Send + Sync + 'static {
-    /// Accepts a reply or a forward with every guard, or says which refused it. A refusal is told by an event. The
-    /// key of the wish is looked up before any guard is asked.
+    /// Accepts a reply or a forward if every guard allows it, or returns the guard that refused it. A refusal writes an
+    /// event. The idempotency key is looked up before any guard runs.
     async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult>;
 
     /// One thread.
     async fn thread(&self, team: TeamId, id: ThreadId) -> Result<Option<Thread>>;
-    /// Threads, those with the latest news first, then by id, the latest first.
+    /// Threads, most recently active first, then by id, the latest first.
     async fn threads(&self, team: TeamId, query: ThreadQuery) -> Result<Vec<Thread>>;
-    /// The emails of a thread, oldest first, after one of them.
+    /// The emails of a thread after the given one, oldest first.
     async fn thread_emails(
         &self,
         team: TeamId,
@@ -36,10 +36,10 @@ pub trait ConversationStore: Send + Sync + 'static {
         after: Option<EmailId>,
         limit: usize,
     ) -> Result<Vec<EmailId>>;
-    /// Changes what people may change. `None` when the team has no such thread.
+    /// Changes the editable fields of a thread. `None` when the team has no such thread.
     async fn change_thread(&self, team: TeamId, id: ThreadId, edit: ThreadEdit, now: Time) -> Result<Option<Thread>>;
 
-    /// Takes or renews the lease of a thread. The key of an operation is bound only when it was taken.
+    /// Acquires or renews the lease of a thread. The key of the operation is bound only when the lease was acquired.
     async fn lease_thread(
         &self,
         team: TeamId,
@@ -48,12 +48,13 @@ pub trait ConversationStore: Send + Sync + 'static {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<ThreadLeaseResult>>;
-    /// Gives the lease with this token's hash back. `None` when the team has no such thread; another's lease stays.
+    /// Releases the lease with this token hash. The lease of another holder stays. `None` when the team has no such
+    /// thread.
     async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str, now: Time) -> Result<Option<Thread>>;
 
-    /// Gives the oldest unanswered messages of an inbox to an agent, each with the lease of its thread; one of a thread
-    /// at a time. A message that was offered too often is skipped for good, and told so. The key of an operation is
-    /// bound only when something was given.
+    /// Leases the oldest unanswered messages of an inbox to an agent, each with the lease of its thread, and one per
+    /// thread. A message that was offered too often is skipped for good, with an event. The key of the operation is
+    /// bound only when at least one message was leased.
     async fn lease_messages(
         &self,
         team: TeamId,
@@ -61,7 +62,7 @@ pub trait ConversationStore: Send + Sync + 'static {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<Vec<MessageOffer>>>;
-    /// What an agent says about a message that it holds.
+    /// Acknowledges a message that an agent has leased.
     async fn acknowledge_message(
         &self,
         team: TeamId,

@@ -1,4 +1,4 @@
-//! How an event is told to an endpoint that wants to hear it in the words of another service.
+//! Formats events for endpoints that expect the webhook format of another service (a dialect).
 
 use crate::{
     conversation::thread::Thread,
@@ -8,58 +8,59 @@ use crate::{
     time::Time,
 };
 
-/// An event that is owed to an endpoint, with everything that may be said of it.
+/// A notice with everything that its webhook body may contain.
 #[derive(Debug)]
 pub struct NoticeContext<'a> {
-    /// What happened.
+    /// The event.
     pub event: &'a Event,
-    /// That it is owed, and how often it was tried.
+    /// The notice, with the number of its attempts.
     pub notice: &'a Notice,
-    /// To whom.
+    /// The receiving endpoint.
     pub endpoint: &'a Endpoint,
-    /// The email it is about.
+    /// The email of the event.
     pub email: Option<EmailEvent>,
-    /// The message it is about.
+    /// The message of the event.
     pub message: Option<Message>,
-    /// The inbox that the message came to, or that the email left from.
+    /// The inbox that received the message, or from which the email was sent.
     pub inbox: Option<Inbox>,
     /// The thread of the message.
     pub thread: Option<Thread>,
-    /// What the message says, its codes and links hidden.
+    /// The text of the message, with codes and links masked.
     pub text: Option<String>,
-    /// Secrets of the endpoint, newest first.
+    /// The signing secrets of the endpoint, newest first.
     pub secrets: &'a [Vec<u8>],
     /// When this attempt is made.
     pub attempted_at: Time,
 }
 
-/// An email that something is told of.
+/// The email of an event.
 #[derive(Debug)]
 pub struct EmailEvent {
-    /// The email as it is now.
+    /// The current email.
     pub email: Email,
     /// Its Message-ID, with angle brackets.
     pub message_id: String,
-    /// Its words, while they are kept.
+    /// Its content, until it is deleted.
     pub content: Option<EmailContent>,
 }
 
-/// An event in other words.
+/// An event in the format of a dialect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormattedEvent {
-    /// JSON.
+    /// The JSON body.
     pub body: String,
-    /// Headers beside the usual ones.
+    /// Additional headers.
     pub headers: Vec<(String, String)>,
 }
 
-/// Knows the words of other services.
+/// Formats events for dialects.
 pub trait EventFormatter: Send + Sync + 'static {
-    /// The event in the words of the endpoint's dialect; `None` when that has no word for it, or nobody wants it.
+    /// Formats an event in the endpoint's dialect. `None` when the dialect has no such event, or the endpoint does not
+    /// want it.
     fn format_event(&self, telling: &NoticeContext<'_>) -> Option<FormattedEvent>;
 }
 
-/// Knows no other words.
+/// Formats nothing: no dialect is supported.
 #[derive(Clone, Copy, Debug)]
 pub struct NoDialects;
 

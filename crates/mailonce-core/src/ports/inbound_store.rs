@@ -1,5 +1,5 @@
-//! What mailonce must remember of mail that comes in. A part of the store, with the same rules: every method is one
-//! transaction and safe to repeat, time and ids are arguments, every row and every query carries its team.
+//! The part of the store for received mail. It follows the rules of the store: every method is one transaction and
+//! idempotent, time and ids are arguments, every row and every query carries its team.
 
 use async_trait::async_trait;
 
@@ -18,68 +18,70 @@ use crate::{
     time::Time,
 };
 
-/// Something that others may wait for has happened. A hint: it may be lost, and then costs a moment only.
+/// A wake-up for waiters. A lost one only delays them, because they also poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InboundWakeUp {
     /// A message was filed in an inbox.
     MessageFiled(InboxId),
-    /// A delivery waits that nobody reads yet.
+    /// A delivery is due for processing.
     DeliveryWaiting,
 }
 
-/// Called after a commit, of this process or (on engines of many nodes) of another.
+/// Called after a commit of this process or, on stores with several nodes, of another one.
 pub type InboundWakeUpHandler = Box<dyn Fn(InboundWakeUp) + Send + Sync>;
 
-/// Mail that comes in. See the module's words.
+/// Inboxes, deliveries, messages, artifacts and watches. The module documentation states the rules that every method
+/// follows.
 #[async_trait]
 pub trait InboundStore: Send + Sync + 'static {
     // Inboxes
 
-    /// Makes an inbox. The key of an operation is bound only when it was made now.
+    /// Creates an inbox. The key of the operation is bound only when the inbox was created by this call.
     async fn create_inbox(
         &self,
         inbox: Inbox,
         operation: Option<KeyedOperation>,
     ) -> Result<IdempotentResult<CreateInboxResult>>;
-    /// One inbox. Removed ones are not there.
+    /// One inbox. Removed inboxes are not returned.
     async fn inbox(&self, team: TeamId, id: InboxId) -> Result<Option<Inbox>>;
-    /// The inbox at the first of these addresses that was ever taken, whosever it is. A retired or removed one reaches
-    /// nobody, not even its domain's catch-all.
+    /// The inbox, of any team, at the first of these addresses that was ever taken. A retired or removed address
+    /// receives no mail, not even through the catch-all of its domain.
     async fn inbox_by_address(&self, places: &[String]) -> Result<Option<Inbox>>;
-    /// The team whose the first of these addresses is or was: also when it was retired, or its inbox removed.
+    /// The team that owns or owned the first known one of these addresses, even when it is retired or its inbox is
+    /// removed.
     async fn team_by_address(&self, places: &[String]) -> Result<Option<TeamId>>;
     /// Inboxes older than `before`, newest first.
     async fn inboxes(&self, team: TeamId, before: Option<InboxId>, limit: usize) -> Result<Vec<Inbox>>;
-    /// Changes an inbox, if it is still as it was seen.
+    /// Changes an inbox, if it still has the revision that the caller saw.
     async fn change_inbox(
         &self,
         edit: InboxEdit,
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<InboxChangeResult>>;
-    /// Removes an inbox with everything in it. Its addresses stay taken. `None` when the team has no such inbox.
+    /// Removes an inbox with everything in it. Its addresses stay reserved. `None` when the team has no such inbox.
     async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> Result<Option<Inbox>>;
 
-    // Arriving
+    // Deliveries
 
-    /// Keeps a mail for each recipient, unless the same delivery came before; every repeat leaves a row and an event.
-    /// The answers are in the order of the parcels. Two parcels of one arrival with the same key are one delivery.
-    /// A parcel whose inbox is not there any more when this commits is refused and leaves a row and an event: no inbox
-    /// can be removed between that look and the commit.
+    /// Stores a mail for each recipient, unless the same delivery was received before. Every duplicate is recorded with
+    /// a row and an event. The results are in the order of the recipients. Two recipients of one mail with the same key
+    /// are one delivery. A recipient whose inbox was removed by the time of the commit is refused, with a row and an
+    /// event. The inbox cannot be removed between that check and the commit.
     async fn receive(&self, arrival: InboundMail, now: Time) -> Result<Vec<ReceiveResult>>;
-    /// Gives up to `max` due deliveries to a worker, the longest due first.
+    /// Leases up to `max` due deliveries to a worker, earliest due first.
     async fn lease_deliveries(&self, node: NodeId, max: usize, now: Time) -> Result<Vec<LeasedDelivery>>;
-    /// Puts a mail that was fetched in the place of the notice which a waiting delivery holds, for that delivery alone.
-    /// Whoever reads it goes on. `None` when there is no such delivery; what no longer waits, or has its mail, stays as
-    /// it is.
+    /// Attaches a fetched mail to a waiting delivery that holds only a reference to it. Only that delivery changes, and
+    /// a worker that holds it continues. `None` when there is no such delivery. One that no longer waits, or has its
+    /// mail, stays unchanged.
     async fn attach_fetched_content(
         &self,
         team: TeamId,
         id: DeliveryId,
         brought: FetchedContent,
     ) -> Result<Option<Delivery>>;
-    /// Files the message of a waiting delivery, unless its inbox has it: thread, artifacts and events with it. A
-    /// message that was there already ends the delivery as a repeat of it, its bytes dropped.
+    /// Files the message of a waiting delivery with its thread, artifacts and events, unless the inbox already has the
+    /// message. In that case the delivery ends as a duplicate and its bytes are deleted.
     async fn file_message(
         &self,
         team: TeamId,
@@ -87,8 +89,8 @@ pub trait InboundStore: Send + Sync + 'static {
         message: NewMessage,
         now: Time,
     ) -> Result<FileMessageResult>;
-    /// Ends or postpones a waiting delivery that makes no message now. `None` when there is no such delivery; what is
-    /// no longer waiting stays as it is.
+    /// Ends or postpones a waiting delivery that makes no message now. `None` when there is no such delivery. One that
+    /// no longer waits stays unchanged.
     async fn record_delivery_outcome(
         &self,
         team: TeamId,
@@ -96,10 +98,10 @@ pub trait InboundStore: Send + Sync + 'static {
         settle: DeliveryOutcome,
         now: Time,
     ) -> Result<Option<Delivery>>;
-    /// Lets a dead delivery be read again, from its first attempt. `None` when there is no such delivery; what is not
-    /// dead stays as it is.
+    /// Makes a dead delivery due again, with its attempts reset. `None` when there is no such delivery. One that is not
+    /// dead stays unchanged.
     async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> Result<Option<Delivery>>;
-    /// The team of an email, whosever it is: for a bounce that has proven which email it is about.
+    /// The team of an email. For a bounce that has proven which email it is about.
     async fn team_of_email(&self, email: EmailId) -> Result<Option<TeamId>>;
     /// One delivery.
     async fn delivery(&self, team: TeamId, id: DeliveryId) -> Result<Option<Delivery>>;
@@ -110,16 +112,16 @@ pub trait InboundStore: Send + Sync + 'static {
 
     /// One message.
     async fn message(&self, team: TeamId, id: MessageId) -> Result<Option<Message>>;
-    /// The packed bytes of a message; `None` once they were dropped.
+    /// The packed bytes of a message. `None` once they were deleted.
     async fn raw_message(&self, team: TeamId, id: MessageId) -> Result<Option<Vec<u8>>>;
-    /// Messages of an inbox in the order of their numbers.
+    /// Messages of an inbox, ordered by number.
     async fn messages(&self, team: TeamId, inbox: InboxId, query: MessageQuery) -> Result<MessagePage>;
 
     // Artifacts
 
     /// One artifact.
     async fn artifact(&self, team: TeamId, id: ArtifactId) -> Result<Option<Artifact>>;
-    /// Artifacts of an inbox found after a message's number, those of the latest messages first, then by id.
+    /// Artifacts of an inbox in messages after a number, those of the latest messages first, then by id.
     async fn artifacts(
         &self,
         team: TeamId,
@@ -128,7 +130,8 @@ pub trait InboundStore: Send + Sync + 'static {
         after: u64,
         limit: usize,
     ) -> Result<Vec<Artifact>>;
-    /// Takes an artifact for its first consumer. The key of an operation is bound unless it is missing or gone.
+    /// Gives an artifact to its first consumer. The key of the operation is bound unless the artifact is missing or
+    /// gone.
     async fn consume_artifact(
         &self,
         team: TeamId,
@@ -137,7 +140,7 @@ pub trait InboundStore: Send + Sync + 'static {
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<ConsumeResult>>;
-    /// Notes that an artifact was used by the one who took it.
+    /// Records that the consumer of an artifact has used it.
     async fn mark_artifact_applied(
         &self,
         team: TeamId,
@@ -148,7 +151,8 @@ pub trait InboundStore: Send + Sync + 'static {
 
     // Watches
 
-    /// Begins a watch; `after` is filled in with the inbox's latest number. `None` when the team has no such inbox.
+    /// Creates a watch. The store sets `after` to the latest message number of the inbox. `None` when the team has no
+    /// such inbox.
     async fn create_watch(
         &self,
         watch: Watch,
@@ -156,7 +160,7 @@ pub trait InboundStore: Send + Sync + 'static {
     ) -> Result<IdempotentResult<Option<Watch>>>;
     /// One watch.
     async fn watch_of(&self, team: TeamId, id: WatchId) -> Result<Option<Watch>>;
-    /// Spends one of a watch's resends. The key of an operation is bound only when it was spent.
+    /// Uses one of the resends of a watch. The key of the operation is bound only when one was used.
     async fn spend_resend(
         &self,
         team: TeamId,
@@ -165,7 +169,7 @@ pub trait InboundStore: Send + Sync + 'static {
         now: Time,
     ) -> Result<IdempotentResult<SpendResendResult>>;
 
-    /// Registers who hears of what happened. Hints of other nodes come as fast as the store can tell; false when it
-    /// tells of this process only although there may be others, so that waiting needs polling too.
+    /// Registers a wake-up handler. Returns false when other processes may share the data and the store reports only
+    /// this one; then waiters must poll too.
     fn subscribe_to_inbound(&self, hearer: InboundWakeUpHandler) -> bool;
 }

@@ -1,4 +1,4 @@
-//! Mail that a provider holds: told of, listed and fetched.
+//! Received mail that a provider stores, and that mailonce lists and fetches through the provider's API.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -8,27 +8,27 @@ use std::fmt;
 use crate::ports::network::NoNetwork;
 use crate::time::Time;
 
-/// Where a mail is that a provider told of without bringing it.
+/// A reference to a mail at a provider, from a webhook that announced the mail without its content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderMailRef {
-    /// The provider's name for the mail.
+    /// The provider's id of the mail.
     pub id: String,
     /// The account at the provider, where it has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,
-    /// The bucket and key of Amazon S3, when it lies there.
+    /// The bucket and key in Amazon S3, when the mail is stored there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<(String, String)>,
 }
 
-/// By what a provider is asked for mail.
+/// The credentials for a provider's API.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProviderAccount {
-    /// The provider's word.
+    /// The name of the provider.
     pub provider: &'static str,
-    /// The credential.
+    /// The API key.
     pub api_key: String,
-    /// Where its API begins. The provider's own when absent.
+    /// The base URL of the API. `None` means the provider's public one.
     pub base_url: Option<String>,
 }
 
@@ -38,12 +38,12 @@ impl fmt::Debug for ProviderAccount {
     }
 }
 
-/// A mail as a provider gave it out.
+/// A mail as the provider's API returned it.
 #[derive(Clone, PartialEq)]
 pub enum FetchedMail {
-    /// As it travelled.
+    /// The original RFC 5322 bytes.
     Mime(Vec<u8>),
-    /// Its fields, in the provider's own words.
+    /// Its fields, in the provider's own JSON format.
     Fields(Value),
 }
 
@@ -56,12 +56,12 @@ impl fmt::Debug for FetchedMail {
     }
 }
 
-/// A mail in a provider's list.
+/// An entry in a provider's list of mails.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MailListEntry {
-    /// When the provider got it, by its own clock; `None` when it does not tell.
+    /// When the provider received it, by the provider's clock. `None` when the list does not say.
     pub at: Option<Time>,
-    /// The rest, in the provider's own words.
+    /// The other fields, in the provider's own JSON format.
     pub fields: Value,
 }
 
@@ -70,37 +70,37 @@ pub struct MailListEntry {
 pub struct MailListPage {
     /// The mails.
     pub mails: Vec<MailListEntry>,
-    /// Where to go on; `None` at the end.
+    /// The cursor of the next page; `None` at the end.
     pub next: Option<String>,
 }
 
-/// Why a provider gave nothing.
+/// Why a fetch or a list failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// It may later.
+    /// A retry may succeed.
     #[error("{reason}")]
     Temporary {
         /// What went wrong.
         reason: String,
-        /// The pause it asked for, in milliseconds.
+        /// The delay that the provider asked for, in milliseconds.
         retry_after_ms: Option<i64>,
     },
-    /// It does not have the mail: no longer, or not yet.
+    /// The provider does not have the mail: it was deleted, or is not there yet.
     #[error("{0}")]
     NotFound(String),
-    /// It never will.
+    /// A retry cannot succeed.
     #[error("{0}")]
     Permanent(String),
 }
 
-/// Providers that hold mail. Nothing is tried twice here: whoever asks decides.
+/// A client for providers that store mail. It never retries; the caller decides.
 #[async_trait]
 pub trait MailFetcher: Send + Sync + 'static {
-    /// Whether this account could be asked at all. Nobody is asked; the error says what is wrong with it.
+    /// Checks whether the account is usable, without any request. The error says what is wrong with it.
     fn check_account(&self, account: &ProviderAccount) -> Result<(), String>;
-    /// One mail.
+    /// Fetches one mail.
     async fn fetch(&self, account: &ProviderAccount, notice: &ProviderMailRef) -> Result<FetchedMail, FetchError>;
-    /// Mails that came since then, and maybe older ones, a page at a time.
+    /// Lists the mails received since `since`, and possibly older ones, one page per call.
     async fn list(
         &self,
         account: &ProviderAccount,

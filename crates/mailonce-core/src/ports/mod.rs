@@ -1,4 +1,4 @@
-//! Ports: what the engine needs from the rest of the world.
+//! Ports: the traits that the engine needs from the outside world.
 
 pub mod authenticator;
 pub mod conversation_store;
@@ -14,25 +14,26 @@ pub mod webhook_client;
 
 use crate::time::Time;
 
-/// The time. The only way by which the engine learns it.
+/// The clocks of this machine. The engine reads the time only through this trait.
 pub trait Clock: Send + Sync + 'static {
-    /// Now, as people count it. It may jump.
+    /// The wall clock. It may jump.
     fn now(&self) -> Time;
-    /// Milliseconds since some moment, counted evenly even while the machine sleeps. Never jumps.
+    /// Milliseconds since an arbitrary moment. It never jumps, and it keeps counting while the machine sleeps.
     fn boot_clock_ms(&self) -> i64;
-    /// Whether the first was set while nobody looked at it, as far as this machine can tell.
+    /// Whether the wall clock was set between two readings, as far as this machine can tell.
     fn was_wall_clock_set(&self) -> bool {
         false
     }
-    /// Whether the kernel says that a time service keeps the wall clock right. False where nobody can tell.
+    /// Whether the kernel reports that a time service synchronizes the wall clock. False where this cannot be
+    /// determined.
     fn is_synchronized(&self) -> bool {
         false
     }
 }
 
-/// Chance. The only way by which the engine gets it.
+/// The source of randomness. The engine gets random bytes only through this trait.
 pub trait Entropy: Send + Sync + 'static {
-    /// Fills `bytes` with unpredictable ones.
+    /// Fills `bytes` with unpredictable bytes.
     fn fill(&self, bytes: &mut [u8]);
 
     /// An unpredictable number.

@@ -1,22 +1,23 @@
-//! The network beside mail: names that are looked up and the few pages that are fetched.
+//! Network access other than mail: DNS queries and the few pages that a provider's protocol requires.
 
 use async_trait::async_trait;
 
-/// The domain name system.
+/// A DNS resolver.
 #[async_trait]
 pub trait DnsResolver: Send + Sync + 'static {
-    /// The TXT records of a name, each in one piece. None is an answer; an error means that nobody could be asked.
+    /// The TXT records of a name, each joined into one string. Empty when there is none; an error means that DNS did
+    /// not answer.
     async fn lookup_txt(&self, name: &str) -> Result<Vec<String>, String>;
 }
 
-/// Pages that a provider's own protocol tells us to fetch.
+/// Fetches pages, as the protocol of a provider demands: for example its signing certificates.
 #[async_trait]
 pub trait HttpFetcher: Send + Sync + 'static {
-    /// What is at an https address, when the answer is a plain success. No redirects, within bounds of size and time.
+    /// The body at an https address, when the status is a plain success. Follows no redirect, and limits size and time.
     async fn get(&self, url: &str) -> Result<Vec<u8>, String>;
 }
 
-/// No network: every question ends in an error.
+/// No network: every query and every fetch fails.
 #[derive(Clone, Copy, Debug)]
 pub struct NoNetwork;
 

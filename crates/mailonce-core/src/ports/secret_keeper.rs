@@ -1,34 +1,35 @@
-//! The install secret at rest: as it is, or wrapped by a key encryption key that the ledger doesn't hold.
+//! How the install secret is stored: in plain text, or encrypted with a key encryption key that is not in the ledger.
 
 use super::store::{Result, StoreError};
 use crate::key::InstallSecret;
 
-/// The install secret as a ledger keeps it.
+/// The install secret as the ledger stores it.
 #[derive(Clone, Debug)]
 pub enum StoredSecret {
-    /// As it is: whoever reads the ledger has it.
+    /// In plain text: readable by anyone who can read the ledger.
     Plain(InstallSecret),
-    /// Encrypted under a key encryption key. Its form belongs to the keeper; stores never look into it.
+    /// Encrypted with a key encryption key. Only the keeper knows the format; stores treat it as opaque.
     Wrapped(String),
 }
 
-/// An install secret that was opened.
+/// The decrypted install secret.
 #[derive(Clone, Debug)]
 pub struct OpenedSecret {
     /// The secret itself.
     pub secret: InstallSecret,
-    /// What the ledger must keep from now on, when that differs from what it keeps. The store replaces it in one
-    /// transaction and removes the traces of the old form.
+    /// The new form to store, when it differs from the stored one. The store replaces it in one transaction and erases
+    /// the old form.
     pub replacement: Option<StoredSecret>,
 }
 
-/// Opens the install secret when a ledger is opened.
+/// Decrypts the install secret when a ledger is opened.
 pub trait SecretKeeper: Send + Sync {
-    /// Opens what the ledger keeps; `None` is a new ledger. An error stops the start and leaves the ledger unchanged.
+    /// Decrypts the stored secret; `None` means a new ledger. An error aborts the start and leaves the ledger
+    /// unchanged.
     fn open(&self, stored: Option<&StoredSecret>) -> Result<OpenedSecret>;
 }
 
-/// A keeper without a key encryption key: the value is the secret of a new ledger.
+/// A keeper without a key encryption key. The value becomes the secret of a new ledger.
 impl SecretKeeper for [u8; 32] {
     fn open(&self, stored: Option<&StoredSecret>) -> Result<OpenedSecret> {
         match stored {

@@ -1,8 +1,8 @@
-//! What mailonce must remember.
+//! The store port: everything that mailonce persists.
 //!
-//! Every method is one transaction and safe to repeat: the second call gives the answer the first would have
-//! given. Answers about the business are values; [`StoreError`] only ever means that the store could not tell.
-//! Time and ids are arguments. Every row and every query carries its team.
+//! Every method is one transaction and is idempotent: a repeated call returns what the first call would have returned.
+//! Business outcomes, refusals included, are values. A [`StoreError`] means only that the store could not answer. Time
+//! and ids are arguments. Every row and every query carries its team.
 
 use async_trait::async_trait;
 use std::{
@@ -33,126 +33,127 @@ use crate::{
     ttl::Ttl,
 };
 
-/// The store could not tell.
+/// The store could not answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Nothing was written; the same call may succeed later.
+    /// Nothing was written. The same call may succeed later.
     #[error("the ledger cannot be reached: {0}")]
     Unreachable(String),
-    /// The fate of the commit is unknown; the same call with the same key finds out.
+    /// The commit may or may not have happened. Repeat the call with the same key to find out.
     #[error("the ledger did not confirm the commit: {0}")]
     CommitUnknown(String),
-    /// An invariant is broken, or the disk cannot be trusted: stop.
+    /// An invariant is broken or the disk cannot be trusted. The process must stop.
     #[error("the ledger cannot be trusted: {0}")]
     Corrupt(String),
-    /// The key encryption key is missing or is another one. Only opening a ledger answers this.
+    /// The key encryption key is missing or wrong. Only opening a ledger returns this error.
     #[error("{0}")]
     Locked(String),
 }
 
-/// What a store answers with.
+/// The result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// What an installation is.
+/// The identity and saved state of an installation.
 #[derive(Clone, Debug)]
 pub struct InstallationInfo {
-    /// From which Message-IDs and credential hashes are made.
+    /// The secret from which Message-IDs and credential hashes are derived.
     pub secret: InstallSecret,
-    /// Renewed by a restore; part of every cursor.
+    /// The number of the current history. A restore or a failover increases it, and every cursor carries it.
     pub epoch: u32,
     /// The ordered bits of the highest id ever written, for [`crate::id::IdMaker`].
     pub last_id: i64,
-    /// The latest time that a process said it lived, or `None` when none ever did.
+    /// The latest heartbeat of any process. `None` when there was none.
     pub last_heartbeat_at: Option<Time>,
-    /// The clock of the database server, when there is one.
+    /// The clock of the database server. `None` when there is no server.
     pub database_clock: Option<DatabaseClock>,
 }
 
-/// What the clock of a database server says.
+/// A reading of the database server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseClock {
-    /// The server's wall clock, read while the verb ran.
+    /// The server's wall clock, read during the call.
     pub now: Time,
-    /// Whether the server runs on another host, so that its clock is independent of ours.
+    /// Whether the server runs on another host, so that its clock is independent of the local one.
     pub is_on_other_host: bool,
 }
 
-/// The answer to a heartbeat.
+/// The result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// The latest time that any process ever told the ledger.
+    /// The latest time that any process ever reported to the ledger.
     pub latest_time: Time,
-    /// The clock of the database server, when there is one.
+    /// The clock of the database server. `None` when there is no server.
     pub database_clock: Option<DatabaseClock>,
 }
 
-/// One envelope of a wish.
+/// One envelope of a new email.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// The way out.
+    /// The name of the transport.
     pub transport: String,
-    /// Whom it is for.
+    /// The recipients, as bare addresses.
     pub recipients: Vec<String>,
 }
 
-/// An email that wants to be accepted.
+/// A new email, to be accepted.
 #[derive(Clone, Debug)]
 pub struct NewEmail {
-    /// The id it gets if it is the first.
+    /// The id that the email gets if its key is not bound yet.
     pub id: EmailId,
-    /// Whose it is.
+    /// The team that sends it.
     pub team: TeamId,
-    /// What never changes. The key is in here.
+    /// The immutable part of the email, including its key.
     pub head: EmailHead,
-    /// What it means.
+    /// The digest of its meaning, compared when the key is used again.
     pub digest: Digest,
-    /// The hash of the key, when there is one.
+    /// The hash of the idempotency key, if there is one.
     pub key: Option<KeyHash>,
-    /// The recipients' own keys, when an intent names several: taken together with the key, so that a later email
-    /// of the same intent to some of them is noticed.
+    /// The key of each recipient, when an intent names several recipients. They are bound together with the main key,
+    /// so that a later email of the same intent to a subset of the recipients is detected.
     pub shadow_keys: Vec<KeyHash>,
-    /// Whether another wording of the same wish is forgiven.
+    /// Whether a repeated send whose wording differs returns the first email instead of a mismatch.
     pub first_wins: bool,
     /// How long the key is remembered.
     pub ttl: Ttl,
     /// Its envelopes.
     pub envelopes: Vec<Envelope>,
-    /// When it is due, if that is later by the clock that schedules follow.
+    /// When it is due. `None` means now. Compared with the clock used for schedules.
     pub due_at: Option<Time>,
     /// The packed content.
     pub body: Arc<[u8]>,
-    /// What guards need to know of it, and what they said before.
+    /// The input for the guards, and the decisions of guards that ran earlier.
     pub guard_input: GuardInput,
 }
 
-/// What guards need to know of an email that wants to be accepted, and what those said that could speak before.
+/// What guards need to know about a new email, and the decisions of the guards that ran before the transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuardInput {
-    /// Hold it, whatever else is found.
+    /// The guard that holds the email, regardless of what the transaction finds.
     pub held_by: Option<Guard>,
-    /// Say so, and let it go.
+    /// The guard that flags the email. A flagged email is sent.
     pub flagged_by: Option<Guard>,
-    /// Compared inside the transaction with the latest between the same people, and remembered for those to come.
-    /// When one of them says the same, it is held.
+    /// The fingerprint of the content. The transaction compares it with recent emails between the same people and holds
+    /// the email when one matches. It is then stored for later comparisons.
     pub fingerprint: Option<ContentFingerprint>,
-    /// For a next version: the version before may be held still, and is taken back in the same commit.
+    /// For a resend with changed content: the previous version may still be held, and is cancelled in the same commit.
     pub cancels_previous: bool,
-    /// What it counts for in budgets. Nothing is accepted that would exceed one.
+    /// What the email adds to budget counters. An email that would exceed a budget is not accepted.
     pub charges: Vec<Charge>,
 }
 
 impl NewEmail {
-    /// What is compared with others. A later version was asked for on purpose: it is only remembered.
+    /// The fingerprint to compare with other emails. A resend is a deliberate repeat: its fingerprint is stored but not
+    /// compared.
     pub fn fingerprint_to_compare(&self) -> Option<&ContentFingerprint> {
         self.guard_input.fingerprint.as_ref().filter(|_| self.head.resend_of.is_none())
     }
 
-    /// Whether what its key is bound to means something else, which must not be forgiven.
+    /// Whether the key is bound to something with another meaning, so that this email must be refused.
     pub fn mismatches(&self, bound: &KeyBinding) -> bool {
         bound.mismatches(&self.digest, self.first_wins)
     }
 
-    /// The email it becomes when it is the first of its key.
+    /// The email that is stored when this is the first use of its key.
     pub fn into_email(self, bind: u32, guard: Option<Guard>, now: Time) -> (Email, Arc<[u8]>) {
         let state = if self.due_at.is_some() { HandoffState::Scheduled } else { HandoffState::Queued };
         let due = self.due_at.or(Some(now));
@@ -179,7 +180,7 @@ impl NewEmail {
     }
 }
 
-/// The envelopes themselves, unless a rig wants to see one too few or too many.
+/// Returns the envelopes unchanged, except under a mutant that drops or duplicates one.
 fn apply_envelope_mutants(mut envelopes: Vec<Envelope>) -> Vec<Envelope> {
     if mutant!("recipient-dropped") && envelopes.len() > 1 {
         envelopes.pop();
@@ -190,15 +191,15 @@ fn apply_envelope_mutants(mut envelopes: Vec<Envelope>) -> Vec<Envelope> {
     envelopes
 }
 
-/// The answer to a wish.
+/// The result of accepting a new email.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum AcceptResult {
-    /// It was the first; this is what it became.
+    /// The key was free; this is the new email.
     First(Email),
-    /// Its key was bound before. Whether the digests agree is for the engine to say.
+    /// The key was bound before. The engine compares the digests.
     KeyBound(KeyBinding),
-    /// It would exceed a budget. Nothing was written, and its key stays free.
+    /// The email would exceed a budget. Nothing was written, and its key stays free.
     OverBudget(Overrun),
 }
 
@@ -207,18 +208,18 @@ pub enum AcceptResult {
 pub enum KeyBinding {
     /// An email.
     Email(Email),
-    /// An operation that is not a send, or a batch.
+    /// An operation other than a send, or a batch.
     Operation {
-        /// What was asked.
+        /// The digest of the request.
         digest: [u8; 32],
     },
 }
 
 impl KeyBinding {
-    /// Whether it means something else than a wish with this digest, which must not be forgiven.
+    /// Whether the binding has another meaning than a new email with this digest, so that the email must be refused.
     pub fn mismatches(&self, digest: &Digest, first_wins: bool) -> bool {
         let Self::Email(email) = self else { return true };
-        // Digests of two versions cannot be compared here; the engine does, and answers for the item alone.
+        // Digests of different versions cannot be compared here. The engine compares them later, for this item alone.
         if email.digest.version() != digest.version() {
             return false;
         }
@@ -228,62 +229,62 @@ impl KeyBinding {
     }
 }
 
-/// A batch that wants to be accepted: every item or none.
+/// A batch of new emails. Either every item is accepted or none.
 #[derive(Clone, Debug)]
 pub struct NewBatch {
-    /// Whose it is.
+    /// The team that sends it.
     pub team: TeamId,
-    /// The batch's own key, when it has one.
+    /// The batch's own idempotency key, if it has one.
     pub operation: Option<KeyedOperation>,
     /// Its items, in order.
     pub items: Vec<NewEmail>,
-    /// Whether an item that contradicts what its key is bound to refuses the whole batch.
+    /// Whether an item that contradicts the binding of its key rejects the whole batch.
     pub strict: bool,
 }
 
-/// The answer to a batch.
+/// The result of accepting a batch.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum BatchAcceptResult {
-    /// Each item's answer, in order.
+    /// The result of each item, in order.
     Items(Vec<AcceptResult>),
     /// The batch's key is bound to something else. Nothing was written.
     BatchKeyMismatch(KeyBinding),
-    /// The key of this item is bound to something that means something else. Nothing was written.
+    /// The key of this item is bound to something with another meaning. Nothing was written.
     ItemKeyMismatch(usize, KeyBinding),
     /// The batch is strict, and this item would exceed a budget. Nothing was written.
     OverBudget(usize, Overrun),
 }
 
-/// A repeatable call that is not a send.
+/// An operation other than a send, made repeatable by an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedOperation {
     /// The caller's team.
     pub team: TeamId,
-    /// The hash of its key.
+    /// The hash of the idempotency key.
     pub key: KeyHash,
-    /// What was asked.
+    /// The digest of the request.
     pub digest: [u8; 32],
-    /// What to answer when it is asked again, sealed. Empty when the verb itself repeats well.
+    /// The sealed response for a replay. Empty when the operation itself returns the same response when repeated.
     pub response: Vec<u8>,
-    /// Until when it is remembered.
+    /// Until when the key is remembered.
     pub expires_at: Time,
 }
 
-/// The answer to a call that may be a repeat.
+/// The result of a call that may be a replay.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum IdempotentResult<T> {
     /// Done now.
     Done(T),
-    /// Done before; this is what was to be answered.
+    /// Done before; this is the stored response.
     Replayed(Vec<u8>),
-    /// The key is bound to something else.
+    /// The key is bound to another request.
     KeyMismatch(KeyBinding),
 }
 
 impl<T> IdempotentResult<T> {
-    /// What was done now, said otherwise.
+    /// Converts the value of `Done`.
     pub fn map<U>(self, said: impl FnOnce(T) -> U) -> IdempotentResult<U> {
         match self {
             Self::Done(done) => IdempotentResult::Done(said(done)),
@@ -293,55 +294,55 @@ impl<T> IdempotentResult<T> {
     }
 }
 
-/// The answer to a team that wants to be made.
+/// The result of creating a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum CreateTeamResult {
-    /// It was made, or this very team was there.
+    /// The team was created, or this very team existed already.
     Created,
-    /// Another team has the name; nothing was made.
+    /// Another team has the name. Nothing was created.
     NameTaken,
 }
 
-/// The answer to a change of one email.
+/// The result of changing an email.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum EmailChangeResult {
-    /// What it became, or already was.
+    /// The email after the change. It may have been in that state already.
     Changed(Email),
-    /// Why it was refused, and what it is.
+    /// Why the change was refused, and the unchanged email.
     Refused(EmailChangeRefusal, Email),
-    /// A move to this time would exceed a budget. Nothing was written.
+    /// The new time would exceed a budget. Nothing was written.
     OverBudget(Overrun),
     /// No such email in this team.
     Missing,
 }
 
-/// Another time for a scheduled email.
+/// A new time for a scheduled email.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RescheduleRequest {
-    /// When it is due.
+    /// When the email is due.
     pub due_at: Time,
-    /// What it counts for in the budgets of the period in which it will leave.
+    /// What the email adds to the budgets of the period in which it will be sent.
     pub charges: Vec<Charge>,
 }
 
 impl RescheduleRequest {
-    /// A time for an email that counts in no budget.
+    /// A new time for an email that no budget counts.
     pub fn without_charges(due: Time) -> Self {
         Self { due_at: due, charges: Vec::new() }
     }
 }
 
-/// The answer to a wish for the next version of an email.
+/// The result of a resend.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum EmailResendResult {
     /// The new version.
     First(Email),
-    /// The version that was made before.
+    /// The version that an earlier call created.
     Replayed(Email),
-    /// Why it was refused.
+    /// Why the resend was refused, and the previous version.
     Refused(EmailChangeRefusal, Email),
     /// The new version would exceed a budget. Nothing was written.
     OverBudget(Overrun),
@@ -349,103 +350,103 @@ pub enum EmailResendResult {
     Missing,
 }
 
-/// Everything about one email.
+/// An email with its content and history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmailDetail {
     /// The email.
     pub email: Email,
-    /// The packed content; `None` once it was dropped.
+    /// The packed content. `None` once it was deleted.
     pub body: Option<Vec<u8>>,
     /// Its attempts, in order.
     pub attempts: Vec<Attempt>,
-    /// Facts about them, in the order they were learnt.
+    /// Evidence about the attempts, in the order in which it was recorded.
     pub evidence: Vec<Evidence>,
     /// The latest suppressed calls, newest first.
     pub suppressed_calls: Vec<SuppressedCall>,
 }
 
-/// A wish for work.
+/// A worker's request for due handoffs.
 #[derive(Clone, Debug)]
 pub struct LeaseRequest {
-    /// For this way out.
+    /// The name of the transport.
     pub transport: String,
-    /// Who works.
+    /// The node of the worker.
     pub node: NodeId,
-    /// At most so many.
+    /// The maximum number of handoffs.
     pub max: usize,
-    /// Not for recipients at these domains: enough is under way there.
+    /// Recipient domains to skip, because enough handoffs to them are running.
     pub excluded_domains: Vec<String>,
-    /// Scheduled handoffs that are due by then are taken too. `None` while the time is not sure.
+    /// Scheduled handoffs due by this time are leased too. `None` while the wall clock is not trusted.
     pub schedule_cutoff: Option<Time>,
 }
 
 impl LeaseRequest {
-    /// Whether it may have this handoff at `now`, as far as transport and due time say.
+    /// Whether the transport and the due time of a handoff allow this lease at `now`.
     pub fn may_lease(&self, handoff: &Handoff, now: Time) -> bool {
         handoff.transport == self.transport && handoff.is_due(self.schedule_cutoff, now)
     }
 }
 
-/// A handoff that a worker holds, with what it needs to hand it over.
+/// A leased handoff, with everything the worker needs to send it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeasedHandoff {
-    /// The email, as it is now.
+    /// The current email.
     pub email: Email,
-    /// Which handoff.
+    /// The number of the handoff.
     pub handoff: u16,
     /// The packed content.
     pub body: Option<Vec<u8>>,
-    /// The frozen bytes for its transport, once an attempt was marked.
+    /// The frozen bytes for its transport. Present once an attempt was marked.
     pub frozen_bytes: Option<Vec<u8>>,
 }
 
-/// The answer to an act.
+/// The result of a handoff action.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum HandoffActionResult {
-    /// What came of it, and what the email is now.
+    /// The status of the action, and the email after it.
     Applied(HandoffActionStatus, Email),
     /// No such email in this team.
     Missing,
 }
 
-/// A transport that a process has: its name and a fingerprint of the account behind it.
+/// A transport of a process: its name and a fingerprint of the provider account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransportAccount {
     /// Its name in the configuration.
     pub name: String,
-    /// The account, see [`crate::ports::transport::Transport::account`].
+    /// The account. See [`crate::ports::transport::Transport::account`].
     pub account: String,
 }
 
-/// What waits in a team for a transport that no live process has.
+/// A team's backlog for a transport that no live process has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrphanBacklog {
-    /// Whose it is.
+    /// The team.
     pub team: TeamId,
     /// The transport.
     pub transport: String,
-    /// Handoffs that are due or will be.
+    /// Handoffs that are due now or later.
     pub waiting: u64,
     /// Handoffs whose outcome is unknown.
     pub unknown: u64,
 }
 
-/// What was taken from processes that ended.
+/// What was reclaimed from dead processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryCounts {
-    /// Handoffs that nobody had begun, back in the queue.
+    /// Leased handoffs that were queued again. Their sending had not begun.
     pub queued: usize,
-    /// Handoffs that may have left.
+    /// Handoffs that may have been sent.
     pub unknown: usize,
-    /// Deliveries that were being read, to be read again at once.
+    /// Deliveries that were being processed; they are due at once.
     pub deliveries: usize,
-    /// Notices that were being told, due at once.
+    /// Notices that were being sent; they are due at once.
     pub notices: usize,
 }
 
 impl RecoveryCounts {
-    /// Counts what became of a handoff whose process ended.
+    /// Counts a handoff that was reclaimed from a dead process.
     pub fn count_handoff(&mut self, email: &Email, number: u16) {
         match email.handoffs.get(usize::from(number)).map(|handoff| handoff.state) {
             Some(HandoffState::Unknown) => self.unknown += 1,
@@ -454,61 +455,61 @@ impl RecoveryCounts {
     }
 }
 
-/// What waits to be handed over.
+/// The outbound backlog.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Handoffs that are due or will be, by transport.
+    /// Handoffs that are due now or later, by transport.
     pub waiting: Vec<(String, u64)>,
     /// Handoffs whose outcome is unknown.
     pub unknown: u64,
-    /// When the one that waits longest became due.
+    /// The earliest due time in the backlog.
     pub oldest_due_at: Option<Time>,
 }
 
 /// A call that was answered with an earlier email.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SuppressedCall {
-    /// When.
+    /// When the call was made.
     pub at: Time,
-    /// The credential it came with.
+    /// The API key of the call.
     pub caller: Option<ApiKeyId>,
-    /// The door it came through.
+    /// The channel of the call.
     pub channel: Channel,
-    /// Why it made no email.
+    /// Why the call created no email.
     pub reason: SuppressedReason,
-    /// What its caller calls it.
+    /// The caller's own ids for the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallTrace>,
 }
 
 crate::string_enum::string_enum! {
-    /// Why a call made no email.
+    /// Why a call created no email.
     SuppressedReason {
-        /// The same key, the same meaning.
+        /// Same key, same meaning.
         KeyReplay = "key_replay",
-        /// The same key, another wording, forgiven.
+        /// Same key, other wording; the first email was returned.
         PayloadDiffers = "payload_differs",
-        /// The same key, another meaning, refused.
+        /// Same key, other meaning; the call was refused.
         Mismatch = "mismatch",
-        /// Another answer to a message that was answered.
+        /// Another reply to a message that has its reply.
         AlreadyAnswered = "already_answered",
     }
 }
 
-/// Suppressed calls of one email since the last note.
+/// Suppressed calls of one email since they were last recorded.
 #[derive(Clone, Debug)]
 pub struct SuppressedCalls {
-    /// Whose.
+    /// The team.
     pub team: TeamId,
-    /// Which email they were answered with.
+    /// The email with which the calls were answered.
     pub email: EmailId,
-    /// How many.
+    /// The number of calls.
     pub count: u64,
-    /// The latest of them, oldest first, at most [`crate::limits::SUPPRESSED_KEPT`].
+    /// The latest of them, oldest first, at most [`crate::limits::SUPPRESSED_CALLS_KEPT`].
     pub latest: Vec<SuppressedCall>,
 }
 
-/// Which emails to list.
+/// A filter for a list of emails.
 #[derive(Clone, Debug, Default)]
 pub struct EmailQuery {
     /// In this state.
@@ -525,12 +526,12 @@ pub struct EmailQuery {
     pub until: Option<Time>,
     /// Older than this email.
     pub before: Option<EmailId>,
-    /// At most so many.
+    /// The maximum number of emails.
     pub limit: usize,
 }
 
 impl EmailQuery {
-    /// Whether an email belongs on the page, its place apart.
+    /// Whether an email passes the filter. The page position (`before`, `limit`) is not checked.
     pub fn matches(&self, email: &Email) -> bool {
         let head = &email.head;
         let named = |to: &String| head.to.iter().chain(&head.cc).chain(&head.bcc).any(|address| address == to);
@@ -548,18 +549,18 @@ impl EmailQuery {
 pub struct ResultPage<T> {
     /// The rows.
     pub rows: Vec<T>,
-    /// Where to go on; `None` at the end. A page may be short and still have more behind it.
+    /// The cursor of the next page; `None` at the end. A page shorter than its limit may still have a next page.
     pub next: Option<EmailId>,
 }
 
-/// What a key is, now.
+/// The current state of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyView {
     /// How often it was bound.
     pub bind_number: u32,
-    /// What it is bound to; `None` when it is forgotten.
+    /// What it is bound to. `None` when it is forgotten.
     pub binding: Option<KeyBinding>,
-    /// When it will be forgotten; `None` while that is not known, and once it was.
+    /// When it will be forgotten. `None` while that is not known, and after it happened.
     pub expires_at: Option<Time>,
     /// When it was forgotten.
     pub forgotten_at: Option<Time>,
@@ -567,72 +568,73 @@ pub struct KeyView {
     pub suppressed_calls: Vec<SuppressedCall>,
 }
 
-/// The answer to a change of a key.
+/// The result of changing a key.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum KeyChangeResult {
-    /// Done; the email as it is now.
+    /// Done; this is the current email.
     Done(Email),
-    /// Its email is not terminal: it cannot be forgotten.
+    /// The email of the key is not terminal, so the key cannot be forgotten.
     NotTerminal(Email),
-    /// Not bound to an email.
+    /// The key is not bound to an email.
     Missing,
 }
 
-/// What the sweep did.
+/// What a sweep deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepCounts {
     /// Keys that were forgotten.
     pub keys: usize,
-    /// Bodies that were dropped.
+    /// Bodies that were deleted.
     pub bodies: usize,
     /// Tombstones that were removed.
     pub tombstones: usize,
-    /// Deliveries that were removed: suppressed ones that were old, and those of removed inboxes with all they made.
+    /// Deliveries that were deleted: old suppressed ones, and those of removed inboxes with everything made from them.
     pub deliveries: usize,
-    /// Notices that were removed: settled ones that were old, and those of removed endpoints.
+    /// Notices that were deleted: old settled ones, and those of removed endpoints.
     pub notices: usize,
 }
 
-/// How the store is.
+/// The health of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The engine's name.
+    /// The name of the database engine.
     pub engine: &'static str,
-    /// Whether what it acknowledges could be lost: weaker settings, asynchronous replicas.
+    /// Whether acknowledged commits could be lost, because of weak settings or asynchronous replicas.
     pub degraded: bool,
-    /// What a person should know, good or bad: durability, replicas.
+    /// Notes for the operator about durability and replicas, good or bad.
     pub notes: Vec<String>,
 }
 
-/// Figures the store keeps about itself.
+/// Statistics of the store, for the metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gauges {
-    /// Verbs in each commit, as counts of batch sizes 1, 2, 4, 8 … 1024 and more.
+    /// Histogram of operations per commit: buckets 1, 2, 4, 8 … 1024 and more.
     pub batch_sizes: [u64; 12],
-    /// Commits.
+    /// The number of commits.
     pub commits: u64,
-    /// Verbs committed.
+    /// The number of committed operations.
     pub operations: u64,
-    /// Commits by how long they took: up to 1, 2, 4, 8 … 1024 ms and more.
+    /// Histogram of commit durations: up to 1, 2, 4, 8 … 1024 ms and more.
     pub commit_ms: [u64; 12],
     /// Sum of commit times, in microseconds.
     pub commit_us: u64,
-    /// Accepts that found another of the same scope ahead of them and waited for it.
+    /// Accepts that waited for another accept of the same scope.
     pub contended_accepts: u64,
-    /// Keys remembered, about.
+    /// The approximate number of remembered keys.
     pub keys: u64,
 }
 
-/// Follows emails through commits, so that a cache never shows an older state than a reader of the ledger may have seen.
+/// Receives every committed change of an email, so that a cache never returns an older state than a reader of the
+/// ledger may have seen.
 ///
-/// The store calls it in the order of commits, and inside a commit in the order in which its verbs ran.
+/// The store calls it in commit order; within a commit, in the order in which the operations ran.
 pub trait EmailSubscriber: Send + Sync {
-    /// A commit that changes this email comes next. Until [`Self::changed`] names the email, a cache must not answer for it:
-    /// readers may see the new state before the watcher does.
+    /// A commit that changes this email is about to run. Until [`Self::after_commit`] is called for the email, a cache
+    /// must not answer for it: readers may see the new state first.
     fn before_commit(&self, _email: &Email) {}
 
-    /// The commit stands, and this is what the email became. Called before any caller learns of it.
+    /// The commit succeeded, and this is the new state. Called before any caller gets its answer.
     fn after_commit(&self, email: &Email);
 }
 
@@ -642,36 +644,38 @@ impl<F: Fn(&Email) + Send + Sync> EmailSubscriber for F {
     }
 }
 
-/// A registered watcher.
+/// A registered subscriber.
 pub type SharedEmailSubscriber = Arc<dyn EmailSubscriber>;
 
-/// Called after a commit that left events, with their team, or with none when it may be any. A hint: it may be lost.
+/// Called after a commit that wrote events, with their team, or `None` when they may be of any team. A call may be
+/// lost.
 pub type EventWakeUpHandler = Box<dyn Fn(Option<TeamId>) + Send + Sync>;
 
-/// The clock that stores ask inside a transaction.
+/// The clock that stores read inside a transaction.
 pub trait LedgerClock: Send + Sync {
-    /// Ledger time: the date of what is committed now.
+    /// Ledger time: the timestamp of a commit that happens now.
     fn now(&self) -> Time;
-    /// Keys and operations that expired by then may be forgotten. The earliest time there is while this process may
-    /// not forget.
+    /// Keys and operations that expired before this time may be forgotten. Returns the earliest time while this process
+    /// must not forget anything.
     fn expiry_cutoff(&self) -> Time;
 }
 
-/// Tells the time to a transaction.
+/// A shared ledger clock.
 pub type SharedLedgerClock = Arc<dyn LedgerClock>;
 
-/// The time of a commit. A caller may stand still between its look at the clock and its commit for longer than a key
-/// is remembered; what ends an email is dated by the commit, or its key would be forgotten at once.
+/// The timestamp of a commit. A caller may stall between reading the clock and its commit, for longer than a key is
+/// remembered. So the end of an email is dated by the commit; otherwise its key could be forgotten at once.
 #[derive(Default)]
 pub struct CommitClock(RwLock<Option<SharedLedgerClock>>);
 
 impl CommitClock {
-    /// Has this keeper asked from now on.
+    /// Sets the clock to read from now on.
     pub fn set_clock(&self, keeper: SharedLedgerClock) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
     }
 
-    /// The time of a commit that was asked for at `asked`: never earlier. To be read inside the commit.
+    /// The timestamp of a commit that was requested at `asked`; never earlier than `asked`. To be read inside the
+    /// commit.
     pub fn commit_time(&self, asked: Time) -> Time {
         let keeper = self.0.read().unwrap_or_else(PoisonError::into_inner);
         match keeper.as_ref() {
@@ -680,7 +684,7 @@ impl CommitClock {
         }
     }
 
-    /// Keys and operations that expired by then count as forgotten in a call made at `asked`.
+    /// Keys and operations that expired before this time count as forgotten in a call made at `asked`.
     pub fn expiry_cutoff(&self, asked: Time) -> Time {
         let keeper = self.0.read().unwrap_or_else(PoisonError::into_inner);
         match keeper.as_ref() {
@@ -696,7 +700,7 @@ impl fmt::Debug for CommitClock {
     }
 }
 
-/// What mailonce must remember. See the module's words.
+/// The store. The module documentation states the rules that every method follows.
 #[async_trait]
 pub trait Store:
     crate::ports::inbound_store::InboundStore
@@ -705,15 +709,16 @@ pub trait Store:
 {
     // Sending
 
-    /// Binds a key to an email, once, with its handoffs, its events and every guard.
+    /// Binds a key to a new email, once. Key, email, handoffs, events and all guards commit together.
     async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult>;
     /// Accepts every item of a batch, or none.
     async fn accept_batch(&self, batch: NewBatch, now: Time) -> Result<BatchAcceptResult>;
-    /// Binds a key to an operation that changes nothing else, once. Nodes that got the same one-time token decide by it.
+    /// Binds a key to an operation that changes nothing else, once. Decides between nodes that received the same
+    /// one-time token.
     async fn bind_operation(&self, operation: KeyedOperation, now: Time) -> Result<IdempotentResult<()>>;
-    /// What a key is bound to and remembered for.
+    /// The current binding of a key. `None` when it is free or forgotten.
     async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>>;
-    /// Takes an email back.
+    /// Cancels an email.
     async fn cancel(
         &self,
         team: TeamId,
@@ -721,7 +726,7 @@ pub trait Store:
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailChangeResult>>;
-    /// Moves a scheduled email to another time, and its charges with it.
+    /// Moves a scheduled email, and its budget charges, to another time.
     async fn reschedule(
         &self,
         team: TeamId,
@@ -729,28 +734,28 @@ pub trait Store:
         new: RescheduleRequest,
         now: Time,
     ) -> Result<EmailChangeResult>;
-    /// Makes the next version of an email, once. `wish.head.resend_of` names the version before.
+    /// Creates the next version of an email, once. `wish.head.resend_of` names the previous version.
     async fn resend(
         &self,
         wish: NewEmail,
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<EmailResendResult>>;
-    /// Hands up to `max` due envelopes to the sandbox, in one commit: also scheduled ones that are due by
-    /// `scheduled_by`. Returns how many.
+    /// Hands up to `max` due envelopes to the sandbox in one commit, including scheduled ones due by `scheduled_by`.
+    /// Returns the number of envelopes.
     async fn capture(&self, transport: &str, max: usize, scheduled_by: Option<Time>, now: Time) -> Result<usize>;
     /// When the next envelope for a transport is due.
     async fn next_handoff_due(&self, transport: &str) -> Result<Option<Time>>;
-    /// Counts calls that were answered with an earlier email, and keeps the latest.
+    /// Counts calls that were answered with an earlier email, and keeps the latest of them.
     async fn record_suppressed_calls(&self, calls: Vec<SuppressedCalls>, now: Time) -> Result<()>;
 
-    // Handing off
+    // Handoffs
 
-    /// Gives due handoffs to a worker, the longest due first. Each gets a higher fence than any before.
+    /// Leases due handoffs to a worker, earliest due first. Each lease increases the fence of its handoff.
     async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>>;
-    /// A handoff with what a worker that holds it already needs to hand it over.
+    /// A handoff with everything needed to send it, for a worker that already holds its lease.
     async fn leased_handoff(&self, team: TeamId, id: EmailId, number: u16) -> Result<Option<LeasedHandoff>>;
-    /// Writes down what happened on an email's way out and what it means. A fact with a name counts once.
+    /// Applies an action to the handoffs of an email. Evidence with a `once` name is recorded once.
     async fn apply_action(
         &self,
         team: TeamId,
@@ -759,35 +764,35 @@ pub trait Store:
         operation: Option<KeyedOperation>,
         now: Time,
     ) -> Result<IdempotentResult<HandoffActionResult>>;
-    /// Unknown handoffs that are due to be looked at by a process that has these transports, the longest due first. Those
-    /// of other transports are left to who has them, and so are those whose attempts went to another account under the
-    /// same name while a process has had that account of late.
+    /// Unknown handoffs that are due for a check by a process with these transports, earliest due first. Handoffs of
+    /// other transports are left to the processes that have them. The same goes for handoffs whose attempts used
+    /// another account under the same name, while a process recently had that account.
     async fn due_unknown_handoffs(&self, mine: &[TransportAccount], max: usize, now: Time)
     -> Result<Vec<(Email, u16)>>;
-    /// Says which transports a live process has. To be repeated with each heartbeat.
+    /// Publishes the transports of a live process. Repeated with each heartbeat.
     async fn publish_transports(&self, node: NodeId, mine: &[TransportAccount], now: Time) -> Result<()>;
-    /// What waits for transports that are not among `known` and that no live process has, by team and transport.
+    /// Backlogs of transports that are not in `known` and that no live process has, by team and transport.
     async fn orphan_backlogs(&self, known: &[String], now: Time) -> Result<Vec<OrphanBacklog>>;
-    /// Emails of which a handoff waits for a transport, is under way there or unknown, in the order of team and id, after
-    /// one of them.
+    /// Emails with a handoff that is waiting, running or unknown at a transport. Ordered by team and id, after the
+    /// given one.
     async fn emails_open_at_transport(
         &self,
         transport: &str,
         after: Option<(TeamId, EmailId)>,
         limit: usize,
     ) -> Result<Vec<(TeamId, EmailId)>>;
-    /// Records that a process lives, and its time. Returns the latest time of all processes and the database's clock.
+    /// Records that a process is alive, and its time. Returns the latest time of all processes and the database's
+    /// clock.
     async fn heartbeat(&self, node: NodeId, now: Time) -> Result<Heartbeat>;
-    /// Takes up to `max` handoffs from processes that ended: what was leased is queued again, what was sending is
-    /// unknown. And up to `max` deliveries that they were reading and `max` notices that they were telling: those are
-    /// due at once. `node` lives.
+    /// Reclaims up to `max` handoffs of dead processes: leased ones are queued again, sending ones become unknown. Also
+    /// makes up to `max` of their deliveries and `max` of their notices due at once. `node` counts as alive.
     async fn recover_dead_nodes(&self, node: NodeId, max: usize, now: Time) -> Result<RecoveryCounts>;
-    /// The handoff that a next hop knows under its own name.
+    /// The handoff for which a next hop returned this id.
     async fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> Result<Option<(EmailId, u16)>>;
-    /// What waits.
+    /// The outbound backlog.
     async fn backlog(&self) -> Result<Backlog>;
 
-    // Looking
+    // Queries
 
     /// One email.
     async fn email(&self, team: TeamId, id: EmailId) -> Result<Option<Email>>;
@@ -795,27 +800,26 @@ pub trait Store:
     async fn email_detail(&self, team: TeamId, id: EmailId) -> Result<Option<EmailDetail>>;
     /// Emails, newest first.
     async fn emails(&self, team: TeamId, query: EmailQuery) -> Result<ResultPage<Email>>;
-    /// How many emails there are whose ids are in a range: not before the first, and before the second.
+    /// The number of emails with an id from `from` (inclusive) to `to` (exclusive).
     async fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> Result<u64>;
-    /// Emails that are held or whose outcome is unknown, whosever they are, in the order of team and id, after one of
-    /// them.
+    /// Held or unknown emails of all teams. Ordered by team and id, after the given one.
     async fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Result<Vec<Email>>;
-    /// Events after a number, in order.
+    /// Events with a number above `after`, in order.
     async fn events(&self, team: TeamId, after: u64, limit: usize) -> Result<Vec<Event>>;
 
     // Keys
 
-    /// What a key is, forgotten or not. `None` when it was never bound.
+    /// The state of a key, forgotten or not. `None` when it was never bound.
     async fn key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyView>>;
-    /// Gives a key another memory.
+    /// Changes how long a key is remembered.
     async fn extend_key(&self, team: TeamId, key: KeyHash, ttl: Ttl, now: Time) -> Result<KeyChangeResult>;
     /// Forgets a key now, if its email is terminal.
     async fn forget_key(&self, team: TeamId, key: KeyHash, now: Time) -> Result<KeyChangeResult>;
 
     // Teams and credentials
 
-    /// Makes a team together with its first credential, unless another has its name. The key of an operation is bound
-    /// only when it was made.
+    /// Creates a team with its first API key, unless the name is taken. The key of the operation is bound only when the
+    /// team was created.
     async fn create_team(
         &self,
         team: Team,
@@ -824,22 +828,22 @@ pub trait Store:
     ) -> Result<IdempotentResult<CreateTeamResult>>;
     /// Every team.
     async fn teams(&self) -> Result<Vec<Team>>;
-    /// Changes whether a team requires keys. `None` when there is no such team.
+    /// Sets whether a team requires idempotency keys. `None` when there is no such team.
     async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Option<Team>>;
-    /// Makes a credential.
+    /// Creates an API key.
     async fn create_api_key(&self, key: ApiKey, operation: Option<KeyedOperation>) -> Result<IdempotentResult<()>>;
-    /// The credentials of a team, newest first.
+    /// The API keys of a team, newest first.
     async fn api_keys(&self, team: TeamId) -> Result<Vec<ApiKey>>;
-    /// The credential with this hash, and its team.
+    /// The API key with this hash, and its team.
     async fn api_key_by_hash(&self, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>>;
-    /// Takes a credential back. `None` when the team has no such credential.
+    /// Revokes an API key. `None` when the team has no such key.
     async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> Result<Option<ApiKey>>;
-    /// Notes when credentials were last used.
+    /// Records when API keys were last used.
     async fn touch_api_keys(&self, used: Vec<(ApiKeyId, Time)>) -> Result<()>;
 
     // Records
 
-    /// Makes a record, unless its name is taken. The key of an operation is bound only when one was made.
+    /// Creates a record, unless its name is taken. The key of the operation is bound only when the record was created.
     async fn create_record(
         &self,
         record: Record,
@@ -849,11 +853,12 @@ pub trait Store:
     async fn record(&self, team: TeamId, kind: RecordKind, id: Uuid) -> Result<Option<Record>>;
     /// The record with this name.
     async fn record_by_name(&self, team: TeamId, kind: RecordKind, name: &str) -> Result<Option<Record>>;
-    /// One record, whosever it is: for callers who know its id and nothing else.
+    /// A record of any team, for callers that know only its id.
     async fn record_of_any_team(&self, kind: RecordKind, id: Uuid) -> Result<Option<Record>>;
     /// Records older than `before`, newest first.
     async fn records(&self, team: TeamId, kind: RecordKind, before: Option<Uuid>, limit: usize) -> Result<RecordPage>;
-    /// Changes what a record says, if it is still as it was seen. The key of an operation is bound only when it is.
+    /// Changes a record, if it still has the revision that the caller saw. The key of the operation is bound only when
+    /// the record was changed.
     async fn change_record(
         &self,
         edit: RecordEdit,
@@ -865,37 +870,37 @@ pub trait Store:
 
     // Budgets
 
-    /// How much of each of these counters of a team is used, in the same order.
+    /// The used amount of each of these counters of a team, in the same order.
     async fn budget_usage(&self, team: TeamId, counters: Vec<BudgetCounter>) -> Result<Vec<u64>>;
 
-    // Upkeep
+    // Maintenance
 
-    /// What this installation is. Made once, the same ever after.
+    /// The identity of this installation. Created once, and constant afterwards.
     async fn installation(&self) -> Result<InstallationInfo>;
-    /// Forgets what is due to be forgotten, at most `max` emails, `max` deliveries and `max` notices.
+    /// Deletes what has expired: at most `max` emails, `max` deliveries and `max` notices.
     async fn sweep(&self, max: usize, now: Time) -> Result<SweepCounts>;
-    /// How the store is. Fails when it cannot commit.
+    /// The health of the store. Fails when the store cannot commit.
     async fn health(&self) -> Result<Health>;
-    /// The epoch of the history that the next verb reads, where it may change while the store is open: a failover
-    /// may lose events that readers have seen. Costs nothing.
+    /// The epoch that the next call reads, for stores where it may change while open. A failover may lose events that
+    /// readers have seen. Does no I/O.
     fn epoch(&self) -> Option<u32> {
         None
     }
-    /// Why the store has stopped for good, if it has. Costs nothing.
+    /// The error with which the store stopped for good, if it did. Does no I/O.
     fn fatal_error(&self) -> Option<StoreError>;
-    /// Figures for the metrics.
+    /// Statistics for the metrics.
     fn gauges(&self) -> Gauges;
-    /// Registers who is told of changed emails after each commit. Engines that are not alone on their data tell
-    /// nobody and return false.
+    /// Registers a subscriber for changed emails. Stores that share their data with other processes never call it and
+    /// return false.
     fn subscribe_to_emails(&self, watcher: SharedEmailSubscriber) -> bool;
-    /// Registers who is told that there are new events. True when that is so for every commit there is; otherwise who
-    /// follows must look now and then.
+    /// Registers a handler for new events. Returns true when it is called for every commit; otherwise the caller must
+    /// poll too.
     fn subscribe_to_events(&self, _hearer: EventWakeUpHandler) -> bool {
         false
     }
-    /// Has this keeper asked for the time of commits that end an email. Without one the caller's time counts.
+    /// Sets the clock that dates commits which end an email. Without one, the caller's time is used.
     fn set_commit_clock(&self, keeper: SharedLedgerClock);
-    /// Finishes what is under way and closes.
+    /// Finishes running operations and closes the store.
     async fn close(&self);
 }
 

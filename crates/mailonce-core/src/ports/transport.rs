@@ -1,9 +1,10 @@
-//! A way out: what the engine needs from something that hands mail to a next hop.
+//! The transport port: something that hands mail to a next hop, such as an SMTP relay or a provider's API.
 //!
-//! A hand-over has two halves with the durable marker between them. [`Transport::approach`] does everything that can
-//! be taken back (connecting, TLS, log-in, and for SMTP all up to the final dot); the engine commits `sending`; then
-//! [`Ready::hand_over`] lets the bytes go on that very connection. Neither half ever tries again by itself, follows a
-//! redirect, or says more than it knows: whatever is neither a proof nor a refusal is [`Meaning::Unknown`].
+//! An attempt has two halves, with the durable marker between them. [`Transport::prepare`] does everything that can be
+//! undone: connecting, TLS, login, and for SMTP everything up to the final dot. The engine then commits `sending`.
+//! [`PreparedHandoff::hand_over`] sends the bytes on that same connection.
+//!
+//! Neither half retries or follows a redirect. A result that is neither proof nor refusal is [`ReplyMeaning::Unknown`].
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -26,64 +27,65 @@ pub enum HandoffSplit {
     PerEmail,
 }
 
-/// What a transport is given to send.
+/// The form in which a transport gets the email.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadFormat {
-    /// The mail as RFC 5322 bytes.
+    /// RFC 5322 bytes.
     Mime,
-    /// The mail's content, which it words in its own way.
+    /// The content, which the transport puts into its own format.
     Content,
 }
 
-/// What can be done about an outcome that nobody knows.
+/// How an unknown outcome can be recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryMethod {
-    /// It takes a key: the same bytes under the same key inside the window make no second mail.
+    /// The next hop accepts an idempotency key: the same bytes under the same key make no second mail within the
+    /// window.
     IdempotencyKey {
-        /// How long the next hop remembers a key, from the first attempt, in milliseconds.
+        /// How long the next hop remembers a key, counted from the first attempt, in milliseconds.
         window_ms: i64,
     },
-    /// It can be asked. A yes is proof, a no is only evidence.
+    /// The next hop can be queried. A hit is proof; a miss is only evidence.
     LookUp {
-        /// How long to wait before asking, in milliseconds.
+        /// How long to wait before the first query, in milliseconds.
         settle_delay_ms: i64,
     },
-    /// Nothing.
+    /// No recovery is possible.
     None,
 }
 
 impl RecoveryMethod {
-    /// How long before its end a window counts as closed: a tenth of it, between 3 and 30 minutes.
+    /// How long before its end a window already counts as closed: a tenth of it, between 3 and 30 minutes.
     pub fn window_margin_ms(window_ms: i64) -> i64 {
         (window_ms / 10).clamp(3 * 60_000, 30 * 60_000)
     }
 }
 
-/// What a transport is like. Drives the envelopes at accept and the recovery after a crash.
+/// The capabilities of a transport. They decide the envelopes at accept and the recovery after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportCapabilities {
-    /// How an email is divided.
+    /// How an email is divided into envelopes.
     pub split: HandoffSplit,
-    /// What it is given.
+    /// The form in which it gets the email.
     pub payload_format: PayloadFormat,
-    /// What can be done about the unknown.
+    /// How an unknown outcome can be recovered.
     pub recovery: RecoveryMethod,
-    /// How long one hand-over may take at the most, in milliseconds. Afterwards its outcome is unknown.
+    /// The longest duration of one attempt, in milliseconds. After it the outcome is unknown.
     pub timeout_ms: i64,
-    /// Hand-overs it takes at a time.
+    /// The maximum number of concurrent attempts.
     pub max_concurrency: usize,
 }
 
 string_enum! {
-    /// How far an attempt came.
+    /// How far an attempt got.
     AttemptPhase {
-        /// Name look-up and TCP.
+        /// DNS and TCP.
         Connect = "connect",
-        /// TLS, by itself or after STARTTLS.
+        /// TLS, implicit or after STARTTLS.
         Tls = "tls",
         /// The greeting and EHLO.
         Greet = "greet",
-        /// Log-in.
+        /// Login.
         Login = "login",
         /// `MAIL FROM`.
         Mail = "mail",
@@ -91,70 +93,70 @@ string_enum! {
         Rcpt = "rcpt",
         /// `DATA` and the body, without the final dot.
         Data = "data",
-        /// After the point of no return: the final dot, or the request.
+        /// After the point of no return: the final dot, or the HTTP request.
         Final = "final",
     }
 }
 
 string_enum! {
-    /// What the next hop's answer means.
+    /// What the reply of the next hop means.
     ReplyMeaning {
-        /// It has the mail.
+        /// The next hop has the mail.
         Accepted = "accepted",
-        /// It does not, and asks to come again.
+        /// Not accepted; a retry may succeed.
         Deferred = "deferred",
-        /// It does not, and will not.
+        /// Not accepted; a retry cannot succeed.
         Refused = "refused",
-        /// It does not, because the transport is at fault: it cannot be reached, or the log-in was refused.
+        /// Not accepted because of the transport itself: it is unreachable, or the login failed.
         Fault = "fault",
-        /// It rejected a repeat as a repeat: it has the first.
+        /// The next hop rejected the request as a duplicate, so it has the first one.
         Repeated = "repeated",
-        /// It is still busy with an earlier request under the same key: ask again with the same key.
+        /// The next hop still processes an earlier request with the same key. Retry with the same key.
         Concurrent = "concurrent",
-        /// It knows the key for other bytes: an earlier attempt reached it, a person must look.
+        /// The next hop knows the key for other bytes. An earlier attempt reached it, and a person must decide.
         Mismatch = "mismatch",
-        /// Nobody can tell.
+        /// The outcome cannot be determined.
         Unknown = "unknown",
     }
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransportReply {
     /// What it means.
     pub meaning: ReplyMeaning,
-    /// How far the attempt came.
+    /// How far the attempt got.
     pub phase: AttemptPhase,
     /// The SMTP or HTTP status, when there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
-    /// What was said, cut to [`Reply::TEXT_CHARS`] printable characters, without secrets.
+    /// The text of the reply, without secrets, cut to [`TransportReply::TEXT_CHARS`] printable characters.
     pub text: String,
-    /// The next hop's own name for the mail.
+    /// The next hop's id for the mail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_id: Option<String>,
-    /// How long it asks us to wait, in milliseconds.
+    /// The delay that the next hop asked for, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<i64>,
 }
 
 impl TransportReply {
-    /// Characters kept of what a next hop says.
+    /// The maximum length of a kept reply text, in characters.
     pub const TEXT_CHARS: usize = 500;
 
-    /// A reply in words, made printable and cut.
+    /// A reply with its text made printable and cut.
     pub fn new(meaning: ReplyMeaning, phase: AttemptPhase, code: Option<u16>, text: &str) -> Self {
         Self { meaning, phase, code, text: sanitize_text(text), remote_id: None, retry_after_ms: None }
     }
 
-    /// With the next hop's own name for the mail.
+    /// Sets the next hop's id for the mail.
     #[must_use]
     pub fn with_remote_id(mut self, remote_id: Option<String>) -> Self {
         self.remote_id = remote_id.map(|id| sanitize_text(&id)).filter(|id| !id.is_empty());
         self
     }
 
-    /// With the pause it asks for.
+    /// Sets the requested delay.
     #[must_use]
     pub fn with_retry_after(mut self, retry_after_ms: Option<i64>) -> Self {
         self.retry_after_ms = retry_after_ms;
@@ -162,30 +164,30 @@ impl TransportReply {
     }
 }
 
-/// A next hop may say anything: control characters become spaces, and the rest is cut.
+/// Replaces control characters by spaces and cuts the text, because a next hop may send anything.
 fn sanitize_text(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     plain.take(TransportReply::TEXT_CHARS).collect::<String>().trim().to_owned()
 }
 
-/// A mail as a transport freezes it. Everything in it is the same again at every attempt.
+/// The input of [`Transport::freeze`]. It is identical on every attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct OutboundMail<'a> {
     /// Its id.
     pub id: EmailId,
-    /// What it says.
+    /// Its content.
     pub content: &'a EmailContent,
-    /// With angle brackets.
+    /// The Message-ID, with angle brackets.
     pub message_id: &'a str,
-    /// When it was accepted: its Date.
+    /// When it was accepted. Becomes the Date header.
     pub created_at: Time,
-    /// The key passed downstream, in a form that fits every provider.
+    /// The idempotency key for the next hop, in a form that every provider accepts.
     pub key: Uuid,
-    /// The RFC 5322 bytes, CRLF, signed, without Bcc. Only for [`Wire::Mime`].
+    /// The signed RFC 5322 bytes with CRLF, without Bcc. Present only for [`PayloadFormat::Mime`].
     pub mime: Option<&'a [u8]>,
 }
 
-/// Why a mail cannot go by a transport at all.
+/// Why a transport cannot send an email at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnsupportedMail(pub String);
@@ -193,7 +195,7 @@ pub struct UnsupportedMail(pub String);
 /// One envelope with its frozen bytes.
 #[derive(Clone, Debug)]
 pub struct FrozenEnvelope {
-    /// Whose it is.
+    /// The team.
     pub team: TeamId,
     /// The email.
     pub email: EmailId,
@@ -201,91 +203,91 @@ pub struct FrozenEnvelope {
     pub handoff: u16,
     /// The attempt's number.
     pub attempt: u32,
-    /// The envelope's sender, where bounces go. Empty is the null sender.
+    /// The envelope sender, which receives bounces. Empty for the null sender.
     pub return_path: String,
-    /// Names handoff and attempt to the next hop (ENVID), unguessable.
+    /// An unguessable id of handoff and attempt, sent to the next hop as ENVID.
     pub envelope_id: String,
-    /// Bare addresses.
+    /// The recipients, as bare addresses.
     pub recipients: Vec<String>,
-    /// The key passed downstream.
+    /// The idempotency key for the next hop.
     pub key: Uuid,
-    /// What [`Transport::freeze`] gave when the first marker was committed.
+    /// The output of [`Transport::freeze`], stored with the first marker.
     pub bytes: Arc<[u8]>,
 }
 
-/// What is asked of a next hop whose answer was lost.
+/// A query to a next hop about an attempt whose reply was lost.
 #[derive(Clone, Debug)]
 pub struct LookUpRequest {
     /// The email.
     pub email: EmailId,
     /// The handoff's number.
     pub handoff: u16,
-    /// Bare addresses.
+    /// The recipients, as bare addresses.
     pub recipients: Vec<String>,
-    /// With angle brackets.
+    /// The Message-ID, with angle brackets.
     pub message_id: String,
-    /// The key that was passed downstream.
+    /// The idempotency key that was sent to the next hop.
     pub key: Uuid,
     /// When the first attempt in doubt began.
     pub in_doubt_since: Time,
-    /// Now.
+    /// The current time.
     pub now: Time,
 }
 
-/// What a next hop said when it was asked.
+/// The result of querying a next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookUpResult {
-    /// It has the mail, under its own name.
+    /// The next hop has the mail.
     Found {
-        /// Its own name for it.
+        /// The next hop's id for the mail.
         remote_id: Option<String>,
-        /// What it said.
+        /// A description of the hit.
         text: String,
     },
-    /// It knows of none. Only evidence: it may learn of it later.
+    /// The next hop does not know the mail. Only evidence: its index may lag.
     NotFound,
-    /// It could not be asked.
+    /// The next hop could not be queried.
     Unavailable(String),
 }
 
-/// How far a way out was open when somebody looked, with no mail in hand.
+/// The result of testing the connection of a transport, without sending a mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionCheck {
-    /// It took our log-in.
+    /// The login succeeded.
     LoggedIn,
-    /// It is there. Whether it takes our log-in, if there is one, shows with the first mail.
+    /// The server is reachable. The login, if there is one, is first tested by the first mail.
     Reached,
-    /// It is there and does not take our log-in.
+    /// The server is reachable but refused the login.
     LoginRefused(String),
-    /// It cannot be reached.
+    /// The server is unreachable.
     Unreachable(String),
 }
 
-/// A hand-over at the point of no return: everything is ready, nothing is irrevocable. Dropping it takes it back.
+/// An attempt at the point of no return. Everything is prepared and nothing is irrevocable; dropping it undoes it.
 #[async_trait]
 pub trait PreparedHandoff: Send {
-    /// Lets the bytes go, once, on the connection that was made, and waits for the answer.
+    /// Sends the bytes, once, on the prepared connection, and waits for the reply.
     async fn hand_over(self: Box<Self>) -> TransportReply;
 }
 
-/// A way out.
+/// Hands mail to a next hop.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
     /// Its name in the configuration.
     fn name(&self) -> &str;
-    /// What kind it is: `smtp`, `resend` …
+    /// Its kind: `smtp`, `resend` …
     fn kind(&self) -> &'static str;
-    /// A fingerprint of the account behind it that survives a change of its credentials.
+    /// A fingerprint of the provider account. It stays the same when the credentials change.
     fn account(&self) -> &str;
-    /// What it is like.
+    /// Its capabilities.
     fn capabilities(&self) -> TransportCapabilities;
-    /// The bytes it will send for a mail, whatever the attempt. Pure: the same mail gives the same bytes.
+    /// The bytes to send for an email, identical for all attempts. Pure: the same email gives the same bytes.
     fn freeze(&self, mail: &OutboundMail<'_>) -> Result<Vec<u8>, UnsupportedMail>;
-    /// Goes as far as can be taken back. An error is a [`Reply`] whose meaning is never `accepted` or `unknown`.
+    /// Prepares an attempt, as far as it can be undone. An error never means `accepted` or `unknown`.
     async fn prepare(&self, parcel: FrozenEnvelope) -> Result<Box<dyn PreparedHandoff>, TransportReply>;
-    /// Asks whether it has a mail. Only called when its recovery is [`Recovery::LookUp`].
+    /// Asks whether the next hop has a mail. Called only when the recovery method is [`RecoveryMethod::LookUp`].
     async fn look_up(&self, asked: LookUpRequest) -> LookUpResult;
-    /// Connects and logs in as far as that can be done without a mail.
+    /// Connects and logs in, as far as that is possible without a mail.
     async fn check_connection(&self) -> ConnectionCheck {
         ConnectionCheck::Reached
     }

@@ -1,24 +1,24 @@
-//! How a notice is told: one request to a receiver that a tenant named.
+//! Sending a notice: one HTTP request to a webhook endpoint of a team.
 
 use async_trait::async_trait;
 use std::fmt;
 
 use crate::events::notice::WebhookError;
 
-/// One request to a receiver.
+/// One webhook request.
 #[derive(Clone)]
 pub struct OutgoingWebhook {
-    /// Where to.
+    /// The URL of the receiver.
     pub url: String,
-    /// Names what is told. The same at every attempt, so that a receiver can tell a repeat.
+    /// The id of the notice. It is the same on every attempt, so that the receiver can detect a repeat.
     pub id: String,
     /// When this attempt is made, in seconds since 1970.
     pub timestamp_s: i64,
-    /// Secrets that sign it, newest first.
+    /// The signing secrets, newest first.
     pub secrets: Vec<Vec<u8>>,
-    /// Headers that the team wants beside ours.
+    /// Additional headers that the team configured.
     pub headers: Vec<(String, String)>,
-    /// What is told, as JSON.
+    /// The JSON body.
     pub body: Vec<u8>,
 }
 
@@ -28,30 +28,30 @@ impl fmt::Debug for OutgoingWebhook {
     }
 }
 
-/// How it went.
+/// The result of one webhook request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookResult {
-    /// The answer, or why there is none.
+    /// The response, or why there is none.
     pub response: Result<WebhookResponse, (WebhookError, String)>,
-    /// How long it took, in milliseconds.
+    /// How long the request took, in milliseconds.
     pub latency_ms: u32,
 }
 
-/// What a receiver answered.
+/// The response of a receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebhookResponse {
     /// The HTTP status.
     pub status: u16,
-    /// Its `Retry-After`, as it was written.
+    /// The `Retry-After` header, unparsed.
     pub retry_after: Option<String>,
-    /// Its `webhook-delivery`: by `abort-message` it does not want this one again.
+    /// The `webhook-delivery` header. With `abort-message` the receiver asks not to get this notice again.
     pub delivery_directive: Option<String>,
     /// The beginning of the body.
     pub excerpt: String,
 }
 
 impl WebhookResponse {
-    /// The headers that mean something.
+    /// One of the two response headers that mailonce evaluates.
     pub fn header(&self, name: &str) -> Option<&str> {
         match name {
             "retry-after" => self.retry_after.as_deref(),
@@ -61,16 +61,16 @@ impl WebhookResponse {
     }
 }
 
-/// Tells receivers.
+/// Sends webhooks.
 #[async_trait]
 pub trait WebhookClient: Send + Sync + 'static {
-    /// Refuses an address that could never be told, without asking anybody.
+    /// Refuses a URL that could never be called, without any request.
     fn check_url(&self, url: &str) -> Result<(), String>;
-    /// Asks once. Never follows, never tries again, and ends within its own limit of time.
+    /// Sends one request. Follows no redirect, never retries, and returns within its own timeout.
     async fn post(&self, post: OutgoingWebhook) -> WebhookResult;
 }
 
-/// No network: nobody is ever told.
+/// No network: every webhook fails.
 #[derive(Clone, Copy, Debug)]
 pub struct NoWebhooks;
 

@@ -1,7 +1,7 @@
 //! Streams, sockets and waits end as soon as their API key is revoked or expires.
 //!
-//! The engine checks each API key that something is open under, twice a second, in the store: another node may have
-//! revoked it. A key costs one look however much is open under it.
+//! Twice a second the engine reads each API key with open streams or waits from the store, because another node may
+//! have revoked it. One read serves everything that is open under a key.
 
 use mailonce_core::{
     id::ApiKeyId,
@@ -16,10 +16,10 @@ use tokio::sync::watch;
 
 use crate::{Caller, Engine};
 
-/// How often keys with something open are checked. Half of the second within which a revocation must end it.
+/// How often keys with open streams or waits are checked. Half of the second within which a revocation must end them.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The API keys under which something is open.
+/// The API keys with open streams or waits.
 #[derive(Default)]
 pub(crate) struct ActiveKeys(Mutex<HashMap<ApiKeyId, Weak<ActiveKey>>>);
 
@@ -28,7 +28,7 @@ struct ActiveKey {
     revoked: watch::Sender<bool>,
 }
 
-/// Tells whoever holds it when the API key no longer counts.
+/// Notifies its holder when the API key is no longer valid.
 pub struct KeyRevocation {
     _key: Arc<ActiveKey>,
     revoked: watch::Receiver<bool>,
@@ -55,30 +55,30 @@ impl ActiveKeys {
 }
 
 impl KeyRevocation {
-    /// Returns once the key no longer counts.
+    /// Returns once the key is no longer valid.
     pub async fn wait_until_revoked(&mut self) {
-        // The sender lives as long as this watch, so that only a change ends the wait.
+        // The sender lives as long as this value, so that only a revocation ends the wait.
         self.revoked.wait_for(|over| *over).await.ok();
     }
 
-    /// Refuses once the key no longer counts.
+    /// Returns a problem once the key is no longer valid.
     pub fn check_valid(&self) -> Result<(), Problem> {
         if *self.revoked.borrow() { Err(invalid_api_key()) } else { Ok(()) }
     }
 }
 
-/// What the holder of a key that no longer counts is told.
+/// The problem for an API key that is unknown or no longer valid.
 pub(crate) fn invalid_api_key() -> Problem {
     Problem::new(Code::Unauthorized, "the API key is not known, or no longer valid")
 }
 
 impl Engine {
-    /// Watches the caller's API key while something is open under it.
+    /// Watches the caller's API key while a stream or wait is open under it.
     pub fn subscribe_key_revocation(&self, caller: &Caller) -> KeyRevocation {
         self.active_keys.subscribe(caller.key.id, caller.key.hash)
     }
 
-    /// Ends what is open under keys that no longer count.
+    /// Ends the streams and waits of keys that are no longer valid.
     pub(crate) async fn check_active_keys(&self) {
         for key in self.active_keys.upgrade_all() {
             match self.store.api_key_by_hash(key.hash).await {
@@ -86,13 +86,13 @@ impl Engine {
                 Ok(_) => {
                     key.revoked.send_replace(true);
                 }
-                // What is open reads from the same store and ends when that cannot answer.
+                // Open streams read from the same store and end when it fails, so nothing more is done here.
                 Err(error) => tracing::debug!(%error, "checking an API key that something is open under"),
             }
         }
     }
 
-    /// Ends what is open under API keys soon after they were revoked or expired, until the server stops.
+    /// Checks open API keys periodically until the server stops.
     pub async fn run_revocation_checks(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut ticks = tokio::time::interval(CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

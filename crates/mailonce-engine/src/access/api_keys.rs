@@ -1,4 +1,4 @@
-//! Credentials: who may come in, and how new ones are made.
+//! API keys: authentication, rate limits, and the creation of keys and teams.
 
 use mailonce_core::{
     access::team::{ApiKey, ApiKeyDetails, Team},
@@ -31,13 +31,13 @@ use crate::{
     unavailable,
 };
 
-/// How long a credential is trusted from memory: while other nodes may revoke it, and while they cannot.
+/// How long a cached API key is valid, with and without other nodes that may revoke it.
 const MULTI_NODE_TTL_MS: i64 = 2_000;
 const SINGLE_NODE_TTL_MS: i64 = 60_000;
-/// Credentials remembered.
+/// API keys in the cache.
 const CACHE_CAPACITY: usize = 10_000;
 
-/// A credential as it was last read.
+/// An API key as it was last read.
 struct CachedCredential {
     key: Arc<ApiKey>,
     team: Arc<Team>,
@@ -46,14 +46,14 @@ struct CachedCredential {
     used_at: AtomicI64,
 }
 
-/// Credentials in memory, and the pace of those that are limited.
+/// API keys in memory, and the rate limits of those that have one.
 pub(crate) struct CredentialCache {
     entries: RwLock<HashMap<[u8; 32], Arc<CachedCredential>>>,
     buckets: Mutex<HashMap<ApiKeyId, KeyRateBucket>>,
     ttl_ms: i64,
 }
 
-/// A token bucket: up to a second's worth at once.
+/// A token bucket that holds up to one second's worth of calls.
 struct KeyRateBucket {
     tokens: f64,
     refilled_at: Time,
@@ -92,7 +92,7 @@ impl CredentialCache {
         self.entries.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Credentials used since they were last written, to the minute.
+    /// API keys that were used since their last use was written, to the minute.
     pub(crate) fn recently_used(&self) -> Vec<(ApiKeyId, Time)> {
         let known = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         let used = |entry: &Arc<CachedCredential>| {
@@ -102,7 +102,7 @@ impl CredentialCache {
         known.values().filter_map(used).collect()
     }
 
-    /// Whether a limited credential may call now; otherwise after how many milliseconds.
+    /// Takes a token from the key's rate limit. The error is the wait in milliseconds.
     fn take_token(&self, key: &ApiKey, now: Time) -> Result<(), i64> {
         let Some(rate) = key.details.rate_per_s.map(f64::from) else { return Ok(()) };
         let mut all = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,25 +117,26 @@ impl CredentialCache {
     }
 }
 
-/// A new credential, its secret included. Shown once.
+/// A new API key with its secret, which is shown only once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewApiKey {
     /// Its id.
     pub id: ApiKeyId,
     /// Its team.
     pub team: TeamId,
-    /// The secret itself.
+    /// The secret.
     pub secret: String,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
 }
 
-/// Whether a key with these inboxes reaches no further than one that is tied to `own`. An empty list means every inbox.
+/// Whether a key with these inboxes can access no more than one that is restricted to `own`. An empty list means every
+/// inbox.
 fn is_inbox_subset(own: &[String], inboxes: &[String]) -> bool {
     own.is_empty() || (!inboxes.is_empty() && inboxes.iter().all(|inbox| own.contains(inbox)))
 }
 
-/// A restricted credential makes only credentials that are restricted at least as much.
+/// A restricted key can create only keys with at least the same restrictions.
 fn check_restrictions(key: &ApiKey, about: &ApiKeyDetails) -> Result<(), Problem> {
     let senders = about.senders.iter().all(|rule| key.may_send_from(rule)) && !about.senders.is_empty();
     if !key.details.senders.is_empty() && !senders {
@@ -156,7 +157,7 @@ fn check_restrictions(key: &ApiKey, about: &ApiKeyDetails) -> Result<(), Problem
     Ok(())
 }
 
-/// A name that people can say.
+/// Refuses an empty name.
 fn check_name(name: &str) -> Result<(), Problem> {
     if name.trim().is_empty() {
         return Err(invalid_field("name", "is an empty text, which names nothing"));
@@ -164,13 +165,13 @@ fn check_name(name: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// An inbox as credentials are tied to it: by its id, or by its address.
+/// The normalized form of an inbox in a restriction: its id or its address.
 fn normalize_inbox(inbox: &str) -> Option<String> {
     let id = inbox.parse().map(|id: InboxId| id.to_string());
     id.ok().or_else(|| Address::parse(inbox).ok().map(|address| address.as_str().to_owned()))
 }
 
-/// A credential that could never open anything is not made.
+/// Refuses a key that could never be used.
 fn check_usable(about: &ApiKeyDetails, now: Time) -> Result<(), Problem> {
     check_name(&about.name)?;
     if about.scopes.is_empty() {
@@ -185,7 +186,7 @@ fn check_usable(about: &ApiKeyDetails, now: Time) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The same credential in one form: each scope once, inboxes as they are compared.
+/// Normalizes a key: each scope once, inboxes in the form that is compared.
 fn normalize(mut about: ApiKeyDetails) -> ApiKeyDetails {
     let mut scopes = Vec::new();
     for scope in about.scopes {
@@ -198,12 +199,12 @@ fn normalize(mut about: ApiKeyDetails) -> ApiKeyDetails {
     about
 }
 
-/// The keyed hash under which a credential is stored.
+/// The keyed hash under which an API key is stored.
 fn credential_hash(secret: &InstallSecret, credential: &str) -> [u8; 32] {
     secret.mac("api-key", &[credential.as_bytes()])
 }
 
-/// Only who has the secret learns that its key expired, so that this helps nobody who guesses.
+/// Only a caller with the right secret learns that its key expired, so this doesn't help guessing.
 fn key_expired(key: &ApiKey) -> Problem {
     let ended = key.details.expires_at.map(|at| at.to_string()).unwrap_or_default();
     Problem::new(Code::KeyExpired, format!("the API key {} expired at {ended}", key.details.hint))
@@ -211,7 +212,7 @@ fn key_expired(key: &ApiKey) -> Problem {
 }
 
 impl Engine {
-    /// Who brings this credential. Unknown and revoked ones get the same answer.
+    /// Authenticates a caller. Unknown and revoked keys get the same answer.
     pub async fn authenticate(&self, credential: &str, channel: Channel) -> Result<Caller, Problem> {
         let now = self.now();
         let hash = credential_hash(&self.secret, credential);
@@ -230,7 +231,7 @@ impl Engine {
         if !known.key.is_active(now) {
             return Err(key_expired(&known.key));
         }
-        // To the minute, and never before it was made.
+        // Rounded down to the minute, but never before the key's creation.
         let minute = (now.0 - now.0 % 60_000).max(known.key.created_at.0);
         known.used_at.store(minute, Ordering::Relaxed);
         if let Err(wait_ms) = self.credentials.take_token(&known.key, now) {
@@ -242,20 +243,20 @@ impl Engine {
         Ok(Caller { key, team, channel, call: None, inbox_restriction: ties })
     }
 
-    /// Whether this process has found the API key valid before. It may be revoked since.
+    /// Whether this process has found the API key valid before. It may have been revoked since.
     pub fn is_api_key_cached(&self, credential: &str) -> bool {
         let hash = credential_hash(&self.secret, credential);
         self.credentials.entries.read().unwrap_or_else(PoisonError::into_inner).contains_key(&hash)
     }
 
-    /// A fresh secret: `mo_` and 43 random letters, about 256 bits.
+    /// A new secret: `mo_` and 43 random characters, about 256 bits.
     pub fn new_secret(&self) -> String {
         const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         let letter = |_| char::from(LETTERS[(self.entropy.next_u64() % 62) as usize]);
         std::iter::once("mo_".to_owned()).chain((0..43).map(letter).map(String::from)).collect()
     }
 
-    /// A credential ready to be stored, and its secret.
+    /// Builds an API key to store. Only the hash and the first characters of its secret are kept.
     fn build_api_key(&self, team: TeamId, mut about: ApiKeyDetails, secret: &str, now: Time) -> ApiKey {
         about.hint = secret.chars().take(7).collect();
         ApiKey {
@@ -269,7 +270,7 @@ impl Engine {
         }
     }
 
-    /// Makes a credential in the caller's team. Asked again with the same key it shows the same secret.
+    /// Creates an API key in the caller's team. The same idempotency key again returns the same secret.
     pub async fn create_api_key(
         &self,
         caller: &Caller,
@@ -277,12 +278,12 @@ impl Engine {
         asked: Option<KeyedCall>,
     ) -> Result<CreateOutcome<NewApiKey>, Problem> {
         let now = self.now();
-        // What was made before is shown again, though its time is over meanwhile.
+        // A repeat returns the first key, even if it has expired meanwhile.
         if !self.is_repeated_call(caller, asked.as_ref()).await? {
             check_usable(&about, now)?;
         }
         let about = normalize(about);
-        // Nobody hands out more than they hold.
+        // A key can't grant scopes that it doesn't have.
         about.scopes.iter().try_for_each(|scope| caller.require_scope(*scope))?;
         check_restrictions(&caller.key, &about)?;
         let secret = self.new_secret();
@@ -293,7 +294,7 @@ impl Engine {
         self.created_or_replayed(answer, asked.as_ref(), new)
     }
 
-    /// Makes a team with its first credential. Asked again with the same key it shows the same ones.
+    /// Creates a team with its first API key. The same idempotency key again returns the same ones.
     pub async fn create_team(
         &self,
         caller: &Caller,
@@ -313,14 +314,14 @@ impl Engine {
         }
     }
 
-    /// Makes a team with its first credential. For the command line, which works on the ledger itself.
+    /// Creates a team with its first API key. For the command line, which opens the ledger directly.
     pub async fn create_team_directly(&self, name: &str, about: ApiKeyDetails) -> Result<NewApiKey, Problem> {
         check_name(name)?;
         let made = self.try_create_team(name, about, self.new_secret()).await?;
         made.ok_or_else(|| team_exists(name))
     }
 
-    /// Makes a team with its first credential; `None` when there is one of this name.
+    /// Creates a team with its first API key; `None` when the name is taken.
     async fn try_create_team(
         &self,
         name: &str,
@@ -362,14 +363,14 @@ impl Engine {
         }
     }
 
-    /// The credentials of the caller's team, newest first.
+    /// The API keys of the caller's team, newest first.
     pub async fn api_keys(&self, caller: &Caller) -> Result<Vec<ApiKey>, Problem> {
         let mut keys = self.store.api_keys(caller.team.id).await.map_err(unavailable)?;
         keys.retain(|key| is_inbox_subset(&caller.key.details.inboxes, &key.details.inboxes));
         Ok(keys)
     }
 
-    /// Takes a credential back. Other nodes follow within two seconds; what is open under it ends within one.
+    /// Revokes an API key. Other nodes may accept it for two more seconds; open streams and waits end within one.
     pub async fn revoke_api_key(&self, caller: &Caller, id: ApiKeyId) -> Result<ApiKey, Problem> {
         let missing = || Problem::new(Code::NotFound, format!("there is no API key {id}"));
         if caller.inbox_restriction.is_some() && !self.api_keys(caller).await?.iter().any(|key| key.id == id) {
@@ -381,20 +382,21 @@ impl Engine {
         revoked.ok_or_else(missing)
     }
 
-    /// Every team.
+    /// All teams.
     pub async fn teams(&self) -> Result<Vec<Team>, Problem> {
         self.store.teams().await.map_err(unavailable)
     }
 
-    /// Changes whether a team requires keys.
+    /// Sets whether sends of a team require an idempotency key.
     pub async fn set_require_keys(&self, team: TeamId, require: bool) -> Result<Team, Problem> {
         let changed = self.store.set_require_keys(team, require).await.map_err(unavailable)?;
         self.credentials.clear();
         changed.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no team {team}")))
     }
 
-    /// Makes the first team with a given or a fresh secret, or a further credential of the team that is there.
-    /// For the command line, which works on the ledger itself.
+    /// Creates the team with its first API key, or another API key of an existing team. The secret is given or
+    /// generated; an active key with the same secret is returned instead. For the command line, which opens the ledger
+    /// directly.
     pub async fn ensure_api_key(
         &self,
         team_name: &str,
@@ -421,7 +423,7 @@ impl Engine {
         {
             return Ok(made);
         }
-        // It was there, or another process made it meanwhile.
+        // The team existed, or another process created it meanwhile.
         let team = self.find_team(team_name).await?;
         let team = team.ok_or_else(|| Problem::new(Code::NotFound, format!("there is no team named {team_name}")))?;
         let key = self.build_api_key(team.id, about, &secret, now);

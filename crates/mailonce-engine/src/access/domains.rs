@@ -1,4 +1,4 @@
-//! Sending domains: keys that sign, the DNS records that publish them, and the proof that the domain is the team's.
+//! Sending domains: their DKIM keys, the DNS records to publish, and the verification that the team owns the domain.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -22,13 +22,13 @@ use crate::{
     unavailable,
 };
 
-/// What the TXT record that proves ownership begins with.
+/// The prefix of the TXT record that proves ownership.
 const OWNERSHIP_TOKEN_PREFIX: &str = "mailonce-domain=";
-/// How long a caller waits for one name.
+/// The timeout of one DNS query.
 const DNS_TIMEOUT: Duration = Duration::from_secs(5);
-/// Domains that are read at a time.
+/// Domains read per page.
 const PAGE_SIZE: usize = 100;
-/// How often a check is written down anew when somebody else changed the domain meanwhile.
+/// How often the result of a check is written again after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 3;
 
 /// A sending domain.
@@ -36,15 +36,15 @@ const MAX_CONFLICT_RETRIES: usize = 3;
 pub struct Domain {
     /// Its id.
     pub id: DomainId,
-    /// Its name, as A-label.
+    /// Its name in ASCII form (A-labels).
     pub name: String,
     /// Its rev.
     pub rev: u32,
     /// When it was added.
     pub created_at: Time,
-    /// Since when all required records are published.
+    /// Since when all required records have been published.
     pub verified_at: Option<Time>,
-    /// When they were last looked for.
+    /// When the records were last checked.
     pub checked_at: Option<Time>,
     /// The DNS records to publish.
     pub records: Vec<DnsEntry>,
@@ -59,28 +59,28 @@ pub struct DnsEntry {
     pub name: String,
     /// Its value in one piece.
     pub value: String,
-    /// Whether the domain counts as verified only with it. The others are advice.
+    /// Whether verification requires it. Other records are recommendations.
     pub required: bool,
-    /// What the last check found: `found`, `missing`, `different` or `unknown`.
+    /// The result of the last check: `found`, `missing`, `different` or `unknown`.
     pub status: Option<DnsCheckResult>,
 }
 
-/// What a check found of a record.
+/// The result of checking one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DnsCheckResult {
-    /// As it should be.
+    /// The record is published as required.
     Found,
-    /// Nothing of the kind.
+    /// There is no TXT record of this name.
     Missing,
-    /// Something else is there.
+    /// There are TXT records of this name, but with other values.
     Different,
-    /// Nobody could be asked.
+    /// The DNS query failed.
     Unknown,
 }
 
 impl DnsCheckResult {
-    /// The word for it.
+    /// The name in APIs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Found => "found",
@@ -91,7 +91,7 @@ impl DnsCheckResult {
     }
 }
 
-/// What the ledger keeps of a domain.
+/// The stored form of a domain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DomainDetails {
     token: String,
@@ -100,29 +100,29 @@ pub(crate) struct DomainDetails {
     pub(crate) verified_at: Option<Time>,
     #[serde(default)]
     checked_at: Option<Time>,
-    /// What the last check found, in the order of the required records.
+    /// The results of the last check, in the order of the required records.
     #[serde(default)]
     seen: Vec<DnsCheckResult>,
 }
 
-/// A key that signs for a domain.
+/// A DKIM key of a domain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StoredDkimKey {
-    /// Its name in the domain.
+    /// Its DKIM selector.
     pub(crate) selector: String,
-    /// What its TXT record says.
+    /// The value of its TXT record.
     value: String,
-    /// The private half as PKCS#8, sealed.
+    /// The private key as PKCS#8, sealed.
     pub(crate) sealed: String,
 }
 
-/// Where the private keys of a domain are sealed for.
+/// Where the vault seals the private keys of a domain.
 pub(crate) fn dkim_key_location(team: TeamId, record: Uuid) -> SecretLocation {
     SecretLocation { team, record, purpose: "dkim" }
 }
 
 impl DomainDetails {
-    /// The records that prove and publish, in order.
+    /// The required records, in order: ownership, then the DKIM keys.
     fn required_records(&self, domain: &str) -> Vec<DnsEntry> {
         let entry = |at: usize, purpose, name, value: &str| DnsEntry {
             purpose,
@@ -139,7 +139,7 @@ impl DomainDetails {
     }
 }
 
-/// Lines that help delivery and that only the domain's owner can word in the end.
+/// Records that help delivery. Their final values are up to the domain's owner.
 fn recommended_records(domain: &str) -> [DnsEntry; 2] {
     let entry = |purpose, name: String, value: String| DnsEntry { purpose, name, value, required: false, status: None };
     [
@@ -164,7 +164,7 @@ fn view(record: &Record) -> Result<Domain, Problem> {
 }
 
 impl Engine {
-    /// Adds a domain with fresh keys. One that is there already stays as it is.
+    /// Adds a domain with new keys. A domain that already exists is returned unchanged.
     pub async fn create_domain(
         &self,
         caller: &Caller,
@@ -174,7 +174,7 @@ impl Engine {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
         let (team, kind) = (caller.team.id, RecordKind::Domain);
-        // Keys are dear to make: a repeat is answered before it comes to that.
+        // Generating keys is expensive, so a repeat is answered before that.
         let again = self.is_repeated_call(caller, asked.as_ref()).await?;
         if let Some(found) = self.store.record_by_name(team, kind, name).await.map_err(unavailable)? {
             return Ok(CreateOutcome { value: view(&found)?, is_new: false });
@@ -204,11 +204,11 @@ impl Engine {
         }
     }
 
-    /// A token and two sealed keys.
+    /// Generates an ownership token and two sealed DKIM keys.
     async fn generate_domain(&self, team: TeamId, id: Uuid, name: &str) -> Result<DomainDetails, Problem> {
         let mut token = [0; 16];
         self.entropy.fill(&mut token);
-        // In every selector, so that a domain that is added again does not find old records in the caches of the world.
+        // Part of every selector, so that a domain that is added again doesn't meet old records in DNS caches.
         let tail = format!("{:08x}", self.entropy.next_u64() as u32);
         let mut keys = Vec::new();
         for (word, algorithm) in [("rsa", DkimAlgorithm::Rsa), ("ed", DkimAlgorithm::Ed25519)] {
@@ -227,14 +227,14 @@ impl Engine {
     async fn generate_dkim_key(&self, algorithm: DkimAlgorithm) -> Result<DkimKey, Problem> {
         let mut seed = [0; 32];
         self.entropy.fill(&mut seed);
-        // One at a time: the search for primes takes a processor for itself.
+        // One at a time, because the search for RSA primes keeps a CPU core busy.
         let _turn = self.key_generation.lock().await;
         let made = tokio::task::spawn_blocking(move || DkimKey::generate(algorithm, seed)).await;
         let broken = |why: String| Problem::new(Code::Internal, format!("no key could be made: {why}"));
         made.map_err(|error| broken(error.to_string()))?.map_err(|error| broken(error.to_string()))
     }
 
-    /// The caller's domains, newest first.
+    /// The team's domains, newest first.
     pub async fn domains(
         &self,
         caller: &Caller,
@@ -246,7 +246,7 @@ impl Engine {
         self.team_records(caller, RecordKind::Domain, before, limit, view).await
     }
 
-    /// Every team's domains. For the command line, which works on the ledger itself.
+    /// The domains of all teams. For the command line, which opens the ledger directly.
     pub async fn all_domains(&self) -> Result<Vec<Domain>, Problem> {
         let mut all = Vec::new();
         for team in self.teams().await? {
@@ -280,8 +280,8 @@ impl Engine {
         view(&removed.ok_or_else(|| records::not_found(RecordKind::Domain, &id.to_string()))?)
     }
 
-    /// Looks for the domain's records. It is verified while all that are required are published; that nobody could be
-    /// asked changes nothing.
+    /// Checks the domain's DNS records. It is verified while all required records are published. A failed DNS query
+    /// changes nothing.
     pub async fn verify_domain(
         &self,
         caller: &Caller,
@@ -332,7 +332,7 @@ impl Engine {
 }
 
 impl DomainDetails {
-    /// Notes what a check found.
+    /// Records the results of a check.
     fn record_check(&mut self, seen: Vec<DnsCheckResult>, now: Time) {
         if seen.iter().all(|seen| *seen == DnsCheckResult::Found) {
             self.verified_at.get_or_insert(now);
@@ -344,7 +344,7 @@ impl DomainDetails {
     }
 }
 
-/// Whether a published text means what it should. Of a DKIM record only the key counts: DNS consoles add and drop
+/// Whether a published TXT value matches. For DKIM records only the key is compared: DNS consoles add and remove
 /// spaces, and the other tags have defaults.
 pub fn is_same_dns_value(found: &str, wanted: &str) -> bool {
     match (dkim_public_key(found), dkim_public_key(wanted)) {
@@ -359,7 +359,7 @@ fn dkim_public_key(text: &str) -> Option<String> {
     Some(key.chars().filter(|c| !c.is_whitespace()).collect())
 }
 
-/// A domain's name as A-label, with a dot in it.
+/// Parses a domain name into ASCII form (A-labels). It must contain a dot.
 pub fn parse_domain_name(text: &str) -> Result<String, Problem> {
     let fault = |message: &str| Problem::from(vec![FieldError::new("name", message)]);
     let text = text.trim().trim_end_matches('.');

@@ -1,7 +1,7 @@
-//! API keys that are tied to inboxes see and do what concerns these inboxes, and nothing else.
+//! API keys that are restricted to inboxes: they can access only what belongs to these inboxes.
 //!
-//! An email concerns the inbox that it is from. An event concerns the inbox that it names, or the inbox of the email
-//! that it is about. Everything else belongs to the whole team, and a tied key gets `403 wrong_scope`.
+//! An email belongs to the inbox that it is from. An event belongs to the inbox that it names, or to the inbox of its
+//! email. Everything else belongs to the whole team, and a restricted key gets `403 wrong_scope`.
 
 use mailonce_core::{
     access::team::ApiKey,
@@ -15,19 +15,19 @@ use std::sync::Arc;
 
 use crate::{Caller, Engine, outbound::email_commands, unavailable};
 
-/// The inboxes that an API key is tied to, as they are now. An inbox that was removed is not among them.
+/// The inboxes that an API key is restricted to. Removed inboxes are not among them.
 #[derive(Debug, Default)]
 pub struct InboxRestriction {
     inboxes: Vec<(InboxId, String)>,
 }
 
 impl InboxRestriction {
-    /// Their addresses.
+    /// The addresses of the inboxes.
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.inboxes.iter().map(|(_, address)| address.clone()).collect()
     }
 
-    /// The first of them, in which a question without a message is asked.
+    /// The first inbox. It gets the questions that are not about a message.
     pub(crate) fn first_inbox(&self) -> Option<InboxId> {
         self.inboxes.first().map(|(inbox, _)| *inbox)
     }
@@ -37,14 +37,14 @@ impl InboxRestriction {
         self.inboxes.iter().any(|(inbox, _)| *inbox == id)
     }
 
-    /// Whether an address is that of one of them.
+    /// Whether an address belongs to one of them.
     pub(crate) fn has_address(&self, address: &str) -> bool {
         self.inboxes.iter().any(|(_, own)| own.eq_ignore_ascii_case(address))
     }
 }
 
 impl Caller {
-    /// Refuses an API key that is tied to inboxes, because the call concerns the whole team.
+    /// Refuses an API key that is restricted to inboxes, because the call concerns the whole team.
     pub fn require_unrestricted_key(&self) -> Result<(), Problem> {
         if self.inbox_restriction.is_none() {
             return Ok(());
@@ -56,19 +56,19 @@ impl Caller {
             .with_extension("next", next))
     }
 
-    /// Whether emails from this address are the caller's to see and change.
+    /// Whether the caller may see and change emails from this address.
     pub(crate) fn may_see_sender(&self, address: &str) -> bool {
         self.inbox_restriction.as_ref().is_none_or(|ties| ties.has_address(address))
     }
 
-    /// Whether it concerns no other inbox than those of the caller: a set of inboxes, of which an empty one means all.
+    /// Whether the caller may access all of these inboxes. An empty list means every inbox of the team.
     pub(crate) fn may_access_inboxes(&self, inboxes: &[InboxId]) -> bool {
         let own = |ties: &Arc<InboxRestriction>| !inboxes.is_empty() && inboxes.iter().all(|id| ties.has_inbox(*id));
         self.inbox_restriction.as_ref().is_none_or(own)
     }
 }
 
-/// The inbox and the email that an event is about, or that its question is about.
+/// The inbox and the email that an event, or its escalation, is about.
 pub(crate) fn event_subject(event: &NewEvent) -> (Option<InboxId>, Option<EmailId>) {
     match event.kind.subject_type() {
         "email" | "key" => (None, Some(EmailId(event.subject_id))),
@@ -81,7 +81,7 @@ pub(crate) fn event_subject(event: &NewEvent) -> (Option<InboxId>, Option<EmailI
 }
 
 impl Engine {
-    /// The inboxes that an API key is tied to; `None` for a key of the whole team.
+    /// The inboxes that an API key is restricted to; `None` for a key of the whole team.
     pub(crate) async fn inbox_restriction_of(&self, key: &ApiKey) -> Result<Option<InboxRestriction>, StoreError> {
         if key.details.inboxes.is_empty() {
             return Ok(None);
@@ -103,7 +103,7 @@ impl Engine {
         email.filter(|email| caller.may_see_sender(&email.head.from)).ok_or_else(|| email_commands::email_not_found(id))
     }
 
-    /// The same as a check alone, which costs an untied caller nothing.
+    /// Checks only that the email is visible. Reads nothing for an unrestricted caller.
     pub(crate) async fn check_email_visible(&self, caller: &Caller, id: EmailId) -> Result<(), Problem> {
         if caller.inbox_restriction.is_some() {
             self.visible_email(caller, id).await?;
@@ -111,13 +111,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether an event concerns an inbox of the caller.
+    /// Whether the caller may see an event.
     pub(crate) async fn may_see_event(&self, caller: &Caller, event: &Event) -> Result<bool, Problem> {
         let Some(ties) = &caller.inbox_restriction else { return Ok(true) };
         self.is_within_restriction(ties, caller.team.id, event_subject(&event.event)).await.map_err(unavailable)
     }
 
-    /// Whether something that names an inbox and an email concerns one of these inboxes.
+    /// Whether an object that names an inbox or an email belongs to one of these inboxes.
     pub(crate) async fn is_within_restriction(
         &self,
         ties: &InboxRestriction,

@@ -1,7 +1,8 @@
-//! The key encryption key (KEK): encrypts the install secret at rest, from which every other sealing key is derived.
+//! The key encryption key (KEK). It encrypts the install secret at rest, from which every other encryption key is
+//! derived.
 //!
-//! The ledger keeps the wrapped secret and a fingerprint of the KEK, never the KEK. A rotation wraps the same secret under
-//! another KEK, so nothing else has to be encrypted again.
+//! The ledger stores the wrapped secret and a fingerprint of the KEK, never the KEK. A rotation wraps the same secret
+//! under another KEK, so that nothing else has to be encrypted again.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use chacha20poly1305::{
@@ -22,9 +23,9 @@ use std::fmt;
 
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
-/// How many hexadecimal digits of a fingerprint are shown and kept.
+/// How many hexadecimal digits of a fingerprint are shown and stored.
 const FINGERPRINT_DIGITS: usize = 16;
-/// How to make a KEK.
+/// How to generate a KEK.
 pub const HOW_TO_MAKE: &str = "`openssl rand -base64 32` makes one";
 
 /// A key encryption key.
@@ -38,7 +39,8 @@ impl fmt::Debug for Kek {
 }
 
 impl Kek {
-    /// Reads 32 bytes in base64 or hexadecimal digits, with white space around them. The error never quotes the text.
+    /// Parses 32 bytes in base64 or hexadecimal, with optional white space around them. The error never quotes the
+    /// text.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let text = text.trim();
         let bytes = if text.len() == 2 * KEY_BYTES { unhex(text) } else { STANDARD.decode(text).ok() };
@@ -51,7 +53,7 @@ impl Kek {
         })
     }
 
-    /// Identifies the key without telling anything about it.
+    /// Identifies the key without revealing anything about it.
     pub fn fingerprint(&self) -> String {
         let mut digits = crate::hex(&keyed_hash(&self.0, "kek-fingerprint", &[]));
         digits.truncate(FINGERPRINT_DIGITS);
@@ -70,7 +72,7 @@ impl Kek {
         Ok(StoredSecret::Wrapped(serde_json::to_string(&wrapped).map_err(|_json| failed())?))
     }
 
-    /// `None` when another key wrapped it, or it is damaged.
+    /// Decrypts the secret. `None` when another key wrapped it, or it is damaged.
     fn unwrap(&self, wrapped: &WrappedSecret) -> Option<InstallSecret> {
         let bytes = STANDARD.decode(&wrapped.sealed).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_BYTES>()?;
@@ -89,7 +91,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(pair).collect()
 }
 
-/// The install secret as a ledger keeps it under a KEK.
+/// The install secret as a ledger stores it under a KEK.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WrappedSecret {
     version: u8,
@@ -102,7 +104,7 @@ pub struct WrappedSecret {
 }
 
 impl WrappedSecret {
-    /// Reads what a ledger keeps.
+    /// Parses the stored form.
     pub fn parse(text: &str) -> Result<Self> {
         let wrapped: Self = serde_json::from_str(text)
             .map_err(|error| StoreError::Corrupt(format!("the wrapped install secret cannot be read: {error}")))?;
@@ -113,7 +115,7 @@ impl WrappedSecret {
         Ok(wrapped)
     }
 
-    /// What is authenticated beside the secret: its use, and what `status` shows.
+    /// The data that is authenticated with the secret: its purpose, and what `status` shows.
     fn associated_data(&self) -> Vec<u8> {
         format!("mailonce install secret\n{}\n{}\n{}", self.version, self.kek, self.since.0).into_bytes()
     }
@@ -126,14 +128,14 @@ impl WrappedSecret {
     }
 }
 
-/// Opens ledgers with the KEK that is configured, and wraps the secret of those that are plain. Without a KEK it opens plain
-/// ledgers alone.
+/// Opens ledgers with the configured KEK, and wraps the secret of a ledger that is not wrapped yet. Without a KEK it
+/// opens only ledgers that are not wrapped.
 pub struct SecretUnlocker<'a> {
     /// The KEK, when one is configured.
     pub kek: Option<&'a Kek>,
     /// For nonces and the secret of a new ledger.
     pub entropy: &'a dyn Entropy,
-    /// By the wall clock.
+    /// The time by the wall clock.
     pub now: Time,
 }
 
@@ -169,16 +171,16 @@ impl SecretKeeper for SecretUnlocker<'_> {
     }
 }
 
-/// Wraps the secret of a ledger under another KEK. A ledger that the new one wraps already stays as it is, so a rotation
-/// that was killed can be repeated.
+/// Wraps the secret of a ledger under another KEK. A ledger that is already wrapped by the new KEK stays as it is, so
+/// that a rotation that was killed can be repeated.
 pub struct KekRotation<'a> {
-    /// The KEK so far.
+    /// The current KEK.
     pub old: &'a Kek,
-    /// The KEK from now on.
+    /// The new KEK.
     pub new: &'a Kek,
     /// For the nonce.
     pub entropy: &'a dyn Entropy,
-    /// By the wall clock.
+    /// The time by the wall clock.
     pub now: Time,
 }
 

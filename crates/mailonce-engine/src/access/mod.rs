@@ -1,4 +1,4 @@
-//! Teams, API keys and what a team owns.
+//! Teams, API keys and what a team owns: domains, sources, settings and secrets.
 
 pub mod active_keys;
 pub mod api_keys;

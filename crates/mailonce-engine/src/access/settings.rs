@@ -1,4 +1,4 @@
-//! How a team wants things done: its content guard, who is told of questions, and when a question answers itself.
+//! Team settings: the content guard, who is notified of questions, and when a held email expires.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -18,34 +18,34 @@ use std::{
 
 use crate::{Caller, Engine, runtime::records, unavailable};
 
-/// The name of the one record of a team.
+/// The name of a team's settings record. Each team has one.
 const RECORD_NAME: &str = "team";
-/// How long settings may differ from what another node made of them, in milliseconds.
+/// How long a node may use settings that another node has changed, in milliseconds.
 const MULTI_NODE_TTL_MS: i64 = 2_000;
-/// Teams whose settings are kept at hand.
+/// Teams in the cache.
 const CACHE_CAPACITY: usize = 10_000;
-/// How often a change that raced with another is tried anew.
+/// How often a change is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 4;
-/// People who are told of questions.
+/// The maximum number of people who are notified of questions.
 pub const MAX_NOTIFY_RECIPIENTS: usize = 10;
 
-/// How a team wants things done.
+/// The settings of a team.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TeamSettings {
-    /// What to do about look-alikes among sends with a key.
+    /// The content guard for sends with an idempotency key.
     pub keyed: ContentGuardMode,
-    /// What to do about them among sends without one.
+    /// The content guard for sends without a key.
     pub keyless: ContentGuardMode,
-    /// What to do about them among sends of models, which word a retry anew and name it anew.
+    /// The content guard for sends over MCP: a model that retries may change both the text and the key.
     pub mcp: ContentGuardMode,
-    /// Who is told by mail when a person is asked.
+    /// Who gets an email when a person is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notify: Option<EscalationNotification>,
-    /// After how many milliseconds a held email that nobody decided about is rejected; never without.
+    /// After how many milliseconds without a decision a held email is rejected. Never when `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expire_ms: Option<i64>,
-    /// What to do about answers that would go to somebody for whom the sender does not vouch.
+    /// What to do with replies to an address that the sender's authentication doesn't cover.
     pub reply_to: ReplyToPolicy,
 }
 
@@ -62,29 +62,29 @@ impl Default for TeamSettings {
     }
 }
 
-/// Who is told by mail when a person is asked.
+/// Who gets an email when a person is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EscalationNotification {
-    /// The sender.
+    /// The sender of the notification.
     pub from: String,
-    /// The people.
+    /// The people who are notified.
     pub to: Vec<String>,
 }
 
-/// A change of settings. What is `None` stays; an inner `None` takes it away.
+/// A change of settings. `None` leaves a value unchanged; an inner `None` removes it.
 #[derive(Clone, Debug, Default)]
 pub struct SettingsPatch {
-    /// Among sends with a key.
+    /// The content guard for sends with a key.
     pub keyed: Option<ContentGuardMode>,
-    /// Among sends without one.
+    /// The content guard for sends without a key.
     pub keyless: Option<ContentGuardMode>,
-    /// Among those of models.
+    /// The content guard for sends over MCP.
     pub mcp: Option<ContentGuardMode>,
-    /// Who is told.
+    /// Who is notified.
     pub notify: Option<Option<EscalationNotification>>,
     /// When a held email is rejected.
     pub expire_ms: Option<Option<i64>>,
-    /// Answers to somebody else.
+    /// Replies to an address that the sender's authentication doesn't cover.
     pub reply_to: Option<ReplyToPolicy>,
 }
 

@@ -1,18 +1,19 @@
-//! How providers prove themselves, as a source holds it: sealed, and two at a time.
+//! Credentials with which providers authenticate their requests to a source. They are sealed, and two can be live at a
+//! time.
 
 use mailonce_mail::hooks::{HookSecretError, HookSecrets, Kind, SharedSecret};
 use serde::{Deserialize, Serialize};
 
-/// Secrets that live at a time.
+/// How many credentials can be live at a time.
 const MAX_LIVE_CREDENTIALS: usize = 2;
 
-/// How a provider proves itself.
+/// How a provider authenticates its requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceCredential {
     /// The key of its signatures.
     Key(String),
-    /// HTTP basic.
+    /// HTTP basic authentication.
     Basic {
         /// The user.
         user: String,
@@ -21,30 +22,30 @@ pub enum SourceCredential {
     },
     /// A bearer token.
     Bearer(String),
-    /// A header of its own.
+    /// A header with a secret value.
     Header {
-        /// Its name.
+        /// The header's name.
         name: String,
-        /// Its value.
+        /// The header's value.
         value: String,
     },
-    /// A parameter of the address.
+    /// A query parameter with a secret value.
     Query {
-        /// Its name.
+        /// The parameter's name.
         name: String,
-        /// Its value.
+        /// The parameter's value.
         value: String,
     },
     /// Topics of Amazon SNS.
     Topics {
-        /// Their ARNs.
+        /// The ARNs of the topics.
         topics: Vec<String>,
-        /// Whether SHA-1 is good enough.
+        /// Whether signatures with SHA-1 are accepted.
         allow_sha1: bool,
     },
 }
 
-/// The proofs in the form in which requests are checked.
+/// Converts credentials to the form in which requests are verified.
 pub(crate) fn to_secrets(kind: Kind, proofs: &[SourceCredential]) -> Result<HookSecrets, HookSecretError> {
     let mut keys = Vec::new();
     let mut knocks = Vec::new();
@@ -68,7 +69,8 @@ pub(crate) fn to_secrets(kind: Kind, proofs: &[SourceCredential]) -> Result<Hook
     }
 }
 
-/// The new proof first, then the one before. The same one again changes nothing, so that a repeat pushes nothing out.
+/// Puts the new credential first, then the previous one. The same credential again changes nothing, so that a repeat
+/// doesn't push out the previous one.
 pub(crate) fn rotate(old: Vec<SourceCredential>, new: SourceCredential, keep: bool) -> Vec<SourceCredential> {
     if let (SourceCredential::Topics { topics, allow_sha1 }, Some(SourceCredential::Topics { topics: before, .. })) =
         (&new, old.first())

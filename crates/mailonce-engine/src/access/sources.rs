@@ -1,7 +1,7 @@
-//! Sources of provider events and of mail: which provider speaks, for which transport, and how it proves itself.
+//! Sources of provider events and mail: which provider sends them, for which transport, and how it authenticates.
 //!
-//! What proves a provider is sealed and never shown again. Two secrets may live at a time, so that one can replace
-//! the other without a gap.
+//! Credentials are sealed and never shown again. Two can be live at a time, so that one replaces the other without a
+//! gap.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -28,15 +28,15 @@ use crate::{
     unavailable,
 };
 
-/// How often a rotation is tried anew when somebody else changed the source meanwhile.
+/// How often a rotation is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 3;
 
 pub use crate::access::source_credentials::SourceCredential;
 
-/// Where provider events and mail come from.
+/// A source of provider events and mail.
 #[derive(Clone, Debug)]
 pub struct SourceView {
-    /// Its id, which is also the end of its address.
+    /// Its id, which is also the last part of its URL.
     pub id: SourceId,
     /// Its name.
     pub name: String,
@@ -46,54 +46,54 @@ pub struct SourceView {
     pub created_at: Time,
     /// The provider.
     pub kind: &'static str,
-    /// The transport whose events it tells.
+    /// The transport whose events it reports.
     pub transport: Option<String>,
-    /// What it may bring.
+    /// What it may deliver.
     pub scope: SourceScope,
-    /// How many secrets, or topics, are live.
+    /// How many credentials, or topics, are live.
     pub live_credentials: usize,
     /// When the last one was added.
     pub rotated_at: Option<Time>,
-    /// Whether mail that it only tells of can be fetched.
+    /// Whether mail that it only announces can be fetched.
     pub can_fetch: bool,
-    /// Where it is fetched, when that is not the provider's usual place.
+    /// The URL to fetch from, when it isn't the provider's default.
     pub base_url: Option<String>,
-    /// How often the provider is asked which mails came, in milliseconds.
+    /// How often the provider's mail is listed, in milliseconds.
     pub poll_ms: Option<i64>,
-    /// How that goes.
+    /// The status of this polling.
     pub poll_status: PollStatus,
 }
 
-/// How the polling of a source goes.
+/// The status of a source's polling.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PollStatus {
-    /// When a round ended last.
+    /// When the last round ended.
     pub at: Option<Time>,
-    /// What went wrong since.
+    /// The error since then, if any.
     pub error: Option<String>,
 }
 
-/// What a source may bring. At least one of them.
+/// What a source may deliver. At least one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceScope {
-    /// What became of mail we sent.
+    /// Events about emails that we sent.
     pub events: bool,
-    /// Mail.
+    /// Received mail.
     pub inbound: bool,
 }
 
 impl SourceScope {
-    /// What sources brought before they could bring mail.
+    /// The default for records from before sources could deliver mail.
     fn events() -> Self {
         Self { events: true, inbound: false }
     }
 
-    /// What a provider brings when nobody says: events where it has them.
+    /// The default for a provider: events if it has them, otherwise mail.
     fn default_for(kind: Kind) -> Self {
         Self { events: kind.sends_events(), inbound: !kind.sends_events() }
     }
 
-    /// The words of it.
+    /// The names of what it delivers.
     pub fn names(self) -> Vec<&'static str> {
         [(self.events, "events"), (self.inbound, "inbound")]
             .into_iter()
@@ -101,7 +101,7 @@ impl SourceScope {
             .collect()
     }
 
-    /// Reads the words.
+    /// Parses the names.
     pub fn parse(words: &[String]) -> Result<Self, Problem> {
         let has = |word: &str| words.iter().any(|given| given == word);
         let takes = Self { events: has("events"), inbound: has("inbound") };
@@ -111,7 +111,7 @@ impl SourceScope {
         Ok(takes)
     }
 
-    /// Whether a provider can bring that, with that proof.
+    /// Checks that a provider can deliver this, with this credential.
     fn check(self, kind: Kind, proof: &SourceCredential) -> Result<(), Problem> {
         if self.events && !kind.sends_events() {
             return Err(invalid_field("takes", format!("{kind} tells of no events")));
@@ -129,35 +129,35 @@ impl SourceScope {
     }
 }
 
-/// A source to make.
+/// A source to create.
 #[derive(Clone, Debug)]
 pub struct NewSource {
     /// Its name.
     pub name: String,
-    /// The provider's word.
+    /// The provider's name.
     pub kind: String,
-    /// The transport whose events it tells. Needed only for those.
+    /// The transport whose events it reports. Required only for events.
     pub transport: Option<String>,
-    /// What it may bring; what its provider usually does when nobody says.
+    /// What it may deliver; the provider's default when `None`.
     pub scope: Option<SourceScope>,
-    /// How it proves itself.
+    /// How it authenticates.
     pub credential: SourceCredential,
-    /// How mail is collected from its provider.
+    /// How mail is fetched from its provider.
     pub collection: CollectionConfig,
 }
 
-/// What a source gets anew.
+/// A change of a source's credentials.
 #[derive(Clone, Debug)]
 pub struct SourceRotation {
-    /// How it proves itself, unless that stays.
+    /// The new credential; `None` keeps the current ones.
     pub credential: Option<SourceCredential>,
-    /// Whether the proof before stays live.
+    /// Whether the previous credential stays live.
     pub keep: bool,
-    /// How mail is collected. What is not said stays.
+    /// How mail is fetched. Missing values stay unchanged.
     pub collection: CollectionConfig,
 }
 
-/// What the ledger keeps of a source.
+/// The stored form of a source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SourceDetails {
     pub(crate) kind: Kind,
@@ -165,18 +165,18 @@ pub(crate) struct SourceDetails {
     transport: Option<String>,
     #[serde(default = "SourceScope::events")]
     takes: SourceScope,
-    /// The proofs, newest first, as sealed JSON.
+    /// The credentials, newest first, as sealed JSON.
     sealed: String,
     live: usize,
     #[serde(default)]
     rotated_at: Option<Time>,
-    /// How mail is collected.
+    /// How mail is fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) collecting: Option<StoredCollectionConfig>,
 }
 
 impl SourceDetails {
-    /// How often it polls, if it does.
+    /// The polling interval, if it polls.
     pub(crate) fn poll_ms(&self) -> Option<i64> {
         self.collecting.as_ref().and_then(|collecting| collecting.poll_ms).filter(|_| self.takes.inbound)
     }
@@ -187,7 +187,7 @@ impl SourceDetails {
     }
 }
 
-/// Who tells of a mail.
+/// The source that announced a mail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SourceRef {
     pub(crate) id: SourceId,
@@ -201,7 +201,7 @@ impl LiveSource {
     }
 }
 
-/// A source as a hook uses it.
+/// A source with its opened credentials, as webhooks use it.
 pub(crate) struct LiveSource {
     pub(crate) id: SourceId,
     pub(crate) team: TeamId,
@@ -247,7 +247,7 @@ impl Engine {
         caller.require_unrestricted_key()?;
         let (team, now) = (caller.team.id, self.now());
         let id = self.new_id(now);
-        // Asked again, it is answered even if the transport is gone since.
+        // A repeat is answered even if the transport has been removed since.
         let again = self.is_repeated_call(caller, asked.as_ref()).await?;
         let kind = Kind::parse(&new.kind).ok_or_else(|| {
             let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
@@ -289,13 +289,13 @@ impl Engine {
         }
     }
 
-    /// A keyed hash of what a call means, so that a secret in it does not lie in the ledger as a hash that can be
-    /// tried out.
+    /// A keyed hash of a call's content. A plain hash in the ledger would allow offline guesses of a secret in the
+    /// call.
     pub fn keyed_digest(&self, meaning: &[u8]) -> [u8; 32] {
         self.secret.mac("meaning", &[meaning])
     }
 
-    /// Events count for the handoffs of one transport; mail needs none.
+    /// Events apply to the handoffs of one transport, so they need one. Mail needs none.
     fn check_transport(&self, takes: SourceScope, transport: Option<&str>) -> Result<(), Problem> {
         let names = self.transports.selectable_names();
         match transport {
@@ -312,7 +312,7 @@ impl Engine {
         ))
     }
 
-    /// What is kept of a source, its proofs checked and sealed.
+    /// Checks and seals the credentials of a source.
     fn seal_source(
         &self,
         (team, id): (TeamId, Uuid),
@@ -340,8 +340,8 @@ impl Engine {
         })
     }
 
-    /// Gives a source another secret, another credential to collect mail with, or both. The secret before stays live,
-    /// unless it is to go.
+    /// Gives a source a new credential, a new configuration for fetching mail, or both. The previous credential stays
+    /// live unless the rotation drops it.
     pub async fn rotate_source(
         &self,
         caller: &Caller,
@@ -373,7 +373,7 @@ impl Engine {
         Err(Problem::new(Code::StaleRev, format!("the source {} changed meanwhile", record.name)))
     }
 
-    /// What a source says after a rotation.
+    /// The stored form of a source after a rotation.
     fn rotate_stored_source(
         &self,
         record: &Record,
@@ -394,7 +394,7 @@ impl Engine {
             }
             let CollectionConfig { api_key, base_url, poll_ms } = rotation.collection.clone();
             let before = about.collecting.as_ref();
-            // The credential goes to the place it was given for and to no other.
+            // An API key is sent only to the URL that it was given for.
             let kept = before.filter(|_| base_url.is_none()).and_then(|_| self.provider_account(record, &about).ok());
             let merged = CollectionConfig {
                 api_key: api_key.or_else(|| kept.map(|account| account.api_key)),
@@ -406,7 +406,7 @@ impl Engine {
         Ok(about)
     }
 
-    /// A source with how its polling goes.
+    /// A source with the status of its polling.
     async fn view_with_poll_status(&self, record: &Record) -> Result<SourceView, Problem> {
         let mut source = view(record)?;
         if source.poll_ms.is_some() {
@@ -415,7 +415,7 @@ impl Engine {
         Ok(source)
     }
 
-    /// The caller's sources, newest first.
+    /// The team's sources, newest first.
     pub async fn sources(
         &self,
         caller: &Caller,
@@ -438,7 +438,7 @@ impl Engine {
         self.view_with_poll_status(&self.team_record(caller, RecordKind::Source, id.0).await?).await
     }
 
-    /// Removes a source. What comes to its address afterwards is not found.
+    /// Removes a source. Later requests to its URL get `not_found`.
     pub async fn remove_source(&self, caller: &Caller, id: SourceId) -> Result<SourceView, Problem> {
         caller.require_scope(ApiKeyScope::Admin)?;
         caller.require_unrestricted_key()?;
@@ -448,7 +448,7 @@ impl Engine {
         view(&removed)
     }
 
-    /// The source behind an address.
+    /// The source behind a URL.
     pub(crate) async fn live_source(&self, id: SourceId) -> Result<LiveSource, Problem> {
         let found = self.store.record_of_any_team(RecordKind::Source, id.0).await.map_err(unavailable)?;
         let record = found.ok_or_else(|| records::not_found(RecordKind::Source, &id.to_string()))?;

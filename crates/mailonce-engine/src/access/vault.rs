@@ -1,7 +1,8 @@
-//! Secrets that must be used again: private keys and the secrets of sources, sealed before the ledger sees them.
+//! The vault: secrets that must be readable again, such as private keys and the credentials of sources. They are
+//! encrypted before they are stored.
 //!
-//! The sealing key follows from the install secret and from whose secret it is and what for, so that a row that is
-//! copied to another team or another use opens nothing.
+//! The encryption key is derived from the install secret, the team, the record and the purpose. A row that is copied
+//! to another team or purpose can't be opened.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit as _, aead::Aead as _};
@@ -12,14 +13,14 @@ use crate::Engine;
 
 const NONCE_BYTES: usize = 12;
 
-/// Whose secret it is, and what for.
+/// Where a secret belongs. Part of its encryption key.
 #[derive(Clone, Copy)]
 pub(crate) struct SecretLocation {
     /// The team.
     pub(crate) team: TeamId,
-    /// The record that keeps it.
+    /// The record that stores it.
     pub(crate) record: Uuid,
-    /// Its use.
+    /// Its purpose.
     pub(crate) purpose: &'static str,
 }
 
@@ -42,14 +43,14 @@ impl SecretLocation {
 }
 
 impl Engine {
-    /// Seals a secret. `None` cannot happen for texts of this size, and then nothing is kept.
+    /// Encrypts a secret. `None`, which can't happen for texts of this size, means that nothing may be stored.
     pub(crate) fn seal_secret(&self, place: SecretLocation, open: &[u8]) -> Option<String> {
         let mut nonce = [0; NONCE_BYTES];
         self.entropy.fill(&mut nonce);
         place.seal(&self.secret, nonce, open)
     }
 
-    /// Opens a sealed secret. `None` when it was sealed elsewhere, or is damaged.
+    /// Decrypts a secret. `None` when it was sealed for another location, or is damaged.
     pub(crate) fn open_secret(&self, place: SecretLocation, sealed: &str) -> Option<Vec<u8>> {
         place.open(&self.secret, sealed)
     }

@@ -1,7 +1,7 @@
-//! Telling every team that a way out rests, or works again.
+//! Publishes to every team that a circuit breaker opened or closed.
 //!
-//! A breaker lives in the memory of one node and may move at any time; what a team was told of it is a record, so that
-//! each change is told once. Other nodes may see the way differently for a moment: the record follows whoever spoke last.
+//! The breaker lives in the memory of one node. What a team was notified of is a record, so that each change is
+//! published once. Nodes may disagree for a moment; the record then follows the node that published last.
 
 use mailonce_core::{
     id::TeamId,
@@ -15,8 +15,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Tells how a way is to all who were told otherwise. What cannot be told now is told when the way moves again;
-    /// nothing else waits for it.
+    /// Publishes a transport's breaker state to the teams whose record differs. If that fails, the next change
+    /// publishes it; nothing else depends on it.
     pub(crate) async fn publish_breaker_state(&self, way: &OutboundRoute) {
         let view = way.status(self.time.boot_clock_ms());
         if is_sandbox_internal(&view.name) {
@@ -46,7 +46,7 @@ impl Engine {
     ) -> Result<(), StoreError> {
         let (kind, now) = (RecordKind::Transport, self.now());
         let Some(record) = self.store.record_by_name(team, kind, name).await? else {
-            // Nobody was ever told that it rests, so nobody needs to hear that it works.
+            // Without a record the team never heard of an open breaker, so it needs no notice of a closed one.
             if is.rests {
                 let about = transport_state_json(is)?;
                 let (id, name) = (self.new_id(now), name.to_owned());
@@ -66,7 +66,7 @@ impl Engine {
     }
 }
 
-/// What a record is to say of a transport.
+/// Encodes the record of a transport.
 pub(crate) fn transport_state_json(state: &TransportState) -> Result<String, StoreError> {
     serde_json::to_string(state).map_err(|error| StoreError::Corrupt(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Frozen bytes: what every attempt by a transport sends, made once and kept with the first marker.
+//! Frozen bytes: what every attempt at a transport sends. They are created once and stored with the first marker.
 
 use mailonce_core::{
     id::TeamId,
@@ -22,7 +22,7 @@ use crate::{
     handoff::{signers::FreezeError, transport_selector::OutboundRoute},
 };
 
-/// What of an answer's head the composer writes itself.
+/// The headers of a reply that the composer writes itself.
 #[derive(Default)]
 struct ReplyHeaders {
     in_reply_to: Vec<String>,
@@ -30,7 +30,7 @@ struct ReplyHeaders {
     automatic: bool,
 }
 
-/// Takes from an answer's headers what was put there when it was accepted. Other mails keep what their callers wrote.
+/// Removes the headers that were added when a reply was accepted. Other emails keep the headers of their callers.
 fn take_reply_headers(email: &Email, content: &mut EmailContent) -> ReplyHeaders {
     if email.head.answers.is_none() {
         return ReplyHeaders::default();
@@ -51,7 +51,7 @@ fn take_reply_headers(email: &Email, content: &mut EmailContent) -> ReplyHeaders
 }
 
 impl Engine {
-    /// The bytes for a handoff's transport, and whether they were made just now.
+    /// The bytes for a handoff's transport, and whether they were created just now.
     pub(crate) async fn load_or_freeze(
         &self,
         way: &OutboundRoute,
@@ -68,7 +68,7 @@ impl Engine {
         let message_id = self.message_id(email);
         let date = if mutant!("bytes-made-anew") { self.now() } else { email.head.created_at };
         let mime = match way.capability().payload_format {
-            // The provider writes the mail, so it is told what to put into its head.
+            // The provider composes the message, so it gets the loop marker as a header.
             PayloadFormat::Content => {
                 content.headers.push((LOOP_HEADER.to_owned(), self.loop_mark(email.team)));
                 None
@@ -91,7 +91,7 @@ impl Engine {
         Ok((bytes.into(), true))
     }
 
-    /// A mail as it is before anybody signs it. What the composer writes itself is taken out of its headers.
+    /// Composes the unsigned MIME message. Headers that the composer writes itself are removed from `content`.
     pub(crate) fn compose_mime(
         &self,
         email: &Email,
@@ -111,15 +111,16 @@ impl Engine {
         })
     }
 
-    /// By which a team's own mail is known when it comes round. The same for every mail, so that it is the same again
-    /// after a restore, and of no use to whoever copies it: it can only keep an answer from being sent.
+    /// The marker by which a team's own mail is recognized when it comes back. It is the same for all emails of a
+    /// team, and also after a restore. Copying it gains nothing: it can only suppress a reply.
     pub(crate) fn loop_mark(&self, team: TeamId) -> String {
         let mac = self.secret.mac("loop", &[team.0.as_bytes()]);
         crate::hex(&mac[..16])
     }
 
-    /// The key passed downstream: a UUID, which fits every provider's limits. The same again for the same key and
-    /// bind number, even after a restore; without a key it follows from the email's id.
+    /// The idempotency key for the provider: a UUID, which fits every provider's limits. It is derived from the
+    /// email's key and bind number, so it stays the same even after a restore. Without a key it is derived from the
+    /// email's id.
     pub(crate) fn downstream_key(&self, email: &Email, number: u16) -> Uuid {
         let number = number.to_be_bytes();
         let team = email.team.0.as_bytes();
@@ -134,11 +135,11 @@ impl Engine {
         };
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&mac[..16]);
-        // In the form of a random UUID, because strict providers take no other.
+        // Formatted as a random (version 4) UUID, because strict providers accept no other.
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
-    /// The envelope's sender and the ENVID of an attempt: a bounce names its recipient and attempt.
+    /// The envelope sender and the ENVID of an attempt. They identify the handoff and the attempt in a bounce.
     pub fn return_path(&self, email: &Email, number: u16, attempt: u32) -> (String, String) {
         let mac = self.secret.mac("return-path", &[&AttemptTag::mac_payload(email.id, number, attempt)]);
         let tag = AttemptTag::new(email.id, number, attempt, &mac);

@@ -1,8 +1,8 @@
-//! Orphans: handoffs that wait for a transport which no live node has, because it was renamed or removed.
+//! Orphans: handoffs that wait for a transport that no live node has, because it was renamed or removed.
 //!
-//! They are reported once for each time the transport goes missing (event, question for a person, log, `/readyz`, metrics)
-//! and given up when they waited for as long as any handoff is tried. A node never decides about what is in doubt at a
-//! transport that it does not have.
+//! Each time a transport goes missing, its orphans are reported once: as an event, an escalation, a log line, in
+//! `/readyz` and in the metrics. They are given up at the maximum age of a handoff. A node never decides about
+//! attempts in doubt at a transport that it doesn't have.
 
 use mailonce_core::{
     conversation::escalation::{Escalation, EscalationReason, EscalationSubject},
@@ -22,42 +22,42 @@ use tokio::sync::watch;
 
 use crate::{Engine, handoff::breaker::transport_state_json};
 
-/// How often missing transports are looked for.
+/// How often the worker searches for missing transports.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
-/// Emails that are read in one page.
+/// Emails read per page.
 const PAGE_SIZE: usize = 1_000;
-/// How often what waits is walked through although its count did not change, to give up what waited too long.
+/// How often waiting handoffs are scanned although their count didn't change, to give up those that waited too long.
 const RESCAN_INTERVAL_MS: i64 = 60_000;
-/// Rounds after which questions that nobody here opened are looked at too.
+/// Every so many rounds, all open escalations are reviewed, including those that another process opened.
 const CLOSE_EVERY_ROUNDS: u64 = 60;
-/// How often a record that raced with another change is tried anew.
+/// How often a change to a record is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 5;
 
-/// What waits for one missing transport, all teams together.
+/// The backlog of one missing transport, over all teams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrphanedTransport {
-    /// Its name.
+    /// The transport's name.
     pub name: String,
-    /// Handoffs that are due or will be.
+    /// Handoffs that are due or scheduled.
     pub waiting: u64,
     /// Handoffs whose outcome is unknown.
     pub unknown: u64,
 }
 
-/// Transports that are missing, as far as this process has seen.
+/// The missing transports that this process knows of.
 #[derive(Default)]
 pub(crate) struct OrphanTracker(Mutex<OrphanState>);
 
 #[derive(Default)]
 struct OrphanState {
     rounds: u64,
-    /// Since when each transport is missing without a break, by the boot clock.
+    /// Since when each transport has been missing without interruption, by the boot clock.
     missing_since: BTreeMap<String, i64>,
-    /// Those that were missing for long enough, with what waits.
+    /// The transports that have been missing for long enough, with their backlogs.
     orphaned: Vec<OrphanedTransport>,
-    /// What each team had waiting in the last round.
+    /// The teams and transports with a backlog in the last round.
     waiting_pairs: BTreeSet<(TeamId, String)>,
-    /// How much waited when it was last walked through, and when.
+    /// The count at the last scan of each transport, and when that was.
     last_scans: BTreeMap<String, (u64, i64)>,
 }
 
@@ -66,7 +66,7 @@ impl OrphanTracker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what is missing now. The part of it that is missing for as long as `grace_ms`.
+    /// Records which transports are missing now. Returns the backlogs of those missing for at least `grace_ms`.
     fn update(&self, missing: &[OrphanBacklog], grace_ms: i64, even: i64) -> Vec<OrphanBacklog> {
         let mut seen = self.state();
         let names: BTreeSet<&String> = missing.iter().map(|orphans| &orphans.transport).collect();
@@ -91,7 +91,7 @@ impl OrphanTracker {
         orphaned
     }
 
-    /// Whether questions must be looked at: at the first round, when a team has nothing more waiting, and now and then.
+    /// Whether escalations must be reviewed: in the first round, when a team's backlog is gone, and periodically.
     fn should_close_escalations(&self, missing: &[OrphanBacklog]) -> bool {
         let mut seen = self.state();
         let pairs = missing.iter().map(|orphans| (orphans.team, orphans.transport.clone())).collect();
@@ -102,7 +102,7 @@ impl OrphanTracker {
         gone || now_and_then
     }
 
-    /// Whether what waits for a transport is to be walked through now.
+    /// Whether to scan the waiting handoffs of a transport now.
     fn should_scan(&self, name: &str, count: u64, even: i64) -> bool {
         let mut seen = self.state();
         let same = |&(walked, at): &(u64, i64)| walked == count && even - at < RESCAN_INTERVAL_MS;
@@ -114,7 +114,7 @@ impl OrphanTracker {
     }
 }
 
-/// What waits for each transport, all teams together.
+/// Adds up the backlogs of all teams by transport.
 fn sum_by_transport(orphans: &[OrphanBacklog]) -> Vec<OrphanedTransport> {
     let mut all: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for one in orphans {
@@ -127,7 +127,7 @@ fn sum_by_transport(orphans: &[OrphanBacklog]) -> Vec<OrphanedTransport> {
 }
 
 impl Engine {
-    /// Looks for missing transports until `stop` changes.
+    /// Searches for missing transports until `stop` changes.
     pub(crate) async fn run_orphan_worker(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
             self.run_orphan_round().await;
@@ -139,17 +139,17 @@ impl Engine {
         }
     }
 
-    /// Transports that are missing for so long that what waits for them counts as orphaned.
+    /// The transports that have been missing for so long that their backlog counts as orphaned.
     pub fn orphaned_transports(&self) -> Vec<OrphanedTransport> {
         self.orphan_tracker.state().orphaned.clone()
     }
 
-    /// What waits for transports that neither this configuration nor a live node has, at this moment.
+    /// The current backlogs of transports that neither this configuration nor a live node has.
     pub async fn missing_transports(&self) -> Result<Vec<OrphanedTransport>, StoreError> {
         Ok(sum_by_transport(&self.store.orphan_backlogs(&self.transports.all_names(), self.now()).await?))
     }
 
-    /// One round: reports what is orphaned, gives up what waited too long, and closes questions that answered themselves.
+    /// One round: reports orphans, gives up those that waited too long, and closes escalations that no longer apply.
     pub async fn run_orphan_round(&self) {
         if let Err(error) = self.try_orphan_round().await {
             tracing::warn!(%error, "looking for missing transports");
@@ -158,7 +158,7 @@ impl Engine {
 
     async fn try_orphan_round(&self) -> Result<(), StoreError> {
         let missing = self.store.orphan_backlogs(&self.transports.all_names(), self.now()).await?;
-        // Where nobody else uses the ledger nobody else can have the transport.
+        // On a single node no other process can have the transport.
         let grace = if self.is_single_node { 0 } else { limits::ORPHANED_AFTER_MS };
         let even = self.time.boot_clock_ms();
         let orphaned = self.orphan_tracker.update(&missing, grace, even);
@@ -178,7 +178,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes for a team that a transport is missing and asks a person, once. Since when it is missing.
+    /// Records for a team that a transport is missing, and opens an escalation once. Returns since when it is missing.
     async fn report_orphaned(&self, team: TeamId, transport: &str) -> Result<Time, StoreError> {
         let since = self.mark_orphaned(team, transport).await?;
         let question = orphan_escalation(transport, since);
@@ -188,7 +188,7 @@ impl Engine {
         Ok(since)
     }
 
-    /// Writes down since when a team's transport is missing, unless that is known.
+    /// Records since when a team's transport is missing, unless that is already recorded.
     async fn mark_orphaned(&self, team: TeamId, transport: &str) -> Result<Time, StoreError> {
         for _ in 0..MAX_CONFLICT_RETRIES {
             let (kind, now) = (RecordKind::Transport, self.now());
@@ -216,7 +216,7 @@ impl Engine {
         Err(StoreError::Unreachable(format!("the record of the transport {transport} changes too fast")))
     }
 
-    /// Since when mail of a team waits for a transport that is missing.
+    /// Since when a team's transport is missing; `None` when it is not.
     pub(crate) async fn orphaned_since(
         &self,
         team: TeamId,
@@ -227,7 +227,7 @@ impl Engine {
         Ok(record.as_ref().and_then(|record| transport_state(record).orphaned))
     }
 
-    /// Closes the questions about transports that are back, or for which nothing waits any more.
+    /// Closes the escalations about transports that are back or have no backlog any more.
     async fn close_orphan_escalations(&self, missing: &[OrphanBacklog]) -> Result<(), StoreError> {
         for team in self.store.teams().await? {
             let mut before = None;
@@ -297,7 +297,7 @@ impl Engine {
                 let act = HandoffAction::ReportOrphan { number, transport: transport.clone(), since };
                 let _reported = self.store.apply_action(team, id, act, None, self.now()).await?;
             }
-            // Nothing is given up by a clock that nobody can trust, nor while hand-off rests.
+            // Nothing is given up while the clock is not trusted or the hand-off is paused.
             let may_end = self.time.is_trusted() && !self.is_handoff_paused();
             if may_end && handoff.is_orphan_expired(self.deps.max_age_ms, self.now()) {
                 let act = HandoffAction::GiveUpOrphan { number, transport, max_age_ms: self.deps.max_age_ms };
@@ -308,7 +308,7 @@ impl Engine {
     }
 }
 
-/// What a record says of a transport.
+/// Decodes the record of a transport.
 fn transport_state(record: &Record) -> TransportState {
     serde_json::from_str(&record.json).unwrap_or_default()
 }

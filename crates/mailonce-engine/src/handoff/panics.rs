@@ -1,5 +1,5 @@
-//! Workers that panic. What they held is given back, and their loops go on: without that, mail would stay leased or
-//! queued for as long as the process lives.
+//! Recovery from panics in workers. The handoff of a panicked worker is requeued and its loop restarts. Otherwise
+//! emails would stay leased or queued until the process ends.
 
 use mailonce_core::{
     handoff::{Handoff, HandoffState, action::HandoffAction},
@@ -22,12 +22,12 @@ use crate::{
     handoff::transport_selector::{InFlightGuard, OutboundRoute},
 };
 
-/// The pause before a handoff is queued again whose worker panicked before the marker. It grows fourfold each time.
+/// The delay before a handoff is queued again after its worker panicked before the marker. It quadruples each time.
 const REQUEUE_BASE_DELAY: Duration = Duration::from_millis(200);
-/// The pause before a loop that panicked is started again, and between two looks at a ledger that does not answer.
+/// The delay before a panicked loop restarts, and between two reads from a store that fails.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 
-/// Runs a worker to its end. The error is what it said when it panicked.
+/// Runs a worker to its end. The error is the panic message.
 pub(crate) async fn catch_panic<F: Future>(worker: F) -> Result<F::Output, String> {
     let mut worker = pin!(worker);
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| worker.as_mut().poll(cx))) {
@@ -42,7 +42,7 @@ fn panic_message(payload: &(dyn Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }
 
-/// A handoff as a worker of this process holds it.
+/// A handoff that a worker of this process has leased.
 struct HeldHandoff {
     team: TeamId,
     email: EmailId,
@@ -63,7 +63,7 @@ impl HeldHandoff {
 }
 
 impl Engine {
-    /// One attempt. When the worker panics, its handoff is given back.
+    /// Makes one attempt. If the worker panics, its handoff is requeued.
     pub(crate) async fn attempt_or_requeue(
         self: Arc<Self>,
         way: Arc<OutboundRoute>,
@@ -80,8 +80,8 @@ impl Engine {
         self.requeue_after_panic(&held).await;
     }
 
-    /// Before the marker a handoff is queued again and the failure counts; after it the outcome is unknown. What the
-    /// worker had settled before it panicked stays as it is.
+    /// Releases the handoff of a panicked worker. Before the marker it is queued again and the failure counts. After
+    /// the marker its outcome is unknown. An outcome that the worker had already recorded stays.
     async fn requeue_after_panic(&self, held: &HeldHandoff) {
         let handoff = loop {
             match self.store.email(held.team, held.email).await {
@@ -105,8 +105,8 @@ impl Engine {
         self.unknown_wakeup.notify_one();
     }
 
-    /// Runs a loop until it ends by itself. One that panics is started again. What its workers held is left to whoever
-    /// takes over from the name under which they leased it.
+    /// Runs a loop until it ends, and restarts it after a panic. The process then leases under a new node id, so that
+    /// the leases of the panicked loop are recovered like those of a dead node.
     pub async fn restart_on_panic<F: Future<Output = ()>>(
         self: Arc<Self>,
         what: &'static str,

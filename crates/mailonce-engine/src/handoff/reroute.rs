@@ -1,5 +1,5 @@
-//! An operator moves what waits for one transport to another. What is in doubt stays: a second attempt elsewhere could be
-//! a second mail.
+//! Rerouting: an operator moves the waiting handoffs of one transport to another. Handoffs in doubt stay, because a
+//! second attempt elsewhere could deliver a second copy.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -20,30 +20,32 @@ use crate::{
     outbound::email_commands::key_mismatch, unavailable,
 };
 
-/// Handoffs that one call moves, about.
+/// About how many handoffs one call moves.
 const MAX_MOVED_PER_CALL: u64 = 5_000;
-/// Emails that are read in one page.
+/// Emails read per page.
 const PAGE_SIZE: usize = 500;
-/// How often a record that raced with another change is tried anew.
+/// How often a change to a record is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 5;
 
 /// What a call moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RerouteSummary {
-    /// The transport that was left.
+    /// The old transport.
     pub from: String,
-    /// The transport that has it now.
+    /// The new transport.
     pub to: String,
     /// Handoffs that were moved.
     pub moved: u64,
-    /// Handoffs that stay: under way, unknown, in doubt, or with recipients the other transport cannot take alone.
+    /// Handoffs that stay: running, unknown, in doubt, or with recipients that the new transport can't take
+    /// separately.
     pub left: u64,
-    /// Whether there may be more to move than one call does.
+    /// Whether another call may find more to move.
     pub more: bool,
 }
 
 impl Engine {
-    /// Moves what waits for a transport to another one, whosever it is. A repeat under the same key gets the first answer.
+    /// Moves the waiting handoffs of all teams from one transport to another. The same key again gets the first
+    /// answer.
     pub async fn reroute(
         &self,
         caller: &Caller,
@@ -86,7 +88,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Moves what it can of one email. How many handoffs were moved, and how many stay.
+    /// Moves the waiting handoffs of one email. Returns how many were moved and how many stay.
     async fn move_email(&self, team: TeamId, id: EmailId, from: &str, to: &str) -> Result<(u64, u64), Problem> {
         let Some(found) = self.store.leased_handoff(team, id, 0).await.map_err(unavailable)? else { return Ok((0, 0)) };
         let waiting = |email: &Email| count_handoffs(email, |h| h.is_waiting() && h.transport == from);
@@ -107,7 +109,8 @@ impl Engine {
         }
     }
 
-    /// Remembers the call and its answer with the record of the transport. The first answer, when it was asked before.
+    /// Records the call and its answer in the transport's record. Returns the first answer when the key was used
+    /// before.
     async fn record_reroute(
         &self,
         caller: &Caller,

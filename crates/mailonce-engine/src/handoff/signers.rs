@@ -1,6 +1,6 @@
-//! The sending domains behind a sender: whose keys sign its mail, and whether it may send at all.
+//! The sending domains of a sender: which DKIM keys sign its mail, and whether it may send at all.
 //!
-//! Kept in memory for a moment, so that neither a hand-over nor an accept reads the ledger for it.
+//! They are cached briefly, so that neither an attempt nor an accept has to read the store for them.
 
 use mailonce_core::{
     id::TeamId,
@@ -22,29 +22,29 @@ use crate::{
     unavailable,
 };
 
-/// How long a domain is believed from memory: while other nodes may change it, and while they cannot.
+/// How long a cached domain is valid, with and without other nodes that may change it.
 const MULTI_NODE_TTL_MS: i64 = 2_000;
 const SINGLE_NODE_TTL_MS: i64 = 30_000;
-/// Senders' domains remembered.
+/// Sender domains in the cache.
 const CACHE_CAPACITY: usize = 10_000;
-/// The domain itself and so many above it are looked for.
+/// How many levels are searched: the domain itself and its parents.
 const MAX_DOMAIN_LEVELS: usize = 8;
 
-/// A domain that may sign.
+/// A domain whose keys may sign.
 pub(crate) struct SendingDomain {
     name: String,
     verified: bool,
-    /// Selectors and keys, or why they cannot be used.
+    /// Selectors and keys, or why they can't be used.
     keys: Result<Vec<(String, DkimKey)>, String>,
 }
 
 struct CachedDomains {
-    /// The nearest first.
+    /// The closest domain first.
     domains: Arc<Vec<SendingDomain>>,
     read_at: Time,
 }
 
-/// Domains in memory.
+/// Sending domains in memory.
 #[derive(Default)]
 pub(crate) struct SigningDomainCache(Mutex<HashMap<(TeamId, String), CachedDomains>>);
 
@@ -53,20 +53,20 @@ impl SigningDomainCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what was read of a team's domains.
+    /// Drops the cached domains of a team.
     pub(crate) fn invalidate(&self, team: TeamId) {
         self.entries().retain(|(known, _), _| *known != team);
     }
 }
 
-/// The domain and those above it, down to two labels.
+/// The domain and its parents, down to two labels.
 fn domain_and_parents(domain: &str) -> impl Iterator<Item = &str> {
     let all = std::iter::successors(Some(domain), |below| below.split_once('.').map(|(_, above)| above));
     all.filter(|name| name.contains('.')).take(MAX_DOMAIN_LEVELS)
 }
 
 impl Engine {
-    /// The team's domains that cover a sender's, the nearest first.
+    /// The team's domains that cover a sender, the closest first.
     async fn sending_domains(&self, team: TeamId, sender: &str) -> Result<Arc<Vec<SendingDomain>>, StoreError> {
         let now = self.now();
         let lifetime = if self.is_single_node { SINGLE_NODE_TTL_MS } else { MULTI_NODE_TTL_MS };
@@ -104,7 +104,7 @@ impl Engine {
         Ok(SendingDomain { name: record.name.clone(), verified: about.verified_at.is_some(), keys })
     }
 
-    /// Refuses a sender whose domain the team has not proven to own, when that is asked for.
+    /// Refuses a sender without a verified domain of the team, if the configuration requires one.
     pub(crate) async fn check_sender(&self, team: TeamId, sender: &str) -> Result<(), Problem> {
         if !self.deps.verify_domains {
             return Ok(());
@@ -117,7 +117,7 @@ impl Engine {
         Err(Problem::for_field(Code::SenderNotVerified, "from", detail))
     }
 
-    /// The mail with the signatures of its sender's domain, when the team has one.
+    /// Signs an email with the keys of its sender's domain. Without such a domain it stays unsigned.
     pub(crate) async fn sign_email(&self, email: &Email, plain: Vec<u8>) -> Result<Vec<u8>, FreezeError> {
         let domains = self.sending_domains(email.team, &email.head.from).await;
         let domains = domains.map_err(|error| FreezeError::Temporary(error.to_string()))?;
@@ -133,11 +133,11 @@ impl Engine {
     }
 }
 
-/// Why there are no bytes of a mail to send.
+/// Why the bytes of an email could not be created.
 pub(crate) enum FreezeError {
-    /// The ledger could not be asked.
+    /// The store could not be read; try again later.
     Temporary(String),
-    /// The mail, or the keys of its domain, are no good.
+    /// The email can't be composed, or the keys of its domain can't be used.
     Permanent(String),
 }
 

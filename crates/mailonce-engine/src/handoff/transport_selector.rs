@@ -1,4 +1,4 @@
-//! The ways out: which mail takes which, how many hand-overs run at once, and when a way rests.
+//! Transports in use: routing, limits on concurrent attempts, and circuit breakers.
 
 use mailonce_core::{
     handoff::action::HandoffRetryPolicy,
@@ -30,58 +30,58 @@ use crate::{
     inbound::{local::LOCAL_TRANSPORT, waiters::InboxDomains},
 };
 
-/// The transport of the addresses that misbehave on purpose.
+/// The sandbox transport for addresses that fail on purpose.
 pub const SANDBOX_FAULTS: &str = "sandbox-faults";
 /// The domain of those addresses.
 pub const SANDBOX_FAULTS_DOMAIN: &str = "sandbox.mailonce.test";
 
-/// Faults in a row that open a breaker.
+/// Consecutive faults that open a breaker.
 const FAULTS_TO_OPEN: u32 = 3;
-/// How long an open breaker rests before it lets one hand-over try, in milliseconds.
+/// How long a breaker stays open before it lets one attempt probe the transport, in milliseconds.
 const BREAKER_OPEN_MS: i64 = 5_000;
 
-/// What the engine is wired to, and how it uses it.
+/// The dependencies and settings of the engine.
 pub struct EngineDeps {
-    /// The transports that are configured, by name.
+    /// The configured transports.
     pub transports: Vec<Arc<dyn Transport>>,
-    /// Which mail takes which.
+    /// Which transport each email takes.
     pub routing: Routing,
-    /// What happens to an unknown outcome when the email does not say.
+    /// What to do about an unknown outcome when the email doesn't say.
     pub on_unknown: OnUnknown,
-    /// Hand-overs under way at a time, for each transport.
+    /// Maximum concurrent attempts per transport.
     pub max_in_flight: usize,
-    /// Hand-overs under way at a time to one recipient domain. No limit when `None`.
+    /// Maximum concurrent attempts per recipient domain. No limit when `None`.
     pub max_in_flight_per_domain: Option<usize>,
-    /// Attempts at the most.
+    /// Maximum number of attempts.
     pub max_attempts: u32,
-    /// How long a handoff is tried, in milliseconds.
+    /// How long a handoff is retried, in milliseconds.
     pub max_age_ms: i64,
     /// Whether senders need a verified domain.
     pub verify_domains: bool,
-    /// Where bounces come back. Without one they go to the sender.
+    /// The domain that receives bounces. Without one they go to the sender.
     pub bounce_domain: Option<String>,
-    /// The domain name system.
+    /// The DNS resolver.
     pub dns: Arc<dyn DnsResolver>,
-    /// Pages that a provider's protocol tells us to fetch.
+    /// Fetches URLs that a provider's protocol requires, such as certificates.
     pub http_fetcher: Arc<dyn HttpFetcher>,
-    /// Providers that hold mail.
+    /// Fetches mail that providers hold for us.
     pub mail_collector: Arc<dyn MailFetcher>,
-    /// Tells endpoints.
+    /// Sends webhooks to endpoints.
     pub webhook_sender: Arc<dyn WebhookClient>,
-    /// Words for endpoints that want to be told as another service would.
+    /// Formats events for endpoints that expect the format of another service.
     pub event_formatter: Arc<dyn EventFormatter>,
     /// Domains of this installation, where any team may have inboxes.
     pub local_domains: Vec<String>,
-    /// Names at those domains that only an operator may give to an inbox.
+    /// Local parts at those domains that only an operator may give to an inbox.
     pub reserved_names: Vec<String>,
-    /// Asks whether senders are who they say. Nobody is asked without one.
+    /// Verifies senders (SPF, DKIM, DMARC). Without one, no sender is verified.
     pub authenticator: Option<Arc<dyn Authenticator>>,
-    /// Whether bodies of mail are sealed in the ledger.
+    /// Whether email bodies are encrypted in the store.
     pub seal_bodies: bool,
 }
 
-/// Names that stand for a domain itself: those of RFC 2142, and those that certificate authorities write to before they
-/// issue a certificate for the domain.
+/// Local parts that stand for the domain itself: those of RFC 2142, and those that certificate authorities write to
+/// before they issue a certificate for the domain.
 pub const RESERVED_NAMES: [&str; 20] = [
     "abuse",
     "admin",
@@ -131,7 +131,8 @@ impl Default for EngineDeps {
 }
 
 impl EngineDeps {
-    /// Whether mail may go to our own inboxes by itself: where the sandbox is a way out, or inboxes have a domain here.
+    /// Whether email to inboxes of this installation is delivered locally. True when the sandbox is a default
+    /// transport, or inboxes have a domain here.
     pub(crate) fn delivers_to_inboxes(&self) -> bool {
         let default = &self.routing.default;
         !self.local_domains.is_empty() || default.is_empty() || default.iter().any(|name| name == SANDBOX)
@@ -142,25 +143,25 @@ impl EngineDeps {
     }
 }
 
-/// Which mail takes which way.
+/// The routing configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Routing {
     /// The first rule that matches decides.
     pub rules: Vec<RoutingRule>,
-    /// In the order of fail-over. Empty: the sandbox.
+    /// Transports in failover order. Empty means the sandbox.
     pub default: Vec<String>,
 }
 
-/// A way for some mail.
+/// A route for some emails.
 #[derive(Clone, Debug, Default)]
 pub struct RoutingRule {
-    /// From this domain.
+    /// Matches emails from this sender domain.
     pub from_domain: Option<String>,
-    /// With this tag.
+    /// Matches emails with this tag.
     pub tag: Option<String>,
-    /// In the order of fail-over.
+    /// Transports in failover order.
     pub to: Vec<String>,
-    /// How often each comes first. Without weights the first does.
+    /// How often each transport is tried first. Without weights it is always the first one.
     pub weights: Vec<u32>,
 }
 
@@ -171,7 +172,7 @@ impl RoutingRule {
             && self.tag.as_ref().is_none_or(|wanted| content.tags.contains_key(wanted))
     }
 
-    /// The way that comes first: by weight, where there are weights.
+    /// The transport to try first, drawn by weight if there are weights.
     fn pick_first(&self, chance: u64) -> Option<&String> {
         let total: u64 = self.weights.iter().map(|weight| u64::from(*weight)).sum();
         let mut drawn = chance.checked_rem(total).unwrap_or(0);
@@ -185,7 +186,7 @@ impl RoutingRule {
     }
 }
 
-/// One way out, as it is used.
+/// A transport with its breaker and its running attempts.
 pub struct OutboundRoute {
     pub(crate) transport: Arc<dyn Transport>,
     breaker: Mutex<Breaker>,
@@ -197,30 +198,31 @@ pub struct OutboundRoute {
 #[derive(Debug, Default)]
 struct Breaker {
     faults: u32,
-    /// Rests until then, by the even counter.
+    /// Open until this time of the boot clock.
     open_until: Option<i64>,
     probing: bool,
     why: String,
-    /// Whether it was ever seen to work: what was told before a restart may no longer be so.
+    /// Whether the transport has answered since the start. A state that was published before a restart may be
+    /// outdated.
     has_worked: bool,
 }
 
-/// How a way is, for people and metrics.
+/// The status of a transport, for people and metrics.
 #[derive(Clone, Debug)]
 pub struct TransportStatus {
     /// Its name.
     pub name: String,
     /// Its kind.
     pub kind: &'static str,
-    /// The account behind it.
+    /// The account at the provider.
     pub account: String,
-    /// `key`, `look_up` or `none`.
+    /// How unknown outcomes are recovered: `key`, `look_up` or `none`.
     pub recovery: &'static str,
     /// `closed`, `open` or `half_open`.
     pub breaker: &'static str,
-    /// Why it is open.
+    /// The last error, while the breaker is not closed.
     pub why: Option<String>,
-    /// Hand-overs under way.
+    /// Running attempts.
     pub in_flight: usize,
 }
 
@@ -243,7 +245,8 @@ impl OutboundRoute {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many hand-overs may begin now: none while it rests, one when it may try again.
+    /// How many attempts may start now: none while the breaker is open, one to probe the transport when it is half
+    /// open.
     pub(crate) fn free_slots(&self, most: usize, even: i64) -> usize {
         let most = most.min(self.capability().max_concurrency.max(1));
         let free = most.saturating_sub(self.in_flight.load(Ordering::Relaxed));
@@ -256,13 +259,13 @@ impl OutboundRoute {
         }
     }
 
-    /// Whether it works, as far as is known.
+    /// Whether the breaker is closed or lets a probe through.
     pub(crate) fn is_available(&self, even: i64) -> bool {
         let breaker = self.breaker();
         breaker.open_until.is_none_or(|until| even >= until && !breaker.probing)
     }
 
-    /// Counts a hand-over in, until the guard is dropped.
+    /// Counts an attempt as running until the guard is dropped.
     pub(crate) fn begin_attempt(self: &Arc<Self>, domain: Option<String>) -> InFlightGuard {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         {
@@ -279,7 +282,7 @@ impl OutboundRoute {
         self.domains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Domains to which enough is under way, and how many more may begin although all of them be for one other.
+    /// The domains that are at their limit, and how many more attempts may start even if all are for one other domain.
     pub(crate) fn domain_limits(&self, most: usize) -> (Vec<String>, usize) {
         let domains = self.domains();
         let full = domains.iter().filter(|(_, count)| **count >= most).map(|(domain, _)| domain.clone()).collect();
@@ -287,12 +290,13 @@ impl OutboundRoute {
         (full, most - busiest)
     }
 
-    /// Learns from an answer. True when the breaker opened or closed by it, or nobody knew before how it is.
+    /// Updates the breaker from a reply. Returns true when it opened or closed, or when this is the first answer since
+    /// the start.
     pub(crate) fn record_reply(&self, reply: &TransportReply, even: i64) -> bool {
         let mut breaker = self.breaker();
         breaker.probing = false;
         if reply.meaning != ReplyMeaning::Fault {
-            // What came after the point of no return without an answer proves nothing about the way.
+            // A missing answer after the point of no return proves nothing about the transport.
             if reply.meaning != ReplyMeaning::Unknown {
                 let news = breaker.open_until.is_some() || !breaker.has_worked;
                 *breaker = Breaker { has_worked: true, ..Breaker::default() };
@@ -311,7 +315,7 @@ impl OutboundRoute {
         false
     }
 
-    /// How it is.
+    /// The current status.
     pub fn status(&self, even: i64) -> TransportStatus {
         let breaker = self.breaker();
         TransportStatus {
@@ -334,7 +338,7 @@ impl OutboundRoute {
     }
 }
 
-/// A hand-over that is under way.
+/// A running attempt.
 pub(crate) struct InFlightGuard {
     route: Arc<OutboundRoute>,
     domain: Option<String>,
@@ -357,18 +361,18 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// Whether a way is a part of the sandbox, which callers do not name.
+/// Whether a transport is an internal part of the sandbox, which callers can't name.
 pub(crate) fn is_sandbox_internal(name: &str) -> bool {
     name == SANDBOX_FAULTS || name == LOCAL_TRANSPORT
 }
 
-/// Every way out.
+/// All transports and their routing.
 pub struct TransportSelector {
     routes: BTreeMap<String, Arc<OutboundRoute>>,
     routing: Routing,
-    /// Where our own inboxes are.
+    /// The domains of this installation's inboxes.
     inbox_domains: Arc<InboxDomains>,
-    /// Wakes the sandbox.
+    /// Wakes the sandbox's capture loop.
     pub(crate) sandbox: Bell,
 }
 
@@ -378,24 +382,25 @@ impl TransportSelector {
         Self { routes: transports.iter().map(named).collect(), routing, inbox_domains, sandbox: Bell::new() }
     }
 
-    /// Every way but the sandbox.
+    /// All transports except the sandbox.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<OutboundRoute>> {
         self.routes.values()
     }
 
-    /// The way with this name.
+    /// The transport with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<OutboundRoute>> {
         self.routes.get(name)
     }
 
-    /// Every name a caller may say.
+    /// The names that a caller may use.
     pub(crate) fn selectable_names(&self) -> Vec<&str> {
         std::iter::once(SANDBOX)
             .chain(self.routes.keys().map(String::as_str).filter(|name| !is_sandbox_internal(name)))
             .collect()
     }
 
-    /// Every transport with its account, as the ledger is told of them. The sandbox is inside every process.
+    /// All transports with their accounts, as they are published to the store. Without the sandbox, which every
+    /// process has.
     pub(crate) fn accounts(&self) -> Vec<TransportAccount> {
         let account = |(name, way): (&String, &Arc<OutboundRoute>)| TransportAccount {
             name: name.clone(),
@@ -404,18 +409,18 @@ impl TransportSelector {
         self.routes.iter().map(account).collect()
     }
 
-    /// Every name that this process can hand over by, the parts of the sandbox too.
+    /// All names of transports in this process, including the parts of the sandbox.
     pub(crate) fn all_names(&self) -> Vec<String> {
         std::iter::once(SANDBOX.to_owned()).chain(self.routes.keys().cloned()).collect()
     }
 
-    /// Wakes every way: something became due.
+    /// Wakes the loops of all transports, because a handoff became due.
     pub(crate) fn wake_all(&self) {
         self.sandbox.notify_one();
         self.routes.values().for_each(|way| way.wake.notify_one());
     }
 
-    /// Wakes one way: something became due for it.
+    /// Wakes the loop of one transport, because a handoff became due there.
     pub(crate) fn wake_one(&self, name: &str) {
         match self.get(name) {
             Some(way) => way.wake.notify_one(),
@@ -423,14 +428,14 @@ impl TransportSelector {
         }
     }
 
-    /// The way that a mail takes first.
+    /// The transport that an email tries first.
     pub(crate) fn select(&self, content: &EmailContent, chance: u64) -> &str {
         let rule = self.routing.rules.iter().find(|rule| rule.matches(content));
         let first = rule.map_or_else(|| self.routing.default.first(), |rule| rule.pick_first(chance));
         first.map_or(SANDBOX, String::as_str)
     }
 
-    /// Whether some mail may take another way than this one now.
+    /// Whether some route has another transport than this one that is available now.
     pub(crate) fn has_alternative(&self, name: &str, even: i64) -> bool {
         let orders = self.routing.rules.iter().map(|rule| &rule.to).chain([&self.routing.default]);
         let with = orders.into_iter().filter(|order| order.iter().any(|one| one == name));
@@ -438,7 +443,7 @@ impl TransportSelector {
         others.any(|way| way.is_available(even))
     }
 
-    /// The way a mail may take instead, in the order of fail-over.
+    /// The next available transport for an email, in failover order.
     pub(crate) fn select_alternative(
         &self,
         name: &str,
@@ -451,7 +456,7 @@ impl TransportSelector {
         others.into_iter().find(|way| way.is_available(even)).cloned()
     }
 
-    /// The envelopes of a mail for a way.
+    /// The envelopes of an email for a transport.
     pub(crate) fn envelopes(&self, name: &str, content: &EmailContent) -> Vec<Envelope> {
         let all = content.recipients();
         let envelope = |way: &str, to: &[&str]| Envelope {
@@ -466,7 +471,7 @@ impl TransportSelector {
         all.into_iter().map(|to| envelope(way_of(to), &[to])).collect()
     }
 
-    /// How the sandbox takes mail for a recipient.
+    /// Which part of the sandbox takes mail for a recipient.
     fn sandbox_transport(&self, to: &str) -> &'static str {
         let domain = to.rsplit_once('@').map_or("", |(_, domain)| domain);
         if domain == SANDBOX_FAULTS_DOMAIN && self.get(SANDBOX_FAULTS).is_some() {

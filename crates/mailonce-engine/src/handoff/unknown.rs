@@ -1,6 +1,7 @@
-//! Unknown outcomes: what is done about them without a person, and what a person may do.
+//! Unknown outcomes: automatic recovery, and the decisions that a person can make.
 //!
-//! The decision itself is [`mailonce_core::handoff::doubt::next`]; here it is carried out, and each way out is written down.
+//! [`mailonce_core::handoff::unknown::next_recovery_action`] decides what to do. This file carries it out and records
+//! the result.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -34,15 +35,15 @@ use crate::{
     unavailable,
 };
 
-/// Doubts looked at in one round.
+/// Unknown outcomes read per round.
 const BATCH_SIZE: usize = 64;
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a repeat waits for a way that rests or is full, in milliseconds.
+/// How long a retry waits for a transport whose breaker is open or that has no free slot, in milliseconds.
 const TRANSPORT_BUSY_DELAY_MS: i64 = 2_000;
-/// How long one waits over which a worker panicked, in milliseconds.
+/// How long a handoff waits after its recovery panicked, in milliseconds.
 const PANIC_DELAY_MS: i64 = 60_000;
 
-/// Handoffs that somebody of this process is finding out about.
+/// Handoffs that a task of this process is recovering.
 #[derive(Default)]
 pub(crate) struct UnknownsInProgress(Mutex<HashSet<(EmailId, u16)>>);
 
@@ -57,7 +58,7 @@ impl UnknownsInProgress {
 }
 
 impl Engine {
-    /// Looks after unknown outcomes until `stop` changes.
+    /// Recovers unknown outcomes until `stop` changes.
     pub(crate) async fn run_unknown_worker(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
             match self.store.due_unknown_handoffs(&self.transports.accounts(), BATCH_SIZE, self.now()).await {
@@ -81,12 +82,12 @@ impl Engine {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
                 _ = stop.changed() => {}
             }
-            // A fresh doubt is due a moment later; rounds stay apart however many there are.
+            // A new unknown outcome is due a moment later. The pause also limits the rate of rounds.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// Finds out about one. When the worker panics, it is looked at again later.
+    /// Recovers one handoff. If that panics, it is tried again later.
     async fn recover_or_postpone(self: &Arc<Self>, email: Email, number: u16) {
         let worker = Box::pin(Arc::clone(self).recover_unknown(email.clone(), number));
         if let Err(why) = catch_panic(worker).await {
@@ -98,7 +99,7 @@ impl Engine {
 
     async fn recover_unknown(self: Arc<Self>, email: Email, number: u16) {
         let Some(handoff) = email.handoffs.get(usize::from(number)) else { return };
-        // A process that does not have the transport decides nothing: it cannot know what the next hop remembers.
+        // A process without the transport decides nothing, because it can't know what the next hop remembers.
         let Some(way) = self.transports.get(&handoff.transport).cloned() else { return };
         match unknown::next_recovery_action(handoff, email.head.on_unknown, self.recovery_context(&way), self.now()) {
             RecoveryAction::RetryInWindow => self.repeat_idempotently(&way, &email, number).await,
@@ -106,7 +107,7 @@ impl Engine {
                 self.look_up_outcome(&way, &email, number).await;
             }
             RecoveryAction::Resend => {
-                // Nothing is sent again that the next hop may have learnt of by now.
+                // The next hop may know the email by now, so look it up once more before sending it again.
                 let asks = matches!(way.capability().recovery, RecoveryMethod::LookUp { .. });
                 if asks && self.look_up_outcome(&way, &email, number).await {
                     return;
@@ -128,7 +129,8 @@ impl Engine {
         .await;
     }
 
-    /// The same bytes under the same key at the same account, while the provider surely remembers it.
+    /// Repeats an attempt with the same bytes, key and account, while the provider's idempotency window is surely
+    /// open.
     async fn repeat_idempotently(self: &Arc<Self>, way: &Arc<OutboundRoute>, email: &Email, number: u16) {
         if way.free_slots(self.deps.max_in_flight, self.time.boot_clock_ms()) == 0 {
             let next = self.now().plus(TRANSPORT_BUSY_DELAY_MS);
@@ -149,13 +151,13 @@ impl Engine {
         crate::failpoint!("repeat");
         let fence = |email: &Email| email.handoffs.get(usize::from(number)).map(|handoff| handoff.fence);
         match self.store.leased_handoff(email.team, email.id, number).await {
-            // Taken over meanwhile: whoever holds it now does not need us.
+            // Another worker took the handoff over.
             Ok(Some(leased)) if fence(&leased.email) != fence(&held) => {}
             Ok(Some(leased)) => {
                 let engine = Arc::clone(self);
                 Box::pin(engine.attempt_or_requeue(Arc::clone(way), leased, under_way, name.id)).await;
             }
-            // The lease ends with this process at the latest; until then nobody else may try.
+            // Without this release, no worker could try again until this process ends.
             Ok(None) => self.release_handoff(email, number, name.id).await,
             Err(error) => {
                 tracing::warn!(%error, email = %email.id, handoff = number, "a repeat was put off");
@@ -169,7 +171,7 @@ impl Engine {
         self.call_until_final(email.team, email.id, act).await;
     }
 
-    /// Asks the next hop, and writes down what it said. True when it has the mail.
+    /// Looks the email up at the next hop and records the answer. Returns true when the next hop has it.
     async fn look_up_outcome(&self, way: &OutboundRoute, email: &Email, number: u16) -> bool {
         let Some(handoff) = email.handoffs.get(usize::from(number)) else { return false };
         let now = self.now();
@@ -231,7 +233,7 @@ impl Engine {
         false
     }
 
-    /// A person decides what became of an unknown email.
+    /// Applies a person's decision about an email whose outcome is unknown.
     pub async fn resolve(
         &self,
         caller: &Caller,
@@ -264,7 +266,7 @@ impl Engine {
         }
     }
 
-    /// A fact from outside about a handoff of a team. False when the email is not this team's.
+    /// Adds external evidence to a handoff of a team. Returns false when the team has no such email.
     pub async fn record_evidence(&self, team: TeamId, id: EmailId, fact: Evidence) -> Result<bool, Problem> {
         match self
             .store
@@ -277,7 +279,7 @@ impl Engine {
         }
     }
 
-    /// The email once it is settled, or as it is when the time is up.
+    /// Waits until the email is finished, unknown or held, or until the timeout. Returns the email as it is then.
     pub async fn wait_until_settled(
         &self,
         caller: &Caller,
@@ -302,14 +304,14 @@ impl Engine {
     }
 }
 
-/// What a person decides.
+/// A person's decision about an unknown outcome.
 #[derive(Clone, Debug)]
 pub struct ResolveRequest {
-    /// What.
+    /// The decision.
     pub choice: Resolution,
-    /// The rev that was seen.
+    /// The rev that the person saw.
     pub rev: u32,
-    /// Which handoff; every unknown one when none is named.
+    /// Which handoff; all unknown ones when `None`.
     pub handoff: Option<u16>,
     /// Why.
     pub reason: Option<String>,

@@ -1,8 +1,10 @@
-//! Handing over: lease what is due, go to the point of no return, commit the marker, let the bytes go, settle.
+//! The hand-off worker: leases due handoffs of one transport, sends them, and records what happened.
 //!
-//! One loop per way out leases and spawns; [`Engine::deliver`] is the life of one attempt. The order of its steps is
-//! the promise: nothing irrevocable before the marker is durable, and whatever is learnt after it is written down
-//! for as long as the process lives.
+//! Each transport has one loop that leases handoffs and spawns attempts. [`Engine::attempt_handoff`] makes one
+//! attempt.
+//!
+//! Invariant: the marker is durable before the first irrevocable byte leaves. Any outcome after that is recorded, with
+//! retries for as long as the process lives.
 
 use mailonce_core::{
     handoff::{
@@ -33,17 +35,17 @@ use crate::{
 
 /// Handoffs leased in one commit.
 const LEASE_BATCH: usize = 64;
-/// The longest sleep of a loop; wake-ups make it shorter, and a lost one costs no more than this.
+/// The longest sleep of a loop. Wake-ups shorten it; a lost wake-up delays work by no more than this.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How long hand-overs that are under way may take to end when we stop. The others are found unknown at the start.
+/// How long running attempts may take to finish at shutdown. The next start treats the others as unknown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest pause between two tries to write an answer down.
+/// The longest delay between two tries to record an outcome.
 const RECORD_RETRY_MAX_DELAY: Duration = Duration::from_secs(2);
-/// How long a handoff waits that had to be given back, in milliseconds.
+/// How long a requeued handoff waits, in milliseconds.
 const REQUEUE_DELAY_MS: i64 = 1_000;
 
 impl Engine {
-    /// Hands over by one way until `stop` changes, then lets what is under way end.
+    /// Sends by one transport until `stop` changes, then waits for the running attempts.
     pub(crate) async fn run_handoff_worker(self: Arc<Self>, way: Arc<OutboundRoute>, mut stop: watch::Receiver<bool>) {
         let mut under_way = JoinSet::new();
         while !*stop.borrow() {
@@ -65,7 +67,8 @@ impl Engine {
         }
     }
 
-    /// Leases what there is room for and sets it going. True when there may be more.
+    /// Leases as many due handoffs as there are free slots and spawns a task for each. Returns true when more may be
+    /// due.
     async fn lease_and_spawn(self: &Arc<Self>, way: &Arc<OutboundRoute>, under_way: &mut JoinSet<()>) -> bool {
         if self.is_handoff_paused() {
             return false;
@@ -97,8 +100,8 @@ impl Engine {
         more
     }
 
-    /// Leases. What the ledger does not confirm may be leased all the same, and nobody could say what it is: so it is
-    /// left to whoever takes over from a name that is not heard of any more.
+    /// Leases due handoffs. When the commit is unconfirmed, the store may hold leases that this process doesn't know
+    /// of. The process then continues under a new node id, so that the leases of the old one are recovered.
     async fn lease_handoffs(&self, wish: LeaseRequest, name: &Arc<LeaseIdentity>) -> Vec<LeasedHandoff> {
         self.store.lease_handoffs(wish, self.now()).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "leasing");
@@ -107,8 +110,8 @@ impl Engine {
         })
     }
 
-    /// The name to lease under. The ledger has heard of it lately: else others would take at once what is leased under
-    /// it, which is so for a new name and after a sleep.
+    /// The node id to lease under, with a recent heartbeat. Without one, as after a suspend or for a new id, peers
+    /// would reclaim its leases. `None` when the heartbeat fails.
     pub(crate) async fn ensure_heartbeat(&self) -> Option<Arc<LeaseIdentity>> {
         let (name, even) = (self.lease_identities.current(), self.time.boot_clock_ms());
         if !name.has_recent_heartbeat(even) && !mutant!("unheard-name") {
@@ -119,14 +122,14 @@ impl Engine {
         Some(name)
     }
 
-    /// Goes on under another name when a lease may be lost.
+    /// Switches to a new node id when the store may hold leases that were never confirmed.
     pub(crate) fn replace_identity_if_lease_lost(&self, error: &StoreError, name: &Arc<LeaseIdentity>) {
         if matches!(error, StoreError::CommitUnknown(_)) && !mutant!("lost-lease-kept") {
             self.lease_identities.replace(name, &*self.entropy);
         }
     }
 
-    /// A wish that cannot bring more for one domain than it may still have, whatever is due.
+    /// A lease request that can't exceed the limit of any recipient domain, whatever is due.
     fn lease_request(&self, way: &OutboundRoute, node: NodeId, max: usize) -> LeaseRequest {
         let throttled =
             self.deps.max_in_flight_per_domain.filter(|_| way.capability().split == HandoffSplit::PerRecipient);
@@ -140,7 +143,8 @@ impl Engine {
         }
     }
 
-    /// Sends what waits for a way that rests by another one, when there is one. True when there may be more.
+    /// Fails over the waiting handoffs of a transport whose breaker is open, if another one is available. Returns true
+    /// when more may wait.
     async fn fail_over_waiting(&self, way: &Arc<OutboundRoute>) -> bool {
         if !self.transports.has_alternative(way.transport.name(), self.time.boot_clock_ms()) {
             return false;
@@ -175,7 +179,7 @@ impl Engine {
         handoff.recipients.first()?.rsplit_once('@').map(|(_, domain)| domain.to_owned())
     }
 
-    /// One attempt, from lease to settled.
+    /// One attempt, from its lease to its recorded outcome.
     pub(crate) async fn attempt_handoff(
         self: Arc<Self>,
         way: Arc<OutboundRoute>,
@@ -209,7 +213,8 @@ impl Engine {
             return self.requeue(&try_, "the provider's window closed").await;
         }
         crate::failpoint!("before-marker");
-        // A sleep may lie between the lease and this, and a ledger that cannot be told will not confirm the marker either.
+        // The machine may have been suspended since the lease. A store that rejects the heartbeat won't confirm the
+        // marker either, so the result is ignored.
         drop(self.ensure_heartbeat().await);
         let marked_at = self.now();
         let wire = fresh.then(|| self.packer.pack_frozen(&bytes));
@@ -235,12 +240,12 @@ impl Engine {
                 self.record_outcome(&way, &try_, attempt, marked_at, reply).await;
             }
             Ok(_) => {
-                // Cancelled, or taken over: nothing left.
+                // Cancelled, or taken over by a peer. Nothing was sent.
                 drop(ready);
                 self.metrics.record_stale_marker();
             }
             Err(error) => {
-                // The marker may be durable or not; either way nothing left, and that can be written down.
+                // The marker may be durable or not. Nothing was sent in either case, and that is recorded.
                 if mutant!("unconfirmed-marker-goes-on") {
                     let reply = ready.hand_over().await;
                     return self.record_outcome(&way, &try_, None, marked_at, reply).await;
@@ -286,7 +291,8 @@ impl Engine {
         }
     }
 
-    /// Writes an answer down, however long it takes: an accepted mail whose answer is lost would become a question.
+    /// Records a reply, however long it takes. If the reply to an accepted email were lost, its outcome would be
+    /// unknown.
     async fn record_outcome(
         &self,
         way: &OutboundRoute,
@@ -329,7 +335,8 @@ impl Engine {
         self.call_until_final(try_.email.team, try_.email.id, act).await;
     }
 
-    /// Writes an act down, trying again for as long as the process lives.
+    /// Applies an action, with retries for as long as the process lives. `None` when the email is gone or the store
+    /// has failed.
     pub(crate) async fn call_until_final(
         &self,
         team: mailonce_core::id::TeamId,
@@ -353,12 +360,13 @@ impl Engine {
         }
     }
 
-    /// Sends a handoff that was never begun, or definitely put off, by another way when this one rests.
+    /// Fails over a handoff that was never attempted or was definitely deferred, while this transport's breaker is
+    /// open.
     async fn fail_over(&self, way: &OutboundRoute, email: &Email, number: u16) -> bool {
         let Some(handoff) = email.handoffs.get(usize::from(number)) else { return false };
         let waits = handoff.state == mailonce_core::handoff::HandoffState::Queued && !handoff.is_in_doubt();
         let waits = waits || mutant!("doubt-rerouted");
-        // A caller that named a way out meant it.
+        // A transport that the caller named is never replaced.
         if !waits || email.head.transport.is_some() || way.is_available(self.time.boot_clock_ms()) {
             return false;
         }
@@ -366,7 +374,7 @@ impl Engine {
             Ok(Some(leased)) => leased,
             Ok(None) => return false,
             Err(error) => {
-                // It stays queued where it is, and the loop of its transport tries again while the breaker is open.
+                // The handoff stays queued, and its transport's loop tries again while the breaker is open.
                 tracing::warn!(%error, email = %email.id, handoff = number, "a failover was put off");
                 return false;
             }
@@ -387,7 +395,7 @@ impl Engine {
         true
     }
 
-    /// What the sandbox's misbehaving addresses do after they took a mail.
+    /// Simulates what the sandbox's fault addresses do after they accepted an email.
     async fn simulate_sandbox_event(&self, try_: &AttemptContext) {
         let local = try_.handoff.recipients.first().and_then(|to| to.split('@').next()).unwrap_or_default();
         let says = match local.to_ascii_lowercase().as_str() {
@@ -408,7 +416,7 @@ impl Engine {
     }
 }
 
-/// What an attempt is about.
+/// The handoff of one attempt, and its lease.
 struct AttemptContext {
     email: Email,
     handoff: Handoff,

@@ -1,8 +1,8 @@
-//! The content guard: mails between the same people that say the same within minutes.
+//! The content guard finds emails between the same people with similar content within minutes.
 //!
-//! Where a look-alike is only flagged, nothing is read and nothing is compared until a second mail between the same
-//! people comes: what was said of late is in the memory of this process. Where it is held, the ledger is asked, and
-//! decides between two that come at once.
+//! In flag mode it compares only with emails that this process accepted recently, which it keeps in memory. Nothing is
+//! parsed until a second email between the same people arrives. In hold mode it reads the latest emails from the
+//! store, and the store decides between two that arrive at once.
 
 use mailonce_core::{
     address::NamedAddress,
@@ -30,19 +30,19 @@ use tokio::sync::OnceCell;
 use crate::{Caller, Engine, inbound::worker::run_blocking, outbound::send::KeyedSend, runtime::pack, unavailable};
 
 const SHARDS: usize = 16;
-/// Pairs of people in one generation of a shard.
+/// Sender and recipient pairs in one generation of a shard.
 const PAIRS_PER_GENERATION: usize = 128;
-/// Larger bodies are not kept until they are needed, only what is compared of them.
+/// Of larger bodies the window keeps only the fingerprint.
 const MAX_CACHED_BODY_BYTES: usize = 4 * 1024;
-/// Latest emails of a team that are looked through for those between the same people. Reading one takes microseconds, so
-/// this bounds what a send costs when a team sends much.
+/// How many of a team's latest emails are searched for ones between the same people. Reading one takes microseconds,
+/// so this bounds the cost of a send for busy teams.
 const SCAN_LIMIT: usize = 1_000;
-/// Emails in one generation of the cache of what is compared.
+/// Fingerprints in one generation of the cache.
 const FINGERPRINTS_PER_GENERATION: usize = 2_048;
-/// What a token begins with.
+/// The prefix of distinct tokens.
 const DISTINCT_TOKEN_PREFIX: &str = "dt_";
 
-/// A mail that was said of late.
+/// An email that this process accepted recently.
 #[derive(Clone)]
 struct RecentSend {
     at: Time,
@@ -52,7 +52,7 @@ struct RecentSend {
 }
 
 impl RecentSend {
-    /// What is compared of it, worked out when it is first needed.
+    /// Its fingerprint, computed at the first use.
     fn fingerprint(&self, team: TeamId) -> Option<&ContentFingerprint> {
         let read = || pack::unpack(self.body.as_deref()?).map(|content| content_fingerprint(team, &content));
         self.fingerprint.get_or_init(read).as_ref()
@@ -65,7 +65,8 @@ struct RecentSendShard {
     old: HashMap<u64, Vec<RecentSend>>,
 }
 
-/// What was said of late, by who said it to whom. Bounded: two generations, the older of which is dropped.
+/// Recently accepted emails by team, sender and recipients. Bounded: when the young generation is full, the old one is
+/// dropped.
 #[derive(Default)]
 pub(crate) struct RecentSendWindow {
     shards: [Mutex<RecentSendShard>; SHARDS],
@@ -75,7 +76,7 @@ pub(crate) struct RecentSendWindow {
 impl RecentSendWindow {
     fn pair_hash(&self, team: TeamId, content: &EmailContent) -> u64 {
         let of = |mailbox: &NamedAddress| self.hasher.hash_one(mailbox.lowercased());
-        // The order of the recipients means nothing.
+        // The order of the recipients doesn't matter, so their hashes are added.
         let to = content.to.iter().map(of).fold(0, u64::wrapping_add);
         self.hasher.hash_one((team, of(&content.from), to))
     }
@@ -85,7 +86,7 @@ impl RecentSendWindow {
         act(&mut self.shards[at].lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The latest between the same people.
+    /// The recent emails between the same people.
     fn latest(&self, team: TeamId, content: &EmailContent, now: Time) -> Vec<RecentSend> {
         let pair = self.pair_hash(team, content);
         let found = self.with_shard(pair, |shard| shard.young.get(&pair).or_else(|| shard.old.get(&pair)).cloned());
@@ -93,10 +94,10 @@ impl RecentSendWindow {
         found.unwrap_or_default().into_iter().filter(recent).collect()
     }
 
-    /// Whether a mail of late says the same, as far as this process remembers.
+    /// Whether an email that this process accepted recently has similar content.
     fn has_look_alike(&self, team: TeamId, content: &EmailContent, digest: &Digest, now: Time) -> bool {
         let latest = self.latest(team, content, now);
-        // Most of them are retries: the same mail is alike without a look at its words.
+        // Most look-alikes are retries. An equal digest proves the match without comparing texts.
         if latest.is_empty() || latest.iter().any(|said| said.digest == *digest) {
             return !latest.is_empty();
         }
@@ -104,10 +105,10 @@ impl RecentSendWindow {
         latest.iter().any(|said| said.fingerprint(team).is_some_and(|other| likeness.is_similar_to(other)))
     }
 
-    /// Remembers a mail that was accepted.
+    /// Remembers an accepted email.
     pub(crate) fn record(&self, team: TeamId, content: &EmailContent, digest: &Digest, body: &Arc<[u8]>, now: Time) {
         let pair = self.pair_hash(team, content);
-        // A sealed body would have to be opened for each comparison.
+        // A sealed body would have to be decrypted for each comparison.
         let small = body.len() <= MAX_CACHED_BODY_BYTES && !pack::is_sealed(body);
         let likeness = Arc::new(OnceLock::new());
         if !small {
@@ -121,7 +122,7 @@ impl RecentSendWindow {
         };
         self.with_shard(pair, |shard| {
             let known = shard.young.remove(&pair).or_else(|| shard.old.remove(&pair));
-            // Most people are written to once, so that the first takes no more room than it needs.
+            // Most pairs send one email, so the first entry allocates only one slot.
             let all = match known {
                 None => vec![said],
                 Some(mut all) => {
@@ -133,7 +134,7 @@ impl RecentSendWindow {
                 }
             };
             if shard.young.len() >= PAIRS_PER_GENERATION {
-                // The tables change places, so that neither grows anew.
+                // The maps swap places, so that both keep their capacity.
                 let RecentSendShard { young, old } = shard;
                 std::mem::swap(young, old);
                 young.clear();
@@ -143,7 +144,7 @@ impl RecentSendWindow {
     }
 }
 
-/// What is compared of emails in the ledger, so that a large one is not parsed again for every email to the same person.
+/// Fingerprints of stored emails, so that a large email isn't parsed again for every later email to the same person.
 #[derive(Default)]
 pub(crate) struct FingerprintCache(Mutex<FingerprintGenerations>);
 
@@ -159,7 +160,7 @@ impl FingerprintCache {
         cache.young.get(&id).or_else(|| cache.old.get(&id)).cloned()
     }
 
-    /// What is compared of an email. It is computed only when it is not in the cache.
+    /// The fingerprint of an email. `compute` runs only when the cache doesn't have it.
     async fn get_or_compute(
         &self,
         id: EmailId,
@@ -183,8 +184,8 @@ impl FingerprintCache {
     }
 }
 
-/// What the emails of one call are compared with: the latest of the team, read once and only when needed, and the items of
-/// the batch that come before.
+/// What the emails of one call are compared with: the team's latest emails, read once and only when needed, and the
+/// earlier items of the same batch.
 #[derive(Default)]
 pub(crate) struct ComparisonSet {
     latest: OnceCell<Vec<Email>>,
@@ -192,7 +193,7 @@ pub(crate) struct ComparisonSet {
 }
 
 impl ComparisonSet {
-    /// For the items of a batch.
+    /// A set for the items of a batch.
     pub(crate) fn for_batch() -> Self {
         Self { batch_items: Some(RecentSendWindow::default()), ..Self::default() }
     }
@@ -202,7 +203,7 @@ impl ComparisonSet {
         Ok(self.latest.get_or_try_init(|| read).await?)
     }
 
-    /// Remembers an item of the batch for those behind it.
+    /// Remembers an item of the batch for the items after it.
     pub(crate) fn record_item(&self, team: TeamId, named: &KeyedSend, body: &Arc<[u8]>, now: Time) {
         if let Some(beside) = &self.batch_items {
             beside.record(team, &named.request.content, &named.digest, body, now);
@@ -210,7 +211,7 @@ impl ComparisonSet {
     }
 }
 
-/// What is compared of a mail.
+/// The fingerprint of an email's content.
 pub(crate) fn content_fingerprint(team: TeamId, content: &EmailContent) -> ContentFingerprint {
     let from = content.from.to_address();
     let to: Vec<String> = content.to_addresses().iter().map(|to| to.as_str().to_owned()).collect();
@@ -220,7 +221,8 @@ pub(crate) fn content_fingerprint(team: TeamId, content: &EmailContent) -> Conte
 }
 
 impl Engine {
-    /// What the guard has to say about a mail before it is accepted. `hold` is what others said.
+    /// Applies the team's guard mode to an email before it is accepted. `hold` is the guard that already holds it, if
+    /// any.
     pub(crate) async fn evaluate_content_guard(
         &self,
         caller: &Caller,
@@ -232,9 +234,9 @@ impl Engine {
         let settings = self.settings_of(team).await.map_err(unavailable)?;
         let mode = match &named.request.intent {
             Some(intent) if intent.period.is_some() => ContentGuardMode::Off,
-            // A model that retries may call the same matter by another name.
+            // A model that retries may choose another intent for the same email.
             Some(_) if caller.channel == Channel::Mcp => settings.mcp,
-            // Code that was written for another service does not know what a held mail is.
+            // Clients of another provider's API don't know held emails, so dialects get the mode for keyed sends.
             _ if named.is_keyed() || caller.channel.is_dialect() => settings.keyed,
             _ => settings.keyless,
         };
@@ -259,7 +261,7 @@ impl Engine {
         }
     }
 
-    /// The latest emails of a team within the window: before an email, or before now.
+    /// The latest emails of a team within the window: those before an email, or all.
     pub(crate) async fn latest_emails(
         &self,
         team: TeamId,
@@ -271,7 +273,7 @@ impl Engine {
         Ok(self.store.emails(team, query).await?.rows)
     }
 
-    /// The latest of these emails that is between the same people and says the same.
+    /// The latest of these emails that is between the same people and has similar content.
     pub(crate) async fn find_look_alike<'a>(
         &self,
         likeness: &ContentFingerprint,
@@ -290,7 +292,7 @@ impl Engine {
         Ok(None)
     }
 
-    /// What is compared of an email in the ledger; `None` when its content is no longer kept.
+    /// The fingerprint of a stored email; `None` when its content was deleted.
     async fn stored_fingerprint(&self, email: &Email) -> Result<Option<Arc<ContentFingerprint>>, StoreError> {
         self.fingerprints.get_or_compute(email.id, self.compute_fingerprint(email)).await
     }
@@ -301,43 +303,44 @@ impl Engine {
         if content.html.is_none() {
             return Ok(Some(content_fingerprint(team, &content)));
         }
-        // Hostile HTML can take long to parse, so a worker thread does it. An email that crashes the parser matches none.
+        // Hostile HTML can take long to parse, so a worker thread does it. An email that crashes the parser matches
+        // none.
         Ok(run_blocking(move || content_fingerprint(team, &content)).await.ok())
     }
 
-    /// What an email says; `None` when its content is no longer kept.
+    /// The content of a stored email; `None` when it was deleted.
     pub(crate) async fn stored_content(&self, email: &Email) -> Result<Option<EmailContent>, StoreError> {
         let detail = self.store.email_detail(email.team, email.id).await?;
         Ok(detail.and_then(|detail| detail.body.as_deref().and_then(|body| self.packer.unpack(body))))
     }
 
-    /// The one-use token by which a sender says that a held look-alike is meant.
+    /// The token with which a sender confirms that a held look-alike should be sent.
     pub(crate) fn distinct_token(&self, team: TeamId, id: EmailId) -> String {
         let mac = self.secret.mac("distinct", &[team.0.as_bytes(), id.0.as_bytes()]);
         format!("{DISTINCT_TOKEN_PREFIX}{}_{}", id.0.simple(), crate::hex(&mac[..16]))
     }
 
-    /// The email that a token of this team names.
+    /// The email that a distinct token of this team names.
     pub(crate) fn email_of_distinct_token(&self, team: TeamId, token: &str) -> Option<EmailId> {
         let (id, _) = token.strip_prefix(DISTINCT_TOKEN_PREFIX)?.split_once('_')?;
         let id = EmailId(uuid::Uuid::try_parse(id).ok()?);
         bool::from(self.distinct_token(team, id).as_bytes().ct_eq(token.as_bytes())).then_some(id)
     }
 
-    /// Lets a held email go. What it is from then on; `None` when the team has no such email.
+    /// Releases a held email and returns it. `None` when the team has no such email.
     pub(crate) async fn release_held(&self, team: TeamId, id: EmailId) -> Result<Option<Email>, StoreError> {
         let acted = self.store.apply_action(team, id, HandoffAction::Release, None, self.now()).await?;
         self.transports.wake_all();
         match acted {
             IdempotentResult::Done(HandoffActionResult::Applied(_, email)) => Ok(Some(email)),
-            // No key was given.
+            // Replays and mismatches cannot happen, because the call has no key.
             IdempotentResult::Done(HandoffActionResult::Missing)
             | IdempotentResult::Replayed(_)
             | IdempotentResult::KeyMismatch(_) => Ok(None),
         }
     }
 
-    /// Whether a caller may send from an address.
+    /// Checks that the API key may send from an address.
     pub(crate) fn check_may_send_from(caller: &Caller, address: &str) -> Result<(), Problem> {
         if !caller.may_see_sender(address) {
             let detail = format!("this API key is tied to inboxes, and {address} is the address of none of them");

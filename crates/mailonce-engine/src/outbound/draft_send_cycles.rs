@@ -1,13 +1,14 @@
-//! Turns of a draft: each becomes one email at the most, and no two of them ever go.
+//! Send cycles of a draft: each cycle creates at most one email, and at most one email of a draft is ever sent.
 //!
-//! A draft can be sent, changed and removed at the same time, by several callers and on several nodes, while its time
-//! comes. Three things decide, each in one commit:
+//! Several callers on several nodes can send, change and remove a draft at the same time, while its send time arrives.
+//! Three things decide who wins, each in one commit:
 //!
-//! - The draft's rev decides which of them comes first. Whoever loses looks again.
-//! - The key of a turn decides whether an email is made of it. Whoever ends a turn of which nobody can tell takes that
-//!   key, so that a caller who is late finds it taken.
-//! - The email decides whether it goes. One that must not go is written down as owed before it is taken back; nothing
-//!   else is made of the draft until that is settled, by whoever comes next. If it left, it is what the draft became.
+//! - The draft's rev orders concurrent changes. The loser reads the draft again.
+//! - The idempotency key of a cycle decides whether the cycle creates an email. A caller that ends a cycle without
+//!   knowing its outcome binds that key itself, so that a late sender finds it taken.
+//! - The email's state decides whether it is sent. An email that must not be sent is recorded in `owed` before it is
+//!   cancelled. Until that cancel is settled, nothing else is made of the draft; the next caller completes it. If the
+//!   email has already left, the draft counts as sent.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -26,40 +27,41 @@ use crate::{
     unavailable,
 };
 
-/// How often a step that raced with another is tried anew: each time another one came through.
+/// How often a step is retried after it lost a race. Each retry means that another caller made progress.
 pub const MAX_CONFLICT_RETRIES: usize = 200;
 
-/// How the end of a turn came out.
+/// The result of ending a send cycle.
 #[derive(Debug)]
 pub enum SendCycleEnd {
-    /// Nothing is made of it any more, and the draft is what it was to be.
+    /// The cycle creates no email any more, and the draft was changed.
     Ended(Box<Draft>),
-    /// This was made of it before.
+    /// The cycle had already created this email.
     AlreadySent(EmailId),
-    /// The draft changed meanwhile: look again.
+    /// The draft changed meanwhile; read it again.
     Changed,
 }
 
 impl DraftDetails {
-    /// Whether it is to wait in the ledger and nobody knows yet that it does.
+    /// Whether it has a send time, but no email is recorded for it yet.
     pub fn is_schedule_pending(&self) -> bool {
         self.send_at.is_some() && self.email.is_none() && !self.sent && !self.removed
     }
 
-    /// The same draft in its next turn: what it was to become is owed.
+    /// The draft in its next cycle. Its current email moves to `owed`, because it must be cancelled first.
     #[must_use]
     pub fn next_send_cycle(self) -> Self {
         Self { owed: self.email, email: None, turn: self.turn + 1, ..self }
     }
 }
 
-/// The problem of a draft that never rests.
+/// The problem for a draft that keeps changing under the call.
 pub fn draft_changes_too_fast() -> Problem {
     Problem::new(Code::StaleRev, "the draft changes all the time; try again")
 }
 
 impl Engine {
-    /// A draft that owes nothing: what must not go was taken back, or had left, and then the draft is sent.
+    /// Completes a pending cancel and returns the draft. If the owed email has already left, the draft is marked as
+    /// sent.
     pub async fn finish_pending_cancel(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
         for _ in 0..MAX_CONFLICT_RETRIES {
             let draft = self.draft(caller, id).await?;
@@ -77,7 +79,7 @@ impl Engine {
         Err(draft_changes_too_fast())
     }
 
-    /// Takes an email back. False when it left, or may have.
+    /// Cancels an email. Returns false when it has left, or may have.
     async fn try_cancel(&self, caller: &Caller, id: EmailId) -> Result<bool, Problem> {
         match self.cancel(caller, id, None).await {
             Ok(_) => Ok(true),
@@ -86,12 +88,13 @@ impl Engine {
         }
     }
 
-    /// The key under which a turn of a draft becomes an email.
+    /// The idempotency key under which the draft's current cycle creates its email.
     pub fn send_cycle_key(&self, caller: &Caller, draft: &Draft) -> Result<mailonce_core::key::Key, Problem> {
         self.derived_key(caller, "draft", draft.id, draft.details.turn)
     }
 
-    /// Ends a turn of which somebody may be making an email: takes its key and changes the draft, in one commit.
+    /// Ends a cycle while another caller may be creating its email. Binds the cycle's key and changes the draft in one
+    /// commit.
     pub async fn end_send_cycle(
         &self,
         caller: &Caller,
@@ -109,7 +112,7 @@ impl Engine {
                 SendCycleEnd::Ended(Box::new(self.unpack_draft(&record)?))
             }
             IdempotentResult::KeyMismatch(KeyBinding::Email(email)) => SendCycleEnd::AlreadySent(email.id),
-            // Somebody else ended it.
+            // Another caller ended the cycle.
             IdempotentResult::Done(RecordChangeResult::Stale(_))
             | IdempotentResult::Replayed(_)
             | IdempotentResult::KeyMismatch(_) => SendCycleEnd::Changed,
@@ -117,7 +120,7 @@ impl Engine {
         })
     }
 
-    /// Writes down what a draft became or is to become. The draft as it is then; `None` when it changed meanwhile.
+    /// Records the email of the current cycle and returns the changed draft. `None` when the draft changed meanwhile.
     pub async fn record_draft_email(
         &self,
         caller: &Caller,
@@ -132,8 +135,8 @@ impl Engine {
         }
     }
 
-    /// Removes a draft. Of one that is to become an email nothing goes any more; when that can no longer be promised,
-    /// the draft is sent and comes back as such.
+    /// Removes a draft and cancels its email, if there is one. When the email can no longer be cancelled, the draft is
+    /// marked as sent and returned.
     pub async fn remove_draft(&self, caller: &Caller, id: Uuid) -> Result<Draft, Problem> {
         caller.require_scope(ApiKeyScope::Send)?;
         for _ in 0..MAX_CONFLICT_RETRIES {

@@ -1,4 +1,5 @@
-//! Drafts: mails that are not to be sent yet. A draft is sent once by its nature: its key follows from what it is.
+//! Drafts: emails that are not to be sent yet. The idempotency key of a send is derived from the draft, so that a
+//! draft is sent at most once.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -21,105 +22,106 @@ use crate::{
     unavailable,
 };
 
-/// A file of a draft.
+/// An attachment of a draft.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DraftFile {
-    /// Its id in the draft.
+    /// The attachment's id within the draft.
     pub id: String,
-    /// File name.
+    /// The file name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
-    /// Base64.
+    /// The content in base64.
     pub content: String,
-    /// MIME type.
+    /// The MIME type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// For inline images.
+    /// The Content-ID, for inline images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_id: Option<String>,
 }
 
-/// What a draft says. It may lack anything that a mail needs.
+/// The content and state of a draft. Fields that an email requires may be missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DraftDetails {
-    /// The inbox it is to be sent from.
+    /// The inbox to send from.
     pub inbox: InboxId,
-    /// Makes its creation repeatable.
+    /// The caller's own id. Creating a draft with the same id again returns the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// Labels.
+    /// The labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// Recipients.
+    /// The recipients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
-    /// Copies.
+    /// The cc recipients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cc: Vec<String>,
-    /// Hidden copies.
+    /// The bcc recipients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bcc: Vec<String>,
-    /// Where answers go.
+    /// The Reply-To addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reply_to: Vec<String>,
-    /// Subject.
+    /// The subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// Plain text.
+    /// The plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// HTML.
+    /// The HTML.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub html: Option<String>,
-    /// Files.
+    /// The attachments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<DraftFile>,
-    /// The message it answers, as its writer named it.
+    /// The message that it replies to, as the author named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_reply_to: Option<String>,
-    /// The message it passes on, as its writer named it.
+    /// The message that it forwards, as the author named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_of: Option<String>,
-    /// Whether everybody who got the message gets the answer.
+    /// Whether to reply to all recipients of the message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reply_all: bool,
-    /// When it is to be sent.
+    /// When to send it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_at: Option<Time>,
-    /// When it last changed.
+    /// When it was last changed.
     pub updated_at: Time,
-    /// How often it was taken back after it was scheduled: each time it needs another key.
+    /// The number of the send cycle. It grows each time a scheduled draft is unscheduled, because the next send needs
+    /// a new key.
     #[serde(default)]
     pub turn: u32,
-    /// The email that it became or is to become.
+    /// The email that the draft became or is scheduled to become.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub email: Option<EmailId>,
-    /// Whether it was sent for good: it is a draft no more and says what it said.
+    /// Whether it was sent. A sent draft can no longer change.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sent: bool,
-    /// The email of the turn before: it must be known not to go before anything else is made of the draft.
+    /// The email of the previous cycle. Its cancel must be settled before anything else is made of the draft.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owed: Option<EmailId>,
-    /// Whether it was removed: nothing is made of it any more.
+    /// Whether it was removed. No email is created from a removed draft.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
 }
 
-/// A draft as its team sees it.
+/// A draft.
 #[derive(Clone, Debug)]
 pub struct Draft {
     /// Its id.
     pub id: Uuid,
     /// Its rev.
     pub rev: u32,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
-    /// What it says.
+    /// Its content and state.
     pub details: DraftDetails,
 }
 
 impl DraftDetails {
-    /// An empty one.
+    /// An empty draft.
     pub fn empty(inbox: InboxId, now: Time) -> Self {
         Self {
             inbox,
@@ -171,7 +173,7 @@ pub(crate) fn draft_not_found(id: impl std::fmt::Display) -> Problem {
 }
 
 impl Engine {
-    /// A draft as its team sees it.
+    /// Decodes the record of a draft.
     pub(crate) fn unpack_draft(&self, record: &Record) -> Result<Draft, Problem> {
         let about = self.packer.unpack_text(&record.json).map(Cow::into_owned);
         let about = about.ok_or_else(|| Problem::new(Code::Internal, "the draft cannot be opened"))?;
@@ -179,12 +181,12 @@ impl Engine {
         Ok(Draft { id: record.id, rev: record.rev, created_at: record.created_at, details: about })
     }
 
-    /// What the record of a draft is to say.
+    /// Encodes the record of a draft.
     pub(crate) fn pack_draft(&self, about: &DraftDetails) -> Result<String, Problem> {
         Ok(self.packer.pack_text(records::encode(about)?))
     }
 
-    /// Makes a draft. With the same `client_id` the same one again.
+    /// Creates a draft. The same `client_id` again returns the first draft.
     pub async fn create_draft(&self, caller: &Caller, about: &DraftDetails) -> Result<CreateOutcome<Draft>, Problem> {
         caller.require_scope(ApiKeyScope::Send)?;
         about.check()?;
@@ -201,7 +203,7 @@ impl Engine {
             IdempotentResult::Done(CreateRecordResult::NameTaken(record)) => {
                 Ok(CreateOutcome { value: self.unpack_draft(&record)?, is_new: false })
             }
-            // No key was given.
+            // Replays and mismatches cannot happen, because the call has no key.
             IdempotentResult::Replayed(_) | IdempotentResult::KeyMismatch(_) => Err(draft_not_found(id)),
         }
     }
@@ -214,7 +216,7 @@ impl Engine {
         Ok(draft)
     }
 
-    /// Drafts of the caller's team, newest first, sent ones too.
+    /// Drafts of the caller's team, newest first, including sent ones.
     pub async fn drafts(
         &self,
         caller: &Caller,
@@ -228,8 +230,8 @@ impl Engine {
         Ok(page)
     }
 
-    /// Makes of a draft what it is to say, if it is still as it was seen. The key of a call is bound with it; true when
-    /// that was done before.
+    /// Changes a draft if its rev is still the one in `seen`. Binds the call's key in the same commit. Returns true
+    /// when an earlier call with the key made the change.
     pub async fn change_draft(
         &self,
         caller: &Caller,
@@ -254,8 +256,8 @@ impl Engine {
         }
     }
 
-    /// The key of a wish that follows from something by its nature, such as the sending of a draft. Nobody can say it
-    /// who does not have the install secret.
+    /// An idempotency key that is derived from an object, such as a draft. Without the install secret it can't be
+    /// guessed.
     pub fn derived_key(&self, caller: &Caller, purpose: &str, of: Uuid, turn: u32) -> Result<Key, Problem> {
         let parts: [&[u8]; 4] = [caller.team.id.0.as_bytes(), purpose.as_bytes(), of.as_bytes(), &turn.to_be_bytes()];
         let mac = self.secret.mac("own-key", &parts);

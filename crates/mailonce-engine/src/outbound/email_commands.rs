@@ -1,4 +1,4 @@
-//! Changing what was accepted: taking back, moving, sending again on purpose.
+//! Commands on accepted emails: cancel, reschedule and resend.
 
 use mailonce_core::{
     access::team::ApiKeyScope,
@@ -26,11 +26,12 @@ use crate::{
     unavailable,
 };
 
-/// The rule that holds an email, and the guard.
+/// The rule and the guard that hold an email.
 type HoldReason = (Option<RuleRef>, Option<Guard>);
 
 impl Engine {
-    /// Takes an email back, if nothing can have left yet. Not the first when its key did so before.
+    /// Cancels an email unless an attempt may have left. `is_new` is false when an earlier call with the same key
+    /// cancelled it.
     pub async fn cancel(
         &self,
         caller: &Caller,
@@ -43,7 +44,7 @@ impl Engine {
         match self.store.cancel(caller.team.id, id, operation, now).await.map_err(unavailable)? {
             IdempotentResult::Done(change) => {
                 let thing = self.email_or_problem(caller.team.id, change).await?;
-                // Nobody is to decide about what its sender took back.
+                // A cancelled email needs no decision, so its escalation is closed.
                 if thing.guard.is_some() {
                     self.close_moot_escalation(&thing).await;
                 }
@@ -77,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Makes the next version of an email, once.
+    /// Creates the next version of an email, once.
     pub async fn resend(
         &self,
         caller: &Caller,
@@ -134,8 +135,8 @@ impl Engine {
         }
     }
 
-    /// What stands against a next version: rules as for any mail, and for an agent's key what a person decided. By whom
-    /// it is to be held, if so.
+    /// Checks whether an email may be resent, and returns what holds the new version. Rules apply as to any send. A
+    /// key without the `admin` scope also can't override what a person decided.
     async fn check_resend(&self, caller: &Caller, email: &Email, body: &[u8]) -> Result<HoldReason, Problem> {
         let Some(content) = self.packer.unpack(body).filter(|_| email.resent_as.is_none()) else {
             return Ok((None, None));
@@ -150,12 +151,13 @@ impl Engine {
             let detail = format!("the message was answered by email {}, which left", email.id);
             return Err(Problem::new(Code::AlreadyAnswered, detail).with_extension("email", email.id.to_string()));
         }
-        // What was held and then taken back never passed its guard. Whoever may not release it may not send it either.
+        // An email that was held and then cancelled never passed its guard. A key that may not release it may not send
+        // it either.
         let rejected = email.guard.filter(|_| email.state() == EmailState::Cancelled);
         Ok((rule, approval.or(rejected)))
     }
 
-    /// The answer when the next version exists already, or cannot be made because the body is gone.
+    /// The receipt of the next version, or the problem when it can't be created because the body was deleted.
     async fn replay_resend(&self, caller: &Caller, email: &Email) -> Result<SendReceipt, Problem> {
         match email.resent_as {
             Some(id) => Ok(self.resend_receipt(caller, &self.email(caller, id).await?, false)),
@@ -166,15 +168,15 @@ impl Engine {
         }
     }
 
-    /// The answer with the next version. A call that did not make it leaves a row there.
+    /// The receipt of the next version. A call that didn't create it is recorded there as suppressed.
     fn resend_receipt(&self, caller: &Caller, email: &Email, first: bool) -> SendReceipt {
         let call = (!first).then(|| caller.suppressed_call(SuppressedReason::KeyReplay, self.now()));
         let waiting = call.map_or(0, |call| self.suppressed_calls.record(email.team, email.id, call));
         self.receipt(caller, &CachedEmail::from(email), first, false, waiting)
     }
 
-    /// The envelopes of the next version: by the way the email was to take last, divided anew. The old handoffs say
-    /// too much, because an email that changed its way has the envelopes of both.
+    /// The envelopes of the next version. They use the email's last transport, or the routed one when that is gone.
+    /// The old handoffs can't be copied: after a failover they contain the envelopes of both transports.
     pub(crate) fn rebuild_envelopes(&self, email: &Email, body: &[u8]) -> Vec<Envelope> {
         let Some(content) = self.packer.unpack(body) else { return Vec::new() };
         let last = email
@@ -187,7 +189,8 @@ impl Engine {
         self.transports.envelopes(way, &content)
     }
 
-    /// The wish for version n+1 of version n. An intent counts on; any other email gets a name no caller can say.
+    /// Builds version n+1 of an email. An intent gets its next version and the key derived from it. Any other email
+    /// gets an internal key that callers cannot send.
     pub(crate) fn build_next_version(
         &self,
         (by, channel): (Option<ApiKeyId>, Channel),
@@ -202,14 +205,14 @@ impl Engine {
         head.created_at = now;
         head.caller = by;
         head.channel = channel;
-        // The call that made the version before made that one alone.
+        // The call trace belongs to the previous version.
         head.call = None;
         let counted_on = head.intent.as_mut().and_then(|intent| {
             intent.version += 1;
             let to: Vec<_> = head.to.iter().filter_map(|to| mailonce_core::address::Address::parse(to).ok()).collect();
             Key::parse(&intent.derive_key(&to)).ok()
         });
-        // Who says the same without a key while it is on its way says it twice.
+        // A keyless send of the same content is a duplicate of this version, so the guard needs its fingerprint.
         let likeness = self.packer.unpack(&body).map(|content| content_fingerprint(email.team, &content));
         let name = counted_on.map_or(EmailKey::Version { of: email.id }, EmailKey::Given);
         head.key = Some(name.clone());
@@ -230,7 +233,7 @@ impl Engine {
     }
 }
 
-/// The problem for an id that is not there.
+/// The problem for an unknown email id.
 pub(crate) fn email_not_found(id: EmailId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no email {id}"))
 }
@@ -252,7 +255,7 @@ pub(crate) fn refusal_problem(refusal: EmailChangeRefusal, email: &Email) -> Pro
         .with_extension("rev", email.rev)
 }
 
-/// The problem for a key that belongs to something else.
+/// The problem for a key that is bound to something else.
 pub(crate) fn key_mismatch(bound: &KeyBinding) -> Problem {
     match bound {
         KeyBinding::Email(email) => Problem::new(Code::KeyMismatch, format!("this key belongs to email {}", email.id))

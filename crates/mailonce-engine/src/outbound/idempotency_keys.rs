@@ -1,4 +1,4 @@
-//! Looking at the names of wishes: inspect, extend, forget.
+//! Idempotency keys: inspect, extend, forget.
 
 use mailonce_core::{
     key::{EmailKey, Key},
@@ -11,14 +11,15 @@ use mailonce_core::{
 use crate::{Caller, Engine, unavailable};
 
 impl Engine {
-    /// What a key is, forgotten or not.
+    /// The state of a key, forgotten or not.
     pub async fn key(&self, caller: &Caller, key: &Key) -> Result<KeyView, Problem> {
         let hash = EmailKey::Given(key.clone()).hash(caller.team.id);
         let view = self.store.key(caller.team.id, hash, self.now()).await.map_err(unavailable)?;
         view.filter(|view| may_see_key(caller, view)).ok_or_else(|| key_not_found(key))
     }
 
-    /// Gives a key a longer memory. A shorter one would forget it without a word, and that has a call of its own.
+    /// Extends how long a key is remembered. A shorter ttl is refused, because it could forget the key silently;
+    /// `forget_key` does that explicitly.
     pub async fn extend_key(&self, caller: &Caller, key: &Key, ttl: Ttl) -> Result<Email, Problem> {
         if let Some(KeyBinding::Email(email)) = self.key(caller, key).await?.binding
             && ttl.0 < email.ttl.0
@@ -32,7 +33,7 @@ impl Engine {
         key_change_result(change, key)
     }
 
-    /// Forgets a key now. The next call with it is a new wish.
+    /// Forgets a key now. The next call with it creates a new email.
     pub async fn forget_key(&self, caller: &Caller, key: &Key) -> Result<Email, Problem> {
         self.key(caller, key).await?;
         let hash = EmailKey::Given(key.clone()).hash(caller.team.id);
@@ -41,7 +42,8 @@ impl Engine {
     }
 }
 
-/// Whether a key is the caller's to see. Whose operation or forgotten email it was, the ledger does not say.
+/// Whether the caller may see a key. For operations and forgotten emails the ledger has no inbox, so a restricted API
+/// key sees neither.
 fn may_see_key(caller: &Caller, view: &KeyView) -> bool {
     match &view.binding {
         Some(KeyBinding::Email(email)) => caller.may_see_sender(&email.head.from),

@@ -1,4 +1,4 @@
-//! Looking at emails and events.
+//! Queries of emails and events.
 
 use mailonce_core::{
     events::event::{Event, EventCursor},
@@ -18,15 +18,15 @@ use crate::{
     unavailable,
 };
 
-/// How far the times of an email and of its id may lie apart, in milliseconds.
+/// The maximum difference between the time in an email's id and its `created_at`, in milliseconds.
 const ID_TIME_SLACK_MS: i64 = 60_000;
 
-/// Everything about one email, unpacked.
+/// An email with its decoded content.
 #[derive(Debug)]
 pub struct EmailView {
-    /// What the ledger holds.
+    /// The stored email.
     pub detail: EmailDetail,
-    /// The content; `None` once it was dropped.
+    /// The content; `None` once it was deleted.
     pub content: Option<EmailContent>,
 }
 
@@ -36,7 +36,7 @@ impl Engine {
         self.visible_email(caller, id).await
     }
 
-    /// Everything about one email.
+    /// One email with its content and history.
     pub async fn email_view(&self, caller: &Caller, id: EmailId) -> Result<EmailView, Problem> {
         let detail = self.store.email_detail(caller.team.id, id).await.map_err(unavailable)?;
         let own = detail.filter(|detail| caller.may_see_sender(&detail.email.head.from));
@@ -59,7 +59,7 @@ impl Engine {
         until: Option<Time>,
     ) -> Result<u64, Problem> {
         let id = |at: Time| EmailId(first_id_at(at));
-        // An id follows its email's time, but not to the millisecond: close to either end each email is looked at.
+        // The time in an id is only approximate. Near both ends of the span, each email is compared by its own time.
         let from = since.map_or(EmailId(Uuid::nil()), |at| id(at.plus(ID_TIME_SLACK_MS)));
         let to = until.map_or(EmailId(Uuid::max()), |at| id(at.plus(-ID_TIME_SLACK_MS)));
         let query = EmailQuery { since, until, ..EmailQuery::default() };
@@ -79,7 +79,7 @@ impl Engine {
         self.count_between(caller, (id(since.plus(-ID_TIME_SLACK_MS)), id(until.plus(ID_TIME_SLACK_MS))), query).await
     }
 
-    /// How many emails match a query, one by one, of those with ids in a range.
+    /// Counts the emails that match a query and have ids in a range, one by one.
     async fn count_between(
         &self,
         caller: &Caller,
@@ -107,7 +107,8 @@ impl Engine {
         send_receipt::message_id(&self.secret, email.team, &glimpse)
     }
 
-    /// Wanted events after a cursor, in order, and where to go on: it may be past the last of them.
+    /// The selected events after a cursor, in order, and the cursor to continue from. It may lie past the last event
+    /// returned.
     pub async fn events(
         &self,
         caller: &Caller,

@@ -1,8 +1,8 @@
-//! What was seen lately: the emails behind recent keys, so that a storm of retries costs the writer nothing.
+//! The replay cache: the emails of recently used keys, so that a storm of retries is answered without the store.
 //!
-//! Only a store that tells of every change may be answered from here. An email that a commit is about to change leaves the
-//! cache before that commit and comes back after it, so that a replay never shows less than a reader has seen. Bounded: two generations per shard, the older
-//! of which is dropped when the newer is full.
+//! It answers only when the store reports every change to this process. An email leaves the cache before a commit
+//! changes it, and returns after the commit. A replay therefore never shows an older state than another reader has
+//! seen. Each shard has two generations; when the young one is full, the old one is dropped.
 
 use mailonce_core::{
     id::{EmailId, MessageId, ThreadId},
@@ -22,8 +22,8 @@ use std::{
 const SHARDS: usize = 16;
 const PER_GENERATION: usize = 2_048;
 
-/// What an answer needs to know about an email, and no more: thousands of these lie about, and what they hold on to is
-/// cold by the time it is given back.
+/// The fields of an email that a receipt needs. Kept small because thousands are cached, and freeing an evicted one
+/// touches cold memory.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedEmail {
     pub(crate) id: EmailId,
@@ -68,12 +68,12 @@ impl From<&Email> for CachedEmail {
 }
 
 impl CachedEmail {
-    /// Whether its sender may say that it is meant.
+    /// Whether it is a held look-alike that its sender may confirm.
     pub(crate) fn is_held_look_alike(&self) -> bool {
         self.state == EmailState::Held && self.may_be_meant
     }
 
-    /// Whether its key is still remembered.
+    /// Whether its key has not expired.
     pub(crate) fn is_remembered(&self, now: Time) -> bool {
         self.expires_at.is_none_or(|at| now < at)
     }
@@ -85,7 +85,7 @@ struct ReplayCacheShard {
     old: HashMap<KeyHash, Arc<CachedEmail>>,
 }
 
-/// Recent keys and the emails behind them.
+/// Recently used keys and their emails.
 #[derive(Default)]
 pub(crate) struct ReplayCache {
     shards: [Mutex<ReplayCacheShard>; SHARDS],
@@ -99,13 +99,14 @@ impl ReplayCache {
 
     fn put(&self, key: KeyHash, glimpse: Arc<CachedEmail>) {
         let mut shard = self.shard(key);
-        // An older binding of the same key may still change, and an older state may arrive late; neither hides a newer one.
+        // An older binding of the key may still change, and an older state may arrive late. Neither replaces a newer
+        // entry.
         let newer = |known: &Arc<CachedEmail>| (known.bind_number, known.rev) > (glimpse.bind_number, glimpse.rev);
         if shard.young.get(&key).is_some_and(newer) || shard.old.get(&key).is_some_and(newer) {
             return;
         }
         if shard.young.len() >= PER_GENERATION && !shard.young.contains_key(&key) {
-            // The tables change places, so that neither grows anew.
+            // The maps swap places, so that both keep their capacity.
             let ReplayCacheShard { young, old } = &mut *shard;
             std::mem::swap(young, old);
             young.clear();
@@ -113,7 +114,7 @@ impl ReplayCache {
         shard.young.insert(key, glimpse);
     }
 
-    /// Drops an email that is about to change. Another binding of its key stays.
+    /// Drops an email that is about to change. An entry for another binding of the key stays.
     fn evict(&self, key: KeyHash, id: EmailId) {
         let ReplayCacheShard { young, old } = &mut *self.shard(key);
         for generation in [young, old] {
@@ -123,7 +124,7 @@ impl ReplayCache {
         }
     }
 
-    /// The email behind a key, when it was seen lately and the key is still remembered.
+    /// The email of a key, if it is cached and the key has not expired.
     pub(crate) fn get(&self, key: KeyHash, now: Time) -> Option<Arc<CachedEmail>> {
         let mut shard = self.shard(key);
         if let Some(found) = shard.young.get(&key) {

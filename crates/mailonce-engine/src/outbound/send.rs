@@ -1,4 +1,4 @@
-//! Sending: a wish becomes one email, or the answer that an earlier one got.
+//! Sending: a send request creates one email, or is answered with the email that its key already has.
 
 use mailonce_core::{
     address::NamedAddress,
@@ -33,42 +33,42 @@ use crate::{
     unavailable,
 };
 
-/// What to do when a bound key comes with another meaning.
+/// What to do when a key is used again with a different email.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnMismatch {
-    /// Refuse, naming what differs.
+    /// Refuse, and name the fields that differ.
     Reject,
-    /// The first wording stands, if only words differ.
+    /// Answer with the first email, if only wording differs.
     FirstWins,
 }
 
-/// A wish as a caller brings it, its words already checked.
+/// A validated send request.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
-    /// The mail.
+    /// The content of the email.
     pub content: EmailContent,
-    /// What it is about.
+    /// What the email is about. An idempotency key is derived from it.
     pub intent: Option<Intent>,
-    /// The key from the header.
+    /// The idempotency key from the header.
     pub key: Option<Key>,
     /// How long the key is remembered.
     pub ttl: Option<Ttl>,
-    /// What to do on a mismatch; by default it depends on where the key came from.
+    /// What to do on a mismatch. The default depends on where the key came from.
     pub on_mismatch: Option<OnMismatch>,
     /// What to do when the outcome stays unknown.
     pub on_unknown: Option<OnUnknown>,
-    /// The way out, when the caller names one.
+    /// The transport, when the caller names one.
     pub transport: Option<String>,
-    /// The one-use token of a held look-alike.
+    /// The distinct token that confirms a held look-alike.
     pub distinct_token: Option<String>,
-    /// The name that its inbox gives the sender: a setting, and not what the caller says.
+    /// The sender's display name from the inbox settings. It is not part of the caller's request.
     pub sender_name: Option<String>,
-    /// Why nothing new is accepted of it. A repeat of what was accepted gets its answer all the same.
+    /// Why no new email may be created. A retry of an accepted email is still answered.
     pub refusal: Option<Problem>,
 }
 
 impl SendRequest {
-    /// A mail, perhaps under a key, and everything else as it usually is.
+    /// A request with defaults for everything but content and key.
     pub fn new(content: EmailContent, key: Option<Key>) -> Self {
         Self {
             content,
@@ -85,37 +85,37 @@ impl SendRequest {
     }
 }
 
-/// A wish with its name and meaning worked out.
+/// A send request with its key and digest.
 pub(crate) struct KeyedSend {
     pub(crate) request: SendRequest,
     pub(crate) email_key: Option<EmailKey>,
     pub(crate) key_hash: Option<KeyHash>,
     pub(crate) digest: Digest,
     on_mismatch: OnMismatch,
-    /// The message it answers: an answer is named by what it answers, even without a key.
+    /// The message that this email replies to. It identifies a reply even without a key.
     pub(crate) answers: Option<MessageId>,
-    /// The fields that can still be compared, where the rest followed from what is gone.
+    /// The digest fields to compare, when the others depended on something that was deleted.
     compared_fields: Option<&'static [DigestField]>,
 }
 
 impl KeyedSend {
-    /// Whether a retry of it can be told from another wish.
+    /// Whether a retry can be recognized.
     pub(crate) fn is_keyed(&self) -> bool {
         self.email_key.is_some() || self.answers.is_some()
     }
 
-    /// Whether a difference in these fields leaves the first wording standing.
+    /// Whether a difference in these fields is tolerated, so that the first email is the answer.
     fn may_differ_in(&self, fields: &[DigestField]) -> bool {
         self.on_mismatch == OnMismatch::FirstWins && fields.iter().all(|field| field.is_forgivable())
     }
 }
 
-/// The answer to a batch: each item's, or its fault.
+/// The answer to a batch: a receipt or a problem for each item.
 #[derive(Debug)]
 pub struct BatchReceipt {
-    /// In order; `None` where `faults` has a row.
+    /// Receipts in the order of the items; `None` where `errors` has an entry.
     pub items: Vec<Option<SendReceipt>>,
-    /// What was wrong with which item.
+    /// The problems, each with the index of its item.
     pub errors: Vec<(usize, Problem)>,
     /// Whether every item was answered with an earlier email.
     pub replayed: bool,
@@ -129,7 +129,8 @@ impl Engine {
         request: SendRequest,
     ) -> impl Future<Output = Result<SendReceipt, Problem>> + Send + 'a {
         self.metrics.record_send_attempt(caller.channel);
-        // Here, so that hundreds of calls that wait for their commit do not keep room for the request as well.
+        // This runs outside the future, so that hundreds of calls that wait for their commit don't each hold the
+        // request twice.
         self.send_keyed(caller, identify_send(caller, request, None))
     }
 
@@ -140,8 +141,8 @@ impl Engine {
         {
             return Ok(sent);
         }
-        // A bound key is looked up before anything else is checked, so that a retry is never refused. The cache
-        // answers most; the accept itself looks up the rest; only a wish that fails a check has to ask first.
+        // The key is looked up before any check, so that a retry is never refused. The cache answers most retries and
+        // `accept` the others. Only a request that fails a check needs an extra lookup.
         if let Some(glimpse) = named.key_hash.and_then(|hash| self.cached_email(hash, now)) {
             return self.replay(caller, &named, &glimpse, now);
         }
@@ -161,7 +162,7 @@ impl Engine {
         }
     }
 
-    /// The wish with what rules and guards say before it is accepted. In a box, because it is large and goes far.
+    /// Runs policies and guards, and builds the new email. Boxed because it is large and is moved often.
     pub(crate) async fn guarded_email(
         &self,
         caller: &Caller,
@@ -177,7 +178,7 @@ impl Engine {
         Ok(wish)
     }
 
-    /// The answer that the key is bound to, or else the problem.
+    /// The receipt of the email that the key is bound to, or the problem when it is unbound.
     pub(crate) async fn replay_or(
         &self,
         caller: &Caller,
@@ -191,8 +192,8 @@ impl Engine {
         }
     }
 
-    /// The answer to a repeat of something that could not be said anew, because what it was about is gone; else the
-    /// problem. Only those `fields` are compared that the caller can still say.
+    /// Replays an email whose request can't be rebuilt because its subject was deleted, such as the message it
+    /// answered. Only the given `fields` are compared. Returns the problem when the key is unbound.
     pub async fn replay_compared_fields(
         &self,
         caller: &Caller,
@@ -210,8 +211,9 @@ impl Engine {
         }
     }
 
-    /// Its sender says that a held look-alike is meant: that very email goes, and never another. `None` when the token
-    /// names none. An answer goes only if nothing happened in its thread that its writer had to know of.
+    /// Releases the held look-alike that the distinct token names. Returns `None` when the token names no email that
+    /// its sender may confirm. A held reply is released only if nothing new happened in its thread that its author
+    /// must see.
     pub(crate) async fn release_by_distinct_token(
         &self,
         caller: &Caller,
@@ -236,7 +238,7 @@ impl Engine {
             let detail = format!("the token belongs to email {id}, which does not answer the same message");
             return Err(Problem::new(Code::KeyMismatch, detail).with_extension("original", id.to_string()));
         }
-        // Without a name of its own, other words are another mail, and those of the held one would go instead.
+        // Without a key, different content means a different email, and releasing would send the held content instead.
         if !fields.is_empty() && (named.email_key.is_none() || !named.may_differ_in(&fields)) {
             return Err(token_mismatch(&glimpse, &fields));
         }
@@ -274,9 +276,9 @@ impl Engine {
         }
     }
 
-    /// The answer to the call that made the email.
+    /// The receipt for the call that created the email.
     pub(crate) fn first_receipt(&self, caller: &Caller, email: &Email) -> SendReceipt {
-        // Whoever lets the hand-off go on wakes every way, so while it rests none needs to be woken.
+        // Resuming the hand-off wakes every transport, so none needs a wake-up while it is paused.
         if !self.is_handoff_paused() {
             email.handoffs.iter().for_each(|handoff| self.transports.wake_one(&handoff.transport));
         }
@@ -285,7 +287,7 @@ impl Engine {
         self.receipt(caller, glimpse, true, false, 0)
     }
 
-    /// The answer to a call whose key was bound before.
+    /// The receipt for a call whose key was already bound.
     pub(crate) fn replay(
         &self,
         caller: &Caller,
@@ -385,13 +387,13 @@ impl Engine {
         }
     }
 
-    /// Checks that depend on the moment, the caller, the configuration or what the team owns. A retry of what was
-    /// accepted skips them. `Some` is the rule that wants a person to look first.
+    /// Checks that depend on the time, the caller, the configuration or the team's records. A retry of an accepted
+    /// email skips them. Returns the rule that requires approval, if one does.
     async fn check_policy(&self, caller: &Caller, named: &KeyedSend, now: Time) -> Result<Option<RuleRef>, Problem> {
         self.check_request(caller, named, now)?;
         let content = &named.request.content;
         let from = content.from.lowercased();
-        // An answer comes from an inbox of the team, and inboxes may be at the installation's own domains.
+        // A reply comes from an inbox of the team, which may be at a domain of the installation.
         let own =
             named.answers.is_some() && self.inbound.local_domains.iter().any(|domain| domain == content.from.domain());
         if !own {
@@ -417,7 +419,7 @@ impl Engine {
                 &format!("is more than {} days ahead", limits::SCHEDULE_AHEAD_MS / 86_400_000),
             );
         }
-        // Most mails name no way out, and then nothing is looked up.
+        // Most requests name no transport and skip this lookup.
         if let Some(wanted) = &request.transport {
             let names = self.transports.selectable_names();
             if !names.contains(&wanted.as_str()) {
@@ -431,7 +433,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Accepts a batch. Items that fault leave a row in `faults`; when `strict`, the first fault refuses the whole.
+    /// Accepts a batch. Invalid items get an entry in `errors`; when `strict`, the first invalid item refuses the
+    /// whole batch.
     pub async fn send_batch(
         &self,
         caller: &Caller,
@@ -464,9 +467,9 @@ impl Engine {
             named.remove(&index);
             faults.push((index, problem));
         }
-        // The batch is known for as long as any of its items.
+        // The batch key lives as long as the longest key of its items.
         let memory = named.values().map(|item| item.request.ttl.unwrap_or(ttl::DEFAULT).0).max().unwrap_or_default();
-        // A batch without one good item is a validation error, and those do not bind the key.
+        // A batch without a valid item is a validation error, and validation errors don't bind the key.
         let operation = key.filter(|_| !named.is_empty()).map(|key| KeyedOperation {
             team: caller.team.id,
             key: EmailKey::Given(key).hash(caller.team.id),
@@ -495,7 +498,7 @@ impl Engine {
         }
     }
 
-    /// The wishes of a batch with what rules and guards say, each compared with those before it as well.
+    /// Builds the new emails of a batch and runs the guards. Each item is also compared with the items before it.
     async fn guarded_batch(
         &self,
         caller: &Caller,
@@ -504,7 +507,7 @@ impl Engine {
         now: Time,
     ) -> Result<Vec<NewEmail>, Problem> {
         let mut wishes = Vec::with_capacity(named.len());
-        // Of its own: what is not accepted in the end is not remembered.
+        // A set of its own: items that are not accepted in the end must not be remembered.
         let compared = ComparisonSet::for_batch();
         for (index, item) in named {
             let mut wish = self.build_email(caller, item, now);
@@ -518,7 +521,7 @@ impl Engine {
         Ok(wishes)
     }
 
-    /// Works out an item's name and checks it. A bound key is looked up before it is refused.
+    /// Derives an item's key and checks the item. A bound key is looked up before the item is refused.
     async fn prepare_item(
         &self,
         caller: &Caller,
@@ -576,7 +579,7 @@ impl Engine {
     }
 }
 
-/// What differs from the first, compared in the version the first was written in.
+/// The fields that differ from the first email, compared in the digest version of the first.
 pub(crate) fn differences(named: &KeyedSend, glimpse: &CachedEmail) -> Vec<DigestField> {
     let version = glimpse.digest.version();
     let whole = || glimpse.digest.differences(&Digest::in_version(version, &named.request.content));
@@ -587,14 +590,14 @@ pub(crate) fn differences(named: &KeyedSend, glimpse: &CachedEmail) -> Vec<Diges
     if let Some(said) = named.compared_fields {
         fields.retain(|field| said.contains(field));
     }
-    // The first may have said the sender's name itself, or be of a time when every name was part of the meaning.
+    // The stored digest may include the sender's name: the first caller sent the name, or an older release added it.
     if fields == [DigestField::Names] && named.request.sender_name.is_some() && whole().is_empty() {
         return Vec::new();
     }
     fields
 }
 
-/// The first item that names the same wish as an earlier one and means something else.
+/// The first item that has the same key as an earlier item but differs from it.
 fn find_batch_conflict(named: &BTreeMap<usize, KeyedSend>) -> Option<(usize, Problem)> {
     let mut firsts: BTreeMap<KeyHash, &KeyedSend> = BTreeMap::new();
     for (index, item) in named {
@@ -611,7 +614,7 @@ fn find_batch_conflict(named: &BTreeMap<usize, KeyedSend>) -> Option<(usize, Pro
     None
 }
 
-/// What a batch means: its items in order, and what happens to those that fault.
+/// The digest of a batch: its items in order, and whether it is strict.
 fn batch_digest(items: &[Result<SendRequest, Problem>], strict: bool) -> [u8; 32] {
     let meaning = |item: &Result<SendRequest, Problem>| match item {
         Ok(request) => Digest::of_content(&request.content).whole(),
@@ -621,7 +624,7 @@ fn batch_digest(items: &[Result<SendRequest, Problem>], strict: bool) -> [u8; 32
     mailonce_core::outbound::digest::operation_digest("batch", if strict { "strict" } else { "permissive" }, &body)
 }
 
-/// Works out the name of a wish: its header, its intent, or its place in a batch.
+/// Derives the key of a send request: from its header, its intent or its position in a batch.
 pub(crate) fn identify_send(caller: &Caller, mut request: SendRequest, place: Option<(Key, u32)>) -> KeyedSend {
     let derive = |intent: &Intent| Key::parse(&intent.derive_key(&request.content.to_addresses())).ok();
     let derived = request.intent.as_ref().and_then(derive);
@@ -635,7 +638,7 @@ pub(crate) fn identify_send(caller: &Caller, mut request: SendRequest, place: Op
         (None, None, None) => None,
     };
     let default = if by_intent { OnMismatch::FirstWins } else { OnMismatch::Reject };
-    // What the inbox is called is no part of the wish: a retry after a new name is the same wish.
+    // The inbox's display name is not part of the digest: a retry after a rename is still the same email.
     let digest = Digest::of_content(&request.content);
     if let Some(name) = &request.sender_name {
         request.content.from.name = Some(name.clone());
@@ -661,7 +664,7 @@ fn payload_mismatch(name: Option<&EmailKey>, original: &CachedEmail, fields: &[D
         .with_extension("key", key)
 }
 
-/// A token of a held email came with another mail.
+/// The problem for a distinct token that came with a different email.
 fn token_mismatch(held: &CachedEmail, fields: &[DigestField]) -> Problem {
     let fields: Vec<&str> = fields.iter().map(|field| field.name()).collect();
     let detail =
@@ -677,7 +680,7 @@ fn key_used_elsewhere(name: Option<&EmailKey>) -> Problem {
     Problem::new(Code::KeyMismatch, detail).with_extension("differs", vec!["operation"]).with_extension("key", key)
 }
 
-/// The fault of a batch's item whose key was bound to something else meanwhile. `place` counts the good items.
+/// The problem for a batch item whose key was meanwhile bound to something else. `place` counts only the valid items.
 fn batch_conflict(named: &BTreeMap<usize, KeyedSend>, place: usize, bound: &KeyBinding) -> Problem {
     let Some((index, item)) = named.iter().nth(place) else { return batch_mismatch(bound) };
     let problem = match bound {
@@ -704,7 +707,7 @@ fn batch_mismatch(bound: &KeyBinding) -> Problem {
     }
 }
 
-/// Says which item of a batch a problem is about.
+/// Adds the index of a batch item to a problem.
 fn with_item_index(index: usize, mut problem: Problem) -> Problem {
     let path = problem.field.take().map_or_else(|| format!("[{index}]"), |field| format!("[{index}].{field}"));
     problem.detail = format!("item {index}: {}", problem.detail);

@@ -1,4 +1,4 @@
-//! What callers are told about an email they sent.
+//! Send receipts: the answer that callers get to a send.
 
 use mailonce_core::{
     id::{EmailId, TeamId, ThreadId},
@@ -12,35 +12,35 @@ use crate::outbound::replay_cache::CachedEmail;
 /// The answer to a send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SendReceipt {
-    /// The email.
+    /// The id of the email.
     pub id: EmailId,
-    /// Where it stands.
+    /// The state of the email.
     pub state: EmailState,
-    /// Its rev.
+    /// The rev of the email.
     pub rev: u32,
-    /// Its Message-ID, with angle brackets.
+    /// The Message-ID, with angle brackets.
     pub message_id: String,
-    /// When it was accepted.
+    /// When the email was accepted.
     pub created_at: Time,
-    /// The guard that spoke.
+    /// The guard that held or flagged it.
     pub guard: Option<Guard>,
-    /// Whether this call made it.
+    /// Whether this call created the email.
     pub first: bool,
-    /// The key it is bound to.
+    /// The key that the email is bound to.
     pub key: Option<String>,
-    /// When the key is forgotten; `None` while the email is not settled.
+    /// When the key expires; `None` while the email is not finished.
     pub expires_at: Option<Time>,
-    /// Calls that were answered with it instead of making another.
+    /// How many calls were answered with this email instead of creating another.
     pub suppressed: u64,
-    /// Whether this call said something else than the first one.
+    /// Whether this call's content differs from the first call's.
     pub payload_differs: bool,
-    /// By which its sender says that a held look-alike is meant.
+    /// The token with which the sender confirms a held look-alike.
     pub distinct_token: Option<String>,
-    /// The thread it belongs to.
+    /// The thread of the email.
     pub thread: Option<ThreadId>,
-    /// The fence of that thread, for an answer.
+    /// The fence of that thread, for a reply.
     pub fence: Option<u64>,
-    /// The version that followed it.
+    /// The next version, when the email was resent.
     pub resent_as: Option<EmailId>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn message_id(secret: &InstallSecret, team: TeamId, glimpse: &CachedE
 }
 
 impl SendReceipt {
-    /// The same answer with the state the email has by now.
+    /// Updates the receipt to the email's current state.
     pub fn refresh(&mut self, email: &Email) {
         (self.state, self.rev, self.guard) = (email.state(), email.rev, email.guard);
         (self.expires_at, self.resent_as) = (email.expires_at(), email.resent_as);
@@ -61,7 +61,7 @@ impl SendReceipt {
         }
     }
 
-    /// One sentence that says what the answer means and what to do.
+    /// One sentence that says what the receipt means and what to do next.
     pub fn next_step(&self) -> &'static str {
         match (self.first, self.state) {
             _ if self.guard == Some(Guard::AlreadyAnswered) => next_of_answered(self.state),

@@ -1,5 +1,5 @@
-//! Calls that made no email, counted in memory and written at most a second behind, so that a replay costs no
-//! commit of its own.
+//! Suppressed calls: calls that created no email. They are counted in memory and written once a second, so that a
+//! replay needs no commit of its own.
 
 use mailonce_core::{
     id::{EmailId, TeamId},
@@ -17,7 +17,8 @@ struct PendingSuppressedCalls {
     latest: VecDeque<SuppressedCall>,
 }
 
-/// What waits to be written. Bounded by what can be answered without the store: the keys seen lately.
+/// Calls that are not written yet. Bounded by the keys that can be answered without the store: those in the replay
+/// cache.
 #[derive(Default)]
 pub(crate) struct SuppressedCallBuffer(Mutex<BTreeMap<(TeamId, EmailId), PendingSuppressedCalls>>);
 
@@ -26,7 +27,7 @@ impl SuppressedCallBuffer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a call. How many of this email wait to be written, this one included.
+    /// Counts a call. Returns how many calls of this email are not written yet, this one included.
     pub(crate) fn record(&self, team: TeamId, email: EmailId, call: SuppressedCall) -> u64 {
         let mut waiting = self.lock();
         let pending = waiting.entry((team, email)).or_default();
@@ -38,7 +39,7 @@ impl SuppressedCallBuffer {
         pending.count
     }
 
-    /// Takes what waits, to be written.
+    /// Takes all unwritten calls.
     pub(crate) fn drain(&self) -> Vec<SuppressedCalls> {
         let waiting = std::mem::take(&mut *self.lock());
         let written = |((team, email), pending): ((TeamId, EmailId), PendingSuppressedCalls)| SuppressedCalls {
@@ -50,7 +51,7 @@ impl SuppressedCallBuffer {
         waiting.into_iter().map(written).collect()
     }
 
-    /// Puts back what could not be written.
+    /// Puts back calls that could not be written.
     pub(crate) fn restore(&self, notes: Vec<SuppressedCalls>) {
         let mut waiting = self.lock();
         for note in notes {

@@ -1,8 +1,8 @@
-//! Under which name this process leases.
+//! The node ids under which this process leases work.
 //!
-//! A lease ends with its process, and a process counts as alive under a name while that name is heard of. When the
-//! ledger did not confirm a lease, nobody can tell what was leased: then the process goes on under another name, the
-//! old one falls silent once nothing of it is under way, and whoever looks takes over what it still holds.
+//! A lease is valid while its node id has recent heartbeats. When the store didn't confirm a lease, the process can't
+//! know what was leased. It then continues under a new node id. The old id stops its heartbeats once its running work
+//! has ended, and peers recover the leases that it still holds.
 
 use mailonce_core::{id::NodeId, limits, ports::Entropy};
 use std::sync::{
@@ -10,15 +10,15 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-/// One name of this process. Whoever works on what was leased under it keeps it until that has ended.
+/// One node id of this process. Tasks keep a reference to it while they work on what was leased under it.
 pub(crate) struct LeaseIdentity {
     pub(crate) id: NodeId,
-    /// When the ledger last heard of it, by the even clock. What is leased under a name that nobody heard of lately
-    /// seems left behind.
+    /// When the store last got a heartbeat of this id, by the boot clock. Peers reclaim the leases of an id without a
+    /// recent one.
     heartbeat_at: AtomicI64,
 }
 
-/// How long a sign of life counts, in milliseconds: well below the silence after which others take over.
+/// How long a heartbeat counts as recent, in milliseconds. Well below the silence after which peers reclaim leases.
 const HEARTBEAT_FRESH_MS: i64 = limits::HEARTBEAT_TIMEOUT_MS / 2;
 
 impl LeaseIdentity {
@@ -29,23 +29,23 @@ impl LeaseIdentity {
         Arc::new(Self { id, heartbeat_at: AtomicI64::new(i64::MIN) })
     }
 
-    /// Notes that the ledger has heard of it.
+    /// Records that the store got a heartbeat.
     pub(crate) fn note_heartbeat(&self, even: i64) {
         self.heartbeat_at.store(even, Ordering::Release);
     }
 
-    /// Whether the ledger has heard of it lately: not of one that is new, nor after a sleep.
+    /// Whether the store got a heartbeat recently. False for a new id and after a suspend.
     pub(crate) fn has_recent_heartbeat(&self, even: i64) -> bool {
         even.saturating_sub(self.heartbeat_at.load(Ordering::Acquire)) < HEARTBEAT_FRESH_MS
     }
 }
 
-/// The names of this process.
+/// The node ids of this process.
 pub(crate) struct LeaseIdentities(Mutex<IdentityState>);
 
 struct IdentityState {
     current: Arc<LeaseIdentity>,
-    /// Those that may still have something under way.
+    /// Earlier ids that may still have running work.
     former: Vec<Arc<LeaseIdentity>>,
 }
 
@@ -58,12 +58,12 @@ impl LeaseIdentities {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The name to lease under, once it is heard of.
+    /// The node id to lease under, once it has a heartbeat.
     pub(crate) fn current(&self) -> Arc<LeaseIdentity> {
         Arc::clone(&self.state().current)
     }
 
-    /// Goes on under another name, unless somebody did so since `lost` was asked for.
+    /// Switches to a new node id, unless `lost` is no longer the current one.
     pub(crate) fn replace(&self, lost: &Arc<LeaseIdentity>, chance: &dyn Entropy) {
         let mut names = self.state();
         if Arc::ptr_eq(&names.current, lost) {
@@ -72,7 +72,7 @@ impl LeaseIdentities {
         }
     }
 
-    /// The names under which something is or may be under way, the current one first.
+    /// The ids that have or may have running work, the current one first.
     pub(crate) fn in_use(&self) -> Vec<Arc<LeaseIdentity>> {
         let mut names = self.state();
         names.former.retain(|name| Arc::strong_count(name) > 1);

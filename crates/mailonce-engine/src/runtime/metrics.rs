@@ -1,4 +1,4 @@
-//! Figures for operators. Labels are closed sets of words: never addresses, keys or ids.
+//! Metrics for operators. Label values come from closed sets, never from addresses, keys or ids.
 
 use mailonce_core::{
     events::{
@@ -27,7 +27,7 @@ use crate::{
     runtime::time::ClockState,
 };
 
-/// A replay that comes so soon after the first call raced with it.
+/// A replay this soon after the first call counts as a race between the two.
 const RACE_WINDOW_MS: i64 = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -60,7 +60,7 @@ struct ProviderEventLabels {
     outcome: &'static str,
 }
 
-/// Providers, questions and outcomes are closed sets.
+/// Providers, requests and outcomes are closed sets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CollectLabels {
     provider: &'static str,
@@ -76,7 +76,7 @@ fn withheld_label(why: &FetchError) -> &'static str {
     }
 }
 
-/// Ways in and outcomes are closed sets.
+/// Intakes, outcomes and reasons are closed sets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DeliveryLabels {
     intake: &'static str,
@@ -113,7 +113,7 @@ struct RecoveryLabels {
     what: &'static str,
 }
 
-/// Every figure, and the registry they are read from.
+/// All metrics and their registry.
 pub struct Metrics {
     registry: Registry,
     attempted: Family<ChannelLabels, Counter>,
@@ -170,7 +170,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Every figure under its name.
+    /// Registers every metric under its name.
     fn build_registry(&self) -> Registry {
         let (metrics, mut registry) = (self, Registry::with_prefix("mailonce"));
         registry.register("send_attempted", "Sends asked for", metrics.attempted.clone());
@@ -237,12 +237,12 @@ impl Metrics {
         self.provider_events.get_or_create(&ProviderEventLabels { provider, outcome }).inc();
     }
 
-    /// A worker or a loop panicked.
+    /// Counts a panic of a worker or a loop.
     pub(crate) fn record_panic(&self, worker: &'static str) {
         self.panics.get_or_create(&PanicLabels { worker }).inc();
     }
 
-    /// Work of processes that ended was taken over.
+    /// Counts work that was recovered from dead nodes.
     pub(crate) fn record_recovered(&self, recovered: &RecoveryCounts) {
         let RecoveryCounts { queued, unknown, deliveries, notices } = *recovered;
         let all = [("queued", queued), ("unknown", unknown), ("deliveries", deliveries), ("notices", notices)];
@@ -261,13 +261,14 @@ impl Metrics {
         self.collected.get_or_create(&CollectLabels { provider, what: "list", outcome }).inc();
     }
 
-    /// What became of the deliveries of one arrival, in their order.
+    /// Counts the results of one arrival's deliveries. Both slices have the same order.
     pub(crate) fn record_deliveries(&self, intake: Intake, parcels: &[NewDelivery], received: &[ReceiveResult]) {
         for (parcel, received) in parcels.iter().zip(received) {
             let (outcome, reason) = match received {
                 ReceiveResult::Stored(_) => ("kept", "new"),
                 ReceiveResult::Duplicate { .. } => ("duplicate", DeliverySuppression::SameDelivery.as_str()),
-                // Only the store refuses what was not refused before: its inbox was gone at the commit.
+                // Only the store refuses a delivery that passed the earlier checks: its inbox was removed before the
+                // commit.
                 ReceiveResult::Refused(_) => {
                     ("refused", parcel.suppression.unwrap_or(DeliverySuppression::UnknownInbox).as_str())
                 }
@@ -360,7 +361,7 @@ impl Metrics {
         self.notice_attempts.get_or_create(&NoticeLabels { outcome }).inc();
     }
 
-    /// The figures in the text form of Prometheus, the store's own among them, without the end of the document.
+    /// Renders all metrics in the Prometheus text format, including the store's, without the final `# EOF`.
     pub(crate) fn render(
         &self,
         gauges: &Gauges,
@@ -369,7 +370,7 @@ impl Metrics {
         now: Time,
     ) -> String {
         let mut text = String::new();
-        // Writing to a String cannot fail.
+        // Writing to a `String` can't fail.
         encode(&mut text, &self.registry).ok();
         let tail = text.trim_end().trim_end_matches("# EOF").len();
         text.truncate(tail);
@@ -381,7 +382,7 @@ impl Metrics {
     }
 }
 
-/// The store counts by itself; its figures are written as they are.
+/// Metrics that the store counts itself.
 fn render_store_metrics(text: &mut String, gauges: &Gauges) {
     let mut single = |name: &str, kind: &str, help: &str, suffix: &str, value: f64| {
         writeln!(
@@ -416,7 +417,7 @@ fn render_store_metrics(text: &mut String, gauges: &Gauges) {
     );
 }
 
-/// What waits to be handed over.
+/// The hand-off queues.
 fn render_queue_metrics(text: &mut String, backlog: &Backlog, now: Time) {
     writeln!(
         text,
@@ -435,7 +436,7 @@ fn render_queue_metrics(text: &mut String, backlog: &Backlog, now: Time) {
     }
 }
 
-/// How the clocks of this node and its database stand.
+/// The clocks of this node and its database.
 pub(crate) fn render_clock_metrics(text: &mut String, clock: ClockState) {
     let ahead = clock.ahead_of_database_ms.map(|ms| ms as f64 / 1000.0);
     for (name, help, value) in [
@@ -452,7 +453,7 @@ pub(crate) fn render_clock_metrics(text: &mut String, clock: ClockState) {
     }
 }
 
-/// How the ways out are. Their names come from the configuration.
+/// The circuit breakers and running attempts of transports. Their names come from the configuration.
 fn render_transport_metrics(text: &mut String, ways: &[TransportStatus]) {
     writeln!(text, "# HELP mailonce_breaker_open Whether a way out rests.\n# TYPE mailonce_breaker_open gauge").ok();
     for way in ways {
@@ -466,7 +467,7 @@ fn render_transport_metrics(text: &mut String, ways: &[TransportStatus]) {
     }
 }
 
-/// What waits for transports that no node has. Their names come from an earlier configuration.
+/// The backlogs of missing transports. Their names come from an earlier configuration.
 fn render_orphan_metrics(text: &mut String, orphaned: &[OrphanedTransport]) {
     writeln!(
         text,
@@ -479,7 +480,7 @@ fn render_orphan_metrics(text: &mut String, orphaned: &[OrphanedTransport]) {
     }
 }
 
-/// What is owed to endpoints, all teams together.
+/// Webhook endpoints and their notices, over all teams.
 pub(crate) fn render_endpoint_metrics(text: &mut String, gauges: &[EndpointGauge]) {
     let sum = |figure: fn(&EndpointGauge) -> u64| gauges.iter().map(figure).sum::<u64>();
     let live = gauges.iter().filter(|gauge| gauge.state == EndpointState::Enabled);

@@ -1,4 +1,4 @@
-//! What runs beside requests.
+//! What the other folders share: background loops, clocks, metrics, and the encoding of stored data.
 
 pub(crate) mod lease_identity;
 pub mod metrics;

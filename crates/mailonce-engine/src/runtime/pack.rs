@@ -1,5 +1,5 @@
-//! Bodies as they are kept: JSON, LZ4 where it is worth it, and sealed where that is configured. Packed in the request's
-//! own task, so that the writer only copies.
+//! The stored form of bodies: JSON, compressed with LZ4 if that pays off, and encrypted if configured. The request's
+//! own task packs them, so that the store's writer only copies bytes.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use chacha20poly1305::{
@@ -9,22 +9,22 @@ use chacha20poly1305::{
 use mailonce_core::{key::InstallSecret, outbound::content::EmailContent, ports::Entropy};
 use std::{borrow::Cow, sync::Arc};
 
-/// What sealed bytes begin with. No packed body has this first byte, and no frozen mail begins with a NUL.
+/// The prefix of sealed bytes. No packed body and no frozen email begins with a NUL.
 const SEALED_PREFIX: [u8; 4] = *b"\0mo1";
-/// The same for text; neither JSON, nor a code, nor a link begins like this.
+/// The prefix of sealed text. JSON, codes and links never begin like this.
 const SEALED_TEXT_PREFIX: &str = "sealed:mo1:";
 const NONCE_BYTES: usize = 24;
 
-/// What was sealed, so that bytes of one use are not taken for another.
+/// What was sealed. It is authenticated, so that bytes sealed for one purpose can't be opened for another.
 #[derive(Clone, Copy)]
 enum SealPurpose {
     /// The content of an email.
     Content,
     /// A received mail.
     Received,
-    /// The bytes that every attempt by a transport sends.
+    /// The bytes that every attempt at a transport sends.
     Frozen,
-    /// What a record says that holds text of a mail.
+    /// Text of an email in a record, such as a draft.
     Text,
 }
 
@@ -39,10 +39,10 @@ impl SealPurpose {
     }
 }
 
-/// Packs and unpacks bodies. It opens what was sealed at any time, and seals only where `seals` is on.
+/// Packs and unpacks bodies. It opens sealed bodies at any time, and seals new ones only if `is_sealing`.
 ///
-/// The sealing key follows from the install secret. Sealed bytes name neither team nor row, because one received mail may
-/// belong to several.
+/// The sealing key is derived from the install secret. Sealed bytes are bound to neither a team nor a row, because one
+/// received mail may belong to several.
 pub(crate) struct Packer {
     cipher: XChaCha20Poly1305,
     entropy: Arc<dyn Entropy>,
@@ -54,37 +54,37 @@ impl Packer {
         Self { cipher: XChaCha20Poly1305::new(&secret.mac("bodies", &[]).into()), entropy: chance, is_sealing: seals }
     }
 
-    /// Packs a mail's content.
+    /// Packs the content of an email.
     pub(crate) fn pack(&self, content: &EmailContent) -> Vec<u8> {
         self.seal(SealPurpose::Content, pack(content))
     }
 
-    /// Unpacks a mail's content. `None` when it is damaged or of a form that this binary does not know.
+    /// Unpacks the content of an email. `None` when it is damaged or in an unknown format.
     pub(crate) fn unpack(&self, packed: &[u8]) -> Option<EmailContent> {
         unpack(&self.open(SealPurpose::Content, packed)?)
     }
 
-    /// Packs a mail that came in.
+    /// Packs a received mail.
     pub(crate) fn pack_raw(&self, raw: &[u8]) -> Vec<u8> {
         self.seal(SealPurpose::Received, pack_raw(raw))
     }
 
-    /// Unpacks a mail that came in. `None` when it is damaged or of a form that this binary does not know.
+    /// Unpacks a received mail. `None` when it is damaged or in an unknown format.
     pub(crate) fn unpack_raw(&self, packed: &[u8]) -> Option<Vec<u8>> {
         unpack_raw(&self.open(SealPurpose::Received, packed)?)
     }
 
-    /// Bytes of a mail as the ledger keeps them with the first marker.
+    /// Packs frozen bytes, which are stored with the first marker.
     pub(crate) fn pack_frozen(&self, bytes: &Arc<[u8]>) -> Arc<[u8]> {
         if self.is_sealing { self.seal(SealPurpose::Frozen, bytes.to_vec()).into() } else { Arc::clone(bytes) }
     }
 
-    /// The bytes that were frozen.
+    /// Unpacks frozen bytes. `None` when they are damaged.
     pub(crate) fn unpack_frozen<'a>(&self, kept: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         self.open(SealPurpose::Frozen, kept)
     }
 
-    /// Text of a mail that lies in a row of its own: a draft, a code or a link.
+    /// Packs text that has a row of its own: a draft, a code or a link.
     pub(crate) fn pack_text(&self, text: String) -> String {
         if !self.is_sealing {
             return text;
@@ -92,19 +92,20 @@ impl Packer {
         format!("{SEALED_TEXT_PREFIX}{}", STANDARD.encode(self.seal(SealPurpose::Text, text.into_bytes())))
     }
 
-    /// The text that was packed. `None` when it is damaged.
+    /// Unpacks such text. `None` when it is damaged.
     pub(crate) fn unpack_text<'a>(&self, kept: &'a str) -> Option<Cow<'a, str>> {
         let Some(sealed) = kept.strip_prefix(SEALED_TEXT_PREFIX) else { return Some(Cow::Borrowed(kept)) };
         let open = self.open(SealPurpose::Text, &STANDARD.decode(sealed).ok()?)?.into_owned();
         String::from_utf8(open).ok().map(Cow::Owned)
     }
 
-    /// The start of a received text as it may lie beside the sealed mail: nothing of it where mail is sealed.
+    /// The preview of a received text as it may be stored beside the mail. Empty when bodies are sealed.
     pub(crate) fn storable_preview(&self, preview: String) -> String {
         if self.is_sealing { String::new() } else { preview }
     }
 
-    /// Bytes that cannot be sealed are lost, never kept open: that cannot happen for bodies within our limits.
+    /// Seals bytes if sealing is on. If encryption failed, the bytes would be lost rather than stored in the clear; it
+    /// can't fail for bodies within our limits.
     fn seal(&self, what: SealPurpose, open: Vec<u8>) -> Vec<u8> {
         if !self.is_sealing {
             return open;
@@ -116,7 +117,7 @@ impl Packer {
         [SEALED_PREFIX.as_slice(), &nonce, &sealed].concat()
     }
 
-    /// What was sealed; bytes that were not are as they are.
+    /// Opens sealed bytes. Unsealed bytes are returned as they are.
     fn open<'a>(&self, what: SealPurpose, kept: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         let Some(sealed) = kept.strip_prefix(&SEALED_PREFIX) else { return Some(Cow::Borrowed(kept)) };
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>()?;
@@ -130,16 +131,16 @@ pub(crate) fn is_sealed(packed: &[u8]) -> bool {
     packed.starts_with(&SEALED_PREFIX)
 }
 
-/// The first byte says how the rest is packed.
+/// The first byte of a packed body is its format.
 const LZ4_JSON: u8 = 1;
 const PLAIN_JSON: u8 = 2;
 
-/// Below this many bytes LZ4 gains a fifth of little and costs more than all else that is done to a body.
+/// Up to this size LZ4 saves little and takes longer than all other work on a body.
 const COMPRESS_ABOVE_BYTES: usize = 1_500;
 
-/// Packs a mail's content, open.
+/// Packs the content of an email without sealing it.
 pub(crate) fn pack(content: &EmailContent) -> Vec<u8> {
-    // Content holds nothing that JSON cannot say: strings, numbers and maps with string keys.
+    // Serialization can't fail: content has only strings, numbers and maps with string keys.
     let mut packed = Vec::with_capacity(estimated_size(content));
     packed.push(PLAIN_JSON);
     if serde_json::to_writer(&mut packed, content).is_err() || packed.len() <= COMPRESS_ABOVE_BYTES {
@@ -150,14 +151,14 @@ pub(crate) fn pack(content: &EmailContent) -> Vec<u8> {
     smaller
 }
 
-/// How many bytes of JSON a mail is, about: enough for most, so that nothing grows on the way.
+/// An estimate of the JSON size. High enough for most emails, so that the buffer doesn't grow.
 fn estimated_size(content: &EmailContent) -> usize {
     let words = [&content.text, &content.html].into_iter().flatten().map(String::len).sum::<usize>();
     let files = content.attachments.iter().map(|file| file.bytes.len() / 3 * 4).sum::<usize>();
     words + words / 16 + files + content.subject.len() + 64 * content.to.len() + 256
 }
 
-/// Unpacks a mail's content that is not sealed.
+/// Unpacks content that is not sealed.
 pub(crate) fn unpack(packed: &[u8]) -> Option<EmailContent> {
     match packed.split_first()? {
         (&PLAIN_JSON, json) => serde_json::from_slice(json).ok(),
@@ -169,9 +170,9 @@ pub(crate) fn unpack(packed: &[u8]) -> Option<EmailContent> {
     }
 }
 
-/// Bytes as they came.
+/// Uncompressed bytes.
 const PLAIN: u8 = 2;
-/// Bytes that LZ4 made smaller.
+/// Bytes compressed with LZ4.
 const LZ4: u8 = 3;
 
 fn pack_raw(raw: &[u8]) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! What domains, suppressions and sources have in common: records that are read, paged and repeated alike.
+//! Helpers for named records such as domains, suppressions and sources: read, page, and create once per key.
 
 use mailonce_core::{
     id::TeamId,
@@ -11,25 +11,25 @@ use uuid::Uuid;
 
 use crate::{Caller, Engine, KeyedCall, operation, outbound::email_commands::key_mismatch, unavailable};
 
-/// A page of things, newest first.
+/// A page of results, newest first.
 #[derive(Clone, Debug)]
 pub struct CursorPage<T> {
-    /// The things.
+    /// The results.
     pub rows: Vec<T>,
-    /// Where to go on; `None` at the end.
+    /// The cursor of the next page; `None` at the end.
     pub next: Option<Uuid>,
 }
 
-/// Something that a call made, or found already there.
+/// The result of a call that creates something or finds it already there.
 #[derive(Clone, Debug)]
 pub struct CreateOutcome<T> {
-    /// What it is.
+    /// The object.
     pub value: T,
-    /// Whether this call made it.
+    /// Whether this call created it.
     pub is_new: bool,
 }
 
-/// What a record says.
+/// Decodes a record.
 pub(crate) fn decode<T: DeserializeOwned>(record: &Record) -> Result<T, Problem> {
     serde_json::from_str(&record.json).map_err(|error| {
         tracing::error!(%error, kind = record.kind.as_str(), id = %record.id, "a record cannot be read");
@@ -37,17 +37,17 @@ pub(crate) fn decode<T: DeserializeOwned>(record: &Record) -> Result<T, Problem>
     })
 }
 
-/// What a record is to say.
+/// Encodes the JSON of a record.
 pub(crate) fn encode<T: Serialize>(about: &T) -> Result<String, Problem> {
     serde_json::to_string(about).map_err(|error| Problem::new(Code::Internal, error.to_string()))
 }
 
-/// The problem for a record that is not there.
+/// The problem for a missing record.
 pub(crate) fn not_found(kind: RecordKind, name: &str) -> Problem {
     Problem::new(Code::NotFound, format!("there is no {} {name}", kind.as_str()))
 }
 
-/// Refuses a key that is tied to inboxes where records of a kind concern the whole team.
+/// Refuses a key that is restricted to inboxes, for kinds of records that belong to the whole team.
 fn require_team_access(caller: &Caller, kind: RecordKind) -> Result<(), Problem> {
     match kind {
         RecordKind::Escalation | RecordKind::Draft => Ok(()),
@@ -56,8 +56,8 @@ fn require_team_access(caller: &Caller, kind: RecordKind) -> Result<(), Problem>
 }
 
 impl Engine {
-    /// Whether a call under a key was made before, so that a repeat needs no second look at the world. A key that
-    /// belongs to something else is refused.
+    /// Whether an earlier call used this key with the same digest. A repeat then skips checks against the current
+    /// state. Returns a problem when the key is bound to something else.
     pub(crate) async fn is_repeated_call(&self, caller: &Caller, asked: Option<&KeyedCall>) -> Result<bool, Problem> {
         let Some(asked) = asked else { return Ok(false) };
         let key = asked.key.hash(caller.team.id);
@@ -68,8 +68,8 @@ impl Engine {
         }
     }
 
-    /// Creates a record whose name must be free, or finds the one that a repeat of the call created. `changed` is called
-    /// before the answer is known to be good: a commit whose answer was lost may stand.
+    /// Creates a record whose name must be free, or finds the one that an earlier call with the same key created.
+    /// `changed` runs before the result is checked, because a commit whose answer was lost may be durable.
     pub(crate) async fn create_named(
         &self,
         caller: &Caller,
@@ -105,7 +105,7 @@ impl Engine {
         found.ok_or_else(|| not_found(kind, &id.to_string()))
     }
 
-    /// A page of the caller's records, each read by `view`.
+    /// A page of the team's records, each converted by `view`.
     pub(crate) async fn team_records<T>(
         &self,
         caller: &Caller,

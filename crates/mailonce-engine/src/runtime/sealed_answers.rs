@@ -1,7 +1,7 @@
-//! Sealed answers: what an operation answered is kept so that only who brings its key again can read it.
+//! Sealed answers: the stored answer of a keyed call, encrypted so that only a caller with the same key can read it.
 //!
-//! The sealing key follows from the install secret and the caller's key, which the ledger knows only as a hash. So
-//! a credential that was shown once does not lie in the ledger for whoever reads the file.
+//! The encryption key is derived from the install secret and the caller's idempotency key, of which the ledger has
+//! only a hash. A copy of the ledger therefore doesn't reveal an API key that was shown once.
 
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit as _, aead::Aead as _};
 use mailonce_core::{
@@ -19,21 +19,21 @@ fn cipher(secret: &InstallSecret, name: &EmailKey) -> ChaCha20Poly1305 {
     ChaCha20Poly1305::new(&key.into())
 }
 
-/// Seals an answer.
+/// Encrypts an answer.
 fn seal(secret: &InstallSecret, name: &EmailKey, nonce: [u8; NONCE_BYTES], answer: &[u8]) -> Vec<u8> {
-    // Encryption of a short text cannot fail; an empty answer would only mean that a repeat is refused.
+    // Encryption of a short text can't fail. If it did, a repeat would be refused.
     let sealed = cipher(secret, name).encrypt(&nonce.into(), answer).unwrap_or_default();
     [nonce.as_slice(), &sealed].concat()
 }
 
-/// Opens a sealed answer. `None` when it was sealed under another key, or damaged.
+/// Decrypts an answer. `None` when it was sealed under another key, or is damaged.
 fn open(secret: &InstallSecret, name: &EmailKey, sealed: &[u8]) -> Option<Vec<u8>> {
     let (nonce, rest) = sealed.split_first_chunk::<NONCE_BYTES>()?;
     cipher(secret, name).decrypt(&(*nonce).into(), rest).ok()
 }
 
 impl Engine {
-    /// What to answer when the same is asked again, so that only the same key opens it. Nothing without a key.
+    /// Encrypts an answer for replays of the call. Empty without a key.
     pub(crate) fn seal_answer<T: Serialize>(&self, asked: Option<&KeyedCall>, answer: &T) -> Vec<u8> {
         let Some(asked) = asked else { return Vec::new() };
         let mut nonce = [0; NONCE_BYTES];
@@ -41,7 +41,7 @@ impl Engine {
         seal(&self.secret, &asked.key, nonce, &serde_json::to_vec(answer).unwrap_or_default())
     }
 
-    /// What was answered the first time.
+    /// Decrypts the answer of the first call.
     pub(crate) fn open_answer<T: DeserializeOwned>(
         &self,
         asked: Option<&KeyedCall>,

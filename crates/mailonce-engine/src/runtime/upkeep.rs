@@ -1,4 +1,4 @@
-//! The loops beside the requests: handing over what is due, writing what was counted, forgetting what is due.
+//! The background loops: hand-off, heartbeats, the flush of counters, and the sweep of expired data.
 
 use mailonce_core::{
     id::NodeId,
@@ -9,23 +9,23 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::{Engine, SANDBOX};
 
-/// Envelopes captured in one commit: few, so that accepts do not wait long behind them.
+/// Envelopes captured in one commit. Few, so that accepts don't wait long behind them.
 const CAPTURE_BATCH: usize = 64;
-/// The longest sleep of the hand-off; wake-ups make it shorter, and a lost one costs no more than this.
+/// The longest sleep of the capture loop. Wake-ups shorten it; a lost wake-up delays work by no more than this.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// One `email.duplicate` event a second and key at most.
+/// Also limits `email.duplicate` events to one per second and key.
 const SUPPRESSED_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
-/// How often it is looked whether a person must be asked, or what one decided is still to be done.
+/// How often the worker checks for new escalations and for decisions that are not carried out yet.
 const ESCALATION_INTERVAL: Duration = Duration::from_secs(5);
 const KEY_USAGE_FLUSH_INTERVAL: Duration = Duration::from_secs(30);
-/// How often a process says that it lives.
+/// How often a process sends heartbeats.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 const RECOVERY_BATCH: usize = 256;
 const SWEEP_BATCH: usize = 500;
 
 impl Engine {
-    /// Takes over what processes that ended left behind. Before the first hand-over of this one.
+    /// Sends heartbeats and recovers the work of dead nodes. Must run before the first attempt of this process.
     pub async fn heartbeat_and_recover(&self) -> Result<RecoveryCounts, StoreError> {
         let mut all = RecoveryCounts::default();
         let even = self.time.boot_clock_ms();
@@ -52,7 +52,7 @@ impl Engine {
         }
     }
 
-    /// Says that a process of this name lives, and compares the clocks.
+    /// Sends the heartbeat of a node id, and compares the clocks.
     pub(crate) async fn send_heartbeat(&self, node: NodeId) -> Result<(), StoreError> {
         let before = self.time.boot_clock_ms();
         let heard = self.store.heartbeat(node, self.now()).await?;
@@ -60,7 +60,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Hands over what is due, by every way, until `stop` changes.
+    /// Runs the hand-off of every transport until `stop` changes.
     pub async fn run_handoff(self: Arc<Self>, stop: watch::Receiver<bool>) {
         let mut loops = JoinSet::new();
         loops.spawn(Arc::clone(&self).restart_on_panic("capture", stop.clone(), Self::run_sandbox_capture));
@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Says that this process lives, and takes over from those that do not.
+    /// Sends heartbeats, and recovers the work of dead nodes.
     async fn run_heartbeat(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
             match self.heartbeat_and_recover().await {
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Hands mail to the sandbox, inside our own commit: nothing leaves the machine.
+    /// Captures emails for the sandbox in the store's own commit. Nothing leaves the machine.
     async fn run_sandbox_capture(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         while !*stop.borrow() {
             if !self.is_handoff_paused() {
@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// Writes what was counted and forgets what is due until `stop` changes, then writes once more.
+    /// Flushes counters and sweeps expired data until `stop` changes, then flushes once more.
     pub async fn run_maintenance(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut notes = tokio::time::interval(SUPPRESSED_FLUSH_INTERVAL);
         let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
@@ -146,7 +146,7 @@ impl Engine {
         self.flush_key_usage().await;
     }
 
-    /// Writes the suppressed calls that were counted since the last time.
+    /// Writes the suppressed calls counted since the last flush.
     pub async fn flush_suppressed_calls(&self) {
         let notes = self.suppressed_calls.drain();
         if notes.is_empty() {
@@ -158,11 +158,11 @@ impl Engine {
         }
     }
 
-    /// Forgets what is due, in as many commits as it takes.
+    /// Deletes expired data, in as many commits as it takes.
     pub async fn sweep(&self) {
         crate::failpoint!("before-sweep");
         loop {
-            // Nothing is forgotten by a clock that nobody vouches for.
+            // Nothing expires while the clock is not confirmed.
             let Some(forget_by) = self.time.expiry_cutoff() else { return };
             match self.store.sweep(SWEEP_BATCH, forget_by).await {
                 Ok(swept) if swept.keys + swept.bodies + swept.tombstones >= SWEEP_BATCH => {}

@@ -1,6 +1,6 @@
-//! The executable model: what each verb means, in plain maps under one lock.
+//! The in-memory store: an executable model of every operation, in plain maps under one lock.
 //!
-//! Nothing here is durable. It is the yardstick of the other engines and the ground of simulated worlds.
+//! Nothing here is durable. The other stores are compared with it, and simulations run on it.
 
 mod control;
 mod conversation;
@@ -43,16 +43,16 @@ use uuid::Uuid;
 
 use crate::transport_registry::TransportRegistry;
 
-/// What one key's row says.
+/// The row of an idempotency key.
 #[derive(Clone, Debug, Default)]
 struct KeyRow {
-    /// How often it was bound.
+    /// How often the key was bound.
     bind_number: u32,
     target: Option<KeyTarget>,
-    /// The email of several recipients that stands for this one.
+    /// The email to several recipients that occupies this key as a shadow key of one of them.
     slot: Option<EmailId>,
     forgotten_at: Option<Time>,
-    /// When the tombstone of an operation goes.
+    /// When the tombstone of an operation expires.
     tombstone_until: Option<Time>,
 }
 
@@ -63,10 +63,10 @@ enum KeyTarget {
     Operation { digest: [u8; 32], answer: Vec<u8>, expires_at: Time },
 }
 
-/// Everything.
+/// All tables.
 #[derive(Default)]
 struct Tables {
-    /// Says which keys count as forgotten.
+    /// Decides which keys count as forgotten.
     time: Arc<CommitClock>,
     teams: BTreeMap<TeamId, Team>,
     api_keys: BTreeMap<ApiKeyId, ApiKey>,
@@ -91,13 +91,13 @@ struct Tables {
 }
 
 impl Tables {
-    /// Writes what an email became, and tells of it.
+    /// Saves a changed email with its event.
     fn save_email(&mut self, email: &Email, event: NewEvent) {
         let team = self.teams.keys().next().copied().filter(|_| mutant!("event-to-another-team"));
         if !(mutant!("acceptance-untold") && event.kind == EventKind::EmailAccepted) {
             self.events.entry(team.unwrap_or(email.team)).or_default().push(event);
         }
-        // Not from now on: what is due already and was not swept yet must stay due.
+        // The earliest sweep time, even one in the past: an email that is due but not yet swept must stay due.
         self.schedule_sweep(email, Time(i64::MIN));
         self.emails.insert(email.id, email.clone());
     }
@@ -109,13 +109,13 @@ impl Tables {
         };
     }
 
-    /// The email, if it is this team's.
+    /// The email, if it belongs to this team.
     fn email_of_team(&self, team: TeamId, id: EmailId) -> Option<Email> {
         let theirs = |email: &&Email| email.team == team || mutant!("team-ignored");
         self.emails.get(&id).filter(theirs).cloned()
     }
 
-    /// Lets go of an email's key and slots.
+    /// Releases an email's shadow keys and turns its key into a tombstone. Returns whether the key was bound to it.
     fn release_key_and_slots(&mut self, email: &Email, at: Time) -> bool {
         for slot in email.head.all_shadow_keys(email.team) {
             self.edit_key(email.team, slot, |row| {
@@ -136,7 +136,7 @@ impl Tables {
         .unwrap_or(false)
     }
 
-    /// Changes a key's row. A row that says nothing any more goes.
+    /// Changes the row of a key. Deletes the row if it holds neither a binding nor a shadow key afterwards.
     fn edit_key<T>(&mut self, team: TeamId, key: KeyHash, edit: impl FnOnce(&mut KeyRow) -> T) -> Option<T> {
         let row = self.keys.get_mut(&(team, key))?;
         let answer = edit(row);
@@ -165,7 +165,7 @@ impl Tables {
         }
     }
 
-    /// An operation is forgotten at its time; its tombstone goes later.
+    /// Turns expired operations into tombstones, and deletes expired tombstones.
     fn sweep_operations(&mut self, now: Time) {
         for row in self.keys.values_mut() {
             if let Some(KeyTarget::Operation { expires_at, .. }) = row.target
@@ -203,7 +203,7 @@ impl Tables {
     }
 }
 
-/// The model.
+/// The in-memory store.
 pub struct Memory {
     tables: Mutex<Tables>,
     secret: InstallSecret,
@@ -213,7 +213,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An empty ledger with this install secret.
+    /// Creates an empty store with this install secret.
     pub fn new(secret: [u8; 32]) -> Self {
         let time = Arc::<CommitClock>::default();
         Self {
@@ -226,7 +226,7 @@ impl Memory {
     }
 
     fn lock_tables(&self) -> MutexGuard<'_, Tables> {
-        // A panic in a verb would be a bug; the maps are still whole enough to look at.
+        // A panic under the lock is a bug. The maps are still consistent enough to be read.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -236,7 +236,7 @@ impl Memory {
         }
     }
 
-    /// Changes one email by a rule of the core.
+    /// Applies a rule of the core to one email.
     fn change_email(
         &self,
         world: &mut Tables,
@@ -269,7 +269,7 @@ impl Store for Memory {
     async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
         let mut world = self.lock_tables();
         let answer = world.accept(wish, now);
-        // Told under the lock, so that watchers hear of changes in their order.
+        // Notify under the lock, so that subscribers see changes in commit order.
         if let AcceptResult::First(email) = &answer {
             self.notify_email_changed(email);
         }
@@ -333,7 +333,7 @@ impl Store for Memory {
         }
         let now = self.time.commit_time(now);
         let change = self.change_email(&mut world, team, id, |email| email.cancel(now));
-        // Only what was done is remembered: a refusal may turn into a success later.
+        // Bind the operation's key only on success, because a refused cancel may succeed later.
         if let (Some(operation), EmailChangeResult::Changed(_)) = (&operation, &change) {
             world.bind_operation(operation);
         }
@@ -348,7 +348,7 @@ impl Store for Memory {
         now: Time,
     ) -> Result<EmailChangeResult> {
         let mut world = self.lock_tables();
-        // An email that cannot be moved says so, whatever its budgets say.
+        // An email that cannot be rescheduled returns that refusal, even if a budget would be exceeded too.
         if let Some(email) = world.email_of_team(team, id)
             && email.clone().reschedule(new.due_at, now).is_ok()
             && let Some(exceeded) = world.move_charges(&email, &new.charges, now)
@@ -400,7 +400,7 @@ impl Store for Memory {
     }
 
     async fn lease_handoffs(&self, wish: LeaseRequest, now: Time) -> Result<Vec<LeasedHandoff>> {
-        // Told under the lock, so that watchers hear of changes in their order.
+        // Notify under the lock, so that subscribers see changes in commit order.
         let mut world = self.lock_tables();
         let leased = world.lease_handoffs(&wish, now);
         leased.iter().for_each(|leased| self.notify_email_changed(&leased.email));

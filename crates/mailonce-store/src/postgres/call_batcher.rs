@@ -1,7 +1,7 @@
-//! Gates: calls of one kind that come together travel together, in one transaction.
+//! Group commit: calls of one kind that arrive together share one transaction.
 //!
-//! Nobody waits for company: a lane takes who stands there, and while it is under way the next ones gather. So a busy
-//! inbox pays for one commit where many messages are filed, and a quiet one pays nothing for it.
+//! No call waits for others: a worker takes all queued calls, and the next ones queue up while its transaction runs.
+//! A busy inbox thus needs one commit for many messages, and a quiet one has no added latency.
 
 use mailonce_core::ports::store::{Result, StoreError};
 use std::{
@@ -15,24 +15,24 @@ use tokio::sync::{Notify, oneshot};
 use super::{SharedState, durability};
 use crate::postgres::error::{TxError, TxResult, call_until_final};
 
-/// Calls one transaction takes at most.
+/// The maximum number of calls in one transaction.
 const MAX_BATCH_CALLS: usize = 64;
-/// Bytes one transaction takes at most, unless a single call is larger.
+/// The maximum number of bytes in one transaction, unless a single call is larger.
 const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
 
-/// A call that may travel with others.
+/// A call that can share a transaction with others.
 pub(crate) trait BatchedCall: Sized + Send + Sync + 'static {
     type Answer: Send;
 
-    /// About how many bytes it is on the wire.
+    /// Its approximate size on the wire in bytes.
     fn size(&self) -> usize;
-    /// Where calls of its kind stand in line.
+    /// The queue of calls of this kind.
     fn batcher(ledger: &SharedState) -> &CallBatcher<Self>;
-    /// Answers all of them, in their order, in one transaction.
+    /// Runs all calls in one transaction. Returns their answers in the same order.
     fn run_batch(ledger: &SharedState, together: &[Self]) -> impl Future<Output = TxResult<Vec<Self::Answer>>> + Send;
 }
 
-/// An answer, and whether the commit of its group was confirmed after it was decided.
+/// An answer, and whether the commit of its batch was confirmed after the answer was decided.
 type GroupedAnswer<T> = (Result<<T as BatchedCall>::Answer>, bool);
 
 struct CallQueue<T: BatchedCall> {
@@ -40,7 +40,7 @@ struct CallQueue<T: BatchedCall> {
     is_closed: bool,
 }
 
-/// A line in front of lanes.
+/// A queue of calls that batch workers drain.
 pub(crate) struct CallBatcher<T: BatchedCall> {
     queue: Mutex<CallQueue<T>>,
     arrived: Notify,
@@ -57,7 +57,7 @@ impl<T: BatchedCall> CallBatcher<T> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stands in line and gives back the answer.
+    /// Queues a call and returns its answer.
     pub(crate) async fn submit(&self, call: T) -> Result<T::Answer> {
         let answered = self.enqueue(call)?;
         let (answer, proven) =
@@ -80,14 +80,14 @@ impl<T: BatchedCall> CallBatcher<T> {
         Ok(answered)
     }
 
-    /// Takes no more calls. Those in line are still answered.
+    /// Rejects new calls. Queued calls are still answered.
     pub(crate) fn close(&self) {
         self.lock_queue().is_closed = true;
         self.arrived.notify_waiters();
         self.arrived.notify_one();
     }
 
-    /// Who goes next. `None` when the line is closed and empty.
+    /// Takes the next batch. `None` when the queue is closed and empty.
     fn next_batch(&self) -> Option<(Vec<T>, Vec<oneshot::Sender<GroupedAnswer<T>>>)> {
         let mut line = self.lock_queue();
         if line.is_closed && line.calls.is_empty() {
@@ -112,7 +112,7 @@ impl<T: BatchedCall> CallBatcher<T> {
     }
 }
 
-/// One lane, until its line is closed.
+/// A batch worker. It runs until its queue is closed and empty.
 pub(crate) async fn run_batch_worker<T: BatchedCall>(ledger: Arc<SharedState>) {
     let gate = T::batcher(&ledger);
     loop {
@@ -122,13 +122,13 @@ pub(crate) async fn run_batch_worker<T: BatchedCall>(ledger: Arc<SharedState>) {
         };
         if calls.is_empty() {
             arrived.await;
-            // Callers that were answered together come back together: let them all get in line.
+            // Callers that were answered together often call again together: let them all queue first.
             tokio::task::yield_now().await;
             continue;
         }
         let (all, proven) = durability::observe(run_or_split_batch(&ledger, calls)).await;
         for (answer, answered) in all.into_iter().zip(answers) {
-            // A caller that went away does not mind.
+            // The caller may have gone away meanwhile.
             answered.send((answer, proven)).ok();
         }
     }
@@ -138,7 +138,7 @@ async fn run_or_split_batch<T: BatchedCall>(ledger: &SharedState, mut calls: Vec
     let count = calls.len();
     match call_until_final!(T::run_batch(ledger, &calls)) {
         Ok(answers) => answers.into_iter().map(Ok).collect(),
-        // One call that the database cannot take must not spoil the others: each is answered alone.
+        // One call that the database rejects must not fail the others: run each alone.
         Err(TxError::Rejected(_)) if count > 1 => {
             let mut all = Vec::with_capacity(count);
             for call in mem::take(&mut calls) {

@@ -1,12 +1,14 @@
-//! No answer from a row whose commit is not proven durable.
+//! Durability barrier: no answer shows a row whose commit is not proven durable.
 //!
-//! With a synchronous standby configured, a commit whose wait for the standby was cut is visible to every node although
-//! a failover would lose it. So a verb that shows rows and ends without a confirmed commit of its own waits until the
-//! standby has flushed everything that was visible when it ended. A confirmed commit proves all that is before it in
-//! the log, so verbs that commit pay nothing, and nobody pays anything without a synchronous standby.
+//! With synchronous replication, cancelling the wait for the standby makes a commit visible to all nodes although a
+//! failover would lose it. So a call that shows rows and ends without a confirmed commit of its own waits. It
+//! returns once the standby has flushed everything that was visible when the call ended.
 //!
-//! Verbs that wait together share one question: how far is the log of the primary flushed, and how far that of the
-//! standbys. Every visible commit of ours lies below the first position, because our sessions flush before they commit.
+//! A confirmed commit proves everything before it in the WAL, so calls that commit do not wait. Without a synchronous
+//! standby no call waits.
+//!
+//! Waiting calls share one query for the flush positions of the primary and its standbys. All our visible commits lie
+//! below the primary's position, because our sessions flush before they commit.
 
 use mailonce_core::ports::store::{Result, StoreError};
 use std::{
@@ -28,43 +30,43 @@ use tokio_postgres::{Client, Row, Statement, types::PgLsn};
 use super::SharedState;
 use crate::postgres::error::{TxError, TxResult};
 
-/// How long an answer waits for its proof. Then the caller gets 503 and tries again.
+/// How long an answer waits for its proof. After that the caller gets 503 and retries.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one question may take: a server that does not answer is asked on another session.
+/// Timeout of one position query. After it, the prover opens another session.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause between two questions while a standby catches up, at first and at most.
+/// The minimum and maximum pause between two position queries while a standby catches up.
 const CATCH_UP_MIN_PAUSE: Duration = Duration::from_millis(1);
 const CATCH_UP_MAX_PAUSE: Duration = Duration::from_millis(20);
-/// The pause after a question that failed.
+/// The pause after a failed position query.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Which run of which server this is, how far its log is flushed, which standbys must confirm, and how far each that
-/// counts has flushed it. The last two are visible only to roles that may read statistics.
+/// The run of the server, its flush position, the configured standbys, and the flush position of each standby that
+/// counts. Only roles with `pg_read_all_stats` can see the standbys' positions.
 const POSITIONS: &str = "
     SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint, pg_current_wal_flush_lsn(),
            current_setting('synchronous_standby_names'), pg_has_role('pg_read_all_stats', 'USAGE'),
            ARRAY(SELECT flush_lsn FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum') AND flush_lsn IS NOT NULL)";
-/// A commit that writes nothing but its own record: confirmed, it proves all that is before it.
+/// A commit that writes only its own WAL record. Once confirmed, it proves everything before it.
 const EMPTY_COMMIT: &str = "SELECT FROM pg_logical_emit_message(true, 'mailonce', '')";
 const COMMIT_TIMEOUT: &str = "SET statement_timeout = '4s'";
 
 tokio::task_local! {
-    /// Whether the last thing that the running verb did was a confirmed commit.
+    /// Whether the last step of the running call was a confirmed commit.
     static PROVEN: Cell<bool>;
 }
 
-/// Notes that the running verb takes a session: what it reads there is not proven yet.
+/// Records that the running call takes a session: what it reads there is not proven durable yet.
 pub(crate) fn mark_unproven() {
-    // Outside of a verb that shows something nobody wants to know.
+    // Outside `observe` there is no flag to set.
     PROVEN.try_with(|proven| proven.set(false)).ok();
 }
 
-/// Notes that the running verb's commit was confirmed, or that of the group it was part of.
+/// Records that the commit of the running call, or of its batch, was confirmed.
 pub(crate) fn mark_proven() {
     PROVEN.try_with(|proven| proven.set(true)).ok();
 }
 
-/// Runs a verb. Its answer, and whether it ended with a confirmed commit.
+/// Runs a call. Returns its result and whether it ended with a confirmed commit.
 pub(crate) async fn observe<T>(verb: impl Future<Output = T>) -> (T, bool) {
     let observed = async {
         let answer = verb.await;
@@ -73,7 +75,7 @@ pub(crate) async fn observe<T>(verb: impl Future<Output = T>) -> (T, bool) {
     PROVEN.scope(Cell::new(false), observed).await
 }
 
-/// Those who wait for a proof.
+/// The calls that wait for a proof.
 #[derive(Default)]
 pub(crate) struct DurabilityBarrier {
     waiting: Mutex<Vec<oneshot::Sender<()>>>,
@@ -81,7 +83,7 @@ pub(crate) struct DurabilityBarrier {
 }
 
 impl DurabilityBarrier {
-    /// Waits until everything that is visible now is on the synchronous standbys.
+    /// Waits until everything that is visible now has been flushed by the synchronous standbys.
     async fn wait(&self) -> Result<()> {
         let (proven, proof) = oneshot::channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(proven);
@@ -102,7 +104,7 @@ impl DurabilityBarrier {
 }
 
 impl SharedState {
-    /// Runs a verb whose answer shows rows, and gives the answer back once those are proven durable.
+    /// Runs a call whose result shows rows, and returns the result once those rows are proven durable.
     pub(crate) async fn when_durable<T, E>(&self, verb: impl Future<Output = std::result::Result<T, E>>) -> Result<T>
     where
         StoreError: From<E>,
@@ -114,7 +116,7 @@ impl SharedState {
             return Ok(answer);
         }
         self.barrier.wait().await?;
-        // The proof is about the server that the node knows now.
+        // The proof holds only for the server that the node knows now.
         if self.connections.server.change_count() != changes {
             return Err(StoreError::Unreachable("the database failed over during the call".into()));
         }
@@ -122,13 +124,13 @@ impl SharedState {
     }
 }
 
-/// A verb that waits, with the position that must be confirmed once that is known.
+/// A waiting call, with the WAL position that must be confirmed, once that is known.
 struct Waiter {
     position: Option<u64>,
     proven: oneshot::Sender<()>,
 }
 
-/// Answers those who wait for a proof until the store closes.
+/// Releases waiting calls as standbys confirm their positions, until the store closes.
 pub(crate) async fn run_prover(ledger: Arc<SharedState>, mut closing: watch::Receiver<bool>) {
     let mut prover = DurabilityProver::default();
     let (mut waiters, mut pause): (Vec<Waiter>, _) = (Vec::new(), CATCH_UP_MIN_PAUSE);
@@ -150,7 +152,7 @@ pub(crate) async fn run_prover(ledger: Arc<SharedState>, mut closing: watch::Rec
         }
         match prover.check(&ledger).await {
             Ok(Some(reached)) => waiters = release_confirmed(waiters, reached),
-            // The server that answered is not the one that the others are on, or its standby does not answer.
+            // Another server answered than the one that the pools are on. Reconnect.
             Ok(None) => prover.session = None,
             Err(trouble) => {
                 tracing::debug!("the standby's position is not known: {trouble:?}");
@@ -162,20 +164,20 @@ pub(crate) async fn run_prover(ledger: Arc<SharedState>, mut closing: watch::Rec
     drop(ledger.barrier.take_waiting());
 }
 
-/// How far the log is flushed, and up to where the standbys confirmed it.
+/// The WAL position that the primary has flushed, and the one that the standbys confirmed.
 #[derive(Clone, Copy, Debug)]
 struct WalPositions {
     flushed: u64,
     confirmed: Option<u64>,
 }
 
-/// Answers those whose position is confirmed, and gives back the others.
+/// Releases the calls whose position is confirmed, and returns the others.
 fn release_confirmed(waiters: Vec<Waiter>, reached: WalPositions) -> Vec<Waiter> {
     let mut left = Vec::new();
     for mut waiter in waiters {
         let position = *waiter.position.get_or_insert(reached.flushed);
         if reached.confirmed.is_some_and(|confirmed| confirmed >= position) {
-            // Who gave up meanwhile does not mind.
+            // The caller may have timed out meanwhile.
             waiter.proven.send(()).ok();
         } else {
             left.push(waiter);
@@ -184,7 +186,7 @@ fn release_confirmed(waiters: Vec<Waiter>, reached: WalPositions) -> Vec<Waiter>
     left
 }
 
-/// Asks on a session of its own, so that it never waits behind those that it answers.
+/// Queries positions on its own session, so that it never waits behind the calls that it releases.
 #[derive(Default)]
 struct DurabilityProver {
     session: Option<ProverSession>,
@@ -198,7 +200,7 @@ struct ProverSession {
 }
 
 impl DurabilityProver {
-    /// How far the log is. `None` when that is no proof.
+    /// Reads the positions. `None` when the session is on another server, which proves nothing.
     async fn check(&mut self, ledger: &SharedState) -> TxResult<Option<WalPositions>> {
         let checked = tokio::time::timeout(CHECK_TIMEOUT, self.query_positions(ledger)).await;
         checked.unwrap_or_else(|_late| {
@@ -221,7 +223,7 @@ impl DurabilityProver {
         }
         let (flushed, rule) = (row.try_get::<_, PgLsn>(1)?.into(), StandbyRule::parse(row.try_get(2)?));
         let confirmed = match rule {
-            // Nobody has to confirm anything any more.
+            // No standby has to confirm any more.
             None => Some(flushed),
             Some(rule) if row.try_get(3)? => rule.confirmed(read_positions(&row)?),
             Some(_) => {
@@ -238,17 +240,17 @@ fn read_positions(row: &Row) -> TxResult<Vec<u64>> {
     Ok(row.try_get::<_, Vec<PgLsn>>(4)?.into_iter().map(u64::from).collect())
 }
 
-/// What `synchronous_standby_names` asks for.
+/// The requirement in `synchronous_standby_names`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StandbyRule {
-    /// All of so many, which the server chooses by priority and calls `sync`.
+    /// All of this many standbys, which the server chooses by priority and marks `sync`.
     First(usize),
-    /// Any so many of those that the server calls `quorum`.
+    /// Any this many of the standbys that the server marks `quorum`.
     Any(usize),
 }
 
 impl StandbyRule {
-    /// `None` when there is no synchronous standby.
+    /// Parses the setting. `None` when there is no synchronous standby.
     fn parse(names: &str) -> Option<Self> {
         let names = names.trim();
         if names.is_empty() {
@@ -263,7 +265,7 @@ impl StandbyRule {
         Some(any.unwrap_or_else(|| Self::First(word("FIRST").or_else(|| count(names)).unwrap_or(1))))
     }
 
-    /// Up to where enough of them have flushed the log.
+    /// The position up to which enough standbys have flushed.
     fn confirmed(self, mut flushed: Vec<u64>) -> Option<u64> {
         flushed.sort_unstable_by(|a, b| b.cmp(a));
         match self {
@@ -312,7 +314,7 @@ mod tests {
             WalPositions { flushed: 10, confirmed: Some(9) },
         );
         assert!(proof.try_recv().is_err());
-        // The log grows on, which does not concern this one.
+        // The WAL grows, but the position of this call stays.
         assert!(release_confirmed(left, WalPositions { flushed: 50, confirmed: Some(10) }).is_empty());
         assert!(proof.try_recv().is_ok());
     }

@@ -1,34 +1,35 @@
-//! Errors: what the database said, and what that means for the fate of a verb.
+//! Errors: what the database reported, and whether the call may be retried or has an unknown outcome.
 
 use deadpool_postgres::PoolError;
 use mailonce_core::ports::store::StoreError;
 use std::{future::Future, time::Duration};
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-/// Why a verb did not come to an answer.
+/// Why a call has no result.
 #[derive(Clone, Debug)]
 pub(crate) enum TxError {
-    /// Two transactions got in each other's way and this one was undone: try again.
+    /// A serialization failure, a deadlock or another conflict with a concurrent transaction. This transaction was
+    /// rolled back and can be retried.
     Conflict(String),
-    /// The database refused the statement and undid the transaction. The connection is well.
+    /// The database rejected the statement and rolled the transaction back. The connection is still usable.
     Rejected(String),
-    /// Another statement of the same transaction failed before; its own trouble says why.
+    /// An earlier statement of the same transaction failed; the error of that statement has the cause.
     Aborted(String),
-    /// Nothing to be done here.
+    /// An error for the caller: a retry here would not help.
     Store(StoreError),
 }
 
-/// What a step of a verb comes to.
+/// The result of a step inside a transaction.
 pub(crate) type TxResult<T> = Result<T, TxError>;
 
-/// How often a verb that was undone is tried before its caller hears of it.
+/// How often a call that was rolled back is tried before its caller gets the error.
 pub(crate) const MAX_TRIES: u32 = 20;
 
-/// How long a caller waits for a verb. The database itself ends a statement after 30 s; one that does not say a word
-/// for longer is frozen, or cut off by something that keeps its connections, and the system would wait for good.
+/// How long a caller waits for a call. The database cancels a statement after 30 s. A server that is silent for
+/// longer is frozen, or a proxy keeps the connection open. Without this timeout the caller could wait forever.
 pub(crate) const VERB_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// What a verb comes to, or that nobody can tell: it may still be done when the database wakes up.
+/// Runs a call with [`VERB_TIMEOUT`]. After a timeout the outcome is unknown, because the database may still commit.
 pub(crate) async fn with_timeout<T, E: From<StoreError>>(verb: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     match tokio::time::timeout(VERB_TIMEOUT, verb).await {
         Ok(answer) => answer,
@@ -40,7 +41,7 @@ pub(crate) async fn with_timeout<T, E: From<StoreError>>(verb: impl Future<Outpu
 }
 
 impl TxError {
-    /// An error before the commit was asked for: nothing was written, whatever happened.
+    /// Classifies an error that happened before `COMMIT` was sent: nothing was written.
     pub(crate) fn before_commit(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(said) if is_conflict(said.code()) => Self::Conflict(server_message(error)),
@@ -51,8 +52,8 @@ impl TxError {
         }
     }
 
-    /// An error after the commit was asked for. Only a plain ERROR says that the transaction was undone; a closed
-    /// connection or a server that ends says nothing.
+    /// Classifies an error that happened after `COMMIT` was sent. Only severity ERROR proves that the transaction was
+    /// rolled back. After a closed connection or a server shutdown the outcome is unknown.
     pub(crate) fn at_commit(error: &tokio_postgres::Error) -> Self {
         match error.as_db_error() {
             Some(said) if is_plain_error(said) => Self::before_commit(error),
@@ -60,7 +61,8 @@ impl TxError {
         }
     }
 
-    /// The same trouble in a statement that was part of a larger transaction: the commit was never asked for.
+    /// Converts the error of a statement inside a larger transaction: `COMMIT` was never sent, so nothing was
+    /// written.
     pub(crate) fn into_not_committed(self) -> Self {
         match self {
             Self::Store(StoreError::CommitUnknown(why)) => Self::Store(StoreError::Unreachable(why)),
@@ -68,7 +70,7 @@ impl TxError {
         }
     }
 
-    /// A row that cannot be read back.
+    /// A row whose content cannot be decoded.
     pub(crate) fn corrupt(what: &str) -> Self {
         Self::Store(StoreError::Corrupt(format!("{what} cannot be read")))
     }
@@ -106,8 +108,8 @@ impl From<TxError> for StoreError {
     }
 }
 
-/// Whether all went well with statements that were sent together. When not, the trouble that began it, whichever of
-/// them was heard of first.
+/// The combined result of pipelined statements. If some failed, returns the error that caused the others, whatever
+/// order they arrived in.
 pub(crate) fn first_error<const N: usize>(all: [TxResult<()>; N]) -> TxResult<()> {
     let mut troubles: Vec<TxError> = all.into_iter().filter_map(Result::err).collect();
     troubles.sort_by_key(|trouble| matches!(trouble, TxError::Aborted(_)));
@@ -118,7 +120,7 @@ fn is_conflict(code: &SqlState) -> bool {
     [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code)
 }
 
-/// Class XX: the server found its own files or invariants broken.
+/// SQLSTATE class XX: the server found its files corrupted or an invariant broken.
 fn is_corruption(code: &SqlState) -> bool {
     code.code().starts_with("XX")
 }
@@ -127,7 +129,7 @@ fn is_plain_error(said: &DbError) -> bool {
     said.parsed_severity() == Some(Severity::Error)
 }
 
-/// The driver's own text hides what the server said.
+/// The server's message. The driver's own text omits it.
 pub(crate) fn server_message(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(said) => format!("{} ({})", said.message(), said.code().code()),
@@ -138,7 +140,7 @@ pub(crate) fn server_message(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// Runs a verb until no other transaction is in its way, and no longer than patience lasts.
+/// Runs a call, and retries it after conflicts such as deadlocks: at most `MAX_TRIES` tries, within `VERB_TIMEOUT`.
 macro_rules! call_until_final {
     ($verb:expr) => {
         $crate::postgres::error::with_timeout(async {

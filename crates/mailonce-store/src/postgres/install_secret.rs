@@ -1,4 +1,4 @@
-//! The install secret in the database: how it is opened, and how its old form is removed as far as we can.
+//! The install secret in the database: opening it, replacing it, and purging its old form from the tables.
 
 use deadpool_postgres::Client;
 use mailonce_core::{
@@ -19,22 +19,23 @@ use crate::postgres::{
     session_pools::{ConnectConfig, SessionPools},
 };
 
-/// The first version with a table for the secret.
+/// The first schema version that has a table for the secret.
 const FIRST_VERSION_WITH_TABLE: u32 = 9;
 const READ_SECRET: &str = "SELECT plain, wrapped FROM install_secret";
 const SAVE_SECRET: &str = "
     INSERT INTO install_secret (plain, wrapped) VALUES ($1, $2)
     ON CONFLICT (one) DO UPDATE SET plain = excluded.plain, wrapped = excluded.wrapped";
-/// A new file without dead rows takes the place of the old one. The table has one row, which only starts read.
+/// Rewrites the table's file without dead rows. The table has one row, and only starting nodes read it.
 const REWRITE_SECRET_TABLE: &str = "VACUUM FULL install_secret";
-/// The same for the table where earlier versions kept the secret.
+/// The same for the table that held the secret in earlier versions.
 const REWRITE_INSTALL_TABLE: &str = "VACUUM FULL install";
-/// Every heartbeat reads that table, and would queue behind us while somebody else keeps it, as a dump does.
+/// `VACUUM FULL` waits for an exclusive lock while another session, such as a dump, uses the table. Every heartbeat
+/// reads `install` and would queue behind that wait, so the wait is short.
 const LOCK_TIMEOUT: &str = "SET lock_timeout = '2s'";
 
 impl Postgres {
-    /// The install secret as the ledger keeps it, without changing anything. `None` when mailonce was never there, or
-    /// no start has brought the tables to the version of this binary.
+    /// The install secret as it is stored; changes nothing. `None` when mailonce was never installed there, or when
+    /// the schema is older than the table of the secret.
     pub async fn stored_secret(url: &str) -> Result<Option<StoredSecret>> {
         let link = SessionPools::new(&ConnectConfig::parse(url)?, 1, 1)?;
         let client = link.client().await?;
@@ -46,8 +47,8 @@ impl Postgres {
         })
     }
 
-    /// Lets a keeper replace the install secret, also while servers use the ledger: they go on with the secret that they
-    /// hold in memory. Returns whether the old form left the tables.
+    /// Lets a keeper replace the stored install secret. Running servers keep using the secret that they hold in
+    /// memory. Returns whether the old form is purged from the tables.
     pub async fn replace_secret(url: &str, keeper: &dyn SecretKeeper) -> Result<bool> {
         let link = SessionPools::new(&ConnectConfig::parse(url)?, 1, 1)?;
         let mut client = link.client().await?;
@@ -73,8 +74,9 @@ pub(crate) async fn open_secret(client: &mut Client, keeper: &dyn SecretKeeper) 
     Ok(secret)
 }
 
-/// Opens the secret, and replaces it in the same transaction when the keeper says so. Nodes that start together come one
-/// after the other, so the second finds what the first wrote. Says whether an old form was replaced.
+/// Opens the secret, and replaces it in the same transaction when the keeper asks for that. An advisory lock
+/// serializes nodes that start together, so the second reads what the first wrote. Returns whether an old form was
+/// replaced.
 async fn open_or_replace(client: &mut Client, keeper: &dyn SecretKeeper) -> TxResult<(InstallSecret, bool)> {
     let tx = client.transaction().await?;
     tx.batch_execute(LOCK_MIGRATIONS).await?;
@@ -91,7 +93,7 @@ async fn open_or_replace(client: &mut Client, keeper: &dyn SecretKeeper) -> TxRe
     Ok((opened.secret, stored.is_some() && opened.replacement.is_some()))
 }
 
-/// Removes dead rows from the files of the tables. The write-ahead log, replicas and backups are out of our reach.
+/// Rewrites the tables to purge dead rows. The write-ahead log, replicas and backups may still contain the old form.
 async fn purge_dead_rows(client: &Client, statements: &[&str]) -> bool {
     let forget = async {
         client.batch_execute(LOCK_TIMEOUT).await?;
@@ -101,7 +103,7 @@ async fn purge_dead_rows(client: &Client, statements: &[&str]) -> bool {
         Ok::<(), tokio_postgres::Error>(())
     };
     let forgotten = forget.await;
-    // The session goes back to the pool.
+    // The session returns to the pool, so its setting must be restored.
     let reset = client.batch_execute("RESET lock_timeout").await;
     let done = forgotten.and(reset);
     done.inspect_err(|error| tracing::warn!(%error, "removing the old form of the install secret")).is_ok()

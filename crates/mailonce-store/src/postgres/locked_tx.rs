@@ -1,7 +1,7 @@
-//! Careful transactions: lock the keys in sorted order, lock the emails, load both, decide, write, commit.
+//! Transactions that lock first: lock the keys in sorted order, lock the emails, load both, decide, write, commit.
 //!
-//! Keys are always locked before emails, keys and emails each in their order. Whoever keeps to that waits in line and
-//! never in a circle; whoever is undone nevertheless tries again inside the verb.
+//! Keys are always locked before emails, and each kind in sorted order, which avoids deadlocks. PostgreSQL may still
+//! abort a transaction; the call then retries it.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -25,14 +25,14 @@ use crate::postgres::{
     unit_of_work::{EmailRef, UnitOfWork},
 };
 
-/// Makes the rows that are missing and locks the ones that exist, in one pass and in order. `WHERE false` writes
-/// nothing, but the row is locked all the same. A row made here has bind 0: it is not bound.
+/// Inserts the missing key rows and locks the existing ones, in one pass and in sorted order. `WHERE false` updates
+/// nothing but still takes the row lock. A row inserted here has bind 0, which means unbound.
 const LOCK_SCOPES: &str = "
     INSERT INTO keys (team, hash)
     SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS w (team, hash) ORDER BY team, hash
     ON CONFLICT (team, hash) DO UPDATE SET bind = keys.bind WHERE false";
 
-/// Locks only the rows that exist, in order.
+/// Locks only the key rows that exist, in sorted order.
 const LOCK_KEYS: &str = "
     SELECT FROM unnest($1::uuid[], $2::uuid[]) AS w (team, hash)
       JOIN keys k ON k.team = w.team AND k.hash = w.hash
@@ -62,7 +62,7 @@ const SELECT_EMAILS: &str = concat!(
     " ORDER BY e.team, e.id, h.number"
 );
 
-/// Locks every scope, whether its row exists or not.
+/// Locks the rows of all scopes. Missing rows are inserted.
 pub(crate) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
     if !scopes.is_empty() {
         let (teams, hashes) = scope_columns(scopes);
@@ -71,7 +71,7 @@ pub(crate) async fn lock_scopes(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope
     Ok(())
 }
 
-/// Locks those of the scopes that have a row.
+/// Locks the rows of those scopes that have one.
 pub(crate) async fn lock_existing_keys(tx: &Transaction<'_>, scopes: &BTreeSet<KeyScope>) -> TxResult<()> {
     if !scopes.is_empty() {
         let (teams, hashes) = scope_columns(scopes);
@@ -80,7 +80,7 @@ pub(crate) async fn lock_existing_keys(tx: &Transaction<'_>, scopes: &BTreeSet<K
     Ok(())
 }
 
-/// Locks those of the emails that nobody else holds, and waits for none.
+/// Locks the emails that no other transaction has locked, without waiting (`SKIP LOCKED`). Returns the locked ones.
 pub(crate) async fn lock_available_emails(
     tx: &Transaction<'_>,
     emails: &BTreeSet<EmailRef>,
@@ -90,7 +90,7 @@ pub(crate) async fn lock_available_emails(
     rows.iter().map(|row| Ok((TeamId(row.try_get(0)?), EmailId(row.try_get(1)?)))).collect()
 }
 
-/// Locks emails.
+/// Locks emails, in sorted order.
 pub(crate) async fn lock_emails(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef>) -> TxResult<()> {
     if !emails.is_empty() {
         let (teams, ids) = email_ref_columns(emails.iter().copied());
@@ -99,7 +99,7 @@ pub(crate) async fn lock_emails(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef
     Ok(())
 }
 
-/// Reads emails as they are at this moment.
+/// Reads the current rows of emails.
 pub(crate) async fn read_email_rows(tx: &Transaction<'_>, emails: &BTreeSet<EmailRef>) -> TxResult<Vec<Row>> {
     if emails.is_empty() {
         return Ok(Vec::new());
@@ -108,7 +108,7 @@ pub(crate) async fn read_email_rows(tx: &Transaction<'_>, emails: &BTreeSet<Emai
     query_rows(tx, SELECT_EMAILS, &[&teams, &ids]).await
 }
 
-/// Loads locked scopes, the emails behind them, and `others`. `time` says which of the keys count as forgotten.
+/// Loads locked keys, the emails they refer to, and the emails in `others`. `time` decides which keys have expired.
 pub(crate) async fn load_unit_of_work(
     tx: &Transaction<'_>,
     time: &Arc<CommitClock>,
@@ -134,7 +134,7 @@ pub(crate) async fn load_unit_of_work(
     Ok(ground)
 }
 
-/// Loads more emails onto a ground.
+/// Loads further emails into a unit of work.
 pub(crate) async fn load_more_emails(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
@@ -146,7 +146,7 @@ pub(crate) async fn load_more_emails(
     Ok(())
 }
 
-/// The emails a key's row names.
+/// The emails that a key's row refers to.
 fn target_emails(key: &KeyRow) -> impl Iterator<Item = EmailId> {
     let bound = match key.target {
         Some(KeyTarget::Email(id)) => Some(id),
@@ -156,9 +156,11 @@ fn target_emails(key: &KeyRow) -> impl Iterator<Item = EmailId> {
 }
 
 impl SharedState {
-    /// Writes what was decided and commits. A transaction that decided nothing is undone instead: the rows it made
-    /// to lock them go, and what it answers was committed before. Every verb ends here or waits for its own end: a
-    /// transaction that is merely dropped holds its locks a little longer than its caller waits.
+    /// Writes the changes and commits. A transaction without changes is rolled back instead: that removes the rows it
+    /// inserted only to lock them, and what it answers was committed earlier.
+    ///
+    /// Every call ends its transaction explicitly, here or by itself. A transaction that is only dropped keeps its
+    /// row locks for a moment after its caller has the answer.
     pub(crate) async fn write_and_commit(
         &self,
         tx: Transaction<'_>,
@@ -173,7 +175,7 @@ impl SharedState {
         self.commit(tx, verbs).await
     }
 
-    /// Commits. Nothing is answered before this said that it is durable.
+    /// Commits. Callers must not answer before this returns, because only then is the commit known to be durable.
     pub(crate) async fn commit(&self, tx: Transaction<'_>, verbs: usize) -> TxResult<()> {
         let (warnings, begun) = (self.connections.commit_warnings(), Instant::now());
         mailonce_core::failpoint!("postgres-before-commit");
@@ -182,7 +184,7 @@ impl SharedState {
         self.record_commit(verbs, warnings, begun)
     }
 
-    /// Counts a commit and looks whether the server warned meanwhile.
+    /// Counts a commit, and fails if the server raised a warning about a commit in the meantime.
     pub(crate) fn record_commit(&self, verbs: usize, warnings: u64, begun: Instant) -> TxResult<()> {
         self.meter.record_commit(verbs, begun.elapsed());
         self.sequencer_wakeup.notify_one();

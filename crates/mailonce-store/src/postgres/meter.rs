@@ -1,4 +1,4 @@
-//! Figures the store keeps about itself.
+//! Metrics of the store.
 
 use mailonce_core::ports::store::Gauges;
 use std::{
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// Counters that every task may raise.
+/// Counters that all tasks share.
 #[derive(Default)]
 pub(crate) struct Meter {
     batch_sizes: [AtomicU64; 12],
@@ -19,7 +19,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// A commit of so many verbs, and how long it took.
+    /// Records a commit of this many calls and its duration.
     pub(crate) fn record_commit(&self, verbs: usize, took: Duration) {
         let verbs = verbs as u64;
         self.batch_sizes[bucket_index(verbs)].fetch_add(1, Relaxed);
@@ -29,17 +29,17 @@ impl Meter {
         self.commit_us.fetch_add(took.as_micros() as u64, Relaxed);
     }
 
-    /// Accepts that waited for another of the same scope.
+    /// Records accepts that had to wait for another accept of the same key.
     pub(crate) fn record_contended(&self, accepts: usize) {
         self.contended.fetch_add(accepts as u64, Relaxed);
     }
 
-    /// Keys remembered, about.
+    /// Sets the approximate number of remembered keys.
     pub(crate) fn set_keys(&self, about: u64) {
         self.keys.store(about, Relaxed);
     }
 
-    /// All of it.
+    /// A snapshot of all metrics.
     pub(crate) fn gauges(&self) -> Gauges {
         let all = |counters: &[AtomicU64; 12]| std::array::from_fn(|i| counters[i].load(Relaxed));
         Gauges {
@@ -54,7 +54,7 @@ impl Meter {
     }
 }
 
-/// Which of 1, 2, 4, 8 … 1024 and more a figure falls under.
+/// The histogram bucket of a value: 1, 2, 4, 8 … 1024, or above.
 fn bucket_index(figure: u64) -> usize {
     (figure.max(1).next_power_of_two().trailing_zeros() as usize).min(11)
 }

@@ -1,21 +1,21 @@
-//! PostgreSQL: many nodes on one ledger.
+//! The PostgreSQL store: several nodes share one database.
 //!
-//! | file | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `connect`, `schema`, `install_secret` | sessions, TLS, migrations, the secret of the installation |
-//! | `lanes`, `accept` | accepts that arrive together travel together |
-//! | `gate` | other calls that travel together: arrivals, filings, acts |
-//! | `careful`, `ground` | verbs that lock: load, decide, write, commit |
-//! | `change`, `handoff`, `look`, `team`, `record`, `upkeep` | the other verbs |
-//! | `arrivals` | mail that comes in |
-//! | `conversation` | threads, answers, turns |
-//! | `events` | the sequencer |
-//! | `notices` | telling others |
-//! | `row`, `draft`, `write` | how things lie in their tables |
-//! | `server`, `durability` | which server answers, and whether what it shows is on its standby |
-//! | `trouble`, `meter` | errors and figures |
+//! | `session_pools`, `schema`, `install_secret` | connection pools, TLS, migrations, the install secret |
+//! | `outbound::accept_batcher`, `outbound::accept` | group commit for accepts |
+//! | `call_batcher` | group commit for other calls: received mail, filing, handoff actions |
+//! | `locked_tx`, `unit_of_work`, `write` | transactions that take row locks: lock, load, decide, write, commit |
+//! | `outbound`, `handoff`, `control`, `access` | emails, handoffs, budgets and records, teams and API keys |
+//! | `inbound`, `inbox` | received mail, its inboxes, messages, artifacts and watches |
+//! | `conversation` | threads, replies, the agents' work queue |
+//! | `events` | the event sequencer, webhook endpoints and notices |
+//! | `peers`, `upkeep` | detection of dead nodes, health checks, the sweep of expired rows |
+//! | `row` | the mapping between rows and domain values |
+//! | `server`, `durability` | which server the sessions are on, and whether its standby has what they read |
+//! | `error`, `meter` | errors and metrics |
 //!
-//! A node keeps sessions of its own and talks to the server itself: a proxy that hands out sessions statement by
+//! Each node keeps its own pools of sessions. Connect to the server directly: a proxy that assigns sessions per
 //! statement breaks prepared statements and locks.
 
 pub(crate) mod access;
@@ -89,15 +89,15 @@ use meter::Meter;
 use peers::Peers;
 use session_pools::{ConnectConfig, SessionPools};
 
-/// Lanes behind each gate. One is under way while the next fills.
+/// Worker tasks per batcher. One runs its transaction while the next batch fills.
 const WORKERS_PER_BATCHER: usize = 2;
 
-/// How a node uses the database.
+/// Sizes of a node's connection pools.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Rounds of accepts that may be under way together, each on a session of its own.
+    /// How many accept transactions may run at the same time, each on its own session.
     pub accept_workers: usize,
-    /// Sessions for everything else.
+    /// Sessions in the pool for all other calls.
     pub sessions: usize,
 }
 
@@ -107,17 +107,17 @@ impl Default for Options {
     }
 }
 
-/// Tells what the clock of the database server says.
+/// Returns the time of the database server's clock.
 pub type ClockSource = Box<dyn Fn() -> DatabaseClock + Send + Sync>;
 
-/// What the tasks of one store share.
+/// State that all tasks of one store share.
 pub(crate) struct SharedState {
     connections: SessionPools,
     secret: InstallSecret,
     accept_batcher: AcceptBatcher,
     key_lookups: mpsc::UnboundedSender<KeyLookupRequest>,
     meter: Meter,
-    /// Wakes the sequencer after a commit.
+    /// Wakes the event sequencer after a commit.
     sequencer_wakeup: Notify,
     receive_batcher: CallBatcher<ReceiveCall>,
     file_batcher: CallBatcher<FileCall>,
@@ -125,14 +125,14 @@ pub(crate) struct SharedState {
     wake_up_bus: Arc<WakeUpBus>,
     event_subscribers: RwLock<Vec<EventWakeUpHandler>>,
     time: Arc<CommitClock>,
-    /// Which other processes fell silent.
+    /// Detects other nodes whose heartbeat stopped.
     peers: Mutex<Peers>,
-    /// What tests read in the place of the server's clock.
+    /// Replaces the database server's clock in tests.
     test_clock: OnceLock<ClockSource>,
     barrier: DurabilityBarrier,
 }
 
-/// The PostgreSQL engine.
+/// The PostgreSQL store.
 pub struct Postgres {
     shared: Arc<SharedState>,
     closing: watch::Sender<bool>,
@@ -140,17 +140,18 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Opens a ledger and brings its tables up to date. The keeper opens the install secret, or makes the first one.
+    /// Opens the database and runs pending migrations. The keeper unwraps the install secret, or creates it on the
+    /// first start.
     pub async fn open(url: &str, keeper: impl SecretKeeper) -> Result<Self> {
         Self::open_with(url, keeper, Options::default()).await
     }
 
-    /// Reads `source` in the place of the server's clock from now on: for tests that move the time themselves.
+    /// Replaces the server's clock with `source` from now on, for tests that control the time.
     pub fn read_clock_from(&self, source: ClockSource) {
         self.shared.test_clock.set(source).ok();
     }
 
-    /// The same as [`Self::open`], with a say in how many sessions there are.
+    /// Like [`Self::open`], with pool sizes from `options`.
     pub async fn open_with(url: &str, keeper: impl SecretKeeper, options: Options) -> Result<Self> {
         let link =
             SessionPools::new(&ConnectConfig::parse(url)?, options.accept_workers.max(1), options.sessions.max(2))?;
@@ -198,13 +199,13 @@ impl Postgres {
         Ok(Self { shared: ledger, closing, workers: Mutex::new(lanes) })
     }
 
-    /// The version of the tables, without touching them. `None` when mailonce was never there.
+    /// The schema version of the database; changes nothing. `None` when mailonce was never installed there.
     pub async fn schema_version(url: &str) -> Result<Option<u32>> {
         let link = SessionPools::new(&ConnectConfig::parse(url)?, 1, 1)?;
         Ok(schema::schema_version(&link.client().await?).await?)
     }
 
-    /// The version of the tables that this binary writes.
+    /// The schema version that this binary writes.
     pub fn current_schema_version() -> u32 {
         schema::SCHEMA_VERSION
     }
@@ -218,7 +219,7 @@ impl Drop for Postgres {
 }
 
 impl SharedState {
-    /// Takes no more calls that travel together. Those in line are still answered.
+    /// Rejects new batched calls. Queued calls are still answered.
     fn close_batchers(&self) {
         self.accept_batcher.close();
         self.receive_batcher.close();
@@ -227,7 +228,7 @@ impl SharedState {
     }
 }
 
-/// Tends the tables until the store closes.
+/// Refreshes statistics and metrics of the tables until the store closes.
 async fn run_table_maintenance(ledger: Arc<SharedState>, mut closing: watch::Receiver<bool>) {
     loop {
         if let Err(trouble) = ledger.maintain_tables().await {
@@ -240,12 +241,13 @@ async fn run_table_maintenance(ledger: Arc<SharedState>, mut closing: watch::Rec
     }
 }
 
-/// An answer that shows no row to a caller, or that is always preceded by a commit, as an answer of the port.
+/// Converts the result of a call that needs no durability proof: it shows no rows to a caller, or it always commits
+/// before it returns rows.
 fn into_store_result<T>(answer: TxResult<T>) -> Result<T> {
     Ok(answer?)
 }
 
-/// An answer that shows rows, as an answer of the port: it is given once those are proven durable.
+/// Runs a call that shows rows to a caller, and returns its result once those rows are proven durable.
 macro_rules! when_durable {
     ($store:expr, $verb:expr) => {
         $store.shared.when_durable(async { $verb }).await
@@ -513,12 +515,12 @@ impl Store for Postgres {
 
     fn subscribe_to_events(&self, hearer: EventWakeUpHandler) -> bool {
         self.shared.event_subscribers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
-        // Other nodes tell this one of nothing.
+        // This node is not notified of events that other nodes write.
         false
     }
 
     fn subscribe_to_emails(&self, _watcher: SharedEmailSubscriber) -> bool {
-        // Other nodes change the same emails, and this one would not hear of it.
+        // Other nodes change the same emails, and this node is not notified of that.
         false
     }
 

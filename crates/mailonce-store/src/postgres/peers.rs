@@ -1,8 +1,8 @@
-//! Which other processes fell silent, judged without a wall clock.
+//! Detection of dead nodes without a wall clock.
 //!
-//! A process changes its row in `nodes` with each heartbeat. This process counts another as gone when it has looked at
-//! the same row for [`limits::ALIVE_MS`] of its own monotonic clock and saw no change. The clocks of the database and
-//! of other nodes play no part, so a promoted standby with a fast clock does not turn every hand-off `unknown`.
+//! A node updates its row in `nodes` with each heartbeat. This node considers another dead when its row has not
+//! changed for [`limits::HEARTBEAT_TIMEOUT_MS`] of this node's monotonic clock. The clocks of the database and of
+//! other nodes do not matter. So a promoted standby with a fast clock does not turn every handoff `unknown`.
 
 use mailonce_core::{id::NodeId, limits};
 use std::{
@@ -11,13 +11,13 @@ use std::{
 };
 use uuid::Uuid;
 
-/// The heartbeat that a row shows. Only its change means something, so the database's clock may be wrong.
+/// The heartbeat value in a row. Only its change matters, so the database's clock may be wrong.
 macro_rules! beat {
     () => {
         "(extract(epoch FROM peer.seen_at) * 1000000)::bigint"
     };
 }
-/// A process is gone when it has no row, or its row still shows the heartbeat that was seen for too long ($2, $3).
+/// A lease holder is dead when it has no row, or when its row still shows the heartbeat that timed out ($2, $3).
 macro_rules! holder_is_gone {
     ($row:literal) => {
         concat!(
@@ -34,33 +34,33 @@ macro_rules! holder_is_gone {
 }
 pub(crate) use {beat, holder_is_gone};
 
-/// How long a peer may be silent.
+/// How long a peer may go without a heartbeat.
 const MAX_SILENCE: Duration = Duration::from_millis(limits::HEARTBEAT_TIMEOUT_MS as u64);
-/// The longest pause between two looks. After a longer one nobody knows whether peers could reach the database
-/// meanwhile, and every silence is counted anew.
+/// The longest gap between two observations. After a longer gap, peers may have been unable to reach the database
+/// too, so all timeouts start again.
 const MAX_OBSERVATION_GAP: Duration = Duration::from_millis(limits::HEARTBEAT_TIMEOUT_MS as u64 / 2);
-/// How long the row of a process that is gone stays.
+/// How long the row of a dead node is kept.
 const ROW_KEPT: Duration = Duration::from_mins(10);
 
-/// The peers, as they were last seen.
+/// The peers as last observed.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
-    /// The heartbeat that a peer's row shows, and when this process first saw it.
+    /// The heartbeat in a peer's row, and when this node first saw that value.
     heartbeats: HashMap<NodeId, (i64, Instant)>,
     last_observed: Option<Instant>,
 }
 
-/// Rows of processes that are gone: each counts only while it still shows this heartbeat.
+/// Dead nodes. Each counts as dead only while its row still shows this heartbeat.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SilentPeers {
     pub nodes: Vec<Uuid>,
     pub beats: Vec<i64>,
-    /// Rows that nobody needs any more.
+    /// Rows that can be deleted.
     pub expired: Vec<Uuid>,
 }
 
 impl Peers {
-    /// Takes in what the table shows at `at`, and says who is silent.
+    /// Records the rows that were read at `at`, and returns the peers whose heartbeat timed out.
     pub(crate) fn observe(&mut self, rows: &[(NodeId, i64)], at: Instant) -> SilentPeers {
         let pause = self.last_observed.replace(at).map(|before| at.saturating_duration_since(before));
         if pause.is_none_or(|pause| pause > MAX_OBSERVATION_GAP) {
@@ -87,7 +87,7 @@ impl Peers {
 
 #[cfg(test)]
 impl Peers {
-    /// As if what was seen had been seen this much earlier, in looks without a pause between them.
+    /// Makes all heartbeats older by this much, as if they had been observed continuously since.
     pub(crate) fn age(&mut self, by: Duration) {
         for (_, since) in self.heartbeats.values_mut() {
             *since -= by;
@@ -101,7 +101,7 @@ mod tests {
 
     const PEER: NodeId = NodeId(Uuid::from_u128(1));
 
-    /// Looks every 3 s for a while; who is silent at the end.
+    /// Observes every 3 s for a while. Returns the peers that are silent at the end.
     fn observe_every_3_s(peers: &mut Peers, from: Instant, seconds: u64, beat: impl Fn(u64) -> i64) -> SilentPeers {
         let looks = (0..=seconds).step_by(3).map(|s| peers.observe(&[(PEER, beat(s))], from + Duration::from_secs(s)));
         looks.last().unwrap_or_default()
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn any_change_is_a_sign_of_life_whatever_clock_wrote_it() {
         let (start, mut peers) = (Instant::now(), Peers::default());
-        // The database's clock runs backwards, and a day ahead.
+        // The database's clock runs backwards, then a day ahead.
         assert_eq!(observe_every_3_s(&mut peers, start, 60, |s| 1_000 - s as i64), SilentPeers::default());
         let later = start + Duration::from_secs(63);
         assert_eq!(observe_every_3_s(&mut peers, later, 60, |s| 86_400_000_000 + s as i64), SilentPeers::default());
@@ -128,7 +128,7 @@ mod tests {
     fn silence_is_counted_anew_after_a_pause() {
         let (start, mut peers) = (Instant::now(), Peers::default());
         observe_every_3_s(&mut peers, start, 12, |_| 7);
-        // The database was away, so nobody could send a heartbeat.
+        // The database was unreachable, so no peer could send a heartbeat.
         assert_eq!(observe_every_3_s(&mut peers, start + Duration::from_secs(40), 12, |_| 7), SilentPeers::default());
     }
 

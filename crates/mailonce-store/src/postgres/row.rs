@@ -1,4 +1,4 @@
-//! Rows: how emails and keys lie in their tables, and how they are read back.
+//! Rows: how emails and keys are stored in tables and read back.
 
 use mailonce_core::{
     handoff::{Handoff, HandoffProgress, HandoffState},
@@ -17,22 +17,22 @@ use uuid::Uuid;
 
 use crate::postgres::error::{TxError, TxResult};
 
-/// What an email is read from: its row `e`, its handoffs `h`, and the count `s` of suppressed calls. One statement
-/// reads all three, so that they are of one moment.
+/// The columns of an email: its row `e`, its handoffs `h`, and the count `s` of suppressed calls. One statement reads
+/// all three, so that they come from one snapshot.
 macro_rules! email_columns {
     () => {
         "e.team, e.id, e.head, e.digest, e.bind, e.ttl, e.rev, e.settled_at, e.guard, e.resent_as, s.count,
          h.number, h.transport, h.recipients, h.state, h.due_at, h.attempts, h.fence, h.holder, h.work"
     };
 }
-/// Joins for [`email_columns`]. An email without handoffs is still an email.
+/// The joins for [`email_columns`]. They also return emails without handoffs.
 macro_rules! email_joins {
     () => {
         "LEFT JOIN suppressed s ON s.team = e.team AND s.email = e.id
          LEFT JOIN handoffs h ON h.team = e.team AND h.email = e.id"
     };
 }
-/// What a key is read from: its row `k`.
+/// The columns of a key: its row `k`.
 macro_rules! key_columns {
     () => {
         "k.team, k.hash, k.bind, k.email, k.digest, k.answer, k.expires_at, k.slot, k.forgotten_at"
@@ -40,22 +40,22 @@ macro_rules! key_columns {
 }
 pub(crate) use {email_columns, email_joins, key_columns};
 
-/// How many columns [`key_columns`] are.
+/// How many columns [`key_columns`] has.
 pub(crate) const KEY_COLUMNS: usize = 9;
 
-/// What two accepts may share: a key of a team.
+/// The unit of locking for accepts: one key of one team.
 pub(crate) type KeyScope = (TeamId, KeyHash);
 
-/// What one key's row says.
+/// The content of a key's row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyRow {
-    /// How often it was bound.
+    /// How often the key was bound.
     pub bind_number: u32,
     pub target: Option<KeyTarget>,
-    /// The email of several recipients that stands for this one.
+    /// The email to several recipients that occupies this single-recipient key as a shadow key.
     pub slot: Option<EmailId>,
     pub forgotten_at: Option<Time>,
-    /// When the tombstone of an operation goes. That of an email goes with the email.
+    /// When the tombstone of an operation is deleted. The tombstone of an email is deleted with the email.
     pub tombstone_until: Option<Time>,
 }
 
@@ -67,18 +67,18 @@ pub(crate) enum KeyTarget {
 }
 
 impl KeyRow {
-    /// Whether it says nothing at all: it was made only to be locked.
+    /// Whether the row holds nothing: it was inserted only to be locked.
     pub(crate) fn is_empty(&self) -> bool {
         self.bind_number == 0 && self.slot.is_none()
     }
 }
 
-/// A hash as the table keeps it.
+/// A key hash as the table stores it.
 pub(crate) fn hash_column(key: KeyHash) -> Uuid {
     Uuid::from_bytes(key.0)
 }
 
-/// Scopes as two columns.
+/// Splits scopes into a column of teams and a column of key hashes.
 pub(crate) fn scope_columns<'a>(scopes: impl IntoIterator<Item = &'a KeyScope>) -> (Vec<Uuid>, Vec<Uuid>) {
     scopes.into_iter().map(|(team, key)| (team.0, hash_column(*key))).unzip()
 }
@@ -109,7 +109,7 @@ pub(crate) fn read_key(row: &Row) -> TxResult<(KeyScope, KeyRow)> {
     Ok((scope, key))
 }
 
-/// Reads [`email_columns`] that begin at column `at`. Rows of one email stand together, ordered by handoff.
+/// Reads [`email_columns`] that begin at column `at`. The rows of one email must be adjacent and ordered by handoff.
 pub(crate) fn read_emails(rows: &[Row], at: usize) -> TxResult<Vec<Email>> {
     let mut emails: Vec<Email> = Vec::new();
     for row in rows {

@@ -1,13 +1,13 @@
-//! Migrations: the tables a binary knows, brought up to date in one transaction under one lock.
+//! Migrations: bring the tables up to the version of this binary, in one transaction under an advisory lock.
 //!
-//! PostgreSQL undoes DDL like anything else, so a migration that is killed leaves the old tables or the new ones.
+//! DDL is transactional in PostgreSQL, so a migration that is killed leaves either the old tables or the new ones.
 
 use deadpool_postgres::Client;
 use mailonce_core::ports::store::StoreError;
 
 use crate::postgres::error::{TxError, TxResult};
 
-/// Every migration, in order. Their number is the version.
+/// All migrations, in order. Their count is the schema version.
 pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0001_ledger.sql"),
     include_str!("../../migrations/postgres/0002_handoff.sql"),
@@ -22,7 +22,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0011_budget_charges.sql"),
 ];
 
-/// Nodes that start together migrate one after the other.
+/// Serializes the migrations of nodes that start together.
 pub(crate) const LOCK_MIGRATIONS: &str = "SELECT pg_advisory_xact_lock(7883366245)";
 pub(crate) const NAMESPACE: &str = "
     CREATE SCHEMA IF NOT EXISTS mailonce;
@@ -35,10 +35,10 @@ const SELECT_VERSION: &str = "SELECT coalesce(max(version), 0) FROM mailonce.sch
 const RECORD_VERSION: &str = "INSERT INTO mailonce.schema (version) VALUES ($1)";
 const INSERT_INSTALL: &str = "INSERT INTO install DEFAULT VALUES ON CONFLICT DO NOTHING";
 
-/// The version this binary writes.
+/// The schema version that this binary writes.
 pub(crate) const SCHEMA_VERSION: u32 = MIGRATIONS.len() as u32;
 
-/// The version the database has. `None` when mailonce was never here.
+/// The schema version of the database. `None` when mailonce was never installed there.
 pub(crate) async fn schema_version(client: &Client) -> TxResult<Option<u32>> {
     if !client.query_one(EXISTS, &[]).await?.try_get::<_, bool>(0)? {
         return Ok(None);
@@ -47,7 +47,7 @@ pub(crate) async fn schema_version(client: &Client) -> TxResult<Option<u32>> {
     Ok(Some(version as u32))
 }
 
-/// Brings the tables up to date.
+/// Runs the pending migrations.
 pub(crate) async fn migrate(client: &mut Client) -> TxResult<()> {
     let found = schema_version(client).await?;
     if found == Some(SCHEMA_VERSION) {
@@ -57,7 +57,7 @@ pub(crate) async fn migrate(client: &mut Client) -> TxResult<()> {
     let tx = client.transaction().await?;
     tx.batch_execute(LOCK_MIGRATIONS).await?;
     tx.batch_execute(NAMESPACE).await?;
-    // Another node may have been faster.
+    // Another node may have migrated while this one waited for the lock.
     let found: i32 = tx.query_one(SELECT_VERSION, &[]).await?.try_get(0)?;
     refuse_newer(Some(found as u32))?;
     for (number, migration) in (1_i32..).zip(MIGRATIONS).skip(found as usize) {

@@ -1,12 +1,12 @@
 //! The server behind the sessions: which history it continues, and whether a synchronous standby is configured.
 //!
-//! Every new session is asked before anybody uses it. A restore or a failover may lose events that readers have seen,
-//! so the epoch, which is part of every cursor, is renewed in the ledger as soon as the system identifier, the timeline
-//! or the identity of the table differs from what the ledger remembers. Nodes agree because the row is shared and the
-//! renewal is a compare-and-set.
+//! Every new session is identified before it is used. A restore or a failover may lose events that readers have seen.
+//! So a new history renews the epoch, which is part of every cursor. A history is new when the system identifier, the
+//! timeline or the identity of the table differs from the recorded one. All nodes agree, because they share the row
+//! and renew it with compare-and-set.
 //!
-//! Invariant: a session is used only while the node knows no newer server. Sessions from before a change are refused
-//! when they are taken from the pool, and [`Server::changes`] tells whether one happened during a verb.
+//! Invariant: a session is used only while the node knows no newer server. The pool refuses sessions from before a
+//! change, and [`ServerState::change_count`] shows whether a change happened during a call.
 
 use mailonce_core::ports::store::StoreError;
 use std::{
@@ -25,9 +25,10 @@ use tokio_postgres::{
 
 use crate::postgres::error::{TxError, TxResult};
 
-/// How long a new session may take to answer. A renewal waits for the synchronous standby like any other commit.
+/// Timeout for identifying a new session. A renewal of the epoch waits for the synchronous standby like any other
+/// commit.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a renewal that another node was faster with is tried.
+/// How often the renewal is tried when other nodes win the compare-and-set.
 const RENEW_TRIES: u32 = 3;
 
 macro_rules! facts {
@@ -41,7 +42,7 @@ macro_rules! facts {
         )
     };
 }
-/// The timeline is read from the log that is being written: the control file lags behind a promotion.
+/// The timeline is taken from the current WAL file name, because the control file lags behind after a promotion.
 const FACTS: &str = facts!("(SELECT system_identifier FROM pg_control_system())");
 /// The same for a role that may not read the control file.
 const FACTS_WITHOUT_SYSTEM: &str = facts!("0::bigint");
@@ -50,8 +51,8 @@ const PROGRESS: &str = "
     SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
            current_setting('synchronous_standby_names') <> '', pg_current_wal_flush_lsn()";
 
-/// Adopts a history, under another epoch unless the ledger never had one. Seconds are part of the epoch so that two
-/// histories that begin at the same row, two restores of one backup say, get different ones.
+/// Records a new history. The epoch is renewed too, unless no history was recorded before. It includes the time in
+/// seconds, so that two restores of one backup get different epochs.
 const RENEW_EPOCH: &str = "
     UPDATE install
        SET history = $1,
@@ -59,19 +60,19 @@ const RENEW_EPOCH: &str = "
                         ELSE greatest(epoch + 1, (extract(epoch FROM clock_timestamp())::bigint % 2147483647)::int) END
      WHERE history IS NOT DISTINCT FROM $2 AND epoch = $3";
 
-/// What a session says about its server.
+/// What a session reports about its server.
 #[derive(Clone, Debug)]
 struct ServerFacts {
-    /// When the server process started, in microseconds: tells one run of one server from every other.
+    /// When the server process started, in microseconds. Identifies one run of one server.
     started: i64,
     has_standby: bool,
     flushed: u64,
     timeline: u32,
     table: Oid,
-    /// 0 when the role may not read it.
+    /// The system identifier. 0 when the role may not read it.
     system: i64,
     epoch: i32,
-    /// The history that the ledger's epoch belongs to.
+    /// The history that the recorded epoch belongs to.
     recorded_history: Option<String>,
 }
 
@@ -90,52 +91,52 @@ impl ServerFacts {
         })
     }
 
-    /// The history that this server continues.
+    /// Identifies the history that this server continues.
     fn history(&self) -> String {
         format!("{}/{}/{}", self.system, self.timeline, self.table)
     }
 
-    /// Whether the ledger's epoch does not belong to this server's history.
+    /// Whether the recorded epoch does not belong to this server's history.
     fn is_another_history(&self, known: Option<&Self>) -> bool {
         let history = self.history();
-        // A snapshot of the files that was put back keeps its identity, but its log ends before what we saw.
+        // A restored file-system snapshot keeps its identity, but its WAL ends before the position that we have seen.
         let went_back =
             |known: &Self| known.history() == history && known.epoch == self.epoch && self.flushed < known.flushed;
         self.recorded_history.as_ref() != Some(&history) || known.is_some_and(went_back)
     }
 }
 
-/// What a node knows about its server. Shared by all of its sessions.
+/// What a node knows about its server. Shared by all its sessions.
 #[derive(Default)]
 pub(crate) struct ServerState {
-    /// Whether the ledger's tables are there, so that sessions can be asked.
+    /// Whether the tables exist, so that sessions can be identified.
     ready: AtomicBool,
-    /// The latest facts. Held while a session is asked, so that one at a time renews.
+    /// The latest facts. The lock is held while a session is identified, so that only one renews the epoch at a time.
     latest_facts: Mutex<Option<ServerFacts>>,
     epoch: AtomicU32,
     has_standby: AtomicBool,
-    /// The run of the server that sessions must belong to.
+    /// The run of the server that sessions must belong to, by its start time.
     started: AtomicI64,
     change_count: AtomicU64,
     changed_at: RwLock<Option<Instant>>,
 }
 
 impl ServerState {
-    /// The epoch of the history that sessions read. 0 before the first one was asked.
+    /// The epoch of the history that sessions read. 0 before the first session was identified.
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(SeqCst)
     }
 
-    /// Whether commits wait for a synchronous standby.
+    /// Whether a synchronous standby is configured, so that commits wait for it.
     pub(crate) fn has_standby(&self) -> bool {
         self.has_standby.load(SeqCst)
     }
 
-    /// Asks a session of the pool what a reload of the server's settings may have changed, and how far its log is.
+    /// Re-reads, on a pooled session, the settings that a reload may have changed, and the WAL position.
     pub(crate) async fn refresh(&self, client: &Client) -> TxResult<()> {
         let row = client.query_one(PROGRESS, &[]).await?;
         let (started, flushed): (i64, u64) = (row.try_get(0)?, row.try_get::<_, PgLsn>(2)?.into());
-        // Not held during the question: new sessions need it.
+        // The lock is taken after the query, because new sessions need it.
         let mut known = self.latest_facts.lock().await;
         if let Some(known) = known.as_mut().filter(|known| known.started == started) {
             self.has_standby.store(row.try_get(1)?, SeqCst);
@@ -144,29 +145,29 @@ impl ServerState {
         Ok(())
     }
 
-    /// How often sessions turned out to be on another run of a server.
+    /// How often a new session turned out to be on another run of the server, or on another server.
     pub(crate) fn change_count(&self) -> u64 {
         self.change_count.load(SeqCst)
     }
 
-    /// Whether this run of a server is the one that sessions are on.
+    /// Whether sessions are on this run of the server.
     pub(crate) fn is_current(&self, started: i64) -> bool {
         self.started.load(SeqCst) == started
     }
 
-    /// Whether a session that was opened then may be on a server that is no longer the one.
+    /// Whether a session opened at this time may be on a previous server.
     pub(crate) fn is_outdated(&self, opened: Instant) -> bool {
         let changed_at = self.changed_at.read().unwrap_or_else(PoisonError::into_inner);
         changed_at.is_some_and(|changed_at| opened < changed_at)
     }
 
-    /// Asks sessions from now on, this one first.
+    /// Starts identifying sessions, beginning with this one.
     pub(crate) async fn start_identifying(&self, client: &Client) -> TxResult<()> {
         self.ready.store(true, SeqCst);
         self.identify(client).await
     }
 
-    /// Asks a new session which server it is on, and renews the epoch when that one continues another history.
+    /// Asks a new session which server it is on, and renews the epoch when that server continues another history.
     pub(crate) async fn identify(&self, client: &Client) -> TxResult<()> {
         if !self.ready.load(SeqCst) {
             return Ok(());
@@ -199,7 +200,7 @@ impl ServerState {
                     epoch = facts.epoch,
                     "the database was restored or failed over: readers of events get 410 cursor_reset"
                 );
-                // What is known of the log belongs to the history before.
+                // The known WAL position belongs to the previous history.
                 *known = None;
             }
         }
@@ -211,7 +212,7 @@ impl ServerState {
         let before = self.started.load(SeqCst);
         if before != 0 && before != facts.started {
             *self.changed_at.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
-            // Counted first: whoever sees the new server sees that it is another one.
+            // Increment first: a caller that sees the new server also sees the changed count.
             self.change_count.fetch_add(1, SeqCst);
         }
         self.started.store(facts.started, SeqCst);
@@ -220,7 +221,7 @@ impl ServerState {
     }
 }
 
-/// A server on an older timeline was the primary before a failover and may lack what was acknowledged since.
+/// A server on an older timeline was the primary before a failover and may lack commits acknowledged since.
 fn refuse_older_timeline(known: u32, found: u32) -> TxResult<()> {
     if found >= known {
         return Ok(());

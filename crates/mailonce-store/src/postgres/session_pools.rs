@@ -1,4 +1,4 @@
-//! Connections: where the database is, how it is reached, and what every session is told first.
+//! Connection pools: the database URL, TLS, and the settings of every session.
 
 use deadpool_postgres::{
     Client, ClientWrapper, Connect, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime,
@@ -29,8 +29,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::{durability, server::ServerState};
 use crate::postgres::error::TxResult;
 
-/// What every session is told first. Every lookup is a walk down an index, one per row wanted, whatever the statistics
-/// of a young ledger make the planner believe.
+/// Settings of every new session. The planner settings force index scans with nested loops. On a new installation the
+/// statistics would otherwise favor sequential scans.
 const SESSION_SETUP: &str = "
     SELECT set_config('synchronous_commit', 'on', false)
      WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply');
@@ -47,12 +47,12 @@ const SESSION_SETUP: &str = "
     SET random_page_cost = 0;
     SET seq_page_cost = 0;";
 
-/// Who in the server speaks up when a commit cannot be relied on: the wait for a synchronous replica that was cut, and
-/// warnings raised by hand. Its other warnings, of collations for example, say nothing about a commit. These names are
-/// the same in every language.
+/// Server routines whose warnings mean that a commit may not be durable: a cancelled wait for synchronous
+/// replication, and `RAISE WARNING` in PL/pgSQL. Other warnings, about collations for example, do not concern
+/// commits. Routine names, unlike messages, are not translated.
 const COMMIT_WARNING_ROUTINES: [&str; 2] = ["SyncRepWaitForLSN", "exec_stmt_raise"];
 
-/// Where the database is.
+/// The connection settings from the database URL.
 #[derive(Clone)]
 pub(crate) struct ConnectConfig {
     config: Config,
@@ -60,8 +60,8 @@ pub(crate) struct ConnectConfig {
 }
 
 impl ConnectConfig {
-    /// Reads a URL. TLS when it says `sslmode=require` or `prefer` (or libpq's stricter words, which mean the same
-    /// here: certificates are always checked), against `sslrootcert` or else the public roots.
+    /// Parses a URL. TLS is used with `sslmode=require` or `prefer`. `verify-ca` and `verify-full` mean the same as
+    /// `require`, because certificates are always verified, against `sslrootcert` or else the public roots.
     pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut roots, mut rest) = (SslMode::Disable, None, Vec::new());
@@ -91,8 +91,8 @@ impl ConnectConfig {
         Ok(Self { config, tls })
     }
 
-    /// A pool of sessions. Warnings that concern commits are counted in `warnings`. Each session is asked which server
-    /// it is on, and is not used again once the node knows a newer one.
+    /// Creates a pool. Warnings about commits are counted in `warnings`. Each new session is asked which server it is
+    /// on; a session from before a server change is not reused.
     fn pool(&self, size: usize, warnings: &Arc<AtomicU64>, server: &Arc<ServerState>) -> Result<Pool, StoreError> {
         let opener = SessionOpener {
             tls: self.tls.clone(),
@@ -154,10 +154,10 @@ fn tls_connector(roots: Option<&str>) -> Result<MakeRustlsConnect, StoreError> {
 
 type OpenResult = Result<(tokio_postgres::Client, JoinHandle<()>), tokio_postgres::Error>;
 
-/// Called with what other sessions tell a session that listens.
+/// Called with the payload of each notification that a `LISTEN` session receives.
 pub(crate) type NotificationHandler = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Opens sessions and listens to what the server says beside its answers.
+/// Opens sessions and handles their asynchronous messages: warnings and notifications.
 struct SessionOpener {
     tls: Option<MakeRustlsConnect>,
     warnings: Arc<AtomicU64>,
@@ -210,19 +210,20 @@ where
     Ok((client, driver))
 }
 
-/// The sessions of one store.
+/// The connection pools of one store.
 pub(crate) struct SessionPools {
     config: ConnectConfig,
     accept_pool: Pool,
     verb_pool: Pool,
-    /// How often the server cast doubt on a commit: one that looks like a success is none that can be promised.
+    /// How many warnings about commits the server has raised. A commit with such a warning reports success, but may
+    /// not be durable.
     commit_warnings: Arc<AtomicU64>,
     /// The server that the sessions are on.
     pub(crate) server: Arc<ServerState>,
 }
 
 impl SessionPools {
-    /// Pools for the lanes of accepts and for everything else, so that neither waits for the other.
+    /// Creates separate pools for accepts and for all other calls, so that neither waits for the other.
     pub(crate) fn new(place: &ConnectConfig, lanes: usize, others: usize) -> Result<Self, StoreError> {
         let (warnings, server) = (Arc::default(), Arc::default());
         let accepts = place.pool(lanes, &warnings, &server)?;
@@ -230,7 +231,7 @@ impl SessionPools {
         Ok(Self { config: place.clone(), accept_pool: accepts, verb_pool: verbs, commit_warnings: warnings, server })
     }
 
-    /// A session of its own that counts the warnings about its own commits.
+    /// Opens a session outside the pools that counts the warnings about its own commits.
     pub(crate) async fn open_separate_session(
         &self,
         warnings: &Arc<AtomicU64>,
@@ -243,7 +244,7 @@ impl SessionPools {
         Ok(opener.connect(&self.config.config).await?)
     }
 
-    /// A session of its own that tells what it hears, for as long as its driver runs.
+    /// Opens a session outside the pools that passes notifications to `heard` while its driver runs.
     pub(crate) async fn open_listener(
         &self,
         heard: NotificationHandler,
@@ -256,24 +257,24 @@ impl SessionPools {
         Ok(opener.connect(&self.config.config).await?)
     }
 
-    /// A session for accepts.
+    /// Takes a session for accepts from the pool.
     pub(crate) async fn accept_client(&self) -> TxResult<Client> {
         durability::mark_unproven();
         Ok(self.accept_pool.get().await?)
     }
 
-    /// A session for any other verb.
+    /// Takes a session for any other call from the pool.
     pub(crate) async fn client(&self) -> TxResult<Client> {
         durability::mark_unproven();
         Ok(self.verb_pool.get().await?)
     }
 
-    /// How often the server cast doubt on a commit so far.
+    /// How many warnings about commits the server has raised so far.
     pub(crate) fn commit_warnings(&self) -> u64 {
         self.commit_warnings.load(Ordering::SeqCst)
     }
 
-    /// Gives every session back.
+    /// Closes both pools.
     pub(crate) fn close(&self) {
         self.accept_pool.close();
         self.verb_pool.close();

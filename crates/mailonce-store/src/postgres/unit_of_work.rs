@@ -1,7 +1,7 @@
-//! The ground a careful verb stands on: the keys it locked, the emails behind them, and what it decided about them.
+//! A unit of work: the keys and emails that a transaction locked and loaded, and the changes it decided.
 //!
-//! Everything is loaded first, decided here without the database, and written at the end. The decisions are the
-//! core's; the order in which they are asked is the model's.
+//! A transaction loads everything first, decides here without database access, and writes all changes at the end. The
+//! rules come from the core. They are checked in the same order as in the in-memory reference store.
 
 use mailonce_core::{
     events::event::NewEvent,
@@ -23,59 +23,59 @@ use std::{
 use super::row::{KeyRow, KeyScope, KeyTarget};
 use crate::postgres::{control::budgets::Counters, conversation::changes::ConversationChanges};
 
-/// See the module's words.
+/// The loaded rows and the pending changes of one transaction. See the module documentation.
 #[derive(Default)]
 pub(crate) struct UnitOfWork {
-    /// Says which keys count as forgotten.
+    /// Decides which keys have expired.
     pub time: Arc<CommitClock>,
-    /// Every locked key, as it is now.
+    /// All locked keys, with the changes decided so far.
     pub keys: BTreeMap<KeyScope, KeyRow>,
-    /// Every locked key, as it was read.
+    /// All locked keys, as they were loaded.
     pub loaded_keys: BTreeMap<KeyScope, KeyRow>,
-    /// The emails behind them.
+    /// The emails that those keys refer to.
     pub emails: BTreeMap<EmailId, Email>,
     /// Emails to insert, in order, with their bodies and events.
     pub new_emails: Vec<(EmailId, Arc<[u8]>, NewEvent)>,
-    /// Emails to update, each with the moment up to which it is swept.
+    /// Emails to update, each with the time up to which it has been swept.
     pub changed_emails: BTreeMap<EmailId, Time>,
-    /// Events to tell, in order, after those of the fresh ones.
+    /// Events to publish, in order, after those of `new_emails`.
     pub events: Vec<(TeamId, NewEvent)>,
-    /// Attempts to note, in order.
+    /// Attempts to insert or update, in order.
     pub attempts: Vec<(TeamId, EmailId, Attempt)>,
-    /// Facts to note, in order.
+    /// Evidence to insert, in order.
     pub evidence: Vec<(TeamId, EmailId, Evidence)>,
-    /// Bytes to freeze, each for a transport.
+    /// Frozen wire bytes to insert, each for one transport.
     pub wires: Vec<(EmailRef, String, Arc<[u8]>)>,
-    /// Handoffs to add to emails.
+    /// Handoffs to add to existing emails.
     pub new_handoffs: Vec<(EmailRef, Handoff)>,
-    /// Emails whose body is dropped.
+    /// Emails whose body is deleted.
     pub bodies_to_drop: Vec<EmailRef>,
-    /// Emails whose last trace goes.
+    /// Emails that are deleted with all their rows.
     pub emails_to_delete: Vec<EmailRef>,
-    /// Threads and their messages, and what guards remember.
+    /// Changes to threads and messages, and to the state of the reply and content guards.
     pub conversations: ConversationChanges,
-    /// How much of budgets is used.
+    /// Usage of budgets.
     pub budgets: Counters,
 }
 
-/// An email of a team.
+/// Identifies an email within its team.
 pub(crate) type EmailRef = (TeamId, EmailId);
 
 impl UnitOfWork {
-    /// The email, if it is this team's.
+    /// The loaded email, if it belongs to this team.
     pub(crate) fn email_of_team(&self, team: TeamId, id: EmailId) -> Option<Email> {
         self.emails.get(&id).filter(|email| email.team == team).cloned()
     }
 
-    /// Notes what an email became, and tells of it.
+    /// Records the new state of an email together with its event.
     pub(crate) fn save(&mut self, email: &Email, event: NewEvent) {
         self.events.push((email.team, event));
-        // What is due already and was not swept yet must stay due.
+        // The minimum time keeps a sweep scheduled that is already due but has not run yet.
         self.changed_emails.insert(email.id, Time(i64::MIN));
         self.emails.insert(email.id, email.clone());
     }
 
-    /// Whether anything is to be written at all.
+    /// Whether there is nothing to write.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.keys == self.loaded_keys
             && self.new_emails.is_empty()
@@ -87,7 +87,7 @@ impl UnitOfWork {
             && self.budgets.is_unchanged()
     }
 
-    /// Binds a key to an email, or says what it is bound to.
+    /// Accepts an email and binds its key, or returns what the key is bound to.
     pub(crate) fn accept(&mut self, wish: NewEmail, now: Time) -> AcceptResult {
         if let Some(bound) = wish.key.and_then(|key| self.key_binding(wish.team, key, now)) {
             return AcceptResult::KeyBound(bound);
@@ -127,13 +127,13 @@ impl UnitOfWork {
         }
     }
 
-    /// What a key is bound to and remembered for.
+    /// What a key is bound to, unless that has expired.
     pub(crate) fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Option<KeyBinding> {
         let row = self.keys.get(&(team, key))?;
         binding_of_target(row.target.as_ref(), |id| self.emails.get(&id), self.time.expiry_cutoff(now))
     }
 
-    /// Whether the same intent already went, or is going, to some of these recipients.
+    /// Whether an email with the same intent was already accepted for some of these recipients.
     fn overlaps_recipients(&self, wish: &NewEmail, now: Time) -> bool {
         let stands_for = |key: KeyHash| {
             let row = self.keys.get(&(wish.team, key));
@@ -147,7 +147,7 @@ impl UnitOfWork {
         self.emails.get(&id).is_some_and(|email| email.holds_shadow_keys(self.time.expiry_cutoff(now)))
     }
 
-    /// The answer to an operation whose key is bound already. `None` when it is free.
+    /// The result for an operation whose key is already bound: a replay or a mismatch. `None` when the key is free.
     pub(crate) fn find_replay<T>(&self, operation: &KeyedOperation, now: Time) -> Option<IdempotentResult<T>> {
         match self.key_binding(operation.team, operation.key, now)? {
             KeyBinding::Operation { digest } if digest == operation.digest => {
@@ -162,7 +162,7 @@ impl UnitOfWork {
         }
     }
 
-    /// Binds the free key of an operation that was done.
+    /// Binds the free key of an operation that has been performed.
     pub(crate) fn bind_operation(&mut self, operation: &KeyedOperation) {
         let row = self.keys.entry((operation.team, operation.key)).or_default();
         row.bind_number += 1;
@@ -174,8 +174,8 @@ impl UnitOfWork {
         });
     }
 
-    /// Makes the next version of an email, once.
-    /// `replaced` says that another email answered its message since.
+    /// Accepts the next version of an email, once. `replaced` is true when another email has answered the same
+    /// message since.
     pub(crate) fn resend(
         &mut self,
         wish: NewEmail,
@@ -237,7 +237,7 @@ impl UnitOfWork {
         IdempotentResult::Done(answer)
     }
 
-    /// Forgets what is due to be forgotten of one email.
+    /// Removes the parts of one email whose retention has ended: key, body, tombstone.
     pub(crate) fn sweep_email(&mut self, email: &Email, now: Time, swept: &mut SweepCounts) {
         let scoped = (email.team, email.id);
         if email.is_forgotten(now) && self.release_key_and_slots(email, email.expires_at().unwrap_or(now)) {
@@ -256,7 +256,7 @@ impl UnitOfWork {
         }
     }
 
-    /// Lets go of an email's key and slots.
+    /// Releases an email's key and shadow keys. Returns whether the key was still bound to this email.
     fn release_key_and_slots(&mut self, email: &Email, at: Time) -> bool {
         for slot in email.head.all_shadow_keys(email.team) {
             if let Some(row) = self.keys.get_mut(&(email.team, slot))
@@ -279,7 +279,7 @@ impl UnitOfWork {
         true
     }
 
-    /// Removes the tombstone of an email's key. The row stays while another email stands for its recipient.
+    /// Removes the tombstone of an email's key. The row stays while another email occupies it as a shadow key.
     fn remove_tombstone(&mut self, email: &Email) -> bool {
         let Some(key) = email.head.key.as_ref().map(|name| name.hash(email.team)) else {
             return false;
@@ -295,7 +295,7 @@ impl UnitOfWork {
     }
 }
 
-/// What a target comes to at `now`, when its email can be looked up.
+/// What a key's target is bound to at `now`. `None` when it has expired.
 pub(crate) fn binding_of_target<'a>(
     target: Option<&KeyTarget>,
     email: impl FnOnce(EmailId) -> Option<&'a Email>,
@@ -312,13 +312,13 @@ pub(crate) fn binding_of_target<'a>(
     }
 }
 
-/// The scopes that an email's own row in the ledger touches: its key and its slots.
+/// The keys that an email's row refers to: its own key and its shadow keys.
 pub(crate) fn email_scopes(email: &Email) -> BTreeSet<KeyScope> {
     let key = email.head.key.as_ref().map(|name| name.hash(email.team));
     key.into_iter().chain(email.head.all_shadow_keys(email.team)).map(|hash| (email.team, hash)).collect()
 }
 
-/// The scopes of a wish: its key and its slots.
+/// The keys that a new email must lock: its own key and its shadow keys.
 pub(crate) fn new_email_scopes(wish: &NewEmail) -> impl Iterator<Item = KeyScope> + '_ {
     let earlier = wish.head.earlier_shadow_keys(wish.team);
     wish.key.into_iter().chain(wish.shadow_keys.iter().copied()).chain(earlier).map(|hash| (wish.team, hash))

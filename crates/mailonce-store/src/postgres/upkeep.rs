@@ -1,4 +1,4 @@
-//! Upkeep: what the installation is, how the database is, what is counted, and what is forgotten.
+//! Upkeep: installation facts, health, suppressed-call counts, table statistics, and the sweep of expired rows.
 
 use mailonce_core::{
     events::event::{EventKind, NewEvent},
@@ -27,11 +27,11 @@ use crate::postgres::{
 };
 use crate::postgres::{events::notices::sweep_notices, inbound::sweep::sweep_inbound};
 
-/// How often the tables are tended.
+/// How often [`SharedState::maintain_tables`] runs.
 pub(crate) const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The server's wall clock in milliseconds, and whether it runs on another host than this process. A server behind a
-/// local socket has no address.
+/// The server's wall clock in milliseconds, and whether the server runs on another host. A server behind a local
+/// socket has no address and counts as the same host.
 macro_rules! database_clock {
     () => {
         "(extract(epoch FROM clock_timestamp()) * 1000)::bigint,
@@ -42,7 +42,7 @@ pub(crate) use database_clock;
 
 const SELECT_INSTALL: &str = "SELECT epoch, last_id, seen_at FROM install";
 const CLOCK: &str = concat!("SELECT ", database_clock!());
-/// The highest id of each team in a table, by hopping from team to team in the index.
+/// The highest id of each team in a table, by skipping from team to team in the index.
 macro_rules! highest {
     ($table:literal, $id:literal) => {
         concat!(
@@ -81,8 +81,8 @@ const DURABILITY: &str = "
            (SELECT count(*) FROM pg_stat_replication),
            (SELECT string_agg(coalesce(application_name, 'unnamed'), ', ') FROM pg_stat_replication
              WHERE sync_state = 'async')";
-/// Tables that were looked at when they were almost empty and have grown since. Plans made then look through them from
-/// end to end; new statistics make sessions plan again.
+/// Tables that were analyzed when almost empty and have grown since. Their cached plans would scan the whole table;
+/// new statistics make sessions plan again.
 const STALE_STATISTICS: &str = "
     SELECT format('ANALYZE %I', relname) FROM pg_class
      WHERE relnamespace = 'mailonce'::regnamespace AND relkind = 'r' AND reltuples >= 0 AND relpages < 64
@@ -94,14 +94,14 @@ const LOCK_SWEEP_DUE: &str = "
     SELECT e.team, e.id FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
       JOIN emails e ON e.team = w.team AND e.id = w.id
      WHERE e.sweep_at <= $3 ORDER BY e.id FOR UPDATE OF e SKIP LOCKED";
-/// An operation is forgotten at its time and leaves a tombstone, which has a time of its own.
+/// An expired operation is cleared and leaves a tombstone, which has its own expiry.
 const FORGET_OPERATIONS: &str = "
     UPDATE keys k
        SET digest = NULL, answer = NULL, forgotten_at = k.expires_at, expires_at = k.expires_at + $2
       FROM (SELECT team, hash FROM keys WHERE expires_at IS NOT NULL AND expires_at <= $1 AND digest IS NOT NULL
              LIMIT 10000 FOR UPDATE SKIP LOCKED) due
      WHERE k.team = due.team AND k.hash = due.hash";
-/// A slot stays while its email stands for the recipient.
+/// A row whose shadow key is still occupied stays.
 const DROP_TOMBSTONES: &str = "
     WITH due AS (
         SELECT team, hash FROM keys WHERE expires_at IS NOT NULL AND expires_at <= $1 AND digest IS NULL
@@ -134,7 +134,7 @@ const DROP_SUPPRESSED: &str = "
      WHERE b.team = w.team AND b.email = w.email";
 const SAVE_LAST_ID: &str = "UPDATE install SET last_id = greatest(last_id, $1)";
 
-/// Makes the rows that are missing and locks the others, in order, as keys are locked.
+/// Inserts the missing rows and locks the others, in sorted order, as for keys.
 const LOCK_SUPPRESSED: &str = "
     INSERT INTO suppressed (team, email, count, latest)
     SELECT w.team, w.email, 0, '[]' FROM unnest($1::uuid[], $2::uuid[]) AS w (team, email) ORDER BY 1, 2
@@ -148,7 +148,7 @@ const ADD_SUPPRESSED: &str = "
      WHERE s.team = w.team AND s.email = w.email";
 
 impl SharedState {
-    /// What this installation is.
+    /// Facts about this installation.
     pub(crate) async fn installation(&self) -> TxResult<InstallationInfo> {
         let client = self.connections.client().await?;
         let rows = query_rows(&client, SELECT_INSTALL, &[]).await?;
@@ -172,7 +172,7 @@ impl SharedState {
         })
     }
 
-    /// Reads the columns of [`database_clock`], the first of them at `at`.
+    /// Reads the columns of [`database_clock`], which begin at column `at`.
     pub(crate) fn read_clock(&self, row: &tokio_postgres::Row, at: usize) -> TxResult<DatabaseClock> {
         match self.test_clock.get() {
             Some(source) => Ok(source()),
@@ -180,7 +180,7 @@ impl SharedState {
         }
     }
 
-    /// How the database is. Commits something, because nothing else shows that it can.
+    /// Checks the database. It commits a row, because only a commit proves that commits work.
     pub(crate) async fn health(&self) -> TxResult<Health> {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
@@ -204,11 +204,11 @@ impl SharedState {
                 "{replicas} replicas and no synchronous_standby_names: a failover can lose what was accepted"
             ));
         }
-        // The first note names the server; every further one is a way to lose something.
+        // The first note names the server; each further note is a risk of data loss.
         Ok(Health { engine: "postgres", degraded: notes.len() > 1, notes })
     }
 
-    /// Asks how many keys there are, about, and has tables looked at that have outgrown their statistics.
+    /// Refreshes the approximate number of keys, and analyzes tables whose statistics are out of date.
     pub(crate) async fn maintain_tables(&self) -> TxResult<()> {
         let client = self.connections.client().await?;
         self.connections.server.refresh(&client).await?;
@@ -221,7 +221,7 @@ impl SharedState {
         Ok(())
     }
 
-    /// Counts calls that were answered with an earlier email, and keeps the latest.
+    /// Counts calls that were answered with an earlier email, and keeps the latest ones.
     pub(crate) async fn record_suppressed_calls(&self, calls: &[SuppressedCalls], now: Time) -> TxResult<()> {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
@@ -260,7 +260,7 @@ impl SharedState {
         self.commit(tx, 1).await
     }
 
-    /// Forgets what is due to be forgotten, at most `max` emails.
+    /// Removes expired data, of at most `max` emails per call.
     pub(crate) async fn sweep(&self, max: usize, now: Time) -> TxResult<SweepCounts> {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
@@ -268,7 +268,7 @@ impl SharedState {
             read_email_refs(&query_rows(&tx, SWEEP_DUE, &[&now.0, &(max as i64)]).await?)?.collect();
         let mut swept = SweepCounts::default();
         if !due.is_empty() {
-            // Seen without a lock: only their heads are used, and those never change.
+            // Read without a lock: only the heads are used, and those are immutable.
             let scopes: BTreeSet<KeyScope> =
                 read_emails(&read_email_rows(&tx, &due).await?, 0)?.iter().flat_map(email_scopes).collect();
             lock_existing_keys(&tx, &scopes).await?;
@@ -292,7 +292,7 @@ impl SharedState {
         if let Some(gone) = gone {
             execute(&tx, SAVE_LAST_ID, &[&ordered_bits(gone)]).await?;
         }
-        // Last, because whoever holds one of these waits for nothing else.
+        // These locks come last: a transaction that holds one of them waits for no other lock.
         sweep_guard_state(&tx, now).await?;
         budgets::sweep(&tx, now).await?;
         self.commit(tx, 1).await?;
@@ -300,7 +300,7 @@ impl SharedState {
     }
 }
 
-/// Drops bodies and last traces. How many bodies there were.
+/// Deletes bodies and expired emails. Returns how many bodies were deleted.
 async fn drop_rows(tx: &deadpool_postgres::Transaction<'_>, ground: &UnitOfWork) -> TxResult<usize> {
     let mut bodies = 0;
     if !ground.bodies_to_drop.is_empty() {

@@ -1,4 +1,4 @@
-//! Writing: emails, keys and events go to the database as sets, however many they are.
+//! Writing: each kind of row is written with one set-based statement, however many rows there are.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
@@ -87,7 +87,7 @@ const INSERT_WIRES: &str = "
     INSERT INTO wires (team, email, transport, bytes)
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bytea[]) ON CONFLICT DO NOTHING";
 
-/// Runs a statement that is prepared once per session.
+/// Executes a statement that is prepared once per session.
 pub(crate) async fn execute(
     client: &(impl GenericClient + ?Sized),
     sql: &str,
@@ -97,7 +97,7 @@ pub(crate) async fn execute(
     Ok(client.execute(&statement, params).await?)
 }
 
-/// Asks with a statement that is prepared once per session.
+/// Runs a query that is prepared once per session.
 pub(crate) async fn query_rows(
     client: &(impl GenericClient + ?Sized),
     sql: &str,
@@ -107,11 +107,11 @@ pub(crate) async fn query_rows(
     Ok(client.query(&statement, params).await?)
 }
 
-/// A statement with what is put into it.
+/// A statement with its parameters.
 pub(crate) type BoundStatement<'a> = (&'a str, &'a [&'a (dyn ToSql + Sync)]);
 
-/// Sends statements one behind the other without waiting for the answers between them. They run in this order, and
-/// each sees what was committed when the one before it was done.
+/// Pipelines statements: sends them without waiting for the results in between. The server runs them in this order,
+/// and each sees what was committed when its predecessor ended.
 pub(crate) async fn query_pipelined(
     tx: &Transaction<'_>,
     asked: &[BoundStatement<'_>],
@@ -123,7 +123,7 @@ pub(crate) async fn query_pipelined(
     let mut sent = Vec::with_capacity(asked.len());
     for (statement, (_, params)) in statements.iter().zip(asked) {
         let mut answer = Box::pin(tx.query(statement, params));
-        // The first look at an answer sends its question.
+        // The first poll sends the query.
         let early = poll_fn(|cx| match answer.as_mut().poll(cx) {
             Poll::Ready(rows) => Poll::Ready(Some(rows)),
             Poll::Pending => Poll::Ready(None),
@@ -140,7 +140,7 @@ pub(crate) async fn query_pipelined(
     Ok(answers)
 }
 
-/// Writes everything that was decided. The commit is the caller's.
+/// Writes all changes of a unit of work. The caller commits.
 pub(crate) async fn write_unit_of_work(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
     write_new_emails(tx, ground).await?;
     write_keys(tx, ground).await?;
@@ -159,7 +159,7 @@ async fn write_new_emails(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult
         EmailInsert::new(email.clone(), body.clone(), event)
     };
     let drafts = ground.new_emails.iter().map(draft).collect::<TxResult<Vec<EmailInsert>>>()?;
-    // A batch may be large; the database takes it in pieces of the same transaction.
+    // A batch may be large; insert it in chunks, within the same transaction.
     for piece in drafts.chunks(256) {
         insert_emails(tx, piece.iter().map(|draft| (draft, None))).await.map_err(TxError::into_not_committed)?;
     }
@@ -192,7 +192,7 @@ async fn write_keys(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<()> {
             [&teams, &hashes, &bind, &email, &digest, &answer, &expires_at, &slot, &forgotten_at];
         execute(tx, UPDATE_KEYS, &params).await?;
     }
-    // Rows that were made only to be locked, and rows that say nothing any more.
+    // Delete rows that were inserted only to be locked, and rows that no longer hold anything.
     let (teams, hashes) = scope_columns(ground.keys.iter().filter(|(_, row)| row.is_empty()).map(|(scope, _)| scope));
     if !teams.is_empty() {
         execute(tx, DELETE_KEYS, &[&teams, &hashes]).await?;
@@ -300,7 +300,7 @@ async fn write_evidence(tx: &Transaction<'_>, ground: &UnitOfWork) -> TxResult<(
     Ok(())
 }
 
-/// Leaves events to the sequencer, in order.
+/// Inserts events into `events_pending`, in order. The sequencer numbers them later.
 pub(crate) async fn write_events(tx: &Transaction<'_>, events: &[(TeamId, NewEvent)]) -> TxResult<()> {
     if events.is_empty() {
         return Ok(());
@@ -315,7 +315,7 @@ pub(crate) async fn write_events(tx: &Transaction<'_>, events: &[(TeamId, NewEve
     Ok(())
 }
 
-/// Emails as two columns.
+/// Splits emails into a column of teams and a column of ids.
 pub(crate) fn email_ref_columns(emails: impl Iterator<Item = EmailRef>) -> (Vec<Uuid>, Vec<Uuid>) {
     emails.map(|(team, id)| (team.0, id.0)).unzip()
 }

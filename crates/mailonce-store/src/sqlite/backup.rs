@@ -1,7 +1,7 @@
-//! Copies of the ledger: taken at one moment while others use it, and put in place where there is none.
+//! Backup and restore: a consistent snapshot of the database, taken while a server may use it.
 //!
-//! A copy is a whole ledger in one file, with everybody's mail and the install secret. One that is put in place gets an
-//! epoch of its own, so that nobody goes on reading events where another history had come to.
+//! A backup is the whole database in one file, with the mail of all teams and the install secret. A restored database
+//! gets a new epoch, so that no client continues with an event cursor from a different history.
 
 use mailonce_core::{
     ports::store::{Result, StoreError},
@@ -22,23 +22,24 @@ use super::{
 const STATES: &str = "SELECT count(*) FILTER (WHERE state IN ('queued', 'scheduled', 'leased')), \
      count(*) FILTER (WHERE state IN ('sending', 'unknown')) FROM handoffs";
 
-/// What a copy holds.
+/// A summary of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupContents {
-    /// Its schema.
+    /// The schema version.
     pub schema: i64,
-    /// Emails that it knows.
+    /// Number of emails.
     pub emails: u64,
-    /// Handoffs that would be handed over.
+    /// Number of handoffs that would be sent: queued, scheduled or leased.
     pub waiting: u64,
-    /// Handoffs of which nobody can tell.
+    /// Number of handoffs with an unknown outcome: sending or unknown.
     pub unknown: u64,
-    /// When its ledger was last known to be alive, to the minute.
+    /// The last heartbeat that its database saved, to the minute.
     pub seen_at: Option<Time>,
 }
 
 impl Sqlite {
-    /// Copies the ledger in a data directory to a new file, at one moment of it. Whoever uses it is not disturbed.
+    /// Writes a snapshot of the database in a data directory to a new file. A server that uses the database keeps
+    /// running.
     pub fn back_up(directory: &Path, file: &Path) -> Result<BackupContents> {
         let ledger = directory.join("ledger.db");
         if !ledger.exists() {
@@ -48,7 +49,7 @@ impl Sqlite {
         Self::read_backup(file)
     }
 
-    /// What a copy holds. An error when it is no whole ledger that this binary can read.
+    /// Reads the summary of a backup. Fails when the file is damaged or its schema is not one that this binary knows.
     pub fn read_backup(file: &Path) -> Result<BackupContents> {
         let conn = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(store_error)?;
         let schema = schema_version(&conn)?;
@@ -64,17 +65,18 @@ impl Sqlite {
         let emails = conn.query_row("SELECT count(*) FROM emails", [], |row| count(row, 0)).map_err(store_error)?;
         let states = conn.query_row(STATES, [], |row| Ok((count(row, 0)?, count(row, 1)?)));
         let (waiting, unknown) = states.map_err(store_error)?;
-        // The first schema did not write the time down.
+        // Schema 1 did not save heartbeats.
         let seen_at = if schema == 1 { None } else { seen_at(&conn)? };
         Ok(BackupContents { schema, emails, waiting, unknown, seen_at })
     }
 
-    /// Puts a copy in place as the ledger of a data directory that has none, under another epoch.
+    /// Restores a backup into a data directory that has no database. The restored database gets a higher epoch, and at
+    /// least `epoch`.
     pub fn restore(file: &Path, directory: &Path, epoch: u32) -> Result<BackupContents> {
         let contents = Self::read_backup(file)?;
         let _lock = DirectoryLock::take(directory)?;
         let ledger = directory.join("ledger.db");
-        // A log that lies there would be taken for the copy's own.
+        // SQLite would read an existing WAL as part of the restored database.
         for name in ["ledger.db", "ledger.db-wal", "ledger.db-shm"] {
             if directory.join(name).exists() {
                 return Err(unreachable_error(&format!("there is a {name} in {} already", directory.display())));
@@ -98,7 +100,7 @@ fn seen_at(conn: &Connection) -> Result<Option<Time>> {
     Ok(seen.map_err(store_error)?.flatten().map(Time))
 }
 
-/// Writes a copy that its owner alone can read, or nothing.
+/// Writes a backup that only its owner can read. Removes the file again if that fails.
 fn write_backup(from: &Path, to: &Path) -> Result<()> {
     File::options().write(true).create_new(true).mode(0o600).open(to).map_err(|error| io_error(to, &error))?;
     let copied = vacuum_into(from, to).and_then(|()| sync(to)).and_then(|()| sync(&parent_directory(to)));
@@ -108,7 +110,7 @@ fn write_backup(from: &Path, to: &Path) -> Result<()> {
     copied
 }
 
-/// One statement, and so one moment of the ledger.
+/// Copies the database with one statement, so that the copy is a consistent snapshot.
 fn vacuum_into(from: &Path, to: &Path) -> Result<()> {
     let conn = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(store_error)?;
     conn.execute_batch("PRAGMA busy_timeout = 5000").map_err(store_error)?;

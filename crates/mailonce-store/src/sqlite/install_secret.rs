@@ -1,6 +1,6 @@
-//! The install secret in the file: how it is opened, and how its old form leaves no bytes behind.
+//! The install secret in the database: how it is opened, and how its old form is erased when it is replaced.
 //!
-//! `secure_delete` overwrites the row that is replaced. The log still has the page as it was, so it is emptied afterwards.
+//! `secure_delete` overwrites the replaced row. The WAL still holds the old page, so it is truncated afterwards.
 
 use mailonce_core::{
     key::InstallSecret,
@@ -20,15 +20,16 @@ use super::{
     schema::{WalLock, schema_version, store_error, unreachable_error},
 };
 
-/// The first schema with a table for the secret.
+/// The first schema version with a table for the secret.
 const FIRST_SCHEMA_WITH_TABLE: i64 = 8;
-/// How long the log is asked to be empty, and the pause between: readers and the checkpointer hold it for a moment.
+/// How long truncating the WAL is retried, and the pause between two attempts. Readers and the checkpointer can
+/// block it for a moment.
 const WAL_TRUNCATE_TIMEOUT: Duration = Duration::from_secs(10);
 const WAL_TRUNCATE_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 impl Sqlite {
-    /// The install secret as the ledger in a data directory keeps it, without changing anything. `None` when there is no
-    /// ledger, or one that no start has brought to the schema of this binary.
+    /// The stored form of the install secret in a data directory. Changes nothing. `None` when there is no database, or
+    /// when its schema is older than the table for the secret.
     pub fn stored_secret(directory: &Path) -> Result<Option<StoredSecret>> {
         let path = directory.join("ledger.db");
         if !path.exists() {
@@ -38,8 +39,10 @@ impl Sqlite {
         if schema_version(&conn)? < FIRST_SCHEMA_WITH_TABLE { Ok(None) } else { read_secret(&conn) }
     }
 
-    /// Lets a keeper replace the install secret, also while a server uses the ledger: the server goes on with the secret
-    /// that it holds in memory. Returns whether the log is free of the old form; otherwise the next start empties it.
+    /// Lets a keeper replace the stored form of the install secret. This works while a server runs, because the server
+    /// keeps using the secret in its memory.
+    ///
+    /// Returns whether the old form was erased from the WAL. If not, the next start truncates the WAL.
     pub fn replace_secret(directory: &Path, keeper: &dyn SecretKeeper) -> Result<bool> {
         let path = directory.join("ledger.db");
         let _lock = WalLock::take(directory)?;
@@ -57,7 +60,7 @@ impl Sqlite {
     }
 }
 
-/// Opens the secret, and replaces it in the same transaction when the keeper says so.
+/// Opens the secret, and replaces its stored form in the same transaction if the keeper asks for that.
 pub(crate) fn open_secret(conn: &mut Connection, keeper: &dyn SecretKeeper) -> Result<InstallSecret> {
     conn.execute_batch("PRAGMA secure_delete = ON").map_err(store_error)?;
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(store_error)?;
@@ -70,8 +73,9 @@ pub(crate) fn open_secret(conn: &mut Connection, keeper: &dyn SecretKeeper) -> R
     Ok(opened.secret)
 }
 
-/// Empties the log of a ledger whose secret is wrapped. A start does this each time, because the one before may have been
-/// killed between the commit that wrapped the secret and this step. A backup that runs must not keep a server from starting.
+/// Truncates the WAL if the secret is wrapped. Every start does this, because the previous process may have been
+/// killed after the commit that wrapped the secret and before this step. A failure is only logged, so that a running
+/// backup cannot keep a server from starting.
 pub(crate) fn purge_plain_secret(conn: &Connection) -> Result<()> {
     if matches!(read_secret(conn)?, Some(StoredSecret::Wrapped(_)))
         && let Err(error) = truncate_wal(conn)
@@ -103,7 +107,7 @@ fn write_secret(conn: &Connection, secret: &StoredSecret) -> Result<()> {
     conn.execute(sql, params![plain, wrapped]).map(drop).map_err(store_error)
 }
 
-/// Moves the log into the file and cuts it to nothing.
+/// Checkpoints the WAL and truncates it to zero bytes.
 #[expect(clippy::disallowed_methods, reason = "a ledger is opened before anything else runs, and blocks its caller")]
 fn truncate_wal(conn: &Connection) -> Result<()> {
     let began = Instant::now();
@@ -128,7 +132,7 @@ mod tests {
 
     const SECRET: [u8; 32] = *b"k7#Qz!m2Lw@9vT$4xR^8pN&6sB*3hJ(5";
 
-    /// Wraps by name: the stored form holds nothing of the secret.
+    /// A keeper whose stored form is only a name, so that it contains no bytes of the secret.
     struct NamedSecretKeeper(&'static str);
 
     impl SecretKeeper for NamedSecretKeeper {
@@ -144,12 +148,13 @@ mod tests {
         files.into_iter().any(|bytes| bytes.windows(part.len()).any(|window| window == part))
     }
 
-    /// Whether any eight bytes of the secret are there: a shorter row overwrites only the end of the old one.
+    /// Whether any 8-byte part of the secret is in the directory. A shorter row overwrites only the end of the old one.
     fn directory_contains_secret(directory: &Path) -> bool {
         SECRET.chunks(8).any(|part| directory_contains(directory, part))
     }
 
-    /// A ledger as it was before the secret had a table: its row changed often, and each change left a copy.
+    /// A database with a schema from before the secret had its own table. Its row changed often, and each change left a
+    /// copy of the secret.
     fn create_ledger_without_secret_table(directory: &Path) {
         let conn = Connection::open(directory.join("ledger.db")).unwrap();
         conn.execute_batch("PRAGMA journal_mode = WAL; PRAGMA secure_delete = OFF").unwrap();
@@ -190,7 +195,7 @@ mod tests {
         let (mut conn, _) = open_writer(&path, &SECRET).unwrap();
         open_secret(&mut conn, &NamedSecretKeeper("wrapped")).unwrap();
         assert!(directory_contains_secret(folder.path()), "the log has it");
-        // A connection that is never closed leaves its log, as a process that was killed does.
+        // A connection that is never closed leaves its WAL behind, as a killed process does.
         std::mem::forget(conn);
         open_writer(&path, &NamedSecretKeeper("wrapped")).unwrap();
         assert!(!directory_contains_secret(folder.path()));

@@ -1,5 +1,7 @@
-//! The embedded engine: one SQLite file, one writer thread that commits in groups, readers on connections of their
-//! own, and a thread that moves the log into the file so that no commit has to.
+//! The embedded store: one SQLite file in WAL mode.
+//!
+//! One writer thread commits all writes in groups. Queries run on separate reader connections. A checkpointer thread
+//! copies the WAL into the database file, so that no commit has to.
 
 pub(crate) mod access;
 mod backup;
@@ -70,18 +72,18 @@ use crate::transport_registry::TransportRegistry;
 pub use backup::BackupContents;
 pub use schema::SCHEMA_VERSION;
 
-/// Readers at a time.
+/// Maximum number of concurrent readers.
 const MAX_READERS: usize = 4;
-/// Rows after which the log is moved into the file, and the pause between two looks.
+/// Rows written before the WAL is checkpointed, and the pause between two checks of that number.
 const ROWS_PER_CHECKPOINT: u64 = 20_000;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(100);
-/// How often the time is written down.
+/// How often a heartbeat saves the current time in the database.
 const SAVE_TIME_INTERVAL_MS: i64 = 60_000;
-/// Pause between two counts of the keys: at least this, and this many times as long as a count took.
+/// Pause between two counts of the `keys` table: this minimum, or this multiple of the last count's duration if longer.
 const KEY_COUNT_MIN_PAUSE: Duration = Duration::from_mins(1);
 const KEY_COUNT_PAUSE_FACTOR: u32 = 500;
 
-/// The embedded engine.
+/// The SQLite store.
 pub struct Sqlite {
     path: PathBuf,
     secret: InstallSecret,
@@ -92,23 +94,23 @@ pub struct Sqlite {
     reader_permits: Semaphore,
     threads: Mutex<Vec<JoinHandle<()>>>,
     closing: Arc<AtomicBool>,
-    /// When each process of this one was last heard of: engines of a test, as a rule one.
+    /// Last heartbeat of each node in this process. Usually there is one node; tests run several.
     node_heartbeats: Mutex<HashMap<NodeId, Time>>,
-    /// Which transports this process has, under each of its names.
+    /// The transports that each node of this process published.
     transport_registry: Mutex<TransportRegistry>,
-    /// The time that was last written down.
+    /// The heartbeat time that was last saved in the database.
     seen_at: AtomicI64,
     time: Arc<CommitClock>,
-    /// Keys that do not lie in their tree yet, and how many do.
+    /// Idempotency keys that are not yet in the `keys` table, and the number of those that are.
     fresh_keys: Arc<FreshKeys>,
-    /// The last key of a delivery that a sweep has looked at.
+    /// Where the next sweep continues its scan of delivery keys. `None` starts at the first key.
     delivery_key_cursor: Mutex<Option<crate::sqlite::inbound::sweep::DeliveryKeyRef>>,
     _lock: DirectoryLock,
 }
 
 impl Sqlite {
-    /// Opens the ledger in a data directory, making both when they do not exist. Refuses a directory that another
-    /// process holds, a newer schema, and settings that are not durable.
+    /// Opens the database in a data directory, and creates both if they do not exist. Fails when another process holds
+    /// the directory, when the schema is newer than this binary, or when SQLite's settings are not durable.
     pub fn open(directory: &Path, keeper: impl SecretKeeper) -> Result<Self> {
         let lock = DirectoryLock::take(directory)?;
         let path = directory.join("ledger.db");
@@ -145,7 +147,7 @@ impl Sqlite {
             let (writer, teams, listeners) =
                 (Arc::clone(&writer), Arc::clone(&store.teams), Arc::clone(&store.subscribers));
             let (fresh, log, time) = (Arc::clone(&store.fresh_keys), Arc::clone(&log), Arc::clone(&store.time));
-            // The ledger borrows the connection for its prepared statements, so both live on the thread.
+            // The write session borrows the connection for its prepared statements, so both live on the writer thread.
             move || match WriteSession::new(&conn, fresh, teams, listeners, log, time) {
                 Ok(ledger) => {
                     drop(tell.send(Ok(())));
@@ -164,12 +166,12 @@ impl Sqlite {
         Ok(store)
     }
 
-    /// Whether another process holds the data directory.
+    /// Whether another process holds the lock on the data directory.
     pub fn is_busy(directory: &Path) -> bool {
         directory.exists() && DirectoryLock::take(directory).is_err()
     }
 
-    /// The schema of the ledger in a data directory, without changing it. `None` when there is none yet.
+    /// The schema version of the database in a data directory. Changes nothing. `None` when there is no database yet.
     pub fn schema_version(directory: &Path) -> Result<Option<i64>> {
         let path = directory.join("ledger.db");
         if !path.exists() {
@@ -178,7 +180,8 @@ impl Sqlite {
         schema::schema_version(&schema::open_reader(&path)?).map(Some)
     }
 
-    /// What is wrong with the ledger in a data directory that nobody uses. Reading it may move its log into the file.
+    /// Checks the database in a data directory that no process uses, and returns the problems found. Opening it may
+    /// checkpoint the WAL.
     pub fn check_integrity(directory: &Path) -> Result<Vec<String>> {
         let path = directory.join("ledger.db");
         if path.exists() { schema::check_integrity(&path) } else { Ok(Vec::new()) }
@@ -191,7 +194,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Has a verb other than accept run and committed.
+    /// Runs a write other than an accept on the writer thread, and returns after its commit.
     async fn run_write<T: Send + 'static>(
         &self,
         verb: impl FnOnce(&mut WriteSession<'_>) -> Result<T> + Send + 'static,
@@ -199,7 +202,7 @@ impl Sqlite {
         self.writer.run(Priority::Other, verb, |_, _| {}).await
     }
 
-    /// Runs a reader on a thread that may block.
+    /// Runs a query on an idle reader connection, on a thread that may block.
     async fn run_query<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
@@ -218,8 +221,8 @@ impl Sqlite {
         answer
     }
 
-    /// Keys of deliveries that are known no longer, among the next ones. Looked for apart from the writer, round and
-    /// round, so that arrivals pay for no index.
+    /// Expired delivery keys among the next `SCAN_ROWS` keys. A reader scans the table piece by piece and starts over
+    /// at its end. This avoids an index on the expiry time, which every received mail would have to update.
     async fn expired_delivery_keys(&self, now: Time) -> Result<Vec<crate::sqlite::inbound::sweep::DeliveryKeyRef>> {
         let from = self.delivery_key_cursor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (expired, last) =
@@ -237,7 +240,7 @@ impl Sqlite {
     }
 }
 
-/// Moves the log into the file whenever enough was written, and once more when it has been quiet.
+/// The checkpointer thread: checkpoints the WAL after every `ROWS_PER_CHECKPOINT` rows, and once when writes pause.
 fn run_checkpointer(conn: &Connection, writer: &Writer, log: &WalState, closing: &AtomicBool) {
     let (mut moved, mut seen) = (0, 0);
     while !closing.load(Ordering::Relaxed) {
@@ -261,7 +264,8 @@ fn run_checkpointer(conn: &Connection, writer: &Writer, log: &WalState, closing:
     }
 }
 
-/// Counts the rows of the tree of keys, seldom: it walks all of it. In between the writer counts along.
+/// The key counter thread: counts the rows of the `keys` table. It does so rarely, because a count scans the whole
+/// table. Between two counts the writer updates the number.
 fn run_key_counter(conn: &Connection, fresh: &FreshKeys, closing: &AtomicBool) {
     while !closing.load(Ordering::Relaxed) {
         let began = Instant::now();
@@ -275,7 +279,7 @@ fn run_key_counter(conn: &Connection, fresh: &FreshKeys, closing: &AtomicBool) {
 #[async_trait]
 impl Store for Sqlite {
     async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
-        // In a box, because it goes to the writer and back.
+        // Boxed, because it moves to the writer thread and back.
         let mut prepared = Box::new(PreparedEmail::new(wish, now)?);
         let verb = move |ledger: &mut WriteSession<'_>| {
             let said = crate::sqlite::outbound::accept::accept(ledger, &mut prepared, now)?;
@@ -470,7 +474,7 @@ impl Store for Sqlite {
     }
 
     async fn recover_dead_nodes(&self, node: NodeId, max: usize, now: Time) -> Result<RecoveryCounts> {
-        // Nobody else has the file: who was never heard of in this process ended before it.
+        // This process holds the only lock on the file. A node without a heartbeat here belonged to an earlier process.
         let nodes = self.node_heartbeats.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let alive = move |holder| {
             holder == node || nodes.get(&holder).is_some_and(|seen| now.since(*seen) < limits::HEARTBEAT_TIMEOUT_MS)
@@ -564,7 +568,7 @@ impl Store for Sqlite {
         let verb = move |ledger: &mut WriteSession<'_>| {
             crate::sqlite::access::teams::create_team(ledger, &team, &key, operation.as_ref())
         };
-        // The number is known to others only once it is committed.
+        // Publish the team's number to readers only after the commit.
         let learn = move |answer: &IdempotentResult<Option<i64>>, ledger: &WriteSession<'_>| {
             if let IdempotentResult::Done(Some(number)) = answer {
                 ledger.teams.write().unwrap_or_else(PoisonError::into_inner).add(id, *number);

@@ -1,4 +1,4 @@
-//! Rows and what they stand for.
+//! Reading rows: conversions of columns, and loading an email with everything that belongs to it.
 
 use mailonce_core::{
     handoff::{Attempt, Handoff, HandoffProgress, HandoffState, Outcome},
@@ -30,50 +30,50 @@ pub(crate) fn corrupt_row(what: &str) -> StoreError {
     StoreError::Corrupt(format!("a row of the ledger cannot be read: {what}"))
 }
 
-/// A word of a closed set.
+/// A text column that holds the name of an enum value.
 pub(crate) fn parse_column<T>(row: &Row<'_>, at: usize, parse: impl FnOnce(&str) -> Option<T>) -> Result<T> {
     let word = row.get_ref(at).map_err(store_error)?.as_str().map_err(|_type| corrupt_row("a word"))?;
     parse(word).ok_or_else(|| corrupt_row(word))
 }
 
-/// A value that is kept as JSON.
+/// A value that is stored as JSON.
 pub(crate) fn json_column<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<T> {
     let json = row.get_ref(at).map_err(store_error)?.as_str().map_err(|_type| corrupt_row("JSON"))?;
     serde_json::from_str(json).map_err(|e| corrupt_row(&e.to_string()))
 }
 
-/// The same where there may be none.
+/// The same for a column that may be NULL.
 pub(crate) fn optional_json<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> Result<Option<T>> {
     let is_there = row.get_ref(at).map_err(store_error)? != ValueRef::Null;
     is_there.then(|| json_column(row, at)).transpose()
 }
 
-/// What is kept as JSON.
+/// Serializes a value for a JSON column.
 pub(crate) fn to_json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|e| StoreError::Corrupt(e.to_string()))
 }
 
-/// An id that is kept whole.
+/// An id that is stored as 16 bytes.
 pub(crate) fn id_column(row: &Row<'_>, at: usize) -> Result<Uuid> {
     row.get(at).map(Uuid::from_bytes).map_err(store_error)
 }
 
-/// The same where there may be none.
+/// The same for a column that may be NULL.
 pub(crate) fn optional_id(row: &Row<'_>, at: usize) -> Result<Option<Uuid>> {
     Ok(row.get::<_, Option<[u8; 16]>>(at).map_err(store_error)?.map(Uuid::from_bytes))
 }
 
-/// An id that is kept as its ordered and unordered bits, one after the other.
+/// An id that is stored in two columns: its ordered bits, then its random bits.
 pub(crate) fn split_id(row: &Row<'_>, at: usize) -> Result<Uuid> {
     Ok(id::from_bits(row.get(at).map_err(store_error)?, row.get(at + 1).map_err(store_error)?))
 }
 
-/// A time where there may be none.
+/// A time that may be NULL.
 pub(crate) fn optional_time(row: &Row<'_>, at: usize) -> Result<Option<Time>> {
     Ok(row.get::<_, Option<i64>>(at).map_err(store_error)?.map(Time))
 }
 
-/// The email with these ordered bits, whole. The id's other bits are checked by [`email_by_id`].
+/// Loads the email whose id has these ordered bits. [`email_by_id`] also compares the rest of the id.
 pub(crate) fn email_by_bits(conn: &Connection, team: TeamId, number: i64, bits: i64) -> Result<Option<Email>> {
     let mut statement = conn.prepare_cached(EMAIL_BY_ID).map_err(store_error)?;
     let mut rows = statement.query(params![number, bits]).map_err(store_error)?;
@@ -83,12 +83,12 @@ pub(crate) fn email_by_bits(conn: &Connection, team: TeamId, number: i64, bits: 
     }
 }
 
-/// The email with this id, whole.
+/// Loads the email with this id, including its handoffs.
 pub(crate) fn email_by_id(conn: &Connection, team: TeamId, number: i64, id: EmailId) -> Result<Option<Email>> {
     Ok(email_by_bits(conn, team, number, id::ordered_bits(id.0))?.filter(|email| email.id == id))
 }
 
-/// Reads a row of [`ONE_EMAIL`] and what belongs to it.
+/// Reads a row of [`EMAIL_BY_ID`], and loads the email's handoffs and its count of suppressed calls.
 fn email_row(conn: &Connection, team: TeamId, number: i64, row: &Row<'_>) -> Result<Email> {
     let bits: i64 = row.get(0).map_err(store_error)?;
     let guard = row.get_ref(6).map_err(store_error)?.as_str_or_null().map_err(|_type| corrupt_row("guard"))?;
@@ -144,7 +144,7 @@ fn handoffs(conn: &Connection, number: i64, bits: i64) -> Result<Vec<Handoff>> {
     Ok(found)
 }
 
-/// The attempts of an email, in order.
+/// The attempts of an email, by handoff and number.
 pub(crate) fn attempts(conn: &Connection, bits: i64) -> Result<Vec<Attempt>> {
     let mut statement = conn.prepare_cached(ATTEMPTS).map_err(store_error)?;
     let rows = statement.query_map([bits], |row| {
@@ -164,7 +164,7 @@ pub(crate) fn attempts(conn: &Connection, bits: i64) -> Result<Vec<Attempt>> {
     rows.and_then(Iterator::collect).map_err(store_error)
 }
 
-/// How many calls were suppressed, and the latest of them, oldest first.
+/// The number of suppressed calls, and the latest of them, oldest first.
 pub(crate) fn suppressed(conn: &Connection, bits: i64) -> Result<(u64, Vec<SuppressedCall>)> {
     let mut statement = conn.prepare_cached(SUPPRESSED).map_err(store_error)?;
     let found = statement.query_row([bits], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)));
@@ -176,7 +176,7 @@ pub(crate) fn suppressed(conn: &Connection, bits: i64) -> Result<(u64, Vec<Suppr
     }
 }
 
-/// The packed content, while it is kept.
+/// The packed body of an email. `None` after it was dropped.
 pub(crate) fn body(conn: &Connection, bits: i64) -> Result<Option<Vec<u8>>> {
     let mut statement = conn.prepare_cached(BODY).map_err(store_error)?;
     Ok(statement.query_row([bits], |row| row.get(0)).optional().map_err(store_error)?.flatten())

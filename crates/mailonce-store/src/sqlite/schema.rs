@@ -1,4 +1,4 @@
-//! Opening the file: its lock, its settings and its migrations.
+//! Opening the database file: its lock, its settings, its migrations, and its integrity check.
 
 use mailonce_core::{
     key::InstallSecret,
@@ -12,7 +12,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 
 use super::install_secret;
 
-/// Migrations in order. A landed one never changes.
+/// Migrations in order. A released migration never changes.
 pub(crate) const MIGRATIONS: [&str; 10] = [
     include_str!("../../migrations/sqlite/0001_ledger.sql"),
     include_str!("../../migrations/sqlite/0002_handoff.sql"),
@@ -26,18 +26,19 @@ pub(crate) const MIGRATIONS: [&str; 10] = [
     include_str!("../../migrations/sqlite/0010_budget_charges.sql"),
 ];
 
-/// The schema this binary writes.
+/// The schema version that this binary writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Holds the data directory for this process alone, as long as it lives.
+/// An exclusive lock on the data directory. Held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock(#[expect(dead_code, reason = "the lock ends when the file is closed")] File);
 
 impl DirectoryLock {
-    /// Takes the lock, or says who is in the way.
+    /// Takes the lock, and creates the directory if needed. Fails at once when another process holds the lock.
     pub(crate) fn take(directory: &Path) -> Result<Self> {
         use std::os::unix::fs::DirBuilderExt as _;
-        // Everybody's mail will lie here. A directory that is there stays as it is.
+        // The directory will hold the mail of all teams, so only its owner may read it. An existing directory keeps
+        // its mode.
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(|e| unreachable_error(&format!("{}: {e}", directory.display())))?;
         let path = directory.join("lock");
@@ -54,16 +55,16 @@ impl DirectoryLock {
     }
 }
 
-/// How many rows of memory SQLite may keep, in KiB.
+/// SQLite's page cache per connection, in KiB.
 const WRITER_CACHE_KIB: i64 = 16 * 1024;
 const READER_CACHE_KIB: i64 = 8 * 1024;
 
-/// Held by a process that writes to the log while the directory's owner may be starting: [`renew_log`] copies bytes of
-/// the log past SQLite's own locks, and would undo a commit that another process makes meanwhile.
+/// A lock for processes that write to the WAL while a server may be starting. [`rewrite_wal`] bypasses SQLite's own
+/// locks, and would undo a commit that another process makes at the same time.
 pub(crate) struct WalLock(#[expect(dead_code, reason = "the lock ends when the folder is closed")] File);
 
 impl WalLock {
-    /// Takes the lock, and waits for whoever has it.
+    /// Takes the lock, and waits while another process holds it.
     pub(crate) fn take(directory: &Path) -> Result<Self> {
         let trouble = |error: io::Error| unreachable_error(&format!("{}: {error}", directory.display()));
         let folder = File::open(directory).map_err(trouble)?;
@@ -72,7 +73,8 @@ impl WalLock {
     }
 }
 
-/// The connection that writes, and the install secret: creates the file, brings it up to date and asserts its durability.
+/// Opens the writer's connection and the install secret. Creates the file if needed, checks that its settings are
+/// durable, and runs the pending migrations.
 pub(crate) fn open_writer(path: &Path, keeper: &dyn SecretKeeper) -> Result<(Connection, InstallSecret)> {
     create_private_file(path)?;
     {
@@ -90,22 +92,22 @@ pub(crate) fn open_writer(path: &Path, keeper: &dyn SecretKeeper) -> Result<(Con
     Ok((conn, secret))
 }
 
-/// Everybody's mail lies here: makes the file readable by its owner alone before anything is in it. SQLite gives
-/// its other files the same mode.
+/// Creates the database file with a mode that lets only its owner read it, because it holds the mail of all teams.
+/// SQLite gives the WAL and the shared-memory file the same mode.
 fn create_private_file(path: &Path) -> Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let made = File::options().create(true).truncate(false).write(true).mode(0o600).open(path);
     made.map(drop).map_err(|e| unreachable_error(&format!("{}: {e}", path.display())))
 }
 
-/// Bytes of the log that are written again at once.
+/// Bytes of the WAL that are rewritten in one step.
 const WAL_REWRITE_CHUNK: usize = 1024 * 1024;
 
-/// Writes the log again and syncs it, so that nobody is answered with a commit that a power cut would take back.
+/// Rewrites the WAL in place and syncs it, so that no caller is answered from a commit that a power loss could undo.
 ///
-/// SQLite believes every commit that it finds whole in the log. The process before may have ended because it could not sync one:
-/// the commit is in the kernel's cache then, but the kernel counts its pages as written, and no later sync writes them. A
-/// power cut would leave a hole there, and SQLite ignores everything behind a hole.
+/// SQLite trusts every commit that it finds complete in the WAL. But the previous process may have ended because it
+/// failed to sync one. That commit is then only in the kernel's page cache. The kernel marks its pages as clean, so no
+/// later sync writes them. A power loss would leave a gap there, and SQLite ignores all frames after a gap.
 fn rewrite_wal(path: &Path) -> Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
@@ -130,7 +132,7 @@ fn rewrite_wal(path: &Path) -> Result<()> {
     renew().map_err(|e: io::Error| StoreError::Corrupt(format!("{} cannot be written again: {e}", name.display())))
 }
 
-/// A connection that moves the log into the file, apart from the writer.
+/// Opens the connection that checkpoints the WAL, separately from the writer.
 pub(crate) fn open_checkpointer(path: &Path) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(store_error)?;
@@ -138,7 +140,7 @@ pub(crate) fn open_checkpointer(path: &Path) -> Result<Connection> {
     Ok(conn)
 }
 
-/// A connection that only reads.
+/// Opens a read-only connection.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(store_error)?;
@@ -151,14 +153,14 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     Ok(conn)
 }
 
-/// A statement keeps its plan, whatever it is asked with. Else SQLite makes a new one each time that a `LIMIT` is bound,
-/// which costs more than most of our questions.
+/// Makes SQLite keep a statement's query plan whatever values are bound. Otherwise SQLite plans again each time a
+/// `LIMIT` is bound, which costs more than running most of our queries.
 fn keep_query_plans(conn: &Connection) -> Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop).map_err(store_error)
 }
 
 fn apply_pragmas(conn: &Connection, cache_kib: i64) -> Result<()> {
-    // The log is moved by a thread of its own, never inside a commit.
+    // Automatic checkpoints are off: the checkpointer thread does them, never a commit.
     conn.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0; \
          PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{cache_kib}; PRAGMA busy_timeout = 5000; \
@@ -169,7 +171,7 @@ fn apply_pragmas(conn: &Connection, cache_kib: i64) -> Result<()> {
     keep_query_plans(conn)
 }
 
-/// Refuses to run on settings under which a power cut could take back what was acknowledged.
+/// Fails on settings under which a power loss could undo an acknowledged commit.
 fn assert_durable(conn: &Connection) -> Result<()> {
     let mode: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0)).map_err(store_error)?;
     let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0)).map_err(store_error)?;
@@ -181,7 +183,7 @@ fn assert_durable(conn: &Connection) -> Result<()> {
     )))
 }
 
-/// Brings the schema up to date, each step in a transaction of its own.
+/// Runs the pending migrations, each in its own transaction.
 fn migrate(conn: &mut Connection) -> Result<()> {
     let found = schema_version(conn)?;
     if found > SCHEMA_VERSION {
@@ -189,7 +191,7 @@ fn migrate(conn: &mut Connection) -> Result<()> {
             "the ledger has schema {found} and this binary knows only {SCHEMA_VERSION}: run a newer mailonce"
         )));
     }
-    // What a migration drops may be a secret.
+    // A migration may delete a secret, so overwrite deleted content.
     conn.execute_batch("PRAGMA secure_delete = ON").map_err(store_error)?;
     for (number, sql) in (1_i64..).zip(MIGRATIONS).filter(|(number, _)| *number > found) {
         let tx = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(store_error)?;
@@ -202,7 +204,7 @@ fn migrate(conn: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Rows that belong to an email which is not there, or an email without what was committed with it.
+/// Queries that count rows whose counterpart is missing, although both were committed together.
 const ORPHAN_ROW_CHECKS: [(&str, &str); 7] = [
     (
         "emails without a handoff",
@@ -235,7 +237,8 @@ const ORPHAN_ROW_CHECKS: [(&str, &str); 7] = [
     ),
 ];
 
-/// What is wrong with a ledger file: by SQLite's own account, and rows of which only a half is there.
+/// Checks a database file: SQLite's `integrity_check`, and [`ORPHAN_ROW_CHECKS`] if the schema is current. Returns the
+/// problems found.
 pub(crate) fn check_integrity(path: &Path) -> Result<Vec<String>> {
     let conn = open_checkpointer(path)?;
     let mut found: Vec<String> = Vec::new();
@@ -254,7 +257,7 @@ pub(crate) fn check_integrity(path: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The schema of a ledger file.
+/// The schema version of a database file.
 pub(crate) fn schema_version(conn: &Connection) -> Result<i64> {
     conn.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(store_error)
 }
@@ -263,8 +266,8 @@ pub(crate) fn unreachable_error(text: &str) -> StoreError {
     StoreError::Unreachable(text.to_owned())
 }
 
-/// What an error of SQLite means for the caller. A disk that failed to sync cannot be trusted any more: what it
-/// says later about the same pages may be wrong, so nothing is tried again on it.
+/// Converts an SQLite error. A failed sync counts as corruption, because a later sync of the same pages may report
+/// success without writing them. The writer then stops instead of retrying.
 pub(crate) fn store_error(error: rusqlite::Error) -> StoreError {
     use rusqlite::{ErrorCode, ffi};
     let extended = error.sqlite_error().map_or(0, |e| e.extended_code);
@@ -313,7 +316,7 @@ mod tests {
         }
     }
 
-    /// A ledger as it was before there were threads, with these messages: seq, thread, time and head.
+    /// A database with the schema from before threads existed, with these messages: seq, thread, time and head.
     fn create_ledger_without_threads(path: &std::path::Path, messages: &[(i64, u8, i64, &str)]) {
         let conn = Connection::open(path).unwrap();
         for (number, sql) in (1..).zip(&MIGRATIONS[..5]) {
@@ -330,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Bits of an id that use every place.
+    /// The ordered and random bits of an id, with high and low bits set.
     fn id_of(seq: i64) -> (i64, i64) {
         (1_731_628_800_123 << 12 | 0xf00 | seq, 0x3eef_0000_dead_0000 | seq)
     }

@@ -1,4 +1,4 @@
-//! Upkeep: forgetting what is due to be forgotten.
+//! Upkeep: the sweep that forgets expired keys, drops old bodies and deletes expired tombstones.
 
 use mailonce_core::{
     id::ordered_bits,
@@ -27,7 +27,8 @@ const UNBIND_OPERATION_TOMBSTONES: &str = "UPDATE keys SET bind = 0, forgotten_a
 const DROP_EMPTY_OPERATIONS: &str = "DELETE FROM keys WHERE expires_at <= ?1 AND digest IS NULL";
 const SET_SWEEP_AT: &str = "UPDATE emails SET sweep_at = ?3 WHERE email = ?2 AND team = ?1";
 
-/// Forgets keys, drops bodies and removes the last traces, as each email's time comes.
+/// Sweeps up to `max` due emails: forgets keys, drops bodies, and deletes emails whose tombstone has expired. Also
+/// forgets expired operations.
 pub(crate) fn sweep(ledger: &mut WriteSession<'_>, max: usize, now: Time) -> Result<SweepCounts> {
     let due: Vec<(i64, i64)> = {
         let mut statement = ledger.conn.prepare_cached(DUE).map_err(store_error)?;
@@ -68,7 +69,7 @@ fn sweep_email(ledger: &WriteSession<'_>, team: i64, email: &Email, now: Time, s
     Ok(())
 }
 
-/// Lets go of an email's key and slots. How many keys were.
+/// Releases an email's shadow keys and turns its key into a tombstone. Returns the number of keys released.
 fn release_key_and_slots(ledger: &WriteSession<'_>, team: i64, email: &Email, now: Time) -> Result<usize> {
     let bits = ordered_bits(email.id.0);
     for slot in email.head.all_shadow_keys(email.team) {
@@ -80,7 +81,7 @@ fn release_key_and_slots(ledger: &WriteSession<'_>, team: i64, email: &Email, no
     ledger.execute(UNBIND_TO_TOMBSTONE, params![team, key.0, bits, email.expires_at().unwrap_or(now).0])
 }
 
-/// Removes all that is left. How many tombstones were.
+/// Deletes all rows of an email and the tombstone of its key. Returns the number of tombstones deleted.
 fn remove_traces(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<usize> {
     let bits = ordered_bits(email.id.0);
     ledger.execute("DELETE FROM handoffs WHERE team = ?1 AND email = ?2", params![team, bits])?;

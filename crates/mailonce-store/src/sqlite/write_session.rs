@@ -1,4 +1,5 @@
-//! What the writer thread holds: the connection, the numbers of teams and events, and what a group has done so far.
+//! The state of the writer thread: its connection, the numbers of teams and events, and the changes of the current
+//! group.
 
 use mailonce_core::{
     events::event::NewEvent,
@@ -27,14 +28,14 @@ use crate::sqlite::{
     outbound::accept,
 };
 
-/// Teams have small numbers inside the file.
+/// Maps team ids to the small integers that stand for them in the database, and back.
 #[derive(Default)]
 pub(crate) struct TeamNumberMap {
     numbers: HashMap<TeamId, i64>,
     ids: HashMap<i64, TeamId>,
 }
 
-/// Shared with the readers.
+/// The team numbers, shared between the writer and the readers.
 pub(crate) type SharedTeamNumbers = Arc<RwLock<TeamNumberMap>>;
 
 impl TeamNumberMap {
@@ -52,7 +53,7 @@ impl TeamNumberMap {
     }
 }
 
-/// Who is told of changed emails, who of mail that came in, and who of events.
+/// The subscribers to changed emails, to received mail, and to new events.
 #[derive(Default)]
 pub(crate) struct Subscribers {
     pub(crate) emails: RwLock<Vec<SharedEmailSubscriber>>,
@@ -60,41 +61,41 @@ pub(crate) struct Subscribers {
     pub(crate) events: RwLock<Vec<EventWakeUpHandler>>,
 }
 
-/// What the writer and the checkpointer tell each other about the log.
+/// State of the WAL, shared between the writer and the checkpointer.
 #[derive(Default)]
 pub(crate) struct WalState {
-    /// Rows written so far, by the writer.
+    /// Rows written so far. Set by the writer.
     pub(crate) rows_written: AtomicU64,
-    /// Set by the checkpointer when it left frames behind.
+    /// Set by the checkpointer when WAL frames may be left that it did not copy.
     pub(crate) has_leftover_frames: AtomicBool,
 }
 
-/// The statements of the plain accept, prepared once.
+/// The insert statements of an accept, prepared once.
 pub(crate) struct AcceptStatements<'c> {
     pub(crate) email: Statement<'c>,
     pub(crate) body: Statement<'c>,
     pub(crate) handoff: Statement<'c>,
 }
 
-/// The writer's own state.
+/// The write session: everything the writer thread works with. Jobs receive it while their transaction is open.
 pub(crate) struct WriteSession<'c> {
     pub(crate) conn: &'c Connection,
     pub(crate) accepts: AcceptStatements<'c>,
-    /// Keys that do not lie in their tree yet. Looks go through it too, and most verbs only look.
+    /// Keys that are not yet in the `keys` table. In a `RefCell`, because jobs that only read keys use it too.
     pub(crate) fresh_keys: RefCell<FreshKeyWriter<'c>>,
     pub(crate) teams: SharedTeamNumbers,
     subscribers: Arc<Subscribers>,
-    /// The number of each team's last event.
+    /// The sequence number of each team's last event.
     last_event_seqs: HashMap<i64, u64>,
-    /// Teams of which the latest commit left events.
+    /// Teams that got new events in the latest commit.
     teams_with_new_events: Vec<i64>,
-    /// Events of this group, not yet numbered.
+    /// Events of the current group, without sequence numbers yet.
     pending_events: Vec<(i64, PackedEvent)>,
-    /// Emails that verbs of this group changed, to tell of after the commit.
+    /// Emails that the current group changed. Subscribers are notified of them after the commit.
     changed_emails: Vec<Email>,
-    /// What verbs of this group have to say to those who wait for mail, after the commit.
+    /// Wake-ups of the current group for inbound subscribers, sent after the commit.
     wake_ups: Vec<InboundWakeUp>,
-    /// The ordered bits of the highest id of mail that came in, and of what is written down about it.
+    /// The ordered bits of the highest id of the inbound side that was used, and the value that is saved.
     highest_id: i64,
     saved_id: i64,
     wal: Arc<WalState>,
@@ -128,7 +129,7 @@ impl<'c> WriteSession<'c> {
         })
     }
 
-    /// The number of a team. `None` when there is no such team.
+    /// The number of a team. `None` when the team does not exist.
     pub(crate) fn team_number(&self, team: TeamId) -> Option<i64> {
         self.teams.read().unwrap_or_else(PoisonError::into_inner).number(team)
     }
@@ -144,7 +145,7 @@ impl<'c> WriteSession<'c> {
         self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute(params)).map_err(store_error)
     }
 
-    /// The number of a team's last event.
+    /// The sequence number of a team's last event.
     pub(crate) fn last_event_seq(&self, team: i64) -> u64 {
         self.last_event_seqs.get(&team).copied().unwrap_or(0)
     }
@@ -154,22 +155,22 @@ impl<'c> WriteSession<'c> {
         self.pending_events.push((team, PackedEvent::pack(event)));
     }
 
-    /// Adds an event that was packed before.
+    /// Adds an already packed event to the group.
     pub(crate) fn emit_packed(&mut self, team: i64, event: &PackedEvent) {
         self.pending_events.push((team, event.clone()));
     }
 
-    /// Remembers a changed email, to tell of it after the commit.
+    /// Queues a changed email. Subscribers are notified after the commit.
     pub(crate) fn queue_changed_email(&mut self, email: Email) {
         self.changed_emails.push(email);
     }
 
-    /// Remembers what to say to those who wait for mail, after the commit.
+    /// Queues a wake-up for inbound subscribers, to be sent after the commit.
     pub(crate) fn queue_wake_up(&mut self, hint: InboundWakeUp) {
         self.wake_ups.push(hint);
     }
 
-    /// No id may be handed out again, even after every trace of what bore it is gone.
+    /// Records an id as used, so that it is never assigned again, even after its row is deleted.
     pub(crate) fn reserve_id(&mut self, id: Uuid) {
         self.highest_id = self.highest_id.max(ordered_bits(id));
     }
@@ -187,29 +188,29 @@ impl<'c> WriteSession<'c> {
         }
     }
 
-    /// Tells whose events were committed.
+    /// Notifies event subscribers of the teams that got new events.
     fn notify_events(&self) {
         for hearer in self.subscribers.events.read().unwrap_or_else(PoisonError::into_inner).iter() {
             self.teams_with_new_events.iter().for_each(|team| hearer(self.team_id(*team).ok()));
         }
     }
 
-    /// Tells the watchers of an email as it is committed.
+    /// Notifies subscribers of an email as it was committed.
     pub(crate) fn notify_email_changed(&self, email: &Email) {
         for watcher in self.subscribers.emails.read().unwrap_or_else(PoisonError::into_inner).iter() {
             watcher.after_commit(email);
         }
     }
 
-    /// Tells the watchers which emails the next commit changes.
+    /// Announces the emails that the next commit changes, so that caches stop answering for them.
     fn notify_emails_changing(&self) {
         for watcher in self.subscribers.emails.read().unwrap_or_else(PoisonError::into_inner).iter() {
             self.changed_emails.iter().for_each(|email| watcher.before_commit(email));
         }
     }
 
-    /// Tells of what the commit changed, and wakes those who wait for it. Emails that the group accepted are told of
-    /// before this, because accepts run before every verb that can change an email.
+    /// Notifies subscribers of the committed changes. The group's accepted emails must be published before this call,
+    /// because accepts run before all jobs that can change an email.
     pub(crate) fn notify_subscribers(&self) {
         self.changed_emails.iter().for_each(|email| self.notify_email_changed(email));
         self.notify_events();
@@ -224,7 +225,7 @@ impl<'c> WriteSession<'c> {
         self.execute("BEGIN IMMEDIATE", []).map(drop)
     }
 
-    /// Writes the group's fresh keys, numbers its events and commits. The caller publishes what came of it.
+    /// Writes the group's fresh keys and numbered events, then commits. The caller notifies the subscribers.
     pub(crate) fn commit(&mut self) -> Result<()> {
         let outcome = self.fresh_keys.get_mut().write_block().and_then(|()| self.write_events()).and_then(|numbers| {
             self.save_highest_id()?;
@@ -257,7 +258,7 @@ impl<'c> WriteSession<'c> {
         }
     }
 
-    /// Runs a verb so that its own failure leaves nothing behind.
+    /// Runs a job in a savepoint, so that its failure undoes only its own changes.
     pub(crate) fn in_savepoint<T>(&mut self, verb: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let (events, changed, hints) = (self.pending_events.len(), self.changed_emails.len(), self.wake_ups.len());
         let fresh = self.fresh_keys.get_mut().savepoint();
@@ -282,7 +283,8 @@ impl<'c> WriteSession<'c> {
         }
     }
 
-    /// Writes one block of events per team. The numbers count only once the commit stands.
+    /// Writes the pending events in blocks, separately for each team. The returned sequence numbers are valid only
+    /// after the commit.
     fn write_events(&mut self) -> Result<HashMap<i64, u64>> {
         let mut numbers = HashMap::new();
         let mut by_team: HashMap<i64, Vec<PackedEvent>> = HashMap::new();
@@ -301,7 +303,8 @@ impl<'c> WriteSession<'c> {
         Ok(numbers)
     }
 
-    /// Moves the few frames that were written while the checkpointer worked, so that the log can start over.
+    /// Checkpoints the few frames that were written during the last checkpoint, so that the WAL can restart from its
+    /// beginning.
     pub(crate) fn checkpoint_leftovers(&self) -> Result<()> {
         if !self.wal.has_leftover_frames.swap(false, Ordering::Relaxed) {
             return Ok(());

@@ -1,5 +1,6 @@
-//! The one writer: a thread that takes every verb that waits, runs them in one transaction, commits once, and only
-//! then answers. Accepts go first; the others get a share of every commit, so that none starves.
+//! The writer thread: takes all queued jobs, runs them in one transaction, commits once, and only then replies.
+//!
+//! Accepts run first. The other jobs get a share of every commit, so that none starves.
 
 use mailonce_core::ports::store::{Gauges, Result, StoreError};
 use std::{
@@ -11,18 +12,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::sqlite::write_session::WriteSession;
 
-/// Accepts in one commit, and other verbs beside them.
+/// Maximum number of accepts and of other jobs in one commit.
 const ACCEPTS_PER_COMMIT: usize = 512;
 const OTHERS_PER_COMMIT: usize = 128;
-/// Verbs that may wait. The next caller waits outside.
+/// Maximum number of queued jobs. Further callers wait for a permit.
 const MAX_QUEUED: usize = 16_384;
 
-/// A verb that ran, and whom to answer once the fate of its commit is known.
+/// The reply of a job that ran. It is sent when the result of the commit is known.
 trait PendingReply: Send {
-    /// Tells listeners what the verb accepted. Called after the commit, for the whole group before anybody is answered.
+    /// Publishes the job's result, such as an accepted email, to subscribers and readers. Called after the commit, for
+    /// the whole group before any reply is sent.
     fn publish(&self, ledger: &WriteSession<'_>);
 
-    /// Sends the answer.
+    /// Sends the job's result to its caller, or the commit's error.
     fn send(self: Box<Self>, commit: &Result<()>);
 }
 
@@ -38,12 +40,12 @@ impl<T: Send, P: Fn(&T, &WriteSession<'_>) + Send> PendingReply for VerbReply<T,
     }
 
     fn send(self: Box<Self>, commit: &Result<()>) {
-        // The caller may have gone; what was committed stays committed.
+        // The caller may have been cancelled. The commit is valid regardless.
         drop(self.reply_to.send(commit.clone().and(self.answer)));
     }
 }
 
-/// Runs a verb inside the transaction. An error fails the whole group.
+/// Runs inside the group's transaction. An error fails the whole group.
 type WriteJob = Box<dyn FnOnce(&mut WriteSession<'_>) -> Result<Box<dyn PendingReply>> + Send>;
 
 struct QueuedJob {
@@ -55,14 +57,14 @@ struct QueuedJob {
 struct Queues {
     accepts: VecDeque<QueuedJob>,
     others: VecDeque<QueuedJob>,
-    /// Whether the writer sleeps: only then it has to be woken, and waking costs a call to the kernel.
+    /// Whether the writer thread sleeps. Callers wake it only then, because waking costs a system call.
     is_asleep: bool,
     is_closed: bool,
-    /// Why the writer stopped for good.
+    /// The error that stopped the writer permanently.
     failure: Option<StoreError>,
 }
 
-/// The way to the writer.
+/// The queues in front of the writer thread.
 pub(crate) struct Writer {
     queues: Mutex<Queues>,
     ready: Condvar,
@@ -70,7 +72,7 @@ pub(crate) struct Writer {
     gauges: Mutex<Gauges>,
 }
 
-/// Which verbs go first.
+/// Which queue a job goes to. Accepts run before all others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Priority {
     Accept,
@@ -87,7 +89,7 @@ impl Writer {
         })
     }
 
-    /// Has a verb run and committed. The answer comes after the commit, never before.
+    /// Queues a job and waits until it is committed. Returns only after the commit.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         turn: Priority,
@@ -97,8 +99,8 @@ impl Writer {
         let place = Arc::clone(&self.permits).acquire_owned().await.map_err(|_closed| closing_error())?;
         let (tell, told) = oneshot::channel();
         let verb: WriteJob = Box::new(move |ledger| {
-            // An accept checks everything before its first write, so it needs no way back of its own; the other
-            // verbs get a savepoint, and their errors stay their own.
+            // An accept checks everything before its first write, so it needs no savepoint. The other jobs run in
+            // a savepoint, so that their errors do not affect the rest of the group.
             let answer = if turn == Priority::Accept { Ok(verb(ledger)?) } else { ledger.in_savepoint(verb) };
             if let Err(error @ StoreError::Corrupt(_)) = answer {
                 return Err(error);
@@ -122,7 +124,7 @@ impl Writer {
         }
         match told.await {
             Ok(answer) => answer,
-            // The verb was dropped with its group: its error is what broke the group, or the writer is gone.
+            // The job was dropped: its group was rolled back, or the writer has failed.
             Err(_dropped) => Err(self.lock().failure.clone().unwrap_or_else(|| {
                 StoreError::Unreachable("the group of this call was rolled back; nothing was written".into())
             })),
@@ -133,13 +135,13 @@ impl Writer {
         self.gauges.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Lets the writer finish what waits and end.
+    /// Lets the writer thread finish the queued jobs and exit.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.ready.notify_all();
     }
 
-    /// Why it takes no verb any more, if so.
+    /// The error after which the writer accepts no more jobs, if there was one.
     pub(crate) fn failure(&self) -> Option<StoreError> {
         self.lock().failure.clone()
     }
@@ -148,7 +150,7 @@ impl Writer {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes no verb any more.
+    /// Stops the writer permanently: drops the queued jobs and rejects new ones.
     pub(crate) fn fail(&self, error: StoreError) {
         tracing::error!(%error, "the writer stops");
         let mut queues = self.lock();
@@ -157,7 +159,7 @@ impl Writer {
         queues.others.clear();
     }
 
-    /// The life of the thread: take, run, commit, answer.
+    /// The loop of the writer thread: take a group, run it, commit, reply.
     pub(crate) fn run_loop(&self, mut ledger: WriteSession<'_>) {
         while let Some(group) = self.next_group() {
             let size = group.len();
@@ -211,7 +213,7 @@ impl Writer {
     }
 }
 
-/// Counts a value into buckets of 1, 2, 4, 8 … and more.
+/// Counts a value in a histogram with the upper bounds 1, 2, 4, 8 … and a last, unbounded bucket.
 fn count_in_bucket(buckets: &mut [u64; 12], value: u64) {
     let bucket = (64 - value.saturating_sub(1).leading_zeros()).min(11) as usize;
     if let Some(count) = buckets.get_mut(bucket) {
@@ -219,8 +221,8 @@ fn count_in_bucket(buckets: &mut [u64; 12], value: u64) {
     }
 }
 
-/// Runs a group in one transaction. When one verb cannot be run the whole group is rolled back, so that no answer
-/// is given that was not committed.
+/// Runs a group in one transaction. If one job returns an error, the whole group is rolled back, so that no caller
+/// receives a result that was not committed.
 fn commit_group(ledger: &mut WriteSession<'_>, group: Vec<QueuedJob>) -> (Vec<Box<dyn PendingReply>>, Result<()>) {
     mailonce_core::failpoint!("sqlite-before-begin");
     if let Err(error) = ledger.begin() {

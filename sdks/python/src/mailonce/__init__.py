@@ -10,7 +10,7 @@ from ._mail import MailWithIntent
 from ._sync.client import Mailonce
 from ._sync.lease import HeldLease
 from ._webhook import verify_webhook
-from .wire import Attachment, Event, Intent, Message, Send, Sent
+from .wire import Attachment, Event, Intent, Message, Send, SendReceipt
 
 __all__ = [
     "AsyncHeldLease",
@@ -26,7 +26,7 @@ __all__ = [
     "MailonceError",
     "Message",
     "Send",
-    "Sent",
+    "SendReceipt",
     "__version__",
     "bare_address",
     "derive_key",

@@ -6,7 +6,7 @@ from typing import Any
 
 from ._definitions import TOOLS
 from ._error import MailonceError
-from .wire import Sent
+from .wire import SendReceipt
 
 Answer = dict[str, Any]
 
@@ -25,7 +25,7 @@ def check(name: str, given: dict[str, Any]) -> None:
             raise MailonceError("invalid_field", f"{words[0]} {detail}", next=advice, field=words[0])
 
 
-def told(sent: Sent) -> Answer:
+def told(sent: SendReceipt) -> Answer:
     status = "replayed" if sent.dedupe.outcome == "replayed" else "held" if sent.state == "held" else "accepted"
     answer: Answer = {"status": status, "id": sent.id, "state": sent.state, "next": sent.next}
     return {**answer, "guard": sent.guard} if sent.guard else answer

@@ -23,35 +23,39 @@ Ttl: TypeAlias = "str | Mapping[str, str]"
 """How long a key is remembered: a class, a duration from `1s` to `400d`, or `{"class": "scheduled", "interval": …}`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class About:
-    """What an event is about."""
+class _AcknowledgementNeeds(TypedDict):
+    lease: str
+    """The token of the lease."""
 
-    id: str
-    kind: str
-    rev: int
+
+class Acknowledgement(_AcknowledgementNeeds, total=False):
+    """What an agent says about a message that it holds."""
+
+    delay_s: int | None
+    """For `nack`: others may try after so many seconds; 0 by default."""
+    ttl_s: int | None
+    """For `extend`: how long from now, 1 to 600 seconds; 30 by default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcknowledgementResult:
+    """A message as it stands."""
+
+    message: Message
+    lease: Lease | None = None
 
 
 Addresses: TypeAlias = "str | Sequence[str]"
 """One address or a list of them."""
 
 
-class _AppliedNeeds(TypedDict):
+class _ArtifactAppliedNeeds(TypedDict):
     for_: str
 
 
-class Applied(_AppliedNeeds, total=False):
+class ArtifactApplied(_ArtifactAppliedNeeds, total=False):
     """For whom it was taken."""
 
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arrived:
-    """A message that arrived."""
-
-    cursor: str
-    """Pass it as `after` to go on."""
-    message: Message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +112,14 @@ class Attachment(_AttachmentNeeds, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttachmentView:
-    """An attachment, without its bytes."""
+class AttachmentInfo:
+    """An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes."""
 
+    content_type: str
+    inline: bool
+    n: int
     size: int
     content_id: str | None = None
-    content_type: str | None = None
     filename: str | None = None
 
 
@@ -155,7 +161,7 @@ class Auth:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Automatic:
+class AutomaticReason:
     """Why a message counts as automatic."""
 
     hard: bool
@@ -164,16 +170,7 @@ class Automatic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """The answer to a batch."""
-
-    data: list[Sent | None]
-    """In order; null where `errors` has a row."""
-    errors: list[BatchError]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BatchError:
+class BatchItemError:
     """What was wrong with one item."""
 
     code: str
@@ -183,7 +180,16 @@ class BatchError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallMark:
+class BatchReceipt:
+    """The answer to a batch."""
+
+    data: list[SendReceipt | None]
+    """In order; null where `errors` has a row."""
+    errors: list[BatchItemError]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallTrace:
     """What a caller calls its own call: for correlation, it decides nothing."""
 
     id: str | None = None
@@ -229,8 +235,15 @@ class _ConsumeMatchNeeds(TypedDict):
 class ConsumeMatch(_ConsumeMatchNeeds, total=False):
     """Which artifact of an inbox is taken, and for whom."""
 
-    match: Match | None
+    match: MessageMatch | None
     watch: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumedArtifact:
+    """An artifact that was taken."""
+
+    artifact: Artifact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +281,7 @@ class Email:
     answers: str | None = None
     """The message it answers or passes on."""
     bcc: list[str] | None = None
-    call: CallMark | None = None
+    call: CallTrace | None = None
     cc: list[str] | None = None
     expires_at: str | None = None
     """When the key is forgotten; null until the email is settled."""
@@ -298,7 +311,7 @@ class EmailDetail:
     suppressed: int
     to: list[str]
     version: int
-    attachments: list[AttachmentView]
+    attachments: list[SentAttachment]
     evidence: list[Evidence]
     """In the order it was learnt."""
     handoffs: list[Handoff]
@@ -306,14 +319,14 @@ class EmailDetail:
     metadata: dict[str, Any]
     on_unknown: str
     reply_to: list[str]
-    suppressed_calls: list[Suppressed]
+    suppressed_calls: list[SuppressedCall]
     """The latest 20, newest first."""
     tags: dict[str, Any]
-    timeline: list[Timeline]
+    timeline: list[TimelineEntry]
     answers: str | None = None
     """The message it answers or passes on."""
     bcc: list[str] | None = None
-    call: CallMark | None = None
+    call: CallTrace | None = None
     cc: list[str] | None = None
     expires_at: str | None = None
     """When the key is forgotten; null until the email is settled."""
@@ -406,10 +419,27 @@ class EndpointPatch(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EndpointTest:
+    """How a test went."""
+
+    answer: str
+    """The beginning of the answer, or what went wrong."""
+    delivered: bool
+    """Whether the answer was 2xx."""
+    id: str
+    """The `webhook-id` of the test."""
+    latency_ms: int
+    status: int | None = None
+    """The status of the answer, if there was one."""
+    trouble: str | None = None
+    """Else why not: `blocked name connect tls timeout broken`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Event:
     """A fact."""
 
-    about: About
+    about: EventSubject
     at: str
     cursor: str
     """`epoch-seq`."""
@@ -430,6 +460,15 @@ class EventPage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EventSubject:
+    """What an event is about."""
+
+    id: str
+    kind: str
+    rev: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """A fact about what the next hop did."""
 
@@ -441,23 +480,6 @@ class Evidence:
     source: str
     """`late_reply look_up provider_event bounce person policy window crash`"""
     attempt: int | None = None
-
-
-class _ExtendNeeds(TypedDict):
-    ttl: Ttl
-
-
-class Extend(_ExtendNeeds, total=False):
-    """Another memory for a key."""
-
-
-
-@dataclass(frozen=True, kw_only=True)
-class Field:
-    """A header field."""
-
-    name: str
-    value: str
 
 
 class _ForwardNeeds(TypedDict):
@@ -474,18 +496,6 @@ class Forward(_ForwardNeeds, total=False):
     """The token of the lease that you hold."""
     text: str | None
     """Words before it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Handle:
-    """An attachment by handle: `GET /v1/messages/{id}/attachments/{n}` has its bytes."""
-
-    content_type: str
-    inline: bool
-    n: int
-    size: int
-    content_id: str | None = None
-    filename: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -509,13 +519,11 @@ class Handoff:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Holder:
-    """Who works on a thread."""
+class HeaderField:
+    """A header field."""
 
-    expires_at: str
-    holder: str
-    message: str | None = None
-    """The message it was offered with."""
+    name: str
+    value: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -569,7 +577,7 @@ class InboxPatch(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Injection:
+class InjectionFlag:
     """A sign that somebody talks to the model."""
 
     count: int
@@ -584,7 +592,7 @@ class Key:
     """How often it was bound."""
     bound_to: str
     """`email`, `operation` or `forgotten`."""
-    calls: list[Suppressed]
+    calls: list[SuppressedCall]
     """The latest 20, newest first."""
     hits: int
     """Calls answered with the email instead of making another."""
@@ -603,15 +611,13 @@ class Key:
     ttl: str | None = None
 
 
-class LeaseAsk(TypedDict, total=False):
-    """A wish for a lease."""
+class _KeyPatchNeeds(TypedDict):
+    ttl: Ttl
 
-    holder: str | None
-    """Who asks, as people call it; the name of the API key by default."""
-    token: str | None
-    """The token of your lease, to renew it."""
-    ttl_s: int | None
-    """1 to 600; 30 by default."""
+
+class KeyPatch(_KeyPatchNeeds, total=False):
+    """Another memory for a key."""
+
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -624,6 +630,16 @@ class Lease:
     holder: str
     token: str
     """Show it as `lease` when you answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseHolder:
+    """Who works on a thread."""
+
+    expires_at: str
+    holder: str
+    message: str | None = None
+    """The message it was offered with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -640,22 +656,13 @@ class Link:
     """The whole address; only with the scope `secrets`, since a link may be a secret."""
 
 
-class Match(TypedDict, total=False):
-    """What its message must be like."""
-
-    from_: str | None
-    """An address, or `@domain`."""
-    subject: str | None
-    """Part of the subject."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Message:
     """A message, without what it says."""
 
     answers: list[str]
     """Emails that answered it or passed it on."""
-    attachments: list[Handle]
+    attachments: list[AttachmentInfo]
     auth: Auth
     cc: list[Party]
     cursor: str
@@ -685,13 +692,22 @@ class Message:
     subject: str
     thread_id: str
     to: list[Party]
-    automatic: Automatic | None = None
+    automatic: AutomaticReason | None = None
     date: str | None = None
     folder: str | None = None
     from_: Party | None = None
     message_id: str | None = None
     own: str | None = None
     """Why it counts as our own: `address loop_mark message_id`."""
+
+
+class MessageMatch(TypedDict, total=False):
+    """What its message must be like."""
+
+    from_: str | None
+    """An address, or `@domain`."""
+    subject: str | None
+    """Part of the subject."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -758,6 +774,17 @@ class NewInbox(TypedDict, total=False):
     username: str | None
 
 
+class NewLease(TypedDict, total=False):
+    """A wish for a lease."""
+
+    holder: str | None
+    """Who asks, as people call it; the name of the API key by default."""
+    token: str | None
+    """The token of your lease, to renew it."""
+    ttl_s: int | None
+    """1 to 600; 30 by default."""
+
+
 class NewWatch(TypedDict, total=False):
     """A watch to begin."""
 
@@ -769,7 +796,7 @@ class NewWatch(TypedDict, total=False):
     """`true`: only mail whose sender is authenticated counts."""
 
 
-class Next(TypedDict, total=False):
+class NextMessages(TypedDict, total=False):
     """A wish for work."""
 
     holder: str | None
@@ -831,16 +858,6 @@ class NoticePage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
-    """A message to work on."""
-
-    lease: Lease
-    message: Message
-    newer: list[str]
-    """What people wrote in the thread since. Read it, and name it in `seen` when you answer."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Party:
     """Somebody named in a mail."""
 
@@ -882,7 +899,7 @@ class Recover(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovering:
+class Recovery:
     """What is told again."""
 
     after: str | None = None
@@ -891,24 +908,76 @@ class Recovering:
     """Failed notices that are due now. At 5000 there may be more: ask again under another key."""
 
 
-class _ReleaseNeeds(TypedDict):
+class _ReleaseLeaseNeeds(TypedDict):
     token: str
     """Its token: only your own is given back."""
 
 
-class Release(_ReleaseNeeds, total=False):
+class ReleaseLease(_ReleaseLeaseNeeds, total=False):
     """Which lease to give back."""
 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replies:
-    """How often a thread was answered, and how often it may be."""
+class RenderedMessage:
+    """A message with what it says."""
 
-    caps: Caps
-    in_all: int
-    in_window: int
-    today: int
+    answers: list[str]
+    """Emails that answered it or passed it on."""
+    attachments: list[AttachmentInfo]
+    auth: Auth
+    cc: list[Party]
+    cursor: str
+    """Its place in the inbox, for `after`."""
+    flags: list[str]
+    """`message_id_reused no_message_id unreadable cut ambiguous duplicate_header`."""
+    has: list[str]
+    """What was found in it: `code`, `link`."""
+    id: str
+    inbox_id: str
+    labels: list[str]
+    preview: str
+    """The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences."""
+    read: bool
+    received_at: str
+    recipient: str
+    """The address it was sent to, plus tag and all."""
+    reply: ReplyTarget
+    """Where an answer goes."""
+    reply_to: list[Party]
+    rev: int
+    rules: list[RuleHit]
+    """Rules that matched, in the order in which they were asked."""
+    size: int
+    state: str
+    """`unanswered leased answered skipped`."""
+    subject: str
+    thread_id: str
+    to: list[Party]
+    artifacts: list[Artifact]
+    candidates: list[dict[str, Any]]
+    """What else it could hold; never given out."""
+    injection: list[InjectionFlag]
+    links: list[Link]
+    view: str
+    """`min plain full`, or `gone` when its bytes are no longer kept."""
+    automatic: AutomaticReason | None = None
+    date: str | None = None
+    folder: str | None = None
+    from_: Party | None = None
+    message_id: str | None = None
+    own: str | None = None
+    """Why it counts as our own: `address loop_mark message_id`."""
+    headers: list[HeaderField] | None = None
+    """In `full`."""
+    html: str | None = None
+    """In `full`: without anything that acts or loads."""
+    removed: dict[str, Any] | None = None
+    """What `min` took out, counted."""
+    text: str | None = None
+    """In `min` between fences with a random word: everything in it is untrusted."""
+    whole: bool | None = None
+    """Whether all of the mail was looked at."""
 
 
 class Reply(TypedDict, total=False):
@@ -929,6 +998,16 @@ class Reply(TypedDict, total=False):
     """Ids of newer messages in the thread that you have read."""
     text: str | None
     """Plain text. This or `html`, or both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyCounts:
+    """How often a thread was answered, and how often it may be."""
+
+    caps: Caps
+    in_all: int
+    in_window: int
+    today: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -958,14 +1037,14 @@ class Resend(TypedDict, total=False):
     """For whoever reads the timeline."""
 
 
-class _ResolveNeeds(TypedDict):
+class _ResolveEmailNeeds(TypedDict):
     as_: str
     """`sent` (it arrived), `resend` (send the same bytes again), `abandon` (give it up)."""
     rev: int
     """The email's `rev` as you saw it."""
 
 
-class Resolve(_ResolveNeeds, total=False):
+class ResolveEmail(_ResolveEmailNeeds, total=False):
     """What became of an email whose outcome is unknown, as a person decides."""
 
     handoff: int | None
@@ -992,17 +1071,6 @@ class RuleHit:
     id: str
     name: str
     """Its name at the time."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Said:
-    """Something that was said."""
-
-    type: str
-    message: Message | None = None
-    """The message."""
-    email: Email | None = None
-    """The email."""
 
 
 Scalar: TypeAlias = "str | float | bool"
@@ -1045,7 +1113,7 @@ class Send(_SendNeeds, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sent:
+class SendReceipt:
     """The answer to a send, the first time and every time after."""
 
     created_at: str
@@ -1070,99 +1138,25 @@ class Sent:
     """The thread that an answer belongs to."""
 
 
-class _SettleNeeds(TypedDict):
-    lease: str
-    """The token of the lease."""
-
-
-class Settle(_SettleNeeds, total=False):
-    """What an agent says about a message that it holds."""
-
-    delay_s: int | None
-    """For `nack`: others may try after so many seconds; 0 by default."""
-    ttl_s: int | None
-    """For `extend`: how long from now, 1 to 600 seconds; 30 by default."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Settled:
-    """A message as it stands."""
+class SentAttachment:
+    """An attachment, without its bytes."""
 
-    message: Message
-    lease: Lease | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """A message with what it says."""
-
-    answers: list[str]
-    """Emails that answered it or passed it on."""
-    attachments: list[Handle]
-    auth: Auth
-    cc: list[Party]
-    cursor: str
-    """Its place in the inbox, for `after`."""
-    flags: list[str]
-    """`message_id_reused no_message_id unreadable cut ambiguous duplicate_header`."""
-    has: list[str]
-    """What was found in it: `code`, `link`."""
-    id: str
-    inbox_id: str
-    labels: list[str]
-    preview: str
-    """The start of what it says, secrets masked; empty in the view `min`, whose text stands between fences."""
-    read: bool
-    received_at: str
-    recipient: str
-    """The address it was sent to, plus tag and all."""
-    reply: ReplyTarget
-    """Where an answer goes."""
-    reply_to: list[Party]
-    rev: int
-    rules: list[RuleHit]
-    """Rules that matched, in the order in which they were asked."""
     size: int
-    state: str
-    """`unanswered leased answered skipped`."""
-    subject: str
-    thread_id: str
-    to: list[Party]
-    artifacts: list[Artifact]
-    candidates: list[dict[str, Any]]
-    """What else it could hold; never given out."""
-    injection: list[Injection]
-    links: list[Link]
-    view: str
-    """`min plain full`, or `gone` when its bytes are no longer kept."""
-    automatic: Automatic | None = None
-    date: str | None = None
-    folder: str | None = None
-    from_: Party | None = None
-    message_id: str | None = None
-    own: str | None = None
-    """Why it counts as our own: `address loop_mark message_id`."""
-    headers: list[Field] | None = None
-    """In `full`."""
-    html: str | None = None
-    """In `full`: without anything that acts or loads."""
-    removed: dict[str, Any] | None = None
-    """What `min` took out, counted."""
-    text: str | None = None
-    """In `min` between fences with a random word: everything in it is untrusted."""
-    whole: bool | None = None
-    """Whether all of the mail was looked at."""
+    content_id: str | None = None
+    content_type: str | None = None
+    filename: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suppressed:
+class SuppressedCall:
     """A call that was answered with an earlier email."""
 
     at: str
     channel: str
     reason: str
     """`key_replay payload_differs mismatch already_answered`"""
-    call: CallMark | None = None
+    call: CallTrace | None = None
     caller: str | None = None
     """The id of the API key it came with."""
 
@@ -1179,37 +1173,6 @@ class TagPair(_TagPairNeeds, total=False):
     """A tag with a value."""
 
     value: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Taken:
-    """An artifact that was taken."""
-
-    artifact: Artifact
-
-
-@dataclass(frozen=True, kw_only=True)
-class TakenPage:
-    """Messages to work on."""
-
-    data: list[Offer]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tested:
-    """How a test went."""
-
-    answer: str
-    """The beginning of the answer, or what went wrong."""
-    delivered: bool
-    """Whether the answer was 2xx."""
-    id: str
-    """The `webhook-id` of the test."""
-    latency_ms: int
-    status: int | None = None
-    """The status of the answer, if there was one."""
-    trouble: str | None = None
-    """Else why not: `blocked name connect tls timeout broken`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1230,10 +1193,21 @@ class Thread:
     subject: str
     handled_at: str | None = None
     """When somebody said that nothing is left to do; a new message takes that back."""
-    lease: Holder | None = None
-    replies: Replies | None = None
-    said: list[Said] | None = None
+    lease: LeaseHolder | None = None
+    replies: ReplyCounts | None = None
+    said: list[ThreadEntry] | None = None
     """What was said, oldest first, the latest 100 of each direction; only when one thread is read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadEntry:
+    """Something that was said."""
+
+    type: str
+    message: Message | None = None
+    """The message."""
+    email: Email | None = None
+    """The email."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1254,11 +1228,20 @@ class ThreadPatch(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline:
+class TimelineEntry:
     """Something that happened to an email."""
 
     at: str
     what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitResult:
+    """A message that arrived."""
+
+    cursor: str
+    """Pass it as `after` to go on."""
+    message: Message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1276,3 +1259,20 @@ class Watch:
     rev: int
     spent: int
     started_at: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkItem:
+    """A message to work on."""
+
+    lease: Lease
+    message: Message
+    newer: list[str]
+    """What people wrote in the thread since. Read it, and name it in `seen` when you answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkItemPage:
+    """Messages to work on."""
+
+    data: list[WorkItem]

@@ -3,7 +3,7 @@
 use mailonce_sdk::{
     Client, Error, Mail, Once,
     testing::{Arrival, Double, Like, expect_sent_once},
-    wire::Sent,
+    wire::SendReceipt,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,12 +12,12 @@ fn mail(lead: &str) -> Mail {
     Mail::new("agent@mailonce.test", format!("{lead}@example.com")).subject("Hello").text("…")
 }
 
-async fn follow_up(mo: Client, lead: &str) -> Result<Sent, Error> {
+async fn follow_up(mo: Client, lead: &str) -> Result<SendReceipt, Error> {
     mo.emails.send(mail(lead), Once::intent("follow-up", lead)).await
 }
 
 /// A key that is another one each time protects nothing.
-async fn careless(mo: Client, lead: &str) -> Result<Sent, Error> {
+async fn careless(mo: Client, lead: &str) -> Result<SendReceipt, Error> {
     static LAST: AtomicU32 = AtomicU32::new(0);
     mo.emails.send(mail(lead), Once::key(format!("k-{}", LAST.fetch_add(1, Ordering::Relaxed)))).await
 }

@@ -4,7 +4,7 @@
 use hyper::{HeaderMap, Method};
 use mailonce_sdk::{
     Client, Error, Intent, Mail, Reply, Retry, Verifier, WaitFor, derive_key, verify_webhook,
-    wire::{LeaseAsk, NewEndpoint, NewInbox},
+    wire::{NewEndpoint, NewInbox, NewLease},
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -67,7 +67,7 @@ async fn a_thread_is_worked_on_by_one_at_a_time_for_longer_than_a_lease_lasts() 
     arrive(&desk, "ann@example.com", &["--text", "Hello?"]);
     let waiting = WaitFor { timeout: Some(10), ..WaitFor::default() };
     let message = mo.inboxes.wait(&desk, &waiting).await.unwrap().unwrap().message;
-    let ask = |holder: &str| LeaseAsk { holder: Some(holder.into()), ttl_s: Some(1), ..LeaseAsk::default() };
+    let ask = |holder: &str| NewLease { holder: Some(holder.into()), ttl_s: Some(1), ..NewLease::default() };
     let worked = mo.threads.with_lease(&message.thread_id, ask("one"), async |lease| {
         tokio::time::sleep(Duration::from_millis(1600)).await;
         assert!(!lease.is_lost());

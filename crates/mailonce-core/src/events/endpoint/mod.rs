@@ -1,4 +1,4 @@
-//! Endpoints: receivers outside that are told of a team's events.
+//! Endpoints: the webhook receivers of a team's events.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -16,117 +16,118 @@ use crate::{
 };
 
 string_enum! {
-    /// Whether an endpoint is told of events.
+    /// Whether an endpoint gets notices.
     EndpointState {
-        /// It is.
+        /// It gets notices.
         Enabled = "enabled",
-        /// Not for now: a person said so. What happens meanwhile is told later.
+        /// A person paused it. Events are kept and delivered later.
         Paused = "paused",
-        /// Not until a person enables it. What happens meanwhile is told then.
+        /// It gets no notices until a person enables it. Events are kept and delivered then.
         Disabled = "disabled",
     }
 }
 
 string_enum! {
-    /// Why an endpoint is not told of events.
+    /// Why an endpoint gets no notices.
     EndpointReason {
-        /// A person wanted it so.
+        /// A person asked for it.
         Asked = "asked",
-        /// The receiver said that it is gone for good.
+        /// The receiver answered that it is gone for good.
         Gone = "gone",
-        /// Nothing reached it for two weeks.
+        /// Every attempt failed for two weeks.
         Failing = "failing",
     }
 }
 
-/// A wish for some events: `*`, one type, or everything about one kind of thing such as `email.*`.
+/// A filter of event types: `*`, one type, or all types of one subject such as `email.*`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EventTypeFilter(String);
 
 impl EventTypeFilter {
-    /// Reads a filter. `None` when no event could ever match it.
+    /// Parses a filter. `None` when no event type could match it.
     pub fn parse(text: &str) -> Option<Self> {
         let filter = Self(text.to_owned());
         EventKind::ALL.iter().any(|kind| filter.matches(*kind)).then_some(filter)
     }
 
-    /// Whether an event of this type is wanted.
+    /// Whether it matches this type.
     pub fn matches(&self, kind: EventKind) -> bool {
         let family = self.0.strip_suffix(".*").and_then(|family| kind.as_str().strip_prefix(family));
         self.0 == "*" || self.0 == kind.as_str() || family.is_some_and(|rest| rest.starts_with('.'))
     }
 
-    /// As it was given.
+    /// The filter as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// A secret under which notices are signed.
+/// A signing secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointSecret {
-    /// The secret, sealed.
+    /// The sealed secret.
     pub sealed: String,
-    /// When it was made.
+    /// When it was created.
     pub made_at: Time,
-    /// When it counts no more; `None` for the newest.
+    /// When it expires. `None` for the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at: Option<Time>,
 }
 
-/// In whose words an endpoint is told of events, when not in ours.
+/// The dialect of an endpoint that expects the webhook format of another service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dialect {
-    /// The dialect.
+    /// The name of the dialect.
     pub dialect: String,
-    /// The types that are wanted, in the words of the dialect; every one that it has when empty.
+    /// The wanted event types, with their names in the dialect. Empty: all that it has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
-    /// Only of these inboxes, whether something came to them or left from them; of every one when empty.
+    /// Restricts events to those of these inboxes, received or sent. Empty: no restriction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inboxes: Vec<InboxId>,
-    /// Makes the creation of the endpoint repeatable, where the dialect has that.
+    /// Makes the creation of the endpoint idempotent, where the dialect supports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
 }
 
-/// What a person says of an endpoint.
+/// The configuration of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointConfig {
-    /// Where notices go.
+    /// The URL.
     pub url: String,
-    /// For people.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Which events it wants; one match is enough.
+    /// The event filters. One match is enough.
     pub events: Vec<EventTypeFilter>,
-    /// Only what happens at these inboxes; everything when empty.
+    /// Restricts events to those of these inboxes. Empty: no restriction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inboxes: Vec<InboxId>,
-    /// The secrets that count, newest first.
+    /// The valid secrets, newest first.
     pub secrets: Vec<EndpointSecret>,
-    /// Headers that every request carries.
+    /// Additional headers of every request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Requests a second, when limited.
+    /// The rate limit in requests per second, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<u32>,
-    /// The wire format it was made with.
+    /// The version of the wire format with which it was created.
     pub version: String,
-    /// Whether notices of messages carry their text.
+    /// Whether notices about messages include their text.
     #[serde(default)]
     pub bodies: bool,
-    /// In whose words it is told, when not in ours.
+    /// The dialect, unless it gets mailonce's own format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tongue: Option<Dialect>,
-    /// When somebody changed it last; none since it was made.
+    /// When it was last changed. `None` when it never was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Time>,
 }
 
 impl EndpointConfig {
-    /// Gives it a new secret. The others count for `overlap_ms` more, or as long as they did; ended ones go.
+    /// Adds a new secret. The older ones stay valid for `overlap_ms`, or until they expire anyway; expired ones are
+    /// removed.
     pub fn rotate_secret(&mut self, sealed: String, overlap_ms: i64, now: Time) {
         for secret in &mut self.secrets {
             let end = now.plus(overlap_ms);
@@ -137,41 +138,41 @@ impl EndpointConfig {
         self.secrets.truncate(limits::ENDPOINT_SECRETS);
     }
 
-    /// The secrets that a request made now is signed with, newest first.
+    /// The secrets that sign a request made now, newest first.
     pub fn active_secrets(&self, now: Time) -> impl Iterator<Item = &EndpointSecret> {
         self.secrets.iter().filter(move |secret| secret.ends_at.is_none_or(|at| now < at))
     }
 }
 
-/// A receiver outside.
+/// A webhook receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Its id.
     pub id: EndpointId,
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// Grows with each change that a person can see.
+    /// The revision. Each change that a person can see increases it.
     pub rev: u32,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Time,
-    /// What a person says of it.
+    /// Its configuration.
     pub config: EndpointConfig,
-    /// Whether it is told of events.
+    /// Whether it gets notices.
     pub state: EndpointState,
-    /// Why not.
+    /// Why it gets none.
     pub reason: Option<EndpointReason>,
-    /// Since when its state is what it is.
+    /// Since when it has its state.
     pub state_since: Time,
-    /// The last event that was looked at for it.
+    /// The cursor: the number of the last event that was fanned out to it.
     pub cursor: u64,
-    /// Events up to this one are owed again, even where they were told before.
+    /// Events up to this number are delivered again, even if they were delivered before.
     pub resend_until_seq: u64,
-    /// When it failed first since it last succeeded.
+    /// When it first failed since its last success.
     pub failing_since: Option<Time>,
 }
 
 impl Endpoint {
-    /// How an endpoint begins. Its cursor is set when it is made.
+    /// A new endpoint. Its cursor is set when it is stored.
     pub fn new(id: EndpointId, team: TeamId, about: EndpointConfig, now: Time) -> Self {
         Self {
             id,
@@ -188,7 +189,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether it wants to be told of an event.
+    /// Whether it subscribes to an event.
     pub fn wants(&self, event: &Event) -> bool {
         let inboxes = &self.config.inboxes;
         let there = |inbox| inboxes.contains(&inbox);
@@ -196,12 +197,12 @@ impl Endpoint {
             && (inboxes.is_empty() || event.event.inbox().is_some_and(there))
     }
 
-    /// Whether an event that it was past already is owed again.
+    /// Whether an event that was fanned out before is to be delivered again.
     pub fn must_resend(&self, seq: u64) -> bool {
         seq <= self.resend_until_seq
     }
 
-    /// Looks at the events after `seq` again. What was told is owed again under the same ids.
+    /// Moves the cursor back, so that events after `seq` are delivered again under the same ids.
     pub fn rewind_to(&mut self, seq: u64) {
         if seq < self.cursor {
             self.resend_until_seq = self.resend_until_seq.max(self.cursor);
@@ -209,7 +210,7 @@ impl Endpoint {
         }
     }
 
-    /// What a person makes of it. `Some` when that disables it, with what is told of it.
+    /// Applies a person's change. `Some` with the event when that disables it.
     pub fn edit(&mut self, about: EndpointConfig, state: EndpointState, now: Time) -> Option<NewEvent> {
         self.rev += 1;
         self.config = about;
@@ -221,7 +222,7 @@ impl Endpoint {
         (state == EndpointState::Disabled).then(|| self.disabled_event(now))
     }
 
-    /// What its receiver's answer to any notice means for it. `Some` when that disables it.
+    /// Applies the receiver's response to any notice. `Some` with the event when that disables it.
     pub fn record_response(&mut self, answer: WebhookVerdict, now: Time) -> Option<NewEvent> {
         let reason = match answer {
             WebhookVerdict::Delivered => {
@@ -252,56 +253,56 @@ impl Endpoint {
     }
 }
 
-/// Where a new endpoint begins to listen.
+/// The first event that a new endpoint gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointStart {
-    /// With the next event.
+    /// The next event.
     NextEvent,
-    /// After this one; `0` for everything there ever was.
+    /// The event after this number; `0` means all events.
     After(u64),
 }
 
-/// A change of an endpoint as it was seen.
+/// A change of an endpoint, based on a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointEdit {
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// Which.
+    /// The endpoint.
     pub id: EndpointId,
-    /// The rev that was seen.
+    /// The revision that the caller saw.
     pub rev: u32,
-    /// What it is to say from now on.
+    /// The new configuration.
     pub config: EndpointConfig,
-    /// Whether it is to be told of events from now on.
+    /// The new state.
     pub state: EndpointState,
 }
 
-/// The answer to a change of an endpoint.
+/// The result of changing an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum EndpointChangeResult {
-    /// What it became.
+    /// The endpoint after the change.
     Changed(Endpoint),
-    /// It changed since it was looked at; this is what it is.
+    /// It changed since the caller read it; this is its current state.
     Stale(Endpoint),
     /// No such endpoint in this team.
     Missing,
 }
 
-/// How far an endpoint is, for the metrics.
+/// The progress of an endpoint, for the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointGauge {
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// Which.
+    /// The endpoint.
     pub id: EndpointId,
-    /// Whether it is told of events.
+    /// Whether it gets notices.
     pub state: EndpointState,
-    /// Events that nobody looked at for it yet.
+    /// The number of events past its cursor.
     pub lag: u64,
-    /// Notices that are still owed.
+    /// The number of pending notices.
     pub pending: u64,
-    /// Notices that were given up.
+    /// The number of dead notices.
     pub dead: u64,
 }
 

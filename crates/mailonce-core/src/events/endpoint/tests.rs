@@ -1,4 +1,4 @@
-//! What endpoints want, how their secrets overlap, and when they are disabled.
+//! Event filters of endpoints, the overlap of their secrets, and when they are disabled.
 
 use super::*;
 use uuid::Uuid;
@@ -64,7 +64,7 @@ fn secrets_overlap_when_they_are_rotated() {
         |about: &EndpointConfig, at| about.active_secrets(Time(at)).map(|s| s.sealed.clone()).collect::<Vec<_>>();
     assert_eq!(live(&about, DAY + 9), ["two", "one"]);
     assert_eq!(live(&about, DAY + 10), ["two"]);
-    // A second rotation does not lengthen the life of the first secret.
+    // A second rotation does not extend the life of the first secret.
     about.rotate_secret("three".into(), DAY, Time(20));
     assert_eq!(live(&about, DAY + 15), ["three", "two"]);
     (0..20).for_each(|n| about.rotate_secret(n.to_string(), DAY, Time(30)));

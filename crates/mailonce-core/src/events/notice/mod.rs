@@ -1,7 +1,7 @@
-//! Notices: one event owed to one endpoint, until it was told or given up.
+//! Notices: the delivery of one event to one endpoint, until it succeeds or is given up.
 //!
-//! Of the open notices of an endpoint about the same subject only the first is ever due; the others stand in line
-//! behind it without a time. So a receiver hears of each subject in its order, and a slow subject delays no other.
+//! Of the open notices of an endpoint about the same subject only the first is due. The others queue behind it and have
+//! no due time. So a receiver gets the events of each subject in order, and a slow subject delays no other.
 
 mod requests;
 mod response;
@@ -24,13 +24,13 @@ use crate::{
 };
 
 string_enum! {
-    /// How a notice is.
+    /// The state of a notice.
     NoticeState {
-        /// Owed.
+        /// To be delivered.
         Pending = "pending",
-        /// The receiver has it.
+        /// The receiver accepted it.
         Delivered = "delivered",
-        /// It was tried for a week and given up. It can be tried again.
+        /// A dead letter: given up after a week of retries. It can be replayed.
         Dead = "dead",
         /// The receiver did not want it.
         Dropped = "dropped",
@@ -40,16 +40,16 @@ string_enum! {
 /// One attempt at a notice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoticeAttempt {
-    /// From 1; given with the lease.
+    /// The number, from 1, assigned with the lease.
     pub number: u32,
     /// When it began.
     pub at: Time,
-    /// The status of the answer.
+    /// The status of the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// How long it took, in milliseconds.
     pub latency_ms: u32,
-    /// The first bytes of the answer.
+    /// The first bytes of the response body.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answer: String,
     /// What went wrong.
@@ -57,45 +57,45 @@ pub struct NoticeAttempt {
     pub trouble: Option<WebhookError>,
 }
 
-/// One event owed to one endpoint.
+/// The delivery of one event to one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Follows from endpoint and event: the same whenever it is owed.
+    /// Its id, derived from endpoint and event, so that every repeat has the same one.
     pub id: NoticeId,
-    /// Whose it is.
+    /// Its team.
     pub team: TeamId,
-    /// To whom it is owed.
+    /// The receiving endpoint.
     pub endpoint: EndpointId,
     /// The number of the event.
     pub seq: u64,
-    /// What happened.
+    /// The type of the event.
     pub kind: EventKind,
-    /// What the event is about.
+    /// The subject of the event.
     pub subject_id: Uuid,
-    /// Grows with each change that a person can see.
+    /// The revision. Each change that a person can see increases it.
     pub rev: u32,
-    /// How it is.
+    /// Its state.
     pub state: NoticeState,
-    /// Attempts that were begun.
+    /// The number of attempts begun.
     pub attempts: u32,
-    /// Attempts that failed since it was last owed anew.
+    /// The number of failed attempts since it was created or replayed.
     pub failures: u32,
-    /// All pauses since then, in milliseconds.
+    /// The sum of all pauses since then, in milliseconds.
     pub total_pause_ms: i64,
-    /// When it is due, or when a process has had it for long enough. `None` while it stands in line behind an earlier
-    /// one about the same subject, and once it is settled.
+    /// When it is due or, while it is leased, when the lease expires. `None` while it queues behind an earlier one
+    /// about the same subject, and once it is settled.
     pub due_at: Option<Time>,
-    /// The process that is at it.
+    /// The process that holds its lease.
     pub holder: Option<NodeId>,
-    /// When it was owed first.
+    /// When it was created.
     pub created_at: Time,
     /// When it was delivered, dropped or given up.
     pub settled_at: Option<Time>,
-    /// The latest attempts that ended, in order.
+    /// The latest finished attempts, in order.
     pub attempt_log: Vec<NoticeAttempt>,
 }
 
-/// The id of the notice that owes an event to an endpoint. Sorted by the time of the event.
+/// The id of the notice for an event and an endpoint. Ids sort by the time of the event.
 pub fn notice_id(endpoint: EndpointId, event: EventId) -> NoticeId {
     let sum = Sha256::new().chain_update(b"notice").chain_update(endpoint.0).chain_update(event.0).finalize();
     let tail = sum.iter().take(8).fold(0_i64, |n, byte| (n << 8) | i64::from(*byte));
@@ -103,7 +103,7 @@ pub fn notice_id(endpoint: EndpointId, event: EventId) -> NoticeId {
 }
 
 impl Notice {
-    /// Owes an event to an endpoint. In line behind an earlier one, it has no time yet.
+    /// A new notice. `in_line`: it queues behind an earlier one and has no due time yet.
     pub fn new(team: TeamId, endpoint: EndpointId, event: &Event, in_line: bool, now: Time) -> Self {
         Self {
             id: notice_id(endpoint, event.id()),
@@ -125,12 +125,12 @@ impl Notice {
         }
     }
 
-    /// Whether it is still owed.
+    /// Whether it is still pending.
     pub fn is_open(&self) -> bool {
         self.state == NoticeState::Pending
     }
 
-    /// Gives it to a process, when it is due. True when it did.
+    /// Leases it to a process, if it is due. Returns whether it did.
     pub fn lease(&mut self, node: NodeId, now: Time) -> bool {
         if !self.is_open() || self.due_at.is_none_or(|at| at > now) {
             return false;
@@ -141,7 +141,7 @@ impl Notice {
         true
     }
 
-    /// Takes it from a process that ended. True when it did.
+    /// Reclaims it from a dead process. Returns whether it did.
     pub fn reclaim_lease(&mut self, now: Time) -> bool {
         let held = self.is_open() && self.holder.is_some();
         if held {
@@ -151,9 +151,9 @@ impl Notice {
         held
     }
 
-    /// Writes down how an attempt ended and what that means. False for an attempt that is known or was never begun:
-    /// then nothing changes. A success always counts; a failure only of the latest attempt, which decides when the next
-    /// one is.
+    /// Records the outcome of an attempt and applies it. Returns false, without a change, for an attempt that was
+    /// recorded before or never began. A success always counts. A failure counts only for the latest attempt, because
+    /// that one decides when the next is due.
     pub fn record_outcome(&mut self, attempt: NoticeAttempt, answer: WebhookVerdict, chance: u64, now: Time) -> bool {
         let number = attempt.number;
         if number == 0 || number > self.attempts || self.has_recorded(number) {
@@ -174,7 +174,7 @@ impl Notice {
         true
     }
 
-    /// Whether it is known how an attempt ended. Those too old to be kept are.
+    /// Whether the outcome of an attempt was recorded. Attempts too old to be kept count as recorded.
     fn has_recorded(&self, number: u32) -> bool {
         let full = self.attempt_log.len() >= limits::NOTICE_ATTEMPTS_KEPT;
         self.attempt_log.iter().any(|known| known.number == number)
@@ -209,7 +209,7 @@ impl Notice {
         }
     }
 
-    /// Owes it anew and at once, with every try before it. False when a process is at it: then nothing changes.
+    /// Makes it due again at once, with all its retries. Returns false, without a change, while a process holds it.
     pub fn replay(&mut self, now: Time) -> bool {
         if self.is_open() && self.holder.is_some() {
             return false;
@@ -222,13 +222,13 @@ impl Notice {
         true
     }
 
-    /// Whether it failed and waits, or was given up: what is made due again when only failures are.
+    /// Whether it failed and waits for a retry, or was given up. A replay of failures makes these due again.
     pub fn has_failed(&self, now: Time) -> bool {
         let waits = self.is_open() && self.failures > 0 && self.holder.is_none();
         self.state == NoticeState::Dead || (waits && self.due_at.is_some_and(|at| at > now))
     }
 
-    /// When it goes, once it is settled.
+    /// When it is deleted, once it is settled.
     pub fn sweep_at(&self) -> Option<Time> {
         let kept = match self.state {
             NoticeState::Pending => return None,
@@ -239,8 +239,8 @@ impl Notice {
     }
 }
 
-/// Puts the open notices about one subject in line, after one of them changed: the first has a time, the others none,
-/// apart from those a process is at. They come in the order of their numbers. Which changed, by their places.
+/// Orders the open notices about one subject after one of them changed: the first gets a due time, the others none,
+/// except those that are leased. `open` is sorted by event number. Returns the indexes of the changed ones.
 pub fn schedule_in_order(open: &mut [Notice], now: Time) -> Vec<usize> {
     let mut changed = Vec::new();
     for (place, notice) in open.iter_mut().enumerate() {

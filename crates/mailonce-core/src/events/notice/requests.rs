@@ -1,4 +1,4 @@
-//! What is asked of the ledger about notices, and what it answers.
+//! Requests to the store about notices, and their results.
 
 use uuid::Uuid;
 
@@ -9,47 +9,47 @@ use crate::{
     time::Time,
 };
 
-/// A notice that a process is at, with what it tells of.
+/// A notice leased to a process, with its event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeasedNotice {
-    /// The notice. The number of this attempt is its `attempts`.
+    /// The notice. Its `attempts` is the number of this attempt.
     pub notice: Notice,
     /// The event.
     pub event: Event,
 }
 
-/// How an attempt at a notice ended.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoticeOutcome {
-    /// Whose it is.
+    /// The team.
     pub team: TeamId,
-    /// Which notice.
+    /// The notice.
     pub id: NoticeId,
     /// The attempt.
     pub attempt: NoticeAttempt,
-    /// What the answer means.
+    /// What the response means.
     pub verdict: WebhookVerdict,
-    /// Makes the next pause a little longer; uniform over all of `u64`.
+    /// The jitter that lengthens the next pause; uniformly random over all of `u64`.
     pub jitter_seed: u64,
 }
 
-/// Which notices to list.
+/// A filter for a list of notices.
 #[derive(Clone, Debug, Default)]
 pub struct NoticeQuery {
     /// In this state.
     pub state: Option<NoticeState>,
     /// Of this type of event.
     pub kind: Option<EventKind>,
-    /// About this.
+    /// About this subject.
     pub subject_id: Option<Uuid>,
     /// Of events before this number.
     pub before: Option<u64>,
-    /// At most so many.
+    /// The maximum number of notices.
     pub limit: usize,
 }
 
 impl NoticeQuery {
-    /// Whether a notice belongs on the page, its place apart.
+    /// Whether a notice passes the filter. The page position is not checked.
     pub fn matches(&self, notice: &Notice) -> bool {
         self.state.is_none_or(|state| notice.state == state)
             && self.kind.is_none_or(|kind| notice.kind == kind)
@@ -57,18 +57,18 @@ impl NoticeQuery {
     }
 }
 
-/// What came of looking for new events.
+/// The result of a fan-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FanOutCounts {
-    /// Events that were looked at, counted for each endpoint.
+    /// The number of events read, counted per endpoint.
     pub events_read: usize,
-    /// Notices that are owed now and were not before.
+    /// The number of new pending notices.
     pub notices_created: usize,
-    /// Whether there is more to look at.
+    /// Whether there are more events to read.
     pub has_more: bool,
 }
 
-/// From where an endpoint is to be told again.
+/// Where a replay to an endpoint begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayFrom {
     /// From events at or after this time.
@@ -77,20 +77,21 @@ pub enum ReplayFrom {
     Event(u64),
 }
 
-/// A wish to tell an endpoint again.
+/// A request to repeat notices of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoticeRecovery {
-    /// From where.
+    /// Where to begin.
     pub from: ReplayFrom,
-    /// Everything, or only what failed.
+    /// Whether delivered notices are repeated too, or only failed ones.
     pub include_delivered: bool,
 }
 
-/// The answer to a wish to tell an endpoint again.
+/// The result of a request to repeat notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoticeRecoveryResult {
-    /// The number of the last event before those that are told again.
+    /// The number of the last event before the repeated ones.
     pub after_seq: u64,
-    /// Failed notices that are due now. At [`crate::limits::NOTICES_RECOVERED`] there may be more: ask again.
+    /// The number of failed notices that are due now. At [`crate::limits::NOTICES_RECOVERED`] there may be more: call
+    /// again.
     pub requeued: usize,
 }

@@ -1,50 +1,51 @@
-//! What a receiver's answer to a notice means, and when to try again.
+//! What a receiver's response to a notice means, and when to retry.
 
 use jiff::fmt::rfc2822::DateTimeParser;
 
 use crate::{limits, string_enum::string_enum, time::Time};
 
 string_enum! {
-    /// Why an attempt at a notice brought no answer that counts.
+    /// Why an attempt got no success response.
     WebhookError {
-        /// The address is not one that notices may go to.
+        /// Notices to this address are not allowed.
         Blocked = "blocked",
-        /// The name has no address, or nobody knows.
+        /// The host name could not be resolved.
         Name = "name",
-        /// Nobody takes the connection.
+        /// The connection failed.
         Connect = "connect",
-        /// The receiver could not prove who it is.
+        /// TLS failed, for example because of an invalid certificate.
         Tls = "tls",
-        /// No whole answer in time.
+        /// No complete response in time.
         Timeout = "timeout",
-        /// The connection broke, or the answer is none.
+        /// The connection broke, or the response is malformed.
         Broken = "broken",
-        /// The answer says no.
+        /// The status is not a success.
         Status = "status",
     }
 }
 
-/// What an answer means.
+/// What a response means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookVerdict {
-    /// The receiver has it.
+    /// The receiver accepted it.
     Delivered,
-    /// The receiver does not want this one.
+    /// The receiver does not want this notice.
     Dropped,
-    /// The receiver does not want any, ever.
+    /// The receiver wants no more notices at all.
     Gone,
-    /// It is to be tried again, not before this many milliseconds when the receiver said so.
+    /// Retry. When the receiver asked for a delay, not before this many milliseconds.
     Retry(Option<i64>),
 }
 
 /// The first pause, in milliseconds.
 const FIRST_RETRY_DELAY_MS: i64 = 5_000;
-/// How much longer each pause is than the one before.
+/// The factor by which each pause grows.
 const BACKOFF_FACTOR: i64 = 3;
-/// The longest pause, also when the receiver asks for more, in milliseconds.
+/// The longest pause, even when the receiver asks for more, in milliseconds.
 const MAX_RETRY_DELAY_MS: i64 = 86_400_000;
 
-/// What an answer means. Without a status there was none. Redirects are not followed: whoever moved says so to people.
+/// Classifies a response. No status means that there was no response. Redirects are not followed: a receiver that moved
+/// must be reconfigured by a person.
 pub fn classify_response<'a>(
     status: Option<u16>,
     header: impl Fn(&str) -> Option<&'a str>,
@@ -60,7 +61,7 @@ pub fn classify_response<'a>(
     }
 }
 
-/// Reads `Retry-After`: seconds, or a date.
+/// Parses `Retry-After`: seconds, or a date.
 fn parse_retry_after(text: &str, now: Time) -> Option<i64> {
     let text = text.trim();
     let seconds = text.parse::<i64>().ok().map(|seconds| seconds.saturating_mul(1_000));
@@ -69,8 +70,8 @@ fn parse_retry_after(text: &str, now: Time) -> Option<i64> {
     Some(asked.clamp(0, MAX_RETRY_DELAY_MS))
 }
 
-/// The pause after so many failures (from 1). `chance`, uniform over all of `u64`, makes it up to a tenth longer; a
-/// receiver that asks for more gets it, but never less: it would use up its tries.
+/// The pause after this many failures (from 1). `chance`, uniformly random over all of `u64`, makes it up to a tenth
+/// longer. The receiver can ask for a longer pause, but not for a shorter one, which would use up its retries.
 pub fn retry_delay_ms(failures: u32, asked: Option<i64>, chance: u64) -> i64 {
     let steps = failures.saturating_sub(1).min(20);
     let pause = (0..steps).fold(FIRST_RETRY_DELAY_MS, |pause, _| (pause * BACKOFF_FACTOR).min(MAX_RETRY_DELAY_MS));
@@ -78,7 +79,7 @@ pub fn retry_delay_ms(failures: u32, asked: Option<i64>, chance: u64) -> i64 {
     (pause + jitter).max(asked.unwrap_or(0).min(MAX_RETRY_DELAY_MS))
 }
 
-/// The pause after so many failures, when `waited_ms` were spent on pauses already. `None` when that is enough.
+/// The pause after this many failures, given the sum of earlier pauses. `None` when the retry period is over.
 pub fn next_retry_delay_ms(failures: u32, waited_ms: i64, asked: Option<i64>, chance: u64) -> Option<i64> {
     let pause = retry_delay_ms(failures, asked, chance);
     (waited_ms.saturating_add(pause) <= limits::NOTICE_RETRY_PERIOD_MS).then_some(pause)

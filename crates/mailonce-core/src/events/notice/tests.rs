@@ -1,4 +1,4 @@
-//! What notices go through.
+//! The life of a notice.
 
 use super::*;
 use serde_json::Value;
@@ -28,7 +28,7 @@ fn ids_of_notices_follow_from_endpoint_and_event() {
     assert_ne!(one(1, 1), one(2, 1));
     assert_ne!(one(1, 1), one(1, 2));
     assert_eq!(one(1, 1).0.get_version_num(), 7);
-    // Receivers remember these: they never change.
+    // Receivers store these ids, so they must never change.
     assert_eq!(one(1, 1).to_string(), "01932d1e-987b-7612-9f28-263a6e29a1a0");
 }
 
@@ -70,7 +70,7 @@ fn a_late_success_counts_for_what_was_given_up() {
     while one.is_open() {
         assert!(one.lease(NODE, now));
         let number = one.attempts;
-        // The very first attempt has no answer yet.
+        // The first attempt has no recorded outcome yet.
         assert!(number == 1 || one.record_outcome(attempt(number), WebhookVerdict::Retry(None), 0, now));
         now = one.due_at.unwrap_or(now);
     }

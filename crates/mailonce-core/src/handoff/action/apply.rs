@@ -1,4 +1,4 @@
-//! What each act means for an email.
+//! The effect of each action on an email.
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Email {
-    /// Gives a due handoff to a worker. The fence grows.
+    /// Leases a due handoff to a worker and increases its fencing token.
     pub fn lease_handoff(&mut self, number: u16, holder: NodeId, now: Time) -> bool {
         let Some(handoff) = self.handoffs.get_mut(usize::from(number)) else { return false };
         if handoff.state == HandoffState::Scheduled && handoff.apply_transition(Transition::Due, now).is_err() {
@@ -33,7 +33,7 @@ impl Email {
         true
     }
 
-    /// Decides what an act means.
+    /// Applies an action and returns its effects.
     pub fn apply_action(&mut self, act: &HandoffAction, now: Time) -> Effects {
         match act {
             HandoffAction::Mark { lease: hold, .. } => self.mark(hold, now),
@@ -68,7 +68,7 @@ impl Email {
         }
     }
 
-    /// Lets what is held go, at the time it was wished for.
+    /// Releases a held email. It is due at its requested time.
     fn release(&mut self, now: Time) -> Effects {
         let mut released = false;
         for handoff in &mut self.handoffs {
@@ -87,14 +87,14 @@ impl Email {
         self.handoffs.get_mut(usize::from(number))
     }
 
-    /// The handoff, if this worker holds it.
+    /// The handoff, if this worker holds its lease.
     fn leased_handoff_mut(&mut self, hold: &LeaseRef) -> Option<&mut Handoff> {
         let fenced = |h: &Handoff| h.fence == hold.fence || mutant!("any-fence");
         let open = |h: &&mut Handoff| fenced(h) && matches!(h.state, HandoffState::Leased | HandoffState::Sending);
         self.handoff_mut(hold.number).filter(open)
     }
 
-    /// Writes the marker. From here on only an answer tells what became of the attempt.
+    /// Writes the marker. From now on only a reply or evidence tells the outcome of the attempt.
     fn mark(&mut self, hold: &LeaseRef, now: Time) -> Effects {
         let Some(handoff) = self.leased_handoff_mut(hold).filter(|h| h.state == HandoffState::Leased) else {
             return Effects::from_status(HandoffActionStatus::Stale);
@@ -141,7 +141,7 @@ impl Email {
         };
         let mut attempt = match number {
             Some(number) => handoff.build_attempt(number, hold, began),
-            // The marker was written after all, although its worker could not learn of it and let nothing go.
+            // The marker was committed, but its worker did not learn of it and sent nothing.
             None if handoff.state == HandoffState::Sending => handoff.build_attempt(handoff.attempts, hold, began),
             None => handoff.begin_attempt(hold, began),
         };
@@ -155,7 +155,7 @@ impl Email {
         effects
     }
 
-    /// The answer of a worker that no longer holds the handoff: a fact like any other.
+    /// Records the reply of a worker that no longer holds the lease, as evidence.
     fn record_late_reply(
         &mut self,
         hold: &LeaseRef,
@@ -191,7 +191,7 @@ impl Email {
         effects
     }
 
-    /// What becomes of a handoff whose worker ended.
+    /// Handles the death of the worker that held a handoff.
     fn crash(&mut self, number: u16, holder: NodeId, now: Time) -> Effects {
         let Some(handoff) = self.handoff_mut(number).filter(|h| h.holder == Some(holder)) else {
             return Effects::from_status(HandoffActionStatus::Unchanged);
@@ -256,7 +256,7 @@ impl Email {
             return Effects::from_status(HandoffActionStatus::Stale);
         };
         handoff.due_at = next;
-        // Only a node that has the transport looks at it.
+        // Only a node that has the transport checks the handoff, so it is no orphan.
         handoff.progress.orphaned = None;
         let mut effects = Effects::done();
         if let Some(evidence) = evidence {
@@ -286,7 +286,7 @@ impl Email {
         effects
     }
 
-    /// A fact from outside: never refused, harmless in any order and any number.
+    /// Adds evidence from outside. It is never refused, and harmless in any order and any number of repeats.
     fn add_evidence(&mut self, evidence: &Evidence, now: Time) -> Effects {
         let number = if mutant!("fact-of-another-handoff") { 0 } else { evidence.handoff };
         let Some(handoff) = self.handoff_mut(number) else {
@@ -358,7 +358,7 @@ impl Email {
         Effects::done()
     }
 
-    /// Takes the email's envelopes back and makes others. The old ones stay, cancelled, with their attempts.
+    /// Cancels the email's envelopes and creates new ones. The old handoffs stay, cancelled, with their attempts.
     pub(crate) fn fail_over_email(&mut self, from: &str, envelopes: &[Envelope], now: Time) -> Effects {
         let unsent = |h: &Handoff| {
             let waits = matches!(h.state, HandoffState::Queued | HandoffState::Scheduled) && h.transport == from;
@@ -369,7 +369,7 @@ impl Email {
             return Effects::from_status(HandoffActionStatus::Stale);
         }
         let due = waiting.iter().filter_map(|h| h.due_at).min().unwrap_or(now);
-        // What is scheduled stays so: it is neither early nor beyond a change of its time.
+        // A scheduled email stays scheduled, so that it is not sent early and can still be rescheduled.
         let scheduled = waiting.iter().all(|h| h.state == HandoffState::Scheduled);
         let state = if scheduled { HandoffState::Scheduled } else { HandoffState::Queued };
         for handoff in self.handoffs.iter_mut().filter(|h| !h.state.is_terminal()) {
@@ -385,7 +385,7 @@ impl Email {
         effects
     }
 
-    /// The event that tells how a handoff was settled.
+    /// The event that reports how a handoff was resolved.
     pub(crate) fn outcome_event(
         &mut self,
         kind: Option<EventKind>,
@@ -407,13 +407,13 @@ impl Email {
         event
     }
 
-    /// Whether it may still be taken back: nothing left, and nothing in doubt.
+    /// Whether some attempt of it may have succeeded, so that it must not be cancelled.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.handoffs.iter().any(Handoff::is_in_doubt) || self.state() == EmailState::Unknown
     }
 }
 
-/// A fact without a name of its own.
+/// Evidence without a deduplication key.
 pub(crate) fn new_evidence(
     handoff: u16,
     source: EvidenceSource,

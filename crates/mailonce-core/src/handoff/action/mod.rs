@@ -1,11 +1,11 @@
-//! What may happen to an email on its way out, and what becomes of it.
+//! Actions on the handoffs of an email, and their effects.
 //!
-//! A worker, a look-up, a provider's event or a person says what happened as an [`Act`]; [`Email::act`] decides what
-//! that means. Engines load an email, act, and save what it became together with the [`Effects`], so that every
-//! engine decides alike and each act is one transaction.
+//! A worker, a look-up, a provider's event or a person reports what happened as a [`HandoffAction`].
+//! [`Email::apply_action`] decides its effect. Stores load an email, apply the action, and save the result together
+//! with the [`Effects`] in one transaction. So every store makes the same decisions.
 //!
-//! Fences refuse commands, never facts: a stale worker may not start anything, but its late answer is always
-//! written down, and proof moves any state to `sent`.
+//! Fencing tokens reject commands, never facts. A stale worker cannot start anything, but its late reply is always
+//! recorded, and proof moves any state to `sent`.
 
 mod apply;
 mod orphan;
@@ -25,164 +25,165 @@ use crate::{
     time::Time,
 };
 
-/// Leases in a row that may end with their worker before the handoff is put aside: something in it kills workers.
+/// How many consecutive leases may end with the death of their worker. Then the handoff is given up, because it
+/// probably kills workers.
 pub const MAX_LEASE_LAPSES: u32 = 5;
-/// The longest pause a next hop may ask for, in milliseconds.
+/// The longest delay that a next hop may ask for, in milliseconds.
 const MAX_REQUESTED_PAUSE_MS: i64 = 3_600_000;
-/// How soon after it became unknown a handoff is looked at, in milliseconds.
+/// How soon after it became unknown a handoff is checked, in milliseconds.
 pub const FIRST_CHECK_DELAY_MS: i64 = 1_000;
 
-/// How long a handoff is tried.
+/// How long a handoff is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoffRetryPolicy {
-    /// Attempts at the most.
+    /// The maximum number of attempts.
     pub max_attempts: u32,
-    /// Milliseconds after the first attempt.
+    /// The maximum time since the first attempt, in milliseconds.
     pub max_age_ms: i64,
-    /// Uniform over all of `u64`: the jitter of the next pause.
+    /// Uniformly random over all of `u64`: the jitter of the next delay.
     pub jitter_seed: u64,
 }
 
-/// Which worker speaks, about which handoff.
+/// The lease under which a worker acts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRef {
     /// The handoff's number.
     pub number: u16,
-    /// The fence of the worker's lease.
+    /// The fencing token of the lease.
     pub fence: u64,
-    /// The way out.
+    /// The name of the transport.
     pub transport: String,
     /// The provider account.
     pub account: String,
 }
 
 string_enum! {
-    /// What a person decides about an unknown outcome.
+    /// A person's decision about an unknown outcome.
     Resolution {
-        /// It arrived.
+        /// It was sent.
         Sent = "sent",
         /// Send the same bytes again.
         Resend = "resend",
-        /// Give it up.
+        /// Abandon it.
         Abandon = "abandon",
     }
 }
 
-/// What happened.
+/// An action on the handoffs of an email.
 #[derive(Clone, Debug)]
 pub enum HandoffAction {
-    /// A worker stands at the point of no return.
+    /// A worker has reached the point of no return.
     Mark {
-        /// Who.
+        /// The worker's lease.
         lease: LeaseRef,
         /// The frozen bytes, when this is the first marker for the transport.
         frozen_bytes: Option<Arc<[u8]>>,
     },
-    /// A worker gives a lease back without having tried.
+    /// A worker returns a lease without an attempt.
     ReturnLease {
-        /// Who.
+        /// The worker's lease.
         lease: LeaseRef,
-        /// When it may be taken again.
+        /// When it may be leased again.
         due_at: Time,
         /// Why.
         reason: String,
     },
-    /// An attempt was answered, or got stuck before the marker.
+    /// An attempt got a reply, or ended before the marker.
     RecordOutcome {
-        /// Who.
+        /// The worker's lease.
         lease: LeaseRef,
-        /// The attempt's number; `None` when it never came to its marker.
+        /// The attempt's number. `None` when it never reached its marker.
         attempt: Option<u32>,
-        /// When it was marked, or began.
+        /// When it was marked, or when it began.
         started_at: Time,
-        /// The answer.
+        /// The reply.
         reply: TransportReply,
-        /// How long to go on.
+        /// The limits for further retries.
         retry_policy: HandoffRetryPolicy,
     },
-    /// The process that held it ended.
+    /// The process that held the lease died.
     Crash {
         /// The handoff's number.
         number: u16,
-        /// Its holder.
+        /// The process that held the lease.
         holder: NodeId,
     },
-    /// Repeat an attempt in doubt: same bytes, same key, same account. The worker holds it at once.
+    /// Repeat an attempt in doubt: same bytes, same key, same account. The worker gets the lease at once.
     RetryInWindow {
         /// The handoff's number.
         number: u16,
-        /// Who.
+        /// The worker's node.
         holder: NodeId,
-        /// The account it must go to.
+        /// The account that must be used.
         account: String,
     },
-    /// Nothing new about an unknown handoff; look again later.
+    /// Nothing new about an unknown handoff; check again later.
     CheckLater {
         /// The handoff's number.
         number: u16,
-        /// What was learnt, if anything was.
+        /// New evidence, if there is any.
         evidence: Option<Evidence>,
-        /// When to look again.
+        /// When to check again.
         next_check_at: Option<Time>,
     },
-    /// The email's own policy sends it again.
+    /// The email's policy resends it.
     ResendByPolicy {
         /// The handoff's number.
         number: u16,
     },
-    /// A fact from outside.
+    /// Evidence from outside.
     AddEvidence(Evidence),
-    /// A person decides.
+    /// A person resolves an unknown outcome.
     Resolve {
-        /// What.
+        /// The decision.
         resolution: Resolution,
-        /// The rev that was seen.
+        /// The revision that the person saw.
         rev: u32,
-        /// Which handoff; every unknown one when none is named.
+        /// The handoff. `None` means every unknown one.
         handoff: Option<u16>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A person, or its own sender, lets a held email go.
+    /// A person, or the sender, releases a held email.
     Release,
-    /// Another way out for one handoff of which nothing is under way or in doubt.
+    /// Fails one handoff over to another transport. Only while no attempt of it is running or in doubt.
     FailOverHandoff {
         /// The handoff's number.
         number: u16,
-        /// The way out it was to take.
+        /// The current transport.
         from: String,
-        /// The way out it takes now.
+        /// The new transport.
         to: String,
     },
-    /// Another way out for the whole email, which divides it into other envelopes. Only while nothing of it left, is
-    /// under way or in doubt.
+    /// Fails the whole email over to a transport that divides it into other envelopes. Only while nothing of it was
+    /// sent, is running or is in doubt.
     FailOverEmail {
-        /// The way out it was to take.
+        /// The current transport.
         from: String,
-        /// Its envelopes from now on.
+        /// The new envelopes.
         envelopes: Vec<Envelope>,
     },
-    /// No node has the transport of a handoff that waits or is unknown. Reported once for each time it goes missing.
+    /// No node has the transport of a waiting or unknown handoff. Reported once each time the transport disappears.
     ReportOrphan {
         /// The handoff's number.
         number: u16,
         /// The transport.
         transport: String,
-        /// When it was found missing.
+        /// When the transport was found missing.
         since: Time,
     },
-    /// An orphan waited for as long as any handoff is tried.
+    /// An orphaned handoff has waited for the maximum retry time.
     GiveUpOrphan {
         /// The handoff's number.
         number: u16,
         /// The transport.
         transport: String,
-        /// How long a handoff is tried, in milliseconds.
+        /// The maximum retry time, in milliseconds.
         max_age_ms: i64,
     },
-    /// An operator moves what waits for a transport to another one. Never what is in doubt.
+    /// An operator moves waiting handoffs to another transport. Handoffs in doubt are never moved.
     RerouteByOperator {
-        /// The transport it waits for.
+        /// The current transport.
         from: String,
         /// The envelopes of the whole email at the other transport.
         envelopes: Vec<Envelope>,
@@ -190,7 +191,7 @@ pub enum HandoffAction {
 }
 
 impl HandoffAction {
-    /// The name under which it counts only once.
+    /// The deduplication key of its evidence.
     pub fn dedup_key(&self) -> Option<&str> {
         match self {
             Self::AddEvidence(evidence) => evidence.once.as_deref(),
@@ -198,8 +199,8 @@ impl HandoffAction {
         }
     }
 
-    /// The steps it may take a handoff through, in any order, each at most once. Whoever checks a history holds the
-    /// moves it finds to these.
+    /// The transitions it may apply to a handoff, in any order, each at most once. History checkers compare observed
+    /// transitions with these.
     pub fn allowed_transitions(&self) -> &'static [Transition] {
         match self {
             Self::Mark { .. } => &[Transition::Mark, Transition::Lose],
@@ -234,33 +235,33 @@ impl HandoffAction {
     }
 }
 
-/// What came of an act.
+/// The status of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandoffActionStatus {
-    /// Done.
+    /// Applied.
     Done,
-    /// The worker no longer holds the handoff. Facts were written down all the same.
+    /// The worker no longer holds the lease. Facts were recorded nevertheless.
     Stale,
-    /// It changes nothing.
+    /// It changed nothing.
     Unchanged,
-    /// It may not be.
+    /// It is not allowed.
     Refused(EmailChangeRefusal),
 }
 
-/// What is to be written besides the email itself.
+/// What to store besides the email itself.
 #[derive(Clone, Debug)]
 pub struct Effects {
-    /// What came of it.
+    /// The status of the action.
     pub status: HandoffActionStatus,
     /// Whether the email changed.
     pub changed: bool,
     /// Events, in order.
     pub events: Vec<NewEvent>,
-    /// Attempts as they are now.
+    /// New and changed attempts.
     pub attempts: Vec<Attempt>,
-    /// New facts.
+    /// New evidence.
     pub evidence: Vec<Evidence>,
-    /// New handoffs. They are among the email's own already.
+    /// New handoffs. The email already contains them.
     pub new_handoffs: Vec<Handoff>,
 }
 

@@ -1,6 +1,7 @@
-//! Handoffs whose transport no node has any more: they are reported, given up in the end, or moved by an operator.
+//! Orphans: handoffs whose transport no node has any more. They are reported, given up in the end, or moved by an
+//! operator.
 //!
-//! What is in doubt is never moved or called failed here: only evidence or a person settles it.
+//! A handoff in doubt is never moved or marked as failed here. Only evidence or a person resolves it.
 
 use serde_json::json;
 
@@ -18,25 +19,25 @@ use crate::{
 };
 
 impl Handoff {
-    /// Whether it waits for its transport, held by nobody.
+    /// Whether it waits for its transport and no worker holds it.
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, HandoffState::Queued | HandoffState::Scheduled)
     }
 
-    /// Whether something is still to become of it at this transport.
+    /// Whether it is still unfinished at this transport.
     pub fn is_open_at(&self, transport: &str) -> bool {
         let open = matches!(self.state, HandoffState::Leased | HandoffState::Sending | HandoffState::Unknown)
             || self.is_waiting();
         open && self.transport == transport
     }
 
-    /// Whether an operator may move it: it waits, and no attempt may have succeeded.
+    /// Whether an operator may move it: it is waiting, and no attempt may have succeeded.
     fn may_reroute(&self, from: &str) -> bool {
         let free = !self.is_in_doubt() || mutant!("doubt-rerouted");
         self.is_waiting() && self.transport == from && free
     }
 
-    /// Whether an orphan is to be given up: it was due for so long, and it was reported for so long.
+    /// Whether an orphan is given up: both its due time and the report are older than `max_age_ms`.
     pub fn is_orphan_expired(&self, max_age_ms: i64, now: Time) -> bool {
         let since = self.progress.orphaned.map(|reported| self.due_at.map_or(reported, |due| due.max(reported)));
         self.is_waiting() && since.is_some_and(|since| now.since(since) >= max_age_ms)
@@ -44,7 +45,7 @@ impl Handoff {
 }
 
 impl Email {
-    /// Reports that no node has the transport of a handoff, once for each time it goes missing.
+    /// Reports that no node has the transport of a handoff, once each time the transport disappears.
     pub(crate) fn report_orphan(&mut self, number: u16, transport: &str, since: Time, now: Time) -> Effects {
         let open = |h: &&mut Handoff| h.is_waiting() || h.state == HandoffState::Unknown;
         let Some(handoff) = self.handoff_mut(number).filter(|h| h.transport == transport).filter(open) else {
@@ -64,13 +65,13 @@ impl Email {
         effects
     }
 
-    /// Ends an orphan that waited for as long as any handoff is tried.
+    /// Gives up an orphan that has waited for the maximum retry time.
     pub(crate) fn give_up_orphan(&mut self, number: u16, transport: &str, max_age_ms: i64, now: Time) -> Effects {
         let over = |h: &&mut Handoff| h.transport == transport && h.is_orphan_expired(max_age_ms, now);
         let Some(handoff) = self.handoff_mut(number).filter(over) else {
             return Effects::from_status(HandoffActionStatus::Stale);
         };
-        // The steps between are taken in one commit: nobody holds it, and nobody can.
+        // The transitions between happen in one commit, so no worker can lease it.
         if handoff.state == HandoffState::Scheduled {
             handoff.apply_transition(Transition::Due, now).ok();
         }
@@ -85,8 +86,9 @@ impl Email {
         effects
     }
 
-    /// Moves what waits for a transport to other envelopes, as an operator asks. Handoffs keep their numbers where the new
-    /// transport takes the same recipients together; otherwise the whole email is divided anew, if nothing of it left.
+    /// Moves waiting handoffs to other envelopes, as an operator asks. Handoffs keep their numbers where the new
+    /// transport groups the recipients the same way. Otherwise the whole email is divided anew, if nothing of it was
+    /// sent.
     pub(crate) fn reroute_by_operator(&mut self, from: &str, envelopes: &[Envelope], now: Time) -> Effects {
         let movable: Vec<&Handoff> = self.handoffs.iter().filter(|h| h.may_reroute(from)).collect();
         let numbers: Vec<u16> = movable.iter().map(|h| h.number).collect();
@@ -135,7 +137,7 @@ impl Email {
     }
 }
 
-/// Whether an envelope goes to exactly the people of a handoff.
+/// Whether an envelope has exactly the recipients of a handoff.
 fn has_same_recipients(envelope: &Envelope, handoff: &Handoff) -> bool {
     let sorted = |people: &[String]| {
         let mut people = people.to_vec();

@@ -1,4 +1,4 @@
-//! What becomes of one handoff: the steps that an act takes it through.
+//! The transitions that an action applies to one handoff.
 
 use super::{FIRST_CHECK_DELAY_MS, HandoffRetryPolicy, LeaseRef, MAX_LEASE_LAPSES, MAX_REQUESTED_PAUSE_MS, Resolution};
 use crate::{
@@ -11,12 +11,12 @@ use crate::{
 };
 
 impl Handoff {
-    /// A new attempt.
+    /// Starts a new attempt.
     pub(crate) fn begin_attempt(&mut self, hold: &LeaseRef, at: Time) -> Attempt {
         if !self.is_in_doubt() {
             self.progress.account = Some(hold.account.clone());
         } else if self.progress.account.as_ref() != Some(&hold.account) {
-            // Attempts in doubt at two accounts can be repeated at neither.
+            // Attempts in doubt at two accounts cannot be repeated at either.
             self.progress.account = None;
         }
         self.attempts += 1;
@@ -24,7 +24,7 @@ impl Handoff {
         self.build_attempt(self.attempts, hold, at)
     }
 
-    /// An attempt as far as it is known.
+    /// An attempt with what is known about it.
     pub(crate) fn build_attempt(&self, number: u32, hold: &LeaseRef, at: Time) -> Attempt {
         Attempt {
             handoff: self.number,
@@ -43,7 +43,7 @@ impl Handoff {
         }
     }
 
-    /// Moves on after an answer. The kind of event it makes; `None` when it goes back to the queue.
+    /// Applies a reply. Returns the kind of the event; `None` when the handoff returns to the queue.
     pub(crate) fn apply_reply(
         &mut self,
         attempt: &Attempt,
@@ -65,9 +65,9 @@ impl Handoff {
                 self.become_unknown_from_any(now);
                 Some(EventKind::EmailUnknown)
             }
-            // A refusal settles only its own attempt: an earlier one may still have succeeded.
+            // A refusal decides only its own attempt: an earlier one may still have succeeded.
             _ if self.is_in_window_retry() || apply_meaning_mutants(reply.meaning) == ReplyMeaning::Concurrent => {
-                // Whatever the next hop is busy with need not be what we doubt already.
+                // The request that the next hop is processing may be another one than those already in doubt.
                 if reply.meaning == ReplyMeaning::Concurrent {
                     self.mark_in_doubt(attempt.number, attempt.at);
                 }
@@ -103,7 +103,7 @@ impl Handoff {
         own.max(reply.retry_after_ms.unwrap_or(0).clamp(0, MAX_REQUESTED_PAUSE_MS))
     }
 
-    /// Ends the tries: failed, or unknown when an earlier attempt may have succeeded.
+    /// Ends the retries: failed, or unknown when an earlier attempt may have succeeded.
     pub(crate) fn give_up(&mut self, now: Time) -> EventKind {
         if self.is_in_doubt() && !mutant!("given-up-in-doubt") {
             self.become_unknown_from_any(now);
@@ -118,12 +118,12 @@ impl Handoff {
         self.is_in_doubt() && !self.progress.again
     }
 
-    /// Whether an attempt may go to this account: a repeat only to where the attempts in doubt went.
+    /// Whether an attempt may use this account. A repeat may use only the account of the attempts in doubt.
     pub(crate) fn may_use_account(&self, account: &str) -> bool {
         !self.is_in_window_retry() || self.progress.account.as_deref() == Some(account) || mutant!("any-account")
     }
 
-    /// Notes that an attempt may have succeeded.
+    /// Records that an attempt may have succeeded.
     pub(crate) fn mark_in_doubt(&mut self, attempt: u32, since: Time) {
         if !self.progress.doubts.contains(&attempt) {
             self.progress.doubts.push(attempt);
@@ -142,7 +142,7 @@ impl Handoff {
         }
     }
 
-    /// Back to unknown, also from before the marker of a repeat: the steps between are taken in one commit.
+    /// Moves it to unknown, even from before the marker of a repeat. The transitions between happen in one commit.
     pub(crate) fn become_unknown_from_any(&mut self, now: Time) {
         if self.state == HandoffState::Leased {
             self.apply_transition(Transition::Mark, now).ok();
@@ -150,7 +150,7 @@ impl Handoff {
         self.become_unknown(now);
     }
 
-    /// A lease that ended with its worker, before the marker.
+    /// Ends the lease of a dead worker, before the marker.
     pub(crate) fn lapse_lease(&mut self, now: Time) -> Option<EventKind> {
         if self.is_in_window_retry() {
             self.become_unknown_from_any(now);
@@ -165,7 +165,7 @@ impl Handoff {
         None
     }
 
-    /// The next hop has it: nothing is in doubt any more.
+    /// Records that the next hop accepted it. This resolves all doubts.
     pub(crate) fn confirm_sent(&mut self, step: Transition, now: Time) {
         if self.apply_transition(step, now).is_ok() {
             self.progress.doubts.clear();
@@ -174,7 +174,7 @@ impl Handoff {
         }
     }
 
-    /// Out of doubt and back to the queue, knowing that the recipient may get it twice.
+    /// Moves it from unknown back to the queue. The recipient may then get it twice.
     pub(crate) fn requeue_despite_doubt(&mut self, now: Time) {
         if self.apply_transition(Transition::Retry, now).is_ok() {
             (self.progress.may_duplicate, self.progress.again) = (!mutant!("resend-unflagged"), true);
@@ -191,7 +191,7 @@ impl Handoff {
         }
     }
 
-    /// What a fact changes. The kind of event it makes, if any.
+    /// Applies evidence. Returns the kind of the event, if there is one.
     pub(crate) fn apply_evidence(&mut self, evidence: &Evidence, now: Time) -> Option<EventKind> {
         if mutant!("proof-only-of-doubts") && self.state != HandoffState::Unknown {
             return None;
@@ -202,7 +202,7 @@ impl Handoff {
         );
         let step = match evidence.says {
             EvidenceFinding::Accepted => None,
-            // Whoever reports a delay has the mail and keeps trying.
+            // A next hop that reports a delay has the mail and keeps retrying.
             EvidenceFinding::Delayed if !mutant!("delay-proves-nothing") => None,
             EvidenceFinding::Delivered => Some((Transition::Deliver, EventKind::EmailDelivered)),
             EvidenceFinding::Bounced => Some((Transition::Bounce, EventKind::EmailBounced)),
@@ -218,7 +218,7 @@ impl Handoff {
             | EvidenceFinding::Abandoned
             | EvidenceFinding::Lost => return None,
         };
-        // Whatever came back or arrived was taken by the next hop.
+        // A bounce, delivery or complaint proves that the next hop accepted the mail.
         self.confirm_sent(Transition::Evidence, now);
         match step {
             Some((step, kind)) => self.apply_transition(step, now).ok().map(|()| kind),
@@ -226,7 +226,7 @@ impl Handoff {
         }
     }
 
-    /// An attempt in doubt is proven not to have succeeded. When it was the last one, the handoff may be tried again.
+    /// Records that an attempt in doubt surely failed. After the last one, the handoff is queued again.
     pub(crate) fn clear_doubt(&mut self, attempt: Option<u32>, now: Time) {
         let Some(attempt) = attempt else { return };
         self.progress.doubts.retain(|doubt| *doubt != attempt && !mutant!("one-refusal-clears-all"));
@@ -239,7 +239,7 @@ impl Handoff {
     }
 }
 
-/// The meaning itself, unless a rig wants to see it taken for another.
+/// Returns the meaning unchanged, except under a mutant that replaces it.
 fn apply_meaning_mutants(meaning: ReplyMeaning) -> ReplyMeaning {
     match meaning {
         ReplyMeaning::Unknown if mutant!("unknown-is-refused") => ReplyMeaning::Refused,

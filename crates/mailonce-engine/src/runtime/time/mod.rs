@@ -1,16 +1,17 @@
-//! Ledger time, and which clock decides what (`docs/clocks.md` has the table).
+//! Ledger time, and what is decided by which clock (`docs/clocks.md` has the table).
 //!
-//! Three clocks are compared: this node's wall clock, the machine's boot clock, which counts suspend and never jumps,
-//! and the clock of the database server when there is one.
+//! Three clocks are compared: this node's wall clock, the machine's boot clock, which counts suspends and never jumps,
+//! and the clock of the database server, if there is one.
 //!
-//! - *Ledger time* ([`Timekeeper::now`]) dates what is written and drives retries. It follows the wall clock, never
-//!   goes back and never stands still: after a clock was set back it runs at half speed until the wall clock caught up.
-//! - The *earlier* of wall clock and database decides what is forgotten and what is due by a schedule or a policy.
-//! - The *later* of ledger time and database decides whether a provider's window or a link is still open.
+//! - *Ledger time* (`Timekeeper::now`) dates what is written and drives retries. It follows the wall clock, never goes
+//!   back and never stands still. After the clock was set back, it runs at half speed until the wall clock has caught
+//!   up.
+//! - The *earlier* of wall clock and database clock decides what expires and what is due by a schedule or a policy.
+//! - The *later* of ledger time and database clock decides whether a provider's window or a link is still open.
 //!
-//! The time is *not sure* while the wall clock has jumped against the boot clock, or is more than
-//! [`JUMP_MS`] away from the database. Then ledger time goes on along the boot clock, and nothing that depends on a
-//! date is decided. After a start nothing is forgotten either until the time is *confirmed*.
+//! The time is *untrusted* while the wall clock has jumped against the boot clock, or is more than [`CLOCK_JUMP_MS`]
+//! away from the database's. Ledger time then follows the boot clock, and nothing that depends on a date is decided.
+//! After a start, nothing expires until the time is *confirmed*.
 
 use mailonce_core::{
     mutant,
@@ -22,14 +23,14 @@ use mailonce_core::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How much later than the ledger's latest time another process may have dated something since.
+/// By how much other processes may have dated work after the latest time that they reported, in milliseconds.
 const UNREPORTED_MS: i64 = 120_000;
-/// How long the program may have been away before its start has to be confirmed, and how long the boot clock must
-/// have run before it confirms the time by itself.
+/// After a longer downtime, the clock must be confirmed at the start. Also how long the boot clock must run before it
+/// confirms the time by itself.
 const DAY_MS: i64 = 24 * 3_600_000;
-/// Two clocks that are read this close together, in milliseconds, are read at the same moment.
+/// Two clocks that are read within this time, in milliseconds, count as read at the same moment.
 const MAX_READ_GAP_MS: i64 = 50;
-/// How often two clocks are read again when the process stood still between them.
+/// How often two clocks are read again when the process was suspended between the reads.
 const MAX_REREADS: usize = 8;
 
 /// What confirmed the time.
@@ -37,16 +38,16 @@ const MAX_REREADS: usize = 8;
 pub enum ConfirmedBy {
     /// An operator, or `clock.trusted` in the configuration.
     Operator,
-    /// The kernel, whose clock a time service keeps.
+    /// The kernel, whose clock a time service synchronizes.
     Kernel,
     /// A database on another host that shows the same time.
     Database,
-    /// A day of the boot clock since a start. A clock that jumped stays wrong however long it runs.
+    /// The boot clock ran for a day since the start. It never confirms a clock that jumped.
     BootClock,
 }
 
 impl ConfirmedBy {
-    /// As it is written.
+    /// The name in APIs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Operator => "operator",
@@ -57,16 +58,16 @@ impl ConfirmedBy {
     }
 }
 
-/// How the clocks of this node stand.
+/// The state of this node's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockState {
     /// Whether schedules, policies and windows may be decided by it.
     pub is_trusted: bool,
-    /// What confirmed the time since the start or the last jump. Without it nothing is forgotten.
+    /// What confirmed the time since the start or the last jump. Until then nothing expires.
     pub confirmed_by: Option<ConfirmedBy>,
-    /// Whether the wall clock jumped, or was far from the ledger's time at the start.
+    /// Whether the wall clock jumped, or was far from ledger time at the start.
     pub jumped: bool,
-    /// How far this node's wall clock is ahead of the database's, in milliseconds.
+    /// By how much this node's wall clock is ahead of the database's, in milliseconds.
     pub ahead_of_database_ms: Option<i64>,
 }
 
@@ -76,7 +77,7 @@ impl ClockState {
         self.ahead_of_database_ms.is_some_and(|ahead| ahead.abs() > CLOCK_JUMP_MS)
     }
 
-    /// What a person should know, in one sentence. `None` when all is well.
+    /// A warning for people, in one sentence. `None` when all is well.
     pub fn warning(&self) -> Option<String> {
         let rests = "nothing is forgotten and no scheduled mail is sent";
         if let Some(ahead) = self.ahead_of_database_ms.filter(|_| self.is_off()) {
@@ -108,12 +109,13 @@ impl DatabaseOffset {
         Self { low: clock.now.0 - after, high: clock.now.0 - before, other_host: clock.is_on_other_host }
     }
 
-    /// Whether reading it took so long that it proves nothing about clocks, as when the machine was suspended meanwhile.
+    /// Whether the reading took so long that it proves nothing, for example because the machine was suspended
+    /// meanwhile.
     fn is_imprecise(self) -> bool {
         self.high - self.low > CLOCK_JUMP_MS
     }
 
-    /// How far a wall clock is ahead of it, at least. Zero while it may be the same time.
+    /// By how much a wall clock is ahead of the database, at least. Zero while both may show the same time.
     fn ahead(self, wall: i64, boot: i64) -> i64 {
         let (low, high) = (wall - boot - self.high, wall - boot - self.low);
         if low > 0 {
@@ -127,20 +129,20 @@ impl DatabaseOffset {
 }
 
 struct TimekeeperState {
-    /// What is added to the boot clock to give the time.
+    /// Added to the boot clock to get the time.
     offset: i64,
-    /// The highest time ever told.
+    /// The latest ledger time ever returned.
     highest: i64,
-    /// Boot clock and ledger time when the wall clock fell behind ledger time.
+    /// Boot clock and ledger time at the moment when the wall clock fell behind ledger time.
     slew: Option<(i64, i64)>,
     jumped: bool,
     confirmed_by: Option<ConfirmedBy>,
     /// The boot clock at the start or the last jump.
     steady_since: i64,
     database: Option<DatabaseOffset>,
-    /// Whether the database was too far away at the last heartbeat.
+    /// Whether node and database were too far apart at the last heartbeat.
     is_off: bool,
-    /// Times up to here were told by a clock that was set back since: how long they are ago cannot be measured.
+    /// Times up to here come from a clock that was set back since, so their age can't be measured.
     unmeasurable_until: i64,
 }
 
@@ -149,7 +151,7 @@ impl TimekeeperState {
         !self.jumped && !self.is_off
     }
 
-    /// Ledger time for a target: never back, and never standing still.
+    /// Advances ledger time towards a target. It never goes back and never stands still.
     fn advance(&mut self, target: i64, boot: i64) -> i64 {
         if target >= self.highest || mutant!("time-goes-back") {
             (self.slew, self.highest) = (None, target);
@@ -165,15 +167,15 @@ impl TimekeeperState {
     }
 }
 
-/// See the module's words.
+/// Keeps ledger time. See the module documentation.
 pub(crate) struct Timekeeper {
     clock: Arc<dyn Clock>,
     state: Mutex<TimekeeperState>,
 }
 
 impl Timekeeper {
-    /// Goes on from the latest time known to the ledger. `reading` is the boot clock before and after the database's
-    /// clock was read.
+    /// Continues from the latest time in the ledger. `reading` is the boot clock before and after the database's clock
+    /// was read.
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
         last: Option<Time>,
@@ -185,10 +187,11 @@ impl Timekeeper {
         let strange = |last: i64| wall < last - CLOCK_JUMP_MS || wall > last + DAY_MS;
         let jumped = last.is_some_and(|last| strange(last) || clock.was_wall_clock_set());
         let database = database.map(|database| DatabaseOffset::new(database, reading));
-        // A vague reading leaves the node unsure until a heartbeat brings a better one.
+        // An imprecise reading leaves the clock untrusted until a heartbeat brings a better one.
         let off = database
             .is_some_and(|database| database.is_imprecise() || database.ahead(wall, boot).abs() > CLOCK_JUMP_MS);
-        // While it is not sure, time goes on from where it stood, and by the database's clock rather than by ours.
+        // An untrusted clock isn't used: time continues from the ledger's latest time, or from the database's clock if
+        // that is the later one.
         let start = match database.filter(|_| off) {
             Some(database) => last.unwrap_or(i64::MIN).max(boot + database.low),
             None => last.filter(|_| jumped).unwrap_or(wall),
@@ -235,8 +238,8 @@ impl Timekeeper {
         state.advance(target, boot)
     }
 
-    /// The earlier of wall clock and database: what is due by a schedule, a policy or an expiry is due by this time.
-    /// `None` while the time is not sure.
+    /// The earlier of wall clock and database clock. It decides what is due by a schedule, a policy or an expiry.
+    /// `None` while the time is untrusted.
     pub(crate) fn earlier_time(&self) -> Option<Time> {
         let mut state = self.state();
         let told = self.read_ledger_time(&mut state);
@@ -247,8 +250,8 @@ impl Timekeeper {
         Some(Time(told.min(wall).min(state.database.map_or(i64::MAX, |database| boot + database.low))))
     }
 
-    /// Mail that is scheduled for later than this waits. While the time is not sure, ledger time may follow a peer that is
-    /// some seconds ahead, so the database's clock counts then, too.
+    /// Emails scheduled for later than this wait. While the time is untrusted, ledger time may follow a peer that is
+    /// some seconds ahead, so the database's clock limits it.
     pub(crate) fn schedule_cutoff(&self) -> Time {
         if let Some(earlier) = self.earlier_time() {
             return earlier;
@@ -259,7 +262,7 @@ impl Timekeeper {
         Time(told.min(state.database.map_or(i64::MAX, |database| boot + database.low)))
     }
 
-    /// The later of ledger time and database: a window or a link is open only if it is open at this time.
+    /// The later of ledger time and database clock. A window or a link is open only if it is open at this time.
     pub(crate) fn later_time(&self) -> Time {
         let mut state = self.state();
         let told = self.read_ledger_time(&mut state);
@@ -268,14 +271,14 @@ impl Timekeeper {
         Time(told.max(database.map_or(i64::MIN, |database| boot + database.high)))
     }
 
-    /// What expired by then may be forgotten. `None` while this process may forget nothing.
+    /// Data that expired before this time may be deleted. `None` while this process may delete nothing.
     pub(crate) fn expiry_cutoff(&self) -> Option<Time> {
         let confirmed = self.state().confirmed_by.is_some();
         self.earlier_time().filter(|_| confirmed)
     }
 
-    /// A heartbeat told the latest time of all processes, and the database's clock. `reading` is the boot clock before
-    /// and after it.
+    /// Handles a heartbeat's answer: the latest time of all processes, and the database's clock. `reading` is the boot
+    /// clock before and after the heartbeat.
     pub(crate) fn on_heartbeat(&self, latest: Time, database: Option<DatabaseClock>, reading: (i64, i64)) {
         if let Some(database) = database {
             self.compare_database_clock(DatabaseOffset::new(database, reading));
@@ -300,9 +303,9 @@ impl Timekeeper {
         (state.database, state.is_off) = (Some(database), off);
     }
 
-    /// Another process told the ledger a later time. Only a process that is not sure of its own goes by it: it may have
-    /// started from a time that was old, and would date what it does before what others have forgotten. A process that
-    /// is sure knows at least that the clocks differ: it cannot measure how long ago it is what the other dated.
+    /// Handles a later time that a peer reported. An untrusted process adopts it: it may have started from an old
+    /// time, and would date its work before data that peers have already deleted. A trusted process only notes that
+    /// the clocks differ, because it can't measure the age of what the peer dated.
     fn follow_peer_time(&self, latest: Time) {
         let boot = self.clock.boot_clock_ms();
         let mut state = self.state();
@@ -313,12 +316,12 @@ impl Timekeeper {
         }
     }
 
-    /// Confirms the time when somebody else can vouch for it.
+    /// Confirms the time when another clock vouches for it.
     fn try_confirm(&self) {
         let boot = self.clock.boot_clock_ms();
         let by = {
             let mut state = self.state();
-            // A jump that nobody has seen yet must not be confirmed with the rest.
+            // Detects a jump that was not noticed yet, before the boot clock could confirm it.
             self.read_ledger_time(&mut state);
             if state.is_off || (state.confirmed_by.is_some() && !state.jumped) {
                 return;
@@ -338,7 +341,7 @@ impl Timekeeper {
         }
     }
 
-    /// The boot clock, for pauses and deadlines inside this process.
+    /// The boot clock, for delays and deadlines within this process.
     pub(crate) fn boot_clock_ms(&self) -> i64 {
         self.clock.boot_clock_ms()
     }
@@ -350,7 +353,7 @@ impl Timekeeper {
         state.is_trusted()
     }
 
-    /// How the clocks stand.
+    /// The state of the clocks.
     pub(crate) fn clock_state(&self) -> ClockState {
         let mut state = self.state();
         self.read_ledger_time(&mut state);
@@ -363,20 +366,20 @@ impl Timekeeper {
         }
     }
 
-    /// Since when it can be measured how long something is ago.
+    /// The age of anything dated from here on can be measured.
     pub(crate) fn measured_since(&self) -> Time {
         Time(self.state().unmeasurable_until.saturating_add(1))
     }
 
-    /// The wall clock is right, as somebody says who can tell.
+    /// Confirms that the wall clock is right.
     pub(crate) fn confirm(&self, by: ConfirmedBy) {
         let (wall, boot) = read_clocks(&*self.clock);
         let mut state = self.state();
         if wall < state.highest {
-            // What a process did after it last told the ledger the time is dated later still.
+            // Work that a process did after its last report is dated even later.
             state.unmeasurable_until = state.unmeasurable_until.max(state.highest + UNREPORTED_MS);
         }
-        // A node that is off the database stays so, whoever confirms its clock.
+        // A node that is too far from its database stays untrusted, even after its clock was confirmed.
         if !state.is_off {
             state.offset = wall - boot;
         }
@@ -394,8 +397,8 @@ impl LedgerClock for Timekeeper {
     }
 }
 
-/// Wall clock and boot clock of one moment. A process that was stopped between the two reads again: the pause would
-/// look like a jump.
+/// Reads wall clock and boot clock at the same moment. If the process was suspended between the reads, it reads again,
+/// because the pause would look like a jump.
 fn read_clocks(clock: &dyn Clock) -> (i64, i64) {
     let mut before = clock.boot_clock_ms();
     for _ in 0..MAX_REREADS {

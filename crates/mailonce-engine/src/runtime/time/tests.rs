@@ -14,7 +14,7 @@ struct SettableClock {
     boot: AtomicI64,
     was_set: AtomicBool,
     synchronized: AtomicBool,
-    /// How long the process stands still between the next two reads.
+    /// How long the process is suspended between the next two reads.
     pause: AtomicI64,
 }
 
@@ -57,7 +57,7 @@ fn timekeeper(last: Option<i64>) -> (Arc<SettableClock>, Timekeeper) {
     (Arc::clone(&hands), Timekeeper::new(hands, last.map(Time), None, (0, 0)))
 }
 
-/// A node that starts beside a database whose clock is this far ahead of its own.
+/// A node that starts with a database whose clock is this far ahead of its own.
 fn timekeeper_with_database(database_ahead: i64, other_host: bool) -> (Arc<SettableClock>, Timekeeper) {
     let hands = SettableClock::new();
     let database = DatabaseClock { now: Time(START + database_ahead), is_on_other_host: other_host };
@@ -173,7 +173,7 @@ fn what_a_clock_told_that_was_set_back_is_not_measured() {
 
 #[test]
 fn what_a_process_that_ended_did_last_is_not_measured_by_a_clock_that_was_set_back() {
-    // It told the ledger the time, sent something a moment later by a clock that was fast, and ended.
+    // The process reported its time, sent something a moment later by a fast clock, and ended.
     let (told, sent) = (START + HOUR, START + HOUR + 12);
     let (_, time) = timekeeper(Some(told));
     assert!(!time.is_trusted());
@@ -254,7 +254,7 @@ fn a_database_confirms_the_time_only_from_another_host() {
 #[test]
 fn a_node_that_is_off_goes_by_the_databases_clock_and_decides_nothing() {
     for ahead in [-48 * HOUR, -23 * HOUR, -31_000, 31_000, 23 * HOUR, 48 * HOUR] {
-        // The node's clock is ahead by this, so the database's is behind.
+        // The node's clock is ahead by this much, so the database's is behind.
         let (hands, time) = timekeeper_with_database(-ahead, true);
         assert_eq!(time.now(), Time(START - ahead), "{ahead}");
         assert_eq!((time.is_trusted(), time.earlier_time(), time.expiry_cutoff()), (false, None, None), "{ahead}");
@@ -263,7 +263,7 @@ fn a_node_that_is_off_goes_by_the_databases_clock_and_decides_nothing() {
         assert_eq!(state.ahead_of_database_ms, Some(ahead));
         time.confirm(ConfirmedBy::Operator);
         assert!(!time.is_trusted(), "an operator's word does not make the clocks agree");
-        // Somebody sets the node's clock right.
+        // An operator corrects the node's clock.
         hands.advance(-ahead, 0);
         heartbeat(&hands, &time, 0, true);
         assert!(time.is_trusted() && time.expiry_cutoff().is_some(), "{ahead}");
@@ -275,7 +275,7 @@ fn a_reading_of_the_databases_clock_that_took_long_proves_nothing() {
     let (hands, time) = timekeeper_with_database(0, true);
     hands.advance(10 * MINUTE, 10 * MINUTE);
     let now = START + 10 * MINUTE;
-    // The answer left the database before the machine was suspended, and says nothing about the node's clock now.
+    // The database answered before the machine was suspended, so the answer proves nothing about the node's clock now.
     let clock = DatabaseClock { now: Time(START), is_on_other_host: true };
     time.on_heartbeat(Time(0), Some(clock), (BOOT, BOOT + 10 * MINUTE));
     assert_eq!((time.earlier_time(), time.later_time()), (Some(Time(now)), Time(now)));

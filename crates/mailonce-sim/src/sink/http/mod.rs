@@ -278,9 +278,8 @@ async fn handle_request(
 }
 
 async fn build_response(shared: &Arc<HttpSinkState>, got: VendorRequest) -> io::Result<VendorResponse> {
-    if let Some(said) =
-        oracle_requests::handle_control(shared, &got).or_else(|| oracle_requests::receive_webhook(shared, &got))
-    {
+    let answered = oracle_requests::handle_control(shared, &got);
+    if let Some(said) = answered.or_else(|| oracle_requests::receive_webhook(shared, &got)) {
         return Ok(said);
     }
     let Some(vendor) = Vendor::from_path(&got) else {

@@ -1,4 +1,4 @@
-//! Budgets: how much of each was used in each period.
+//! Budgets: the usage of each budget per period.
 
 use mailonce_core::{
     control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use crate::memory::Tables;
 
-/// What was used of a counter, and when its period ends.
+/// The value of each counter, and when its period ends.
 pub(crate) type UsedCounters = BTreeMap<(TeamId, BudgetCounter), (u64, Time)>;
-/// Where each email was counted, by email and budget.
+/// The recorded charges, by email and budget.
 pub(crate) type RecordedCharges = BTreeMap<(EmailId, Uuid), RecordedCharge>;
 
 impl Tables {
@@ -32,7 +32,7 @@ impl Tables {
         self.budgets.get(&(team, counter)).map_or(0, |(used, _)| *used)
     }
 
-    /// The budget that an email would exceed, unless its key is bound: a retry is never refused.
+    /// The budget that an email would exceed. `None` when its key is bound, because a retry is never refused.
     pub(crate) fn over_budget(&self, wish: &NewEmail, now: Time) -> Option<Overrun> {
         let exceeded = self.usage(std::iter::once(wish)).exceeded(&wish.guard_input.charges)?;
         Some(exceeded).filter(|_| self.is_new(wish, now))
@@ -42,14 +42,14 @@ impl Tables {
         wish.key.is_none_or(|key| self.key_binding(wish.team, key, now).is_none())
     }
 
-    /// The item of a strict batch that would exceed a budget.
+    /// The first item of a strict batch that would exceed a budget, when the items before it are charged too.
     pub(crate) fn batch_over_budget(&self, batch: &NewBatch, now: Time) -> Option<(usize, Overrun)> {
         let new = batch.items.iter().enumerate().filter(|(_, wish)| self.is_new(wish, now));
         let items = new.map(|(index, wish)| (index, wish.key, wish.guard_input.charges.as_slice()));
         self.usage(batch.items.iter()).exceeded_by_batch(items)
     }
 
-    /// Counts an accepted email.
+    /// Charges an accepted email to its budgets.
     pub(crate) fn charge_budgets(&mut self, wish: &NewEmail) {
         self.charge(wish.team, wish.id, &wish.guard_input.charges);
     }
@@ -62,7 +62,8 @@ impl Tables {
         }
     }
 
-    /// Counts an email that moves to another time there. Changes nothing when it would exceed a budget.
+    /// Moves the charges of a rescheduled email to the periods of its new time. Changes nothing if a budget would be
+    /// exceeded.
     pub(crate) fn move_charges(&mut self, email: &Email, wanted: &[Charge], now: Time) -> Option<Overrun> {
         let of_email = (email.id, Uuid::nil())..=(email.id, Uuid::max());
         let recorded: Vec<_> = self.charges.range(of_email).map(|(_, record)| *record).collect();
@@ -83,7 +84,7 @@ impl Tables {
         None
     }
 
-    /// Drops the counters of periods that ended long ago.
+    /// Deletes counters and charges of periods that ended long ago.
     pub(crate) fn sweep_budgets(&mut self, now: Time) {
         self.budgets.retain(|_, (_, ends_at)| ends_at.plus(USAGE_RETENTION_MS) > now);
         self.charges.retain(|_, record| record.ends_at.plus(USAGE_RETENTION_MS) > now);

@@ -1,4 +1,4 @@
-//! Control: what a team limits.
+//! Control: budgets and records of a team.
 
 pub(crate) mod budgets;
 pub(crate) mod records;

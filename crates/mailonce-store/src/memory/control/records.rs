@@ -1,4 +1,4 @@
-//! Records: small things a team owns that are not mail.
+//! Records: small named JSON documents of a team, such as sending domains, suppressed addresses and settings.
 
 use mailonce_core::{
     id::TeamId,
@@ -20,7 +20,7 @@ impl Tables {
             return answer;
         }
         if let Some(taken) = self.record_by_name(record.team, record.kind, &record.name) {
-            // The very same one: this call was made before.
+            // The same id: this call is a retry.
             let again = taken.id == record.id;
             return IdempotentResult::Done(if again {
                 CreateRecordResult::Created(taken)

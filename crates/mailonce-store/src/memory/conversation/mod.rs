@@ -1,4 +1,4 @@
-//! Conversations: threads, answers and leases, as plain maps.
+//! Conversations: threads, replies and leases, as plain maps.
 
 use async_trait::async_trait;
 use mailonce_core::{
@@ -29,13 +29,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Memory, Tables};
 
-/// Everything about conversations.
+/// The tables of conversations.
 #[derive(Default)]
 pub(crate) struct ConversationTables {
     pub(crate) threads: BTreeMap<ThreadId, Thread>,
     pub(crate) emails: BTreeMap<ThreadId, BTreeSet<EmailId>>,
     pub(crate) person_tallies: BTreeMap<(TeamId, [u8; 16]), ReplyTally>,
-    /// What was said between the same people of late, oldest first.
+    /// Fingerprints of recent emails by team and the hash of sender and recipients, oldest first.
     pub(crate) recent_fingerprints: BTreeMap<(TeamId, [u8; 16]), Vec<(Time, EmailId, ContentFingerprint)>>,
 }
 
@@ -77,7 +77,7 @@ impl Tables {
         Some(ReplyContext { message, thread, previous_reply: before, recipient_tally: person })
     }
 
-    /// The email, or what it was sent again as, whichever counts.
+    /// The version of an email that counts: the email itself, or one of its resends.
     fn effective_version(&self, team: TeamId, id: EmailId) -> Option<Email> {
         let email = self.email_of_team(team, id)?;
         let later = email
@@ -109,7 +109,7 @@ impl Tables {
         ReplyResult::First(email, ground.thread.clone())
     }
 
-    /// Whether an email is still a version of what answered its message. True when it answers none.
+    /// Whether an email is a version of a current reply to its message. True when it is not a reply.
     pub(crate) fn is_current_reply(&self, email: &Email) -> bool {
         let Some(message) = email.head.answers.and_then(|id| self.message(email.team, id)) else { return true };
         let is_version = |first: EmailId| {
@@ -119,7 +119,7 @@ impl Tables {
         message.annotations.turn.answers.iter().any(|(_, first)| is_version(*first))
     }
 
-    /// Whose turn the message is that an email answers, now that the email is another.
+    /// Updates the state of the message that an email replies to, after the email changed.
     pub(crate) fn update_message_progress(&mut self, before: &Email, after: &Email, now: Time) {
         let Some(mut message) =
             reply_guards::message_to_reassess(before, after).and_then(|id| self.message(after.team, id))
@@ -239,7 +239,7 @@ impl Tables {
         IdempotentResult::Done(offers)
     }
 
-    /// Messages that may be offered, the oldest first.
+    /// Messages that may be offered, oldest first.
     fn offerable_messages(&self, team: TeamId, inbox: InboxId, now: Time) -> Vec<MessageId> {
         let waits = |message: &&Message| message.team == team && message.inbox == inbox && message.may_be_offered(now);
         let mut waiting: Vec<&Message> = self.inbound.messages.values().filter(waits).collect();
@@ -295,14 +295,14 @@ impl Tables {
         AcknowledgeResult::Done(message, thread)
     }
 
-    /// Lets go of what a removed inbox held.
+    /// Removes the threads of a removed inbox.
     pub(crate) fn remove_threads_of_inbox(&mut self, inbox: InboxId) {
         self.conversations.threads.retain(|_, thread| thread.inbox != inbox);
         let threads = &self.conversations.threads;
         self.conversations.emails.retain(|id, _| threads.contains_key(id));
     }
 
-    /// Emails that are held or unknown.
+    /// Emails with a held or unknown handoff, ordered by team and id.
     pub(crate) fn held_or_unknown_emails(&self, after: Option<(TeamId, EmailId)>, limit: usize) -> Vec<Email> {
         let is_stuck = |email: &&Email| {
             let stuck = |state: HandoffState| matches!(state, HandoffState::Held | HandoffState::Unknown);
@@ -318,7 +318,7 @@ impl Tables {
 #[async_trait]
 impl ConversationStore for Memory {
     async fn accept_reply(&self, wish: NewReply, now: Time) -> Result<ReplyResult> {
-        // Told under the lock, so that watchers hear of changes in their order.
+        // Notify under the lock, so that subscribers see changes in commit order.
         let mut world = self.lock_tables();
         let answered = world.accept_reply(wish, now);
         if let ReplyResult::First(email, _) = &answered {

@@ -1,4 +1,4 @@
-//! The part of the port for telling others.
+//! Webhooks: implements `NoticeStore` for [`Memory`]. A notice is one event to be delivered to one endpoint.
 
 pub(crate) mod notices;
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! Telling others: endpoints, what is owed to them, and what came of it.
+//! Webhook endpoints, fan-out of events to notices, and the leases and outcomes of notices.
 
 use mailonce_core::{
     events::{
@@ -19,23 +19,23 @@ use uuid::Uuid;
 
 use crate::memory::Tables;
 
-/// A notice by its endpoint and the number of its event.
+/// The key of a notice: its endpoint and the sequence number of its event.
 type NoticeKey = (EndpointId, u64);
 
-/// Everything about telling others.
+/// The tables of endpoints and notices.
 #[derive(Default)]
 pub(crate) struct WebhookTables {
     endpoints: BTreeMap<EndpointId, Endpoint>,
-    /// When events were last looked at for an endpoint.
+    /// When events were last fanned out to each endpoint.
     fanned_out_at: BTreeMap<EndpointId, Time>,
-    /// Endpoints that are no more, while something is left of them.
+    /// Removed endpoints that still have notices to sweep.
     removed_endpoints: BTreeSet<EndpointId>,
     notices: BTreeMap<NoticeKey, Notice>,
     notice_keys: BTreeMap<NoticeId, NoticeKey>,
 }
 
 impl WebhookTables {
-    /// The endpoint, if it is this team's.
+    /// The endpoint, if it belongs to this team.
     pub(crate) fn endpoint(&self, team: TeamId, id: EndpointId) -> Option<&Endpoint> {
         self.endpoints.get(&id).filter(|endpoint| endpoint.team == team)
     }
@@ -46,7 +46,7 @@ impl WebhookTables {
         ours.filter(|endpoint| before.is_none_or(|before| endpoint.id < before)).take(limit).cloned().collect()
     }
 
-    /// The notice, if it is this team's.
+    /// The notice, if it belongs to this team.
     pub(crate) fn notice(&self, team: TeamId, id: NoticeId) -> Option<&Notice> {
         let notice = self.notices.get(self.notice_keys.get(&id)?)?;
         self.endpoint(team, notice.endpoint).map(|_| notice)
@@ -56,7 +56,7 @@ impl WebhookTables {
         self.notices.range((endpoint, 0)..=(endpoint, u64::MAX)).map(|(_, notice)| notice)
     }
 
-    /// Notices of an endpoint, those of the latest events first.
+    /// Notices of an endpoint, latest events first.
     pub(crate) fn notices(&self, team: TeamId, endpoint: EndpointId, query: &NoticeQuery) -> Vec<Notice> {
         let theirs = self.endpoint(team, endpoint).into_iter().flat_map(|endpoint| self.notices_of(endpoint.id).rev());
         let older = theirs.filter(|notice| query.before.is_none_or(|before| notice.seq < before));
@@ -69,7 +69,7 @@ impl WebhookTables {
         self.notices.insert(place, notice);
     }
 
-    /// Puts what is open about a subject in line.
+    /// Schedules the open notices about a subject, so that only the first one is due.
     fn schedule_subject(&mut self, endpoint: EndpointId, about: Uuid, now: Time) {
         let theirs = self.notices_of(endpoint).filter(|notice| notice.is_open() && notice.subject_id == about);
         let mut open: Vec<Notice> = theirs.cloned().collect();
@@ -77,13 +77,13 @@ impl WebhookTables {
         open.into_iter().for_each(|notice| self.save(notice));
     }
 
-    /// Writes what became of a notice, and who is next in line.
+    /// Saves a changed notice, and makes the next notice about the same subject due if it is first now.
     fn save_and_reschedule(&mut self, notice: &Notice, now: Time) {
         self.save(notice.clone());
         self.schedule_subject(notice.endpoint, notice.subject_id, now);
     }
 
-    /// Enabled endpoints with the earliest time at which a notice of theirs is due.
+    /// Enabled endpoints that have a due time, each with the earliest due time of its notices.
     fn due_endpoints(&self) -> impl Iterator<Item = (Time, &Endpoint)> {
         let enabled = self.endpoints.values().filter(|endpoint| endpoint.state == EndpointState::Enabled);
         enabled.filter_map(|endpoint| {
@@ -101,7 +101,8 @@ impl WebhookTables {
         due.into_iter().take(max).map(|(_, endpoint)| endpoint.clone()).collect()
     }
 
-    /// Owes an event to an endpoint, unless it is past that. True when it was not owed before.
+    /// Creates the notice of an event for an endpoint. If the endpoint was rewound, replays a settled notice. Returns
+    /// false when an existing notice stays as it is.
     fn create_notice(&mut self, endpoint: &Endpoint, event: &Event, now: Time) -> bool {
         let known = self.notices.get(&(endpoint.id, event.seq)).cloned();
         let owed = match known {
@@ -116,7 +117,7 @@ impl WebhookTables {
         true
     }
 
-    /// Makes notices due that a process which ended was telling. How many.
+    /// Makes notices due again whose lease holder is no longer alive. Returns how many.
     pub(crate) fn reclaim_notices(&mut self, alive: impl Fn(NodeId) -> bool, max: usize, now: Time) -> usize {
         let left = |notice: &&Notice| notice.holder.is_some_and(|holder| !alive(holder));
         let left: Vec<Notice> = self.notices.values().filter(left).take(max).cloned().collect();
@@ -127,7 +128,7 @@ impl WebhookTables {
         left.len()
     }
 
-    /// Removes settled notices that are old, and what removed endpoints left. How many.
+    /// Deletes old settled notices and the notices of removed endpoints. Returns how many.
     pub(crate) fn sweep_notices(&mut self, max: usize, now: Time) -> usize {
         let old = |notice: &&Notice| notice.sweep_at().is_some_and(|at| at <= now);
         let mut gone: Vec<&Notice> = self.notices.values().filter(old).collect();
@@ -216,7 +217,7 @@ impl Tables {
         self.webhooks.endpoints.remove(&id)
     }
 
-    /// Enabled endpoints that events lie before, those that waited longest first.
+    /// Enabled endpoints with events after their cursor, those with the oldest fan-out first.
     fn lagging_endpoints(&self) -> Vec<Endpoint> {
         let behind = |endpoint: &&Endpoint| {
             endpoint.state == EndpointState::Enabled && endpoint.cursor < self.last_event_seq(endpoint.team)
@@ -326,7 +327,7 @@ impl Tables {
         IdempotentResult::Done(Some(NoticeRecoveryResult { after_seq: after, requeued: due }))
     }
 
-    /// The number of the last event before those that are meant.
+    /// The sequence number just before the first event to replay.
     fn seq_before(&self, team: TeamId, since: ReplayFrom) -> u64 {
         match since {
             ReplayFrom::Event(seq) => seq,
@@ -342,7 +343,7 @@ impl Tables {
         let failed = self.webhooks.notices_of(endpoint).filter(failed).take(limits::NOTICES_RECOVERED);
         let failed: Vec<NoticeKey> = failed.map(|notice| (notice.endpoint, notice.seq)).collect();
         for place in &failed {
-            // Those before it may have put it in line since.
+            // Read it again: replaying the notices before it may have rescheduled it.
             let Some(mut notice) = self.webhooks.notices.get(place).cloned() else { continue };
             notice.replay(now);
             self.webhooks.save_and_reschedule(&notice, now);

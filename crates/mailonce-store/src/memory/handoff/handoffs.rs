@@ -1,4 +1,4 @@
-//! Handing off: leases, acts and what processes that ended left behind.
+//! Handoffs: leases, actions, and recovery of handoffs that dead nodes held.
 
 use mailonce_core::{
     handoff::{
@@ -40,7 +40,7 @@ impl Tables {
         leased
     }
 
-    /// A handoff with what a worker needs to hand it over.
+    /// Adds to a handoff what a worker needs to send it: the body, and the frozen bytes if there are any.
     pub(crate) fn with_bytes(&self, email: Email, number: u16) -> LeasedHandoff {
         let transport = email.handoffs.get(usize::from(number)).map(|handoff| handoff.transport.clone());
         let wire = transport.and_then(|transport| self.wires.get(&(email.id, transport)).cloned());
@@ -102,7 +102,7 @@ impl Tables {
         HandoffActionResult::Applied(effects.status, email)
     }
 
-    /// Writes an attempt as it is now.
+    /// Inserts or updates an attempt.
     pub(crate) fn save_attempt(&mut self, id: EmailId, attempt: Attempt) {
         let all = self.attempts.entry(id).or_default();
         if mutant!("attempts-not-updated") {

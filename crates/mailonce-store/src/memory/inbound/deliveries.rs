@@ -1,4 +1,4 @@
-//! Deliveries: arriving, being read, ending, and going at last.
+//! Deliveries: receiving, leases, outcomes, and the sweep.
 
 use mailonce_core::{
     id::{DeliveryId, NodeId, TeamId},
@@ -21,7 +21,7 @@ impl Tables {
         parcels.into_iter().map(|parcel| self.receive_one(parcel, &raw, reader, &mut kept, now)).collect()
     }
 
-    /// Keeps one recipient's delivery. `kept` is where the bytes of the arrival are, once they are kept.
+    /// Stores one recipient's delivery. `kept` is the id under which the raw bytes are stored, once they are.
     fn receive_one(
         &mut self,
         mut parcel: NewDelivery,
@@ -31,7 +31,7 @@ impl Tables {
         now: Time,
     ) -> ReceiveResult {
         if let Some(before) = self.inbound.delivery(parcel.team, parcel.id) {
-            // The very same one: this call was made before.
+            // The same id: this call is a retry.
             return before.receive_result(parcel.suppression.is_some());
         }
         if parcel.required_inbox().is_some_and(|inbox| self.inbound.inbox(parcel.team, inbox).is_none()) {
@@ -113,13 +113,13 @@ impl Tables {
         Some(delivery)
     }
 
-    /// Writes what became of a delivery, and tells of it.
+    /// Saves a changed delivery, and emits its event.
     pub(crate) fn finish_delivery(&mut self, delivery: &Delivery, now: Time) {
         self.events.entry(delivery.team).or_default().extend(delivery.to_event(now));
         self.inbound.save_delivery(delivery);
     }
 
-    /// Lets a dead delivery be read again. True beside it when it changed.
+    /// Replays a dead delivery: makes it due again. Returns true with the delivery if it changed.
     pub(crate) fn replay_delivery(&mut self, team: TeamId, id: DeliveryId, now: Time) -> Option<(Delivery, bool)> {
         let mut delivery = self.inbound.delivery(team, id)?.clone();
         let changed = delivery.replay(now);
@@ -137,7 +137,7 @@ impl Tables {
         looked.filter(|delivery| query.matches(delivery)).take(query.limit).cloned().collect()
     }
 
-    /// Makes deliveries due that a process which ended was reading. How many.
+    /// Makes deliveries due again whose lease holder is no longer alive. Returns how many.
     pub(crate) fn reclaim_deliveries(&mut self, alive: impl Fn(NodeId) -> bool, max: usize, now: Time) -> usize {
         let left = |kept: &&mut DeliveryRow| kept.holder.is_some_and(|holder| !alive(holder));
         let mut held: Vec<&mut DeliveryRow> = self.inbound.deliveries.values_mut().filter(left).collect();
@@ -151,15 +151,16 @@ impl Tables {
         held.len()
     }
 
-    /// Removes old rows of suppressed deliveries, keys that are known no longer, and what removed inboxes left. How
-    /// many deliveries went.
+    /// Deletes old suppressed deliveries, expired delivery keys, and the deliveries of removed inboxes. Returns how
+    /// many deliveries were deleted.
     pub(crate) fn sweep_deliveries(&mut self, max: usize, now: Time) -> usize {
         self.inbound.delivery_keys.retain(|_, (_, until)| *until > now);
         let old = |delivery: &Delivery| {
             let suppressed = matches!(delivery.state, DeliveryState::Duplicate | DeliveryState::Refused);
             suppressed && now.since(delivery.received_at) >= limits::SUPPRESSED_DELIVERY_RETENTION_MS
         };
-        // One that waits for a removed inbox is still read, and then refused: nothing goes without a word.
+        // A waiting delivery of a removed inbox is still processed: a worker refuses it, so that the refusal is
+        // recorded.
         let homeless = |delivery: &Delivery| {
             let inbox = delivery.target.inbox().filter(|_| delivery.state != DeliveryState::Waiting);
             inbox.is_some_and(|inbox| self.inbound.removed_inboxes.contains_key(&inbox))

@@ -1,4 +1,4 @@
-//! Filing: from a delivery to a message.
+//! Filing: turns a delivery into a message of an inbox. Also the queries for messages.
 
 use mailonce_core::{
     id::{DeliveryId, InboxId, MessageId, TeamId},
@@ -85,7 +85,7 @@ impl Tables {
         filing.into_result()
     }
 
-    /// What the inbox has under the message's name, or without one under its content.
+    /// Messages that the inbox has under the same Message-ID, or with the same content if there is no Message-ID.
     fn known_messages(&self, inbox: InboxId, message: &NewMessage) -> Vec<KnownMessage> {
         let known =
             self.inbound.messages_by_message_id.get(&(inbox, message.message_id_hash)).map_or(&[][..], Vec::as_slice);
@@ -94,7 +94,7 @@ impl Tables {
         known.iter().filter(alike).copied().collect()
     }
 
-    /// The latest artifact of an inbox with this kind, value and sender.
+    /// The latest artifact of an inbox with the same kind, value and sender.
     fn same_artifact(&self, inbox: InboxId, new: &NewArtifact, sender: &str) -> Option<Artifact> {
         let all = self.inbound.artifacts.values();
         let same = all.filter(|(hash, known)| {

@@ -1,4 +1,4 @@
-//! The part of the port for mail that comes in.
+//! Received mail: implements `InboundStore` for [`Memory`].
 
 pub(crate) mod deliveries;
 pub(crate) mod filing;

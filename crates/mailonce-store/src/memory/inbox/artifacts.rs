@@ -1,4 +1,4 @@
-//! Artifacts and watches: what agents take from messages, and their runs.
+//! Artifacts (codes and links found in messages) and watches (runs of agents that wait for mail).
 
 use mailonce_core::{
     events::event::EventKind,
@@ -92,7 +92,7 @@ impl Tables {
             return answer;
         }
         if let Some(before) = self.watch_of(watch.team, watch.id) {
-            // The very same one: this call was made before.
+            // The same id: this call is a retry.
             return IdempotentResult::Done(Some(before));
         }
         let Some(inbox) = self.inbound.inbox(watch.team, watch.inbox) else { return IdempotentResult::Done(None) };

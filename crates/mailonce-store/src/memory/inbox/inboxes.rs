@@ -1,4 +1,4 @@
-//! Inboxes: making, changing and removing them, and the names by which they are found.
+//! Inboxes: creating, changing and removing them, and the addresses that lead to them.
 
 use mailonce_core::{
     id::{InboxId, TeamId},
@@ -19,7 +19,7 @@ impl Tables {
             return answer;
         }
         if let Some(made) = self.inbound.inbox(inbox.team, inbox.id) {
-            // The very same one: this call was made before.
+            // The same id: this call is a retry.
             return IdempotentResult::Done(CreateInboxResult::Created(made.clone()));
         }
         let wanted = |known: &&Inbox| known.team == inbox.team && known.client_id == inbox.client_id;
@@ -99,7 +99,7 @@ impl Tables {
         IdempotentResult::Done(InboxChangeResult::Changed(edited.inbox))
     }
 
-    /// Removes an inbox with everything in it; its deliveries go with the next sweeps.
+    /// Removes an inbox with everything in it. The next sweeps delete its deliveries.
     pub(crate) fn remove_inbox(&mut self, team: TeamId, id: InboxId) -> Option<Inbox> {
         self.inbound.inbox(team, id)?;
         let inbound = &mut self.inbound;

@@ -1,4 +1,4 @@
-//! Accepting: who is the first of a key.
+//! Accepting emails: binds each idempotency key to one email, and answers repeated calls from that binding.
 
 use mailonce_core::{
     id::{EmailId, TeamId},
@@ -12,7 +12,7 @@ use mailonce_core::{
 use crate::memory::{KeyTarget, Tables, ordered_bits};
 
 impl Tables {
-    /// Binds a key to an email, or says what it is bound to.
+    /// Binds a key to a new email, or returns the existing binding of the key.
     pub(crate) fn accept(&mut self, wish: NewEmail, now: Time) -> AcceptResult {
         let bound = wish.key.and_then(|key| self.key_binding(wish.team, key, now));
         if let Some(bound) = bound.filter(|_| !mutant!("key-ignored")) {
@@ -55,7 +55,7 @@ impl Tables {
         }
     }
 
-    /// What a key is bound to and remembered for.
+    /// What a key is bound to. `None` when it is free or has expired.
     pub(crate) fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Option<KeyBinding> {
         let forget_by = self.time.expiry_cutoff(now);
         match self.keys.get(&(team, key))?.target.as_ref()? {
@@ -69,7 +69,7 @@ impl Tables {
         }
     }
 
-    /// Whether the same intent already went, or is going, to some of these recipients.
+    /// Whether an email with the same intent was sent, or may be sent, to some of these recipients.
     fn overlaps_recipients(&self, wish: &NewEmail, now: Time) -> bool {
         let stands_for = |key: KeyHash| {
             let row = self.keys.get(&(wish.team, key));
@@ -83,7 +83,8 @@ impl Tables {
         self.emails.get(&id).is_some_and(|email| email.holds_shadow_keys(self.time.expiry_cutoff(now)))
     }
 
-    /// The answer to an operation whose key is bound already. `None` when it is free.
+    /// The replayed response, or the mismatch, for an operation whose key is bound already. `None` when the key is
+    /// free.
     pub(crate) fn find_replay<T>(&self, operation: &KeyedOperation, now: Time) -> Option<IdempotentResult<T>> {
         match self.key_binding(operation.team, operation.key, now)? {
             KeyBinding::Operation { digest } if digest == operation.digest => {
@@ -98,7 +99,7 @@ impl Tables {
         }
     }
 
-    /// Binds the free key of an operation that was done.
+    /// Binds the key of a completed operation. The key must be free.
     pub(crate) fn bind_operation(&mut self, operation: &KeyedOperation) {
         let row = self.keys.entry((operation.team, operation.key)).or_default();
         row.bind_number += 1;
@@ -111,7 +112,7 @@ impl Tables {
         });
     }
 
-    /// Makes the next version of an email, once.
+    /// Resends an email: accepts its next version, once.
     pub(crate) fn resend(
         &mut self,
         wish: NewEmail,

@@ -1,4 +1,4 @@
-//! Looking: listings and views.
+//! Queries for emails, keys and due handoffs.
 
 use mailonce_core::{
     handoff::HandoffState,
@@ -13,7 +13,7 @@ use mailonce_core::{
 use crate::memory::{KeyTarget, Tables};
 
 impl Tables {
-    /// Emails, newest first.
+    /// Emails of a team, newest first.
     pub(crate) fn list_emails(&self, team: TeamId, query: &EmailQuery) -> ResultPage<Email> {
         if let Some(key) = query.key {
             return self.list_by_key(team, key, query);
@@ -34,13 +34,13 @@ impl Tables {
         page
     }
 
-    /// How many emails of a team have ids in a range.
+    /// The number of a team's emails with ids in the range `from..to`.
     pub(crate) fn count_emails(&self, team: TeamId, from: EmailId, to: EmailId) -> u64 {
         let within = |email: &&Email| email.team == team && from <= email.id && email.id < to;
         self.emails.values().filter(within).count() as u64
     }
 
-    /// A key names one email at most: the one it is bound to now, or was last, until it is swept.
+    /// The one email that a key is bound to, or was bound to last, until the key is swept.
     fn list_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> ResultPage<Email> {
         let email = match self.keys.get(&(team, key)).and_then(|row| row.target.as_ref()) {
             Some(KeyTarget::Email(id)) => self.emails.get(id),
@@ -50,7 +50,7 @@ impl Tables {
         ResultPage { rows: email.filter(wanted).cloned().into_iter().collect(), next: None }
     }
 
-    /// What a key is, forgotten or not.
+    /// The state of a key, also after it was forgotten, until its tombstone expires.
     pub(crate) fn key_view(&self, team: TeamId, key: KeyHash, now: Time) -> Option<KeyView> {
         let row = self.keys.get(&(team, key)).filter(|row| row.bind_number > 0)?;
         let bound = self.key_binding(team, key, now);
@@ -78,12 +78,12 @@ impl Tables {
         })
     }
 
-    /// Newest first.
+    /// The suppressed calls of an email, newest first.
     pub(crate) fn suppressed_calls(&self, id: EmailId) -> Vec<SuppressedCall> {
         self.suppressed.get(&id).map(|calls| calls.iter().rev().cloned().collect()).unwrap_or_default()
     }
 
-    /// Envelopes for a transport that are due at `now`, in their order.
+    /// Handoffs of a transport that are due at `now`, in order.
     pub(crate) fn due_handoffs(
         &self,
         transport: &str,

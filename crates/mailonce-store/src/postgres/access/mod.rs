@@ -1,3 +1,3 @@
-//! Teams, API keys and what a team owns.
+//! Teams and API keys.
 
 pub(crate) mod teams;

@@ -1,4 +1,4 @@
-//! Teams and their credentials.
+//! Teams and their API keys.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -21,7 +21,7 @@ use crate::postgres::{
 
 const INSERT_TEAM: &str = "
     INSERT INTO teams (id, name, created_at, require_keys) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
-/// Whoever makes a team waits for whoever is making one: no row of the name is there to be locked.
+/// Serializes the creation of teams with an advisory lock, because a new name has no row to lock.
 const LOCK_TEAM_CREATION: &str = "SELECT pg_advisory_xact_lock(7883366247)";
 const TEAM_WITH_SAME_NAME: &str = "SELECT 1 FROM teams WHERE name = $1 AND id <> $2 LIMIT 1";
 const TEAMS: &str = "SELECT id, name, created_at, require_keys FROM teams ORDER BY id";
@@ -39,7 +39,7 @@ const BY_HASH: &str = "
 const REVOKE: &str = "
     UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) WHERE team = $1 AND id = $2
     RETURNING id, team, hash, about, created_at, revoked_at, last_used_at";
-/// Locked in order first, because two nodes note the same credentials.
+/// Locks the rows in order first, because two nodes may update the same API keys.
 const TOUCH: &str = "
     WITH held AS (SELECT id FROM api_keys WHERE id = ANY ($1) ORDER BY id FOR UPDATE)
     UPDATE api_keys k SET last_used_at = greatest(k.last_used_at, w.at)
@@ -47,7 +47,7 @@ const TOUCH: &str = "
      WHERE k.id = w.id";
 
 impl SharedState {
-    /// Makes a team together with its first credential, unless another has its name.
+    /// Creates a team with its first API key, unless another team has the name.
     pub(crate) async fn create_team(
         &self,
         team: &Team,
@@ -57,7 +57,7 @@ impl SharedState {
         self.create_team_or_api_key(Some(team), key, operation).await
     }
 
-    /// Makes a credential.
+    /// Creates an API key.
     pub(crate) async fn create_api_key(
         &self,
         key: &ApiKey,
@@ -104,37 +104,37 @@ impl SharedState {
         Ok(IdempotentResult::Done(CreateTeamResult::Created))
     }
 
-    /// Every team.
+    /// All teams.
     pub(crate) async fn teams(&self) -> TxResult<Vec<Team>> {
         let client = self.connections.client().await?;
         query_rows(&client, TEAMS, &[]).await?.iter().map(|row| read_team(row, 0)).collect()
     }
 
-    /// Changes whether a team requires keys.
+    /// Sets whether a team requires idempotency keys.
     pub(crate) async fn set_require_keys(&self, team: TeamId, require: bool) -> TxResult<Option<Team>> {
         let rows = self.query_in_transaction(SET_REQUIRE_KEYS, &[&team.0, &require]).await?;
         rows.first().map(|row| read_team(row, 0)).transpose()
     }
 
-    /// The credentials of a team, newest first.
+    /// The API keys of a team, newest first.
     pub(crate) async fn api_keys(&self, team: TeamId) -> TxResult<Vec<ApiKey>> {
         let client = self.connections.client().await?;
         query_rows(&client, API_KEYS, &[&team.0]).await?.iter().map(read_api_key).collect()
     }
 
-    /// The credential with this hash, and its team.
+    /// The API key with this hash, and its team.
     pub(crate) async fn api_key_by_hash(&self, hash: [u8; 32]) -> TxResult<Option<(ApiKey, Team)>> {
         let rows = query_rows(&self.connections.client().await?, BY_HASH, &[&hash.as_slice()]).await?;
         rows.first().map(|row| Ok((read_api_key(row)?, read_team(row, 7)?))).transpose()
     }
 
-    /// Takes a credential back.
+    /// Revokes an API key.
     pub(crate) async fn revoke_api_key(&self, team: TeamId, id: ApiKeyId, now: Time) -> TxResult<Option<ApiKey>> {
         let rows = self.query_in_transaction(REVOKE, &[&team.0, &id.0, &now.0]).await?;
         rows.first().map(read_api_key).transpose()
     }
 
-    /// Notes when credentials were last used.
+    /// Records when API keys were last used.
     pub(crate) async fn touch_api_keys(&self, used: &[(ApiKeyId, Time)]) -> TxResult<()> {
         let mut latest: BTreeMap<ApiKeyId, Time> = BTreeMap::new();
         for (id, at) in used {
@@ -148,7 +148,7 @@ impl SharedState {
         Ok(())
     }
 
-    /// One statement in a transaction of its own.
+    /// Runs one statement in its own transaction.
     async fn query_in_transaction(
         &self,
         sql: &str,
@@ -162,7 +162,7 @@ impl SharedState {
     }
 }
 
-/// Whether another team has its name, which no other transaction takes until this one ends.
+/// Whether another team has the name. The advisory lock keeps the answer valid until this transaction ends.
 async fn is_name_taken(tx: &Transaction<'_>, team: &Team) -> TxResult<bool> {
     query_rows(tx, LOCK_TEAM_CREATION, &[]).await?;
     Ok(!query_rows(tx, TEAM_WITH_SAME_NAME, &[&team.name, &team.id.0]).await?.is_empty())

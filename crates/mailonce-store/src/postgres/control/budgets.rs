@@ -1,7 +1,7 @@
-//! Budgets: how much of each was used in each period.
+//! Budgets: the usage of each budget in each period.
 //!
-//! The row of a counter is locked before it is read, whether there is one or not: of two emails that want the last place
-//! of a budget, on one node or on two, the second sees the first.
+//! The row of a counter is locked before it is read, and inserted if it is missing. Of two emails that compete for
+//! the last place in a budget, on one node or on two, the second therefore sees the first.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -22,7 +22,7 @@ use crate::postgres::{
     write::{execute, query_pipelined, query_rows},
 };
 
-/// Makes the rows that are missing and locks the others, in order, as keys are locked.
+/// Inserts the missing rows and locks the others, in sorted order, as for keys.
 const LOCK: &str = "
     INSERT INTO budget_usage (team, budget, period_start, ends_at)
     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[]) AS w (team, budget, period_start, ends_at)
@@ -51,16 +51,16 @@ const SWEEP_CHARGES: &str = "
     DELETE FROM budget_charges x
      USING (SELECT team, email, budget FROM budget_charges WHERE ends_at <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) due
      WHERE x.team = due.team AND x.email = due.email AND x.budget = due.budget";
-/// Rows that are dropped at a time.
+/// How many rows are deleted at a time.
 const ROWS_PER_SWEEP: i64 = 10_000;
 
 /// The locked counters of one transaction. A transaction may accept emails of several teams.
 #[derive(Default)]
 pub(crate) struct Counters {
     teams: BTreeMap<TeamId, BudgetUsage>,
-    /// Counters that changed.
+    /// Counters with a new value.
     changed: BTreeSet<(TeamId, BudgetCounter)>,
-    /// Where emails are counted from now on.
+    /// Charges to record per email and budget.
     recorded: BTreeMap<(TeamId, EmailId, Uuid), RecordedCharge>,
 }
 
@@ -95,7 +95,7 @@ impl Counters {
         self.recorded.extend(charges.iter().map(|charge| ((team, id, charge.budget), charge.into())));
     }
 
-    /// Writes the counters that changed, and where emails are counted.
+    /// Writes the changed counters and the recorded charges.
     pub(crate) async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
         if self.is_unchanged() {
             return Ok(());
@@ -118,7 +118,7 @@ impl Counters {
     }
 }
 
-/// Locks and reads the counters of these wishes.
+/// Locks and loads the counters that these emails charge.
 pub(crate) async fn lock<'a>(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
@@ -129,7 +129,7 @@ pub(crate) async fn lock<'a>(
     lock_counters(tx, ground, &counters).await
 }
 
-/// Locks and reads counters, each given with the end of its period.
+/// Locks and loads counters, each given with the end of its period.
 async fn lock_counters(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
@@ -152,8 +152,8 @@ async fn lock_counters(
     Ok(())
 }
 
-/// Counts an email that moves to another time there. Changes nothing when it would exceed a budget. The email's row is
-/// locked, so that its charges cannot change meanwhile.
+/// Moves the charges of a rescheduled email to the new period. Changes nothing and returns the budget if one would be
+/// exceeded. The email's row is locked, so its charges cannot change meanwhile.
 pub(crate) async fn move_charges(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
@@ -185,7 +185,7 @@ pub(crate) async fn move_charges(
     Ok(exceeded)
 }
 
-/// Drops the counters and charges of periods that ended long ago, and rows that were made only to be locked.
+/// Deletes counters and charges of periods that ended long ago, and rows that were inserted only to be locked.
 pub(crate) async fn sweep(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
     for sql in [SWEEP, SWEEP_CHARGES] {
         execute(tx, sql, &[&now.plus(-USAGE_RETENTION_MS).0, &ROWS_PER_SWEEP]).await?;
@@ -194,7 +194,7 @@ pub(crate) async fn sweep(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
 }
 
 impl UnitOfWork {
-    /// The budget that an email would exceed, unless its key is bound: a retry is never refused.
+    /// The budget that an email would exceed. `None` if its key is bound, because a retry is never refused.
     pub(crate) fn over_budget(&self, wish: &NewEmail, now: Time) -> Option<Overrun> {
         self.budgets.exceeded(wish).filter(|_| self.is_new(wish, now))
     }
@@ -203,21 +203,21 @@ impl UnitOfWork {
         wish.key.is_none_or(|key| self.key_binding(wish.team, key, now).is_none())
     }
 
-    /// The item of a strict batch that would exceed a budget.
+    /// The first item of a strict batch that would exceed a budget.
     pub(crate) fn batch_over_budget(&self, batch: &NewBatch, now: Time) -> Option<(usize, Overrun)> {
         let new = batch.items.iter().enumerate().filter(|(_, wish)| self.is_new(wish, now));
         let items = new.map(|(index, wish)| (index, wish.key, wish.guard_input.charges.as_slice()));
         self.budgets.teams.get(&batch.team).cloned().unwrap_or_default().exceeded_by_batch(items)
     }
 
-    /// Counts an accepted email.
+    /// Charges an accepted email to its budgets.
     pub(crate) fn charge_budgets(&mut self, wish: &NewEmail) {
         self.budgets.charge(wish);
     }
 }
 
 impl SharedState {
-    /// How much of each of these counters is used.
+    /// The usage of each of these counters.
     pub(crate) async fn budget_usage(&self, team: TeamId, counters: &[BudgetCounter]) -> TxResult<Vec<u64>> {
         let teams = vec![team.0; counters.len()];
         let budgets: Vec<Uuid> = counters.iter().map(|(budget, _)| *budget).collect();

@@ -1,4 +1,4 @@
-//! Records: small things a team owns that are not mail.
+//! Records: small named objects of a team, such as a sending domain or a suppressed address, stored as JSON.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -25,7 +25,7 @@ macro_rules! records {
     };
 }
 
-/// Waits for whoever makes the same name at this moment; then one of the two finds the other's.
+/// Waits for a concurrent insert of the same name. If that commits, this one inserts nothing.
 const INSERT: &str = "
     INSERT INTO records (id, team, kind, name, rev, created_at, about) VALUES ($1, $2, $3, $4, $5, $6, $7)
     ON CONFLICT (team, kind, name) DO NOTHING";
@@ -56,7 +56,7 @@ fn read_first_record(rows: &[Row]) -> TxResult<Option<Record>> {
     rows.first().map(read_record).transpose()
 }
 
-/// Binds the key of an operation. The answer instead when it was done before, or the key belongs to something else.
+/// Binds the key of an operation. Returns the replay if it was performed before, or a mismatch if the key is taken.
 pub(crate) async fn bind_or_replay<T>(
     tx: &Transaction<'_>,
     time: &Arc<CommitClock>,
@@ -75,14 +75,14 @@ pub(crate) async fn bind_or_replay<T>(
     Ok(None)
 }
 
-/// Leaves the event of a record that is told of, when it is one.
+/// Writes the event of a record change, if this kind of record has events.
 async fn emit_record_event(tx: &Transaction<'_>, record: &Record, before: Option<&Record>, now: Time) -> TxResult<()> {
     let events: Vec<_> = record.to_event(before, now).map(|event| (record.team, event)).into_iter().collect();
     write_events(tx, &events).await
 }
 
 impl SharedState {
-    /// Makes a record, unless its name is taken.
+    /// Creates a record, unless its name is taken.
     pub(crate) async fn create_record(
         &self,
         record: &Record,
@@ -104,7 +104,7 @@ impl SharedState {
         }
         let taken = read_first_record(&query_rows(&tx, BY_NAME, &[&team.0, &kind.as_str(), name]).await?)?;
         tx.rollback().await?;
-        // Removed between the two statements: the name is free again.
+        // The record was removed between the two statements: the name is free again, so retry.
         let taken = taken.ok_or_else(|| TxError::Conflict("a record was removed meanwhile".into()))?;
         let again = taken.id == record.id;
         Ok(IdempotentResult::Done(if again {
@@ -126,7 +126,7 @@ impl SharedState {
         )
     }
 
-    /// One record, whosever it is.
+    /// One record of any team.
     pub(crate) async fn record_of_any_team(&self, kind: RecordKind, id: Uuid) -> TxResult<Option<Record>> {
         read_first_record(&query_rows(&self.connections.client().await?, BY_ID_ANY_TEAM, &[&kind.as_str(), &id]).await?)
     }
@@ -139,7 +139,7 @@ impl SharedState {
         before: Option<Uuid>,
         limit: usize,
     ) -> TxResult<RecordPage> {
-        // Behind every UUIDv7 there is.
+        // Above every UUIDv7.
         let before = before.unwrap_or(Uuid::max());
         let more = limit as i64 + 1;
         let rows =
@@ -147,7 +147,7 @@ impl SharedState {
         Ok(RecordPage::from_rows(rows.iter().map(read_record).collect::<TxResult<_>>()?, limit))
     }
 
-    /// Changes what a record says, if it is still as it was seen.
+    /// Changes a record, if its revision is still the expected one.
     pub(crate) async fn change_record(
         &self,
         edit: &RecordEdit,

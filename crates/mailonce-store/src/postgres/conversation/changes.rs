@@ -1,4 +1,4 @@
-//! Talk: what was decided about threads and their messages, and how it is written, as sets.
+//! Pending changes to threads and messages, and the set-based statements that write them.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -18,10 +18,10 @@ use crate::postgres::{
     write::{BoundStatement, execute, query_pipelined},
 };
 
-/// How long a tally is kept after it last grew: longer than any cap asks about.
+/// How long a tally is kept after its last reply: longer than any cap counts.
 const TALLY_KEPT_MS: i64 = 2 * 86_400_000;
 
-/// Makes the row that is missing, or locks the one that exists, as keys are locked.
+/// Inserts the missing row or locks the existing one, as for keys.
 const LOCK_TALLY: &str = "
     INSERT INTO tallies (team, person) VALUES ($1, $2)
     ON CONFLICT (team, person) DO UPDATE SET times = tallies.times WHERE false";
@@ -43,7 +43,7 @@ const CHANGE_MESSAGES: &str = "
         AS w (team, id, rev, state, marks, not_before)
      WHERE m.team = w.team AND m.id = w.id";
 
-/// Rows of guards that go at a time.
+/// How many rows of guard state are deleted at a time.
 const ROWS_PER_SWEEP: i64 = 10_000;
 const DROP_TALLIES: &str = "
     DELETE FROM tallies x
@@ -54,7 +54,7 @@ const DROP_LIKENESSES: &str = "
      USING (SELECT team, pair FROM likenesses WHERE kept_until <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) due
      WHERE x.team = due.team AND x.pair = due.pair";
 
-/// Removes what no guard asks about any more, and rows that were made only to be locked.
+/// Deletes guard state that no guard needs any more, and rows that were inserted only to be locked.
 pub(crate) async fn sweep_guard_state(tx: &Transaction<'_>, now: Time) -> TxResult<()> {
     for sql in [DROP_TALLIES, DROP_LIKENESSES] {
         execute(tx, sql, &[&now.0, &ROWS_PER_SWEEP]).await?;
@@ -62,23 +62,23 @@ pub(crate) async fn sweep_guard_state(tx: &Transaction<'_>, now: Time) -> TxResu
     Ok(())
 }
 
-/// What was decided.
+/// The pending changes of one transaction.
 #[derive(Default)]
 pub(crate) struct ConversationChanges {
-    /// Threads as they are from now on. Their rows are locked, or new.
+    /// Threads in their new state. Their rows are locked, or new.
     pub threads: BTreeMap<ThreadId, Thread>,
     /// Messages that changed. The rows of their threads are locked.
     pub messages: BTreeMap<MessageId, Message>,
     /// Emails that joined a thread.
     pub joined_emails: Vec<(TeamId, ThreadId, EmailId)>,
-    /// A person who was answered once more, with the time of it.
+    /// The tally of a recipient who got one more reply, with the time of that reply.
     pub tally: Option<(TeamId, [u8; 16], ReplyTally, Time)>,
-    /// What was said between the same people of late: as it was read under its lock, and with what was added.
+    /// Recent content per contact pair: as loaded under its row lock, plus what was added.
     pub recent_content: BTreeMap<ContactPair, RecentContent>,
 }
 
 impl ConversationChanges {
-    /// Whether nothing was decided.
+    /// Whether there is nothing to write.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.threads.is_empty()
             && self.messages.is_empty()
@@ -87,7 +87,7 @@ impl ConversationChanges {
             && self.recent_content.values().all(|said| said.added_at.is_none())
     }
 
-    /// Writes all of it. The commit is the caller's.
+    /// Writes all changes. The caller commits.
     pub(crate) async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
         self.write_threads(tx).await?;
         self.write_messages(tx).await?;
@@ -138,7 +138,7 @@ impl ConversationChanges {
     }
 }
 
-/// Locks the tally of a person, whether there is one or not, and reads it.
+/// Locks the reply tally of a recipient and reads it. A missing row is inserted.
 pub(crate) async fn lock_tally(tx: &Transaction<'_>, team: TeamId, person: [u8; 16]) -> TxResult<ReplyTally> {
     let person = Uuid::from_bytes(person);
     let params: [&(dyn ToSql + Sync); 2] = [&team.0, &person];

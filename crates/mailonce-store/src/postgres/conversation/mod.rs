@@ -1,15 +1,14 @@
-//! Conversations: threads, answers, and whose turn a message is.
+//! Conversations: threads, replies, and the agents' work queue.
 //!
-//! | file | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `answer` | replies and forwards, with every guard |
-//! | `thread` | threads and their leases |
-//! | `turn` | giving messages to agents, and what agents say about them |
-//! | `likeness` | mails that say the same |
-//! | `talk`, `row` | how all that is written and lies in its tables |
+//! | `reply` | replies and forwards, with all guards |
+//! | `threads` | threads and their leases |
+//! | `work_queue` | leasing messages to agents, and their acknowledgements |
+//! | `changes`, `row` | writing the changes; the mapping between rows and domain values |
 //!
-//! A thread's row is the lock of its messages. Whoever locks more than one row keeps to this order: keys, emails, then
-//! deliveries and inboxes, threads, tallies, likenesses.
+//! A thread's row lock covers its messages. A transaction that locks several rows takes them in this order: keys,
+//! emails, then deliveries and inboxes, threads, tallies, recent content.
 
 pub(crate) mod changes;
 mod reply;

@@ -1,7 +1,7 @@
-//! Answers: a reply or a forward, its guards and everything it changes, in one transaction.
+//! Replies and forwards: the email, its guards and all its effects, in one transaction.
 //!
-//! The key is locked first and the thread then. Two answers to one message, or in one thread, on one node or on two,
-//! wait for each other there, and the second is judged by what the first left.
+//! The key is locked first, then the thread. Two replies to one message or in one thread wait for each other there,
+//! on one node or on two. The second is judged by the state that the first committed.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -29,7 +29,7 @@ use crate::postgres::{
 };
 
 impl SharedState {
-    /// Accepts a reply or a forward with every guard, or says which refused it.
+    /// Accepts a reply or a forward if all guards agree, or returns the guard that refused it.
     pub(crate) async fn accept_reply(&self, wish: &NewReply, now: Time) -> TxResult<ReplyResult> {
         let inner = &wish.email;
         let scopes: BTreeSet<KeyScope> = new_email_scopes(inner).collect();
@@ -51,7 +51,7 @@ impl SharedState {
     }
 }
 
-/// Locks and reads what the guards ask about. `None` when the team has no such message.
+/// Locks and loads the state that the guards need. `None` when the team has no such message.
 async fn load_reply_context(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
@@ -72,7 +72,7 @@ async fn load_reply_context(
     Ok(Some(reply_guards::ReplyContext { message, thread, previous_reply: before, recipient_tally: person }))
 }
 
-/// The email, or what it was sent again as, whichever counts.
+/// The version of an email that counts: the email itself or one of its resends.
 async fn effective_version(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
@@ -95,8 +95,8 @@ async fn effective_version(
     }
 }
 
-/// Whether an email is still a version of what answered its message. True when it answers none. Holds the message's
-/// thread, so that nothing else answers it meanwhile.
+/// Whether an email is still a version of the reply to its message. True when it is no reply. Locks the message's
+/// thread, so that no other reply is accepted meanwhile.
 pub(crate) async fn is_current_reply(tx: &Transaction<'_>, ground: &mut UnitOfWork, email: &Email) -> TxResult<bool> {
     let Some(id) = email.head.answers else { return Ok(true) };
     let Some((message, _)) = lock_message_and_thread(tx, email.team, id).await? else { return Ok(true) };
@@ -113,8 +113,8 @@ pub(crate) async fn is_current_reply(tx: &Transaction<'_>, ground: &mut UnitOfWo
     Ok(false)
 }
 
-/// Whose turn the message is that an email answers, now that the email is another. The ground holds the email as it is
-/// to be.
+/// Updates the progress of the message that an email answers, after the email changed. The unit of work already has
+/// the email's new state.
 pub(crate) async fn update_message_progress(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
@@ -143,7 +143,7 @@ pub(crate) async fn update_message_progress(
     Ok(())
 }
 
-/// What the guards say, and what comes of it.
+/// Checks the guards, and accepts the reply if they agree.
 fn judge_reply(
     ground: &mut UnitOfWork,
     met: &mut reply_guards::ReplyContext,
@@ -171,7 +171,7 @@ fn judge_reply(
     }
 }
 
-/// Notes what an accepted answer changes besides its own rows.
+/// Records the effects of an accepted reply on its message, thread and tally.
 fn save_reply_effects(
     ground: &mut UnitOfWork,
     met: &mut reply_guards::ReplyContext,

@@ -1,4 +1,4 @@
-//! Rows: how threads lie in their table, and how they are read and held together with a message.
+//! Rows: how threads are stored in their table, read, and locked together with a message.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -17,7 +17,7 @@ use crate::postgres::{
     write::{BoundStatement, query_pipelined},
 };
 
-/// What a thread is read from: its row `t`.
+/// The columns of a thread: its row `t`.
 macro_rules! thread_columns {
     () => {
         "t.team, t.id, t.inbox, t.rev, t.latest_at, t.about"
@@ -25,7 +25,7 @@ macro_rules! thread_columns {
 }
 pub(crate) use thread_columns;
 
-/// Messages with their threads. What is in a removed inbox is not there.
+/// Messages with their threads, except those in removed inboxes.
 macro_rules! messages_of_threads {
     ($columns:expr, $rest:literal) => {
         concat!(
@@ -41,7 +41,7 @@ macro_rules! messages_of_threads {
 pub(crate) use messages_of_threads;
 
 const LOCK_THREAD_OF_MESSAGE: &str = messages_of_threads!("", "WHERE m.team = $1 AND m.id = $2 FOR UPDATE OF t");
-/// Messages and threads as they are, each message with its thread.
+/// The current state of messages, each with its thread.
 pub(crate) const READ_MESSAGES: &str = messages_of_threads!(
     concat!(message_columns!(), ", ", thread_columns!()),
     "WHERE m.team = $1 AND m.id = ANY ($2) ORDER BY m.seq"
@@ -59,13 +59,13 @@ pub(crate) fn read_thread(row: &Row, at: usize) -> TxResult<Thread> {
     })
 }
 
-/// Reads the columns of [`READ`].
+/// Reads the columns of [`READ_MESSAGES`].
 pub(crate) fn read_message_and_thread(row: &Row) -> TxResult<(Message, Thread)> {
     Ok((read_message(row)?, read_thread(row, MESSAGE_COLUMNS)?))
 }
 
-/// Locks the thread of a message and reads both. Who had to wait for the lock saw the message as it was before, so it
-/// is read by a statement of its own.
+/// Locks the thread of a message and reads both. The locking statement may have read an older version before it
+/// waited for the lock, so a second statement reads the message.
 pub(crate) async fn lock_message_and_thread(
     tx: &Transaction<'_>,
     team: TeamId,

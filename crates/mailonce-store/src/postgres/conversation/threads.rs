@@ -1,4 +1,4 @@
-//! Threads: looking at them, changing them, and the lease by which one agent at a time works on one.
+//! Threads: queries, changes, and the lease that lets one agent at a time work on a thread.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -20,10 +20,10 @@ use crate::postgres::{
     write::query_rows,
 };
 
-/// Threads a listing reads at a time.
+/// How many threads a list reads at a time.
 const THREADS_PER_READ: usize = 500;
 
-/// What is in a removed inbox is not there.
+/// Excludes threads in removed inboxes.
 macro_rules! threads {
     ($columns:expr, $rest:literal) => {
         concat!(
@@ -65,7 +65,7 @@ impl SharedState {
         rows.first().map(|row| read_thread(row, 0)).transpose()
     }
 
-    /// Threads, those with the latest news first.
+    /// Threads, latest activity first.
     pub(crate) async fn threads(&self, team: TeamId, query: &ThreadQuery) -> TxResult<Vec<Thread>> {
         let client = self.connections.client().await?;
         let (mut page, mut at) = (Vec::new(), query.before.map_or((i64::MAX, Uuid::max()), |(at, id)| (at.0, id.0)));
@@ -86,7 +86,7 @@ impl SharedState {
             if rows.len() < chunk {
                 break;
             }
-            // Little matches: larger pieces from here on.
+            // Few rows match, so read larger chunks from here on.
             chunk = THREADS_PER_READ;
         }
         page.truncate(query.limit);
@@ -106,7 +106,7 @@ impl SharedState {
         rows.iter().map(|row| Ok(EmailId(row.try_get(0)?))).collect()
     }
 
-    /// Changes what people may change.
+    /// Applies an edit by a user.
     pub(crate) async fn change_thread(
         &self,
         team: TeamId,
@@ -121,12 +121,12 @@ impl SharedState {
         .await
     }
 
-    /// Gives a lease back. Another's stays.
+    /// Releases a lease. A lease with another token stays.
     pub(crate) async fn release_thread(&self, team: TeamId, id: ThreadId, token: &str) -> TxResult<Option<Thread>> {
         self.edit_thread(team, id, |thread| thread.release_lease(token)).await
     }
 
-    /// Changes a thread by a rule that says whether it did.
+    /// Changes a thread by a rule that returns whether it changed anything.
     async fn edit_thread(
         &self,
         team: TeamId,
@@ -166,7 +166,7 @@ impl SharedState {
     }
 }
 
-/// What becomes of a thread that somebody wants to work on, and of the key of the operation that asked for it.
+/// Leases a thread if it is free, and binds the key of the operation if that succeeds.
 fn apply_lease(
     ground: &mut UnitOfWork,
     thread: Option<Thread>,

@@ -1,4 +1,4 @@
-//! Turns: messages that nobody works on are given to agents, and agents say what became of them.
+//! The agents' work queue: leasing unanswered messages to agents, and their acknowledgements.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -24,8 +24,8 @@ use crate::postgres::{
     write::query_rows,
 };
 
-/// The oldest messages that may be offered, and whose thread nobody holds or is about to hold. They are read again
-/// once the threads are locked, because this statement may have seen them as they were before.
+/// The oldest messages that may be offered and whose thread is neither leased nor locked. They are read again once
+/// the threads are locked, because this statement may have read older versions.
 const OFFERABLE_MESSAGES: &str = messages_of_threads!(
     "m.id, m.seq",
     "WHERE m.team = $1 AND m.inbox = $2 AND m.state = 'unanswered' AND m.seq > $4
@@ -35,7 +35,7 @@ const OFFERABLE_MESSAGES: &str = messages_of_threads!(
 );
 
 impl SharedState {
-    /// Gives the oldest unanswered messages of an inbox to an agent.
+    /// Leases the oldest unanswered messages of an inbox to an agent.
     pub(crate) async fn lease_messages(
         &self,
         team: TeamId,
@@ -60,7 +60,7 @@ impl SharedState {
         Ok(IdempotentResult::Done(offers))
     }
 
-    /// What an agent says about a message that it holds.
+    /// Applies an agent's acknowledgement of a message that it has leased.
     pub(crate) async fn acknowledge_message(
         &self,
         team: TeamId,
@@ -80,7 +80,7 @@ impl SharedState {
     }
 }
 
-/// Offers messages until there are enough or no more. A thread that was given is passed over from then on.
+/// Offers messages until there are enough or no more. Threads that were leased in this call are skipped.
 async fn offer_messages(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
@@ -110,7 +110,7 @@ async fn offer_messages(
     Ok(offers)
 }
 
-/// Offers a message. `None` when it was offered too often, and is skipped for good.
+/// Offers a message. `None` when it was offered too often; it is then skipped for good.
 fn offer_message(
     ground: &mut UnitOfWork,
     mut message: Message,
@@ -134,7 +134,7 @@ fn offer_message(
     Some(MessageOffer { message, thread, token_index: token })
 }
 
-/// What becomes of a message about which an agent said something.
+/// Applies an acknowledgement to a locked message and its thread.
 fn apply_acknowledgement(
     ground: &mut UnitOfWork,
     mut message: Message,

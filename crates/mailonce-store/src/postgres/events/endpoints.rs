@@ -1,4 +1,4 @@
-//! Endpoints: what people do with them, and how far they are.
+//! Webhook endpoints: creating, changing and removing them, and their backlog.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -62,18 +62,18 @@ const REMOVE: &str = concat!(
     endpoint_columns!()
 );
 
-/// One endpoint, locked.
+/// Locks and reads one endpoint.
 pub(crate) async fn lock_endpoint(tx: &Transaction<'_>, team: TeamId, id: EndpointId) -> TxResult<Option<Endpoint>> {
     Ok(read_all(&query_rows(tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?, read_endpoint)?.pop())
 }
 
-/// The number of a team's newest event.
+/// The sequence number of a team's newest event.
 pub(crate) async fn last_event_seq(tx: &Transaction<'_>, team: TeamId) -> TxResult<u64> {
     let rows = query_rows(tx, LAST_EVENT_SEQ, &[&team.0]).await?;
     Ok(rows.first().map_or(Ok(0), |row| row.try_get::<_, i64>(0))? as u64)
 }
 
-/// Writes what became of an endpoint, and tells of it.
+/// Saves an endpoint, with its event if there is one.
 pub(crate) async fn save_endpoint(tx: &Transaction<'_>, endpoint: &Endpoint, event: Option<NewEvent>) -> TxResult<()> {
     let (rev, reason) = (endpoint.rev as i32, endpoint.reason.map(EndpointReason::as_str));
     let (cursor, redo_until) = (endpoint.cursor as i64, endpoint.resend_until_seq as i64);
@@ -96,14 +96,14 @@ pub(crate) async fn save_endpoint(tx: &Transaction<'_>, endpoint: &Endpoint, eve
 }
 
 impl SharedState {
-    /// Makes an endpoint, unless it was made before.
+    /// Creates an endpoint, unless it exists already.
     pub(crate) async fn create_endpoint(
         &self,
         endpoint: &Endpoint,
         start: EndpointStart,
         operation: Option<&KeyedOperation>,
     ) -> TxResult<IdempotentResult<Endpoint>> {
-        // What was committed before the call lies before it.
+        // Events that were committed before this call must be numbered before the cursor is set.
         self.wait_until_numbered(Some(endpoint.team)).await?;
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
@@ -160,7 +160,7 @@ impl SharedState {
         read_all(&rows, read_endpoint)
     }
 
-    /// Changes an endpoint, if it is still as it was seen.
+    /// Changes an endpoint, if its revision is still the expected one.
     pub(crate) async fn change_endpoint(
         &self,
         edit: &EndpointEdit,
@@ -188,7 +188,7 @@ impl SharedState {
         Ok(IdempotentResult::Done(EndpointChangeResult::Changed(endpoint)))
     }
 
-    /// Removes an endpoint. What it leaves is swept.
+    /// Removes an endpoint. Its rows are swept later.
     pub(crate) async fn remove_endpoint(&self, team: TeamId, id: EndpointId) -> TxResult<Option<Endpoint>> {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
@@ -197,7 +197,7 @@ impl SharedState {
         Ok(removed)
     }
 
-    /// Enabled endpoints with a notice that is due, those that waited longest first.
+    /// Enabled endpoints with due notices, the longest waiting first.
     pub(crate) async fn endpoints_with_due_notices(&self, max: usize, now: Time) -> TxResult<Vec<Endpoint>> {
         read_all(&query_rows(&self.connections.client().await?, DUE, &[&now.0, &(max as i64)]).await?, read_endpoint)
     }
@@ -208,7 +208,7 @@ impl SharedState {
         Ok(rows.first().map_or(Ok(None), |row| row.try_get::<_, Option<i64>>(0))?.map(Time))
     }
 
-    /// How far each endpoint is.
+    /// The lag of each endpoint and its counts of notices.
     pub(crate) async fn endpoint_gauges(&self) -> TxResult<Vec<EndpointGauge>> {
         self.wait_until_numbered(None).await?;
         let gauge = |row: &Row| {

@@ -1,8 +1,8 @@
-//! Events: verbs leave them unnumbered, and a sequencer gives them their places.
+//! The event log: transactions insert events without numbers, and a sequencer numbers them.
 //!
-//! Every node runs a sequencer; an advisory lock lets one at a time do a round, and goes with its transaction, so
-//! there is no leader to mourn. The lock only saves work: a team's counter is a row that is locked until the commit,
-//! so places are without gaps and become visible in their order whoever gives them out.
+//! Every node runs a sequencer. An advisory lock lets one at a time run a round; it ends with the transaction, so
+//! there is no leader to fail over. The lock only saves work. For correctness, each team's counter row is locked
+//! until the commit. So numbers have no gaps and become visible in order, whichever node assigns them.
 
 use deadpool_postgres::GenericClient;
 use mailonce_core::{
@@ -26,21 +26,21 @@ use crate::postgres::{
     write::{execute, query_rows},
 };
 
-/// Pending blocks one round takes at most.
+/// The maximum number of pending blocks in one round.
 const BLOCKS_PER_ROUND: usize = 256;
-/// Rounds are at least so far apart, so that each has something to do.
+/// The minimum pause between rounds, so that each has several events to number.
 const ROUND_INTERVAL: Duration = Duration::from_millis(15);
-/// How long the sequencer sleeps when nobody wakes it: other nodes leave events too, and may die before they number
+/// How long the sequencer sleeps without a wake-up. Other nodes insert events too, and may die before they number
 /// them.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a reader waits for events that were committed before it asked.
+/// How long a reader waits for events that were committed before its call.
 const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(1);
-/// Numbered blocks after which their old table is tidied: every round passes over what the last ones left behind.
+/// After this many numbered blocks `events_pending` is vacuumed, because every round must skip its dead rows.
 const VACUUM_AFTER_BLOCKS: usize = 5_000;
 
 const ANY_PENDING: &str = "SELECT FROM events_pending LIMIT 1";
 const TRY_LOCK: &str = "SELECT pg_try_advisory_xact_lock(7883366246)";
-/// One team's blocks in the order in which they were left. The joins are of sets as large as the round.
+/// Numbers each team's blocks in insertion order. The joined sets are as large as the round, hence the hash joins.
 const NUMBER_PENDING: &str = "
     WITH taken AS (
         DELETE FROM events_pending
@@ -92,7 +92,7 @@ pub(crate) async fn run_sequencer(ledger: Arc<SharedState>, mut closing: watch::
         };
         match ledger.number_all_pending(&mut untidy).await {
             Ok(numbered) => {
-                // Another node may have numbered what this one left; whoever reads it waits for that.
+                // Another node may have numbered this node's events; readers wait for that themselves.
                 if numbered > 0 || nudged {
                     ledger.notify_event_subscribers();
                 }
@@ -107,13 +107,13 @@ pub(crate) async fn run_sequencer(ledger: Arc<SharedState>, mut closing: watch::
 }
 
 impl SharedState {
-    /// Tells this node that there are new events, whosever they are.
+    /// Wakes up the event subscribers on this node, for all teams.
     fn notify_event_subscribers(&self) {
         let hearers = self.event_subscribers.read().unwrap_or_else(PoisonError::into_inner);
         hearers.iter().for_each(|hearer| hearer(None));
     }
 
-    /// Numbers what is pending. How many blocks.
+    /// Numbers all pending events. Returns how many blocks.
     async fn number_all_pending(&self, untidy: &mut usize) -> TxResult<usize> {
         let mut all = 0;
         while let Some(numbered) = self.number_round().await? {
@@ -130,7 +130,7 @@ impl SharedState {
         Ok(all)
     }
 
-    /// One round. `None` when nothing is pending, or another node is at it.
+    /// Runs one round. `None` when nothing is pending, or when another node is running one.
     async fn number_round(&self) -> TxResult<Option<usize>> {
         let mut client = self.connections.client().await?;
         if query_rows(&client, ANY_PENDING, &[]).await?.is_empty() {
@@ -149,13 +149,13 @@ impl SharedState {
         Ok(Some(numbered as usize))
     }
 
-    /// Events after a number, in order. Those that were committed before the call are among them.
+    /// Events after a sequence number, in order. They include all events committed before the call.
     pub(crate) async fn events(&self, team: TeamId, after: u64, limit: usize) -> TxResult<Vec<Event>> {
         self.wait_until_numbered(Some(team)).await?;
         self.events_after(&self.connections.client().await?, team, after, limit).await
     }
 
-    /// Events after a number that have theirs, in order.
+    /// Numbered events after a sequence number, in order.
     pub(crate) async fn events_after(
         &self,
         client: &(impl GenericClient + ?Sized),
@@ -167,7 +167,7 @@ impl SharedState {
         query_rows(client, EVENTS_AFTER, &[&team.0, &after, &limit]).await?.iter().map(read_event).collect()
     }
 
-    /// The events with these numbers.
+    /// The events with these sequence numbers.
     pub(crate) async fn events_by_seq(
         &self,
         client: &(impl GenericClient + ?Sized),
@@ -179,7 +179,7 @@ impl SharedState {
         rows.iter().map(|row| read_event(row).map(|event| (event.seq, event))).collect()
     }
 
-    /// Numbers the events of a team, or of all, or waits while another does it.
+    /// Numbers the pending events of one team or of all, or waits while another node does.
     pub(crate) async fn wait_until_numbered(&self, team: Option<TeamId>) -> TxResult<()> {
         let begun = Instant::now();
         let Some(newest) = self.newest_pending(team).await? else { return Ok(()) };

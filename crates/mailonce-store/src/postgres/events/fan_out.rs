@@ -1,4 +1,4 @@
-//! Spreading: what lies past an endpoint's cursor becomes notices.
+//! Fan-out: creates notices from the events after each endpoint's cursor.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -21,7 +21,7 @@ use crate::postgres::{
     write::{execute, query_rows},
 };
 
-/// Enabled endpoints that numbered events lie before and that nobody else looks at, those that waited longest first.
+/// Enabled endpoints with numbered events after their cursor, the longest waiting first, skipping locked ones.
 const LAGGING_ENDPOINTS: &str = concat!(
     "SELECT ",
     endpoint_columns!(),
@@ -32,7 +32,8 @@ const LAGGING_ENDPOINTS: &str = concat!(
 const ANY_LAGGING: &str = "
     SELECT FROM endpoints e JOIN event_counters c ON c.team = e.team AND c.seq > e.cursor
      WHERE NOT e.removed AND e.state = 'enabled' LIMIT 1";
-/// Whoever ends one of these waits until those behind it are there to be seen.
+/// Locks the scheduled notices of these subjects. A transaction that finishes one waits until the notices queued
+/// behind it are visible.
 const LOCK_SCHEDULED: &str = "
     SELECT n.about FROM notices n WHERE n.endpoint = $1 AND n.about = ANY ($2) AND n.next_at IS NOT NULL
      ORDER BY n.seq FOR UPDATE";
@@ -42,7 +43,7 @@ const PENDING_SUBJECTS: &str = "
 const ADVANCE_CURSOR: &str = "UPDATE endpoints SET cursor = $3, spread_at = $4 WHERE team = $1 AND id = $2";
 
 impl SharedState {
-    /// Looks at the events before endpoints and writes down what is owed.
+    /// Reads the events after the cursors of endpoints and creates their notices.
     pub(crate) async fn fan_out(&self, max: usize, now: Time) -> TxResult<FanOutCounts> {
         self.wait_until_numbered(None).await?;
         let mut client = self.connections.client().await?;
@@ -69,7 +70,7 @@ impl SharedState {
     }
 }
 
-/// Owes events to an endpoint. How many were not owed before.
+/// Creates an endpoint's notices for these events. Returns how many were not pending before.
 async fn create_notices(tx: &Transaction<'_>, endpoint: &Endpoint, events: &[Event], now: Time) -> TxResult<usize> {
     let wanted = || events.iter().filter(|event| endpoint.wants(event));
     let fresh = |event: &Event, in_line| Notice::new(endpoint.team, endpoint.id, event, in_line, now);
@@ -88,7 +89,7 @@ async fn create_notices(tx: &Transaction<'_>, endpoint: &Endpoint, events: &[Eve
     Ok(owed + notices.len())
 }
 
-/// Which of these subjects something is owed about. That stays so until the commit.
+/// The subjects that have a pending notice. The locks keep the answer valid until the commit.
 async fn lock_pending_subjects(
     tx: &Transaction<'_>,
     endpoint: &Endpoint,
@@ -104,7 +105,7 @@ async fn lock_pending_subjects(
         for row in query_rows(tx, PENDING_SUBJECTS, &[asked.0, asked.1]).await? {
             open.insert(row.try_get::<_, Uuid>(0)?);
         }
-        // One was ended while we waited for it, and the next got its time: that one is to be locked too.
+        // A notice finished while we waited for its lock, and the next one was scheduled: lock that one too.
         if open.is_subset(&locked) {
             return Ok(open);
         }

@@ -1,13 +1,15 @@
-//! Telling others.
+//! Events, webhook endpoints and notices.
 //!
-//! | file | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `endpoint` | endpoints, and how far they are |
-//! | `spread` | from events to notices |
-//! | `notice` | what becomes of notices |
-//! | `row` | how both lie in their tables |
+//! | `event_log` | the sequencer, which numbers events, and reading them |
+//! | `endpoints` | webhook endpoints and their cursors |
+//! | `fan_out` | creating notices from events |
+//! | `notices` | leasing, recording, replaying and sweeping notices |
+//! | `row` | the mapping between rows and domain values |
 //!
-//! Whoever locks more than one row keeps to this order: keys of operations, endpoints, notices by their numbers.
+//! A transaction that locks several rows takes them in this order: keys of operations, endpoints, notices by sequence
+//! number.
 
 mod endpoints;
 pub(crate) mod event_log;

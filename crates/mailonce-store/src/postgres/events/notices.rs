@@ -1,8 +1,8 @@
-//! Notices: what becomes of them.
+//! Notices: leasing, recording outcomes, replaying and sweeping.
 //!
-//! Whoever changes a notice first locks it together with those of its subject that have a time, in the order of their
-//! numbers, and reads them again after that. So of two who end notices about one subject the second sees what the first
-//! left, and nobody stays in line behind nothing.
+//! A transaction that changes a notice first locks it together with the scheduled notices of its subject, in the
+//! order of their sequence numbers. Then it reads them again. If two transactions finish notices of one
+//! subject, the second sees the changes of the first. So no notice stays queued behind a finished one.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -48,14 +48,14 @@ const LOCK_SUBJECT: &str = "
      WHERE n.endpoint = $1 AND n.seq = ANY (array_append(ARRAY(
            SELECT m.seq FROM notices m WHERE m.endpoint = $1 AND m.about = $2 AND m.next_at IS NOT NULL), $3::bigint))
      ORDER BY n.seq FOR UPDATE";
-/// The first about a subject, and those that have a time although they are not.
+/// The first pending notice of a subject, and other notices that are scheduled.
 const SUBJECT_QUEUE_HEAD: &str = notices!(
     "WHERE n.endpoint = $1 AND n.seq = ANY (array_append(
            ARRAY(SELECT m.seq FROM notices m WHERE m.endpoint = $1 AND m.about = $2 AND m.next_at IS NOT NULL),
            (SELECT min(m.seq) FROM notices m WHERE m.endpoint = $1 AND m.about = $2 AND m.state = 'pending')))
      ORDER BY n.seq"
 );
-/// Due notices of an enabled endpoint, as many as nobody else is at.
+/// Due notices of an enabled endpoint, skipping those that other nodes have locked.
 const DUE: &str = notices!(
     "JOIN endpoints e ON e.team = n.team AND e.id = n.endpoint AND NOT e.removed AND e.state = 'enabled'
      WHERE n.team = $1 AND n.endpoint = $2 AND n.next_at <= $3
@@ -69,7 +69,7 @@ const LIST: &str = notices!(
        AND ($6::uuid IS NULL OR n.about = $6)
      ORDER BY n.seq DESC LIMIT $7"
 );
-/// What processes that are gone were posting.
+/// Notices leased by dead nodes.
 const LEASED_BY_GONE_NODES: &str = concat!(
     notices!("WHERE n.holder IS NOT NULL AND n.holder <> $1 AND "),
     holder_is_gone!("n"),
@@ -101,14 +101,14 @@ const DROP_REMOVED_ENDPOINTS: &str = "
     )
     SELECT id FROM gone ORDER BY id DESC LIMIT 1";
 
-/// Locks what a change of a notice may change.
+/// Locks the rows that a change of a notice may affect, and reads the notice again.
 async fn lock_subject(tx: &Transaction<'_>, endpoint: EndpointId, about: Uuid, seq: u64) -> TxResult<Option<Notice>> {
     let seq = seq as i64;
     query_rows(tx, LOCK_SUBJECT, &[&endpoint.0, &about, &seq]).await?;
     Ok(read_all(&query_rows(tx, BY_SEQ, &[&endpoint.0, &seq]).await?, read_notice)?.pop())
 }
 
-/// Writes what became of a notice, and who is next in line. What it is then. Its subject is locked.
+/// Saves a notice and schedules the next one of its subject. Returns the notice as saved. Its subject must be locked.
 async fn save_and_reschedule(tx: &Transaction<'_>, mut notice: Notice, now: Time) -> TxResult<Notice> {
     save_notices(tx, [&notice]).await?;
     let mut open =
@@ -122,7 +122,7 @@ async fn save_and_reschedule(tx: &Transaction<'_>, mut notice: Notice, now: Time
     Ok(notice)
 }
 
-/// Owes an event to an endpoint again, unless it is still owed. True when it was not. The endpoint is locked.
+/// Makes an event pending for an endpoint again. Returns false if it was still pending. The endpoint must be locked.
 pub(crate) async fn recreate_notice(tx: &Transaction<'_>, fresh: Notice, now: Time) -> TxResult<bool> {
     let owed = match lock_subject(tx, fresh.endpoint, fresh.subject_id, fresh.seq).await? {
         None => fresh,
@@ -136,7 +136,7 @@ pub(crate) async fn recreate_notice(tx: &Transaction<'_>, fresh: Notice, now: Ti
 }
 
 impl SharedState {
-    /// Gives due notices of an enabled endpoint to a process.
+    /// Leases due notices of an enabled endpoint to a node.
     pub(crate) async fn lease_notices(
         &self,
         (team, endpoint): (TeamId, EndpointId),
@@ -164,7 +164,7 @@ impl SharedState {
         leased.into_iter().map(owed).collect()
     }
 
-    /// Writes down how an attempt ended.
+    /// Records the outcome of an attempt.
     pub(crate) async fn record_notice_outcome(&self, settle: &NoticeOutcome, now: Time) -> TxResult<Option<Notice>> {
         let NoticeOutcome { team, id, attempt, verdict: answer, jitter_seed: chance } = settle;
         let mut client = self.connections.client().await?;
@@ -173,7 +173,7 @@ impl SharedState {
             tx.rollback().await?;
             return Ok(None);
         };
-        // An endpoint is locked before its notices, and only when the answer changes it: most do not.
+        // An endpoint is locked before its notices, and only if the outcome changes it, which is rare.
         let mut endpoint =
             read_all(&query_rows(&tx, ENDPOINT_BY_ID, &[&team.0, &seen.endpoint.0]).await?, read_endpoint)?.pop();
         let changes = |endpoint: &Endpoint| {
@@ -208,7 +208,7 @@ impl SharedState {
             .pop())
     }
 
-    /// Notices of an endpoint, those of the latest events first.
+    /// Notices of an endpoint, latest events first.
     pub(crate) async fn notices(
         &self,
         team: TeamId,
@@ -225,7 +225,7 @@ impl SharedState {
         read_all(&query_rows(&client, LIST, &asked).await?, read_notice)
     }
 
-    /// Owes a notice anew and at once.
+    /// Makes a notice pending and due at once.
     pub(crate) async fn replay_notice(
         &self,
         (team, id): (TeamId, NoticeId),
@@ -254,7 +254,7 @@ impl SharedState {
         Ok(IdempotentResult::Done(Some(notice)))
     }
 
-    /// Tells an endpoint again.
+    /// Replays events to an endpoint: all of them, or those that failed.
     pub(crate) async fn recover_notices(
         &self,
         (team, id): (TeamId, EndpointId),
@@ -286,7 +286,7 @@ impl SharedState {
     }
 }
 
-/// The number of the last event before those that are meant.
+/// The sequence number of the last event before the ones to replay.
 async fn seq_before(tx: &Transaction<'_>, team: TeamId, since: ReplayFrom) -> TxResult<u64> {
     let time = match since {
         ReplayFrom::Event(seq) => return Ok(seq),
@@ -314,7 +314,7 @@ async fn replay_failed(tx: &Transaction<'_>, id: EndpointId, after: u64, now: Ti
     Ok(rows.len())
 }
 
-/// Makes notices due that are being told by processes that ended. How many there were.
+/// Makes notices due that dead nodes had leased. Returns how many.
 pub(crate) async fn reclaim_notices(
     tx: &Transaction<'_>,
     node: NodeId,
@@ -338,8 +338,8 @@ pub(crate) async fn reclaim_notices(
     Ok(given_back)
 }
 
-/// Removes settled notices that are old, and what removed endpoints left. How many notices went, and the highest id of
-/// an endpoint of which nothing is left.
+/// Deletes old settled notices and the rows of removed endpoints. Returns how many notices were deleted, and the
+/// highest id of a deleted endpoint.
 pub(crate) async fn sweep_notices(tx: &Transaction<'_>, max: usize, now: Time) -> TxResult<(usize, Option<Uuid>)> {
     let old = execute(tx, DROP_OLD, &[&now.0, &(max as i64)]).await? as usize;
     let homeless = execute(tx, DROP_OF_REMOVED_ENDPOINTS, &[&(max.saturating_sub(old) as i64)]).await? as usize;

@@ -1,4 +1,4 @@
-//! Rows: how endpoints and notices lie in their tables, and how they are read and written.
+//! Rows: how endpoints and notices are stored in tables, read and written.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -19,13 +19,13 @@ use crate::postgres::{
     write::execute,
 };
 
-/// What an endpoint is read from: its row `e`.
+/// The columns of an endpoint: its row `e`.
 macro_rules! endpoint_columns {
     () => {
         "e.team, e.id, e.rev, e.created_at, e.since, e.cursor, e.redo_until, e.failing_since, e.state, e.reason, e.about"
     };
 }
-/// What a notice is read from: its row `n`.
+/// The columns of a notice: its row `n`.
 macro_rules! notice_columns {
     () => {
         "n.team, n.endpoint, n.seq, n.id, n.about, n.rev, n.attempts, n.failures, n.waited_ms, n.next_at, n.holder,
@@ -34,7 +34,7 @@ macro_rules! notice_columns {
 }
 pub(crate) use {endpoint_columns, notice_columns};
 
-/// Makes notices, or writes what became of them.
+/// Inserts notices, or updates existing ones.
 const UPSERT_NOTICES: &str = "
     INSERT INTO notices (team, endpoint, seq, id, about, rev, attempts, failures, waited_ms, next_at, holder, owed_at,
                          settled_at, sweep_at, kind, state, log)
@@ -46,7 +46,7 @@ const UPSERT_NOTICES: &str = "
            waited_ms = excluded.waited_ms, next_at = excluded.next_at, holder = excluded.holder,
            settled_at = excluded.settled_at, sweep_at = excluded.sweep_at, state = excluded.state, log = excluded.log";
 
-/// Reads a word of the glossary.
+/// Parses a column that holds an enum value.
 fn parse_column<T>(parse: impl Fn(&str) -> Option<T>, text: &str, what: &str) -> TxResult<T> {
     parse(text).ok_or_else(|| TxError::corrupt(what))
 }
@@ -98,12 +98,12 @@ pub(crate) fn read_notice(row: &Row) -> TxResult<Notice> {
     })
 }
 
-/// Reads what was asked for.
+/// Reads all rows.
 pub(crate) fn read_all<T>(rows: &[Row], read: impl Fn(&Row) -> TxResult<T>) -> TxResult<Vec<T>> {
     rows.iter().map(read).collect()
 }
 
-/// Makes notices, or writes what became of them.
+/// Inserts notices, or updates existing ones.
 pub(crate) async fn save_notices<'a>(
     tx: &Transaction<'_>,
     notices: impl IntoIterator<Item = &'a Notice>,

@@ -1,4 +1,4 @@
-//! Handing off: leases, acts and what processes that ended left behind. The email's row is the lock of its handoffs.
+//! Handoffs: leases, actions, and recovery of the leases of dead nodes. The email's row lock covers its handoffs.
 
 use deadpool_postgres::{GenericClient, Transaction};
 use mailonce_core::{
@@ -37,8 +37,8 @@ use crate::postgres::{
     write::{email_ref_columns, execute, query_rows},
 };
 
-/// Due handoffs in their order, as many as no other worker holds. What this statement saw may be old by the time the
-/// lock is held, so the emails are read again under it.
+/// Due handoffs in order, skipping emails that other workers have locked. The emails are read again under the lock,
+/// because this statement may have read older versions.
 const DUE: &str = "
     SELECT h.team, h.email, h.number
       FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
@@ -47,8 +47,8 @@ const DUE: &str = "
        AND NOT EXISTS (SELECT FROM unnest($4::text[]) AS busy (domain) WHERE strpos(h.recipients, busy.domain) > 0)
      ORDER BY h.due_at, h.email, h.number LIMIT $3
        FOR UPDATE OF e SKIP LOCKED";
-/// What is due at transports that the asking process has. Attempts in doubt at another account under the same name are
-/// left to a process that has had that account of late.
+/// Due unknown handoffs at the transports of the calling node. An attempt made with another account under the same
+/// transport name is left to a node that published that account recently.
 const DUE_UNKNOWN: &str = "
     SELECT h.team, h.email, h.number
       FROM unnest($3::text[], $4::text[]) AS mine (name, account)
@@ -63,7 +63,7 @@ const PUBLISH_TRANSPORTS: &str = "
     SELECT name, account, now() FROM unnest($1::text[], $2::text[]) AS mine (name, account) ORDER BY name, account
         ON CONFLICT (name, account) DO UPDATE SET seen_at = now()";
 const FORGET_TRANSPORTS: &str = "DELETE FROM transports WHERE seen_at < now() - interval '1 day'";
-/// Transports for which something waits are found one by one along the index, so that a long queue costs nothing.
+/// Finds the transports with a backlog by skipping along the index, so that a long queue costs nothing extra.
 const UNCLAIMED: &str = "
     WITH RECURSIVE waiting (name) AS (
         (SELECT min(transport) FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL)
@@ -92,7 +92,7 @@ const OPEN_AT: &str = "
         UNION ALL SELECT team, email FROM handoffs WHERE state = 'unknown' AND transport = $1) open
      WHERE (team, email) > ($2, $3) ORDER BY team, email LIMIT $4";
 const NODES: &str = concat!("SELECT peer.id, ", beat!(), " FROM nodes peer");
-/// Handoffs of processes that are gone.
+/// Handoffs leased by dead nodes.
 const LEASED_BY_GONE_NODES: &str = concat!(
     "
     SELECT h.team, h.email, h.number, h.holder FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
@@ -107,7 +107,7 @@ const SAVE_SEEN_AT: &str =
     "UPDATE install SET seen_at = $1::bigint WHERE seen_at IS NULL OR seen_at < $1::bigint - 60000";
 const READ_SEEN_AT: &str = concat!("SELECT i.seen_at, ", database_clock!(), " FROM install i");
 const FORGET_NODES: &str = "DELETE FROM nodes WHERE id = ANY($1)";
-/// The bodies of emails, and the frozen bytes for their ways.
+/// The bodies of emails, and their frozen bytes for these transports.
 const SELECT_BYTES: &str = "
     SELECT e.id, e.body, x.bytes FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS w (team, id, transport)
       JOIN emails e ON e.team = w.team AND e.id = w.id
@@ -121,20 +121,20 @@ const COUNT_WAITING: &str = "
      WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL GROUP BY transport ORDER BY transport";
 const COUNT_UNKNOWN: &str = "SELECT count(*) FROM handoffs WHERE state = 'unknown'";
 
-/// Reads the team, email and number that a row begins with.
+/// Reads the team, email and handoff number in the first columns of a row.
 fn read_handoff_ref(row: &Row) -> TxResult<(EmailRef, u16)> {
     let scoped = (TeamId(row.try_get::<_, Uuid>(0)?), EmailId(row.try_get::<_, Uuid>(1)?));
     Ok((scoped, row.try_get::<_, i32>(2)? as u16))
 }
 
-/// Emails that are locked already, as they are now.
+/// Reads the current state of emails that are already locked.
 async fn load_locked_emails(tx: &Transaction<'_>, held: &BTreeSet<EmailRef>) -> TxResult<UnitOfWork> {
     let emails = read_emails(&read_email_rows(tx, held).await?, 0)?;
     Ok(UnitOfWork { emails: emails.into_iter().map(|email| (email.id, email)).collect(), ..UnitOfWork::default() })
 }
 
 impl SharedState {
-    /// Gives due handoffs to a worker, in one commit.
+    /// Leases due handoffs to a worker, in one commit.
     pub(crate) async fn lease_handoffs(&self, wish: &LeaseRequest, now: Time) -> TxResult<Vec<LeasedHandoff>> {
         let busy: Vec<String> = wish.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
         let mut client = self.connections.client().await?;
@@ -164,7 +164,7 @@ impl SharedState {
         Ok(leased)
     }
 
-    /// A handoff with what a worker needs to hand it over.
+    /// A handoff with the bytes that a worker needs to send it.
     pub(crate) async fn leased_handoff(
         &self,
         team: TeamId,
@@ -176,8 +176,8 @@ impl SharedState {
         Ok(with_bytes(&client, vec![(email, number)]).await?.pop())
     }
 
-    /// Writes down what happened and what it means: together with what happens to other emails at the same time, where
-    /// it needs nothing but its own email, and that one is free.
+    /// Records an action on a handoff and its effects. An action that needs only its own email shares a transaction
+    /// with others, unless that email is locked.
     pub(crate) async fn apply_action(
         &self,
         scoped: EmailRef,
@@ -191,12 +191,12 @@ impl SharedState {
                 return Ok(IdempotentResult::Done(acted));
             }
         }
-        // On the heap: few go alone.
+        // Boxed to keep this future small: few actions run alone.
         Box::pin(async { call_until_final!(self.apply_action_alone(scoped, &act, operation, now)) }).await
     }
 
-    /// Writes down what happened to several emails, in one commit. `None` for those that have to go alone: somebody
-    /// else holds them, and the others must not wait for that, or whose turn it is hangs on them.
+    /// Applies actions to several emails in one commit. `None` for those that must run alone. One reason is a
+    /// missing or locked email, for which the others must not wait. The other is a reply, whose message changes too.
     async fn apply_action_batch(&self, all: &[ActionCall]) -> TxResult<Vec<Option<HandoffActionResult>>> {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
@@ -243,7 +243,7 @@ impl SharedState {
         Ok(answer)
     }
 
-    /// Unknown handoffs that are due to be looked at.
+    /// Unknown handoffs that are due for resolution.
     pub(crate) async fn due_unknown_handoffs(
         &self,
         mine: &[TransportAccount],
@@ -262,14 +262,14 @@ impl SharedState {
         Ok(due.into_iter().filter_map(|((_, id), number)| Some((emails.get(&id)?.clone(), number))).collect())
     }
 
-    /// Says which transports a live process has.
+    /// Publishes the transports that a live node has.
     pub(crate) async fn publish_transports(&self, mine: &[TransportAccount]) -> TxResult<()> {
         let (names, accounts) = account_columns(mine);
         execute(&self.connections.client().await?, PUBLISH_TRANSPORTS, &[&names, &accounts]).await?;
         Ok(())
     }
 
-    /// What waits for transports that no live process has.
+    /// Handoffs that wait for transports that no live node has, counted per team and transport.
     pub(crate) async fn orphan_backlogs(&self, known: &[String]) -> TxResult<Vec<OrphanBacklog>> {
         let alive = limits::HEARTBEAT_TIMEOUT_MS as f64;
         let mut found = Vec::new();
@@ -280,7 +280,7 @@ impl SharedState {
         Ok(found)
     }
 
-    /// Emails of which something is open at a transport.
+    /// Emails with open handoffs at a transport.
     pub(crate) async fn emails_open_at_transport(
         &self,
         transport: &str,
@@ -293,7 +293,7 @@ impl SharedState {
         rows.iter().map(|row| Ok((TeamId(row.try_get(0)?), EmailId(row.try_get(1)?)))).collect()
     }
 
-    /// Records that a process lives, and reads the database's clock.
+    /// Records a node's heartbeat, and reads the database's clock.
     pub(crate) async fn heartbeat(&self, node: NodeId, now: Time) -> TxResult<Heartbeat> {
         let client = self.connections.client().await?;
         execute(&client, HEARTBEAT, &[&node.0]).await?;
@@ -307,7 +307,7 @@ impl SharedState {
         })
     }
 
-    /// Which processes fell silent.
+    /// The nodes whose heartbeat stopped.
     async fn silent_peers(&self, tx: &Transaction<'_>) -> TxResult<SilentPeers> {
         let rows = query_rows(tx, NODES, &[]).await?;
         let read = |row: &Row| Ok((NodeId(row.try_get(0)?), row.try_get(1)?));
@@ -315,7 +315,7 @@ impl SharedState {
         Ok(self.peers.lock().unwrap_or_else(PoisonError::into_inner).observe(&beats, Instant::now()))
     }
 
-    /// Takes handoffs from processes that ended.
+    /// Reclaims handoffs, deliveries and notices that dead nodes had leased.
     pub(crate) async fn recover_dead_nodes(&self, node: NodeId, max: usize, now: Time) -> TxResult<RecoveryCounts> {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
@@ -351,14 +351,14 @@ impl SharedState {
         Ok(recovered)
     }
 
-    /// The handoff that a next hop knows under its own name.
+    /// The handoff that the next hop knows under this id.
     pub(crate) async fn handoff_by_remote_id(&self, team: TeamId, remote_id: &str) -> TxResult<Option<(EmailId, u16)>> {
         let rows = query_rows(&self.connections.client().await?, BY_REMOTE_ID, &[&team.0, &remote_id]).await?;
         let read = |row: &Row| TxResult::Ok((EmailId(row.try_get(0)?), row.try_get::<_, i32>(1)? as u16));
         rows.first().map(read).transpose()
     }
 
-    /// What waits.
+    /// Counts waiting and unknown handoffs.
     pub(crate) async fn backlog(&self) -> TxResult<Backlog> {
         let client = self.connections.client().await?;
         let mut backlog = Backlog::default();
@@ -374,17 +374,17 @@ impl SharedState {
     }
 }
 
-/// Names and accounts, each as a column.
+/// Splits transports into a column of names and a column of accounts.
 fn account_columns(mine: &[TransportAccount]) -> (Vec<&str>, Vec<&str>) {
     mine.iter().map(|one| (one.name.as_str(), one.account.as_str())).unzip()
 }
 
-/// Handoffs with what a worker needs to hand them over.
+/// Adds to handoffs the bytes that a worker needs to send them.
 async fn with_bytes(client: &(impl GenericClient + ?Sized), leased: Vec<(Email, u16)>) -> TxResult<Vec<LeasedHandoff>> {
     let (teams, ids) = email_ref_columns(leased.iter().map(|(email, _)| (email.team, email.id)));
     let way = |(email, number): &(Email, u16)| email.handoffs.get(usize::from(*number)).map(|h| h.transport.clone());
     let ways: Vec<Option<String>> = leased.iter().map(way).collect();
-    // Two handoffs of one email are two rows with the same bytes.
+    // Two handoffs of one email give two rows with the same bytes.
     let mut bytes: BTreeMap<EmailId, (Option<Vec<u8>>, Option<Vec<u8>>)> = BTreeMap::new();
     for row in query_rows(client, SELECT_BYTES, &[&teams, &ids, &ways]).await? {
         bytes.insert(EmailId(row.try_get(0)?), (row.try_get(1)?, row.try_get(2)?));
@@ -396,7 +396,7 @@ async fn with_bytes(client: &(impl GenericClient + ?Sized), leased: Vec<(Email, 
     Ok(all.collect())
 }
 
-/// What happened to a handoff.
+/// A queued action on a handoff.
 pub(crate) struct ActionCall {
     scoped: EmailRef,
     act: HandoffAction,
@@ -423,7 +423,7 @@ impl BatchedCall for ActionCall {
     }
 }
 
-/// What comes of an act on a locked email.
+/// Applies an action to a locked email.
 fn apply_loaded_action(
     ground: &mut UnitOfWork,
     (team, id): EmailRef,

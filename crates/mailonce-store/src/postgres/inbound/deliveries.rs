@@ -1,4 +1,4 @@
-//! Deliveries: those that wait are given to workers, settled and given back; all of them can be looked at.
+//! Deliveries: leasing those that wait, recording their outcome, reclaiming leases, and listing.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -31,14 +31,14 @@ use crate::postgres::{
 const BY_ID: &str = concat!("SELECT ", delivery_columns!(), " FROM deliveries d WHERE d.team = $1 AND d.id = $2");
 const BY_ID_LOCKED: &str =
     concat!("SELECT ", delivery_columns!(), ", d.raw FROM deliveries d WHERE d.team = $1 AND d.id = $2 FOR UPDATE");
-/// Due deliveries in their order, as many as no other worker holds, with their bytes.
+/// Due deliveries in order with their raw bytes, skipping rows that other workers have locked.
 const DUE: &str = concat!(
     "SELECT ",
     delivery_columns!(),
     ", (SELECT r.bytes FROM raws r WHERE r.id = d.raw) FROM deliveries d
      WHERE d.state = 'waiting' AND d.due <= $1 ORDER BY d.due, d.id LIMIT $2 FOR UPDATE SKIP LOCKED"
 );
-/// What is being read by processes that are gone. What is due is due for everybody, whoever had it.
+/// Unexpired leases of dead nodes. An expired lease needs no recovery: its delivery is due for every worker.
 const LEASED_BY_GONE_NODES: &str = concat!(
     "SELECT ",
     delivery_columns!(),
@@ -55,7 +55,7 @@ const UPDATE: &str = "
                   $9::text[], $10::text[], $11::boolean[])
         AS w (team, id, rev, state, attempts, due, holder, message, suppressed, trouble, keeps)
      WHERE d.team = w.team AND d.id = w.id";
-/// Whoever reads it goes on.
+/// Keeps the lease of the worker that reads it.
 const ATTACH_FETCHED_CONTENT: &str =
     "UPDATE deliveries SET rev = $3, attempts = $4, raw = $5, about = $6 WHERE team = $1 AND id = $2";
 const INSERT_FETCHED_RAW: &str = "INSERT INTO raws (id, users, bytes) VALUES ($1, 1, $2)";
@@ -66,7 +66,7 @@ const RELEASE_RAWS: &str = "
      WHERE r.id = w.id";
 const DROP_RAWS: &str = "DELETE FROM raws r USING unnest($1::uuid[]) AS w (id) WHERE r.id = w.id AND r.users <= 0";
 
-/// The newest deliveries of a team, of which those that match are wanted. `$7` rows are looked at.
+/// The newest deliveries of a team that match. At most `$7` rows are scanned.
 const NEWEST: &str = concat!(
     "SELECT ",
     delivery_columns!(),
@@ -85,19 +85,19 @@ const NEWEST_OF_INBOX: &str = concat!(
      ORDER BY d.id DESC LIMIT $6"
 );
 
-/// Deliveries as they are from now on, each with who reads it.
+/// Deliveries to update, each with the node that leases it.
 #[derive(Default)]
 pub(crate) struct DeliveryUpdates<'a> {
     updates: Vec<(&'a Delivery, Option<NodeId>)>,
 }
 
 impl<'a> DeliveryUpdates<'a> {
-    /// One more.
+    /// Adds a delivery.
     pub(crate) fn add(&mut self, delivery: &'a Delivery, holder: Option<NodeId>) {
         self.updates.push((delivery, holder));
     }
 
-    /// Writes them.
+    /// Writes all updates.
     pub(crate) async fn write(&self, tx: &Transaction<'_>) -> TxResult<()> {
         if self.updates.is_empty() {
             return Ok(());
@@ -120,7 +120,7 @@ impl<'a> DeliveryUpdates<'a> {
     }
 }
 
-/// Says that deliveries need their bytes no more. The last one's go.
+/// Releases the raw bytes of deliveries. Bytes without any user are deleted.
 pub(crate) async fn release_raws(tx: &Transaction<'_>, raws: impl Iterator<Item = Uuid>) -> TxResult<()> {
     let mut counts: BTreeMap<Uuid, i32> = BTreeMap::new();
     for raw in raws {
@@ -135,7 +135,7 @@ pub(crate) async fn release_raws(tx: &Transaction<'_>, raws: impl Iterator<Item 
 }
 
 impl SharedState {
-    /// Gives due deliveries to a worker, the longest due first.
+    /// Leases due deliveries to a worker, the longest due first.
     pub(crate) async fn lease_deliveries(&self, node: NodeId, max: usize, now: Time) -> TxResult<Vec<LeasedDelivery>> {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
@@ -161,7 +161,7 @@ impl SharedState {
         Ok(readings)
     }
 
-    /// Puts a mail in the place of the notice of a waiting delivery.
+    /// Attaches a fetched mail to a waiting delivery that holds only a reference to it.
     pub(crate) async fn attach_fetched_content(
         &self,
         team: TeamId,
@@ -187,7 +187,7 @@ impl SharedState {
         Ok(found)
     }
 
-    /// Ends or postpones a waiting delivery that makes no message now.
+    /// Finishes or postpones a waiting delivery without filing a message.
     pub(crate) async fn record_delivery_outcome(
         &self,
         team: TeamId,
@@ -198,13 +198,13 @@ impl SharedState {
         self.change_delivery((team, id), now, &[], |delivery| delivery.record_outcome(settle.clone())).await
     }
 
-    /// Lets a dead delivery be read again.
+    /// Makes a dead delivery due again.
     pub(crate) async fn replay_delivery(&self, team: TeamId, id: DeliveryId, now: Time) -> TxResult<Option<Delivery>> {
         self.change_delivery((team, id), now, &[InboundWakeUp::DeliveryWaiting], |delivery| delivery.replay(now)).await
     }
 
-    /// Changes one delivery by a rule of the core, which says whether it did. Nobody reads it afterwards, and others
-    /// hear of it by `hints`.
+    /// Changes one delivery by a rule of the core, which returns whether it changed anything. The lease ends, and
+    /// `hints` wake up other nodes.
     async fn change_delivery(
         &self,
         (team, id): (TeamId, DeliveryId),
@@ -242,7 +242,7 @@ impl SharedState {
         committed.map(|()| found)
     }
 
-    /// Makes deliveries due that are being read by processes that ended. How many there were.
+    /// Makes deliveries due that dead nodes had leased. Returns how many.
     pub(crate) async fn reclaim_deliveries(
         &self,
         tx: &Transaction<'_>,
@@ -268,7 +268,7 @@ impl SharedState {
         Ok(given_back.len())
     }
 
-    /// The team that an email belongs to: the tree of emails is asked once for each team, which only a bounce pays for.
+    /// The team that owns an email. Needs one index lookup per team, but only bounces use it.
     pub(crate) async fn team_of_email(&self, email: EmailId) -> TxResult<Option<TeamId>> {
         let sql = "SELECT t.id FROM teams t WHERE EXISTS (SELECT 1 FROM emails e WHERE e.team = t.id AND e.id = $1)";
         let rows = query_rows(&self.connections.client().await?, sql, &[&email.0]).await?;

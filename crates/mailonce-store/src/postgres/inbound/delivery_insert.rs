@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::postgres::{error::TxResult, row::write_json};
 
-/// Gives back what was written: what is missing was there.
+/// Returns the inserted rows. Rows that already existed are missing from the result.
 pub(crate) const INSERT_DELIVERIES: &str = "
     INSERT INTO deliveries (team, id, rev, attempts, received_at, due, holder, inbox, source, raw, message, repeats,
                             state, suppressed, about, target)
@@ -18,14 +18,14 @@ pub(crate) const INSERT_DELIVERIES: &str = "
                          $15::text[], $16::text[])
     ON CONFLICT DO NOTHING RETURNING id";
 
-/// A delivery to write, with who reads it and where its bytes are.
+/// A delivery to insert, with the node that leases it and the id of its raw bytes.
 pub(crate) struct NewDeliveryRow {
     pub delivery: Delivery,
     pub holder: Option<NodeId>,
     pub raw: Option<Uuid>,
 }
 
-/// Deliveries as the columns of [`NEW`].
+/// The parameters of [`INSERT_DELIVERIES`], one vector per column.
 #[derive(Default)]
 pub(crate) struct DeliveryColumns {
     team: Vec<Uuid>,

@@ -1,8 +1,8 @@
-//! Filing: messages that want to be filed together are filed in one transaction, one after the other.
+//! Filing: messages that are filed together share one transaction and are decided one after the other.
 //!
-//! The rows of their deliveries are locked first and those of their inboxes then, each in their order. While an inbox's
-//! row is held nobody else gives out its numbers, finds its threads or knows its messages, so what is read under it is
-//! what is decided on.
+//! The rows of their deliveries are locked first, then those of their inboxes, each in sorted order. While an inbox's
+//! row is locked, no other transaction can assign its numbers or add threads and messages. So what is read under the
+//! lock stays valid.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -39,8 +39,8 @@ const LOCK_INBOXES: &str = "
     SELECT i.team, i.id, i.seq FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
       JOIN inboxes i ON i.team = w.team AND i.id = w.id AND i.removed_at IS NULL
      ORDER BY i.team, i.id FOR NO KEY UPDATE OF i";
-/// What an inbox has under a Message-ID or a content: the same, if there is, and any other, if there is. However many
-/// mails share a Message-ID, two rows tell.
+/// An inbox's messages with the same Message-ID, or the same content if there is none. Returns one with equal content
+/// and one with any content. These two rows suffice, however many messages share a Message-ID.
 const KNOWN_MESSAGES: &str = "
     SELECT w.inbox, m.name, m.content, m.id
       FROM unnest($1::uuid[], $2::uuid[], $3::bytea[], $4::bytea[], $5::boolean[])
@@ -56,7 +56,7 @@ const KNOWN_MESSAGES: &str = "
 const THREADS_BY_MESSAGE_ID: &str = "
     SELECT t.inbox, t.name, t.thread FROM unnest($1::uuid[], $2::uuid[], $3::bytea[]) AS w (team, inbox, name)
       JOIN thread_names t ON t.team = w.team AND t.inbox = w.inbox AND t.name = w.name";
-/// The threads behind these names, locked: agents take and answer them meanwhile.
+/// Locks the threads of these Message-IDs, because agents lease and answer them concurrently.
 const LOCK_THREADS: &str = concat!(
     "SELECT ",
     thread_columns!(),
@@ -65,7 +65,7 @@ const LOCK_THREADS: &str = concat!(
        JOIN threads t ON t.team = w.team AND t.id = w.thread
       ORDER BY t.team, t.id FOR UPDATE OF t"
 );
-/// The latest artifact of the same kind, value and sender. Others may take it meanwhile, so it is locked.
+/// The latest artifact of the same kind, value and sender. It is locked, because agents may consume it concurrently.
 const SAME_ARTIFACTS: &str = concat!(
     "SELECT ",
     artifact_columns!(),
@@ -80,7 +80,7 @@ const SAME_ARTIFACTS: &str = concat!(
       ORDER BY a.team, a.id FOR UPDATE OF a"
 );
 
-/// A message that wants to be filed.
+/// A message to be filed.
 pub(crate) struct FileCall {
     pub team: TeamId,
     pub delivery: DeliveryId,
@@ -92,7 +92,7 @@ impl BatchedCall for FileCall {
     type Answer = FileMessageResult;
 
     fn size(&self) -> usize {
-        // The head is small beside the mail it comes from; its size bounds it well enough.
+        // The head is small compared with the mail, whose size is a good enough bound.
         self.message.head.size.min(64 * 1024) as usize + 4096
     }
 
@@ -120,14 +120,14 @@ impl SharedState {
         let now = all.iter().map(|filing| filing.now).max().unwrap_or_default();
         cabinet.write(&tx, &self.wake_up_bus.encode(&hints), now).await?;
         let committed = self.commit(tx, all.len()).await;
-        // A commit that nobody confirmed may be one.
+        // After an unconfirmed commit the message may be filed, so wake up waiters in any case.
         self.wake_up_bus.notify_local(&hints);
         committed.map(|()| answers)
     }
 }
 
 impl FilingBatch {
-    /// Locks deliveries and inboxes, and reads what the messages may meet there.
+    /// Locks deliveries and inboxes, and loads the messages, threads and artifacts that these messages may match.
     async fn load_batch(tx: &Transaction<'_>, all: &[FileCall]) -> TxResult<Self> {
         let mut cabinet = Self::default();
         let places: BTreeSet<DeliveryRef> = all.iter().map(|filing| (filing.team, filing.delivery)).collect();
@@ -144,7 +144,7 @@ impl FilingBatch {
         Ok(cabinet)
     }
 
-    /// The inbox that a filing is about, while its delivery waits.
+    /// The inbox of a filing, while its delivery is waiting.
     fn waiting_inbox(&self, filing: &FileCall) -> Option<InboxId> {
         let (delivery, _) = self.deliveries.get(&(filing.team, filing.delivery))?;
         delivery.target.inbox().filter(|_| delivery.state == DeliveryState::Waiting)

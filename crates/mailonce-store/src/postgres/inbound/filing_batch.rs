@@ -1,4 +1,4 @@
-//! The cabinet: what inboxes have to say about messages that want to be filed, and what is decided about them.
+//! A filing batch: what is known about the messages to be filed, and what was decided about them.
 
 use mailonce_core::{
     conversation::thread::Thread,
@@ -21,38 +21,38 @@ use crate::postgres::conversation::changes::ConversationChanges;
 use crate::postgres::inbound::filing::FileCall;
 
 pub(crate) type DeliveryRef = (TeamId, DeliveryId);
-/// A message's name, or its content when it has none, in an inbox.
+/// Identifies a message in an inbox by its Message-ID, or by its content if it has none.
 type MessageIdentity = (InboxId, Option<[u8; 32]>, Option<[u8; 32]>);
 type ArtifactIdentity = (InboxId, ArtifactKind, [u8; 32], String);
 
-/// What is known before anything is decided, and what was decided.
+/// The loaded rows and the pending changes of one filing transaction.
 #[derive(Default)]
 pub(crate) struct FilingBatch {
     pub(crate) deliveries: BTreeMap<DeliveryRef, (Delivery, Option<Uuid>)>,
-    /// The latest number of each inbox that is there.
+    /// The latest message number of each inbox that exists.
     pub(crate) inboxes: BTreeMap<(TeamId, InboxId), u64>,
     known_messages: BTreeMap<MessageIdentity, Vec<KnownMessage>>,
     pub(crate) threads_by_message_id: BTreeMap<(InboxId, [u8; 32]), ThreadId>,
-    /// Those threads, as they are.
+    /// The current state of those threads.
     pub(crate) locked_threads: BTreeMap<ThreadId, Thread>,
     pub(crate) same_artifacts: BTreeMap<ArtifactIdentity, Artifact>,
-    /// Inboxes that are not there although a delivery waited for them.
+    /// Inboxes that no longer exist although a delivery was waiting for them.
     pub(crate) missing_inboxes: BTreeSet<(TeamId, InboxId)>,
-    /// Deliveries that ended.
+    /// Deliveries that finished.
     pub(crate) finished: BTreeSet<DeliveryRef>,
-    /// New messages with their names and contents.
+    /// New messages with the hashes of their Message-IDs and contents.
     pub(crate) messages: Vec<(Message, Option<[u8; 32]>, [u8; 32])>,
-    /// Names that are new to their inboxes.
+    /// Message-ID hashes that are new to their inboxes.
     pub(crate) new_message_ids: Vec<(TeamId, InboxId, [u8; 32], ThreadId)>,
     /// Artifacts that are new or were found again.
     pub(crate) artifacts: BTreeMap<ArtifactId, FiledArtifact>,
-    /// Threads that grew or began, and emails that joined them.
+    /// New and changed threads, and the emails that joined them.
     pub(crate) conversation_changes: ConversationChanges,
     pub(crate) events: Vec<(TeamId, NewEvent)>,
 }
 
 impl FilingBatch {
-    /// Notes a message that its inbox has.
+    /// Adds a message that its inbox already has.
     pub(crate) fn add_known_message(&mut self, inbox: InboxId, name: Option<[u8; 32]>, known: KnownMessage) {
         let all = self.known_messages.entry(message_identity(inbox, name, known.content_hash)).or_default();
         if !all.contains(&known) {
@@ -60,7 +60,7 @@ impl FilingBatch {
         }
     }
 
-    /// Decides about one message.
+    /// Decides one message.
     pub(crate) fn decide_filing(&mut self, filing: &FileCall) -> FileMessageResult {
         let place = (filing.team, filing.delivery);
         let Some((delivery, _)) = self.deliveries.get(&place) else { return FileMessageResult::Missing };
@@ -126,7 +126,7 @@ impl FilingBatch {
         for found in &filed.artifacts {
             self.same_artifacts.insert(artifact_identity(&found.artifact, found.hash), found.artifact.clone());
             let known = self.artifacts.entry(found.artifact.id).or_insert_with(|| found.clone());
-            // Found again in the same company: it is still one that must be made.
+            // If it was found twice in this batch, it keeps `is_new` and is still inserted.
             known.artifact = found.artifact.clone();
         }
         let thread = filed.thread.id;
@@ -140,14 +140,14 @@ impl FilingBatch {
         filed.into_result()
     }
 
-    /// Notes what became of a delivery, and tells of it unless it made a message.
+    /// Records the outcome of a delivery, with an event unless it became a message.
     fn finish_delivery(&mut self, place: DeliveryRef, delivery: Delivery, now: Time) {
         self.events.extend(delivery.to_event(now).map(|event| (delivery.team, event)));
         self.finished.insert(place);
         self.deliveries.entry(place).and_modify(|(known, _)| *known = delivery);
     }
 
-    /// Deliveries that ended, with where their bytes are.
+    /// Deliveries that finished, with the ids of their raw bytes.
     pub(crate) fn finished_deliveries(&self) -> impl Iterator<Item = &(Delivery, Option<Uuid>)> {
         self.finished.iter().filter_map(|place| self.deliveries.get(place))
     }
@@ -157,7 +157,7 @@ fn message_identity(inbox: InboxId, name: Option<[u8; 32]>, content: [u8; 32]) -
     (inbox, name, name.is_none().then_some(content))
 }
 
-/// What makes an artifact the same as another.
+/// The properties that make two artifacts the same.
 pub(crate) fn artifact_identity(artifact: &Artifact, hash: [u8; 32]) -> ArtifactIdentity {
     (artifact.inbox, artifact.kind, hash, artifact.sender.clone())
 }

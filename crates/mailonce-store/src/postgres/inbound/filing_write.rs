@@ -1,4 +1,4 @@
-//! What filing writes, as sets: messages, names, artifacts, numbers and ended deliveries.
+//! The set-based writes of filing: messages, Message-IDs, artifacts, message numbers and finished deliveries.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{inbound::filing::FiledArtifact, time::Time};
@@ -37,8 +37,8 @@ const CHANGE_ARTIFACTS: &str = "
      WHERE a.team = w.team AND a.id = w.id";
 
 impl FilingBatch {
-    /// Writes everything that was decided, with letters for the other nodes. The commit is the caller's. Others wait
-    /// for the inbox meanwhile, so nothing here waits for anything else.
+    /// Writes all changes and sends the notifications in `letters`. The caller commits. Other transactions wait for
+    /// the inbox's row lock meanwhile, so the statements are sent together.
     pub(crate) async fn write(&self, tx: &Transaction<'_>, letters: &[String], now: Time) -> TxResult<()> {
         let mut changed = DeliveryUpdates::default();
         for (delivery, _) in self.finished_deliveries() {
@@ -57,7 +57,7 @@ impl FilingBatch {
         release_raws(tx, free.filter_map(|(_, raw)| *raw)).await
     }
 
-    /// Has inboxes swept again that were removed before their deliveries ended.
+    /// Schedules another sweep of inboxes that were removed before their deliveries finished.
     async fn resweep_inboxes(&self, tx: &Transaction<'_>, now: Time) -> TxResult<()> {
         if self.missing_inboxes.is_empty() {
             return Ok(());
@@ -126,7 +126,7 @@ impl FilingBatch {
     }
 }
 
-/// What new and known artifacts have in common.
+/// The columns that inserts and updates of artifacts share.
 struct ArtifactColumns {
     team: Vec<Uuid>,
     id: Vec<Uuid>,

@@ -1,17 +1,15 @@
-//! Mail that comes in.
+//! Received mail.
 //!
-//! | file | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `gate` | calls that come together travel together |
-//! | `inbox` | inboxes and their addresses |
-//! | `receive`, `parcel`, `delivery` | keeping what arrives, giving it to workers, ending it |
-//! | `file`, `cabinet`, `shelf` | from a delivery to a message: what is known, what is decided, how it is written |
-//! | `message`, `artifact`, `watch` | looking, taking, waiting |
-//! | `hear` | hints between nodes |
-//! | `sweep`, `row` | what goes, and how things lie in their tables |
+//! | `receive`, `delivery_insert` | storing received mail as deliveries |
+//! | `deliveries` | leasing, finishing and listing deliveries |
+//! | `filing`, `filing_batch`, `filing_write` | turning a delivery into a message: load, decide, write |
+//! | `wake_ups` | wake-ups between nodes |
+//! | `sweep`, `row` | deletion of expired rows; the mapping between rows and domain values |
 //!
-//! Whoever locks more than one row keeps to this order: keys of operations, keys of deliveries, deliveries, inboxes,
-//! threads, addresses, artifacts and watches, bytes.
+//! A transaction that locks several rows takes them in this order: keys of operations, keys of deliveries,
+//! deliveries, inboxes, threads, addresses, artifacts and watches, raw bytes.
 
 mod deliveries;
 mod delivery_insert;

@@ -1,7 +1,7 @@
-//! Receiving: arrivals that come together are kept in one transaction, each delivery once.
+//! Receiving: mails that arrive together are stored in one transaction, each delivery once.
 //!
-//! Keys are made or locked in their order by one statement that also says whose they are. Whoever made a key first is
-//! the delivery; the others are repeats of it.
+//! One statement inserts or locks the deduplication keys in sorted order and returns their owners. The first delivery
+//! with a key owns it; later ones are duplicates.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -29,8 +29,8 @@ use crate::postgres::{
     write::{BoundStatement, execute, query_pipelined, query_rows, write_events},
 };
 
-/// Makes the keys that are missing and locks the others, in order. Writing what is there already gives back what it is
-/// once the lock is held. Only a row that was made here and now was never locked, and has no `xmax`.
+/// Inserts the missing keys and locks the others, in sorted order. The no-op update makes existing rows appear in
+/// `RETURNING`, as they are once the lock is held. Only a newly inserted row has no `xmax`.
 const LOCK_DELIVERY_KEYS: &str = "
     INSERT INTO delivery_keys (team, key, delivery, known_until)
     SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::uuid[], $4::bigint[]) AS w (team, key, delivery, known_until)
@@ -46,25 +46,25 @@ const BY_IDS: &str = concat!(
     delivery_columns!(),
     " FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id) JOIN deliveries d ON d.team = w.team AND d.id = w.id"
 );
-/// The inboxes that are there. They cannot be removed before this commits: whoever removes one holds its row for update.
-/// Filings, which only number messages, go on beside it.
+/// The inboxes that exist. `FOR KEY SHARE` keeps them from being removed before this commits, because removal locks
+/// the row `FOR UPDATE`. It does not block filing, which only updates the message number.
 const LOCK_INBOXES: &str = "
     SELECT i.team, i.id FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
       JOIN inboxes i ON i.team = w.team AND i.id = w.id AND i.removed_at IS NULL
      ORDER BY i.team, i.id FOR KEY SHARE OF i";
-/// Bytes that are there are the same ones: an arrival came again of which not every trace was gone.
+/// An existing row has the same bytes: the same mail arrived again before all its rows were swept.
 const INSERT_RAWS: &str = "
     INSERT INTO raws (id, users, bytes) SELECT * FROM unnest($1::uuid[], $2::int[], $3::bytea[])
     ON CONFLICT (id) DO UPDATE SET users = raws.users + excluded.users";
 
-/// An arrival that wants to be kept.
+/// A received mail to be stored.
 #[derive(Clone)]
 pub(crate) struct ReceiveCall {
     pub arrival: InboundMail,
     pub now: Time,
 }
 
-/// What a key names, and until when.
+/// The delivery that owns a key, and until when.
 type KeyedDelivery = (DeliveryId, Time);
 type DeliveryKey = (TeamId, [u8; 32]);
 
@@ -84,10 +84,10 @@ impl BatchedCall for ReceiveCall {
     }
 }
 
-/// Parcels whose inbox is not there any more.
+/// Deliveries whose inbox no longer exists.
 type DeliveriesWithoutInbox = BTreeSet<(TeamId, DeliveryId)>;
 
-/// The same arrivals with these parcels refused.
+/// The same mails with these deliveries refused.
 fn refuse_deliveries(all: &[ReceiveCall], gone: &DeliveriesWithoutInbox) -> Vec<ReceiveCall> {
     let mut all = all.to_vec();
     for parcel in all.iter_mut().flat_map(|coming| &mut coming.arrival.deliveries) {
@@ -98,17 +98,17 @@ fn refuse_deliveries(all: &[ReceiveCall], gone: &DeliveriesWithoutInbox) -> Vec<
     all
 }
 
-/// What is known before anything is decided, and what was decided.
+/// The loaded rows and the pending changes of one receive transaction.
 #[derive(Default)]
 struct ReceiveBatch<'a> {
     keys: BTreeMap<DeliveryKey, KeyedDelivery>,
     /// Keys that were never seen before.
     new_keys: BTreeSet<DeliveryKey>,
-    /// Keys whose time had come, and that name another delivery from now on.
+    /// Expired keys that now belong to another delivery.
     rebound_keys: BTreeSet<DeliveryKey>,
-    /// Deliveries that were there: those that an earlier try of the same call left, and the first ones of repeats.
+    /// Deliveries that already exist: from an earlier try of the same call, or the originals of duplicates.
     existing: BTreeMap<(TeamId, DeliveryId), Delivery>,
-    /// Inboxes that are there until this commits.
+    /// Inboxes that exist at least until this commits.
     inboxes: BTreeSet<(TeamId, InboxId)>,
     new_rows: Vec<NewDeliveryRow>,
     raws: Vec<(Uuid, i32, &'a [u8])>,
@@ -121,7 +121,8 @@ impl SharedState {
             Ok(answers) => return Ok(answers),
             Err(gone) => gone,
         };
-        // Keys of refused parcels must not be bound, so it begins anew. An inbox that is gone stays gone.
+        // Keys of refused deliveries must not be bound, so start again. An inbox that is gone stays gone, so this
+        // ends.
         loop {
             match self.try_receive(&refuse_deliveries(all, &gone)).await? {
                 Ok(answers) => return Ok(answers),
@@ -130,7 +131,7 @@ impl SharedState {
         }
     }
 
-    /// Receives, unless inboxes are not there any more: then nothing is written, and the parcels for them are named.
+    /// Receives the mails. If inboxes no longer exist, writes nothing and returns the deliveries for them.
     async fn try_receive(
         &self,
         all: &[ReceiveCall],
@@ -159,7 +160,7 @@ impl SharedState {
     }
 }
 
-/// Locks the keys and reads what is there.
+/// Locks the keys and inboxes, and loads existing deliveries.
 async fn load_receive_batch<'a>(tx: &Transaction<'_>, all: &[ReceiveCall]) -> TxResult<ReceiveBatch<'a>> {
     let parcels = || all.iter().flat_map(|coming| &coming.arrival.deliveries);
     let mut wanted: BTreeMap<DeliveryKey, KeyedDelivery> = BTreeMap::new();
@@ -224,7 +225,7 @@ impl<'a> ReceiveBatch<'a> {
         Ok(())
     }
 
-    /// Parcels whose inbox is not there any more, save those that an earlier try of the same call kept.
+    /// Deliveries whose inbox no longer exists, except those that an earlier try of the same call stored.
     fn deliveries_without_inbox(&self, all: &[ReceiveCall]) -> DeliveriesWithoutInbox {
         let was_kept = |parcel: &NewDelivery| {
             let there = self.existing.get(&(parcel.team, parcel.id));
@@ -238,7 +239,7 @@ impl<'a> ReceiveBatch<'a> {
         parcels.filter(is_gone).map(|parcel| (parcel.team, parcel.id)).collect()
     }
 
-    /// Decides about one arrival.
+    /// Decides the deliveries of one mail.
     fn receive(&mut self, coming: &'a ReceiveCall) -> Vec<ReceiveResult> {
         let arrival = &coming.arrival;
         let (begun, mut answers) = (self.new_rows.len(), Vec::with_capacity(arrival.deliveries.len()));
@@ -256,7 +257,7 @@ impl<'a> ReceiveBatch<'a> {
         answers
     }
 
-    /// Decides about one parcel that was never seen.
+    /// Decides a delivery that does not exist yet.
     fn decide_delivery(&mut self, parcel: &NewDelivery, reader: Option<NodeId>, now: Time) -> ReceiveResult {
         let delivery = match self.find_original(parcel, now) {
             Some((of, message)) => Delivery::duplicate(parcel.clone(), of, message, now),
@@ -270,7 +271,7 @@ impl<'a> ReceiveBatch<'a> {
         answer
     }
 
-    /// The delivery that came before under the same key, and its message. When none did, the key is this one's.
+    /// The earlier delivery with the same key, and its message. If there is none, the key is bound to this delivery.
     fn find_original(&mut self, parcel: &NewDelivery, now: Time) -> Option<(DeliveryId, Option<MessageId>)> {
         if parcel.suppression.is_some() {
             return None;
@@ -289,7 +290,7 @@ impl<'a> ReceiveBatch<'a> {
         None
     }
 
-    /// What others should hear of: deliveries that nobody reads yet.
+    /// The wake-up for workers, if there are deliveries that no node has leased.
     fn hints(&self) -> Vec<InboundWakeUp> {
         let unread = self.new_rows.iter().any(|fresh| fresh.delivery.due_at.is_some() && fresh.holder.is_none());
         unread.then_some(InboundWakeUp::DeliveryWaiting).into_iter().collect()
@@ -315,7 +316,7 @@ impl<'a> ReceiveBatch<'a> {
         write_events(tx, &self.events).await
     }
 
-    /// Has inboxes swept again that were removed before these came and ended at once.
+    /// Schedules another sweep of removed inboxes that got new deliveries which are already finished.
     async fn resweep_inboxes(&self, tx: &Transaction<'_>) -> TxResult<()> {
         let ended = self.new_rows.iter().filter(|fresh| !fresh.delivery.needs_raw_bytes());
         let inboxes = ended.filter_map(|NewDeliveryRow { delivery, .. }| {

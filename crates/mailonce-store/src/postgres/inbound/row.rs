@@ -1,4 +1,4 @@
-//! Rows: how inboxes, deliveries, messages, artifacts and watches lie in their tables, and how they are read back.
+//! Rows: how inboxes, deliveries, messages, artifacts and watches are stored in tables and read back.
 
 use mailonce_core::{
     id::{ArtifactId, DeliveryId, InboxId, MessageId, TeamId, ThreadId, WatchId},
@@ -20,33 +20,33 @@ use crate::postgres::{
     row::read_json,
 };
 
-/// What an inbox is read from: its row `i`.
+/// The columns of an inbox: its row `i`.
 macro_rules! inbox_columns {
     () => {
         "i.team, i.id, i.rev, i.address, i.client_id, i.created_at, i.seq, i.about"
     };
 }
-/// What a delivery is read from: its row `d`.
+/// The columns of a delivery: its row `d`.
 macro_rules! delivery_columns {
     () => {
         "d.team, d.id, d.rev, d.state, d.about, d.inbox, d.target, d.received_at, d.attempts, d.due, d.suppressed,
          d.repeats, d.message, d.trouble"
     };
 }
-/// What a message is read from: its row `m`.
+/// The columns of a message: its row `m`.
 macro_rules! message_columns {
     () => {
         "m.team, m.id, m.inbox, m.seq, m.rev, m.thread, m.delivery, m.received_at, m.state, m.head, m.marks"
     };
 }
-/// What an artifact is read from: its row `a`.
+/// The columns of an artifact: its row `a`.
 macro_rules! artifact_columns {
     () => {
         "a.team, a.id, a.inbox, a.message, a.rev, a.kind, a.found, a.sender, a.found_at, a.seq, a.authenticated,
          a.consumed, a.applied_at"
     };
 }
-/// What a watch is read from: its row `w`.
+/// The columns of a watch: its row `w`.
 macro_rules! watch_columns {
     () => {
         "w.id, w.team, w.inbox, w.rev, w.started_at, w.after, w.deadline, w.budget, w.spent, w.require_auth"
@@ -55,21 +55,21 @@ macro_rules! watch_columns {
 pub(crate) use message_columns;
 pub(crate) use {artifact_columns, delivery_columns, inbox_columns, watch_columns};
 
-/// How many columns [`inbox_columns`] are.
+/// How many columns [`inbox_columns`] has.
 pub(crate) const INBOX_COLUMNS: usize = 8;
-/// How many columns [`delivery_columns`] are.
+/// How many columns [`delivery_columns`] has.
 pub(crate) const DELIVERY_COLUMNS: usize = 14;
-/// How many columns [`message_columns`] are.
+/// How many columns [`message_columns`] has.
 pub(crate) const MESSAGE_COLUMNS: usize = 11;
-/// How many columns [`artifact_columns`] are.
+/// How many columns [`artifact_columns`] has.
 pub(crate) const ARTIFACT_COLUMNS: usize = 13;
 
-/// Reads the first row, when there is one.
+/// Reads the first row, if there is one.
 pub(crate) fn read_first<T>(rows: &[Row], read: impl Fn(&Row) -> TxResult<T>) -> TxResult<Option<T>> {
     rows.first().map(read).transpose()
 }
 
-/// Reads a word of the glossary.
+/// Parses a column that holds an enum value.
 fn parse_column<T>(parse: impl Fn(&str) -> Option<T>, text: &str, what: &str) -> TxResult<T> {
     parse(text).ok_or_else(|| TxError::corrupt(what))
 }
@@ -170,7 +170,7 @@ pub(crate) fn read_watch(row: &Row) -> TxResult<Watch> {
     })
 }
 
-/// Reads a hash of 32 bytes.
+/// Reads a 32-byte hash.
 pub(crate) fn read_hash(bytes: &[u8]) -> TxResult<[u8; 32]> {
     bytes.try_into().map_err(|_short| TxError::corrupt("a hash"))
 }

@@ -1,4 +1,4 @@
-//! Sweeping: rows of suppressed deliveries, keys whose time has come, and what removed inboxes left.
+//! Sweep of received mail: suppressed deliveries, expired deduplication keys, and the rows of removed inboxes.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{id::ordered_bits, limits, time::Time};
@@ -10,9 +10,9 @@ use crate::postgres::{
     write::{execute, query_rows},
 };
 
-/// Keys that go at a time.
+/// How many keys are deleted at a time.
 const KEYS_PER_SWEEP: i64 = 10_000;
-/// Removed inboxes that are looked at in one go.
+/// How many removed inboxes are swept at a time.
 const INBOXES_PER_SWEEP: i64 = 100;
 
 const DROP_SUPPRESSED: &str = "
@@ -25,17 +25,17 @@ const DROP_KEYS: &str = "
      USING (SELECT team, key FROM delivery_keys WHERE known_until <= $1 LIMIT $2 FOR UPDATE SKIP LOCKED) due
      WHERE k.team = due.team AND k.key = due.key";
 
-/// Removed inboxes that may have something left, those first that waited longest, and that nobody else empties.
+/// Removed inboxes that may have rows left, the longest waiting first, skipping those that another node is sweeping.
 const REMOVED_INBOXES: &str = "
     SELECT team, id FROM inboxes WHERE sweep_at IS NOT NULL ORDER BY sweep_at LIMIT $1 FOR UPDATE SKIP LOCKED";
-/// What waits is still read, and then refused: nothing goes without a word.
+/// Waiting deliveries stay: a worker will refuse them, so that none disappears without a record.
 const DROP_DELIVERIES: &str = "
     DELETE FROM deliveries d
      USING (SELECT d.team, d.id FROM unnest($1::uuid[], $2::uuid[]) AS i (team, id)
               JOIN deliveries d ON d.team = i.team AND d.inbox = i.id
              WHERE d.state <> 'waiting' LIMIT $3 FOR UPDATE OF d SKIP LOCKED) due
      WHERE d.team = due.team AND d.id = due.id RETURNING d.id, d.raw";
-/// Drops rows of removed inboxes. Who changes one at this moment keeps it until the next sweep.
+/// Deletes rows of removed inboxes. A row that is being updated concurrently stays until the next sweep.
 macro_rules! drop_from {
     ($table:literal, $returning:literal) => {
         concat!(
@@ -55,7 +55,7 @@ const DROP_THREAD_EMAILS: &str = "
          SELECT x.ctid FROM unnest($1::uuid[], $2::uuid[]) AS i (team, id)
            JOIN threads t ON t.team = i.team AND t.inbox = i.id
            JOIN thread_emails x ON x.team = t.team AND x.thread = t.id LIMIT $3)) RETURNING email";
-/// A thread goes after the last of its emails, by which these are found.
+/// A thread is deleted after its last email link, because those links are found through the thread.
 const DROP_THREADS: &str = "
     DELETE FROM threads
      WHERE ctid = ANY (ARRAY(
@@ -67,7 +67,7 @@ const DROP_MESSAGE_IDS: &str = drop_from!("thread_names", "thread");
 const DROP_ARTIFACTS: &str = drop_from!("artifacts", "id");
 const DROP_WATCHES: &str = drop_from!("watches", "id");
 
-/// An inbox of which nothing is left is looked at no more; the others get to the end of the line.
+/// An empty inbox is not swept again; the others move to the end of the queue.
 const RESCHEDULE_SWEPT_INBOXES: &str = "
     UPDATE inboxes i
        SET sweep_at = CASE WHEN left_over.more THEN greatest(i.sweep_at, $3) END,
@@ -81,13 +81,13 @@ const RESCHEDULE_SWEPT_INBOXES: &str = "
                 OR EXISTS (SELECT FROM watches x WHERE x.team = w.team AND x.inbox = w.id) AS more
               FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)) AS left_over
      WHERE i.team = left_over.team AND i.id = left_over.id";
-/// Something ended at an inbox that may be gone: then it is to be swept again.
+/// Schedules another sweep of inboxes that were removed, because one of their deliveries has finished.
 pub(crate) const RESWEEP_INBOXES: &str = "
     UPDATE inboxes i SET sweep_at = coalesce(i.sweep_at, $3) FROM unnest($1::uuid[], $2::uuid[]) AS w (team, id)
      WHERE i.team = w.team AND i.id = w.id AND i.removed_at IS NOT NULL";
 const SAVE_LAST_ID: &str = "UPDATE install SET last_id = greatest(last_id, $1)";
 
-/// Removes what is due, in a bounded piece. How many rows of deliveries there were.
+/// Deletes expired rows, up to a limit. Returns how many deliveries were deleted.
 pub(crate) async fn sweep_inbound(tx: &Transaction<'_>, max: usize, now: Time) -> TxResult<usize> {
     let most = max as i64;
     let rows = query_rows(tx, DROP_SUPPRESSED, &[&(now.0 - limits::SUPPRESSED_DELIVERY_RETENTION_MS), &most]).await?;
@@ -95,14 +95,15 @@ pub(crate) async fn sweep_inbound(tx: &Transaction<'_>, max: usize, now: Time) -
     execute(tx, DROP_KEYS, &[&now.0, &KEYS_PER_SWEEP]).await?;
     let suppressed = gone.len();
     let homeless = empty_removed_inboxes(tx, max - suppressed.min(max), now, &mut gone).await?;
-    // No id may be handed out again, not even after its last trace is gone.
+    // Ids must never be reused, even after all their rows are deleted.
     if let Some(highest) = gone.into_iter().map(ordered_bits).max() {
         execute(tx, SAVE_LAST_ID, &[&highest]).await?;
     }
     Ok(suppressed + homeless)
 }
 
-/// Empties removed inboxes a little further. How many deliveries went; every id that went is noted.
+/// Deletes rows of removed inboxes, up to a limit. Returns how many deliveries were deleted; adds all deleted ids to
+/// `gone`.
 async fn empty_removed_inboxes(tx: &Transaction<'_>, max: usize, now: Time, gone: &mut Vec<Uuid>) -> TxResult<usize> {
     let (mut teams, mut ids): (Vec<Uuid>, Vec<Uuid>) = (Vec::new(), Vec::new());
     for row in query_rows(tx, REMOVED_INBOXES, &[&INBOXES_PER_SWEEP]).await? {

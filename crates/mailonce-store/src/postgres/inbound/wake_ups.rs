@@ -1,10 +1,11 @@
-//! Hearing: this node's own hints at once, those of the other nodes by LISTEN and NOTIFY.
+//! Wake-ups: delivered directly on this node, and by `LISTEN` and `NOTIFY` from other nodes.
 //!
-//! A NOTIFY travels with the commit of what it tells of. Commits that carry one stand in one line for the whole
-//! server, from before they are written to the disk until they are there, replicas included: they do not share a flush.
-//! So only filing, a receive that nobody reads at once and a replay carry one, and of filings that travel together one
-//! commit carries all of theirs. A hint may be lost, whenever the session that listens is; who waits looks for itself
-//! now and then.
+//! A notification is sent when its transaction commits. PostgreSQL serializes commits that contain a `NOTIFY` with a
+//! lock. The lock is held until the commit is flushed and replicated, so such commits cannot share a flush. So only
+//! three calls notify: filing, a replay, and a receive whose delivery no worker leases at once. A batch of filings
+//! needs one such commit.
+//!
+//! Wake-ups may be lost together with the `LISTEN` session, so waiters also poll.
 
 use mailonce_core::{
     id::InboxId,
@@ -22,31 +23,31 @@ use tokio_postgres::Client;
 
 use crate::postgres::{SharedState, error::TxResult};
 
-/// How long a node that could not listen waits before it tries again.
+/// The pause before a node tries again to open its `LISTEN` session.
 const RELISTEN_PAUSE: Duration = Duration::from_millis(500);
 
 const LISTEN: &str = "LISTEN mailonce";
 const BACKEND_PID: &str = "SELECT pg_backend_pid()";
-/// Sends letters with the commit. Equal ones are sent once.
+/// Sends notifications with the commit. PostgreSQL sends equal ones once.
 pub(crate) const NOTIFY: &str = "SELECT pg_notify('mailonce', letter) FROM unnest($1::text[]) AS w (letter)";
 
-/// Who hears of what happened on this node and on the others.
+/// Distributes wake-ups from this node and from the others to the subscribers on this node.
 #[derive(Default)]
 pub(crate) struct WakeUpBus {
     subscribers: RwLock<Vec<InboundWakeUpHandler>>,
-    /// The server's name for the session that listens; 0 while none does. Letters are signed with it, so that a node
-    /// need not hear twice what it told itself.
+    /// The backend pid of the `LISTEN` session; 0 while there is none. Notifications carry it, so that a node can
+    /// ignore its own.
     listen_session_pid: AtomicI32,
 }
 
 impl WakeUpBus {
-    /// One more who hears. Whether this node hears of the others.
+    /// Adds a subscriber. Returns whether this node currently receives wake-ups from other nodes.
     pub(crate) fn subscribe(&self, hearer: InboundWakeUpHandler) -> bool {
         self.subscribers.write().unwrap_or_else(PoisonError::into_inner).push(hearer);
         self.listen_session_pid.load(Ordering::SeqCst) != 0
     }
 
-    /// Tells who hears on this node.
+    /// Calls the subscribers on this node.
     pub(crate) fn notify_local(&self, hints: &[InboundWakeUp]) {
         let hearers = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);
         for hint in hints {
@@ -54,7 +55,7 @@ impl WakeUpBus {
         }
     }
 
-    /// Hints as they travel to the other nodes.
+    /// Encodes wake-ups as notification payloads for other nodes.
     pub(crate) fn encode(&self, hints: &[InboundWakeUp]) -> Vec<String> {
         let from = self.listen_session_pid.load(Ordering::SeqCst);
         let letter = |hint: &InboundWakeUp| match hint {
@@ -64,7 +65,8 @@ impl WakeUpBus {
         hints.iter().map(letter).collect()
     }
 
-    /// Tells of another node's letter. One that cannot be read is of a newer version, and is let pass.
+    /// Delivers a notification from another node. A payload that cannot be parsed is from a newer version and is
+    /// ignored.
     fn deliver_remote(&self, letter: &str) {
         let mut words = letter.split(' ');
         let from = words.next().and_then(|word| word.parse::<i32>().ok());
@@ -79,14 +81,14 @@ impl WakeUpBus {
     }
 }
 
-/// A session that listens, for as long as its driver runs.
+/// A `LISTEN` session, alive while its driver runs.
 pub(crate) struct ListenSession {
     _client: Client,
     driver: JoinHandle<()>,
 }
 
 impl SharedState {
-    /// Opens a session that listens.
+    /// Opens a `LISTEN` session.
     pub(crate) async fn open_listen_session(&self) -> TxResult<ListenSession> {
         let ears = self.wake_up_bus.clone();
         let (client, driver) =
@@ -99,7 +101,7 @@ impl SharedState {
     }
 }
 
-/// Listens until the store closes, on one session after the other.
+/// Listens until the store closes, and reopens the session when it is lost.
 pub(crate) async fn run_listener(
     ledger: Arc<SharedState>,
     mut listening: ListenSession,
@@ -125,7 +127,7 @@ pub(crate) async fn run_listener(
                 _ = closing.wait_for(|closing| *closing) => return,
             }
         }
-        // Whatever came meanwhile was not heard.
+        // Wake-ups may have been lost meanwhile.
         ledger.wake_up_bus.notify_local(&[InboundWakeUp::DeliveryWaiting]);
     }
 }

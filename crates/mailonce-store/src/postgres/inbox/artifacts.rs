@@ -1,4 +1,4 @@
-//! Artifacts: looking at them, and taking each once.
+//! Artifacts: queries, and consuming each once.
 
 use mailonce_core::{
     events::event::EventKind,
@@ -42,7 +42,7 @@ impl SharedState {
         read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_artifact)
     }
 
-    /// Artifacts of an inbox, those of the latest messages first.
+    /// Artifacts of an inbox, latest messages first.
     pub(crate) async fn artifacts(
         &self,
         (team, inbox): (TeamId, InboxId),
@@ -60,7 +60,7 @@ impl SharedState {
             .collect()
     }
 
-    /// Takes an artifact for its first consumer.
+    /// Consumes an artifact for its first consumer.
     pub(crate) async fn consume_artifact(
         &self,
         team: TeamId,
@@ -83,7 +83,7 @@ impl SharedState {
                 write_events(&tx, &[(team, artifact.to_event(EventKind::ArtifactConsumed, now))]).await?;
                 self.commit(tx, 1).await?;
             }
-            // The key of the operation is all there is to write.
+            // Only the key of the operation has to be written.
             ConsumeResult::Replayed(_) if operation.is_some() => self.commit(tx, 1).await?,
             ConsumeResult::Replayed(_) | ConsumeResult::ConsumedByOther(_) | ConsumeResult::Missing => {
                 tx.rollback().await?
@@ -92,7 +92,7 @@ impl SharedState {
         Ok(IdempotentResult::Done(taken))
     }
 
-    /// Notes that an artifact was used by the one who took it.
+    /// Records that the consumer of an artifact has used it.
     pub(crate) async fn mark_artifact_applied(
         &self,
         team: TeamId,
@@ -117,7 +117,7 @@ impl SharedState {
     }
 }
 
-/// Writes who has it and what it was used for.
+/// Writes who consumed the artifact and when it was applied.
 async fn save_consumption(tx: &deadpool_postgres::Transaction<'_>, artifact: &Artifact) -> TxResult<()> {
     let consumed = artifact.consumption.as_ref().map(write_json).transpose()?;
     let (rev, applied_at) = (artifact.rev as i32, artifact.applied_at.map(|at| at.0));

@@ -1,4 +1,4 @@
-//! Inboxes and the addresses under which they are found. An address is somebody's for ever.
+//! Inboxes and their addresses. An address is never reassigned to another inbox; a catch-all can be.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -25,11 +25,11 @@ macro_rules! inboxes {
     };
 }
 
-/// Waits for whoever makes an inbox with the same client id at this moment; then one of the two finds the other's.
+/// Waits for a concurrent insert with the same client id. If that commits, this one inserts nothing.
 const INSERT: &str = "
     INSERT INTO inboxes (team, id, rev, seq, created_at, address, client_id, about)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
-/// Takes names in their order: free ones, and those that were the inbox's own.
+/// Claims addresses in sorted order: unused ones, and those that already belong to this inbox.
 const CLAIM_ADDRESSES: &str = "
     INSERT INTO addresses (name, team, inbox)
     SELECT name, $2, $3 FROM unnest($1::text[]) AS w (name) ORDER BY name
@@ -39,7 +39,7 @@ const RETIRE_ADDRESS: &str = "UPDATE addresses SET retired = true WHERE name = $
 const RELEASE_ADDRESS: &str = "DELETE FROM addresses WHERE name = $1 AND team = $2 AND inbox = $3";
 const BY_ID: &str = inboxes!("i.team = $1 AND i.id = $2");
 const BY_ID_LOCKED: &str = inboxes!("i.team = $1 AND i.id = $2 FOR UPDATE");
-/// What was in the way: the inbox itself, removed or not, or the one with the same client id.
+/// The row that caused the conflict: the inbox itself, removed or not, or the one with the same client id.
 const CONFLICTING_INBOX: &str = concat!(
     "SELECT ",
     inbox_columns!(),
@@ -47,7 +47,7 @@ const CONFLICTING_INBOX: &str = concat!(
       WHERE i.team = $1 AND (i.id = $2 OR (i.client_id = $3 AND i.removed_at IS NULL)) ORDER BY i.id <> $2 LIMIT 1"
 );
 const LIST: &str = inboxes!("i.team = $1 AND i.id < $2 ORDER BY i.id DESC LIMIT $3");
-/// The first of these names that was ever taken decides, even when it reaches nobody.
+/// The first of these addresses that was ever claimed decides, even if it is retired.
 const BY_ADDRESS: &str = concat!(
     "SELECT ",
     inbox_columns!(),
@@ -58,7 +58,7 @@ const BY_ADDRESS: &str = concat!(
        JOIN inboxes i ON i.team = a.team AND i.id = a.inbox
       WHERE NOT a.retired AND i.removed_at IS NULL"
 );
-/// Whose the first of these names that was ever taken is or was.
+/// The team that owns or owned the first of these addresses that was ever claimed.
 const TEAM_BY_ADDRESS: &str = "SELECT a.team
        FROM unnest($1::text[]) WITH ORDINALITY AS w (name, place),
             LATERAL (SELECT a.team FROM addresses a WHERE a.name = w.name LIMIT 1) a
@@ -69,19 +69,19 @@ const REMOVE: &str = concat!(
     inbox_columns!()
 );
 
-/// Takes names for an inbox. False when one of them is or was somebody else's.
+/// Claims addresses for an inbox. False when one of them belongs or belonged to another inbox.
 async fn claim_addresses(tx: &Transaction<'_>, names: &[String], inbox: &Inbox) -> TxResult<bool> {
     let taken = execute(tx, CLAIM_ADDRESSES, &[&names, &inbox.team.0, &inbox.id.0]).await?;
     Ok(taken as usize == names.len())
 }
 
-/// The names that there can be: no text of the database holds this character.
+/// Drops addresses with a NUL character, which PostgreSQL text cannot contain.
 fn without_nul(names: &[String]) -> Vec<&String> {
     names.iter().filter(|name| !name.contains('\0')).collect()
 }
 
 impl SharedState {
-    /// Makes an inbox.
+    /// Creates an inbox.
     pub(crate) async fn create_inbox(
         &self,
         inbox: &Inbox,
@@ -101,7 +101,7 @@ impl SharedState {
             let read = |row: &Row| Ok((read_inbox(row)?, row.try_get(INBOX_COLUMNS)?));
             let same = read_first(&query_rows(&tx, CONFLICTING_INBOX, &[&team, &id, &inbox.client_id]).await?, read)?;
             tx.rollback().await?;
-            // Removed between the two statements: its client id is free again.
+            // The other inbox was removed between the two statements: its client id is free again, so retry.
             let (same, is_there) = same.ok_or_else(|| TxError::Conflict("an inbox was removed meanwhile".into()))?;
             return Ok(IdempotentResult::Done(match (same.id == inbox.id, is_there) {
                 (true, true) => CreateInboxResult::Created(same),
@@ -122,7 +122,7 @@ impl SharedState {
         read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_inbox)
     }
 
-    /// The inbox at the first of these names that was ever taken.
+    /// The inbox at the first of these addresses that was ever claimed.
     pub(crate) async fn inbox_by_address(&self, places: &[String]) -> TxResult<Option<Inbox>> {
         read_first(
             &query_rows(&self.connections.client().await?, BY_ADDRESS, &[&without_nul(places)]).await?,
@@ -130,7 +130,7 @@ impl SharedState {
         )
     }
 
-    /// The team whose the first of these names is or was.
+    /// The team that owns or owned the first of these addresses that was ever claimed.
     pub(crate) async fn team_by_address(&self, places: &[String]) -> TxResult<Option<TeamId>> {
         let rows = query_rows(&self.connections.client().await?, TEAM_BY_ADDRESS, &[&without_nul(places)]).await?;
         read_first(&rows, |row| Ok(TeamId(row.try_get(0)?)))
@@ -143,7 +143,7 @@ impl SharedState {
         query_rows(&client, LIST, &[&team.0, &before, &limit]).await?.iter().map(read_inbox).collect()
     }
 
-    /// Changes an inbox, if it is still as it was seen.
+    /// Changes an inbox, if its revision is still the expected one.
     pub(crate) async fn change_inbox(
         &self,
         edit: &InboxEdit,
@@ -173,11 +173,12 @@ impl SharedState {
         Ok(IdempotentResult::Done(InboxChangeResult::Changed(inbox)))
     }
 
-    /// Removes an inbox. The sweep takes what is in it.
+    /// Removes an inbox. Its contents are swept later.
     pub(crate) async fn remove_inbox(&self, team: TeamId, id: InboxId, now: Time) -> TxResult<Option<Inbox>> {
         let mut client = self.connections.client().await?;
         let tx = client.transaction().await?;
-        // The lock that arrivals wait for: an update alone does not touch a key and would pass them.
+        // `FOR UPDATE` conflicts with the `FOR KEY SHARE` of receiving. The update alone changes no key column, so it
+        // would not.
         query_rows(&tx, BY_ID_LOCKED, &[&team.0, &id.0]).await?;
         let removed = read_first(&query_rows(&tx, REMOVE, &[&team.0, &id.0, &now.0]).await?, read_inbox)?;
         self.commit(tx, 1).await?;
@@ -185,7 +186,7 @@ impl SharedState {
     }
 }
 
-/// Writes a changed inbox and its names. `None` when a name is taken.
+/// Saves a changed inbox and its addresses. `None` when an address is taken.
 async fn save_with_addresses(
     tx: &Transaction<'_>,
     edited: mailonce_core::inbox::InboxEditPlan,

@@ -1,4 +1,4 @@
-//! Messages: looking at them. What is in a removed inbox is not there.
+//! Queries for messages. Messages in removed inboxes are excluded.
 
 use mailonce_core::{
     id::{InboxId, MessageId, TeamId},
@@ -9,7 +9,7 @@ use mailonce_core::{
 use crate::postgres::inbound::row::{message_columns, read_first, read_message};
 use crate::postgres::{SharedState, error::TxResult, write::query_rows};
 
-/// Messages a listing reads at a time.
+/// How many messages a list reads at a time.
 const MESSAGES_PER_READ: usize = 1000;
 
 macro_rules! messages {
@@ -40,14 +40,14 @@ impl SharedState {
         read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_message)
     }
 
-    /// The packed bytes of a message.
+    /// The raw bytes of a message, packed as the engine stored them.
     pub(crate) async fn raw_message(&self, team: TeamId, id: MessageId) -> TxResult<Option<Vec<u8>>> {
         read_first(&query_rows(&self.connections.client().await?, RAW, &[&team.0, &id.0]).await?, |row| {
             Ok(row.try_get(0)?)
         })
     }
 
-    /// Messages of an inbox in the order of their numbers.
+    /// Messages of an inbox, ordered by their numbers.
     pub(crate) async fn messages(&self, team: TeamId, inbox: InboxId, query: &MessageQuery) -> TxResult<MessagePage> {
         let client = self.connections.client().await?;
         let (sql, mut from) = match query.position {
@@ -56,7 +56,8 @@ impl SharedState {
         };
         let (mut page, mut looked) = (MessagePage::default(), 0);
         loop {
-            // One more than fits tells whether there is more; later pieces are larger, because little matches.
+            // The first read takes one more than fits, to see whether more exist. Later reads are larger because few
+            // rows match.
             let chunk =
                 if looked == 0 { query.limit.saturating_add(1).min(MESSAGES_PER_READ) } else { MESSAGES_PER_READ };
             let place = i64::try_from(from).unwrap_or(i64::MAX);

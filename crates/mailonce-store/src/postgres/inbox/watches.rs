@@ -1,4 +1,4 @@
-//! Watches: begun at an inbox's latest number, and spent once for each of their resends.
+//! Watches: they start at an inbox's latest message number and have a budget of resends.
 
 use mailonce_core::{
     id::{TeamId, WatchId},
@@ -30,7 +30,7 @@ macro_rules! watches {
 
 const BY_ID: &str = watches!("");
 const BY_ID_LOCKED: &str = watches!(" FOR UPDATE OF w");
-/// The lock lets no message be filed between the look at the number and the commit.
+/// The row lock keeps messages from being filed between this read and the commit.
 const INBOX_SEQ: &str = "SELECT seq FROM inboxes WHERE team = $1 AND id = $2 AND removed_at IS NULL FOR SHARE";
 const INSERT: &str = "
     INSERT INTO watches (team, id, inbox, rev, started_at, after, deadline, budget, spent, require_auth)
@@ -38,7 +38,7 @@ const INSERT: &str = "
 const SPEND: &str = "UPDATE watches SET rev = $3, spent = $4 WHERE team = $1 AND id = $2";
 
 impl SharedState {
-    /// Begins a watch.
+    /// Starts a watch.
     pub(crate) async fn create_watch(
         &self,
         watch: &Watch,
@@ -78,7 +78,7 @@ impl SharedState {
         read_first(&query_rows(&self.connections.client().await?, BY_ID, &[&team.0, &id.0]).await?, read_watch)
     }
 
-    /// Spends one of a watch's resends.
+    /// Uses one resend of a watch's budget.
     pub(crate) async fn spend_resend(
         &self,
         team: TeamId,

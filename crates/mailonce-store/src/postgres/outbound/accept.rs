@@ -1,8 +1,8 @@
-//! Accepting: a round of plain wishes is one statement; whatever that cannot decide is decided under locks.
+//! Accepting emails: one statement accepts a round of simple emails; all others are decided under row locks.
 //!
-//! A plain wish wins by inserting the row of its key: nobody else can insert it, and everybody who wants more than
-//! that row (an intent with several recipients, a rebound key) has to lock or insert the same row first. A wish that
-//! loses is read in a following statement, which sees what the winner committed.
+//! A simple email wins by inserting the row of its key, which only one transaction can do. A transaction that needs
+//! more than that row (an intent with several recipients, a rebound key) must lock or insert the same row first. The
+//! key of a losing email is read by a later statement, which sees what the winner committed.
 
 use deadpool_postgres::Client;
 use mailonce_core::{
@@ -36,7 +36,7 @@ use crate::postgres::{
     write::query_rows,
 };
 
-/// Keys and the emails they are bound to, of one moment.
+/// Keys and the emails they are bound to, from one snapshot.
 const SELECT_BINDINGS: &str = concat!(
     "SELECT ",
     key_columns!(),
@@ -51,7 +51,7 @@ const SELECT_BINDINGS: &str = concat!(
 /// Keys as they were read, each with its email.
 pub(crate) type LoadedKeys = BTreeMap<KeyScope, (KeyRow, Option<mailonce_core::outbound::email::Email>)>;
 
-/// Reads keys and their emails without a lock.
+/// Reads keys and their emails without locking them.
 pub(crate) async fn load_keys(client: &Client, scopes: &BTreeSet<KeyScope>) -> TxResult<LoadedKeys> {
     let (teams, hashes) = scope_columns(scopes);
     let rows = query_rows(client, SELECT_BINDINGS, &[&teams, &hashes]).await?;
@@ -72,14 +72,14 @@ fn same_key(a: &tokio_postgres::Row, b: &tokio_postgres::Row) -> bool {
     scope(a) == scope(b)
 }
 
-/// What a key that was read is bound to at `now`.
+/// What a loaded key is bound to at `now`.
 pub(crate) fn binding_in(found: &LoadedKeys, scope: KeyScope, now: Time) -> Option<KeyBinding> {
     let (key, email) = found.get(&scope)?;
     binding_of_target(key.target.as_ref(), |_| email.as_ref(), now)
 }
 
 impl SharedState {
-    /// Gets in line and waits for the answer.
+    /// Queues an email and waits for its answer.
     pub(crate) async fn accept(&self, wish: NewEmail, now: Time) -> Result<AcceptResult> {
         let (waiting, answered) = QueuedAccept::new(wish, now)?;
         self.accept_batcher.enqueue(waiting);
@@ -90,7 +90,7 @@ impl SharedState {
         Ok(answer)
     }
 
-    /// Answers every wish of a round.
+    /// Answers every email of a round.
     pub(crate) async fn process_round(&self, round: AcceptRound) {
         let AcceptRound { simple: plain, followers, needs_locks: mut careful, .. } = round;
         let (became, lost) = self.accept_simple(plain, !followers.is_empty()).await;
@@ -105,7 +105,8 @@ impl SharedState {
         self.accept_with_locks(careful).await;
     }
 
-    /// Gives back what the keys became, if there are followers, and the wishes whose key was not free.
+    /// Accepts simple emails. Returns the outcome per key, if there are followers, and the emails whose key was
+    /// taken.
     async fn accept_simple(&self, plain: Vec<QueuedAccept>, followed: bool) -> (KeyOutcomes, Vec<QueuedAccept>) {
         let (mut became, mut lost) = (HashMap::new(), Vec::new());
         if plain.is_empty() {
@@ -113,7 +114,7 @@ impl SharedState {
         }
         let won = match call_until_final!(self.insert_simple(&plain)) {
             Ok(won) => won,
-            // One wish that the database cannot take must not spoil the others: each is decided alone.
+            // One email that the database rejects must not fail the others: decide each alone.
             Err(TxError::Rejected(_)) if plain.len() > 1 => {
                 self.accept_individually(plain, &mut became).await;
                 return (became, lost);
@@ -158,7 +159,7 @@ impl SharedState {
         }
     }
 
-    /// One statement, its own commit. The emails whose key was free.
+    /// Inserts the round in one statement, which is its own commit. Returns the emails whose key was free.
     async fn insert_simple(&self, plain: &[QueuedAccept]) -> TxResult<HashSet<EmailId>> {
         let client = self.connections.accept_client().await?;
         let (warnings, begun) = (self.connections.commit_warnings(), Instant::now());
@@ -166,7 +167,7 @@ impl SharedState {
         mailonce_core::failpoint!("postgres-before-round");
         let won = match insert_emails(&client, drafts).await {
             Err(trouble @ TxError::Store(_)) => {
-                // The next round must not inherit a dying session.
+                // The session may be broken; the next round must not use it.
                 drop(Client::take(client));
                 return Err(trouble);
             }
@@ -177,7 +178,7 @@ impl SharedState {
         Ok(won.into_iter().collect())
     }
 
-    /// Answers those whose key is bound and remembered. Gives back the others: their key is forgotten, or a slot.
+    /// Answers the emails whose key is bound. Returns the others: their key has expired, or holds only a shadow key.
     async fn answer_replays(&self, open: Vec<QueuedAccept>) -> Vec<QueuedAccept> {
         if open.is_empty() {
             return open;
@@ -231,7 +232,7 @@ impl SharedState {
         }
     }
 
-    /// Decides wishes one after the other, with all of their scopes locked, in one transaction.
+    /// Decides emails one after the other in one transaction, with all their keys locked.
     async fn accept_locked(&self, wishes: Vec<(NewEmail, Time)>) -> TxResult<Vec<AcceptResult>> {
         let scopes: BTreeSet<KeyScope> = wishes.iter().flat_map(|(wish, _)| new_email_scopes(wish)).collect();
         let verbs = wishes.len();

@@ -1,8 +1,8 @@
-//! Lanes: accepts of this node that arrive together travel together.
+//! Group commit for accepts: emails that arrive together on this node share one transaction.
 //!
-//! Wishes wait in one line. Each lane takes as many as share no scope with one another or with a wish that another
-//! lane has under way, and answers them in one round. Wishes of the same single key go along as followers: they are
-//! answered with what the first of them became, so a storm on one key costs one round.
+//! All emails wait in one queue. Each worker takes a round: emails that share no key with one another or with a round
+//! that is still running. Simple emails with the same key join the round as followers. They get the outcome of the
+//! first one, so many retries of one key cost one round.
 
 use mailonce_core::{
     handoff::Handoff,
@@ -21,29 +21,29 @@ use tokio::sync::{Notify, oneshot};
 use crate::postgres::outbound::email_insert::EmailInsert;
 use crate::postgres::{SharedState, error::TxResult, row::KeyScope, unit_of_work::new_email_scopes};
 
-/// Wishes one round takes at most, followers apart.
+/// The maximum number of emails in one round, not counting followers.
 const MAX_ROUND_EMAILS: usize = 256;
-/// Bytes one round takes at most, unless a single wish is larger.
+/// The maximum number of bytes in one round, unless a single email is larger.
 const MAX_ROUND_BYTES: usize = 8 * 1024 * 1024;
 
-/// A wish in line.
+/// An email that waits to be accepted.
 pub(crate) struct QueuedAccept {
     pub key_hash: Option<KeyHash>,
     shadow_keys: Vec<KeyHash>,
     first_wins: bool,
     due: Option<Time>,
     guard_input: GuardInput,
-    /// Every row it may touch: its key, its slots and those of the versions before it.
+    /// Every key row it may touch: its own key, its shadow keys and those of its earlier versions.
     scopes: Vec<KeyScope>,
     pub now: Time,
-    /// What it becomes if its key was never seen.
+    /// The rows to insert if its key was never seen.
     pub draft: EmailInsert,
     answer: oneshot::Sender<Result<AcceptResult>>,
     was_contended: bool,
 }
 
 impl QueuedAccept {
-    /// A wish, and where its answer will be.
+    /// Prepares an email for the queue. Returns it with the receiver of its answer.
     pub(crate) fn new(wish: NewEmail, now: Time) -> TxResult<(Self, oneshot::Receiver<Result<AcceptResult>>)> {
         let (key_hash, slots, first_wins) = (wish.key, wish.shadow_keys.clone(), wish.first_wins);
         let (due, care) = (wish.due_at, wish.guard_input.clone());
@@ -68,7 +68,7 @@ impl QueuedAccept {
         ))
     }
 
-    /// The wish again, for the few that are not decided by one free row.
+    /// The original request, for emails that cannot be decided by inserting one key row.
     pub(crate) fn to_new_email(&self) -> NewEmail {
         let (email, body) = self.draft.email_and_body();
         let envelope = |handoff: &Handoff| Envelope {
@@ -91,8 +91,8 @@ impl QueuedAccept {
         }
     }
 
-    /// Whether inserting the row of its key decides it: it takes no slot, neither of its own version nor of an earlier one,
-    /// is compared with no other email and counts in no budget.
+    /// Whether inserting its key row decides it: it takes no shadow keys, is not compared with other emails, and counts
+    /// in no budget. The shadow keys include those of earlier versions.
     fn is_simple(&self) -> bool {
         self.shadow_keys.is_empty()
             && !self.draft.email.head.may_take_earlier_shadow_keys()
@@ -100,32 +100,32 @@ impl QueuedAccept {
             && self.guard_input.charges.is_empty()
     }
 
-    /// The key it is bound under, as a scope.
+    /// Its team and key.
     pub(crate) fn key(&self) -> Option<KeyScope> {
         self.key_hash.map(|key| (self.draft.email.team, key))
     }
 
-    /// Answers. A caller that went away does not mind.
+    /// Sends the answer. The caller may have gone away meanwhile.
     pub(crate) fn answer(self, answer: Result<AcceptResult>) {
         self.answer.send(answer).ok();
     }
 
-    /// Answers that it is the first of its key.
+    /// Answers that this email is the first with its key.
     pub(crate) fn answer_first(self) {
         self.answer.send(Ok(AcceptResult::First(self.draft.email))).ok();
     }
 }
 
-/// What one lane answers in one go.
+/// The emails that one worker answers together.
 #[derive(Default)]
 pub(crate) struct AcceptRound {
-    /// Each may be decided by one free row.
+    /// Each can be decided by inserting its key row.
     pub simple: Vec<QueuedAccept>,
-    /// Same key as one of the plain ones, and later.
+    /// Later emails with the same key as one of the simple ones.
     pub followers: Vec<QueuedAccept>,
-    /// These need every one of their scopes locked.
+    /// Emails that need all their keys locked.
     pub needs_locks: Vec<QueuedAccept>,
-    /// What the other lanes must not touch meanwhile.
+    /// The keys that other workers must not touch while the round runs.
     scopes: Vec<KeyScope>,
 }
 
@@ -136,7 +136,7 @@ struct AcceptQueue {
     is_closed: bool,
 }
 
-/// The line in front of the lanes.
+/// The queue in front of the accept workers.
 #[derive(Default)]
 pub(crate) struct AcceptBatcher {
     queue: Mutex<AcceptQueue>,
@@ -148,7 +148,7 @@ impl AcceptBatcher {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a wish in line.
+    /// Adds an email to the queue.
     pub(crate) fn enqueue(&self, waiting: QueuedAccept) {
         let mut line = self.lock_queue();
         if line.is_closed {
@@ -160,14 +160,15 @@ impl AcceptBatcher {
         self.arrived.notify_one();
     }
 
-    /// Takes no more wishes. Those in line are still answered.
+    /// Rejects new emails. Queued ones are still answered.
     pub(crate) fn close(&self) {
         self.lock_queue().is_closed = true;
         self.arrived.notify_waiters();
         self.arrived.notify_one();
     }
 
-    /// The next round, and how many of it had to wait for another. `None` when the line is closed and empty.
+    /// Takes the next round, and counts the emails that had to wait for another one. `None` when the queue is closed
+    /// and empty.
     fn next_round(&self) -> Option<(AcceptRound, usize)> {
         let mut line = self.lock_queue();
         if line.is_closed && line.waiting.is_empty() {
@@ -216,7 +217,8 @@ impl AcceptQueue {
                 self.waiting.push_front(next);
                 break;
             }
-            // Who shares a scope with a wish that is left behind stays behind it, or that one might starve.
+            // An email that shares a key with one left in the queue must stay behind it; otherwise that one could
+            // starve.
             if next.scopes.iter().any(|scope| self.busy_scopes.contains(scope) || passed.contains(scope)) {
                 contended += usize::from(!mem::replace(&mut next.was_contended, true));
                 passed.extend(next.scopes.iter().copied());
@@ -240,7 +242,7 @@ impl AcceptQueue {
     }
 }
 
-/// Lets the scopes of a round go, whatever became of it.
+/// Releases the keys of a round when dropped, even after an error.
 struct BusyScopesGuard<'a> {
     batcher: &'a AcceptBatcher,
     scopes: Vec<KeyScope>,
@@ -252,7 +254,7 @@ impl Drop for BusyScopesGuard<'_> {
     }
 }
 
-/// One lane, until the line is closed.
+/// An accept worker. It runs until the queue is closed and empty.
 pub(crate) async fn run_accept_worker(ledger: Arc<SharedState>) {
     loop {
         let arrived = ledger.accept_batcher.arrived.notified();
@@ -262,7 +264,7 @@ pub(crate) async fn run_accept_worker(ledger: Arc<SharedState>) {
         ledger.meter.record_contended(contended);
         if round.is_empty() {
             arrived.await;
-            // Callers that were answered together come back together: let them all get in line.
+            // Callers that were answered together often call again together: let them all queue first.
             tokio::task::yield_now().await;
             continue;
         }
@@ -272,5 +274,5 @@ pub(crate) async fn run_accept_worker(ledger: Arc<SharedState>) {
     }
 }
 
-/// What the plain wishes of a round became, by key: for the followers.
+/// The outcomes of a round's simple emails by key, for the followers.
 pub(crate) type KeyOutcomes = HashMap<KeyScope, Result<AcceptResult>>;

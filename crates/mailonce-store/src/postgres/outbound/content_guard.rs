@@ -1,7 +1,7 @@
-//! Likenesses: what was said between the same people of late, so that a mail that says it again is noticed.
+//! The content guard: recent content between the same sender and recipients, to detect an email that repeats it.
 //!
-//! The row of a pair is locked before it is read, whether there is one or not: of two mails that say the same, on one
-//! node or on two, the second sees the first.
+//! The row of a pair is locked before it is read, and inserted if it is missing. Of two equal emails, on one node or
+//! on two, the second therefore sees the first.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -25,16 +25,17 @@ use crate::postgres::{
     write::{execute, query_pipelined},
 };
 
-/// People of a team between whom mails are compared.
+/// A sender and its recipients, in one team, whose emails are compared with each other.
 pub(crate) type ContactPair = (TeamId, [u8; 16]);
 
-/// A mail of late.
+/// A recent email between them.
 type RecentEmail = (Time, EmailId, ContentFingerprint);
 
-/// How long a pair's row is kept after the latest mail: longer than mails are compared, because clocks of nodes differ.
+/// How long a pair's row is kept after its latest email: longer than emails are compared, because nodes' clocks
+/// differ.
 const KEPT_MS: i64 = 2 * COMPARE_WINDOW_MS;
 
-/// Makes the rows that are missing and locks the others, in order, as keys are locked.
+/// Inserts the missing rows and locks the others, in sorted order, as for keys.
 const LOCK_PAIRS: &str = "
     INSERT INTO likenesses (team, pair)
     SELECT * FROM unnest($1::uuid[], $2::uuid[]) AS w (team, pair) ORDER BY team, pair
@@ -47,15 +48,15 @@ const SAVE_PAIRS: &str = "
       FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[]) AS w (team, pair, latest, kept_until)
      WHERE l.team = w.team AND l.pair = w.pair";
 
-/// What was said between two, oldest first.
+/// The recent content between a pair, oldest first.
 #[derive(Default)]
 pub(crate) struct RecentContent {
     latest: Vec<RecentEmail>,
-    /// When something was added.
+    /// When content was added, if it was.
     pub added_at: Option<Time>,
 }
 
-/// Locks and reads what the guard of likeness compares these wishes with.
+/// Locks and loads the recent content that these emails are compared with.
 pub(crate) async fn lock_recent_content<'a>(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
@@ -79,7 +80,7 @@ pub(crate) async fn lock_recent_content<'a>(
     load_more_emails(tx, ground, compared.into_iter()).await
 }
 
-/// Writes what was added.
+/// Writes the added content.
 pub(crate) async fn write_recent_content(
     tx: &Transaction<'_>,
     said: &BTreeMap<ContactPair, RecentContent>,
@@ -99,7 +100,7 @@ fn pair_columns<'a>(pairs: impl Iterator<Item = &'a ContactPair>) -> (Vec<Uuid>,
 }
 
 impl UnitOfWork {
-    /// Whether another mail between the same people says the same and may have left, or may yet.
+    /// Whether a recent email between the same pair has the same content and was or may still be sent.
     pub(crate) fn looks_duplicate(&self, wish: &NewEmail, now: Time) -> bool {
         let Some(likeness) = wish.fingerprint_to_compare() else { return false };
         let Some(said) = self.conversations.recent_content.get(&(wish.team, likeness.pair)) else { return false };
@@ -112,7 +113,7 @@ impl UnitOfWork {
         recent.any(|(_, _, other)| likeness.is_similar_to(other))
     }
 
-    /// Remembers what a mail says for those to come.
+    /// Adds an email's fingerprint to the recent content of its pair.
     pub(crate) fn remember_fingerprint(
         &mut self,
         team: TeamId,

@@ -1,4 +1,4 @@
-//! Changing: one email at a time by a rule of the core, and envelopes that go to the sandbox.
+//! Commands on emails: cancel, reschedule, resend, capture into the sandbox, and changes to keys.
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
@@ -29,8 +29,8 @@ use crate::postgres::{
     write::query_rows,
 };
 
-/// Due envelopes in their order, as many as no other worker holds. The email's row is the lock; its handoffs are read
-/// again once it is held, because this statement may have seen them as they were before.
+/// Due handoffs in order, skipping emails that other workers have locked. The email's row lock covers its handoffs.
+/// They are read again under the lock, because this statement may have read older versions.
 const DUE: &str = "
     SELECT h.team, h.email, h.number
       FROM handoffs h JOIN emails e ON e.team = h.team AND e.id = h.email
@@ -44,7 +44,7 @@ const NEXT_DUE: &str = "
      WHERE transport = $1 AND state IN ('queued', 'scheduled') AND due_at IS NOT NULL
      ORDER BY due_at LIMIT 1";
 
-/// What a rule of the core says to an email.
+/// What a rule of the core decides about an email.
 type RuleResult = Result<Option<NewEvent>, EmailChangeRefusal>;
 
 impl SharedState {
@@ -67,7 +67,7 @@ impl SharedState {
         Ok(answer.unwrap_or(IdempotentResult::Done(())))
     }
 
-    /// Takes an email back.
+    /// Cancels an email.
     pub(crate) async fn cancel(
         &self,
         team: TeamId,
@@ -78,7 +78,7 @@ impl SharedState {
         self.change_email(team, id, operation, now, |email| email.cancel(self.time.commit_time(now))).await
     }
 
-    /// Moves a scheduled email to another time, and its charges with it.
+    /// Moves a scheduled email to another time, together with its budget charges.
     pub(crate) async fn reschedule(
         &self,
         team: TeamId,
@@ -98,7 +98,7 @@ impl SharedState {
         Ok(answer)
     }
 
-    /// Changes one email by a rule of the core, under the key of an operation when there is one.
+    /// Changes one email by a rule of the core, under the idempotency key of an operation if there is one.
     async fn change_email(
         &self,
         team: TeamId,
@@ -122,7 +122,7 @@ impl SharedState {
         Ok(answer)
     }
 
-    /// Makes the next version of an email, once.
+    /// Accepts the next version of an email, once.
     pub(crate) async fn resend(
         &self,
         wish: &NewEmail,
@@ -156,7 +156,7 @@ impl SharedState {
         Ok(answer)
     }
 
-    /// Hands up to `max` due envelopes to the sandbox, in one commit. How many were.
+    /// Captures up to `max` due handoffs in the sandbox, in one commit. Returns how many.
     pub(crate) async fn capture(
         &self,
         transport: &str,
@@ -192,13 +192,13 @@ impl SharedState {
         Ok(captured)
     }
 
-    /// When the next envelope for a transport is due.
+    /// When the next handoff for a transport is due.
     pub(crate) async fn next_handoff_due(&self, transport: &str) -> TxResult<Option<Time>> {
         let rows = query_rows(&self.connections.client().await?, NEXT_DUE, &[&transport]).await?;
         Ok(rows.first().map(|row| row.try_get(0)).transpose()?.map(Time))
     }
 
-    /// Gives a key another memory.
+    /// Changes how long a key is remembered.
     pub(crate) async fn extend_key(
         &self,
         team: TeamId,
@@ -214,8 +214,8 @@ impl SharedState {
         self.change_key(team, key, now, |email| email.state().is_terminal().then(|| email.forget_key(now))).await
     }
 
-    /// Changes how long a key is remembered. Every scope of its email is locked, because who else is decided by them
-    /// must see either the old memory or the new one.
+    /// Changes how long a key is remembered. All keys of its email are locked, so that concurrent accepts see either
+    /// the old expiry or the new one.
     async fn change_key(
         &self,
         team: TeamId,
@@ -240,7 +240,7 @@ impl SharedState {
     }
 }
 
-/// What becomes of an email that is to move. The budgets have a say only when it can be moved at all.
+/// Applies a reschedule. Budgets are checked only if the email can be rescheduled at all.
 async fn apply_reschedule(
     tx: &Transaction<'_>,
     ground: &mut UnitOfWork,
@@ -260,7 +260,7 @@ async fn apply_reschedule(
     Ok(EmailChangeResult::Changed(email))
 }
 
-/// What becomes of an email under a rule, and of the key of the operation that asked for it.
+/// Applies a rule to an email, and binds the key of the operation if the rule succeeds.
 fn apply_change(
     ground: &mut UnitOfWork,
     (team, id): EmailRef,
@@ -279,7 +279,7 @@ fn apply_change(
             if let Some(event) = event {
                 ground.save(&email, event);
             }
-            // Only what was done is remembered: a refusal may turn into a success later.
+            // Only a success is recorded under the key, because a refused change may succeed later.
             if let Some(operation) = operation {
                 ground.bind_operation(operation);
             }
@@ -289,7 +289,7 @@ fn apply_change(
     }
 }
 
-/// What becomes of a key's memory under a rule. Only the email that was `seen` is locked.
+/// Applies a rule to the email of a key. Only the email `seen` is locked; another binding is a conflict.
 fn apply_key_change(
     ground: &mut UnitOfWork,
     (team, key): KeyScope,

@@ -1,4 +1,4 @@
-//! Drafts: new emails as columns, and the one statement that binds keys and writes what they became.
+//! New emails as columns, and the one statement that binds their keys and inserts their rows.
 
 use deadpool_postgres::GenericClient;
 use mailonce_core::{
@@ -16,11 +16,11 @@ use crate::postgres::{
     row::write_json,
 };
 
-/// Binds keys in sorted order and writes what the winners became. A row without a hash binds nothing and always wins:
-/// it has no key, or its key is locked and written apart. Gives back the emails whose key was free.
+/// Binds keys in sorted order and inserts the rows of the emails that won. An email without a hash binds nothing and
+/// always wins: it has no key, or its key is locked and written separately. Returns the emails whose key was free.
 ///
-/// `(… IN …) IS TRUE` keeps the winners a hash that is asked; as a bare condition they become a join by nested loops.
-/// Large columns are read where they are written and are not carried along.
+/// `(… IN …) IS TRUE` makes the planner probe a hashed subplan; a bare `IN` would become a nested-loop join. Large
+/// columns are unnested only where they are inserted, so that the CTEs do not copy them.
 const INSERT_EMAILS: &str = "
     WITH w AS MATERIALIZED (
         SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[], $5::text[], $6::bigint[], $7::text[])
@@ -51,13 +51,13 @@ const INSERT_EMAILS: &str = "
     )
     SELECT email FROM bound";
 
-/// A new email as its columns. Made in the caller's task, so that a lane only copies.
+/// A new email as columns. The caller's task serializes it, so that a worker only copies.
 pub(crate) struct EmailInsert {
     pub email: Email,
     body: Arc<[u8]>,
     head: String,
     digest: Vec<u8>,
-    /// The event that tells of it.
+    /// The event that announces the email.
     kind: EventKind,
     at: Time,
     data: String,
@@ -65,12 +65,12 @@ pub(crate) struct EmailInsert {
 }
 
 impl EmailInsert {
-    /// Writes down what a wish became.
+    /// Serializes an accepted email with this event.
     pub(crate) fn new(email: Email, body: Arc<[u8]>, event: &NewEvent) -> TxResult<Self> {
         Self::with_event(email, body, (event.kind, event.at, write_json(&event.data)?))
     }
 
-    /// The same, told of as it was accepted.
+    /// Serializes an accepted email with its default event.
     pub(crate) fn of_accepted(email: Email, body: Arc<[u8]>) -> TxResult<Self> {
         let event = (email.accepted_kind(), email.head.created_at, write_json(&email.accepted_data())?);
         Self::with_event(email, body, event)
@@ -83,18 +83,18 @@ impl EmailInsert {
         Ok(Self { email, body, head, digest, kind, at, data, recipients })
     }
 
-    /// What it is made of.
+    /// The email and its body.
     pub(crate) fn email_and_body(&self) -> (&Email, &Arc<[u8]>) {
         (&self.email, &self.body)
     }
 
-    /// About how many bytes it is on the wire.
+    /// Its approximate size on the wire in bytes.
     pub(crate) fn size(&self) -> usize {
         self.body.len() + self.head.len() + 512
     }
 }
 
-/// Drafts as the columns of [`NEW`].
+/// The parameters of [`INSERT_EMAILS`], one vector per column.
 #[derive(Default)]
 struct EmailInsertColumns<'a> {
     team: Vec<Uuid>,
@@ -168,8 +168,8 @@ impl<'a> EmailInsertColumns<'a> {
     }
 }
 
-/// Inserts drafts. Those with a hash only if their key is free; gives back the ids of these that were first.
-/// Outside of a transaction the statement is its own commit, and its errors are those of a commit.
+/// Inserts emails. Those with a hash are inserted only if their key is free; returns the ids of those that won.
+/// Outside a transaction the statement is its own commit, so its errors are treated as errors at commit.
 pub(crate) async fn insert_emails(
     client: &(impl GenericClient + ?Sized),
     drafts: impl Iterator<Item = (&EmailInsert, Option<Uuid>)>,

@@ -1,4 +1,4 @@
-//! Looking: views and listings. Keys that are asked for together are looked up together.
+//! Queries: emails, lists of emails, and keys. Concurrent key lookups share one statement.
 
 use mailonce_core::{
     handoff::{Attempt, AttemptDetails, Outcome},
@@ -22,9 +22,9 @@ use crate::postgres::{
     write::query_rows,
 };
 
-/// Keys one look takes at most.
+/// The maximum number of keys in one lookup.
 const MAX_LOOKUP_KEYS: usize = 256;
-/// Emails a listing reads at a time.
+/// How many emails a list reads at a time.
 const EMAILS_PER_READ: usize = 1000;
 
 const EMAIL_BY_ID: &str = concat!(
@@ -40,7 +40,7 @@ const SELECT_ATTEMPTS: &str = "
      ORDER BY handoff, number";
 const SELECT_EVIDENCE: &str = "SELECT fact FROM evidence WHERE team = $1 AND email = $2 ORDER BY n";
 const SELECT_SUPPRESSED: &str = "SELECT latest FROM suppressed WHERE team = $1 AND email = $2";
-/// The email `$2` itself is not among them.
+/// Excludes the email `$2` itself.
 const OLDER_EMAILS: &str = concat!(
     "SELECT ",
     email_columns!(),
@@ -61,14 +61,14 @@ const HELD_OR_UNKNOWN_EMAILS: &str = concat!(
     " ORDER BY e.team, e.id, h.number"
 );
 
-/// A key that somebody asks for.
+/// A pending lookup of one key.
 pub(crate) struct KeyLookupRequest {
     scope: KeyScope,
     now: Time,
     answer: oneshot::Sender<Result<Option<KeyBinding>>>,
 }
 
-/// Looks keys up until the store closes.
+/// Looks up keys until the store closes.
 pub(crate) async fn run_key_lookups(
     ledger: Arc<SharedState>,
     mut asked: mpsc::UnboundedReceiver<KeyLookupRequest>,
@@ -97,12 +97,12 @@ impl SharedState {
         load_keys(&self.connections.client().await?, scopes).await
     }
 
-    /// What one key is bound to, without a lock.
+    /// Loads one key without locking it.
     pub(crate) async fn load_key(&self, team: TeamId, key: KeyHash) -> TxResult<LoadedKeys> {
         self.load_keys(&BTreeSet::from([(team, key)])).await
     }
 
-    /// What a key is bound to and remembered for.
+    /// What a key is bound to, unless that has expired.
     pub(crate) async fn key_binding(&self, team: TeamId, key: KeyHash, now: Time) -> Result<Option<KeyBinding>> {
         let (answer, answered) = oneshot::channel();
         self.key_lookups.send(KeyLookupRequest { scope: (team, key), now, answer }).ok();
@@ -115,7 +115,7 @@ impl SharedState {
         Ok(read_emails(&query_rows(&client, EMAIL_BY_ID, &[&team.0, &id.0]).await?, 0)?.pop())
     }
 
-    /// Emails that are held or unknown, whosever they are, in the order of team and id.
+    /// Held or unknown emails of all teams, ordered by team and id.
     pub(crate) async fn held_or_unknown_emails(
         &self,
         after: Option<(TeamId, EmailId)>,
@@ -129,10 +129,10 @@ impl SharedState {
         )
     }
 
-    /// Everything about one email.
+    /// An email with its body, attempts, evidence and suppressed calls.
     pub(crate) async fn email_detail(&self, team: TeamId, id: EmailId) -> TxResult<Option<EmailDetail>> {
         let mut client = self.connections.client().await?;
-        // One snapshot for all of it, so that an attempt is never shown without its outcome.
+        // One snapshot for all queries, so that an attempt is never shown without its outcome.
         let tx = client
             .build_transaction()
             .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
@@ -167,9 +167,10 @@ impl SharedState {
         let mut page = ResultPage { rows: Vec::new(), next: None };
         let (mut before, mut looked) = (query.before, 0);
         loop {
-            // One more than fits tells whether there is more; later pieces are larger, because little matches.
+            // The first read takes one more than fits, to see whether more exist. Later reads are larger because few
+            // rows match.
             let chunk = if looked == 0 { query.limit.saturating_add(1).min(EMAILS_PER_READ) } else { EMAILS_PER_READ };
-            // Without a place to go on from, from the very end.
+            // Without a cursor, start at the newest email.
             let after = before.map_or(Uuid::max(), |id| id.0);
             let emails =
                 read_emails(&query_rows(&client, OLDER_EMAILS, &[&team.0, &after, &(chunk as i64)]).await?, 0)?;
@@ -200,14 +201,14 @@ impl SharedState {
         Ok(count as u64)
     }
 
-    /// A key names one email at most: the one it is bound to now, or was last, until it is swept.
+    /// A key refers to at most one email: the one it is bound to, or was last bound to until that is swept.
     async fn emails_by_key(&self, team: TeamId, key: KeyHash, query: &EmailQuery) -> TxResult<ResultPage<Email>> {
         let email = self.load_key(team, key).await?.remove(&(team, key)).and_then(|(_, email)| email);
         let wanted = |email: &Email| query.matches(email) && query.before.is_none_or(|before| email.id < before);
         Ok(ResultPage { rows: email.filter(wanted).into_iter().collect(), next: None })
     }
 
-    /// What a key is, forgotten or not.
+    /// A key's details, also after it has expired.
     pub(crate) async fn key_view(&self, team: TeamId, key: KeyHash, now: Time) -> TxResult<Option<KeyView>> {
         let mut found = self.load_key(team, key).await?;
         let bound = binding_in(&found, (team, key), self.time.expiry_cutoff(now));

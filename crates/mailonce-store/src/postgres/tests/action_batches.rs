@@ -1,4 +1,4 @@
-//! Acts that come together travel together, and nobody waits for an email that somebody else holds.
+//! Concurrent actions share a transaction, and none of them waits for another email's row lock.
 
 use mailonce_core::{
     handoff::action::{HandoffAction, HandoffActionStatus, LeaseRef},
@@ -16,7 +16,7 @@ use crate::postgres::Postgres;
 const NODE: NodeId = NodeId(Uuid::from_u128(0xa1));
 const EMAIL_COUNT: usize = 64;
 
-/// Emails that this node leased.
+/// Accepts emails and leases them to this node.
 async fn lease_emails(store: &Postgres, count: usize) -> Vec<EmailId> {
     for _ in 0..count {
         email_of(store.accept(new_email(None), NOW).await.unwrap());
@@ -53,7 +53,7 @@ async fn acts_that_come_together_share_a_commit_and_each_gets_its_own_answer() {
     let ids = lease_emails(&store, EMAIL_COUNT).await;
     let before = store.gauges().commits;
     let mut marking = JoinSet::new();
-    // The second of each comes too late: the marker is there.
+    // The second call for each email is too late: the marker is already set.
     for id in ids.iter().chain(&ids).copied() {
         let store = Arc::clone(&store);
         marking.spawn(async move { (id, verdict(&mark(store, id).await)) });

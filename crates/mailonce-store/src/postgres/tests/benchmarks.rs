@@ -1,4 +1,5 @@
-//! How fast it is. Run by hand: `cargo test --release -p mailonce-store postgres::tests::speed -- --ignored --nocapture`
+//! Benchmarks, to be run by hand:
+//! `cargo test --release -p mailonce-store postgres::tests::benchmarks -- --ignored --nocapture`
 
 use mailonce_core::ports::store::Store;
 use std::{

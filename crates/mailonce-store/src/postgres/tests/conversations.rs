@@ -1,4 +1,4 @@
-//! Conversations on two nodes: one answer per message, one agent per thread.
+//! Conversations on two nodes: one reply per message, one agent per thread.
 
 use mailonce_core::{
     conversation::{
@@ -27,11 +27,11 @@ use crate::postgres::tests::{
     two_nodes::two_nodes,
 };
 
-/// Caps that nothing here reaches.
+/// Caps that no test reaches.
 pub(crate) const UNLIMITED_CAPS: ReplyCaps =
     ReplyCaps { per_window: 1_000, window_ms: 60_000, per_day: 1_000, per_person: 1_000, per_thread: None };
 
-/// A letter that begins a thread, or joins the one of the same name.
+/// A message that starts a thread, or joins the thread of the same name.
 pub(crate) fn message_in_thread(name: &str, thread: &str) -> NewMessage {
     NewMessage { thread_hashes: vec![hash(name), hash(thread)], ..new_message(name) }
 }
@@ -105,14 +105,14 @@ async fn of_50_answers_on_two_nodes_one_is_sent() {
     assert_eq!((rows(&session, "emails").await, rows(&session, "tallies").await), (8, 1));
 }
 
-/// Who works on what at this moment.
+/// Which worker holds which thread, and the finished messages.
 #[derive(Default)]
 struct WorkTracker {
     threads: BTreeMap<ThreadId, String>,
     done: Vec<MessageId>,
 }
 
-/// Takes messages and settles them in one way or another, until all are done.
+/// Leases messages and replies or returns them, until all are done.
 async fn work_until_done(node: Arc<Postgres>, a: InboxId, holder: String, desk: Arc<Mutex<WorkTracker>>, all: usize) {
     for round in 0_i64.. {
         if desk.lock().unwrap().done.len() == all {
@@ -235,8 +235,8 @@ async fn a_filing_that_waited_for_its_thread_keeps_what_was_left_there() {
     assert_eq!((thread.details.messages, thread.details.emails), (2, 7));
 }
 
-/// Files, answers, leases, offers and forgets at once: whoever is in somebody's way waits or tries again inside its
-/// verb, and nobody hears of it.
+/// Files, replies, leases, offers and sweeps concurrently. Calls that conflict wait or retry internally, and none
+/// returns an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verbs_that_meet_in_a_thread_never_fail() {
     let (_fresh, one, two) = two_nodes().await;

@@ -1,4 +1,4 @@
-//! Lost connections, warnings, wishes the database refuses, and tables of other versions.
+//! Lost connections, warnings at commit, emails that the database rejects, and other schema versions.
 
 use mailonce_core::ports::store::{Store, StoreError};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ async fn a_connection_lost_during_an_accept_is_no_answer_and_the_retry_makes_one
     let fresh = TestDatabase::create().await;
     let node = Arc::new(fresh.node().await);
     let (first, again) = (new_email(Some("k")), new_email(Some("k")));
-    // Somebody else is at the same key, so that the accept hangs in the middle of its statement.
+    // Another transaction holds the same key, so that the accept blocks in the middle of its statement.
     let other = fresh.session().await;
     other.batch_execute("BEGIN").await.unwrap();
     let lock = "INSERT INTO keys (team, hash) VALUES ($1, $2)";
@@ -89,7 +89,7 @@ async fn every_session_may_be_lost_and_the_node_goes_on() {
                      WHERE datname = current_database() AND application_name = 'mailonce'";
         session.query(kill, &[]).await.unwrap();
         let key = format!("k{i}");
-        // A caller tries until it is told; the key sees to the rest.
+        // The caller retries until it gets an answer; the idempotency key prevents duplicates.
         let mut tries = 0;
         while let Err(error) = node.accept(new_email(Some(&key)), NOW).await {
             assert!(!matches!(error, StoreError::Corrupt(_)), "{error}");
@@ -112,7 +112,7 @@ async fn a_commit_with_a_warning_is_not_promised() {
     let fresh = TestDatabase::create().await;
     let node = fresh.node().await;
     let session = fresh.session().await;
-    // The server says it like this when the wait for a synchronous replica was cut.
+    // Simulates the warning that the server raises when the wait for synchronous replication is cancelled.
     let warn = "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS
                     $$ BEGIN RAISE WARNING 'not replicated'; RETURN NEW; END $$;
                 CREATE TRIGGER warn BEFORE INSERT ON emails FOR EACH ROW EXECUTE FUNCTION warn()";
@@ -131,7 +131,7 @@ async fn a_wish_the_database_refuses_does_not_spoil_its_neighbours() {
     for i in 0..60 {
         let mut wish = new_email(Some(&format!("k{i}")));
         if i % 20 == 7 {
-            // No text of PostgreSQL may hold this character.
+            // PostgreSQL text cannot contain NUL.
             wish.envelopes[0].transport = "no\0transport".into();
         }
         let node = node.clone();

@@ -1,4 +1,4 @@
-//! What guards remember, on two nodes: how often a person was answered, and what was said of late.
+//! Guard state on two nodes: reply caps per person, recent content, and budgets.
 
 use mailonce_core::{
     control::budget::{Charge, USAGE_RETENTION_MS},
@@ -60,7 +60,7 @@ async fn of_mails_that_say_the_same_on_two_nodes_one_goes() {
                 Some(ContentFingerprint::from_email(TEAM, "agent@example.com", &to, "Hello", text));
             wish
         };
-        // In every other round these people know of each other, so there is a row to be locked.
+        // In every other round the pair already has a row to lock.
         if round % 2 == 0 {
             assert_eq!(email_of(one.accept(saying("something else"), NOW).await.unwrap()).0.guard, None);
         }
@@ -76,7 +76,7 @@ async fn of_mails_that_say_the_same_on_two_nodes_one_goes() {
 async fn what_guards_said_before_counts_in_every_lane() {
     let (_fresh, one, _two) = two_nodes().await;
     let due = NOW.plus(60_000);
-    // One free row decides the first two; the others need their recipients' keys.
+    // Inserting one key row decides the first two; the third needs its recipients' shadow keys locked.
     for (n, mut wish) in
         [new_email(Some("a")), new_email(None), new_email_with_intent("b", &["a@example.com", "b@example.com"])]
             .into_iter()
@@ -121,7 +121,7 @@ async fn what_a_removed_inbox_talked_about_goes() {
     }
     assert_eq!((rows(&session, "threads").await, rows(&session, "thread_emails").await), (1, 0));
     assert!(one.thread(TEAM, other.thread).await.unwrap().is_some());
-    // Tallies stay while a cap may ask about them, and no longer.
+    // Tallies are kept only while a cap may count them.
     assert_eq!(rows(&session, "tallies").await, 1);
     one.sweep(1, NOW.plus(3 * 86_400_000)).await.unwrap();
     assert_eq!(rows(&session, "tallies").await, 0);
@@ -171,7 +171,7 @@ async fn of_moves_on_two_nodes_only_as_many_go_as_the_budget_allows() {
     assert_eq!(went, 10, "of 31 places each takes three");
     let counters = vec![now.counter(), next.counter()];
     assert_eq!(two.budget_usage(TEAM, counters).await.unwrap(), [30, 66]);
-    // Where they were counted is remembered as long as the counters are.
+    // Charges are kept as long as the counters.
     let session = fresh.session().await;
     assert_eq!(rows(&session, "budget_charges").await, 32);
     one.sweep(1, now.ends_at.plus(USAGE_RETENTION_MS)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Nodes that fall silent: whoever watches them decides, by its own monotonic clock and nobody's wall clock.
+//! Dead nodes: their peers detect them with their own monotonic clocks, not with a wall clock.
 
 use mailonce_core::{
     handoff::action::{HandoffAction, HandoffActionStatus, LeaseRef},
@@ -18,7 +18,7 @@ const FIRST: NodeId = NodeId(Uuid::from_u128(0xa1));
 const SECOND: NodeId = NodeId(Uuid::from_u128(0xa2));
 const THIRD: NodeId = NodeId(Uuid::from_u128(0xa3));
 
-/// An email that a process leased, and marked if it should.
+/// Accepts an email and leases it to a node, which also sets the marker if `marks`.
 async fn lease_email(store: &Postgres, node: NodeId, marks: bool) -> EmailId {
     let id = email_of(store.accept(new_email(None), NOW).await.unwrap()).0.id;
     let all = LeaseRequest {
@@ -42,13 +42,13 @@ async fn lease_email(store: &Postgres, node: NodeId, marks: bool) -> EmailId {
     id
 }
 
-/// As if the database's clock had been set: the rows of all nodes look this old.
+/// Simulates a change of the database's clock: moves the heartbeats of all nodes back by this much.
 async fn set_database_clock(session: &Client, ago: &str) {
     let sql = format!("UPDATE nodes SET seen_at = seen_at - interval '{ago}'");
     session.execute(&sql, &[]).await.unwrap();
 }
 
-/// As if this node had watched the others for so long without seeing a change.
+/// Simulates that this node has observed no change of its peers for this long.
 pub(crate) fn age_peers(store: &Postgres, seconds: u64) {
     store.shared.peers.lock().unwrap().age(Duration::from_secs(seconds));
 }
@@ -64,7 +64,7 @@ async fn a_node_that_fell_silent_loses_its_handoffs_and_a_fresh_one_does_not() {
     let (leased, sending) = (lease_email(&store, FIRST, false).await, lease_email(&store, FIRST, true).await);
     let alive = lease_email(&store, SECOND, true).await;
     for node in [FIRST, SECOND] {
-        // The time that nodes tell plays no part.
+        // The node's own time does not matter.
         store.heartbeat(node, Time(0)).await.unwrap();
     }
     let later = NOW.plus(86_400_000);
@@ -160,7 +160,7 @@ async fn a_transport_is_missing_once_its_nodes_fell_silent() {
         assert_eq!(session.execute(&sql, &[]).await.unwrap(), 1);
     };
 
-    // The time that nodes tell plays no part.
+    // The node's own time does not matter.
     assert_eq!(store.orphan_backlogs(&[], NOW.plus(86_400_000)).await.unwrap(), []);
     silent_for("13 seconds").await;
     assert_eq!(store.orphan_backlogs(&[], NOW).await.unwrap(), []);

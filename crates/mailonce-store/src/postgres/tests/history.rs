@@ -1,4 +1,4 @@
-//! The epoch follows the history of the database: a restore or a failover renews it, once for all nodes.
+//! The epoch follows the history of the database: a restore or failover renews it, once for all nodes.
 
 use mailonce_core::ports::store::Store;
 
@@ -15,13 +15,13 @@ async fn a_history_that_the_ledger_does_not_know_renews_the_epoch_for_all_nodes(
     assert_eq!((epoch, running.epoch()), (1, Some(1)));
     assert_eq!(fresh.node().await.epoch(), Some(1), "a restart is no other history");
 
-    // A ledger that was brought here from another cluster remembers that one's identity.
+    // A database that was moved here from another cluster still has that cluster's identity recorded.
     session.batch_execute("UPDATE install SET history = '7/1/1'").await.unwrap();
     let opened = fresh.node().await;
     let renewed = opened.epoch().unwrap();
     assert!(renewed > 1_700_000_000, "{renewed}: two restores of one backup must differ");
     assert_eq!(opened.installation().await.unwrap().epoch, renewed);
-    // A node that runs notices with its next session, before it reads anything there.
+    // A running node detects the change with its next session, before it reads anything there.
     session.query(KILL, &[]).await.unwrap();
     while running.installation().await.is_err() {}
     assert_eq!(running.epoch(), Some(renewed));

@@ -1,4 +1,4 @@
-//! Mail that comes in: lost answers, hostile words, and calls that travel together.
+//! Receiving and filing: unconfirmed commits, hostile content, and batched calls.
 
 use mailonce_core::{
     id::{ArtifactId, DeliveryId, IdGenerator, InboxId, MessageId, NodeId, ThreadId},
@@ -85,7 +85,7 @@ pub(crate) fn arrival(parcels: Vec<NewDelivery>, reader: Option<NodeId>) -> Inbo
     InboundMail { raw: b"raw".as_slice().into(), leased_to: reader, deliveries: parcels }
 }
 
-/// A delivery that was kept, and that the reader has in its hands.
+/// Receives a delivery that is leased to `READER`.
 pub(crate) async fn receive_delivery(node: &Postgres, inbox: InboxId, key: &str) -> DeliveryId {
     match node.receive(arrival(vec![new_delivery(inbox, key)], Some(READER)), NOW).await.unwrap()[..] {
         [ReceiveResult::Stored(id)] => id,
@@ -113,7 +113,7 @@ pub(crate) async fn message_seqs(node: &Postgres, inbox: InboxId) -> Vec<u64> {
     node.messages(TEAM, inbox, query).await.unwrap().rows.iter().map(|message| message.seq).collect()
 }
 
-/// Everything that a node tells from now on.
+/// Subscribes to all further wake-ups of a node.
 pub(crate) fn subscribe_wake_ups(node: &Postgres) -> mpsc::UnboundedReceiver<InboundWakeUp> {
     let (tell, told) = mpsc::unbounded_channel();
     assert!(node.subscribe_to_inbound(Box::new(move |hint| tell.send(hint).unwrap_or_default())), "it does not listen");
@@ -124,7 +124,7 @@ pub(crate) async fn next_wake_up(told: &mut mpsc::UnboundedReceiver<InboundWakeU
     tokio::time::timeout(std::time::Duration::from_secs(20), told.recv()).await.expect("nothing was heard").unwrap()
 }
 
-/// Lets every commit that writes to a table look as if nobody confirmed it: the warning comes with the commit.
+/// Makes every commit that inserts into a table raise a warning, as if it were not replicated.
 async fn warn_on_commit(session: &Client, table: &str) {
     let warn = format!(
         "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS
@@ -170,7 +170,7 @@ async fn a_filing_whose_commit_nobody_confirmed_is_there_once() {
     let letter = new_message("1");
     let unsure = node.file_message(TEAM, id, letter.clone(), NOW).await;
     assert!(matches!(unsure, Err(StoreError::CommitUnknown(_))), "{unsure:?}");
-    // It may be there, so whoever waits had better look.
+    // The message may be filed, so waiters are woken up.
     assert_eq!(next_wake_up(&mut told).await, InboundWakeUp::MessageFiled(a));
     session.batch_execute("DROP TRIGGER warn ON messages").await.unwrap();
     assert_eq!(node.file_message(TEAM, id, letter, NOW).await.unwrap(), FileMessageResult::AlreadyFinished);
@@ -289,7 +289,7 @@ async fn arrivals_and_whoever_removes_their_inbox_wait_for_each_other() {
     let fresh = TestDatabase::create().await;
     let (node, session) = (Arc::new(fresh.node().await), fresh.session().await);
     let (a, b) = (inbox(&node, "a@d.test").await, inbox(&node, "b@d.test").await);
-    // Half-way through a removal: who arrives finds out how it ends.
+    // Receiving waits for a removal in progress and sees its result.
     let remove = format!("BEGIN; SELECT 1 FROM inboxes WHERE id = '{}' FOR UPDATE", a.0);
     session.batch_execute(&remove).await.unwrap();
     let (late, receiver) = (new_delivery(a, "late"), Arc::clone(&node));
@@ -298,7 +298,7 @@ async fn arrivals_and_whoever_removes_their_inbox_wait_for_each_other() {
     until_blocked(&session, 1).await;
     session.batch_execute("UPDATE inboxes SET removed_at = 1 WHERE address = 'a@d.test'; COMMIT").await.unwrap();
     assert_eq!(receiving.await.unwrap().unwrap(), [ReceiveResult::Refused(id)]);
-    // Half-way through an arrival: who removes the inbox waits for its commit.
+    // A removal waits for the commit of a mail that is being received.
     let hold = format!("BEGIN; SELECT 1 FROM inboxes WHERE id = '{}' FOR KEY SHARE", b.0);
     session.batch_execute(&hold).await.unwrap();
     let remover = Arc::clone(&node);

@@ -1,4 +1,4 @@
-//! Mail that comes in on two nodes: hints, numbers, and who reads what.
+//! Received mail on two nodes: wake-ups, message numbers, and leases.
 
 use mailonce_core::{
     id::NodeId,
@@ -41,7 +41,7 @@ async fn a_node_hears_of_the_others_and_of_itself_once() {
         (InboundWakeUp::DeliveryWaiting, InboundWakeUp::DeliveryWaiting)
     );
 
-    // What it heard of itself by the detour would stand before this.
+    // If a node received its own notifications, another wake-up would come before this one.
     let last = receive_delivery(&two, b, "3").await;
     let _filed = two.file_message(TEAM, last, new_message("3"), NOW).await.unwrap();
     assert_eq!(
@@ -59,7 +59,7 @@ async fn a_node_whose_session_was_lost_listens_again() {
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                  WHERE datname = current_database() AND application_name = 'mailonce' AND query LIKE '%pg_backend_pid%'";
     assert_eq!(session.query(kill, &[]).await.unwrap().len(), 2);
-    // It says so itself, because it may have missed something.
+    // The node wakes itself up, because it may have missed notifications.
     assert_eq!(next_wake_up(&mut at_two).await, InboundWakeUp::DeliveryWaiting);
     let id = receive_delivery(&one, a, "1").await;
     let _filed = one.file_message(TEAM, id, new_message("1"), NOW).await.unwrap();

@@ -1,4 +1,4 @@
-//! What is special to this engine: many nodes, lost connections, tables of other versions.
+//! Tests specific to PostgreSQL: several nodes, lost connections, other schema versions.
 
 mod action_batches;
 mod benchmarks;
@@ -39,16 +39,17 @@ use super::{Options, Postgres};
 pub(crate) const NOW: Time = Time(1_731_628_800_000);
 pub(crate) const TEAM: TeamId = TeamId(Uuid::from_u128(1));
 
-/// A database of its own, dropped at the end.
+/// A new database for one test, dropped at the end.
 pub(crate) struct TestDatabase {
     admin: String,
     name: String,
-    /// Where it is.
+    /// The URL of the database.
     pub(crate) url: String,
 }
 
 impl TestDatabase {
-    /// Makes one on the server that `MAILONCE_TEST_POSTGRES` names. A missing variable is a failure, not a skip.
+    /// Creates a database on the server in `MAILONCE_TEST_POSTGRES`. Without that variable the test fails; it is not
+    /// skipped.
     pub(crate) async fn create() -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let admin = std::env::var("MAILONCE_TEST_POSTGRES")
@@ -60,12 +61,12 @@ impl TestDatabase {
         Self { admin, name, url }
     }
 
-    /// A node on it.
+    /// Opens a node on this database.
     pub(crate) async fn node(&self) -> Postgres {
         Postgres::open_with(&self.url, [7; 32], Options { accept_workers: 2, sessions: 4 }).await.unwrap()
     }
 
-    /// A plain session on it.
+    /// Opens a session outside the store.
     pub(crate) async fn session(&self) -> Client {
         let client = connect(&self.url).await;
         client.batch_execute("SET search_path = mailonce").await.unwrap();
@@ -92,12 +93,12 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// A wish under a key that a caller gives, or under none.
+/// A new email with a given idempotency key, or without one.
 pub(crate) fn new_email(key: Option<&str>) -> NewEmail {
     new_email_named(key.map(|key| EmailKey::Given(Key::parse(key).unwrap())), None, &["user@example.com"])
 }
 
-/// A wish about something to these recipients.
+/// A new email with an intent about `entity`, to these recipients.
 pub(crate) fn new_email_with_intent(entity: &str, to: &[&str]) -> NewEmail {
     let intent = Intent { kind: "order.confirmation".into(), entity: entity.into(), version: 1, period: None };
     let key = intent.derive_key(&content(to).to_addresses());
@@ -157,7 +158,7 @@ fn new_email_named(key: Option<EmailKey>, intent: Option<Intent>, to: &[&str]) -
     }
 }
 
-/// The email of an answer, and whether it was the first.
+/// The email in a result, and whether it was the first.
 pub(crate) fn email_of(answer: AcceptResult) -> (Email, bool) {
     match answer {
         AcceptResult::First(email) => (email, true),
@@ -166,7 +167,7 @@ pub(crate) fn email_of(answer: AcceptResult) -> (Email, bool) {
     }
 }
 
-/// Waits until so many sessions of this database wait for a lock.
+/// Waits until this many sessions of the store are waiting for a lock.
 pub(crate) async fn until_blocked(session: &Client, count: i64) {
     let waiting = "SELECT count(*) FROM pg_stat_activity
                     WHERE datname = current_database() AND application_name = 'mailonce' AND wait_event_type = 'Lock'";

@@ -1,4 +1,4 @@
-//! Telling others from many nodes: the order of events, and who waits for whom in the line of a subject.
+//! Events and notices on several nodes: the order of events, and the queue of notices per subject.
 
 use mailonce_core::{
     events::{
@@ -27,12 +27,12 @@ use super::{NOW, TEAM, TestDatabase, email_of, new_email, until_blocked};
 use crate::postgres::tests::two_nodes::two_nodes;
 use crate::postgres::{Options, Postgres, write::write_events};
 
-/// Events that the writers leave; `MAILONCE_EVENTS=1000000` is the long form.
+/// How many events the writers commit; set `MAILONCE_EVENTS=1000000` for a long run.
 const EVENTS: usize = 20_000;
 const SUBJECTS: usize = 40;
 const WRITERS: usize = 6;
 
-/// A small generator (splitmix64): the same numbers for the same seed.
+/// A small random number generator (splitmix64), deterministic for a given seed.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -47,12 +47,12 @@ fn subject_id(n: usize) -> Uuid {
     Uuid::from_u128(1_000 + n as u128)
 }
 
-/// One transaction that tells a few facts about one subject and commits when chance wants it.
+/// Commits a few events about one random subject in one transaction, sometimes after a random delay.
 async fn commit_events(node: &Postgres, revs: &[AtomicU32], chance: &mut SplitMix64, most: usize) -> usize {
     let (n, count) = (chance.below(revs.len()), 1 + chance.below(most));
     let mut client = node.shared.connections.client().await.unwrap();
     let tx = client.transaction().await.unwrap();
-    // Whoever changes a thing holds its row; here a lock stands for the row.
+    // A transaction that changes a subject normally locks its row; here an advisory lock replaces the row lock.
     tx.execute("SELECT pg_advisory_xact_lock($1)", &[&(n as i64)]).await.unwrap();
     let event = |_| {
         let rev = revs[n].fetch_add(1, Ordering::SeqCst) + 1;
@@ -67,7 +67,8 @@ async fn commit_events(node: &Postgres, revs: &[AtomicU32], chance: &mut SplitMi
     count
 }
 
-/// Reads events as they appear, until there are so many. Each must be the next of its team and of its subject.
+/// Reads events as they appear, up to `count`. Each must have the next number of its team and the next revision of
+/// its subject.
 async fn follow_events(node: Arc<Postgres>, count: u64) -> BTreeMap<Uuid, u32> {
     let (mut last, mut revs) = (0, BTreeMap::new());
     while last < count {
@@ -101,7 +102,7 @@ async fn events_of_many_transactions_have_no_gap_and_keep_the_order_of_their_sub
             })
         })
         .collect();
-    // One that reads while they write, and one that only reads what they left.
+    // One reader runs during the writes, another one afterwards.
     let early = tokio::spawn(follow_events(nodes[0].clone(), wanted as u64 / 2));
     for writer in writers {
         writer.await.unwrap();
@@ -156,7 +157,7 @@ fn delivered_outcome(notice: &Notice) -> NoticeOutcome {
     NoticeOutcome { team: TEAM, id: notice.id, attempt, verdict: WebhookVerdict::Delivered, jitter_seed: 0 }
 }
 
-/// One subject with its first notice leased and a second event that nobody looked at yet.
+/// One subject with a leased notice and a second event that has no notice yet.
 async fn endpoint_with_leased_notice() -> (TestDatabase, Arc<Postgres>, Endpoint, LeasedNotice) {
     let (fresh, node, _) = two_nodes().await;
     let endpoint = create_endpoint(&node).await;
@@ -203,7 +204,7 @@ async fn who_leaves_the_line_waits_for_who_gets_in() {
     assert_eq!(all_notices(&node, &endpoint).await[1].due_at, Some(NOW), "it is its turn");
 }
 
-/// Spreads, leases and settles on a node until nothing is left to tell.
+/// Fans out, leases and delivers notices on a node until none is left.
 async fn deliver_all(node: Arc<Postgres>, endpoint: Endpoint, n: u128, told: Arc<Mutex<Vec<Notice>>>) {
     let mut idle = 0;
     while idle < 20 {

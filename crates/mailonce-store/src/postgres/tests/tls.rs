@@ -1,11 +1,11 @@
-//! Sessions that nobody between us and the server can read.
+//! TLS connections to the server.
 
 use mailonce_core::ports::store::{Store as _, StoreError};
 
 use super::{NOW, TEAM, TestDatabase, new_email};
 use crate::postgres::{Options, Postgres};
 
-/// Opens a node with these words after the URL.
+/// Opens a node with these query parameters in the URL.
 async fn open(fresh: &TestDatabase, query: &str) -> Result<Postgres, StoreError> {
     let url = format!("{}?{query}", fresh.url);
     Postgres::open_with(&url, [7; 32], Options { accept_workers: 1, sessions: 2 }).await
@@ -15,7 +15,7 @@ fn authority() -> String {
     std::env::var("MAILONCE_TEST_POSTGRES_CA").expect("MAILONCE_TEST_POSTGRES_CA names the server's authority")
 }
 
-/// How many sessions of mailonce on this database are encrypted, and how many there are.
+/// How many of mailonce's sessions on this database are encrypted, and how many there are.
 async fn sessions(fresh: &TestDatabase) -> (i64, i64) {
     let asked = "SELECT count(*) FILTER (WHERE s.ssl), count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid)
         WHERE a.datname = current_database() AND a.application_name = 'mailonce'";
@@ -42,7 +42,7 @@ async fn a_server_that_cannot_prove_its_name_is_not_spoken_to() {
     let node = open(&fresh, "sslmode=disable").await.unwrap();
     assert_eq!(sessions(&fresh).await.0, 0);
     node.close().await;
-    // The public authorities know nothing of this server.
+    // The public root certificates do not include this server's authority.
     let error = open(&fresh, "sslmode=require").await.err().expect("it was believed");
     assert!(matches!(error, StoreError::Unreachable(_)), "{error:?}");
 }

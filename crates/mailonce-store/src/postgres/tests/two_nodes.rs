@@ -1,4 +1,4 @@
-//! Two nodes on one ledger: what they decide about the same key, and about overlapping recipients.
+//! Two nodes on one database: equal keys, overlapping recipients, sweeps and events.
 
 use mailonce_core::{
     key::KeyHash,
@@ -23,7 +23,7 @@ pub(crate) async fn two_nodes() -> (TestDatabase, Arc<Postgres>, Arc<Postgres>) 
     (fresh, Arc::new(one), Arc::new(two))
 }
 
-/// Accepts wishes at once, in turns on either node.
+/// Accepts emails concurrently, alternating between the two nodes.
 pub(crate) async fn accept_on_both(nodes: [&Arc<Postgres>; 2], wishes: Vec<NewEmail>) -> Vec<AcceptResult> {
     let tasks: Vec<_> = wishes
         .into_iter()
@@ -81,7 +81,7 @@ async fn a_wish_that_meets_a_slot_being_taken_waits_and_is_held() {
         let entity = format!("o{round}");
         let several = email_of(one.accept(new_email_with_intent(&format!("x{round}"), &[A, B]), NOW).await.unwrap()).0;
         let single = new_email_with_intent(&entity, &[A]);
-        // Another node is about to let that email stand for A.
+        // Another node is about to let that email occupy A's key as a shadow key.
         let other = fresh.session().await;
         other.batch_execute("BEGIN").await.unwrap();
         let slot = "INSERT INTO keys (team, hash, slot) VALUES ($1, $2, $3)";
@@ -115,7 +115,7 @@ async fn several_that_meet_a_key_being_bound_wait_and_are_held() {
     assert_eq!(email_of(waiting.await.unwrap()).0.guard, Some(Guard::Overlaps));
 }
 
-/// A sent email whose key is remembered for a second.
+/// Sends an email whose key is remembered for one second.
 async fn send_with_short_ttl(node: &Postgres, key: &str) -> KeyHash {
     let mut brief = new_email(Some(key));
     brief.ttl = Ttl(1000);
@@ -132,7 +132,7 @@ async fn a_key_that_is_swept_while_it_is_rebound_stays_bound() {
         let key = format!("k{round}");
         let bound = send_with_short_ttl(&one, &key).await;
         let later = NOW.plus(60 * 86_400_000);
-        // Both come to the same row while a third holds it, in either order.
+        // The sweep and the accept wait for the same row, which a third session has locked, in either order.
         let other = fresh.session().await;
         other.batch_execute("BEGIN").await.unwrap();
         let lock = "SELECT FROM keys WHERE team = $1 AND hash = $2 FOR UPDATE";
@@ -166,12 +166,12 @@ async fn a_key_is_not_both_extended_and_rebound() {
     for round in 0..20 {
         let key = format!("k{round}");
         let bound = send_with_short_ttl(&one, &key).await;
-        // One node's clock is a little behind: for it the key still lives.
+        // One node's clock is slightly behind: for it the key has not expired.
         let (node, again) = (two.clone(), new_email(Some(&key)));
         let accept = tokio::spawn(async move { node.accept(again, NOW.plus(1001)).await.unwrap() });
         let extended = one.extend_key(TEAM, bound, Ttl(86_400_000), NOW.plus(999)).await.unwrap();
         let (email, first) = email_of(accept.await.unwrap());
-        // Either the extension came first and the wish found the old email, or it saw the new one.
+        // Either the extension came first and the accept was a replay, or the extension applied to the new email.
         match extended {
             KeyChangeResult::Done(extended) => assert_eq!(extended.id, email.id, "round {round}, first: {first}"),
             other => panic!("{other:?}"),

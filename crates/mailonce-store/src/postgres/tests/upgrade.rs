@@ -1,4 +1,4 @@
-//! Tables that were there before: what a migration makes of the rows in them.
+//! Migrations of databases that already contain rows.
 
 use mailonce_core::{
     conversation::{
@@ -18,7 +18,7 @@ use crate::postgres::schema::{MIGRATIONS, NAMESPACE};
 
 const INBOX: InboxId = InboxId(Uuid::from_u128(0xa));
 
-/// The tables as they were before the migration that makes this.
+/// Applies the migrations before the first one that contains `made`.
 async fn migrate_until(session: &Client, made: &str) {
     session.batch_execute(NAMESPACE).await.unwrap();
     let until = MIGRATIONS.iter().position(|sql| sql.contains(made)).unwrap();
@@ -49,7 +49,7 @@ async fn messages_that_are_there_already_have_threads_and_can_be_answered() {
     let inbox = "INSERT INTO inboxes (team, id, rev, seq, created_at, address, about)
                  VALUES ($1, $2, 1, 62, 0, 'a@d.test', '{}')";
     session.execute(inbox, &[&TEAM.0, &INBOX.0]).await.unwrap();
-    // Words that no text of the database may hold, and some that only look so.
+    // Characters that PostgreSQL text cannot contain, and some that only look like them.
     let odd = MessageHead { subject: "\0 \\u0000 \"Ünï\"\\".into(), ..MessageHead::default() };
     insert_message(&session, 1, 1, &odd).await;
     insert_message(&session, 1, 2, &MessageHead { own: Some("sent by us".into()), ..MessageHead::default() }).await;

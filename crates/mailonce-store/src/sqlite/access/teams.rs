@@ -1,4 +1,4 @@
-//! Teams and credentials.
+//! Teams and API keys.
 
 use mailonce_core::{
     access::team::{ApiKey, Team},
@@ -51,14 +51,14 @@ fn api_key_row(row: &Row<'_>, team: TeamId) -> rusqlite::Result<ApiKey> {
     })
 }
 
-/// Every team with its number.
+/// All teams with their numbers.
 pub(crate) fn team_numbers(conn: &Connection) -> Result<Vec<(TeamId, i64)>> {
     let mut statement = conn.prepare("SELECT id, number FROM teams").map_err(store_error)?;
     let rows = statement.query_map([], |row| Ok((TeamId(Uuid::from_bytes(row.get(0)?)), row.get(1)?)));
     rows.and_then(Iterator::collect).map_err(store_error)
 }
 
-/// Makes a team together with its first credential, unless another has its name. The number it got.
+/// Creates a team with its first API key, and returns the team's number. Returns `None` when the name is taken.
 pub(crate) fn create_team(
     ledger: &WriteSession<'_>,
     team: &Team,
@@ -85,7 +85,7 @@ pub(crate) fn create_team(
     Ok(IdempotentResult::Done(Some(number)))
 }
 
-/// Makes a credential.
+/// Creates an API key.
 pub(crate) fn create_api_key(
     ledger: &WriteSession<'_>,
     key: &ApiKey,
@@ -111,13 +111,13 @@ fn insert_api_key(ledger: &WriteSession<'_>, team: i64, key: &ApiKey) -> Result<
     ledger.execute(INSERT_API_KEY, row).map(drop)
 }
 
-/// Changes whether a team requires keys.
+/// Sets whether a team requires idempotency keys.
 pub(crate) fn set_require_keys(ledger: &WriteSession<'_>, team: TeamId, require: bool) -> Result<Option<Team>> {
     let mut statement = ledger.conn.prepare_cached(SET_REQUIRE_KEYS).map_err(store_error)?;
     statement.query_row(params![team.0.as_bytes(), require], |row| team_row(row, 0)).optional().map_err(store_error)
 }
 
-/// Takes a credential back.
+/// Revokes an API key.
 pub(crate) fn revoke_api_key(
     ledger: &WriteSession<'_>,
     team: TeamId,
@@ -130,24 +130,24 @@ pub(crate) fn revoke_api_key(
     row.optional().map_err(store_error)
 }
 
-/// Notes when credentials were last used.
+/// Records when API keys were last used.
 pub(crate) fn touch_api_keys(ledger: &WriteSession<'_>, used: &[(ApiKeyId, Time)]) -> Result<()> {
     used.iter().try_for_each(|(id, at)| ledger.execute(TOUCH, params![id.0.as_bytes(), at.0]).map(drop))
 }
 
-/// Every team.
+/// All teams.
 pub(crate) fn teams(conn: &Connection) -> Result<Vec<Team>> {
     let mut statement = conn.prepare_cached(TEAMS).map_err(store_error)?;
     statement.query_map([], |row| team_row(row, 0)).and_then(Iterator::collect).map_err(store_error)
 }
 
-/// The credentials of a team, newest first.
+/// The API keys of a team, newest first.
 pub(crate) fn api_keys(conn: &Connection, team: TeamId, number: i64) -> Result<Vec<ApiKey>> {
     let mut statement = conn.prepare_cached(API_KEYS).map_err(store_error)?;
     statement.query_map([number], |row| api_key_row(row, team)).and_then(Iterator::collect).map_err(store_error)
 }
 
-/// The credential with this hash, and its team.
+/// The API key with this hash, and its team.
 pub(crate) fn api_key_by_hash(conn: &Connection, hash: [u8; 32]) -> Result<Option<(ApiKey, Team)>> {
     let mut statement = conn.prepare_cached(BY_HASH).map_err(store_error)?;
     let found = statement.query_row([hash.as_slice()], |row| {

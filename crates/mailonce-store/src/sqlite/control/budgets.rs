@@ -1,4 +1,4 @@
-//! Budgets: how much of each was used in each period. Only an email that counts against one reads or writes here.
+//! Budgets: the usage of each budget per period. Only emails with charges read or write these tables.
 
 use mailonce_core::{
     control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
@@ -26,14 +26,14 @@ const SWEEP: &str = "DELETE FROM budget_usage WHERE (team, budget, period_start)
 const SWEEP_CHARGES: &str = "DELETE FROM budget_charges WHERE (email, budget) IN \
      (SELECT email, budget FROM budget_charges WHERE ends_at <= ?1 LIMIT ?2)";
 
-/// What is used of a counter of a team.
+/// The current value of a team's counter.
 pub(crate) fn used(conn: &Connection, team: i64, (budget, start): BudgetCounter) -> Result<u64> {
     let mut statement = conn.prepare_cached(USED).map_err(store_error)?;
     let row = statement.query_row(params![team, budget.as_bytes(), start.0], |row| row.get::<_, i64>(0));
     Ok(row.optional().map_err(store_error)?.unwrap_or_default().unsigned_abs())
 }
 
-/// Reads the counters of these charges that are not known yet.
+/// Reads the counters of these charges, except those already loaded.
 pub(crate) fn load(ledger: &WriteSession<'_>, team: i64, charges: &[Charge], usage: &mut BudgetUsage) -> Result<()> {
     for charge in charges {
         if !usage.is_loaded(charge.counter()) {
@@ -43,14 +43,14 @@ pub(crate) fn load(ledger: &WriteSession<'_>, team: i64, charges: &[Charge], usa
     Ok(())
 }
 
-/// The budget that an email would exceed.
+/// The budget that these charges would exceed.
 pub(crate) fn exceeded(ledger: &WriteSession<'_>, team: i64, charges: &[Charge]) -> Result<Option<Overrun>> {
     let mut usage = BudgetUsage::default();
     load(ledger, team, charges, &mut usage)?;
     Ok(usage.exceeded(charges))
 }
 
-/// Counts an email and records where.
+/// Adds an email's charges to the counters, and records them per email.
 pub(crate) fn charge(ledger: &WriteSession<'_>, team: i64, email: &Email, charges: &[Charge]) -> Result<()> {
     let bits = ordered_bits(email.id.0);
     for Charge { budget, period_start, ends_at, amount, .. } in charges {
@@ -61,7 +61,8 @@ pub(crate) fn charge(ledger: &WriteSession<'_>, team: i64, email: &Email, charge
     Ok(())
 }
 
-/// Counts an email that moves to another time there. Changes nothing when it would exceed a budget.
+/// Moves the charges of a rescheduled email to the periods of its new time. Changes nothing if a budget would be
+/// exceeded.
 pub(crate) fn move_charges(
     ledger: &WriteSession<'_>,
     team: i64,
@@ -83,7 +84,7 @@ pub(crate) fn move_charges(
     Ok(None)
 }
 
-/// Where an email was counted.
+/// The recorded charges of an email.
 fn recorded_charges(ledger: &WriteSession<'_>, email: &Email) -> Result<Vec<RecordedCharge>> {
     let mut statement = ledger.conn.prepare_cached(SELECT_CHARGES).map_err(store_error)?;
     let rows = statement.query_map(params![ordered_bits(email.id.0)], |row| {
@@ -97,7 +98,7 @@ fn recorded_charges(ledger: &WriteSession<'_>, email: &Email) -> Result<Vec<Reco
     rows.and_then(Iterator::collect).map_err(store_error)
 }
 
-/// Drops the counters and charges of periods that ended long ago, a piece at a time.
+/// Deletes counters and charges of periods that ended long ago, up to `SCAN_ROWS` of each.
 pub(crate) fn sweep(ledger: &WriteSession<'_>, now: Time) -> Result<()> {
     for sql in [SWEEP, SWEEP_CHARGES] {
         ledger.execute(sql, params![now.plus(-USAGE_RETENTION_MS).0, limits::SCAN_ROWS as i64])?;

@@ -1,4 +1,4 @@
-//! Records: small things a team owns that are not mail.
+//! Records: small named JSON documents of a team, such as sending domains, suppressed addresses and settings.
 
 use mailonce_core::{
     id::TeamId,
@@ -28,7 +28,7 @@ const LIST: &str = "SELECT id, name, rev, created_at, about FROM records WHERE t
 const UPDATE: &str = "UPDATE records SET rev = rev + 1, about = ?2 WHERE id = ?1";
 const REMOVE: &str = "DELETE FROM records WHERE id = ?1";
 
-/// Where a record belongs: its team, the team's number, and its kind.
+/// The scope of a record: its team, the team's number, and its kind.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordScope {
     pub(crate) team: TeamId,
@@ -64,7 +64,7 @@ impl RecordScope {
 
     /// Records older than `before`, newest first.
     pub(crate) fn list(&self, conn: &Connection, before: Option<Uuid>, limit: usize) -> Result<RecordPage> {
-        // Behind every UUIDv7 there is.
+        // Greater than every UUIDv7.
         let before = before.unwrap_or(Uuid::max());
         let mut statement = conn.prepare_cached(LIST).map_err(store_error)?;
         let asked = params![self.number, self.kind.as_str(), before.as_bytes(), limit as i64 + 1];
@@ -74,7 +74,7 @@ impl RecordScope {
     }
 }
 
-/// One record, whosever it is.
+/// One record of any team.
 pub(crate) fn by_id_any_team(conn: &Connection, kind: RecordKind, id: Uuid) -> Result<Option<Record>> {
     let mut statement = conn.prepare_cached(BY_ID_ANY_TEAM).map_err(store_error)?;
     let found = statement.query_row(params![kind.as_str(), id.as_bytes()], |row| {
@@ -87,7 +87,7 @@ fn record_scope(ledger: &WriteSession<'_>, team: TeamId, kind: RecordKind) -> Op
     ledger.team_number(team).map(|number| RecordScope { team, number, kind })
 }
 
-/// Makes a record, unless its name is taken.
+/// Creates a record, unless its name is taken.
 pub(crate) fn create(
     ledger: &mut WriteSession<'_>,
     record: &Record,
@@ -100,7 +100,7 @@ pub(crate) fn create(
         return Ok(answer);
     }
     if let Some(taken) = shelf.by_name(ledger.conn, &record.name)? {
-        // The very same one: this call was made before.
+        // The same id: this call is a retry.
         let again = taken.id == record.id;
         return Ok(IdempotentResult::Done(if again {
             CreateRecordResult::Created(taken)
@@ -121,7 +121,7 @@ pub(crate) fn create(
     Ok(IdempotentResult::Done(CreateRecordResult::Created(record.clone())))
 }
 
-/// Changes what a record says, if it is still as it was seen.
+/// Replaces the JSON of a record, if its `rev` is still the one that the caller read.
 pub(crate) fn change(
     ledger: &mut WriteSession<'_>,
     edit: RecordEdit,

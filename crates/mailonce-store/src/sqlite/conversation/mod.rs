@@ -1,4 +1,4 @@
-//! The part of the port for conversations.
+//! Conversations: implements `ConversationStore` for [`Sqlite`].
 
 pub(crate) mod reply;
 pub(crate) mod threads;

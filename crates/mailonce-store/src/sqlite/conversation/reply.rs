@@ -1,4 +1,4 @@
-//! Answers: a reply or a forward passes its guards and is accepted with them in one step.
+//! Replies: the guards of a reply or a forward are checked in the transaction that accepts it.
 
 use mailonce_core::{
     conversation::{
@@ -26,7 +26,7 @@ const SELECT_TALLY: &str = "SELECT times FROM tallies WHERE team = ?1 AND person
 const SAVE_TALLY: &str = "INSERT INTO tallies (team, person, latest_at, times) VALUES (?1, ?2, ?3, ?4) \
      ON CONFLICT DO UPDATE SET latest_at = MAX(latest_at, ?3), times = ?4";
 
-/// Accepts an answer with every guard, or says which refused it.
+/// Accepts a reply if all guards allow it. Otherwise returns the guard that refused it.
 pub(crate) fn accept_reply(ledger: &mut WriteSession<'_>, wish: &NewReply, now: Time) -> Result<ReplyResult> {
     let id = wish.email.team;
     let team = ledger.team_number(id).ok_or_else(|| unknown_team_error(id))?;
@@ -56,7 +56,7 @@ pub(crate) fn accept_reply(ledger: &mut WriteSession<'_>, wish: &NewReply, now: 
     }
 }
 
-/// What the ledger has to say about an answer. `None` when the team has no such message.
+/// Loads what the guards need to know about a reply. `None` when the team has no such message.
 fn load_reply_context(
     ledger: &WriteSession<'_>,
     team: i64,
@@ -72,7 +72,7 @@ fn load_reply_context(
     Ok(Some(ReplyContext { message, thread, previous_reply: before, recipient_tally: person }))
 }
 
-/// The email, or what it was sent again as, whichever counts.
+/// The version of an email that counts: the email itself, or one of its resends.
 fn effective_version(ledger: &WriteSession<'_>, (id, team): (TeamId, i64), first: EmailId) -> Result<Option<Email>> {
     let Some(mut found) = rows::email_by_id(ledger.conn, id, team, first)? else { return Ok(None) };
     let mut next = found.resent_as;
@@ -83,7 +83,7 @@ fn effective_version(ledger: &WriteSession<'_>, (id, team): (TeamId, i64), first
     Ok(Some(found))
 }
 
-/// Whether an email is still a version of what answered its message. True when it answers none.
+/// Whether an email is a version of a current reply to its message. True when it is not a reply.
 pub(crate) fn is_current_reply(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<bool> {
     let Some(id) = email.head.answers else { return Ok(true) };
     let Some(message) = messages::by_id(ledger.conn, email.team, team, id)? else { return Ok(true) };
@@ -99,7 +99,7 @@ pub(crate) fn is_current_reply(ledger: &WriteSession<'_>, team: i64, email: &Ema
     Ok(false)
 }
 
-/// Whose turn the message is that an email answers, now that the email is another. The email is written already.
+/// Updates the state of the message that an email replies to, after the email changed. The email is already saved.
 pub(crate) fn update_message_progress(
     ledger: &mut WriteSession<'_>,
     team: i64,
@@ -128,7 +128,7 @@ pub(crate) fn update_message_progress(
     Ok(())
 }
 
-/// When a person was answered.
+/// The times at which a person received replies.
 fn load_tally(ledger: &WriteSession<'_>, team: i64, person: [u8; 16]) -> Result<ReplyTally> {
     let mut statement = ledger.conn.prepare_cached(SELECT_TALLY).map_err(store_error)?;
     let times: Option<String> =
@@ -137,7 +137,7 @@ fn load_tally(ledger: &WriteSession<'_>, team: i64, person: [u8; 16]) -> Result<
     serde_json::from_str(&times).map_err(|e| corrupt_row(&format!("a tally: {e}")))
 }
 
-/// Writes what an accepted answer changes besides its own rows.
+/// Saves what an accepted reply changes besides its own rows: the message, the thread and the recipient's tally.
 fn save_reply_effects(
     ledger: &mut WriteSession<'_>,
     team: i64,

@@ -1,4 +1,4 @@
-//! Threads: their rows, and what belongs to them.
+//! Threads: their rows, and the emails that belong to them.
 
 use mailonce_core::{
     conversation::thread::{Thread, ThreadEdit, ThreadQuery},
@@ -16,12 +16,12 @@ use crate::sqlite::{
     write_session::WriteSession,
 };
 
-/// A row of a thread whose inbox is there. The inbox is looked up last, whatever else is asked.
+/// A thread whose inbox was not removed. `CROSS JOIN` makes SQLite look up the inbox last, whatever the condition.
 const THREAD: &str = "SELECT t.thread, i.inbox, i.tail, t.rev, t.latest_at, t.about \
      FROM threads t CROSS JOIN inboxes i ON i.inbox = t.inbox WHERE i.removed IS NULL";
 const BY_ID: &str = "AND t.team = ?1 AND t.thread = ?2";
 const OF_TEAM: &str = "AND t.team = ?1 AND (t.latest_at, t.thread) < (?2, ?3) ORDER BY t.latest_at DESC, t.thread DESC";
-/// The plus keeps the team's own order out of it: one inbox of many has few of the team's threads.
+/// The unary plus keeps SQLite from using the team's index, because one inbox may have few of the team's threads.
 const OF_INBOX: &str = "AND +t.team = ?1 AND t.inbox = ?4 AND (t.latest_at, t.thread) < (?2, ?3) \
      ORDER BY t.latest_at DESC, t.thread DESC";
 const UPSERT: &str = "INSERT INTO threads (thread, team, inbox, rev, latest_at, about) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
@@ -47,13 +47,13 @@ pub(crate) fn by_id(conn: &Connection, (team, number): (TeamId, i64), id: Thread
     rows.next().map_err(store_error)?.map(|row| thread_row(row, team)).transpose()
 }
 
-/// The thread of a message.
+/// The thread of a message, or a new one if it has no row.
 pub(crate) fn of_message(conn: &Connection, number: i64, message: &Message, now: Time) -> Result<Thread> {
     let found = by_id(conn, (message.team, number), message.thread)?;
     Ok(found.unwrap_or_else(|| Thread::started_by(message, now)))
 }
 
-/// Threads, those with the latest news first.
+/// Threads, latest activity first.
 pub(crate) fn list(conn: &Connection, (team, number): (TeamId, i64), query: &ThreadQuery) -> Result<Vec<Thread>> {
     let (at, id) = query.before.map_or((i64::MAX, Uuid::max()), |(at, id)| (at.0, id.0));
     let which = if query.inbox.is_some() { OF_INBOX } else { OF_TEAM };
@@ -90,19 +90,19 @@ pub(crate) fn emails(
     Ok(found.into_iter().map(|id| EmailId(Uuid::from_bytes(id))).collect())
 }
 
-/// Writes what a thread became.
+/// Inserts or updates a thread.
 pub(crate) fn save(ledger: &WriteSession<'_>, team: i64, thread: &Thread) -> Result<()> {
     let Thread { id, inbox, rev, last_activity_at: latest_at, details: about, .. } = thread;
     let row = params![id.0.as_bytes(), team, ordered_bits(inbox.0), rev, latest_at.0, to_json(about)?];
     ledger.execute(UPSERT, row).map(drop)
 }
 
-/// Puts an email into a thread, if it is not there.
+/// Adds an email to a thread, if it is not in it yet.
 pub(crate) fn add_email(ledger: &WriteSession<'_>, id: ThreadId, email: EmailId) -> Result<()> {
     ledger.execute(ADD_EMAIL, params![id.0.as_bytes(), email.0.as_bytes()]).map(drop)
 }
 
-/// Changes what people may change.
+/// Applies a user's edit to a thread.
 pub(crate) fn change(
     ledger: &WriteSession<'_>,
     (team, id): (TeamId, ThreadId),

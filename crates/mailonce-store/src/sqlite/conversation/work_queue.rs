@@ -1,4 +1,4 @@
-//! Who works on what: the leases of threads, and messages that are offered with them.
+//! The work queue: thread leases, and messages that are offered to agents together with the lease of their thread.
 
 use mailonce_core::{
     conversation::{
@@ -14,10 +14,10 @@ use mailonce_core::{
 use crate::sqlite::conversation::threads;
 use crate::sqlite::{inbox::messages, outbound::accept, write_session::WriteSession};
 
-/// Unanswered messages that are looked at in one go.
+/// Unanswered messages that are read per query.
 const MESSAGES_PER_PAGE: usize = 64;
 
-/// Takes or renews the lease of a thread.
+/// Takes or renews the lease on a thread.
 pub(crate) fn lease_thread(
     ledger: &mut WriteSession<'_>,
     (team, id): (TeamId, ThreadId),
@@ -45,7 +45,7 @@ pub(crate) fn lease_thread(
     Ok(IdempotentResult::Done(leasing))
 }
 
-/// Gives a lease back, if it is this token's.
+/// Releases the lease on a thread, if it belongs to this token.
 pub(crate) fn release_thread(
     ledger: &WriteSession<'_>,
     team: TeamId,
@@ -60,7 +60,7 @@ pub(crate) fn release_thread(
     Ok(Some(thread))
 }
 
-/// Gives the oldest unanswered messages of an inbox to an agent.
+/// Offers the oldest unanswered messages of an inbox to an agent, and leases their threads to it.
 pub(crate) fn lease_messages(
     ledger: &mut WriteSession<'_>,
     team: TeamId,
@@ -109,7 +109,7 @@ fn collect_offers(
     }
 }
 
-/// Offers a message, unless somebody works on its thread or it was offered too often.
+/// Offers a message, unless its thread is leased or the message was offered too often.
 fn offer_message(
     ledger: &mut WriteSession<'_>,
     team: i64,
@@ -138,7 +138,7 @@ fn offer_message(
     Ok(Some((message, thread)))
 }
 
-/// Writes down what an agent says about a message that it holds.
+/// Records an agent's acknowledgement of a message whose lease it holds.
 pub(crate) fn acknowledge_message(
     ledger: &mut WriteSession<'_>,
     team: TeamId,

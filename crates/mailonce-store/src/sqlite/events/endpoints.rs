@@ -1,4 +1,4 @@
-//! Endpoints: their rows, and what people do with them.
+//! Webhook endpoints: their rows, creation, changes and removal.
 
 use mailonce_core::{
     events::{
@@ -33,7 +33,7 @@ macro_rules! endpoints {
 
 const BY_ID: &str = endpoints!("e.team = ?1 AND e.endpoint = ?2");
 const LIST: &str = endpoints!("e.team = ?1 AND e.endpoint < ?2 ORDER BY e.endpoint DESC LIMIT ?3");
-/// Enabled ones that events lie before, those that waited longest first.
+/// Enabled endpoints with events after their cursor, those with the oldest fan-out first.
 const LAGGING: &str = endpoints!(
     "e.state = 'enabled' AND e.cursor < (SELECT MAX(last) FROM event_blocks b WHERE b.team = e.team) \
      ORDER BY e.spread_at, e.endpoint LIMIT ?1"
@@ -95,12 +95,12 @@ pub(crate) fn list(conn: &Connection, team: i64, before: Option<EndpointId>, lim
     query_endpoints(conn, LIST, params![team, before, limit as i64])
 }
 
-/// Enabled endpoints that events lie before, those that waited longest first.
+/// Enabled endpoints with events after their cursor, those with the oldest fan-out first.
 pub(crate) fn lagging(conn: &Connection, max: usize) -> Result<Vec<Endpoint>> {
     query_endpoints(conn, LAGGING, [max as i64])
 }
 
-/// Enabled endpoints with a notice that is due, those that waited longest first.
+/// Enabled endpoints with a due notice, those with the earliest due time first.
 pub(crate) fn with_due_notices(conn: &Connection, max: usize, now: Time) -> Result<Vec<Endpoint>> {
     query_endpoints(conn, DUE, params![now.0, max as i64])
 }
@@ -111,7 +111,7 @@ pub(crate) fn next_due(conn: &Connection) -> Result<Option<Time>> {
     Ok(statement.query_row([], |row| row.get::<_, Option<i64>>(0)).map_err(store_error)?.map(Time))
 }
 
-/// How far each endpoint is.
+/// The lag and the number of pending and dead notices of each endpoint.
 pub(crate) fn gauges(conn: &Connection) -> Result<Vec<EndpointGauge>> {
     let mut statement = conn.prepare_cached(GAUGES).map_err(store_error)?;
     let mut rows = statement.query([]).map_err(store_error)?;
@@ -130,7 +130,7 @@ pub(crate) fn gauges(conn: &Connection) -> Result<Vec<EndpointGauge>> {
     Ok(found)
 }
 
-/// Makes an endpoint, unless it was made before.
+/// Creates an endpoint, or returns the existing one on a retry.
 pub(crate) fn create(
     ledger: &mut WriteSession<'_>,
     mut endpoint: Endpoint,
@@ -189,7 +189,7 @@ pub(crate) fn create(
     Ok(IdempotentResult::Done(endpoint))
 }
 
-/// Writes what became of an endpoint, and tells of it.
+/// Saves a changed endpoint, and emits its event.
 pub(crate) fn save(ledger: &mut WriteSession<'_>, endpoint: &Endpoint, event: Option<&NewEvent>) -> Result<()> {
     let row = params![
         ordered_bits(endpoint.id.0),
@@ -209,7 +209,7 @@ pub(crate) fn save(ledger: &mut WriteSession<'_>, endpoint: &Endpoint, event: Op
     Ok(())
 }
 
-/// Changes an endpoint, if it is still as it was seen.
+/// Changes an endpoint, if its `rev` is still the one that the caller read.
 pub(crate) fn change(
     ledger: &mut WriteSession<'_>,
     edit: EndpointEdit,
@@ -238,7 +238,7 @@ pub(crate) fn change(
     Ok(IdempotentResult::Done(EndpointChangeResult::Changed(endpoint)))
 }
 
-/// Removes an endpoint. What it leaves is swept.
+/// Removes an endpoint. Sweeps delete its rows later.
 pub(crate) fn remove(ledger: &WriteSession<'_>, team: TeamId, id: EndpointId) -> Result<Option<Endpoint>> {
     let Some(team) = ledger.team_number(team) else { return Ok(None) };
     let found = by_id(ledger.conn, team, id)?;

@@ -1,6 +1,7 @@
-//! Events in blocks: one row holds the events of one commit and team, so that an accept costs no tree of its own.
+//! The event log, stored in blocks: one row holds up to `PER_BLOCK` events of one team and commit. The accepts of a
+//! commit therefore share an insert.
 //!
-//! An event is packed as length-prefixed parts: kind, time, about, rev, data.
+//! A packed event is: kind (1-byte length prefix), time, subject id, rev, and JSON data (4-byte length prefix).
 
 use mailonce_core::{
     events::{
@@ -18,24 +19,24 @@ use uuid::Uuid;
 
 use crate::sqlite::schema::store_error;
 
-/// Events in one row, so that reading a page never unpacks much more than it needs.
+/// Maximum number of events in one row, so that reading a page does not unpack much more than it needs.
 pub(crate) const PER_BLOCK: usize = 128;
 
 pub(crate) const INSERT: &str = "INSERT INTO event_blocks (team, last, events) VALUES (?1, ?2, ?3)";
 const BLOCKS_AFTER: &str = "SELECT last, events FROM event_blocks WHERE team = ?1 AND last > ?2 ORDER BY last";
 const BLOCKS_BACKWARDS: &str = "SELECT last, events FROM event_blocks WHERE team = ?1 ORDER BY last DESC";
-/// How far the times of neighbours may be out of order, in milliseconds.
+/// How far the times of events may be out of order, in milliseconds.
 const MAX_TIME_DISORDER_MS: i64 = 3_600_000;
 const LAST_SEQS: &str = "SELECT number, (SELECT MAX(last) FROM event_blocks WHERE team = number) FROM teams";
 
-/// The number of each team's last event.
+/// The sequence number of each team's last event.
 pub(crate) fn last_seqs(conn: &Connection) -> Result<HashMap<i64, u64>> {
     let mut statement = conn.prepare(LAST_SEQS).map_err(store_error)?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.unwrap_or(0) as u64)));
     rows.and_then(Iterator::collect).map_err(store_error)
 }
 
-/// An event as it lies in a block.
+/// An event in its packed form.
 #[derive(Clone)]
 pub(crate) struct PackedEvent(Arc<[u8]>);
 
@@ -45,7 +46,7 @@ impl PackedEvent {
         Self::pack_parts(event.kind, event.at, event.subject_id, event.rev, &event.data)
     }
 
-    /// Packs the event that tells of an email's acceptance, without making it first.
+    /// Packs the event of an email's acceptance directly, without building a `NewEvent`.
     pub(crate) fn pack_accepted(email: &Email) -> Self {
         Self::pack_parts(email.accepted_kind(), email.head.created_at, email.id.0, email.rev, &email.accepted_data())
     }
@@ -60,7 +61,7 @@ impl PackedEvent {
         packed.extend_from_slice(&rev.to_be_bytes());
         let length_at = packed.len();
         packed.extend_from_slice(&[0; 4]);
-        // The facts are words and numbers, which JSON can always say.
+        // Event data consists of strings and numbers, so serializing does not fail. `null` is the fallback.
         if serde_json::to_writer(&mut packed, data).is_err() {
             packed.truncate(length_at + 4);
             packed.extend_from_slice(b"null");
@@ -71,7 +72,7 @@ impl PackedEvent {
     }
 }
 
-/// The block of some events.
+/// Packs events into a block.
 pub(crate) fn pack_block(events: &[PackedEvent]) -> Vec<u8> {
     let mut block = Vec::with_capacity(events.iter().map(|event| event.0.len()).sum());
     events.iter().for_each(|event| block.extend_from_slice(&event.0));
@@ -99,7 +100,7 @@ fn unpack_block(mut packed: &[u8]) -> Option<Vec<NewEvent>> {
     Some(events)
 }
 
-/// A row of events, unpacked and numbered.
+/// Unpacks a block and assigns the sequence numbers.
 fn read_block(row: &Row<'_>) -> Result<Vec<Event>> {
     let last: i64 = row.get(0).map_err(store_error)?;
     let packed = row.get_ref(1).map_err(store_error)?.as_blob().unwrap_or_default();
@@ -109,7 +110,7 @@ fn read_block(row: &Row<'_>) -> Result<Vec<Event>> {
     Ok((first..).zip(block).map(|(seq, event)| Event { seq, event }).collect())
 }
 
-/// Events after a number, in order.
+/// Events after a sequence number, in order.
 pub(crate) fn events_after(conn: &Connection, team: i64, after: u64, limit: usize) -> Result<Vec<Event>> {
     let mut statement = conn.prepare_cached(BLOCKS_AFTER).map_err(store_error)?;
     let mut rows = statement.query(params![team, after as i64]).map_err(store_error)?;
@@ -124,7 +125,7 @@ pub(crate) fn events_after(conn: &Connection, team: i64, after: u64, limit: usiz
     Ok(found)
 }
 
-/// Notices with their events. Neighbours often lie in one block.
+/// Adds the event to each notice. Consecutive notices often share a block, so the last block is kept.
 pub(crate) fn attach_events(conn: &Connection, team: i64, notices: Vec<Notice>) -> Result<Vec<LeasedNotice>> {
     let mut statement = conn.prepare_cached(BLOCKS_AFTER).map_err(store_error)?;
     let (mut owed, mut block) = (Vec::with_capacity(notices.len()), Vec::new());
@@ -142,7 +143,7 @@ pub(crate) fn attach_events(conn: &Connection, team: i64, notices: Vec<Notice>) 
     Ok(owed)
 }
 
-/// The number of the last event before the first that happened at or after a time.
+/// The sequence number just before the first event that happened at or after a time.
 pub(crate) fn seq_before_time(conn: &Connection, team: i64, time: Time) -> Result<u64> {
     let mut statement = conn.prepare_cached(BLOCKS_BACKWARDS).map_err(store_error)?;
     let mut rows = statement.query([team]).map_err(store_error)?;
@@ -151,7 +152,7 @@ pub(crate) fn seq_before_time(conn: &Connection, team: i64, time: Time) -> Resul
         let block = read_block(row)?;
         let first = block.iter().find(|event| event.event.at >= time);
         before = first.map(|event| event.seq - 1).or(before).or(block.last().map(|event| event.seq));
-        // Times hardly ever fall from one event to the next, and never by so much.
+        // Times rarely decrease from one event to the next, and never by this much. Earlier blocks cannot match.
         if block.iter().all(|event| time.since(event.event.at) > MAX_TIME_DISORDER_MS) {
             break;
         }

@@ -1,7 +1,6 @@
-//! Spreading: what lies past an endpoint's cursor becomes notices.
+//! Fan-out: turns the events after an endpoint's cursor into notices.
 //!
-//! Events are read and chosen apart from the writer, which only writes what was chosen, if the endpoint is still as it
-//! was seen.
+//! A reader loads and filters the events. The writer then inserts the notices, if the endpoint has not changed since.
 
 use mailonce_core::{
     events::{
@@ -22,17 +21,17 @@ use crate::sqlite::write_session::{TeamNumberMap, WriteSession};
 const ADVANCE_CURSOR: &str = "UPDATE endpoints SET cursor = ?2, spread_at = ?3 WHERE endpoint = ?1 AND cursor = ?4 \
      AND redo_until = ?5 AND rev = ?6 AND removed IS NULL";
 
-/// What an endpoint is owed.
+/// The next events of one endpoint, as a reader found them.
 pub(crate) struct FanOutBatch {
     endpoint: Endpoint,
     team: i64,
     events_read: usize,
-    /// The number of the last event that was looked at.
+    /// The sequence number of the last event that was read.
     last_seq: u64,
     matching_events: Vec<Event>,
 }
 
-/// Looks at the events before endpoints.
+/// Reads and filters the next events of the endpoints that lag behind.
 pub(crate) fn plan_fan_out(conn: &Connection, teams: &TeamNumberMap, max: usize) -> Result<Vec<FanOutBatch>> {
     let lagging = endpoints::lagging(conn, limits::FAN_OUT_ENDPOINTS)?;
     let each = (max / lagging.len().max(1)).max(1);
@@ -47,7 +46,7 @@ pub(crate) fn plan_fan_out(conn: &Connection, teams: &TeamNumberMap, max: usize)
     Ok(shares)
 }
 
-/// Writes down what is owed.
+/// Creates the notices and advances the cursors.
 pub(crate) fn fan_out(ledger: &WriteSession<'_>, shares: &[FanOutBatch], now: Time) -> Result<FanOutCounts> {
     let mut spread = FanOutCounts::default();
     for share in shares {
@@ -60,7 +59,7 @@ pub(crate) fn fan_out(ledger: &WriteSession<'_>, shares: &[FanOutBatch], now: Ti
             endpoint.resend_until_seq as i64,
             endpoint.rev
         ];
-        // Changed since it was looked at: the next call looks again.
+        // The endpoint changed since it was read. The next call reads it again.
         if ledger.execute(ADVANCE_CURSOR, seen)? == 0 {
             continue;
         }
@@ -73,7 +72,8 @@ pub(crate) fn fan_out(ledger: &WriteSession<'_>, shares: &[FanOutBatch], now: Ti
     Ok(spread)
 }
 
-/// Owes an event to an endpoint, unless it is past that. True when it was not owed before.
+/// Creates the notice of an event for an endpoint. If the endpoint was rewound, replays a settled notice and leaves an
+/// open one unchanged. Returns false for the latter.
 fn create_notice(ledger: &WriteSession<'_>, team: i64, endpoint: &Endpoint, event: &Event, now: Time) -> Result<bool> {
     if !endpoint.must_resend(event.seq) {
         let in_line = notices::has_pending(ledger, endpoint.id, event.event.subject_id)?;

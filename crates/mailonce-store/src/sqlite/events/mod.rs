@@ -1,4 +1,4 @@
-//! The part of the port for telling others.
+//! Webhooks: implements `NoticeStore` for [`Sqlite`]. A notice is one event to be delivered to one endpoint.
 
 pub(crate) mod endpoints;
 pub(crate) mod event_log;
@@ -84,7 +84,7 @@ impl NoticeStore for Sqlite {
     ) -> Result<Vec<LeasedNotice>> {
         let Some(number) = self.team_number(team) else { return Ok(Vec::new()) };
         let leased = self.run_write(move |ledger| notices::lease(ledger, (team, endpoint), node, max, now)).await?;
-        // Their events are read apart from the writer.
+        // A reader loads the events, to spare the writer thread.
         self.run_query(move |conn| event_log::attach_events(conn, number, leased)).await
     }
 
@@ -129,7 +129,7 @@ impl NoticeStore for Sqlite {
         now: Time,
     ) -> Result<IdempotentResult<Option<NoticeRecoveryResult>>> {
         let Some(number) = self.team_number(team) else { return Ok(IdempotentResult::Done(None)) };
-        // Events only ever come to the end, so what lies before them can be looked up first.
+        // The event log only grows at its end, so a reader can find the position before the write.
         let after = match recovery.from {
             ReplayFrom::Event(seq) => seq,
             ReplayFrom::Time(time) => {

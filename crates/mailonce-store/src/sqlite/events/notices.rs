@@ -1,4 +1,4 @@
-//! Notices: their rows, and what becomes of them.
+//! Notices: their rows, leases, outcomes and replays.
 
 use mailonce_core::{
     events::{
@@ -41,7 +41,7 @@ const LIST: &str =
     notices!("n.team = ?1 AND n.endpoint = ?2 AND n.seq < ?3 AND e.removed IS NULL ORDER BY n.seq DESC LIMIT ?4");
 const DUE: &str = notices!("n.endpoint = ?1 AND n.next_at <= ?2 ORDER BY n.next_at, n.seq LIMIT ?3");
 const LEASED: &str = notices!("n.holder IS NOT NULL ORDER BY n.endpoint, n.seq");
-/// The first about a subject, and those that have a time although they are not.
+/// The first pending notice about a subject, and all notices about it that have a due time.
 const SUBJECT_QUEUE_HEAD: &str = notices!(
     "n.endpoint = ?1 AND n.seq IN (SELECT seq FROM notices WHERE endpoint = ?1 AND about = ?2 AND next_at IS NOT NULL \
      UNION SELECT MIN(seq) FROM notices WHERE endpoint = ?1 AND about = ?2 AND state = 'pending') ORDER BY n.seq"
@@ -107,25 +107,25 @@ pub(crate) fn by_id(conn: &Connection, team: i64, id: NoticeId) -> Result<Option
     Ok(query_notices(conn, BY_ID, params![team, id.0.as_bytes()], |_| true, 1)?.pop())
 }
 
-/// The notice of an event to an endpoint.
+/// The notice of an event for an endpoint.
 pub(crate) fn by_seq(conn: &Connection, endpoint: EndpointId, seq: u64) -> Result<Option<Notice>> {
     Ok(query_notices(conn, BY_SEQ, params![ordered_bits(endpoint.0), seq as i64], |_| true, 1)?.pop())
 }
 
-/// Whether something about a subject is owed to an endpoint.
+/// Whether an endpoint has a pending notice about a subject.
 pub(crate) fn has_pending(ledger: &WriteSession<'_>, endpoint: EndpointId, about: Uuid) -> Result<bool> {
     let mut statement = ledger.conn.prepare_cached(HAS_PENDING).map_err(store_error)?;
     statement.exists(params![ordered_bits(endpoint.0), about.as_bytes()]).map_err(store_error)
 }
 
-/// Notices of an endpoint, those of the latest events first.
+/// Notices of an endpoint, latest events first.
 pub(crate) fn list(conn: &Connection, team: i64, endpoint: EndpointId, query: &NoticeQuery) -> Result<Vec<Notice>> {
     let before = query.before.map_or(i64::MAX, |seq| i64::try_from(seq).unwrap_or(i64::MAX));
     let asked = params![team, ordered_bits(endpoint.0), before, limits::SCAN_ROWS as i64];
     query_notices(conn, LIST, asked, |notice| notice.endpoint == endpoint && query.matches(notice), query.limit)
 }
 
-/// Writes a notice as it is now.
+/// Inserts or updates a notice.
 pub(crate) fn save(ledger: &WriteSession<'_>, team: i64, notice: &Notice) -> Result<()> {
     let log = (!notice.attempt_log.is_empty()).then(|| to_json(&notice.attempt_log)).transpose()?;
     let row = params![
@@ -150,7 +150,8 @@ pub(crate) fn save(ledger: &WriteSession<'_>, team: i64, notice: &Notice) -> Res
     ledger.execute(UPSERT, row).map(drop)
 }
 
-/// Writes what became of a notice, and who is next in line. What it is then.
+/// Saves a changed notice, and makes the next notice about the same subject due if it is first now. Returns the notice
+/// as it was saved.
 pub(crate) fn save_and_reschedule(
     ledger: &WriteSession<'_>,
     team: i64,
@@ -170,7 +171,7 @@ pub(crate) fn save_and_reschedule(
     Ok(notice)
 }
 
-/// Gives due notices of an enabled endpoint to a process.
+/// Leases due notices of an enabled endpoint to a node.
 pub(crate) fn lease(
     ledger: &WriteSession<'_>,
     (team, id): (TeamId, EndpointId),
@@ -191,7 +192,7 @@ pub(crate) fn lease(
     Ok(due)
 }
 
-/// Writes down how an attempt ended.
+/// Records the outcome of an attempt, and updates the endpoint's state.
 pub(crate) fn record_outcome(
     ledger: &mut WriteSession<'_>,
     settle: NoticeOutcome,
@@ -214,7 +215,7 @@ pub(crate) fn record_outcome(
     Ok(Some(notice))
 }
 
-/// Owes a notice anew and at once.
+/// Replays a notice: makes it pending and due again.
 pub(crate) fn replay(
     ledger: &WriteSession<'_>,
     (team, id): (TeamId, NoticeId),
@@ -237,7 +238,7 @@ pub(crate) fn replay(
     Ok(IdempotentResult::Done(Some(notice)))
 }
 
-/// Tells an endpoint again, from the events after a number.
+/// Recovers the notices of an endpoint for the events after a sequence number: all of them, or only the failed ones.
 pub(crate) fn recover(
     ledger: &mut WriteSession<'_>,
     (team, id): (TeamId, EndpointId),
@@ -282,7 +283,7 @@ fn replay_failed(ledger: &WriteSession<'_>, team: i64, id: EndpointId, after: u6
     Ok(failed.len())
 }
 
-/// Makes notices due that a process which ended was telling. How many.
+/// Makes notices due again whose lease holder is no longer alive. Returns how many.
 pub(crate) fn reclaim(
     ledger: &WriteSession<'_>,
     alive: impl Fn(NodeId) -> bool,
@@ -300,7 +301,7 @@ pub(crate) fn reclaim(
     Ok(count)
 }
 
-/// Removes settled notices that are old, and what removed endpoints left. How many.
+/// Deletes old settled notices and the rows of removed endpoints. Returns how many notices were deleted.
 pub(crate) fn sweep(ledger: &WriteSession<'_>, max: usize, now: Time) -> Result<usize> {
     let mut gone = ledger.execute(DELETE_OLD, params![now.0, max as i64])?;
     let mut statement = ledger.conn.prepare_cached(REMOVED_ENDPOINTS).map_err(store_error)?;

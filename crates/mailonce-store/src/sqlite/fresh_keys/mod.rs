@@ -1,9 +1,12 @@
-//! Fresh keys: those bound lately, in memory and in blocks on disk, before they lie in the tree of keys.
+//! Fresh keys: recently bound idempotency keys that are not yet in the `keys` table (the tree). They are in memory
+//! and in blocks on disk.
 //!
-//! Hashes are random, so a key that goes straight into the tree dirties a page of its own, which is then logged,
-//! synced and moved for one row. Here a commit leaves its keys as one block, and a hand that goes round the tree from
-//! end to end takes the fresh keys along in its order: neighbours share a page. A key is free only when neither
-//! memory nor the tree knows it. What lies in the tree counts: whoever changes a key's row moves the key there first.
+//! Key hashes are random. A key inserted directly into the tree dirties a page of its own, and that page is logged,
+//! synced and checkpointed for one row. Instead, each commit appends its keys as one block. Later commits flush fresh
+//! keys into the tree in key order, cycle after cycle, so that neighbouring keys share a page.
+//!
+//! A key is free only if it is neither in memory nor in the tree. If a key is in both a block and the tree, the tree
+//! is right. A job that changes a key's row flushes the key into the tree first.
 
 mod blocks;
 #[cfg(test)]
@@ -25,36 +28,38 @@ use super::schema::store_error;
 const MOVE_TO_TREE: &str = "INSERT INTO keys (team, hash, bind, email) VALUES (?1, ?2, 1, ?3) ON CONFLICT DO NOTHING";
 const IN_TREE: &str = "SELECT 1 FROM keys WHERE team = ?1 AND hash = ?2";
 
-/// Fresh keys are this part of all keys, within bounds: the more there are, the more of them share a page of the tree.
+/// The number of fresh keys may reach the number of keys in the tree divided by this, within the bounds below. The
+/// more fresh keys there are, the more of them share a page when they are flushed.
 const FRESH_DIVISOR: u64 = 16;
-// Few in tests, so that every promise is kept while keys move.
+// Small in tests, so that the conformance tests run while keys are being flushed.
 const MIN_FRESH: u64 = if cfg!(test) { 4 } else { 16_384 };
 const MAX_FRESH: u64 = 393_216;
-/// Keys that one commit moves beside as many as it adds, and blocks that it drops.
+/// A commit flushes at most this many keys plus twice the number it adds, and drops at most this many blocks.
 const EXTRA_MOVES_PER_COMMIT: usize = 32;
 const BLOCKS_DROPPED_PER_COMMIT: i64 = 64;
 
-/// Keys that every sweep moves.
+/// Maximum number of keys that each sweep flushes.
 const FLUSHED_PER_SWEEP: usize = 128;
 
-/// A key's place in the tree: the team's number and the hash.
+/// The primary key of a row of the tree: the team's number and the key's hash.
 pub(crate) type TreeKey = (i64, [u8; 16]);
 
-/// The fresh keys that are committed, each with its email. Shared with the readers.
+/// The committed fresh keys, each with the ordered bits of its email's id. Shared with the readers.
 #[derive(Default)]
 pub(crate) struct FreshKeys {
     all: RwLock<BTreeMap<TreeKey, i64>>,
-    /// Rows of the tree, about.
+    /// Approximate number of rows in the tree.
     pub(crate) in_tree: AtomicU64,
 }
 
 impl FreshKeys {
-    /// The email that a fresh key is bound to. A reader that finds none asks the tree afterwards, in this order.
+    /// The email that a fresh key is bound to. A reader must query memory first and the tree second: a key that is
+    /// flushed in between is then still found.
     pub(crate) fn get(&self, team: i64, key: KeyHash) -> Option<i64> {
         self.all.read().unwrap_or_else(PoisonError::into_inner).get(&(team, key.0)).copied()
     }
 
-    /// Keys remembered, about.
+    /// Approximate number of all keys.
     pub(crate) fn count(&self) -> u64 {
         self.len() as u64 + self.in_tree.load(Ordering::Relaxed)
     }
@@ -63,13 +68,13 @@ impl FreshKeys {
         self.all.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// How many may stay fresh.
+    /// How many keys may stay fresh.
     fn max_fresh(&self) -> usize {
         (self.in_tree.load(Ordering::Relaxed) / FRESH_DIVISOR).clamp(MIN_FRESH, MAX_FRESH) as usize
     }
 }
 
-/// Where a verb's savepoint began.
+/// The state at the start of a job's savepoint.
 #[derive(Clone, Copy)]
 pub(crate) struct FreshKeySavepoint {
     added: usize,
@@ -77,18 +82,18 @@ pub(crate) struct FreshKeySavepoint {
     next_cycle: FlushCycle,
 }
 
-/// The writer's side: what this group did so far, and the hand that moves keys into the tree.
+/// The writer's side: the key changes of the current group, and the progress of flushing keys into the tree.
 pub(crate) struct FreshKeyWriter<'c> {
     shared: Arc<FreshKeys>,
     statements: FlushStatements<'c>,
-    /// Bound by this group.
+    /// Keys bound by the current group.
     added: Vec<(TreeKey, i64)>,
     added_index: HashMap<TreeKey, i64>,
-    /// Moved into the tree by this group.
+    /// Keys flushed into the tree by the current group.
     moved: Vec<TreeKey>,
     moved_index: HashSet<TreeKey>,
     cycle: FlushCycle,
-    /// The round as it will be when this group is committed.
+    /// The flush cycle as it will be when the current group is committed.
     next_cycle: FlushCycle,
 }
 
@@ -99,22 +104,22 @@ struct FlushStatements<'c> {
     drop_blocks: Statement<'c>,
 }
 
-/// How far the hand is.
+/// The progress of flushing. A cycle runs over all fresh keys once, in key order.
 #[derive(Clone, Copy, Default)]
 struct FlushCycle {
-    /// The last key it moved.
+    /// The last key that was flushed. `None` at the start of a cycle.
     position: Option<TreeKey>,
-    /// The last block on disk.
+    /// The number of the last block on disk.
     last_block: i64,
-    /// The last block when this round began: its keys are moved when the round ends.
+    /// The number of the last block when this cycle began. All keys up to this block are flushed when the cycle ends.
     last_block_at_start: i64,
-    /// Blocks up to here are moved, and up to here they are gone.
+    /// Blocks up to these numbers are flushed, and deleted.
     flushed_block: i64,
     dropped_block: i64,
 }
 
 impl<'c> FreshKeyWriter<'c> {
-    /// Reads the blocks that are left. Keys that were moved since they were written are in the tree already.
+    /// Loads the fresh keys from the blocks on disk, without those that are in the tree already.
     pub(crate) fn new(conn: &'c Connection, shared: Arc<FreshKeys>) -> Result<Self> {
         let prepare = |sql: &str| conn.prepare(sql).map_err(store_error);
         let statements = FlushStatements {
@@ -141,8 +146,8 @@ impl<'c> FreshKeyWriter<'c> {
             }
         }
         if in_blocks > 2 * fresh.len() {
-            // Each start begins a round anew. Processes that all ended before their first round did would leave blocks
-            // behind for good.
+            // Every start begins a new flush cycle. Without this, a process that always ends before its first cycle
+            // does would never delete a block.
             last_block = blocks::rewrite_blocks(conn, &fresh)?;
         }
         *hand.shared.all.write().unwrap_or_else(PoisonError::into_inner) = fresh;
@@ -154,7 +159,7 @@ impl<'c> FreshKeyWriter<'c> {
         self.statements.in_tree.exists(params![place.0, place.1]).map_err(store_error)
     }
 
-    /// Forgets a group that was not committed.
+    /// Starts a group, and discards the changes of one that was not committed.
     pub(crate) fn begin_group(&mut self) {
         self.added.clear();
         self.added_index.clear();
@@ -163,7 +168,7 @@ impl<'c> FreshKeyWriter<'c> {
         self.next_cycle = self.cycle;
     }
 
-    /// The email of a fresh key, as this group sees it.
+    /// The email of a fresh key, including the changes of the current group. `None` when the key is not fresh.
     pub(crate) fn get(&self, team: i64, key: KeyHash) -> Option<i64> {
         let place = (team, key.0);
         if self.moved_index.contains(&place) {
@@ -172,7 +177,7 @@ impl<'c> FreshKeyWriter<'c> {
         self.added_index.get(&place).copied().or_else(|| self.shared.get(team, key))
     }
 
-    /// Binds a key if it is free. False when it is known, whatever it is to whom.
+    /// Binds a key to an email if the key is free. Returns false when the key exists, whatever it is bound to.
     pub(crate) fn bind_if_free(&mut self, team: i64, key: KeyHash, email: i64) -> Result<bool> {
         let place = (team, key.0);
         if self.get(team, key).is_some() || self.is_in_tree(place)? {
@@ -183,7 +188,7 @@ impl<'c> FreshKeyWriter<'c> {
         Ok(true)
     }
 
-    /// Moves a key into the tree if it is fresh, so that its row can be changed there.
+    /// Flushes one key into the tree if it is fresh, so that its row can be changed there.
     pub(crate) fn flush_key(&mut self, team: i64, key: KeyHash) -> Result<()> {
         match self.get(team, key) {
             Some(email) => self.move_to_tree((team, key.0), email),
@@ -202,7 +207,7 @@ impl<'c> FreshKeyWriter<'c> {
         FreshKeySavepoint { added: self.added.len(), moved: self.moved.len(), next_cycle: self.next_cycle }
     }
 
-    /// Takes back what a verb did since its savepoint.
+    /// Undoes the changes of a job since its savepoint.
     pub(crate) fn roll_back_to(&mut self, mark: FreshKeySavepoint) {
         for (place, _) in self.added.drain(mark.added..) {
             self.added_index.remove(&place);
@@ -210,16 +215,18 @@ impl<'c> FreshKeyWriter<'c> {
         for place in self.moved.drain(mark.moved..) {
             self.moved_index.remove(&place);
         }
-        // Keys that are fresh again must be passed again: a round that ends without them drops their blocks.
+        // The cycle must visit again the keys that became fresh again. A cycle that ends without them would drop their
+        // blocks, and lose the keys.
         self.next_cycle = mark.next_cycle;
     }
 
-    /// Lets the hand go on a little, so that on a quiet ledger no key stays fresh for days.
+    /// Flushes a few keys. Called by sweeps, so that no key stays fresh for days when there is little traffic.
     pub(crate) fn flush_some(&mut self) -> Result<()> {
         self.flush_next(FLUSHED_PER_SWEEP)
     }
 
-    /// Writes the group's block, and lets the hand go on while there are more fresh keys than there should be.
+    /// Writes the group's keys as a block. Flushes keys while there are more fresh keys than allowed, and drops flushed
+    /// blocks.
     pub(crate) fn write_block(&mut self) -> Result<()> {
         if !self.added.is_empty() {
             self.next_cycle.last_block += 1;
@@ -232,7 +239,7 @@ impl<'c> FreshKeyWriter<'c> {
         let surplus = fresh.saturating_sub(self.moved.len() + self.shared.max_fresh());
         self.flush_next(surplus.min(2 * self.added.len() + EXTRA_MOVES_PER_COMMIT))?;
         if self.next_cycle.dropped_block < self.next_cycle.flushed_block {
-            // A few at a time, because each frees a page.
+            // Drop only a few blocks at a time, because each one frees a page.
             self.next_cycle.dropped_block =
                 self.next_cycle.flushed_block.min(self.next_cycle.dropped_block + BLOCKS_DROPPED_PER_COMMIT);
             self.statements.drop_blocks.execute([self.next_cycle.dropped_block]).map_err(store_error)?;
@@ -240,7 +247,7 @@ impl<'c> FreshKeyWriter<'c> {
         Ok(())
     }
 
-    /// Moves the next keys in the order of the tree.
+    /// Flushes the next `count` fresh keys, in key order.
     fn flush_next(&mut self, count: usize) -> Result<()> {
         if count == 0 {
             return Ok(());
@@ -252,7 +259,7 @@ impl<'c> FreshKeyWriter<'c> {
         };
         self.next_cycle.position = ahead.last().map(|(place, _)| *place);
         if ahead.len() < count {
-            // All that was fresh when the round began is in the tree now; the next one begins at the front.
+            // The cycle ends: every key that was fresh when it began is in the tree now. Start the next cycle.
             (self.next_cycle.position, self.next_cycle.flushed_block, self.next_cycle.last_block_at_start) =
                 (None, self.next_cycle.last_block_at_start, self.next_cycle.last_block);
         }
@@ -264,7 +271,7 @@ impl<'c> FreshKeyWriter<'c> {
         Ok(())
     }
 
-    /// Lets readers see what the group did. Called after its commit and before anybody is answered.
+    /// Makes the group's key changes visible to readers. Called after the commit and before any reply is sent.
     pub(crate) fn publish(&mut self) {
         self.cycle = self.next_cycle;
         self.shared.in_tree.fetch_add(self.moved.len() as u64, Ordering::Relaxed);

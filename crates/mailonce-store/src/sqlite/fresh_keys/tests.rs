@@ -1,4 +1,4 @@
-//! No key is lost, and none is free twice.
+//! Tests that no key is lost, and that no bound key becomes free again.
 
 use super::*;
 use crate::sqlite::schema;
@@ -7,7 +7,7 @@ const TEAM: i64 = 1;
 
 fn key(n: u64) -> KeyHash {
     let mut hash = [0; 16];
-    // Scattered, as hashes are.
+    // Spread over the key space, as real hashes are.
     hash[..8].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
     KeyHash(hash)
 }
@@ -31,7 +31,7 @@ fn count(conn: &Connection, table: &str) -> usize {
     conn.query_row(&format!("SELECT COUNT(*) FROM {table}"), [], |row| row.get::<_, i64>(0)).unwrap() as usize
 }
 
-/// The email of a key, wherever it lies; in both places it must be the same.
+/// The email of a key, read from the fresh keys first and from the tree second.
 fn bound(conn: &Connection, hand: &FreshKeyWriter<'_>, key: KeyHash) -> Option<i64> {
     let sql = "SELECT email FROM keys WHERE team = ?1 AND hash = ?2";
     hand.get(TEAM, key).or_else(|| conn.query_row(sql, params![TEAM, key.0], |row| row.get(0)).ok())
@@ -134,8 +134,8 @@ fn a_savepoint_takes_back_how_far_the_hand_went() {
     let (_home, conn) = ledger();
     let mut hand = FreshKeyWriter::new(&conn, Arc::default()).unwrap();
     commit(&conn, &mut hand, |hand| assert!(hand.bind_if_free(TEAM, key(1), 1).unwrap()));
-    // A sweep that fails after its stroll, as one of two verbs of a group. A second stroll in the same round would have
-    // dropped the block of the key that the first one had to give back.
+    // A sweep flushes keys and is then rolled back to its savepoint. Without the rollback of the cycle, the second
+    // sweep would drop the block of the key that the first sweep's rollback made fresh again.
     for _ in 0..2 {
         commit(&conn, &mut hand, |hand| {
             let mark = hand.savepoint();

@@ -1,4 +1,4 @@
-//! Handing off: leases, acts and what processes that ended left behind.
+//! Handoffs: leases, actions, and recovery of handoffs that dead nodes held.
 
 use mailonce_core::{
     handoff::{
@@ -27,7 +27,7 @@ const DUE: &str = "SELECT team, email, number, state, recipients, due_at FROM ha
      WHERE state IN ('queued', 'scheduled') AND due_at <= ?1 AND transport = ?2 ORDER BY due_at, email, number";
 const DUE_UNKNOWN: &str = "SELECT team, email, number, transport, json_extract(work, '$.account') FROM handoffs \
      WHERE state = 'unknown' AND due_at <= ?1 ORDER BY due_at, email, number";
-// Each half by its own index: the table also holds everything that was ever sent.
+// Each half uses its own index, because the table also holds all sent handoffs.
 const UNCLAIMED: &str = "SELECT t.id, h.transport, SUM(h.waits), COUNT(*) - SUM(h.waits) FROM ( \
      SELECT team, transport, 1 AS waits FROM handoffs INDEXED BY handoffs_due WHERE state IN ('queued', 'scheduled') \
      UNION ALL SELECT team, transport, 0 FROM handoffs INDEXED BY handoffs_doubt WHERE state = 'unknown') h \
@@ -54,10 +54,10 @@ const BY_REMOTE_ID: &str = "SELECT a.email, a.handoff, e.tail FROM attempts a JO
 const COUNT_WAITING: &str = "SELECT transport, COUNT(*), MIN(due_at) FROM handoffs WHERE state IN ('queued', 'scheduled') \
      GROUP BY transport ORDER BY transport";
 
-/// A handoff by its place in the file.
+/// A handoff in the database: team number, ordered bits of its email's id, and its number.
 pub(crate) type HandoffRef = (i64, i64, u16);
 
-/// Due handoffs that a wish may have, in their order. Read apart from the writer; [`lease`] looks again.
+/// Due handoffs that match a lease request, in order. Runs on a reader, so [`lease`] checks each one again.
 pub(crate) fn due_candidates(conn: &Connection, wish: &LeaseRequest, now: Time) -> Result<Vec<HandoffRef>> {
     let busy: Vec<String> = wish.excluded_domains.iter().map(|domain| format!("@{domain}\"")).collect();
     let mut statement = conn.prepare_cached(DUE).map_err(store_error)?;
@@ -81,7 +81,7 @@ pub(crate) fn due_candidates(conn: &Connection, wish: &LeaseRequest, now: Time) 
     Ok(found)
 }
 
-/// Gives handoffs to a worker, if they may still be taken.
+/// Leases handoffs to a worker, if they still match the request.
 pub(crate) fn lease(
     ledger: &mut WriteSession<'_>,
     places: &[HandoffRef],
@@ -106,7 +106,7 @@ pub(crate) fn lease(
     Ok(leased)
 }
 
-/// A handoff with what a worker needs to hand it over.
+/// Adds to a handoff what a worker needs to send it: the body, and the frozen bytes if there are any.
 pub(crate) fn with_bytes(conn: &Connection, email: Email, number: u16) -> Result<LeasedHandoff> {
     let bits = ordered_bits(email.id.0);
     let transport = email.handoffs.get(usize::from(number)).map(|handoff| handoff.transport.as_str());
@@ -120,7 +120,7 @@ pub(crate) fn with_bytes(conn: &Connection, email: Email, number: u16) -> Result
     })
 }
 
-/// Writes what became of an email and of those of its handoffs that changed.
+/// Saves an email, and those of its handoffs that changed.
 fn save(ledger: &WriteSession<'_>, team: i64, before: &Email, email: &Email) -> Result<()> {
     email_commands::save_email(ledger, team, email)?;
     let bits = ordered_bits(email.id.0);
@@ -132,7 +132,7 @@ fn save(ledger: &WriteSession<'_>, team: i64, before: &Email, email: &Email) -> 
     Ok(())
 }
 
-/// Writes down what happened and what it means.
+/// Applies an action to a handoff, and saves its effects.
 pub(crate) fn apply_action(
     ledger: &mut WriteSession<'_>,
     (team, id): (TeamId, EmailId),
@@ -211,7 +211,7 @@ fn write_effects(ledger: &mut WriteSession<'_>, team: i64, bits: i64, effects: &
     Ok(())
 }
 
-/// Writes an attempt as it is now.
+/// Inserts or updates an attempt.
 pub(crate) fn save_attempt(ledger: &WriteSession<'_>, bits: i64, attempt: &Attempt) -> Result<()> {
     let Attempt { handoff, number, at, ended_at, outcome, reply, details: about } = attempt;
     let about_json = (*about != AttemptDetails::default()).then(|| serde_json::to_string(about).unwrap_or_default());
@@ -221,13 +221,13 @@ pub(crate) fn save_attempt(ledger: &WriteSession<'_>, bits: i64, attempt: &Attem
     ledger.execute(SAVE_ATTEMPT, row).map(drop)
 }
 
-/// What happened to a handoff, as it is kept: nothing, for most.
+/// The progress of a handoff as JSON. `None` for the default value, which most handoffs have.
 pub(crate) fn work_json(handoff: &Handoff) -> Option<String> {
     (handoff.progress != HandoffProgress::default())
         .then(|| serde_json::to_string(&handoff.progress).unwrap_or_default())
 }
 
-/// Unknown handoffs that are due to be looked at.
+/// Unknown handoffs that are due to be resolved, and that this node may resolve.
 pub(crate) fn due_unknown(
     conn: &Connection,
     team_id: impl Fn(i64) -> Option<TeamId>,
@@ -260,7 +260,7 @@ pub(crate) fn due_unknown(
     Ok(found)
 }
 
-/// What waits for transports that nobody claims.
+/// Waiting and unknown handoffs of transports that no node claims, counted per team and transport.
 pub(crate) fn orphan_backlogs(conn: &Connection, claimed: impl Fn(&str) -> bool) -> Result<Vec<OrphanBacklog>> {
     let mut statement = conn.prepare_cached(UNCLAIMED).map_err(store_error)?;
     let rows = statement.query_map([], |row| {
@@ -272,7 +272,7 @@ pub(crate) fn orphan_backlogs(conn: &Connection, claimed: impl Fn(&str) -> bool)
     Ok(all.into_iter().filter(|orphans| !claimed(&orphans.transport)).collect())
 }
 
-/// Emails of which something is open at a transport.
+/// Emails with an open handoff at a transport.
 pub(crate) fn emails_open_at_transport(
     conn: &Connection,
     transport: &str,
@@ -289,7 +289,7 @@ pub(crate) fn emails_open_at_transport(
     rows.and_then(Iterator::collect).map_err(store_error)
 }
 
-/// Takes handoffs from processes that ended.
+/// Recovers handoffs whose lease holder is no longer alive.
 pub(crate) fn recover_dead_nodes(
     ledger: &mut WriteSession<'_>,
     alive: impl Fn(NodeId) -> bool,
@@ -316,7 +316,7 @@ pub(crate) fn recover_dead_nodes(
     Ok(recovered)
 }
 
-/// The handoff that a next hop knows under its own name.
+/// The handoff to which the next hop assigned this remote id.
 pub(crate) fn handoff_by_remote_id(conn: &Connection, team: i64, remote_id: &str) -> Result<Option<(EmailId, u16)>> {
     let mut statement = conn.prepare_cached(BY_REMOTE_ID).map_err(store_error)?;
     let row = statement.query_row(params![team, remote_id], |row| {
@@ -325,7 +325,7 @@ pub(crate) fn handoff_by_remote_id(conn: &Connection, team: i64, remote_id: &str
     row.optional().map_err(store_error)
 }
 
-/// What waits.
+/// The number of waiting handoffs per transport, the oldest due time, and the number of unknown handoffs.
 pub(crate) fn backlog(conn: &Connection) -> Result<Backlog> {
     let mut statement = conn.prepare_cached(COUNT_WAITING).map_err(store_error)?;
     let rows = statement
@@ -341,7 +341,7 @@ pub(crate) fn backlog(conn: &Connection) -> Result<Backlog> {
     })
 }
 
-/// Facts about an email, in the order they were learnt.
+/// The evidence about an email, in the order in which it was recorded.
 pub(crate) fn evidence(conn: &Connection, bits: i64) -> Result<Vec<Evidence>> {
     let mut statement =
         conn.prepare_cached("SELECT fact FROM evidence WHERE email = ?1 ORDER BY number").map_err(store_error)?;

@@ -1,4 +1,4 @@
-//! Deliveries: their rows, being read and ending.
+//! Deliveries: their rows, leases and outcomes.
 
 use mailonce_core::{
     id::{DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, ordered_bits, random_bits},
@@ -28,13 +28,13 @@ const DUE: &str = "SELECT team, delivery FROM deliveries WHERE state = 'waiting'
      ORDER BY due_at, delivery LIMIT ?2";
 const LEASED: &str = "SELECT team, delivery, holder FROM deliveries WHERE state = 'waiting' AND due_at > ?1 \
      AND holder IS NOT NULL ORDER BY due_at, delivery";
-/// Whoever reads it goes on.
+/// Keeps the lease, so that the worker that holds the delivery can continue.
 const ATTACH_FETCHED_CONTENT: &str =
     "UPDATE deliveries SET rev = ?3, attempts = ?4, raw = ?5, about = ?6 WHERE team = ?1 AND delivery = ?2";
-/// A removed inbox that was thought empty has something left again.
+/// Marks a removed inbox that was already cleared, because it has rows to sweep again.
 const RESWEEP_INBOX: &str = "UPDATE inboxes SET removed = 1 WHERE inbox = ?1 AND removed = 0";
 
-/// A delivery and where its bytes are, while it needs them.
+/// A delivery, and the row of its raw bytes while it needs them.
 #[derive(Clone)]
 pub(crate) struct DeliveryRow {
     pub(crate) delivery: Delivery,
@@ -63,7 +63,7 @@ fn read_delivery_row(row: &Row<'_>, team: TeamId) -> Result<DeliveryRow> {
     Ok(DeliveryRow { delivery, raw: row.get(6).map_err(store_error)? })
 }
 
-/// The delivery with these ordered bits.
+/// The delivery whose id has these ordered bits.
 pub(crate) fn by_bits(conn: &Connection, team: TeamId, number: i64, bits: i64) -> Result<Option<DeliveryRow>> {
     let mut statement = conn.prepare_cached(BY_ID).map_err(store_error)?;
     let mut rows = statement.query(params![number, bits]).map_err(store_error)?;
@@ -75,7 +75,7 @@ pub(crate) fn by_id(conn: &Connection, team: TeamId, number: i64, id: DeliveryId
     Ok(by_bits(conn, team, number, ordered_bits(id.0))?.filter(|kept| kept.delivery.id == id))
 }
 
-/// Deliveries, newest first.
+/// Deliveries of a team, newest first.
 pub(crate) fn list(conn: &Connection, team: TeamId, number: i64, query: &DeliveryQuery) -> Result<Vec<Delivery>> {
     let before = query.before.map_or(i64::MAX, |id| ordered_bits(id.0));
     let mut statement = conn.prepare_cached(LIST).map_err(store_error)?;
@@ -92,7 +92,7 @@ pub(crate) fn list(conn: &Connection, team: TeamId, number: i64, query: &Deliver
     Ok(found)
 }
 
-/// Writes what became of a delivery.
+/// Saves a changed delivery with its lease holder.
 pub(crate) fn update(ledger: &WriteSession<'_>, team: i64, kept: &DeliveryRow, holder: Option<NodeId>) -> Result<()> {
     let DeliveryRow { delivery, raw } = kept;
     let Delivery { rev, attempts, last_error: trouble, .. } = delivery;
@@ -106,7 +106,8 @@ pub(crate) fn update(ledger: &WriteSession<'_>, team: i64, kept: &DeliveryRow, h
     ledger.execute(UPDATE, row).map(drop)
 }
 
-/// Tells what has to be told of a delivery that makes no message. A removed inbox is to be swept again for it.
+/// Emits the event of a delivery that creates no message, if there is one. A removed inbox is swept again because of
+/// the delivery's row.
 pub(crate) fn emit_event(ledger: &mut WriteSession<'_>, team: i64, delivery: &Delivery, now: Time) -> Result<()> {
     if let Some(event) = delivery.to_event(now) {
         ledger.emit(team, &event);
@@ -117,7 +118,7 @@ pub(crate) fn emit_event(ledger: &mut WriteSession<'_>, team: i64, delivery: &De
     Ok(())
 }
 
-/// Writes what became of a delivery that nobody reads any more. Bytes that it needs no longer go.
+/// Saves a delivery without a lease holder, and releases its raw bytes if it needs them no longer.
 pub(crate) fn save(ledger: &WriteSession<'_>, team: i64, mut kept: DeliveryRow) -> Result<()> {
     if !kept.delivery.needs_raw_bytes()
         && let Some(raw) = kept.raw.take()
@@ -127,13 +128,13 @@ pub(crate) fn save(ledger: &WriteSession<'_>, team: i64, mut kept: DeliveryRow) 
     update(ledger, team, &kept, None)
 }
 
-/// Ends a delivery that makes no message, or puts it off, and tells of it.
+/// Saves a delivery that ended without a message or was postponed, and emits its event.
 pub(crate) fn finish(ledger: &mut WriteSession<'_>, team: i64, kept: DeliveryRow, now: Time) -> Result<()> {
     emit_event(ledger, team, &kept.delivery, now)?;
     save(ledger, team, kept)
 }
 
-/// Lets go of one need of some bytes, and of the bytes with the last.
+/// Drops one reference to raw bytes, and deletes the bytes with the last reference.
 pub(crate) fn release_raw(ledger: &WriteSession<'_>, raw: i64) -> Result<()> {
     if ledger.execute("UPDATE raw_uses SET uses = uses - 1 WHERE raw = ?1 AND uses > 1", [raw])? == 0 {
         ledger.execute("DELETE FROM raw_uses WHERE raw = ?1", [raw])?;
@@ -142,17 +143,17 @@ pub(crate) fn release_raw(ledger: &WriteSession<'_>, raw: i64) -> Result<()> {
     Ok(())
 }
 
-/// A delivery by its place in the file.
+/// A delivery in the database: team number, and ordered bits of its id.
 pub(crate) type DeliveryRef = (i64, i64);
 
-/// Due deliveries, in their order. Read apart from the writer; [`take_up`] looks again.
+/// Due deliveries, in order. Runs on a reader, so [`lease`] checks each one again.
 pub(crate) fn due_candidates(conn: &Connection, max: usize, now: Time) -> Result<Vec<DeliveryRef>> {
     let mut statement = conn.prepare_cached(DUE).map_err(store_error)?;
     let rows = statement.query_map(params![now.0, max as i64], |row| Ok((row.get(0)?, row.get(1)?)));
     rows.and_then(Iterator::collect).map_err(store_error)
 }
 
-/// Gives deliveries to a worker, if they may still be taken.
+/// Leases deliveries to a node, if they are still due.
 pub(crate) fn lease(
     ledger: &WriteSession<'_>,
     places: &[DeliveryRef],
@@ -171,13 +172,13 @@ pub(crate) fn lease(
     Ok(taken)
 }
 
-/// Packed bytes.
+/// The packed raw bytes in this row.
 pub(crate) fn raw_bytes(conn: &Connection, raw: i64) -> Result<Option<Vec<u8>>> {
     let mut statement = conn.prepare_cached("SELECT bytes FROM raws WHERE raw = ?1").map_err(store_error)?;
     statement.query_row([raw], |row| row.get(0)).optional().map_err(store_error)
 }
 
-/// Puts a mail in the place of the notice of a waiting delivery.
+/// Replaces the provider's notification in a waiting delivery by the fetched mail.
 pub(crate) fn attach_fetched_content(
     ledger: &mut WriteSession<'_>,
     team: TeamId,
@@ -203,7 +204,7 @@ pub(crate) fn attach_fetched_content(
     Ok(Some(delivery))
 }
 
-/// Ends or postpones a waiting delivery that makes no message now.
+/// Records the outcome of a waiting delivery that creates no message now: ends or postpones it.
 pub(crate) fn record_outcome(
     ledger: &mut WriteSession<'_>,
     (team, id): (TeamId, DeliveryId),
@@ -218,7 +219,7 @@ pub(crate) fn record_outcome(
     Ok(Some(kept.delivery))
 }
 
-/// Lets a dead delivery be read again.
+/// Replays a dead delivery: makes it due again.
 pub(crate) fn replay(
     ledger: &mut WriteSession<'_>,
     team: TeamId,
@@ -234,7 +235,7 @@ pub(crate) fn replay(
     Ok(Some(kept.delivery))
 }
 
-/// Makes deliveries due that a process which ended was reading. How many.
+/// Makes deliveries due again whose lease holder is no longer alive. Returns how many.
 pub(crate) fn reclaim(
     ledger: &WriteSession<'_>,
     alive: impl Fn(NodeId) -> bool,

@@ -1,7 +1,7 @@
-//! Filing: from a delivery to a message.
+//! Filing: turns a delivery into a message of an inbox.
 //!
-//! Nearly every message is new, has a Message-ID that was never seen, and holds nothing: one look and one insert into
-//! `message_names` tell, and its row is worded before the writer has it.
+//! Nearly every message is new, has a Message-ID that the inbox has not seen, and contains no artifacts. It takes one
+//! lookup and one insert in `message_names`. Its row is serialized before the writer thread receives it.
 
 use mailonce_core::{
     id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId, ordered_bits, random_bits},
@@ -29,7 +29,7 @@ const INBOX_SEQ: &str = "SELECT tail, seq FROM inboxes WHERE inbox = ?1 AND team
 const SAVE_INBOX_SEQ: &str = "UPDATE inboxes SET seq = ?2 WHERE inbox = ?1";
 const BY_MESSAGE_ID: &str = "SELECT thread, message, content FROM message_names WHERE inbox = ?1 AND name = ?2";
 const BY_CONTENT: &str = "SELECT message FROM message_contents WHERE inbox = ?1 AND name = ?2 AND content = ?3";
-/// First come, first kept.
+/// The first message and the first thread under a Message-ID are kept.
 const SAVE_MESSAGE_ID: &str = "INSERT INTO message_names (inbox, name, thread, message, content) VALUES (?1, ?2, ?3, ?4, ?5) \
      ON CONFLICT DO UPDATE SET thread = COALESCE(thread, ?3), content = IIF(message IS NULL, ?5, content), \
      message = COALESCE(message, ?4)";
@@ -37,11 +37,11 @@ const SAVE_CONTENT: &str = "INSERT INTO message_contents (inbox, name, content, 
 const INSERT_MESSAGE: &str = "INSERT INTO messages (message, tail, team, inbox, seq, rev, thread, delivery, received_at, state, \
      marks, head) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 
-/// A message with its words worked out as they usually are, so that the writer only binds and steps.
+/// A message with its JSON columns serialized for the usual case, so that the writer thread only binds parameters.
 pub(crate) struct PreparedMessage {
     message: NewMessage,
     marks: String,
-    /// The head as it is when it holds nothing and is no odd one.
+    /// The serialized head, if the message has no artifacts. It is discarded if the Message-ID is reused.
     head: Option<String>,
 }
 
@@ -53,14 +53,14 @@ impl PreparedMessage {
     }
 }
 
-/// What an inbox knows under one Message-ID.
+/// The thread and the first message that an inbox has under one Message-ID.
 #[derive(Default)]
 struct MessageIdEntry {
     thread: Option<ThreadId>,
     first: Option<KnownMessage>,
 }
 
-/// Files the message of a waiting delivery, unless its inbox has it.
+/// Files the message of a waiting delivery, unless its inbox already has the message.
 pub(crate) fn file_message(
     ledger: &mut WriteSession<'_>,
     (team, id): (TeamId, DeliveryId),
@@ -102,7 +102,7 @@ pub(crate) fn file_message(
     file_new(ledger, number, kept, prepared, ground, now).map(FilingWrites::into_result)
 }
 
-/// The number of an inbox's latest message. `None` when the team has no such inbox.
+/// The sequence number of an inbox's latest message. `None` when the team has no such inbox.
 fn inbox_seq(ledger: &WriteSession<'_>, team: i64, inbox: InboxId) -> Result<Option<u64>> {
     let mut statement = ledger.conn.prepare_cached(INBOX_SEQ).map_err(store_error)?;
     let asked = params![ordered_bits(inbox.0), team];
@@ -122,7 +122,7 @@ fn find_message_id(ledger: &WriteSession<'_>, inbox: InboxId, name: &[u8; 32]) -
     Ok(MessageIdEntry { thread: optional_id(row, 0)?.map(ThreadId), first })
 }
 
-/// What the inbox has under the message's name, or without one under its content.
+/// Messages that the inbox has under the same Message-ID, or with the same content if there is no Message-ID.
 fn find_known_messages(
     ledger: &WriteSession<'_>,
     inbox: InboxId,
@@ -145,7 +145,7 @@ fn message_id_bytes(name: Option<&[u8; 32]>) -> &[u8] {
     name.map_or(&[], |name| name.as_slice())
 }
 
-/// The thread of the first of its names that the inbox knows.
+/// The thread of the first of the message's `thread_hashes` that the inbox knows.
 fn find_thread(
     ledger: &WriteSession<'_>,
     inbox: InboxId,
@@ -223,7 +223,7 @@ fn write_message(ledger: &mut WriteSession<'_>, team: i64, message: &Message, ma
     Ok(())
 }
 
-/// Notes a message's own name with its content, and all its names for its thread.
+/// Saves the message's own Message-ID with its content hash, and assigns the Message-IDs `names` to its thread.
 fn write_message_ids(
     ledger: &WriteSession<'_>,
     message: &Message,

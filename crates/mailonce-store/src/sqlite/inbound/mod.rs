@@ -1,4 +1,4 @@
-//! The part of the port for mail that comes in.
+//! Received mail: implements `InboundStore` for [`Sqlite`].
 
 pub(crate) mod deliveries;
 pub(crate) mod filing;
@@ -31,7 +31,7 @@ use crate::sqlite::{
     inbox::{artifacts, inboxes, messages, watches},
 };
 
-/// Deliveries with their bytes. One that was settled since has none, and needs no reading.
+/// Adds the raw bytes to leased deliveries. A delivery without bytes has finished since, and is left out.
 fn with_bytes(conn: &Connection, taken: Vec<DeliveryRow>) -> Result<Vec<LeasedDelivery>> {
     let mut readings = Vec::with_capacity(taken.len());
     for DeliveryRow { delivery, raw } in taken {
@@ -96,7 +96,7 @@ impl InboundStore for Sqlite {
             return Ok(Vec::new());
         }
         let taken = self.run_write(move |ledger| deliveries::lease(ledger, &places, node, now)).await?;
-        // Bytes may be large: they are read apart from the writer.
+        // The bytes may be large, so a reader loads them instead of the writer.
         self.run_query(move |conn| with_bytes(conn, taken)).await
     }
 

@@ -1,6 +1,7 @@
-//! Arriving: the bytes, and a delivery for each recipient, in one commit.
+//! Receiving mail: commits the raw bytes and one delivery per recipient in one transaction.
 //!
-//! Nearly every arrival is new and for one recipient: an insert each for the delivery, its key and the bytes.
+//! Nearly every mail is new and has one recipient. It takes three inserts: the delivery, its deduplication key, and the
+//! bytes.
 
 use mailonce_core::{
     id::{DeliveryId, NodeId, ordered_bits, random_bits},
@@ -23,7 +24,7 @@ use crate::sqlite::{
 const INSERT_DELIVERY: &str = "INSERT INTO deliveries (team, delivery, tail, rev, state, due_at, attempts, holder, raw, inbox, back, \
      received_at, suppressed, about) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
      ON CONFLICT DO NOTHING";
-/// Binds a key that is free, or known no longer.
+/// Binds a deduplication key that is free or has expired.
 const BIND_KEY: &str = "INSERT INTO delivery_keys (team, hash, delivery, known_until) VALUES (?1, ?2, ?3, ?4) \
      ON CONFLICT DO UPDATE SET delivery = ?3, known_until = ?4 WHERE known_until <= ?5";
 const SELECT_KEY: &str = "SELECT delivery FROM delivery_keys WHERE team = ?1 AND hash = ?2";
@@ -31,7 +32,7 @@ const INSERT_RAW: &str = "INSERT INTO raws (raw, bytes) VALUES (?1, ?2) ON CONFL
 const ADD_RAW_USES: &str = "INSERT INTO raw_uses (raw, uses) VALUES (?1, ?2) \
      ON CONFLICT DO UPDATE SET uses = uses + ?2 - 1";
 
-/// An arrival with everything worked out that does not need the ledger.
+/// A received mail with everything computed in advance that does not need the database.
 pub(crate) struct PreparedArrival {
     raw: Arc<[u8]>,
     reader: Option<NodeId>,
@@ -60,7 +61,7 @@ impl PreparedDelivery {
         Ok(Self { delivery: Delivery::new(new.clone(), reader, now), new, about, back })
     }
 
-    /// The same, refused, when its inbox is not there any more.
+    /// This delivery as a refused one, if its inbox no longer exists. `None` otherwise.
     fn refused_if_inbox_gone(&self, ledger: &WriteSession<'_>, team: i64, now: Time) -> Result<Option<Self>> {
         let Some(inbox) = self.new.required_inbox() else { return Ok(None) };
         if inboxes::exists(ledger.conn, team, inbox)? {
@@ -72,7 +73,7 @@ impl PreparedDelivery {
     }
 }
 
-/// Keeps a mail for each recipient, unless the same delivery came before.
+/// Stores one delivery per recipient. Records a delivery as a duplicate if its deduplication key is bound.
 pub(crate) fn receive(
     ledger: &mut WriteSession<'_>,
     arrival: &PreparedArrival,
@@ -85,7 +86,7 @@ pub(crate) fn receive(
         answers.push(answer);
         if kept && raw.is_none() {
             let bits = ordered_bits(parcel.new.id.0);
-            // They are there when this call was made before and the row of its first delivery has gone since.
+            // The bytes already exist if this call is a retry and the row of its first delivery was deleted since.
             uses += 1 - ledger.execute(INSERT_RAW, params![bits, arrival.raw.as_ref()])? as i64;
             raw = Some(bits);
         }
@@ -100,8 +101,8 @@ pub(crate) fn receive(
     Ok(answers)
 }
 
-/// Keeps one recipient's delivery. True beside the answer when it was kept now; its bytes are at `raw`, or will be
-/// under its own bits.
+/// Stores one recipient's delivery. Returns true with the result if this call stored it. Its bytes are in the row
+/// `raw`; if that is `None`, the caller inserts them under the ordered bits of this delivery.
 fn receive_one(
     ledger: &mut WriteSession<'_>,
     parcel: &PreparedDelivery,
@@ -123,7 +124,7 @@ fn receive_one(
     let suppressed = delivery.suppressed.map(DeliverySuppression::as_str);
     let row = params![team, bits, tail, rev, state, due, attempts, holder, raw, at, back, now.0, suppressed, about];
     if ledger.execute(INSERT_DELIVERY, row)? == 0 {
-        // The very same one: this call was made before.
+        // The same id: this call is a retry.
         let before = by_bits(ledger.conn, new.team, team, bits)?;
         return Ok((before.as_ref().map_or(delivery, |kept| &kept.delivery).receive_result(was_refused), false));
     }

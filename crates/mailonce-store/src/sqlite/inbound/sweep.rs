@@ -1,5 +1,5 @@
-//! Clearing: rows of suppressed deliveries, keys that are known no longer, counts that no cap asks about, and what
-//! removed inboxes left.
+//! The inbound sweep: deletes old suppressed deliveries, expired delivery keys, outdated reply tallies, and the rows of
+//! removed inboxes.
 
 use mailonce_core::{
     conversation::caps::DAY_MS,
@@ -24,12 +24,12 @@ const DELETE_STALE_TALLIES: &str = "DELETE FROM tallies WHERE (team, person) IN 
 const REMOVED_INBOXES: &str = "SELECT inbox, tail FROM inboxes WHERE removed = 1 ORDER BY inbox";
 const SELECT_MESSAGES: &str = "SELECT message, team, delivery FROM messages WHERE inbox = ?1 ORDER BY seq LIMIT ?2";
 const SELECT_RAW: &str = "SELECT raw FROM deliveries WHERE team = ?1 AND delivery = ?2";
-/// Spelt like the index, so that it is used.
+/// Repeats the condition of a partial index literally, so that SQLite uses the index.
 const ENDED_DELIVERIES: &str = "SELECT team, delivery, raw FROM deliveries WHERE inbox = ?1 AND state <> 'waiting' \
      AND (state <> 'done' OR raw IS NULL) LIMIT ?2";
 const HAS_WAITING: &str = "SELECT 1 FROM deliveries WHERE state = 'waiting' AND due_at IS NOT NULL AND inbox = ?1";
 const DELETE_DELIVERY: &str = "DELETE FROM deliveries WHERE team = ?1 AND delivery = ?2";
-/// What else a removed inbox leaves, a piece at a time.
+/// Deletes the other rows of a removed inbox, up to a limit per table.
 const DELETE_INBOX_LEFTOVERS: [&str; 6] = [
     "DELETE FROM message_names WHERE inbox = ?1 AND name IN \
      (SELECT name FROM message_names WHERE inbox = ?1 LIMIT ?2)",
@@ -43,12 +43,13 @@ const DELETE_INBOX_LEFTOVERS: [&str; 6] = [
     "DELETE FROM watches WHERE watch IN (SELECT watch FROM watches WHERE inbox = ?1 LIMIT ?2)",
 ];
 
-/// The key of a delivery: its team's number and its hash.
+/// The deduplication key of a delivery: the team's number and the hash.
 pub(crate) type DeliveryKeyRef = (i64, [u8; 32]);
-/// A delivery by its place, and where its bytes are.
+/// A delivery to delete: team number, ordered bits of its id, and the row of its raw bytes.
 type DeletedDelivery = (i64, i64, Option<i64>);
 
-/// Keys after `from` that are known no longer, and where to go on; `None` when that is the start.
+/// The expired keys among the next `SCAN_ROWS` keys after `from`, and where to continue. `None` means the start of the
+/// table.
 pub(crate) fn expired_keys(
     conn: &Connection,
     from: Option<&DeliveryKeyRef>,
@@ -68,7 +69,7 @@ pub(crate) fn expired_keys(
     Ok((expired, last.filter(|_| looked == limits::SCAN_ROWS)))
 }
 
-/// Clears up to `max` deliveries, with what belongs to them. How many went.
+/// Deletes up to `max` deliveries with everything that belongs to them. Returns how many were deleted.
 pub(crate) fn sweep(ledger: &WriteSession<'_>, expired: &[DeliveryKeyRef], max: usize, now: Time) -> Result<usize> {
     for (team, hash) in expired {
         ledger.execute(DROP_KEY, params![team, hash, now.0])?;
@@ -113,7 +114,7 @@ fn drop_deliveries(ledger: &WriteSession<'_>, gone: &[DeletedDelivery]) -> Resul
     Ok(gone.len())
 }
 
-/// Clears up to `left` deliveries of a removed inbox, and the rest of it with the last.
+/// Deletes up to `left` deliveries of a removed inbox. Marks the inbox as cleared when nothing of it is left.
 fn clear_inbox(ledger: &WriteSession<'_>, (bits, id): (i64, Uuid), left: usize) -> Result<usize> {
     let mut swept = clear_messages(ledger, bits, left)?;
     swept += drop_deliveries(
@@ -124,7 +125,7 @@ fn clear_inbox(ledger: &WriteSession<'_>, (bits, id): (i64, Uuid), left: usize) 
     for sql in DELETE_INBOX_LEFTOVERS {
         empty &= ledger.execute(sql, params![bits, left as i64])? < left;
     }
-    // One that waits is still read, and then refused: nothing goes without a word.
+    // A waiting delivery is still processed: a worker refuses it, so that the refusal is recorded.
     let waits = ledger.conn.prepare_cached(HAS_WAITING).and_then(|mut s| s.exists([id.as_bytes()]));
     if empty && !waits.map_err(store_error)? {
         ledger.execute("UPDATE inboxes SET removed = 0 WHERE inbox = ?1", [bits])?;
@@ -132,7 +133,7 @@ fn clear_inbox(ledger: &WriteSession<'_>, (bits, id): (i64, Uuid), left: usize) 
     Ok(swept)
 }
 
-/// Removes messages with the deliveries that made them. How many.
+/// Deletes messages with the deliveries that they came from. Returns how many.
 fn clear_messages(ledger: &WriteSession<'_>, inbox: i64, left: usize) -> Result<usize> {
     let messages: Vec<(i64, i64, [u8; 16])> = {
         let mut statement = ledger.conn.prepare_cached(SELECT_MESSAGES).map_err(store_error)?;
@@ -159,13 +160,13 @@ mod tests {
         conversation::caps::DAY_MS, outbound::content_guard::COMPARE_WINDOW_MS, ports::store::Store as _,
     };
 
-    /// Rows of a table, as this says.
+    /// Counts rows. `from` is a table name, optionally with a `WHERE` clause.
     fn count(conn: &Connection, from: &str) -> i64 {
         conn.query_row(&format!("SELECT COUNT(*) FROM {from}"), [], |row| row.get(0)).unwrap()
     }
 
-    /// Three threads of a removed inbox and one of another, each with two emails; an old tally and an old likeness, and
-    /// one of each that still counts.
+    /// Inserts three threads of a removed inbox and one of another inbox, each with two emails. Also inserts one
+    /// expired and one current tally, and the same for fingerprints.
     fn fill(conn: &Connection, now: Time) {
         for (bits, removed) in [(1, Some(1)), (2, None::<i64>)] {
             let inbox = "INSERT INTO inboxes (inbox, tail, team, rev, seq, address, created_at, about, removed) \

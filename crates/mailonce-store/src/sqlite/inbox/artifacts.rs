@@ -1,4 +1,4 @@
-//! Artifacts: their rows, and taking them.
+//! Artifacts (codes and links found in messages): their rows, and consuming them.
 
 use mailonce_core::{
     events::event::EventKind,
@@ -20,7 +20,7 @@ use crate::sqlite::{
     write_session::WriteSession,
 };
 
-/// A row of an artifact whose inbox is there.
+/// An artifact whose inbox was not removed.
 const ARTIFACT: &str = "SELECT a.artifact, a.tail, i.inbox, i.tail, a.message, a.rev, a.kind, a.found, a.sender, \
      a.found_at, a.seq, a.authenticated, a.consumed, a.applied_at \
      FROM artifacts a JOIN inboxes i ON i.inbox = a.inbox WHERE i.removed IS NULL AND a.team = ?1";
@@ -67,7 +67,7 @@ pub(crate) fn by_id(conn: &Connection, team: TeamId, number: i64, id: ArtifactId
     Ok(found.into_iter().find(|artifact| artifact.id == id))
 }
 
-/// For each value of a message, the latest artifact of its inbox with the same kind, value and sender.
+/// For each new artifact of a message, the latest artifact of the inbox with the same kind, value and sender.
 pub(crate) fn find_same(
     conn: &Connection,
     number: i64,
@@ -82,7 +82,7 @@ pub(crate) fn find_same(
     message.artifacts.iter().map(look).collect()
 }
 
-/// Artifacts of an inbox found after a message's number, those of the latest messages first.
+/// Artifacts of an inbox from messages after a sequence number, latest messages first.
 pub(crate) fn list(
     conn: &Connection,
     (team, number): (TeamId, i64),
@@ -96,7 +96,7 @@ pub(crate) fn list(
     Ok(found.into_iter().filter(|artifact| artifact.inbox == inbox).collect())
 }
 
-/// Writes an artifact of a message that is filed.
+/// Saves an artifact of a message that is being filed.
 pub(crate) fn save(ledger: &mut WriteSession<'_>, team: i64, filed: &FiledArtifact) -> Result<()> {
     let FiledArtifact { artifact, hash, is_new } = filed;
     if !is_new {
@@ -119,7 +119,7 @@ fn update(ledger: &WriteSession<'_>, artifact: &Artifact) -> Result<()> {
     ledger.execute(UPDATE, row).map(drop)
 }
 
-/// Takes an artifact for its first consumer.
+/// Consumes an artifact: the first consumer gets it.
 pub(crate) fn consume(
     ledger: &mut WriteSession<'_>,
     (team, id): (TeamId, ArtifactId),
@@ -147,7 +147,7 @@ pub(crate) fn consume(
     Ok(IdempotentResult::Done(taken))
 }
 
-/// Notes that an artifact was used by the one who took it.
+/// Marks an artifact as applied by its consumer.
 pub(crate) fn mark_applied(
     ledger: &mut WriteSession<'_>,
     (team, id): (TeamId, ArtifactId),

@@ -1,4 +1,4 @@
-//! Inboxes: their rows, and the names by which they are found.
+//! Inboxes: their rows, and the addresses that lead to them.
 
 use mailonce_core::{
     id::{InboxId, TeamId, ordered_bits, random_bits},
@@ -15,12 +15,12 @@ use crate::sqlite::{
     write_session::WriteSession,
 };
 
-/// A row of an inbox that is there, with its team's id.
+/// An inbox that was not removed, with its team's id.
 const INBOX: &str = "SELECT i.inbox, i.tail, i.rev, i.seq, i.address, i.client_id, i.created_at, i.about, t.id \
      FROM inboxes i JOIN teams t ON t.number = i.team WHERE i.removed IS NULL";
 const EXISTS: &str = "SELECT 1 FROM inboxes WHERE inbox = ?1 AND tail = ?2 AND team = ?3 AND removed IS NULL";
 const BY_NAME: &str = "SELECT inbox, reaches FROM inbox_names WHERE name = ?1";
-/// Whose a name is or was: rows of removed inboxes stay.
+/// The team that owns or owned an address. Works for removed inboxes too, because their rows stay.
 const TEAM_BY_NAME: &str = "SELECT t.id FROM inbox_names n JOIN inboxes i ON i.inbox = n.inbox \
      JOIN teams t ON t.number = i.team WHERE n.name = ?1";
 const INSERT: &str = "INSERT INTO inboxes (inbox, tail, team, rev, seq, address, client_id, created_at, about) \
@@ -61,7 +61,8 @@ pub(crate) fn exists(conn: &Connection, team: i64, id: InboxId) -> Result<bool> 
     conn.prepare_cached(EXISTS).and_then(|mut statement| statement.exists(row)).map_err(store_error)
 }
 
-/// The inbox at the first of these addresses that was ever taken.
+/// The inbox of the first of these addresses that was ever assigned. `None` if that address no longer leads to its
+/// inbox.
 pub(crate) fn by_address(conn: &Connection, places: &[String]) -> Result<Option<Inbox>> {
     for place in places {
         if let Some((inbox, reaches)) = find_name(conn, place)? {
@@ -71,7 +72,7 @@ pub(crate) fn by_address(conn: &Connection, places: &[String]) -> Result<Option<
     Ok(None)
 }
 
-/// The team whose the first of these addresses is or was.
+/// The team that owns or owned the first of these addresses that was ever assigned.
 pub(crate) fn team_by_address(conn: &Connection, places: &[String]) -> Result<Option<TeamId>> {
     let mut statement = conn.prepare_cached(TEAM_BY_NAME).map_err(store_error)?;
     for place in places {
@@ -83,7 +84,7 @@ pub(crate) fn team_by_address(conn: &Connection, places: &[String]) -> Result<Op
     Ok(None)
 }
 
-/// Whose a name is, and whether it still reaches its inbox.
+/// The inbox that owns an address, and whether the address still leads to it.
 fn find_name(conn: &Connection, name: &str) -> Result<Option<(i64, bool)>> {
     let mut statement = conn.prepare_cached(BY_NAME).map_err(store_error)?;
     statement.query_row([name], |row| Ok((row.get(0)?, row.get(1)?))).optional().map_err(store_error)
@@ -102,7 +103,7 @@ pub(crate) fn list(conn: &Connection, team: i64, before: Option<InboxId>, limit:
     Ok(found)
 }
 
-/// Whether an inbox may take all of these names.
+/// Whether none of these addresses belongs to another inbox.
 fn are_names_free(ledger: &WriteSession<'_>, names: &[String], inbox: i64) -> Result<bool> {
     for name in names {
         if find_name(ledger.conn, name)?.is_some_and(|(owner, _)| owner != inbox) {
@@ -116,7 +117,7 @@ fn claim_names(ledger: &WriteSession<'_>, names: &[String], inbox: i64) -> Resul
     names.iter().try_for_each(|name| ledger.execute(SAVE_NAME, params![name, inbox, true]).map(drop))
 }
 
-/// Makes an inbox, unless it is there or a name is taken.
+/// Creates an inbox, unless it exists or an address is taken.
 pub(crate) fn create(
     ledger: &mut WriteSession<'_>,
     inbox: &Inbox,
@@ -129,7 +130,7 @@ pub(crate) fn create(
         return Ok(answer);
     }
     if let Some(made) = by_id(ledger.conn, team, inbox.id)? {
-        // The very same one: this call was made before.
+        // The same id: this call is a retry.
         return Ok(IdempotentResult::Done(CreateInboxResult::Created(made)));
     }
     if let Some(client_id) = &inbox.client_id
@@ -152,7 +153,7 @@ pub(crate) fn create(
     Ok(IdempotentResult::Done(CreateInboxResult::Created(inbox.clone())))
 }
 
-/// Changes an inbox, if it is still as it was seen.
+/// Changes an inbox, if its `rev` is still the one that the caller read.
 pub(crate) fn change(
     ledger: &WriteSession<'_>,
     edit: InboxEdit,
@@ -192,7 +193,7 @@ pub(crate) fn change(
     Ok(IdempotentResult::Done(InboxChangeResult::Changed(edited.inbox)))
 }
 
-/// Removes an inbox. What is in it is seen no more, and goes with the next sweeps.
+/// Removes an inbox. Its content becomes invisible at once, and the next sweeps delete it.
 pub(crate) fn remove(ledger: &WriteSession<'_>, team: TeamId, id: InboxId) -> Result<Option<Inbox>> {
     let Some(team) = ledger.team_number(team) else { return Ok(None) };
     let found = by_id(ledger.conn, team, id)?;

@@ -1,4 +1,4 @@
-//! Messages: looking at them, on the readers' connections.
+//! Messages: queries for them, and saving their state.
 
 use mailonce_core::{
     id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId, ordered_bits},
@@ -17,10 +17,10 @@ use crate::sqlite::{
     write_session::WriteSession,
 };
 
-/// A row of a message whose inbox is there.
+/// A message whose inbox was not removed.
 const MESSAGE: &str = "SELECT m.message, m.tail, i.inbox, i.tail, m.seq, m.rev, m.thread, m.delivery, m.received_at, m.state, \
      m.marks, m.head FROM messages m JOIN inboxes i ON i.inbox = m.inbox WHERE i.removed IS NULL AND m.team = ?1";
-/// Spelt like the index, so that it is used.
+/// Repeats the condition of a partial index literally, so that SQLite uses the index.
 const UNANSWERED: &str = "AND m.inbox = ?2 AND m.state = 'unanswered' AND m.seq > ?3 ORDER BY m.seq LIMIT ?4";
 const UPDATE: &str = "UPDATE messages SET rev = ?2, state = ?3, marks = ?4 WHERE message = ?1";
 
@@ -48,7 +48,7 @@ pub(crate) fn by_id(conn: &Connection, team: TeamId, number: i64, id: MessageId)
     Ok(found.filter(|message| message.id == id))
 }
 
-/// Unanswered messages of an inbox behind a number, oldest first.
+/// Unanswered messages of an inbox after a sequence number, oldest first.
 pub(crate) fn unanswered(
     conn: &Connection,
     (team, number): (TeamId, i64),
@@ -63,25 +63,25 @@ pub(crate) fn unanswered(
     while let Some(row) = rows.next().map_err(store_error)? {
         found.push(message_row(row, team)?);
     }
-    // Another id with the same ordered bits is nobody's.
+    // The query compares only the ordered bits of the inbox id. Drop messages of another id with the same bits.
     found.retain(|message| message.inbox == inbox);
     Ok(found)
 }
 
-/// Writes where a message stands.
+/// Saves the state and the annotations of a message.
 pub(crate) fn save(ledger: &WriteSession<'_>, message: &Message) -> Result<()> {
     let Message { id, rev, state, annotations: marks, .. } = message;
     ledger.execute(UPDATE, params![ordered_bits(id.0), rev, state.as_str(), to_json(marks)?]).map(drop)
 }
 
-/// The packed bytes of a message, while they are kept.
+/// The packed raw bytes of a message, while they are kept.
 pub(crate) fn raw(conn: &Connection, team: TeamId, number: i64, id: MessageId) -> Result<Option<Vec<u8>>> {
     let Some(message) = by_id(conn, team, number, id)? else { return Ok(None) };
     let kept = deliveries::by_id(conn, team, number, message.delivery)?;
     Ok(kept.and_then(|kept| kept.raw).map(|raw| deliveries::raw_bytes(conn, raw)).transpose()?.flatten())
 }
 
-/// Messages of an inbox in the order of their numbers.
+/// Messages of an inbox, ordered by sequence number.
 pub(crate) fn list(
     conn: &Connection,
     (team, number): (TeamId, i64),

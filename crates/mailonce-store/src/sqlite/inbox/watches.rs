@@ -1,4 +1,4 @@
-//! Watches: runs of agents that wait on an inbox.
+//! Watches: runs of agents that wait for mail in an inbox.
 
 use mailonce_core::{
     id::{InboxId, TeamId, WatchId, ordered_bits, random_bits},
@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row, params};
 use crate::sqlite::inbox::inboxes;
 use crate::sqlite::{outbound::accept, rows::split_id, schema::store_error, write_session::WriteSession};
 
-/// A watch whose inbox is there.
+/// A watch whose inbox was not removed.
 const BY_ID: &str = "SELECT w.watch, w.tail, i.inbox, i.tail, w.rev, w.started_at, w.behind, w.deadline, w.budget, w.spent, w.require_auth \
      FROM watches w JOIN inboxes i ON i.inbox = w.inbox WHERE i.removed IS NULL AND w.team = ?1 AND w.watch = ?2";
 const INSERT: &str = "INSERT INTO watches (watch, tail, team, inbox, rev, started_at, behind, deadline, budget, spent, require_auth) \
@@ -41,7 +41,7 @@ pub(crate) fn by_id(conn: &Connection, team: TeamId, number: i64, id: WatchId) -
     Ok(found.filter(|watch| watch.id == id))
 }
 
-/// Begins a watch behind the inbox's latest message.
+/// Creates a watch that starts after the inbox's latest message.
 pub(crate) fn create(
     ledger: &mut WriteSession<'_>,
     mut watch: Watch,
@@ -54,7 +54,7 @@ pub(crate) fn create(
         return Ok(answer);
     }
     if let Some(before) = by_id(ledger.conn, watch.team, team, watch.id)? {
-        // The very same one: this call was made before.
+        // The same id: this call is a retry.
         return Ok(IdempotentResult::Done(Some(before)));
     }
     let Some(inbox) = inboxes::by_id(ledger.conn, team, watch.inbox)? else { return Ok(IdempotentResult::Done(None)) };
@@ -81,7 +81,7 @@ pub(crate) fn create(
     Ok(IdempotentResult::Done(Some(watch)))
 }
 
-/// Spends one of a watch's resends.
+/// Uses one resend of a watch's budget.
 pub(crate) fn spend_resend(
     ledger: &WriteSession<'_>,
     (team, id): (TeamId, WatchId),

@@ -1,7 +1,10 @@
-//! Accepting: who is the first of a key.
+//! Accepting emails: binds each idempotency key to one email, and answers repeated calls from that binding.
 //!
-//! Nearly every accept is the first of a free key without slots: one look tells, and two inserts write
-//! the email. Everything else goes the long way through [`decide`].
+//! Nearly every accept has a free key and no shadow keys. One lookup confirms that, and two inserts write the email and
+//! its handoff. All other cases take the slower path through [`accept_slow_path`].
+//!
+//! A *shadow key* is the key that one recipient of an email to several recipients would have alone. The email occupies
+//! the shadow keys of its recipients (column `slot`), so that a separate email to one of them is noticed.
 
 use mailonce_core::{
     control::budget::{BudgetUsage, Charge, Overrun},
@@ -44,13 +47,13 @@ const INSERT_BODY: &str = "INSERT INTO bodies (email, body) VALUES (?1, ?2)";
 pub(crate) const INSERT_HANDOFF: &str = "INSERT INTO handoffs (team, email, number, transport, recipients, state, due_at, attempts, fence) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0)";
 
-/// Bytes that most heads fit in, so that nothing grows while one is written.
+/// Initial capacity of the buffer for an email's head in JSON. Most heads fit, so the buffer rarely grows.
 const HEAD_CAPACITY: usize = 512;
 
-/// Bytes of a packed body that ride in the email's own row.
+/// Packed bodies up to this many bytes are stored in the email's own row.
 const MAX_INLINE_BODY: usize = 1_500;
 
-/// What one key's row says.
+/// A row of the `keys` table.
 pub(crate) struct KeyRow {
     pub(crate) bind_number: u32,
     pub(crate) email: Option<i64>,
@@ -60,13 +63,13 @@ pub(crate) struct KeyRow {
 }
 
 impl KeyRow {
-    /// A key that was bound once and has no row yet.
+    /// The row of a fresh key: bound once, and not yet in the `keys` table.
     fn fresh(email: i64) -> Self {
         Self { bind_number: 1, email: Some(email), slot: None, forgotten_at: None, operation: None }
     }
 }
 
-/// The statements of the plain accept.
+/// Prepares the insert statements of an accept.
 pub(crate) fn prepare_accept_statements(conn: &Connection) -> Result<AcceptStatements<'_>> {
     let prepare = |sql: &str| conn.prepare(sql).map_err(store_error);
     Ok(AcceptStatements {
@@ -76,8 +79,8 @@ pub(crate) fn prepare_accept_statements(conn: &Connection) -> Result<AcceptState
     })
 }
 
-/// A wish with everything worked out that does not need the ledger, so that the writer only binds and steps. It is
-/// made for the usual case, the first of a free key; the others change what differs.
+/// A new email with everything computed in advance that does not need the database. The writer thread then only binds
+/// parameters and runs statements. It is prepared for the usual case, a free key; the slow path changes what differs.
 pub(crate) struct PreparedEmail {
     email: Email,
     key: Option<KeyHash>,
@@ -119,18 +122,18 @@ impl PreparedEmail {
     }
 }
 
-/// What the ledger said to a prepared wish.
+/// The decision about a prepared email.
 pub(crate) enum AcceptDecision {
-    /// It is the first of its key; what was prepared stands, as changed.
+    /// It is the first email of its key, and was accepted.
     First,
-    /// Its key was bound before.
+    /// Its key is bound already.
     Bound(KeyBinding),
-    /// It would exceed a budget.
+    /// It would exceed this budget.
     OverBudget(Overrun),
 }
 
 impl PreparedEmail {
-    /// The answer, made where the wish came from: what was prepared is taken apart there, not by the writer.
+    /// Converts the decision into the result for the caller. Runs on the caller's task, to spare the writer thread.
     pub(crate) fn into_accept(self, said: AcceptDecision) -> AcceptResult {
         match said {
             AcceptDecision::First => AcceptResult::First(self.email),
@@ -139,19 +142,19 @@ impl PreparedEmail {
         }
     }
 
-    /// The email to tell of, when it is the first.
+    /// The email to notify subscribers of. `None` when it was not accepted.
     pub(crate) fn accepted_email(&self, said: &AcceptDecision) -> Option<&Email> {
         matches!(said, AcceptDecision::First).then_some(&self.email)
     }
 
-    /// Keeps it back.
+    /// Puts the email on hold because of a guard.
     fn hold(&mut self, guard: Guard, now: Time) {
         self.email.hold(guard, now);
         self.event = PackedEvent::pack_accepted(&self.email);
     }
 }
 
-/// Binds a key to an email, or says what it is bound to.
+/// Binds a key to a new email, or returns the existing binding of the key.
 pub(crate) fn accept(ledger: &mut WriteSession<'_>, prepared: &mut PreparedEmail, now: Time) -> Result<AcceptDecision> {
     let team = ledger.team_number(prepared.email.team).ok_or_else(|| unknown_team_error(prepared.email.team))?;
     if let Some(exceeded) = over_budget(ledger, team, prepared, now)? {
@@ -168,7 +171,8 @@ pub(crate) fn accept(ledger: &mut WriteSession<'_>, prepared: &mut PreparedEmail
     accept_slow_path(ledger, team, prepared, key, now)
 }
 
-/// The budget that an email would exceed, unless its key is bound: a retry is never refused. Most count in none.
+/// The budget that an email would exceed. `None` when its key is bound, because a retry is never refused. Most emails
+/// have no charges.
 fn over_budget(ledger: &WriteSession<'_>, team: i64, prepared: &PreparedEmail, now: Time) -> Result<Option<Overrun>> {
     if prepared.charges.is_empty() {
         return Ok(None);
@@ -184,7 +188,7 @@ pub(crate) fn unknown_team_error(team: TeamId) -> StoreError {
     StoreError::Unreachable(format!("there is no team {team}"))
 }
 
-/// The long way: the key has a row already, or the wish takes slots.
+/// The slow path: the key exists already, or the email occupies shadow keys.
 fn accept_slow_path(
     ledger: &mut WriteSession<'_>,
     team: i64,
@@ -229,12 +233,13 @@ fn accept_slow_path(
     insert_first(ledger, team, prepared, now)
 }
 
-/// Holds an email that says what another said of late, and remembers what it says. Most are not compared.
+/// The content guard: holds an email whose content resembles a recent one, and saves its fingerprint. Most emails have
+/// no fingerprint and are not compared.
 fn apply_content_guard(ledger: &WriteSession<'_>, team: i64, prepared: &mut PreparedEmail, now: Time) -> Result<()> {
     let Some(likeness) = prepared.fingerprint.take() else { return Ok(()) };
     let Email { id, team: team_id, .. } = prepared.email;
     let goes = prepared.email.state() != EmailState::Held;
-    // A later version was asked for on purpose: it is only remembered.
+    // A resend was requested explicitly, so it is not compared. Its fingerprint is still saved.
     if goes
         && prepared.email.head.resend_of.is_none()
         && content_guard::has_recent_duplicate(ledger, (team_id, team), &likeness, now)?
@@ -244,7 +249,7 @@ fn apply_content_guard(ledger: &WriteSession<'_>, team: i64, prepared: &mut Prep
     content_guard::remember(ledger, team, &likeness, id::ordered_bits(id.0), now)
 }
 
-/// Writes the email itself. Its key is bound already.
+/// Inserts the email and its handoffs. Its key is bound already.
 fn insert_first(
     ledger: &mut WriteSession<'_>,
     team: i64,
@@ -277,18 +282,18 @@ fn json_list(addresses: &[String]) -> String {
     serde_json::to_string(addresses).unwrap_or_default()
 }
 
-/// Moves a key into the tree if it is fresh, so that its row can be changed.
+/// Flushes a fresh key into the `keys` table, so that its row can be changed.
 pub(crate) fn flush_key(ledger: &WriteSession<'_>, team: i64, key: KeyHash) -> Result<()> {
     ledger.fresh_keys.borrow_mut().flush_key(team, key)
 }
 
-/// What the ledger knows of a key.
+/// The row of a key, as the current transaction sees it.
 pub(crate) fn key_row(ledger: &WriteSession<'_>, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
     let fresh = ledger.fresh_keys.borrow().get(team, key);
     fresh.map_or_else(|| key_in_tree(ledger.conn, team, key), |email| Ok(Some(KeyRow::fresh(email))))
 }
 
-/// What is committed of a key, on a reader's connection.
+/// The committed row of a key, on a reader connection.
 pub(crate) fn read_key_row(conn: &Connection, fresh: &FreshKeys, team: i64, key: KeyHash) -> Result<Option<KeyRow>> {
     let fresh = fresh.get(team, key);
     fresh.map_or_else(|| key_in_tree(conn, team, key), |email| Ok(Some(KeyRow::fresh(email))))
@@ -310,7 +315,7 @@ fn key_in_tree(conn: &Connection, team: i64, key: KeyHash) -> Result<Option<KeyR
     row.optional().map_err(store_error)
 }
 
-/// What a key is bound to and remembered for.
+/// What a key is bound to. `None` when it is free or has expired.
 pub(crate) fn key_binding(
     ledger: &WriteSession<'_>,
     (id, team): (TeamId, i64),
@@ -324,7 +329,7 @@ pub(crate) fn key_binding(
         .flatten())
 }
 
-/// What a row's key is bound to, on any connection, unless it expired by `forget_by`.
+/// What the key of this row is bound to, on any connection. `None` if the binding expired by `forget_by`.
 pub(crate) fn binding_of_row(
     conn: &Connection,
     team: TeamId,
@@ -340,7 +345,7 @@ pub(crate) fn binding_of_row(
     Ok(email.filter(|email| !email.is_forgotten(forget_by)).map(KeyBinding::Email))
 }
 
-/// Whether an email to several recipients stands for this key's one recipient.
+/// Whether an email to several recipients occupies this key as a shadow key.
 fn is_slot_occupied(
     ledger: &WriteSession<'_>,
     team: TeamId,
@@ -353,7 +358,7 @@ fn is_slot_occupied(
     Ok(email.is_some_and(|email| email.holds_shadow_keys(ledger.time.expiry_cutoff(now))))
 }
 
-/// Whether an email to this key's one recipient alone is remembered.
+/// Whether the key is bound to an email to that one recipient alone.
 fn is_bound_to_single_recipient(
     ledger: &WriteSession<'_>,
     team: TeamId,
@@ -367,7 +372,7 @@ fn is_bound_to_single_recipient(
     Ok(matches!(bound, Some(KeyBinding::Email(email)) if email.holds_shadow_keys(forget_by)))
 }
 
-/// Accepts every item of a batch, or none.
+/// Accepts the items of a batch. A strict batch accepts every item or none.
 pub(crate) fn accept_batch(
     ledger: &mut WriteSession<'_>,
     operation: Option<&KeyedOperation>,
@@ -375,7 +380,7 @@ pub(crate) fn accept_batch(
     strict: bool,
     now: Time,
 ) -> Result<BatchDecision> {
-    // An accept looks as it writes; a strict batch has to look before it writes anything.
+    // `accept` checks and writes item by item. A strict batch must check all items before the first write.
     for (index, item) in items.iter().enumerate().filter(|_| strict) {
         if let Some(bound) = find_contradiction(ledger, item, now)? {
             return Ok(BatchDecision::Contradiction(index, bound));
@@ -394,7 +399,7 @@ pub(crate) fn accept_batch(
     items.iter_mut().map(|item| accept(ledger, item, now)).collect::<Result<_>>().map(BatchDecision::Items)
 }
 
-/// The item that would exceed a budget, together with the items before it.
+/// The first item that would exceed a budget, when the items before it are charged too.
 fn batch_over_budget(
     ledger: &WriteSession<'_>,
     items: &[PreparedEmail],
@@ -412,7 +417,7 @@ fn batch_over_budget(
     Ok(usage.exceeded_by_batch(new.into_iter()))
 }
 
-/// What the key of an item is bound to, when that means something else.
+/// The binding of an item's key, if it is bound to a different email or operation.
 fn find_contradiction(ledger: &WriteSession<'_>, item: &PreparedEmail, now: Time) -> Result<Option<KeyBinding>> {
     let Email { team: id, digest, .. } = &item.email;
     let team = ledger.team_number(*id).ok_or_else(|| unknown_team_error(*id))?;
@@ -420,19 +425,19 @@ fn find_contradiction(ledger: &WriteSession<'_>, item: &PreparedEmail, now: Time
     Ok(bound.filter(|bound| bound.mismatches(digest, item.first_wins)))
 }
 
-/// What the ledger said to a batch.
+/// The decision about a batch.
 pub(crate) enum BatchDecision {
-    /// To each item, in order.
+    /// The decision about each item, in order.
     Items(Vec<AcceptDecision>),
-    /// The batch's key is bound to something else.
+    /// The batch's key is bound to a different operation or email.
     Mismatch(KeyBinding),
-    /// The key of this item is bound to something that means something else.
+    /// The key of this item is bound to a different email or operation.
     Contradiction(usize, KeyBinding),
-    /// This item would exceed a budget.
+    /// This item would exceed this budget.
     OverBudget(usize, Overrun),
 }
 
-/// The answer to an operation whose key is bound already. `None` when it is free.
+/// The replayed response, or the mismatch, for an operation whose key is bound already. `None` when the key is free.
 pub(crate) fn find_replay<T>(
     ledger: &WriteSession<'_>,
     operation: &KeyedOperation,
@@ -450,7 +455,7 @@ pub(crate) fn find_replay<T>(
     }
 }
 
-/// Binds the free key of an operation that was done.
+/// Binds the key of a completed operation. The key must be free.
 pub(crate) fn bind_operation(ledger: &WriteSession<'_>, operation: &KeyedOperation) -> Result<()> {
     let team = ledger.team_number(operation.team).ok_or_else(|| unknown_team_error(operation.team))?;
     let KeyedOperation { digest, response: answer, expires_at, .. } = operation;
@@ -458,7 +463,7 @@ pub(crate) fn bind_operation(ledger: &WriteSession<'_>, operation: &KeyedOperati
     ledger.execute(BIND_OPERATION, params![team, operation.key.0, digest, answer, expires_at.0]).map(drop)
 }
 
-/// Binds the key of an operation that changes nothing else, once.
+/// Binds the key of an operation that writes nothing else, or returns the replay.
 pub(crate) fn bind_operation_once(
     ledger: &WriteSession<'_>,
     operation: &KeyedOperation,
@@ -471,7 +476,7 @@ pub(crate) fn bind_operation_once(
     Ok(IdempotentResult::Done(()))
 }
 
-/// Makes the next version of an email, once.
+/// Resends an email: accepts its next version, once.
 pub(crate) fn resend(
     ledger: &mut WriteSession<'_>,
     wish: NewEmail,

@@ -1,4 +1,5 @@
-//! What was said of late between the same people. Only an email that is to be compared reads or writes here.
+//! The content guard's fingerprints of recent emails, by sender and recipients. Only emails that the guard compares
+//! read or write this table.
 
 use mailonce_core::{
     id::TeamId,
@@ -18,11 +19,11 @@ const RECENT: &str = "SELECT at, email, marks, words FROM likenesses WHERE team 
      ORDER BY number DESC LIMIT ?3";
 const INSERT: &str = "INSERT INTO likenesses (team, pair, at, email, marks, words) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const DELETE_OLD: &str = "DELETE FROM likenesses WHERE team = ?1 AND pair = ?2 AND at <= ?3";
-/// Numbers rise with time, so the old ones are at the start and no index is needed.
+/// Row numbers rise with time, so the old rows come first and no index on `at` is needed.
 const SWEEP: &str = "DELETE FROM likenesses WHERE number IN (SELECT number FROM likenesses ORDER BY number LIMIT ?2) \
      AND at <= ?1";
 
-/// Whether a mail between the same people that stands says the same.
+/// Whether a recent email between the same sender and recipients has similar content, and was or may be sent.
 pub(crate) fn has_recent_duplicate(
     ledger: &WriteSession<'_>,
     (id, team): (TeamId, i64),
@@ -53,13 +54,13 @@ fn read_fingerprint(row: &Row<'_>, pair: [u8; 16]) -> Result<ContentFingerprint>
     })
 }
 
-/// Whether the mail may have left, or may still leave.
+/// Whether the email of this row was sent, or may still be sent.
 fn may_have_been_sent(ledger: &WriteSession<'_>, (id, team): (TeamId, i64), row: &Row<'_>) -> Result<bool> {
     let email = rows::email_by_bits(ledger.conn, id, team, row.get(1).map_err(store_error)?)?;
     Ok(email.is_some_and(|email| !matches!(email.state(), EmailState::Failed | EmailState::Cancelled)))
 }
 
-/// Remembers what an email says for those to come.
+/// Saves the fingerprint of an email, to compare later emails with it.
 pub(crate) fn remember(
     ledger: &WriteSession<'_>,
     team: i64,
@@ -72,7 +73,7 @@ pub(crate) fn remember(
     ledger.execute(INSERT, params![team, likeness.pair, now.0, email, likeness.marks, words]).map(drop)
 }
 
-/// Lets go of what nobody compares with any more, a piece at a time.
+/// Deletes up to `SCAN_ROWS` fingerprints that are older than the comparison window.
 pub(crate) fn sweep(ledger: &WriteSession<'_>, now: Time) -> Result<()> {
     ledger.execute(SWEEP, params![now.plus(-COMPARE_WINDOW_MS).0, limits::SCAN_ROWS as i64]).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Changing what was accepted: cancel, reschedule, capture, and the memory of keys.
+//! Changes of accepted emails: cancel, reschedule, capture, and the lifetime of keys.
 
 use mailonce_core::{
     events::event::{EventKind, NewEvent},
@@ -32,25 +32,25 @@ const DUE: &str = "SELECT team, email, number FROM handoffs WHERE state IN ('que
 const NEXT_DUE: &str = "SELECT due_at FROM handoffs WHERE state IN ('queued', 'scheduled') AND due_at IS NOT NULL \
      AND transport = ?1 ORDER BY due_at LIMIT 1";
 
-/// Writes what an email became, its handoffs included.
+/// Saves a changed email and its handoffs.
 pub(crate) fn save_email_and_handoffs(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<()> {
     save_email(ledger, team, email)?;
     let bits = ordered_bits(email.id.0);
     email.handoffs.iter().try_for_each(|handoff| save_handoff(ledger, team, bits, handoff))
 }
 
-/// Writes the row of an email.
+/// Saves the row of an email.
 pub(crate) fn save_email(ledger: &WriteSession<'_>, team: i64, email: &Email) -> Result<()> {
     let bits = ordered_bits(email.id.0);
     let settled = email.settled_at.map(|at| at.0);
-    // Not from now on: what is due already and was not swept yet must stay due.
+    // The earliest sweep time, even one in the past: an email that is due but not yet swept must stay due.
     let sweep = email.next_sweep_at(Time(i64::MIN)).map(|at| at.0);
     let guard = email.guard.map(Guard::as_str);
     let resent = email.resent_as.map(|id| *id.0.as_bytes());
     ledger.execute(SAVE_EMAIL, params![team, bits, email.rev, email.ttl.0, settled, guard, resent, sweep]).map(drop)
 }
 
-/// Writes the row of a handoff.
+/// Saves the row of a handoff.
 pub(crate) fn save_handoff(ledger: &WriteSession<'_>, team: i64, bits: i64, handoff: &Handoff) -> Result<()> {
     let due = handoff.due_at.map(|at| at.0);
     let fence = handoff.fence as i64;
@@ -63,7 +63,7 @@ pub(crate) fn save_handoff(ledger: &WriteSession<'_>, team: i64, bits: i64, hand
         .map(drop)
 }
 
-/// Writes what an email became, with its event, and tells of it after the commit.
+/// Saves a changed email with its event, and queues the notification of subscribers.
 fn save_and_publish(ledger: &mut WriteSession<'_>, team: i64, email: Email, event: NewEvent) -> Result<()> {
     save_email_and_handoffs(ledger, team, &email)?;
     ledger.emit(team, &event);
@@ -71,7 +71,7 @@ fn save_and_publish(ledger: &mut WriteSession<'_>, team: i64, email: Email, even
     Ok(())
 }
 
-/// Changes one email by a rule of the core.
+/// Applies a rule of the core to one email.
 pub(crate) fn change_email(
     ledger: &mut WriteSession<'_>,
     team: TeamId,
@@ -94,7 +94,7 @@ pub(crate) fn change_email(
     }
 }
 
-/// Moves a scheduled email to another time, and its charges with it.
+/// Moves a scheduled email to another time, together with its budget charges.
 pub(crate) fn reschedule(
     ledger: &mut WriteSession<'_>,
     team: TeamId,
@@ -103,7 +103,7 @@ pub(crate) fn reschedule(
     now: Time,
 ) -> Result<EmailChangeResult> {
     let Some(number) = ledger.team_number(team) else { return Ok(EmailChangeResult::Missing) };
-    // An email that cannot be moved says so, whatever its budgets say.
+    // An email that cannot be rescheduled returns that refusal, even if a budget would be exceeded too.
     if let Some(email) = rows::email_by_id(ledger.conn, team, number, id)?
         && email.clone().reschedule(new.due_at, now).is_ok()
         && let Some(exceeded) = budgets::move_charges(ledger, number, &email, &new.charges, now)?
@@ -113,7 +113,7 @@ pub(crate) fn reschedule(
     change_email(ledger, team, id, |email| email.reschedule(new.due_at, now).map(Some))
 }
 
-/// Takes an email back. Only what was done is remembered: a refusal may turn into a success later.
+/// Cancels an email. The operation's key is bound only on success, because a refused cancel may succeed later.
 pub(crate) fn cancel(
     ledger: &mut WriteSession<'_>,
     team: TeamId,
@@ -134,7 +134,7 @@ pub(crate) fn cancel(
     Ok(IdempotentResult::Done(change))
 }
 
-/// Hands due envelopes to the sandbox.
+/// Captures due handoffs of a sandbox transport instead of sending them. Returns how many were due.
 pub(crate) fn capture(
     ledger: &mut WriteSession<'_>,
     transport: &str,
@@ -161,13 +161,13 @@ pub(crate) fn capture(
     Ok(due.len())
 }
 
-/// When the next envelope for a transport is due.
+/// When the next handoff of a transport is due.
 pub(crate) fn next_handoff_due(conn: &rusqlite::Connection, transport: &str) -> Result<Option<Time>> {
     let mut statement = conn.prepare_cached(NEXT_DUE).map_err(store_error)?;
     Ok(statement.query_row([transport], |row| row.get(0)).optional().map_err(store_error)?.map(Time))
 }
 
-/// Counts calls that were answered with an earlier email, and keeps the latest.
+/// Counts suppressed duplicate calls of emails, and keeps the latest ones.
 pub(crate) fn record_suppressed_calls(
     ledger: &mut WriteSession<'_>,
     calls: Vec<SuppressedCalls>,
@@ -191,7 +191,7 @@ pub(crate) fn record_suppressed_calls(
     Ok(())
 }
 
-/// The email that a key is bound to and remembered for.
+/// The email that a key is bound to. `None` when the key is free, expired, or bound to an operation.
 fn bound_email(ledger: &WriteSession<'_>, team: TeamId, number: i64, key: KeyHash, now: Time) -> Result<Option<Email>> {
     match accept::key_binding(ledger, (team, number), key, now)? {
         Some(KeyBinding::Email(email)) => Ok(Some(email)),
@@ -199,7 +199,7 @@ fn bound_email(ledger: &WriteSession<'_>, team: TeamId, number: i64, key: KeyHas
     }
 }
 
-/// Gives a key another memory.
+/// Changes how long a key is remembered.
 pub(crate) fn extend_key(
     ledger: &mut WriteSession<'_>,
     team: TeamId,

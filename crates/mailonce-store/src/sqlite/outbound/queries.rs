@@ -1,4 +1,4 @@
-//! Looking: listings and views, on the readers' connections.
+//! Queries for emails and keys, on reader connections.
 
 use mailonce_core::{
     id::{EmailId, TeamId, ordered_bits},
@@ -16,19 +16,20 @@ use crate::sqlite::{fresh_keys::FreshKeys, handoff::handoffs, rows, schema::stor
 
 const BY_TEAM: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND email < ?2 ORDER BY email DESC LIMIT ?3";
 const COUNT: &str = "SELECT count(DISTINCT email) FROM handoffs WHERE team = ?1 AND email >= ?2 AND email < ?3";
-/// Says what `handoffs_rare` says, in the same words, so that SQLite sees that the index has every row it needs.
+/// Repeats the condition of the partial index `handoffs_rare` literally, so that SQLite can use the index.
 const BY_RARE_STATE: &str = "SELECT DISTINCT email FROM handoffs WHERE team = ?1 AND state = ?2 AND email < ?3 \
      AND (state = 'held' OR state = 'unknown' OR state = 'failed' OR state = 'bounced' OR state = 'complained' \
      OR state = 'abandoned' OR state = 'cancelled') ORDER BY email DESC LIMIT ?4";
 
-/// Teams that have something held or unknown, from one of them on. Each state is implied by `handoffs_rare`.
+/// Teams with held or unknown handoffs, from a given team on. Each condition implies that of the partial index
+/// `handoffs_rare`.
 const TEAMS_WITH_HELD_OR_UNKNOWN: &str = "SELECT number, id FROM teams t WHERE id >= ?1 AND \
      (EXISTS (SELECT 1 FROM handoffs WHERE team = t.number AND state = 'held') \
      OR EXISTS (SELECT 1 FROM handoffs WHERE team = t.number AND state = 'unknown')) ORDER BY id";
 const HELD_OR_UNKNOWN_EMAILS: &str = "SELECT email FROM handoffs WHERE team = ?1 AND state = 'held' AND email > ?2 \
      UNION SELECT email FROM handoffs WHERE team = ?1 AND state = 'unknown' AND email > ?2 ORDER BY email LIMIT ?3";
 
-/// Everything about one email.
+/// An email with its body, attempts, evidence and suppressed calls.
 pub(crate) fn detail(conn: &Connection, team: TeamId, number: i64, id: EmailId) -> Result<Option<EmailDetail>> {
     let Some(email) = rows::email_by_id(conn, team, number, id)? else { return Ok(None) };
     let bits = ordered_bits(id.0);
@@ -43,7 +44,7 @@ pub(crate) fn detail(conn: &Connection, team: TeamId, number: i64, id: EmailId) 
     }))
 }
 
-/// Emails, newest first.
+/// Emails of a team, newest first.
 pub(crate) fn list_emails(
     conn: &Connection,
     fresh: &FreshKeys,
@@ -64,17 +65,18 @@ pub(crate) fn list_emails(
     page_of(conn, team, number, bits, query)
 }
 
-/// How many emails of a team have ids in a range.
+/// The number of a team's emails with ids in the range `from..to`.
 pub(crate) fn count_emails(conn: &Connection, number: i64, from: EmailId, to: EmailId) -> Result<u64> {
     let asked = params![number, ordered_bits(from.0), ordered_bits(to.0)];
     let mut statement = conn.prepare_cached(COUNT).map_err(store_error)?;
     statement.query_row(asked, |row| row.get::<_, i64>(0)).map(|count| count as u64).map_err(store_error)
 }
 
-/// How far the order of ids and that of times may differ, in milliseconds: an email gets its id a moment after its time.
+/// How far the order of ids may differ from the order of creation times, in milliseconds. An email gets its id a moment
+/// after its time.
 const ID_TIME_SKEW_MS: i64 = 60_000;
 
-/// The emails that match, of those with these ordered bits. Rows are read as they are needed.
+/// Loads the emails with these ordered bits one by one, until the page is full or `SCAN_ROWS` were read.
 fn page_of(
     conn: &Connection,
     team: TeamId,
@@ -88,7 +90,7 @@ fn page_of(
             return Ok(page);
         }
         let Some(email) = rows::email_by_bits(conn, team, number, bits.map_err(store_error)?)? else { continue };
-        // Ids follow time, so nothing behind this one is asked for.
+        // Ids follow time, so all further emails are older than `since`.
         if query.since.is_some_and(|since| email.head.created_at.plus(ID_TIME_SKEW_MS) < since) {
             break;
         }
@@ -101,13 +103,14 @@ fn page_of(
     Ok(page)
 }
 
-/// States with an index of their own.
+/// The states that the index `handoffs_rare` covers.
 fn is_rare(state: EmailState) -> bool {
     use EmailState as S;
     matches!(state, S::Held | S::Unknown | S::Failed | S::Bounced | S::Complained | S::Abandoned | S::Cancelled)
 }
 
-/// The emails with a handoff in a rare state; the fold may still say something else, so each is checked.
+/// Emails with a handoff in a rare state. The email's own state may differ, because it combines all its handoffs, so
+/// `page_of` checks each email.
 fn by_rare_state(
     conn: &Connection,
     team: TeamId,
@@ -122,7 +125,7 @@ fn by_rare_state(
     page_of(conn, team, number, bits, query)
 }
 
-/// A key names one email at most: the one it is bound to now, or was last.
+/// The one email that a key is bound to, or was bound to last.
 fn by_key(
     conn: &Connection,
     team: TeamId,
@@ -136,7 +139,7 @@ fn by_key(
     Ok(ResultPage { rows: email.into_iter().filter(wanted).collect(), next: None })
 }
 
-/// Emails that are held or unknown, whosever they are, in the order of team and id.
+/// Held and unknown emails of all teams, ordered by team and id.
 pub(crate) fn held_or_unknown_emails(
     conn: &Connection,
     after: Option<(TeamId, EmailId)>,
@@ -160,7 +163,7 @@ pub(crate) fn held_or_unknown_emails(
     Ok(found)
 }
 
-/// What a key is, forgotten or not.
+/// The state of a key, also after it was forgotten, until its tombstone expires.
 pub(crate) fn key_view(
     conn: &Connection,
     fresh: &FreshKeys,

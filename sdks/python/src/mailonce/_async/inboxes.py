@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from .._call import Call, CallOptions, at
 from .._shape import read
 from ..wire import (
-    Arrived,
     Artifact,
+    ConsumedArtifact,
     ConsumeMatch,
     Inbox,
     InboxPage,
@@ -20,11 +20,11 @@ from ..wire import (
     MessagePage,
     NewInbox,
     NewWatch,
-    Next,
-    Offer,
-    Taken,
-    TakenPage,
+    NextMessages,
+    WaitResult,
     Watch,
+    WorkItem,
+    WorkItemPage,
 )
 from .caller import AsyncCaller
 from .lease import AsyncHeldLease
@@ -80,7 +80,7 @@ class AsyncInboxes:
 
     async def wait(
         self, inbox: str, *, timeout: float = 30, options: CallOptions | None = None, **what: Unpack[WaitFor]
-    ) -> Arrived | None:
+    ) -> WaitResult | None:
         """Waits for a message, as many seconds as you like; None when none came in time."""
         left = math.ceil(timeout)
         while True:
@@ -88,7 +88,7 @@ class AsyncInboxes:
             call = Call("GET", f"/v1/inboxes/{at(inbox)}/wait", query={**what, "timeout": hold}, hold=hold)
             arrived = await self._call.json(call, options)
             if arrived is not None:
-                return read(Arrived, arrived)
+                return read(WaitResult, arrived)
             left -= hold
             if left <= 0:
                 return None
@@ -98,7 +98,7 @@ class AsyncInboxes:
     ) -> Artifact:
         """Takes the latest code or link that matches, once, `for_` one account, workflow or run."""
         call = Call("POST", f"/v1/inboxes/{at(inbox)}/consume", body=body)
-        return (await self._call.read(Taken, call, options)).artifact
+        return (await self._call.read(ConsumedArtifact, call, options)).artifact
 
     async def watch(self, inbox: str, *, options: CallOptions | None = None, **body: Unpack[NewWatch]) -> Watch:
         """Begins a watch: waits and consumes that name it see only mail that comes after now."""
@@ -106,11 +106,13 @@ class AsyncInboxes:
             Watch, Call("POST", f"/v1/inboxes/{at(inbox)}/watches", body=body, mint=True), options
         )
 
-    async def next(self, inbox: str, *, options: CallOptions | None = None, **body: Unpack[Next]) -> Sequence[Offer]:
+    async def next(
+        self, inbox: str, *, options: CallOptions | None = None, **body: Unpack[NextMessages]
+    ) -> Sequence[WorkItem]:
         """Takes up to `limit` unanswered messages that nobody works on, each with the lease of its thread."""
         hold = body.get("wait") or 0
         call = Call("POST", f"/v1/inboxes/{at(inbox)}/next", body=body, hold=hold, mint=True)
-        return (await self._call.read(TakenPage, call, options)).data
+        return (await self._call.read(WorkItemPage, call, options)).data
 
     async def work(
         self,
@@ -140,7 +142,7 @@ class AsyncInboxes:
 
     async def _one(
         self,
-        offer: Offer,
+        offer: WorkItem,
         ttl: int,
         delay: int,
         work: Callable[[Message, AsyncHeldLease], Awaitable[object]],

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._call import Call, CallOptions, Download, at, prefer, under
-from ..wire import Artifact, ArtifactPage, Consume, Forward, Reply, Sent, Settle, Settled, Shown, Taken
+from ..wire import (
+    Acknowledgement,
+    AcknowledgementResult,
+    Artifact,
+    ArtifactPage,
+    Consume,
+    ConsumedArtifact,
+    Forward,
+    RenderedMessage,
+    Reply,
+    SendReceipt,
+)
 from .caller import AsyncCaller
 
 if TYPE_CHECKING:
@@ -16,9 +27,11 @@ class AsyncMessages:
     def __init__(self, call: AsyncCaller) -> None:
         self._call = call
 
-    async def get(self, message: str, *, view: str = "min", options: CallOptions | None = None) -> Shown:
+    async def get(self, message: str, *, view: str = "min", options: CallOptions | None = None) -> RenderedMessage:
         """`min` is what a model should see; `plain` and `full` have more."""
-        return await self._call.read(Shown, Call("GET", f"/v1/messages/{at(message)}", query={"view": view}), options)
+        return await self._call.read(
+            RenderedMessage, Call("GET", f"/v1/messages/{at(message)}", query={"view": view}), options
+        )
 
     async def raw(self, message: str, *, options: CallOptions | None = None) -> Download:
         """The bytes as they travelled. They are hostile."""
@@ -39,31 +52,43 @@ class AsyncMessages:
         wait: float | None = None,
         options: CallOptions | None = None,
         **body: Unpack[Reply],
-    ) -> Sent:
+    ) -> SendReceipt:
         """Answers a message once, whatever the words. The message is the name of the wish; it needs no key."""
         path = f"/v1/messages/{at(message)}/reply"
         call = Call("POST", path, body=body, hold=wait or 0, headers=prefer(wait))
-        return await self._call.read(Sent, call, under(idempotency_key, options))
+        return await self._call.read(SendReceipt, call, under(idempotency_key, options))
 
-    async def forward(self, message: str, *, options: CallOptions | None = None, **body: Unpack[Forward]) -> Sent:
+    async def forward(
+        self, message: str, *, options: CallOptions | None = None, **body: Unpack[Forward]
+    ) -> SendReceipt:
         """Passes a message on, once to the same people."""
-        return await self._call.read(Sent, Call("POST", f"/v1/messages/{at(message)}/forward", body=body), options)
+        return await self._call.read(
+            SendReceipt, Call("POST", f"/v1/messages/{at(message)}/forward", body=body), options
+        )
 
-    async def ack(self, message: str, *, options: CallOptions | None = None, **body: Unpack[Settle]) -> Settled:
+    async def ack(
+        self, message: str, *, options: CallOptions | None = None, **body: Unpack[Acknowledgement]
+    ) -> AcknowledgementResult:
         """Done with a message that `next` gave."""
         return await self._settle(message, "ack", body, options)
 
-    async def nack(self, message: str, *, options: CallOptions | None = None, **body: Unpack[Settle]) -> Settled:
+    async def nack(
+        self, message: str, *, options: CallOptions | None = None, **body: Unpack[Acknowledgement]
+    ) -> AcknowledgementResult:
         """Cannot do it; others may, after `delay_s`."""
         return await self._settle(message, "nack", body, options)
 
-    async def extend(self, message: str, *, options: CallOptions | None = None, **body: Unpack[Settle]) -> Settled:
+    async def extend(
+        self, message: str, *, options: CallOptions | None = None, **body: Unpack[Acknowledgement]
+    ) -> AcknowledgementResult:
         """Needs more time."""
         return await self._settle(message, "extend", body, options)
 
-    async def _settle(self, message: str, verb: str, body: Settle, options: CallOptions | None) -> Settled:
+    async def _settle(
+        self, message: str, verb: str, body: Acknowledgement, options: CallOptions | None
+    ) -> AcknowledgementResult:
         call = Call("POST", f"/v1/messages/{at(message)}/{verb}", body=body, mint=True)
-        return await self._call.read(Settled, call, options)
+        return await self._call.read(AcknowledgementResult, call, options)
 
 
 class AsyncArtifacts:
@@ -76,9 +101,9 @@ class AsyncArtifacts:
     async def consume(self, artifact: str, *, options: CallOptions | None = None, **body: Unpack[Consume]) -> Artifact:
         """Takes it once. The same `for_` gets it again, any other is refused: `already_consumed`."""
         call = Call("POST", f"/v1/artifacts/{at(artifact)}/consume", body=body)
-        return (await self._call.read(Taken, call, options)).artifact
+        return (await self._call.read(ConsumedArtifact, call, options)).artifact
 
     async def applied(self, artifact: str, *, for_: str, options: CallOptions | None = None) -> Artifact:
         """Reports that it was used."""
         call = Call("POST", f"/v1/artifacts/{at(artifact)}/applied", body={"for": for_})
-        return (await self._call.read(Taken, call, options)).artifact
+        return (await self._call.read(ConsumedArtifact, call, options)).artifact

@@ -10,13 +10,13 @@ from ..wire import (
     Endpoint,
     EndpointPage,
     EndpointPatch,
+    EndpointTest,
     NewEndpoint,
     Notice,
     NoticePage,
     Recover,
-    Recovering,
+    Recovery,
     RotateEndpoint,
-    Tested,
 )
 from .caller import AsyncCaller
 
@@ -64,14 +64,12 @@ class AsyncWebhooks:
     async def resume(self, endpoint: str, *, options: CallOptions | None = None) -> Endpoint:
         return await self._post(Endpoint, endpoint, "resume", None, options)
 
-    async def test(self, endpoint: str, *, options: CallOptions | None = None) -> Tested:
-        return await self._post(Tested, endpoint, "test", None, options)
+    async def test(self, endpoint: str, *, options: CallOptions | None = None) -> EndpointTest:
+        return await self._post(EndpointTest, endpoint, "test", None, options)
 
-    async def recover(
-        self, endpoint: str, *, options: CallOptions | None = None, **body: Unpack[Recover]
-    ) -> Recovering:
+    async def recover(self, endpoint: str, *, options: CallOptions | None = None, **body: Unpack[Recover]) -> Recovery:
         """Tells again what failed since then."""
-        return await self._post(Recovering, endpoint, "recover", body, options)
+        return await self._post(Recovery, endpoint, "recover", body, options)
 
     async def notices(
         self, endpoint: str, *, options: CallOptions | None = None, **query: Unpack[NoticeQuery]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .._call import Call, CallOptions, at, named, prefer, under
-from ..wire import Batch, Email, EmailDetail, EmailPage, Intent, Resolve, Send, Sent
+from ..wire import BatchReceipt, Email, EmailDetail, EmailPage, Intent, ResolveEmail, Send, SendReceipt
 from .caller import Caller
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Emails:
         wait: float | None = None,
         options: CallOptions | None = None,
         **mail: Unpack[Send],
-    ) -> Sent: ...
+    ) -> SendReceipt: ...
     @overload
     def send(
         self,
@@ -37,7 +37,7 @@ class Emails:
         wait: float | None = None,
         options: CallOptions | None = None,
         **mail: Unpack[Send],
-    ) -> Sent: ...
+    ) -> SendReceipt: ...
     @overload
     def send(
         self,
@@ -46,7 +46,7 @@ class Emails:
         wait: float | None = None,
         options: CallOptions | None = None,
         **mail: Unpack[Send],
-    ) -> Sent: ...
+    ) -> SendReceipt: ...
     def send(
         self,
         *,
@@ -56,7 +56,7 @@ class Emails:
         wait: float | None = None,
         options: CallOptions | None = None,
         **mail: Any,
-    ) -> Sent:
+    ) -> SendReceipt:
         """Sends a mail once, however often it is called under one key.
 
         `wait` asks for the outcome, for so many seconds at most; without it the answer comes once the mail is in the
@@ -66,7 +66,7 @@ class Emails:
         repeat = named(intent is not None, options, without_key)
         body = mail if intent is None else {**mail, "intent": intent}
         call = Call("POST", "/v1/emails", body=body, repeat=repeat, hold=wait or 0, headers=prefer(wait))
-        return self._call.read(Sent, call, options)
+        return self._call.read(SendReceipt, call, options)
 
     @overload
     def batch(
@@ -76,7 +76,7 @@ class Emails:
         idempotency_key: str | None = None,
         permissive: bool = False,
         options: CallOptions | None = None,
-    ) -> Batch: ...
+    ) -> BatchReceipt: ...
     @overload
     def batch(
         self,
@@ -85,7 +85,7 @@ class Emails:
         idempotency_key: str,
         permissive: bool = False,
         options: CallOptions | None = None,
-    ) -> Batch: ...
+    ) -> BatchReceipt: ...
     @overload
     def batch(
         self,
@@ -94,7 +94,7 @@ class Emails:
         without_key: Literal[True],
         permissive: bool = False,
         options: CallOptions | None = None,
-    ) -> Batch: ...
+    ) -> BatchReceipt: ...
     def batch(
         self,
         mails: Sequence[Mapping[str, Any]],
@@ -103,13 +103,13 @@ class Emails:
         without_key: bool = False,
         permissive: bool = False,
         options: CallOptions | None = None,
-    ) -> Batch:
+    ) -> BatchReceipt:
         """Sends up to 1,000 mails under one key; every item is sent once, also when the batch is repeated."""
         options = under(idempotency_key, options)
         repeat = named(all(mail.get("intent") for mail in mails), options, without_key)
         headers = {"x-batch-validation": "permissive" if permissive else None}
         call = Call("POST", "/v1/emails/batch", body=mails, repeat=repeat, headers=headers)
-        return self._call.read(Batch, call, options)
+        return self._call.read(BatchReceipt, call, options)
 
     def get(self, email: str, *, options: CallOptions | None = None) -> EmailDetail:
         return self._call.read(EmailDetail, Call("GET", f"/v1/emails/{at(email)}"), options)
@@ -131,12 +131,12 @@ class Emails:
         """Takes an email back before it is handed off."""
         return self._call.read(Email, Call("POST", f"/v1/emails/{at(email)}/cancel", mint=True), options)
 
-    def resend(self, email: str, *, reason: str | None = None, options: CallOptions | None = None) -> Sent:
+    def resend(self, email: str, *, reason: str | None = None, options: CallOptions | None = None) -> SendReceipt:
         """Sends it again on purpose: one version more, once."""
         call = Call("POST", f"/v1/emails/{at(email)}/resend", body={"reason": reason}, mint=True)
-        return self._call.read(Sent, call, options)
+        return self._call.read(SendReceipt, call, options)
 
-    def resolve(self, email: str, *, options: CallOptions | None = None, **body: Unpack[Resolve]) -> Email:
+    def resolve(self, email: str, *, options: CallOptions | None = None, **body: Unpack[ResolveEmail]) -> Email:
         """Says what became of an email whose outcome is unknown."""
         call = Call("POST", f"/v1/emails/{at(email)}/resolve", body=body, mint=True)
         return self._call.read(Email, call, options)

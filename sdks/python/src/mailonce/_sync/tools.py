@@ -14,7 +14,7 @@ from .._definitions import TOOLS
 from .._error import MailonceError
 from .._first import FirstResults
 from .._told import Answer, check, refused, told
-from ..wire import Intent, Match
+from ..wire import Intent, MessageMatch
 from .client import Mailonce
 
 ACTS = {tool["name"] for tool in TOOLS if tool["acts"]}
@@ -93,7 +93,7 @@ class EmailTools:
         }
 
     def _take(self, given: dict[str, Any], options: CallOptions) -> Answer:
-        match: Match | None = {"from_": given["from"]} if "from" in given else None
+        match: MessageMatch | None = {"from_": given["from"]} if "from" in given else None
         taken = self._mo.inboxes.consume(
             self._inbox, type=given["type"], for_=given["for"], match=match, options=options
         )

@@ -10,13 +10,13 @@ from ..wire import (
     Endpoint,
     EndpointPage,
     EndpointPatch,
+    EndpointTest,
     NewEndpoint,
     Notice,
     NoticePage,
     Recover,
-    Recovering,
+    Recovery,
     RotateEndpoint,
-    Tested,
 )
 from .caller import Caller
 
@@ -64,14 +64,12 @@ class Webhooks:
     def resume(self, endpoint: str, *, options: CallOptions | None = None) -> Endpoint:
         return self._post(Endpoint, endpoint, "resume", None, options)
 
-    def test(self, endpoint: str, *, options: CallOptions | None = None) -> Tested:
-        return self._post(Tested, endpoint, "test", None, options)
+    def test(self, endpoint: str, *, options: CallOptions | None = None) -> EndpointTest:
+        return self._post(EndpointTest, endpoint, "test", None, options)
 
-    def recover(
-        self, endpoint: str, *, options: CallOptions | None = None, **body: Unpack[Recover]
-    ) -> Recovering:
+    def recover(self, endpoint: str, *, options: CallOptions | None = None, **body: Unpack[Recover]) -> Recovery:
         """Tells again what failed since then."""
-        return self._post(Recovering, endpoint, "recover", body, options)
+        return self._post(Recovery, endpoint, "recover", body, options)
 
     def notices(
         self, endpoint: str, *, options: CallOptions | None = None, **query: Unpack[NoticeQuery]

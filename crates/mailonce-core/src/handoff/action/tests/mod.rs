@@ -1,4 +1,4 @@
-//! What each act means in each state.
+//! The effect of each action in each state.
 
 mod random_runs;
 
@@ -25,7 +25,7 @@ pub(crate) const NODE: NodeId = NodeId(Uuid::from_u128(7));
 pub(crate) const PLAN: HandoffRetryPolicy =
     HandoffRetryPolicy { max_attempts: 12, max_age_ms: 86_400_000, jitter_seed: 500 };
 
-/// An email with so many envelopes.
+/// An email with this number of envelopes.
 pub(crate) fn email(envelopes: usize) -> Email {
     let to: Vec<String> = (0..envelopes).map(|i| format!("u{i}@example.com")).collect();
     let raw =
@@ -73,7 +73,7 @@ pub(crate) fn reply(meaning: ReplyMeaning) -> TransportReply {
     TransportReply::new(meaning, AttemptPhase::Final, Some(250), meaning.as_str())
 }
 
-/// A worker that holds the first handoff as it is now.
+/// The lease of a worker that holds the first handoff now.
 fn hold(email: &Email) -> LeaseRef {
     let fence = email.handoffs[0].fence;
     LeaseRef { number: 0, fence, transport: "relay".into(), account: "A".into() }
@@ -100,7 +100,7 @@ fn resolve(email: &Email, choice: Resolution) -> HandoffAction {
     HandoffAction::Resolve { resolution: choice, rev: email.rev, handoff: None, reason: "seen".into() }
 }
 
-/// An email that was marked and whose answer means this.
+/// An email whose attempt was marked and got a reply with this meaning.
 fn answered(meaning: ReplyMeaning) -> Email {
     let mut email = in_state(HandoffState::Sending);
     let act = settle(hold(&email), Some(1), meaning);
@@ -108,7 +108,7 @@ fn answered(meaning: ReplyMeaning) -> Email {
     email
 }
 
-/// An email whose handoff came to a state by legal means.
+/// An email whose handoff reached a state by legal transitions.
 fn in_state(state: HandoffState) -> Email {
     let mut email = match state {
         HandoffState::Sent | HandoffState::Delivered | HandoffState::Bounced | HandoffState::Complained => {
@@ -140,7 +140,7 @@ fn in_state(state: HandoffState) -> Email {
     email
 }
 
-/// Where an act leads from the states it is meant for, and what it says in every other.
+/// Checks where an action leads from the states in which it is allowed, and its status in all others.
 fn assert_allowed_in(
     name: &str,
     act: impl Fn(&Email) -> HandoffAction,
@@ -462,7 +462,7 @@ fn a_resend_that_surely_did_not_leave_is_tried_again() {
             T0,
         ));
         drop(email.apply_action(&resolve(&email, Resolution::Resend), T0));
-        // At once, not when the next look was due.
+        // At once, not when the next check was due.
         assert_eq!((email.handoffs[0].due_at, email.handoffs[0].progress.may_duplicate), (Some(T0), true));
         for _ in 0..2 {
             assert!(email.lease_handoff(0, NODE, T0));

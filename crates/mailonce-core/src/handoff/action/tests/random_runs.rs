@@ -1,11 +1,11 @@
-//! Random acts on one email, in any order, by workers that may be stale. After each, the rules must hold.
+//! Random actions on one email, in any order, by workers that may be stale. After each step the invariants must hold.
 
 use proptest::{collection::vec, prelude::*};
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// A turn: what is done, and two numbers that say to whom and how.
+/// A step: the action, and two numbers that choose its target and variant.
 type StepSeed = (u8, u8, u8);
 
 /// A worker's lease, and the attempt it marked.
@@ -15,10 +15,10 @@ struct LeaseHolder {
     attempt: Option<u32>,
 }
 
-/// What the test itself knows about a handoff.
+/// The test's own model of a handoff.
 #[derive(Default)]
 struct ExpectedState {
-    /// Attempts that were let go and not proven to have failed, and where they went.
+    /// Attempts that were sent and not proven to have failed, with their accounts.
     open: BTreeMap<u32, String>,
     policy_resends: usize,
 }
@@ -30,9 +30,9 @@ struct RandomRun {
     truth: [ExpectedState; 2],
 }
 
-/// What a turn did, for the checks after it.
+/// What a step did, for the checks after it.
 struct StepResult {
-    /// Steps it may have taken.
+    /// The transitions it may have applied.
     steps: &'static [Transition],
     number: u16,
     verdict: HandoffActionStatus,
@@ -67,18 +67,18 @@ impl RandomRun {
         StepResult { steps: &[Transition::Due, Transition::Lease], number, verdict, act: None }
     }
 
-    /// A worker comes to know that it holds a handoff.
+    /// Gives a worker the lease that the handoff has now.
     fn add_holder(&mut self, number: u16) {
         let fence = self.email.handoffs[usize::from(number)].fence;
         let hold = LeaseRef { number, fence, transport: "relay".into(), account: "A".into() };
         self.workers.push(LeaseHolder { hold, attempt: None });
     }
 
-    /// The act of a turn. `None`: nothing can be done.
+    /// The action of a step. `None` when there is nothing to do.
     fn action_for(&self, (what, a, b): StepSeed) -> Option<HandoffAction> {
         let number = u16::from(a % 2);
         let handoff = &self.email.handoffs[usize::from(number)];
-        // The latest workers, mostly: the others are stale for sure.
+        // Mostly the latest workers, because all others are surely stale.
         let worker = self.workers.iter().rev().nth(pick(&[0, 0, 0, 1, 1, 2], a / 2));
         Some(match what % 16 {
             3..=4 => HandoffAction::Mark {
@@ -150,7 +150,7 @@ impl RandomRun {
         Some(StepResult { steps: act.allowed_transitions(), number, verdict, act: Some(act) })
     }
 
-    /// Notes what the test must know to judge what comes later.
+    /// Updates the model after an action.
     fn update_expected(&mut self, act: &HandoffAction, verdict: HandoffActionStatus) {
         let done = verdict == HandoffActionStatus::Done;
         match act {
@@ -188,7 +188,7 @@ fn is_gone(state: HandoffState) -> bool {
     matches!(state, HandoffState::Sent | HandoffState::Delivered | HandoffState::Bounced | HandoffState::Complained)
 }
 
-/// What must hold of a handoff at any time.
+/// The invariants of a handoff in any state.
 fn check_state(handoff: &Handoff, truth: &ExpectedState) -> Result<(), TestCaseError> {
     let (state, work) = (handoff.state, &handoff.progress);
     let open = !truth.open.is_empty();
@@ -203,7 +203,7 @@ fn check_state(handoff: &Handoff, truth: &ExpectedState) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// What must hold of the move that a turn made.
+/// The invariants of the transition that a step made.
 fn check_move(before: &Handoff, after: &Handoff, played: &StepResult) -> Result<(), TestCaseError> {
     let mine = before.number == played.number;
     prop_assert!(
@@ -254,7 +254,7 @@ fn check_move(before: &Handoff, after: &Handoff, played: &StepResult) -> Result<
     Ok(())
 }
 
-/// A cancel wins unless something left, is on the wire or is in doubt; then nothing waits any more.
+/// A cancel succeeds unless something was sent, is on the wire or is in doubt. After it, no handoff is waiting.
 fn check_cancel(before: &Email, after: &Email, played: &StepResult) -> Result<(), TestCaseError> {
     let late = |handoff: &Handoff| {
         let state = handoff.state;
