@@ -13,6 +13,7 @@
 //! | [`dispatch`], [`doubt`] | what may happen to an email on its way out; what to do about an unknown outcome |
 //! | [`inbox`], [`delivery`], [`message`], [`artifact`], [`watch`] | mail that comes in: where, how often, what, and what is taken from it |
 //! | [`conversation`] | one answer per message, one agent per thread, no loops; questions for a person |
+//! | [`header_block`] | where the header of a received mail starts |
 //! | [`filing`] | what a delivery goes through on its way to being a message |
 //! | [`retry`] | what an answer of the next hop means and when to try again |
 //! | [`call`] | what a caller calls its own call |
@@ -42,6 +43,7 @@ pub mod event;
 pub mod failpoint;
 pub mod filing;
 pub mod handoff;
+pub mod header_block;
 pub mod id;
 pub mod inbox;
 pub mod intent;
