@@ -86,6 +86,12 @@ pub struct UnauthenticatedMail<'a> {
 pub trait Authenticator: Send + Sync + 'static {
     /// What is known. Takes two seconds at the most; what could not be asked by then is `temperror`.
     async fn authenticate(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth;
+
+    /// Whether it names the sender's domain of each mail in [`SenderAuth::domain`]. The engine then fails a mail that
+    /// shows a sender although no domain was checked.
+    fn checks_domain(&self) -> bool {
+        true
+    }
 }
 
 /// Asks nobody, and believes mail from this machine itself. For `dev`, where every mail is one's own.
@@ -102,6 +108,10 @@ impl Authenticator for TrustLoopback {
             _ => SenderAuth::default(),
         }
     }
+
+    fn checks_domain(&self) -> bool {
+        false
+    }
 }
 
 /// Asks nobody: nothing is known about any sender.
@@ -112,5 +122,9 @@ pub struct NoSenderCheck;
 impl Authenticator for NoSenderCheck {
     async fn authenticate(&self, _: UnauthenticatedMail<'_>) -> SenderAuth {
         SenderAuth::default()
+    }
+
+    fn checks_domain(&self) -> bool {
+        false
     }
 }
