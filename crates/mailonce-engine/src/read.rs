@@ -156,8 +156,27 @@ fn parse_delivery(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> ParsedDeliv
     ParsedDelivery { head, content_hash: content.into(), thread_names: names, artifacts: found, parsed }
 }
 
-/// Header fields that a mail has once (RFC 5322 §3.6).
-const SINGLE_VALUE_HEADERS: [&str; 8] = ["From", "Sender", "Reply-To", "To", "Cc", "Subject", "Date", "Message-ID"];
+/// Header fields that a mail has once (RFC 5322 §3.6, RFC 2045 §3 and RFC 2183 §2). Those of MIME decide which text of a
+/// body is shown.
+const SINGLE_VALUE_HEADERS: [&str; 17] = [
+    "From",
+    "Sender",
+    "Reply-To",
+    "To",
+    "Cc",
+    "Bcc",
+    "Subject",
+    "Date",
+    "Message-ID",
+    "In-Reply-To",
+    "References",
+    "MIME-Version",
+    "Content-Type",
+    "Content-Transfer-Encoding",
+    "Content-Disposition",
+    "Content-ID",
+    "Content-Description",
+];
 
 /// What the authenticator reported about a mail.
 struct AuthReport {
