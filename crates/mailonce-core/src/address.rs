@@ -112,6 +112,19 @@ impl NamedAddress {
     }
 }
 
+/// The address without the spaces that RFC 5322 §4.4 allows around its dots and its `@`: `a @ b . com` is `a@b.com`.
+/// Spaces within a quoted local part belong to it.
+pub fn remove_obsolete_spacing(address: &str) -> Cow<'_, str> {
+    if !address.contains(char::is_whitespace) {
+        return Cow::Borrowed(address);
+    }
+    let join = |text: &str| text.split('.').map(str::trim).collect::<Vec<_>>().join(".");
+    let Some((local, domain)) = address.rsplit_once('@') else { return Cow::Borrowed(address.trim()) };
+    let local = local.trim();
+    let local = if local.contains('"') { local.to_owned() } else { join(local) };
+    Cow::Owned(format!("{local}@{}", join(domain)))
+}
+
 fn domain_of(address: &str) -> &str {
     address.rsplit_once('@').map_or("", |(_, domain)| domain)
 }
@@ -211,6 +224,20 @@ mod tests {
         ] {
             let mailbox = NamedAddress::parse(text).unwrap();
             assert_eq!((mailbox.name.as_deref(), mailbox.address.as_str()), (name, address), "{text}");
+        }
+    }
+
+    #[test]
+    fn spaces_around_dots_and_at_are_removed() {
+        for (text, address) in [
+            ("a@b.com", "a@b.com"),
+            (" a @ b . com ", "a@b.com"),
+            ("a . b@c.com", "a.b@c.com"),
+            ("\"a . b\" @ c.com", "\"a . b\"@c.com"),
+            ("a b@c d.com", "a b@c d.com"),
+            (" nobody ", "nobody"),
+        ] {
+            assert_eq!(remove_obsolete_spacing(text), address, "{text:?}");
         }
     }
 

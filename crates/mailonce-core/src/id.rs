@@ -69,8 +69,8 @@ ids! {
     NoticeId,
 }
 
-/// The ordered 60 bits of a UUIDv7 made by [`IdMaker`]: milliseconds and a counter. Unique per maker, so a store with a
-/// single writer can use it as the row number and needs no index on the id.
+/// The ordered 60 bits of a UUIDv7 made by [`IdGenerator`]: milliseconds and a counter. Unique per generator, so a
+/// store with a single writer can use it as the row number and needs no index on the id.
 pub fn ordered_bits(id: Uuid) -> i64 {
     let bits = id.as_u128();
     let millis = (bits >> 80) as i64;
@@ -83,7 +83,7 @@ pub fn first_id_at(at: crate::time::Time) -> Uuid {
     Uuid::from_u128((at.0.clamp(0, (1 << 48) - 1) as u128) << 80)
 }
 
-/// The 62 unordered bits of a UUIDv7, which make it unguessable.
+/// The 62 random bits of a UUIDv7, which make it unguessable.
 pub fn random_bits(id: Uuid) -> i64 {
     (id.as_u128() & 0x3fff_ffff_ffff_ffff) as i64
 }

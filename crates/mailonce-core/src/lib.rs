@@ -24,6 +24,7 @@
 //! |---|---|
 //! | [`id`], [`time`], [`limits`] | ids, instants and durations, the limit of every input from outside |
 //! | [`key`], [`intent`], [`ttl`] | idempotency keys, keys derived from an intent, and how long a key is remembered |
+//! | [`header_block`] | where the header of a received mail starts |
 //! | [`address`], [`cidr`] | email addresses, blocks of IP addresses |
 //! | [`record`] | small objects of a team that are stored as JSON, such as rules and lists |
 //! | [`problem`], [`json_limits`] | errors returned to callers, the limits of a JSON document |
@@ -40,6 +41,7 @@ pub mod conversation;
 pub mod events;
 pub mod failpoint;
 pub mod handoff;
+pub mod header_block;
 pub mod id;
 pub mod inbound;
 pub mod inbox;

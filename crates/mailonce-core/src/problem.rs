@@ -97,7 +97,7 @@ codes! {
     /// The outcome is unknown.
     UseResolve = "use_resolve", 409, Never, "The outcome of this email is unknown",
         "Do not resend: resolve it first, because the recipient may have it.";
-    /// A budget of resends is used up.
+    /// A budget or quota is used up, for example one resend a day.
     BudgetSpent = "budget_spent", 409, Later, "The budget for this is spent",
         "Wait a day, or ask a person.";
     /// The object changed since the caller read it.
@@ -112,7 +112,7 @@ codes! {
     /// The Reply-To of the message is not covered by its sender's authentication.
     ReplyTo = "reply_to", 409, Never, "The answer would go to somebody else",
         "Ask a person whether the address in `to` is meant. `settings.reply_to` decides; nothing was stored.";
-    /// The address stands for the domain itself and is reserved.
+    /// The address is reserved for the domain itself, such as `postmaster`.
     AddressReserved = "address_reserved", 409, Never, "This address is reserved",
         "Take another address, or let an operator create the inbox; `smtp.reserved` lists the names.";
     /// Another team has the name.

@@ -1,8 +1,8 @@
-//! Budgets: how many mails or recipients a team, an inbox or an API key may send in a period.
+//! Budgets: how many emails or recipients a team, an inbox or an API key may send in a period.
 //!
-//! The engine works out which budgets an email counts against, as [`Charge`]s. The store adds them up in the transaction
-//! that accepts the email, so that two nodes cannot both use what is left of a budget. It also records them per email:
-//! an email that moves to another time takes its charges along.
+//! The engine determines the budgets that an email counts against, as [`Charge`]s. The store adds them up in the
+//! transaction that accepts the email, so that two nodes cannot both use the remainder of a budget. It also records the
+//! charges of each email, so that they follow an email that is rescheduled.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,10 +176,11 @@ pub struct ChargeMove {
 }
 
 impl ChargeMove {
-    /// Compares the periods of the new time with those in which the email, as it is before the move, was counted.
+    /// Compares the periods of the new time with those in which the email was counted. `email` is its state before the
+    /// move.
     ///
-    /// An email without a record was accepted before the budget existed, or while it was disabled. It is counted once it
-    /// moves to another period, and there is nothing to give back.
+    /// An email without a record was accepted before the budget existed, or while it was disabled. It is counted once
+    /// it moves to another period, and there is nothing to give back.
     pub fn plan(email: &Email, recorded: &[RecordedCharge], wanted: &[Charge], now: Time) -> Self {
         let of_budget = |budget: Uuid| recorded.iter().find(|record| record.budget == budget);
         let scheduled = || email.handoffs.iter().filter(|handoff| handoff.state == HandoffState::Scheduled);

@@ -371,7 +371,7 @@ impl RuleDefinition {
 
     fn conditions_match(&self, facts: &MailFacts<'_>) -> Option<bool> {
         let mut open = false;
-        // A forged sender address matches nothing, except in rules that block.
+        // The address of a forged sender is treated as absent, except in rules that block.
         let blocks = self.actions.iter().any(|action| action.kind == RuleActionKind::Block);
         let ignore_sender = facts.sender == Some(SenderProof::Forged) && !blocks;
         for condition in &self.conditions {

@@ -192,7 +192,7 @@ pub struct EmailEdit {
 }
 
 impl EmailEdit {
-    /// The same without empty fields: a blank field leaves the content as it was.
+    /// The same without empty fields. An absent field leaves the content as it was.
     #[must_use]
     pub fn without_blanks(self) -> Self {
         let said = |words: Option<String>| words.filter(|words| !words.is_empty());

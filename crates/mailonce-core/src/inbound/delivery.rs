@@ -344,7 +344,7 @@ pub enum ReceiveResult {
 }
 
 impl ReceiveResult {
-    /// Whether the sender may be told that the mail was accepted for this recipient.
+    /// Whether the mail may be acknowledged to the sender for this recipient.
     pub fn is_accepted(self) -> bool {
         match self {
             Self::Stored(_) | Self::Duplicate { .. } => true,

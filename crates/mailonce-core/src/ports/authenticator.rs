@@ -86,6 +86,12 @@ pub struct UnauthenticatedMail<'a> {
 pub trait Authenticator: Send + Sync + 'static {
     /// Checks a mail. Takes two seconds at most; checks unfinished by then are `temperror`.
     async fn authenticate(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth;
+
+    /// Whether it names the sender's domain of each mail in [`SenderAuth::domain`]. The engine then fails a mail that
+    /// shows a sender although no domain was checked.
+    fn checks_domain(&self) -> bool {
+        true
+    }
 }
 
 /// Makes no DNS queries and trusts mail from this machine. For `dev`, where the user sends all mail.
@@ -102,6 +108,10 @@ impl Authenticator for TrustLoopback {
             _ => SenderAuth::default(),
         }
     }
+
+    fn checks_domain(&self) -> bool {
+        false
+    }
 }
 
 /// Makes no DNS queries: every result is `none`.
@@ -112,5 +122,9 @@ pub struct NoSenderCheck;
 impl Authenticator for NoSenderCheck {
     async fn authenticate(&self, _: UnauthenticatedMail<'_>) -> SenderAuth {
         SenderAuth::default()
+    }
+
+    fn checks_domain(&self) -> bool {
+        false
     }
 }

@@ -151,8 +151,8 @@ pub trait InboundStore: Send + Sync + 'static {
 
     // Watches
 
-    /// Creates a watch. The store sets `after` to the latest message number of the inbox. `None` when the team has no
-    /// such inbox.
+    /// Creates a watch. The store sets `after_seq` to the latest message number of the inbox. `None` when the team has
+    /// no such inbox.
     async fn create_watch(
         &self,
         watch: Watch,

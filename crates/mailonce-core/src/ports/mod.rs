@@ -20,7 +20,7 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Time;
     /// Milliseconds since an arbitrary moment. It never jumps, and it keeps counting while the machine sleeps.
     fn boot_clock_ms(&self) -> i64;
-    /// Whether the wall clock was set between two readings, as far as this machine can tell.
+    /// Whether the wall clock was set while no process was running, as far as this machine can tell.
     fn was_wall_clock_set(&self) -> bool {
         false
     }

@@ -10,7 +10,7 @@ pub trait DnsResolver: Send + Sync + 'static {
     async fn lookup_txt(&self, name: &str) -> Result<Vec<String>, String>;
 }
 
-/// Fetches pages, as the protocol of a provider demands: for example its signing certificates.
+/// Fetches pages that a provider's protocol requires, such as signing certificates.
 #[async_trait]
 pub trait HttpFetcher: Send + Sync + 'static {
     /// The body at an https address, when the status is a plain success. Follows no redirect, and limits size and time.

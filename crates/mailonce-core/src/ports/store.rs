@@ -60,7 +60,7 @@ pub struct InstallationInfo {
     pub secret: InstallSecret,
     /// The number of the current history. A restore or a failover increases it, and every cursor carries it.
     pub epoch: u32,
-    /// The ordered bits of the highest id ever written, for [`crate::id::IdMaker`].
+    /// The ordered bits of the highest id ever written, for [`crate::id::IdGenerator`].
     pub last_id: i64,
     /// The latest heartbeat of any process. `None` when there was none.
     pub last_heartbeat_at: Option<Time>,
@@ -655,8 +655,8 @@ pub type EventWakeUpHandler = Box<dyn Fn(Option<TeamId>) + Send + Sync>;
 pub trait LedgerClock: Send + Sync {
     /// Ledger time: the timestamp of a commit that happens now.
     fn now(&self) -> Time;
-    /// Keys and operations that expired before this time may be forgotten. Returns the earliest time while this process
-    /// must not forget anything.
+    /// Keys and operations that expired by this time may be forgotten. Returns the earliest possible time while this
+    /// process must not forget anything.
     fn expiry_cutoff(&self) -> Time;
 }
 
@@ -684,7 +684,7 @@ impl CommitClock {
         }
     }
 
-    /// Keys and operations that expired before this time count as forgotten in a call made at `asked`.
+    /// Keys and operations that expired by this time count as forgotten in a call made at `asked`.
     pub fn expiry_cutoff(&self, asked: Time) -> Time {
         let keeper = self.0.read().unwrap_or_else(PoisonError::into_inner);
         match keeper.as_ref() {

@@ -161,8 +161,41 @@ fn parse_delivery(raw: &[u8], delivery: &Delivery, inbox: &Inbox) -> ParsedDeliv
     ParsedDelivery { head, content_hash: content.into(), thread_names: names, artifacts: found, parsed }
 }
 
-/// Header fields that a mail has once (RFC 5322 §3.6).
-const SINGLE_VALUE_HEADERS: [&str; 8] = ["From", "Sender", "Reply-To", "To", "Cc", "Subject", "Date", "Message-ID"];
+/// Header fields that a mail has once (RFC 5322 §3.6, RFC 2045 §3 and RFC 2183 §2). Those of MIME decide which text of a
+/// body is shown.
+const SINGLE_VALUE_HEADERS: [&str; 17] = [
+    "From",
+    "Sender",
+    "Reply-To",
+    "To",
+    "Cc",
+    "Bcc",
+    "Subject",
+    "Date",
+    "Message-ID",
+    "In-Reply-To",
+    "References",
+    "MIME-Version",
+    "Content-Type",
+    "Content-Transfer-Encoding",
+    "Content-Disposition",
+    "Content-ID",
+    "Content-Description",
+];
+
+/// What the authenticator reported about a mail.
+struct AuthReport {
+    auth: SenderAuth,
+    /// Whether the authenticator read the mail and would have named the sender's domain.
+    is_domain_checked: bool,
+}
+
+impl AuthReport {
+    /// Nobody looked at the sender.
+    fn unchecked(auth: SenderAuth) -> Self {
+        Self { auth, is_domain_checked: false }
+    }
+}
 
 fn is_duplicate_header(parsed: &ParsedMail, name: &str) -> bool {
     parsed.headers.all(name).nth(1).is_some()
@@ -170,8 +203,10 @@ fn is_duplicate_header(parsed: &ParsedMail, name: &str) -> bool {
 
 /// What authentication is worth for the fields that people see. A signature covers the lowest field of a name and a
 /// reader shows the highest, so that whoever forwards a signed mail can put a field of their own on top.
-fn downgrade_unshown_auth(mut auth: SenderAuth, parsed: &ParsedMail) -> SenderAuth {
-    if !is_checked_sender_shown(&auth, parsed) {
+fn downgrade_unshown_auth(report: AuthReport, parsed: &ParsedMail) -> SenderAuth {
+    let is_shown = is_checked_sender_shown(&report, parsed);
+    let mut auth = report.auth;
+    if !is_shown {
         auth.verdict = AuthResult::Fail;
     } else if auth.is_pass() && SINGLE_VALUE_HEADERS.iter().any(|name| is_duplicate_header(parsed, name)) {
         auth.verdict = AuthResult::None;
@@ -181,13 +216,15 @@ fn downgrade_unshown_auth(mut auth: SenderAuth, parsed: &ParsedMail) -> SenderAu
 
 /// Whether the sender that we show is the one that the authenticator looked at. The two read the header by different code,
 /// and whoever writes a header that they read differently must not get the verdict of one for the sender of the other.
-fn is_checked_sender_shown(auth: &SenderAuth, parsed: &ParsedMail) -> bool {
+fn is_checked_sender_shown(report: &AuthReport, parsed: &ParsedMail) -> bool {
     if parsed.cut.sender || is_duplicate_header(parsed, "From") {
         return false;
     }
     let mut domains = parsed.from.iter().map(NamedAddress::domain);
-    match (&auth.domain, domains.clone().next()) {
+    match (&report.auth.domain, domains.clone().next()) {
         (Some(checked), Some(_)) => domains.all(|domain| domain == checked),
+        // The authenticator found no sender where the parser found one.
+        (None, Some(_)) if report.is_domain_checked => domains.all(str::is_empty),
         // Without a check there is still only one domain that somebody may ask for.
         (None, Some(first)) => domains.all(|domain| domain == first),
         (Some(_) | None, None) => true,
@@ -488,12 +525,13 @@ impl Engine {
     }
 
     /// Who wrote it, as far as others can be asked. Only of mail whose bytes are as they travelled.
-    async fn authenticate_mail(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) -> SenderAuth {
+    async fn authenticate_mail(&self, delivery: &Delivery, raw: Arc<Vec<u8>>) -> AuthReport {
         let about = delivery.details.clone();
         if matches!(about.intake, Intake::Local | Intake::Simulated) || about.form == DeliveryFormat::Rebuilt {
-            return SenderAuth::default();
+            return AuthReport::unchecked(SenderAuth::default());
         }
         let (octets, authenticator) = (raw.len(), Arc::clone(&self.inbound.authenticator));
+        let is_domain_checked = authenticator.checks_domain();
         let asked = async move {
             let mail = UnauthenticatedMail {
                 raw: &raw,
@@ -505,7 +543,10 @@ impl Engine {
         };
         // Verifying a signature hashes the whole mail.
         let asked = if octets > BLOCKING_ABOVE_BYTES { block_on_worker_thread(asked).await } else { Ok(asked.await) };
-        asked.ok().and_then(Result::ok).unwrap_or_else(SenderAuth::timed_out)
+        match asked.ok().and_then(Result::ok) {
+            Some(auth) => AuthReport { auth, is_domain_checked },
+            None => AuthReport::unchecked(SenderAuth::timed_out()),
+        }
     }
 
     /// Once more after a pause, or never.

@@ -1,5 +1,8 @@
 //! Names of hosts: where a registrable domain begins, what is inside somebody's network, what only looks like a name.
 
+use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
+use unicode_security::skeleton as confusable_skeleton;
+
 /// The registrable domain of a host, such as `example.co.uk` of `a.b.example.co.uk`. None for a public suffix.
 pub fn registrable_domain(host: &str) -> Option<&str> {
     psl::domain_str(host.trim_end_matches('.'))
@@ -93,15 +96,42 @@ const CONFUSABLES: &[(char, char)] = &[
     ('ո', 'n'),
     ('ս', 'u'),
     ('օ', 'o'),
+    ('ᴀ', 'a'),
+    ('ʙ', 'b'),
+    ('ᴄ', 'c'),
+    ('ᴅ', 'd'),
+    ('ᴇ', 'e'),
+    ('ꜰ', 'f'),
+    ('ɢ', 'g'),
+    ('ʜ', 'h'),
+    ('ɪ', 'i'),
+    ('ᴊ', 'j'),
+    ('ᴋ', 'k'),
+    ('ʟ', 'l'),
+    ('ᴍ', 'm'),
+    ('ɴ', 'n'),
+    ('ᴏ', 'o'),
+    ('ᴘ', 'p'),
+    ('ꞯ', 'q'),
+    ('ʀ', 'r'),
+    ('ꜱ', 's'),
+    ('ᴛ', 't'),
+    ('ᴜ', 'u'),
+    ('ᴠ', 'v'),
+    ('ᴡ', 'w'),
+    ('ʏ', 'y'),
+    ('ᴢ', 'z'),
 ];
+
+/// The ASCII letter that a character looks like; itself when there is none.
+fn ascii_lookalike(c: char) -> char {
+    let c = crate::unicode::fold_to_ascii(c);
+    CONFUSABLES.iter().find(|(look, _)| *look == c).map_or(c, |(_, ascii)| *ascii)
+}
 
 /// The name with every letter replaced by the ASCII one it looks like.
 fn skeleton(name: &str) -> String {
-    let plain = |c: char| {
-        let c = crate::unicode::fold_to_ascii(c);
-        CONFUSABLES.iter().find(|(look, _)| *look == c).map_or(c, |(_, ascii)| *ascii)
-    };
-    let base: String = name.chars().map(plain).collect();
+    let base: String = name.chars().map(ascii_lookalike).collect();
     base.replace('0', "o").replace(['1', 'i'], "l").replace("rn", "m").replace("vv", "w").replace('5', "s")
 }
 
@@ -129,14 +159,130 @@ pub(super) fn is_confusable(unicode: &str) -> bool {
     })
 }
 
-/// Whether one name can be taken for the other: they differ in characters that nobody sees, or in letters that look alike.
+/// Whether one local part can be taken for the other: they differ in characters that nobody sees, in letters that look
+/// alike, in accents, or in signs between the letters.
 pub fn is_lookalike(name: &str, other: &str) -> bool {
-    let seen = |name: &str| skeleton(&name.chars().filter(|c| !crate::unicode::is_invisible(*c)).collect::<String>());
-    seen(name) == seen(other)
+    let letters = visible_letters(name);
+    name == other || (!letters.is_empty() && letters == visible_letters(other))
+}
+
+/// The letters and digits that people see in a name, each as the ASCII letter that it looks like.
+fn visible_letters(name: &str) -> String {
+    let shown = name.chars().filter(|c| !crate::unicode::is_invisible(*c)).map(enclosed_letter);
+    // Our own table first: Unicode's sends some letters of other scripts to prototypes beyond ASCII.
+    let plain: String = shown.nfkd().flat_map(char::to_lowercase).map(ascii_lookalike).collect();
+    let letters = confusable_skeleton(&plain).nfkd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase);
+    let letters = letters.map(|c| match c {
+        '3' => 'e',
+        '4' => 'a',
+        '7' => 't',
+        '$' => 's',
+        _ => c,
+    });
+    skeleton(&letters.filter(|c| c.is_alphanumeric()).collect::<String>())
+}
+
+/// The letter in a black circle, a black square or a regional indicator, which Unicode does not decompose.
+fn enclosed_letter(c: char) -> char {
+    let first = match c {
+        '\u{1F150}'..='\u{1F169}' => 0x1F150,
+        '\u{1F170}'..='\u{1F189}' => 0x1F170,
+        '\u{1F1E6}'..='\u{1F1FF}' => 0x1F1E6,
+        _ => return c,
+    };
+    char::from(b'a' + (u32::from(c) - first) as u8)
 }
 
 /// Whether one domain was made to be taken for the other.
 pub(super) fn is_lookalike_domain(host: &str, other: &str) -> bool {
     let (Some(host), Some(other)) = (registrable_domain(host), registrable_domain(other)) else { return false };
     host != other && skeleton(host) == skeleton(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn look_alikes_of_a_name_are_recognized() {
+        for (name, disguised) in [
+            ("-", "-"),
+            ("admin", "𝐚dmin"),
+            ("admin", "ⓐdmin"),
+            ("admin", "ᵃdmin"),
+            ("admin", "ᴀdmin"),
+            ("admin", "ᴀᴅᴍɪɴ"),
+            ("admin", "🅐dmin"),
+            ("admin", "🅰dmin"),
+            ("admin", "🇦dmin"),
+            ("admin", "àdmin"),
+            ("admin", "a\u{300}dmin"),
+            ("admin", "admín"),
+            ("admin", "ạdmin"),
+            ("admin", "ÀDMIN"),
+            ("admin", "αdmin"),
+            ("admin", "αԁмıո"),
+            ("admin", "ａｄｍｉｎ"),
+            ("admin", "adm\u{200b}in"),
+            ("admin", "admɩn"),
+            ("admin", "admǀn"),
+            ("admin", "adm|n"),
+            ("admin", "adm1n"),
+            ("admin", "4dmin"),
+            ("admin", "adrnin"),
+            ("admin", "ad․min"),
+            ("admin", "_admin"),
+            ("admin", "a-d-m-i-n"),
+            ("administrator", "administrat0r"),
+            ("ssladmin", "ssl-admin"),
+            ("postmaster", "ᵖostmaster"),
+            ("postmaster", "pöstmaster"),
+            ("postmaster", "pøstmaster"),
+            ("postmaster", "post-master"),
+            ("postmaster", "poſtmaster"),
+            ("webmaster", "webmᵃster"),
+            ("webmaster", "vvebmaster"),
+            ("support", "ˢupport"),
+            ("support", "$upport"),
+            ("security", "securitý"),
+            ("root", "roo7"),
+            ("root", "r00t"),
+            ("mailer-daemon", "mailer.daemon"),
+            ("mailer-daemon", "mailerdaemon"),
+            ("mailer-daemon", "MAILER_DAEMON"),
+        ] {
+            assert!(is_lookalike(name, disguised), "{disguised} is not taken for {name}");
+        }
+    }
+
+    #[test]
+    fn honest_names_are_not_taken_for_others() {
+        let names = ["admin", "info", "news", "noc", "postmaster", "root", "sales", "support", "www", "mailer-daemon"];
+        for honest in [
+            "admission",
+            "supporters",
+            "post",
+            "master",
+            "administration",
+            "roots",
+            "newsletter",
+            "new",
+            "sale",
+            "daemon",
+            "mailer",
+            "information",
+            "admin2",
+            "badmin",
+            "jürgen",
+            "иван",
+            "γιάννης",
+            "山田",
+            "محمد",
+            "-",
+            "7",
+            "|",
+        ] {
+            assert_eq!(names.iter().find(|name| is_lookalike(name, honest)), None, "{honest}");
+        }
+    }
 }

@@ -7,7 +7,8 @@ use std::{
 
 use mail_parser::{Addr, Address, ContentType, HeaderValue, parsers::MessageStream};
 use mailonce_core::{
-    address::{Address as Bare, NamedAddress},
+    address::{Address as Bare, NamedAddress, remove_obsolete_spacing},
+    header_block::header_start,
     limits,
     time::Time,
 };
@@ -114,16 +115,6 @@ impl HeaderFields {
     }
 }
 
-/// Behind empty lines and the `From ` line of a mailbox file.
-fn header_start(raw: &[u8]) -> usize {
-    let empty = raw.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
-    let rest = &raw[empty..];
-    if rest.starts_with(b"From ") || rest.starts_with(b">From ") {
-        return rest.iter().position(|&b| b == b'\n').map_or(raw.len(), |n| empty + n + 1);
-    }
-    empty
-}
-
 fn trim_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
@@ -188,7 +179,8 @@ fn flatten_groups(address: Address<'_>) -> Vec<NamedAddress> {
 
 fn mailbox(addr: Addr<'_>) -> Option<NamedAddress> {
     let (written, name) = unquote_local_part(addr.address?, addr.name);
-    let written = written.trim().trim_matches(['<', '>']);
+    let written = remove_obsolete_spacing(written.trim().trim_matches(['<', '>']));
+    let written = written.as_ref();
     // An address that is none is kept as it is: a rule or a person may want to see it.
     let address = match (written.rsplit_once('@'), Bare::parse(written)) {
         (Some((local, _)), Ok(bare)) => format!("{local}@{}", bare.domain()),

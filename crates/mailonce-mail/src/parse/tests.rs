@@ -132,6 +132,22 @@ fn broken_mails_keep_what_can_be_kept() {
 }
 
 #[test]
+fn a_sender_is_read_behind_blank_lines_and_without_obsolete_spaces() {
+    for raw in [
+        "From: ceo@bank.test\n\n",
+        "\nFrom: ceo@bank.test\n\n",
+        " \nFrom: ceo@bank.test\n\n",
+        "From foo\n \nFrom: ceo@bank.test\n\n",
+        "From: ceo @ bank . test\n\n",
+        "From: Ceo <ceo @ Bank.test>\n\n",
+        "From: ceo@\n bank.test\n\n",
+    ] {
+        let from = parse(raw.as_bytes()).from;
+        assert_eq!(from.iter().map(|from| from.address.as_str()).collect::<Vec<_>>(), ["ceo@bank.test"], "{raw:?}");
+    }
+}
+
+#[test]
 fn ids_have_their_brackets() {
     for (field, ids) in [
         ("Message-ID: <a@b>", vec!["<a@b>"]),

@@ -5,7 +5,7 @@ use mail_auth::{
     common::cache::NoCache,
     dmarc::{Alignment, Dmarc, Policy as Wish},
 };
-use mailonce_core::ports::authenticator::AuthResult;
+use mailonce_core::{address::remove_obsolete_spacing, ports::authenticator::AuthResult};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -32,7 +32,8 @@ pub(super) enum DmarcPolicy {
 /// A domain as A-label in lower case. `None` when it is none.
 pub(super) fn a_label(domain: &str) -> Option<String> {
     let name = idna::domain_to_ascii(domain.trim_end_matches('.')).ok()?;
-    (name.contains('.') && name.len() <= 253 && !name.starts_with('[')).then_some(name)
+    let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+    (is_plain && name.contains('.') && name.len() <= 253).then_some(name)
 }
 
 /// The domain that people see in `From`.
@@ -50,7 +51,9 @@ pub(super) enum FromDomain {
 impl FromDomain {
     /// Of the addresses in `From`. `raw` is the mail: an `@` in a `From` without any address means that it was not read.
     pub(super) fn from_addresses(from: &[String], raw: &[u8]) -> Self {
-        let mut domains = from.iter().map(|address| address.rsplit_once('@').and_then(|(_, domain)| a_label(domain)));
+        let mut domains = from
+            .iter()
+            .map(|address| remove_obsolete_spacing(address).rsplit_once('@').and_then(|(_, domain)| a_label(domain)));
         match domains.next() {
             Some(Some(first)) if domains.all(|domain| domain.as_ref() == Some(&first)) => Self::Domain(first),
             None if !has_from_with_at(raw) => Self::Absent,
@@ -70,7 +73,8 @@ impl FromDomain {
 /// Whether a field `From` of the mail has an `@`, in any reading.
 fn has_from_with_at(raw: &[u8]) -> bool {
     let mut in_from = false;
-    for line in raw.split(|&b| b == b'\n').take_while(|line| !line.trim_ascii().is_empty()) {
+    // A line of spaces continues a field; only an empty line ends the header.
+    for line in raw.split(|&b| b == b'\n').take_while(|line| !matches!(*line, b"" | b"\r")) {
         let continues = line.starts_with(b" ") || line.starts_with(b"\t");
         let name = line.split(|&b| b == b':').next().unwrap_or_default().trim_ascii();
         in_from = if continues { in_from } else { name.eq_ignore_ascii_case(b"from") };

@@ -13,7 +13,10 @@ use mail_auth::{
     AuthenticatedMessage, MessageAuthenticator,
     hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts},
 };
-use mailonce_core::ports::authenticator::{AuthResult, Authenticator, SenderAuth, UnauthenticatedMail};
+use mailonce_core::{
+    header_block::header_start,
+    ports::authenticator::{AuthResult, Authenticator, SenderAuth, UnauthenticatedMail},
+};
 use std::{
     future::{Future, poll_fn},
     net::SocketAddr,
@@ -66,9 +69,11 @@ impl DnsSenderAuthenticator {
 
     async fn check(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth {
         let until = Instant::now() + self.timeout;
-        let mut message = is_readable(mail.raw).then(|| AuthenticatedMessage::parse(mail.raw)).flatten();
+        // What the parser skips is skipped here, so that the sender that people see is the one that is checked.
+        let raw = &mail.raw[header_start(mail.raw)..];
+        let mut message = is_readable(raw).then(|| AuthenticatedMessage::parse(raw)).flatten();
         let sender = message.as_ref().map_or(&[][..], |message| &message.from);
-        let sender = FromDomain::from_addresses(sender, mail.raw);
+        let sender = FromDomain::from_addresses(sender, raw);
         let (spf, signed, policy) = tokio::join!(
             spf::check_spf(&self.dns, &mail, until),
             dkim::check_signatures(&self.dns, message.as_mut(), until),

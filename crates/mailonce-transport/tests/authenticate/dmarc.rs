@@ -184,3 +184,60 @@ async fn of_several_senders_nobody_vouches() {
         idn.authenticate(UnauthenticatedMail { ip, sender: Some("b@müller.example"), ..without_envelope(raw) }).await;
     assert_eq!((auth.verdict, auth.domain.as_deref()), (PASS, Some("xn--mller-kva.example")));
 }
+
+/// What a domain with `p=reject` gets for these bytes of a host that it does not know.
+async fn authenticate_forged(raw: &str) -> (AuthResult, Option<String>) {
+    let zone = DnsZone::default().txt("_dmarc.bank.example", "v=DMARC1; p=reject").serve().await;
+    let auth = zone.authenticate(without_envelope(raw.as_bytes())).await;
+    (auth.verdict, auth.domain)
+}
+
+#[tokio::test]
+async fn lines_before_the_header_do_not_hide_the_sender() {
+    let bank = Some("bank.example".to_owned());
+    for front in [
+        "",
+        "\r\n",
+        "\r\n\r\n",
+        " \r\n",
+        "\t \r\n\r\n",
+        "From foo\r\n",
+        "From foo\r\n \r\n",
+        "\r\n>From foo\r\n",
+        " \r\nFrom foo\r\n\t\r\n",
+    ] {
+        let raw = format!("{front}From: ceo@bank.example\r\nTo: a@agents.test\r\nSubject: q\r\n\r\nbody");
+        assert_eq!(authenticate_forged(&raw).await, (FAIL, bank.clone()), "{front:?}");
+    }
+    for front in [" foo\r\n", "foo\r\n \r\n", "X: y\r\n \r\n"] {
+        let raw = format!("{front}From: ceo@bank.example\r\nSubject: q\r\n\r\nbody");
+        assert_eq!(authenticate_forged(&raw).await.0, FAIL, "{front:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_signature_counts_for_the_header_behind_empty_lines() {
+    let key = DkimKey::generate(DkimAlgorithm::Ed25519, [7; 32]).unwrap();
+    let record = DkimDnsRecord::for_key(&key, "k", "shop.example").unwrap();
+    let zone = DnsZone::default().txt(&record.name, &record.value).serve().await;
+    let signer = DkimSigner { domain: "shop.example", selector: "k", key: &key };
+    let signed = sign(b"From: a@shop.example\r\nSubject: x\r\n\r\nx\r\n", &[signer], Time(1_700_000_000_000)).unwrap();
+    for front in ["", "\r\n", "From foo\r\n"] {
+        let raw = [front.as_bytes(), &signed].concat();
+        assert_eq!(zone.authenticate(without_envelope(&raw)).await.verdict, PASS, "{front:?}");
+    }
+}
+
+#[tokio::test]
+async fn spaces_around_the_parts_of_an_address_do_not_change_its_domain() {
+    let bank = Some("bank.example".to_owned());
+    for from in ["ceo @ bank . example", "ceo@bank .example", "CEO <ceo @ bank.example>", "\"the ceo\" @ bank.example"]
+    {
+        let raw = format!("From: {from}\r\nSubject: q\r\n\r\nbody");
+        assert_eq!(authenticate_forged(&raw).await, (FAIL, bank.clone()), "{from:?}");
+    }
+    for from in ["ceo@ba nk.example", "ceo@bank.example evil", "ceo@bank%.example", "ceo@bank.\r\n example"] {
+        let raw = format!("From: {from}\r\nSubject: q\r\n\r\nbody");
+        assert_eq!(authenticate_forged(&raw).await, (FAIL, None), "{from:?}");
+    }
+}

@@ -12,17 +12,20 @@ use crate::{
     world::World,
 };
 
-/// Believes what the mail says about itself in the headers `X-Verdict` and `X-Domain`.
+/// Believes what the mail says about itself in the headers `X-Verdict` and `X-Domain`. Without `X-Domain` it checks the
+/// domain of `From`. Its header ends at the first blank line, as it does for many programs.
 struct HeaderAuthenticator;
 
 #[async_trait]
 impl Authenticator for HeaderAuthenticator {
     async fn authenticate(&self, mail: UnauthenticatedMail<'_>) -> SenderAuth {
         let text = String::from_utf8_lossy(mail.raw);
+        let header = text.lines().take_while(|line| !line.trim().is_empty());
         let said =
-            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned());
+            |name: &str| header.clone().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned());
         let verdict = said("X-Verdict: ").map_or(AuthResult::None, |word| AuthResult::parse(&word).unwrap());
-        SenderAuth { verdict, domain: said("X-Domain: "), ..SenderAuth::default() }
+        let domain = said("From: ").and_then(|from| Some(from.rsplit_once('@')?.1.trim_end_matches('>').to_owned()));
+        SenderAuth { verdict, domain: said("X-Domain: ").or(domain), ..SenderAuth::default() }
     }
 }
 
@@ -114,9 +117,22 @@ over_memory_and_sqlite! {
 
     async fn a_header_that_stands_twice_is_never_authenticated(world) {
         let world = with_authenticator(world).await;
-        let twice: [(&str, &str); 4] = [("Subject", "none"), ("Reply-To", "none"), ("Date", "none"), ("From", "fail")];
-        for (n, (name, verdict)) in twice.into_iter().enumerate() {
-            let value = if name == "Date" { "Mon, 16 Nov 2026 10:00:00 +0000" } else { "x@shop.test" };
+        let value_of = |name| match name {
+            "Date" => "Mon, 16 Nov 2026 10:00:00 +0000",
+            "Content-Type" => "text/html",
+            "Content-Transfer-Encoding" => "base64",
+            "Content-Disposition" => "attachment",
+            "MIME-Version" => "1.0",
+            "In-Reply-To" | "References" | "Content-ID" => "<x@shop.test>",
+            _ => "x@shop.test",
+        };
+        let twice = [
+            "Subject", "Reply-To", "Date", "Bcc", "In-Reply-To", "References", "MIME-Version", "Content-Type",
+            "Content-Transfer-Encoding", "Content-Disposition", "Content-ID", "Content-Description", "From",
+        ];
+        for (n, name) in twice.into_iter().enumerate() {
+            let verdict = if name == "From" { "fail" } else { "none" };
+            let value = value_of(name);
             let head = auth_headers("pass", &format!("{name}: {value}\n{name}: {value}\n"));
             let message = world.receive_message(TestMail { id: &format!("d{n}"), extra_headers: head, ..TestMail::default() }).await;
             assert_eq!(message["auth"]["verdict"], verdict, "{name}: {message}");
@@ -149,6 +165,40 @@ over_memory_and_sqlite! {
         let honest = format!("From: ceo@bank.test\n{}Message-ID: <h@bank.test>\nSubject: Hi\n\nHi\n", stamp("bank.test"));
         assert_eq!(world.receive_raw_message(&honest).await["auth"]["verdict"], "pass");
         world.call(get("/v1/inboxes/a@agents.test/wait?timeout=0&from=ceo@bank.test")).await.expect_status(200);
+    }
+
+    async fn a_sender_that_nobody_checked_is_never_believed(world) {
+        let world = with_authenticator(world).await;
+        world.post("/v1/lists/receive/allow?inbox=a@agents.test", &json!({ "entry": "ceo@bank.test" })).await.expect_status(201);
+        let fronts = ["\n", " \n", "\n>From foo\n", "From foo\n \n", " folded\n \n"];
+        let raw = |n: usize| {
+            let text = format!("Message-ID: <u{n}@bank.test>\nSubject: Your code\n\nYour code is 48291{n}.\n");
+            format!("{}From: ceo@bank.test\n{text}", fronts[n])
+        };
+        for n in 0..fronts.len() {
+            world.receive_mail(&["a@agents.test"], &raw(n)).await;
+        }
+        assert_eq!(world.get("/v1/inboxes/a@agents.test/messages").await.expect_status(200).rows().len(), 0);
+        world.create_inbox("b").await;
+        for (n, front) in fronts.iter().enumerate() {
+            world.receive_mail(&["b@agents.test"], &raw(n)).await;
+            let row = world.get("/v1/inboxes/b@agents.test/messages?limit=1").await.expect_status(200).rows().remove(0);
+            assert_eq!((&row["from"]["address"], &row["auth"]["verdict"]), (&json!("ceo@bank.test"), &json!("fail")), "{front:?}");
+        }
+        world.call(get("/v1/inboxes/b@agents.test/wait?timeout=0&from=ceo@bank.test")).await.expect_status(204);
+        let consume = json!({ "type": "code", "for": "x", "match": { "from": "ceo@bank.test" } });
+        world.post("/v1/inboxes/b@agents.test/consume", &consume).await.expect_problem(404, "not_found");
+        // Without any sender there is nobody to forge.
+        world.receive_mail(&["b@agents.test"], "From: nobody\nMessage-ID: <n@bank.test>\nSubject: Hi\n\nHi\n").await;
+        let row = world.get("/v1/inboxes/b@agents.test/messages?limit=1").await.expect_status(200).rows().remove(0);
+        assert_eq!(row["auth"]["verdict"], "none", "{row}");
+    }
+
+    async fn a_sender_is_shown_without_obsolete_spaces(world) {
+        let world = with_authenticator(world).await;
+        let raw = "From: Ceo <ceo @ bank . test>\nX-Verdict: pass\nX-Domain: bank.test\nMessage-ID: <s@bank.test>\nSubject: Hi\n\nHi\n";
+        let message = world.receive_raw_message(raw).await;
+        assert_eq!((&message["from"]["address"], &message["auth"]["verdict"]), (&json!("ceo@bank.test"), &json!("pass")), "{message}");
     }
 
     async fn a_forged_sender_is_not_on_the_allow_list(world) {

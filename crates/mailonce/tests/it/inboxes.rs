@@ -15,7 +15,7 @@ over_every_engine! {
             let wish = post("/v1/inboxes").bearer(&team).json(&json!({ "username": name }));
             world.call(wish).await.expect_problem(409, "address_reserved");
         }
-        for disguised in ["admin\u{200b}", "\u{ad}admin", "ａｄｍｉｎ", "poſtmaster", "аdmin", "adm1n"] {
+        for disguised in ["admin\u{200b}", "\u{ad}admin", "ａｄｍｉｎ", "poſtmaster", "аdmin", "adm1n", "𝐚dmin", "admín", "post-master", "_admin"] {
             let wish = post("/v1/inboxes").bearer(&team).json(&json!({ "username": disguised }));
             world.call(wish).await.expect_problem(409, "address_reserved");
         }
@@ -23,6 +23,9 @@ over_every_engine! {
         world.call(post("/v1/inboxes").bearer(&team).json(&wish)).await.expect_problem(409, "address_reserved");
         let all = json!({ "username": "all", "catch_all": true });
         world.call(post("/v1/inboxes").bearer(&team).json(&all)).await.expect_problem(409, "address_reserved");
+        for honest in ["admission", "supporters", "post"] {
+            world.call(post("/v1/inboxes").bearer(&team).json(&json!({ "username": honest }))).await.expect_status(201);
+        }
         let own = world.call(post("/v1/inboxes").bearer(&team).json(&json!({ "username": "desk" }))).await.expect_status(201);
         let wider = patch(&format!("/v1/inboxes/{}", own.string_field("id"))).bearer(&team).json(&json!({ "catch_all": true }));
         world.call(wider).await.expect_problem(409, "address_reserved");

@@ -1,8 +1,9 @@
 //! Actions on the handoffs of an email, and their effects.
 //!
 //! A worker, a look-up, a provider's event or a person reports what happened as a [`HandoffAction`].
-//! [`Email::apply_action`] decides its effect. Stores load an email, apply the action, and save the result together
-//! with the [`Effects`] in one transaction. So every store makes the same decisions.
+//! [`Email::apply_action`](crate::outbound::email::Email::apply_action) decides its effect. Stores load an email, apply
+//! the action, and save the result together with the [`Effects`] in one transaction. So every store makes the same
+//! decisions.
 //!
 //! Fencing tokens reject commands, never facts. A stale worker cannot start anything, but its late reply is always
 //! recorded, and proof moves any state to `sent`.

@@ -39,6 +39,18 @@ pub(super) enum SmtpCommand {
     Unsupported,
 }
 
+/// Methods of HTTP (RFC 9110 §9, RFC 5789), and the preface of HTTP/2. None of them is an SMTP command.
+const HTTP_METHODS: [&[u8]; 10] =
+    [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH", b"PRI"];
+
+/// Whether a line, or the start of one, is an HTTP request: a web page can make a browser send commands in its body.
+pub(super) fn is_http_request(line: &[u8]) -> bool {
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let (Some(method), Some(_), version) = (words.next(), words.next(), words.next()) else { return false };
+    HTTP_METHODS.iter().any(|known| method.eq_ignore_ascii_case(known))
+        || version.is_some_and(|version| version.starts_with(b"HTTP/"))
+}
+
 /// Reads a line that ends in CRLF and has no other line end.
 pub(super) fn parse(line: &[u8]) -> Result<SmtpCommand, SmtpReply> {
     let bare = line.strip_suffix(b"\r\n").unwrap_or(line);

@@ -43,6 +43,7 @@ pub(super) const CLOSING: SmtpReply = positive("221 2.0.0 good bye");
 pub(super) const READY_FOR_TLS: SmtpReply = positive("220 2.0.0 TLS from here");
 
 pub(super) const UNKNOWN_COMMAND: SmtpReply = refusal("500 5.5.1 no such command", Reason::Syntax);
+pub(super) const HTTP_REQUEST: SmtpReply = refusal("554 5.5.1 this is an SMTP server, not HTTP", Reason::Syntax);
 pub(super) const LINE_TOO_LONG: SmtpReply = refusal("500 5.5.2 the line is too long", Reason::Syntax);
 pub(super) const NOT_UTF8: SmtpReply =
     refusal("500 5.5.2 a command is UTF-8 without control characters", Reason::Syntax);

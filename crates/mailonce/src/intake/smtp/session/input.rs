@@ -20,6 +20,10 @@ impl SmtpSession {
         self.phase = SessionPhase::Commands;
         let Some(end) = memchr::memchr(b'\n', &self.input) else {
             if self.input.len() >= MAX_LINE_OCTETS {
+                if command::is_http_request(&self.input) {
+                    self.close_with(reply::HTTP_REQUEST);
+                    return None;
+                }
                 self.phase = SessionPhase::SkippingLine(0);
                 return None;
             }
@@ -34,6 +38,10 @@ impl SmtpSession {
         self.commands_since_mail += 1;
         if self.commands_since_mail > MAX_COMMANDS_WITHOUT_MAIL {
             self.close_with(reply::TOO_MANY_COMMANDS);
+            return None;
+        }
+        if command::is_http_request(&line) {
+            self.close_with(reply::HTTP_REQUEST);
             return None;
         }
         if line.len() > MAX_LINE_OCTETS {

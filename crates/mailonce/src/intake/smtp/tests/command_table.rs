@@ -255,3 +255,24 @@ fn a_mail_whose_recipients_are_gone_is_not_acknowledged() {
         assert_eq!((talk.tally.accepted(), talk.tally.refused(Reason::Gone)), (0, 1));
     }
 }
+
+#[test]
+fn an_http_request_closes_the_connection() {
+    let smuggled = "Host: mx.in.test\r\n\r\nEHLO out.test\r\nMAIL FROM:<eve@out.test>\r\n";
+    let long = format!("POST /{} HTTP/1.1", "x".repeat(5_000));
+    for request in ["POST / HTTP/1.1", "GET /x?y", "options * HTTP/1.1", "PRI * HTTP/2.0", "PURGE / HTTP/1.1", &long] {
+        for end in ["\r\n", "\n"] {
+            let mut talk = TestSession::new();
+            let said = talk.send(format!("{request}{end}{smuggled}"));
+            assert_eq!((codes(&said), talk.closed), (vec!["554"], true), "{request}: {said}");
+            assert_eq!(talk.tally.refused(Reason::Syntax), 1, "{request}");
+        }
+    }
+    let mut talk = TestSession::new();
+    assert_eq!(codes(&talk.send(&long[..3_000])), ["554"], "before the end of a long line");
+    for command in ["POST", "POSTER x", "NOOP HTTP/1.1", "EHLO HTTP/1.1", "WHAT HTTP/"] {
+        let mut talk = TestSession::new();
+        talk.send(format!("{command}\r\n"));
+        assert!(!talk.closed, "{command}");
+    }
+}
