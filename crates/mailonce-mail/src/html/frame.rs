@@ -2,13 +2,14 @@
 
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a value that is not computed is NaN, and must hide")]
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 use super::{
     css::{
         colour::Colour,
         number::{VIEWPORT_HEIGHT, VIEWPORT_WIDTH},
         property::Property as P,
+        selector::WorkBudget,
         style::ComputedStyle,
         transform::Transform,
         value::CssValue,
@@ -609,9 +610,9 @@ impl ElementState {
     }
 
     /// Whether a piece of text in the element is hidden. Takes its place in the boxes that clip.
-    pub(super) fn hides_text(&mut self, text: &str, fonts: &[String]) -> bool {
+    pub(super) fn hides_text(&mut self, text: &str, fonts: &BTreeSet<String>, budget: &WorkBudget) -> bool {
         let embedded = matches!(self.style.get(P::FontFamily), CssValue::Names(names)
-            if names.iter().any(|name| fonts.contains(name)));
+            if !fonts.is_empty() && names.iter().inspect(|_| budget.spend(1)).any(|name| fonts.contains(name)));
         self.hides() || self.replaced || embedded || self.only_shown_child.is_some() || self.is_clipped(text)
     }
 

@@ -113,6 +113,43 @@ fn floods_of_css_end_and_hide() {
     }
 }
 
+/// A page that hides a word by the last of so many custom properties.
+fn hidden_by_the_last_of(count: usize) -> String {
+    let names: Vec<String> =
+        (0..count).map(|n| format!("--a{n}:{};", if n + 1 == count { "none" } else { "block" })).collect();
+    format!("<style>*{{{}}} p{{display:var(--a{})}}</style><p>1234</p>", names.concat(), count - 1)
+}
+
+#[test]
+fn many_custom_properties_give_the_same_page_each_time() {
+    for (count, is_cut) in [(600, false), (2_000, false), (2_001, true), (8_000, true)] {
+        let html = hidden_by_the_last_of(count);
+        for _ in 0..20 {
+            let page = HtmlPage::parse(&html);
+            assert_eq!((page.text.as_str(), page.hidden.chars, page.is_truncated), ("", 4, is_cut), "{count}");
+        }
+    }
+}
+
+#[test]
+fn floods_of_declarations_end_and_hide() {
+    let elements = "<p>1234\n".repeat(15_000);
+    let custom: String = (0..2_000).map(|n| format!("--a{n}:red;")).collect();
+    let fonts: String = (0..2_000).map(|n| format!("@font-face{{font-family:f{n};src:url(data:,)}}")).collect();
+    let animations: String = (0..25).map(|n| format!("@keyframes k{n}{{to{{opacity:0}}}}")).collect();
+    let names: Vec<String> = (0..25).map(|n| format!("k{n}")).collect();
+    for html in [
+        format!("<style>*{{{custom}color:var(--a1999)}}</style>{elements}"),
+        format!("<style>{fonts}*{{font-family:{}b}}</style>{elements}", "a,".repeat(1_000)),
+        format!("<style>@keyframes k{{{}to{{{}}}}}</style>{elements}", "to,".repeat(200), "color:red;".repeat(21_000)),
+        format!("<style>{animations}p{{animation-name:{}}}</style>{elements}", names.join(",")),
+        format!("<style>@layer {}b;</style>{elements}", "a,".repeat(300)),
+    ] {
+        let page = HtmlPage::parse(&html);
+        assert!(page.text.is_empty() && page.is_truncated, "{} … {}", &html[..60], page.text.len());
+    }
+}
+
 #[test]
 fn deep_and_wide_values_end() {
     let numbered = |count: usize, text: fn(usize) -> String| (0..count).map(text).collect::<Vec<_>>().concat();

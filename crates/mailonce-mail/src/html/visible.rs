@@ -12,7 +12,7 @@ use super::{
         defaults::{self, BROWSER_SHEET, QUIRKS_SHEET},
         matcher::RuleMatcher,
         property::Property as P,
-        selector::{MatchBudget, PseudoElement, within_budget},
+        selector::{PseudoElement, WorkBudget, within_budget},
         sheet::{Keyframes, StyleRule, StyleSheet, data_url},
         style::{Cascade, ComputedStyle, DeclarationOrigin},
         value::CssValue,
@@ -21,10 +21,12 @@ use super::{
     tree::{HtmlTree, NodeContent, NodeId, ROOT},
 };
 
-/// Steps from element to element that matching may take.
-const MAX_MATCH_STEPS: usize = 8_000_000;
+/// Steps that matching selectors and computing styles may take.
+const MAX_STYLE_STEPS: usize = 8_000_000;
 /// Bytes of a `style` attribute.
 const MAX_STYLE_BYTES: usize = 64 * 1024;
+/// Animations of one element.
+const MAX_ANIMATIONS: usize = 20;
 /// Seconds after which nobody waits for an animation any more.
 const MAX_ANIMATION_SECONDS: f32 = 5.0;
 
@@ -132,7 +134,7 @@ struct VisibilityPass<'a> {
     browser: RuleMatcher<'a>,
     author: RuleMatcher<'a>,
     sheet: &'a StyleSheet,
-    budget: MatchBudget,
+    budget: WorkBudget,
     /// Open elements, from the outermost.
     stack: Vec<ElementState>,
     surroundings: PageState,
@@ -148,7 +150,7 @@ impl<'a> VisibilityPass<'a> {
             browser: RuleMatcher::new(browser, false),
             author: RuleMatcher::new(sheet, tree.quirks),
             sheet,
-            budget: MatchBudget::new(MAX_MATCH_STEPS, assume),
+            budget: WorkBudget::new(MAX_STYLE_STEPS, assume),
             stack: vec![ElementState::root(&sheet.registered_properties)],
             surroundings: PageState::default(),
             verdict: HiddenNodes { text: vec![false; tree.len()], images: vec![false; tree.len()], undecidable: false },
@@ -195,13 +197,13 @@ impl<'a> VisibilityPass<'a> {
     }
 
     fn hides_text(&mut self, text: &str) -> bool {
-        let fonts = &self.sheet.embedded_fonts;
-        self.stack.last_mut().is_none_or(|frame| frame.hides_text(text, fonts))
+        let (fonts, budget) = (&self.sheet.embedded_fonts, &self.budget);
+        self.stack.last_mut().is_none_or(|frame| frame.hides_text(text, fonts, budget))
     }
 
     fn enter(&mut self, id: NodeId) {
         let text = self.tree.attribute(id, "style").unwrap_or_default();
-        self.budget.spend(1 + text.len() / 16);
+        self.budget.spend_on_text(text);
         let sources = StyleSources {
             attributes: defaults::attribute_declarations(self.tree, id),
             inline: declaration::parse_style_attribute(
@@ -215,8 +217,8 @@ impl<'a> VisibilityPass<'a> {
         let Some(parent) = self.stack.last() else { return };
         let mut frame = ElementState::enter(self.tree, id, style, parent, &mut self.surroundings);
         frame.is_hidden |= text.len() > MAX_STYLE_BYTES;
-        frame.is_hidden |= first_line_hides(&sources.author, &frame, self.tree.quirks);
-        if let Some(style) = generated_style(&sources.author, &frame, self.tree.quirks) {
+        frame.is_hidden |= first_line_hides(&sources.author, &frame, self.tree.quirks, &self.budget);
+        if let Some(style) = generated_style(&sources.author, &frame, self.tree.quirks, &self.budget) {
             frame.cover_with_generated(&style, id, &mut self.surroundings);
         }
         self.verdict.text[id] = frame.hides();
@@ -232,7 +234,8 @@ impl<'a> VisibilityPass<'a> {
         if quirks && self.tree.name(id) == "table" {
             inherited.set(P::Color, CssValue::Colour(self.surroundings.body_colour));
         }
-        let mut cascade = sources.cascade();
+        let budget = &self.budget;
+        let mut cascade = sources.cascade(budget);
         let mut style = ComputedStyle::compute(&cascade, &inherited, quirks, is_root);
         if is_root && (style.is(P::ColorScheme, "hides") || prefers_dark(self.tree)) {
             self.stack.iter_mut().for_each(ElementState::use_dark_canvas);
@@ -255,9 +258,15 @@ impl<'a> VisibilityPass<'a> {
         let waits = style.is(P::AnimationPlay, "paused")
             || !(style.number(P::AnimationDuration) < MAX_ANIMATION_SECONDS)
             || !(style.number(P::AnimationDelay) < MAX_ANIMATION_SECONDS);
-        let frames = names.iter().take(20).filter_map(|name| self.sheet.keyframes.get(name));
-        let steps =
-            |frames: &Keyframes| if waits { [&frames.from[..], &frames.middle].concat() } else { frames.to.clone() };
+        if names.len() > MAX_ANIMATIONS {
+            self.budget.give_up();
+        }
+        let frames = names.iter().filter_map(|name| self.sheet.keyframes.get(name));
+        let steps = |frames: &Keyframes| {
+            let steps = if waits { [&frames.from[..], &frames.middle].concat() } else { frames.to.clone() };
+            self.budget.spend(steps.len());
+            steps
+        };
         frames.flat_map(steps).collect()
     }
 
@@ -286,8 +295,8 @@ struct StyleSources<'a> {
 }
 
 impl StyleSources<'_> {
-    fn cascade(&self) -> Cascade<'_> {
-        let mut cascade = Cascade::new();
+    fn cascade<'b>(&'b self, budget: &'b WorkBudget) -> Cascade<'b> {
+        let mut cascade = Cascade::new(budget);
         for (order, rule) in &self.browser {
             cascade.add(&rule.declarations, DeclarationOrigin::Browser(rule.selector.specificity(), *order));
         }
@@ -309,21 +318,26 @@ fn has_pseudo_rule(rules: &[(usize, &StyleRule)], pseudo: &PseudoElement) -> boo
 }
 
 /// Whether a rule for `::first-line` hides. The first line may be all there is.
-fn first_line_hides(rules: &[(usize, &StyleRule)], frame: &ElementState, quirks: bool) -> bool {
+fn first_line_hides(rules: &[(usize, &StyleRule)], frame: &ElementState, quirks: bool, budget: &WorkBudget) -> bool {
     if !has_pseudo_rule(rules, &PseudoElement::FirstLine) {
         return false;
     }
-    let mut cascade = Cascade::new();
+    let mut cascade = Cascade::new(budget);
     add_rules(&mut cascade, rules, Some(&PseudoElement::FirstLine));
     frame.hides_with(&ComputedStyle::compute(&cascade, &frame.style, quirks, false))
 }
 
 /// The style of `::before` and `::after`, if there is one.
-fn generated_style(rules: &[(usize, &StyleRule)], frame: &ElementState, quirks: bool) -> Option<ComputedStyle> {
+fn generated_style(
+    rules: &[(usize, &StyleRule)],
+    frame: &ElementState,
+    quirks: bool,
+    budget: &WorkBudget,
+) -> Option<ComputedStyle> {
     if !has_pseudo_rule(rules, &PseudoElement::Generated) {
         return None;
     }
-    let mut cascade = Cascade::new();
+    let mut cascade = Cascade::new(budget);
     add_rules(&mut cascade, rules, Some(&PseudoElement::Generated));
     let style = ComputedStyle::compute(&cascade, &frame.style, quirks, false);
     (!style.is(P::Content, "none")).then_some(style)
