@@ -15,6 +15,7 @@ use super::{
         value::CssValue,
     },
     tree::{HtmlTree, NodeId, ROOT},
+    visible::Displacement,
 };
 
 /// Differences of colour, from 0 to 255, below which nobody reads.
@@ -23,6 +24,8 @@ const MIN_CONTRAST: f32 = 40.0;
 const MIN_FONT_PX: f32 = 4.0;
 /// Boxes of fewer pixels show no text.
 const MIN_BOX_PX: f32 = 6.0;
+/// Text that is moved by fewer pixels stays in its place among other words.
+const MIN_MOVE_PX: f32 = 10.0;
 /// How far to the left or up text may be moved. Its place in the page is not known.
 const MIN_OFFSET_PX: f32 = -60.0;
 /// How far down a reader scrolls.
@@ -406,6 +409,24 @@ impl ElementState {
         self.fixed |= style.is(P::Position, "fixed");
         if self.is_positioned() || self.is_box() && self.transform() != Transform::NONE {
             self.origin = (self.x, self.y, self.id);
+        }
+    }
+
+    /// How it comes to stand elsewhere than its place in the source says.
+    pub(super) fn displacement(&self) -> Option<Displacement> {
+        let style = &self.style;
+        let offset = |side: P| style.length(side).is_some_and(|size| !(size.abs() < MIN_MOVE_PX));
+        let transform = self.transform();
+        let is_shifted = self.is_out_of_flow()
+            || self.is_positioned() && [P::Top, P::Right, P::Bottom, P::Left].into_iter().any(offset)
+            || self.is_box() && !(transform.x.abs() < MIN_MOVE_PX && transform.y.abs() < MIN_MOVE_PX)
+            || style.number(P::MarginTop) <= -2.0 * MIN_MOVE_PX
+            || style.number(P::MarginLeft) <= -4.0 * MIN_MOVE_PX;
+        let floats_right = style.is(P::Float, "right") || style.is(P::Float, "inline-end");
+        match () {
+            () if is_shifted => Some(Displacement::Shifted),
+            () if floats_right => Some(Displacement::FloatsRight),
+            () => None,
         }
     }
 

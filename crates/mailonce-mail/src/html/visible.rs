@@ -5,6 +5,8 @@
 
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a value that is not computed is NaN, and must hide")]
 
+use std::collections::BTreeMap;
+
 use super::{
     css::{
         colour::Colour,
@@ -36,19 +38,37 @@ pub(super) struct HiddenNodes {
     pub(super) text: Vec<bool>,
     /// For each node: whether an image in its place is hidden.
     pub(super) images: Vec<bool>,
+    /// For each node: whether `display: none` takes it out of the page.
+    pub(super) boxless: Vec<bool>,
+    /// Elements that stand elsewhere than their place in the source says.
+    pub(super) moved: BTreeMap<NodeId, Displacement>,
     /// Whether the page was too complex to tell. Everything is hidden then.
     pub(super) undecidable: bool,
 }
 
+/// How an element comes to stand elsewhere than its place in the source says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Displacement {
+    FloatsRight,
+    /// Moved by an offset, a margin or a transform.
+    Shifted,
+}
+
 impl HiddenNodes {
     fn undecidable(tree: &HtmlTree) -> Self {
-        Self { text: vec![true; tree.len()], images: vec![true; tree.len()], undecidable: true }
+        Self { text: vec![true; tree.len()], images: vec![true; tree.len()], undecidable: true, ..Self::nothing(tree) }
+    }
+
+    fn nothing(tree: &HtmlTree) -> Self {
+        let none = || vec![false; tree.len()];
+        Self { text: none(), images: none(), boxless: none(), moved: BTreeMap::new(), undecidable: false }
     }
 
     /// Hides what another reading of the page hides.
     fn merge(&mut self, other: &Self) {
         self.text.iter_mut().zip(&other.text).for_each(|(hidden, also)| *hidden |= also);
         self.images.iter_mut().zip(&other.images).for_each(|(hidden, also)| *hidden |= also);
+        self.moved.extend(&other.moved);
     }
 }
 
@@ -153,7 +173,7 @@ impl<'a> VisibilityPass<'a> {
             budget: WorkBudget::new(MAX_STYLE_STEPS, assume),
             stack: vec![ElementState::root(&sheet.registered_properties)],
             surroundings: PageState::default(),
-            verdict: HiddenNodes { text: vec![false; tree.len()], images: vec![false; tree.len()], undecidable: false },
+            verdict: HiddenNodes::nothing(tree),
             uncertain: false,
         }
     }
@@ -223,6 +243,8 @@ impl<'a> VisibilityPass<'a> {
         }
         self.verdict.text[id] = frame.hides();
         self.verdict.images[id] = frame.hides_image();
+        self.verdict.boxless[id] = frame.style.is(P::Display, "none");
+        self.verdict.moved.extend(frame.displacement().map(|how| (id, how)));
         self.stack.push(frame);
     }
 
