@@ -87,6 +87,7 @@ mod vault;
 pub mod view;
 pub mod wait;
 pub mod ways;
+mod word_diff;
 mod wording;
 
 use mailonce_core::{
