@@ -188,9 +188,10 @@ fn many_custom_properties_give_the_same_page_each_time() {
 #[test]
 fn floods_of_declarations_end_and_hide() {
     let elements = "<p>1234\n".repeat(15_000);
-    let custom: String = (0..2_000).map(|n| format!("--a{n}:red;")).collect();
-    let fonts: String = (0..2_000).map(|n| format!("@font-face{{font-family:f{n};src:url(data:,)}}")).collect();
-    let animations: String = (0..25).map(|n| format!("@keyframes k{n}{{to{{opacity:0}}}}")).collect();
+    let custom = (0..2_000).map(|n| format!("--a{n}:red;")).collect::<Vec<_>>().concat();
+    let fonts =
+        (0..2_000).map(|n| format!("@font-face{{font-family:f{n};src:url(data:,)}}")).collect::<Vec<_>>().concat();
+    let animations = (0..25).map(|n| format!("@keyframes k{n}{{to{{opacity:0}}}}")).collect::<Vec<_>>().concat();
     let names: Vec<String> = (0..25).map(|n| format!("k{n}")).collect();
     for html in [
         format!("<style>*{{{custom}color:var(--a1999)}}</style>{elements}"),

@@ -268,7 +268,9 @@ impl Value {
                 any(&["row-reverse", "column-reverse", "reverse", "wrap-reverse"])
             }
             "order" | "flex-order" => self.is_substituted() || self.numbers.iter().any(|number| *number != 0.0),
-            "box-ordinal-group" => self.is_substituted() || self.numbers.iter().any(|number| *number != 1.0),
+            "box-ordinal-group" => {
+                self.is_substituted() || self.numbers.iter().any(|number| (number - 1.0).abs() > 0.1)
+            }
             "writing-mode" => {
                 self.is_substituted()
                     || !["horizontal-tb", "lr-tb", "lr", "initial", "inherit", "unset"]

@@ -23,9 +23,6 @@ use selectors::{
 
 use crate::html::tree::{HtmlTree, NodeContent, NodeId};
 
-/// Bytes of CSS that are read in one step.
-const BYTES_PER_STEP: usize = 2;
-
 /// The types of our selectors.
 #[derive(Clone, Debug)]
 pub(in crate::html) struct SelectorTypes;
@@ -306,7 +303,7 @@ impl WorkBudget {
 
     /// Takes the steps that reading a text costs.
     pub(in crate::html) fn spend_on_text(&self, text: &str) {
-        self.spend(1 + text.len() / BYTES_PER_STEP);
+        self.spend(1 + text.len());
     }
 
     /// Ends [`within_budget`], because a limit was reached beyond which the page cannot be decided.

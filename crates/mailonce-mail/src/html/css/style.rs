@@ -16,7 +16,7 @@ const COUNT: usize = Property::ALL.len();
 /// Custom properties of one element, with those of the elements around it.
 pub(in crate::html) const MAX_CUSTOM_PROPERTIES: usize = 2_000;
 /// Steps that setting a custom property costs: its name is compared with those before it.
-const CUSTOM_PROPERTY_STEPS: usize = 2;
+const CUSTOM_PROPERTY_STEPS: usize = 3;
 
 /// Computed values of all properties that decide about visibility.
 #[derive(Clone, Debug)]

@@ -26,7 +26,7 @@ fn style_in(css: &str, parent: &ComputedStyle, budget: &WorkBudget) -> ComputedS
 
 /// Declarations of so many custom properties.
 fn custom_properties(count: usize) -> String {
-    (0..count).map(|n| format!("--a{n}:red;")).collect()
+    (0..count).map(|n| format!("--a{n}:red;")).collect::<Vec<_>>().concat()
 }
 
 #[test]
