@@ -8,4 +8,5 @@ pub mod preview;
 pub(crate) mod quote;
 pub mod reply;
 pub mod threads;
+pub(crate) mod word_diff;
 pub mod work_queue;

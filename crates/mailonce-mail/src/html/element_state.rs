@@ -2,18 +2,20 @@
 
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a value that is not computed is NaN, and must hide")]
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 use super::{
     css::{
         colour::Colour,
         number::{VIEWPORT_HEIGHT, VIEWPORT_WIDTH},
         property::Property as P,
+        selector::WorkBudget,
         style::ComputedStyle,
         transform::Transform,
         value::CssValue,
     },
     tree::{HtmlTree, NodeId, ROOT},
+    visibility::Displacement,
 };
 
 /// Differences of colour, from 0 to 255, below which nobody reads.
@@ -22,6 +24,8 @@ const MIN_CONTRAST: f32 = 40.0;
 const MIN_FONT_PX: f32 = 4.0;
 /// Boxes of fewer pixels show no text.
 const MIN_BOX_PX: f32 = 6.0;
+/// Text that is moved by fewer pixels stays in its place among other words.
+const MIN_MOVE_PX: f32 = 10.0;
 /// How far to the left or up text may be moved. Its place in the page is not known.
 const MIN_OFFSET_PX: f32 = -60.0;
 /// How far down a reader scrolls.
@@ -408,6 +412,24 @@ impl ElementState {
         }
     }
 
+    /// How it comes to stand elsewhere than its place in the source says.
+    pub(super) fn displacement(&self) -> Option<Displacement> {
+        let style = &self.style;
+        let offset = |side: P| style.length(side).is_some_and(|size| !(size.abs() < MIN_MOVE_PX));
+        let transform = self.transform();
+        let is_shifted = self.is_out_of_flow()
+            || self.is_positioned() && [P::Top, P::Right, P::Bottom, P::Left].into_iter().any(offset)
+            || self.is_box() && !(transform.x.abs() < MIN_MOVE_PX && transform.y.abs() < MIN_MOVE_PX)
+            || style.number(P::MarginTop) <= -2.0 * MIN_MOVE_PX
+            || style.number(P::MarginLeft) <= -4.0 * MIN_MOVE_PX;
+        let floats_right = style.is(P::Float, "right") || style.is(P::Float, "inline-end");
+        match () {
+            () if is_shifted => Some(Displacement::Shifted),
+            () if floats_right => Some(Displacement::FloatsRight),
+            () => None,
+        }
+    }
+
     /// Whether its box has a colour or an image.
     fn is_painted(&self) -> bool {
         is_painted(&self.style)
@@ -609,9 +631,9 @@ impl ElementState {
     }
 
     /// Whether a piece of text in the element is hidden. Takes its place in the boxes that clip.
-    pub(super) fn hides_text(&mut self, text: &str, fonts: &[String]) -> bool {
+    pub(super) fn hides_text(&mut self, text: &str, fonts: &BTreeSet<String>, budget: &WorkBudget) -> bool {
         let embedded = matches!(self.style.get(P::FontFamily), CssValue::Names(names)
-            if names.iter().any(|name| fonts.contains(name)));
+            if !fonts.is_empty() && names.iter().inspect(|_| budget.spend(1)).any(|name| fonts.contains(name)));
         self.hides() || self.replaced || embedded || self.only_shown_child.is_some() || self.is_clipped(text)
     }
 

@@ -13,15 +13,21 @@
 //! | `element` | elements by what they do to the text |
 //! | `page` | a page as its reader sees it |
 //! | `walk` | from the tree to the page |
+//! | `list` | the numbers of list items |
+//! | `base` | where links lead |
+//! | `unrendered` | what mail programs may show and the page does not |
 //! | `text` | the page as text for a reader |
 
+mod base;
 mod css;
 mod element;
 mod element_state;
+mod list;
 mod page;
 mod page_builder;
 mod render;
 mod tree;
+mod unrendered;
 mod visibility;
 
 pub use page::{Anchor, HiddenCounts, HtmlPage};
@@ -37,6 +43,8 @@ pub const MAX_NODES: usize = 80_000;
 pub const MAX_NESTING: usize = 512;
 /// How deep the tags of the clean page may stand in each other.
 pub const MAX_CLEAN_DEPTH: usize = 200;
+/// Characters of the description of an image.
+const MAX_ALT_CHARS: usize = 200;
 /// Links kept of one page.
 pub const MAX_ANCHORS: usize = 500;
 

@@ -1,14 +1,19 @@
 //! From the tree to the page: visible text, links, and what was hidden.
 
+use url::Url;
+
 use super::{
-    MAX_ANCHORS, MAX_CLEAN_DEPTH,
+    MAX_ALT_CHARS, MAX_ANCHORS, MAX_CLEAN_DEPTH, base,
     element::{BLOCK_ELEMENTS, CLEAN_ELEMENTS, HEADING_ELEMENTS, NON_TEXT_ELEMENTS},
+    list::{ListCounter, is_list},
     page::{Anchor, HtmlPage},
     tree::{HtmlTree, NodeContent, NodeId, ROOT},
 };
 use crate::html::visibility::HiddenNodes;
 use crate::unicode;
 
+/// Bytes of the words on a link after which no more are kept.
+const MAX_ANCHOR_TEXT: usize = 500;
 /// Bytes of hidden text after which no more is kept.
 const MAX_HIDDEN_BYTES: usize = 64 * 1024;
 
@@ -16,9 +21,23 @@ const MAX_HIDDEN_BYTES: usize = 64 * 1024;
 struct OpenElement {
     id: NodeId,
     anchor: Option<usize>,
-    /// Whether `clean` has an open tag to close.
+    /// Whether `clean_tags` has its tag.
     is_written: bool,
     aria_hidden: bool,
+    /// Of an `ol`: the number of its next item.
+    counter: Option<ListCounter>,
+}
+
+/// An open tag of the clean page.
+enum CleanTag {
+    Plain,
+    /// An `ol` and the number that its renderer gives to the next item. Without one the tag is not written yet: text
+    /// between the items, or an item whose number does not follow, ends it, and the next item begins it again.
+    NumberedList(Option<i64>),
+    /// An `li`. One that does not stand directly in its list has an `ol` of its own.
+    Item {
+        has_own_list: bool,
+    },
 }
 
 pub(super) struct PageBuilder<'a> {
@@ -26,14 +45,16 @@ pub(super) struct PageBuilder<'a> {
     verdict: &'a HiddenNodes,
     page: HtmlPage,
     stack: Vec<OpenElement>,
-    /// Open tags of `clean`.
-    open_tags: usize,
+    /// Open tags of the clean page.
+    clean_tags: Vec<CleanTag>,
+    /// What links without a host are relative to.
+    base: Option<Url>,
 }
 
 impl<'a> PageBuilder<'a> {
     pub(super) fn new(tree: &'a HtmlTree, verdict: &'a HiddenNodes) -> Self {
         let page = HtmlPage { is_truncated: tree.is_truncated || verdict.undecidable, ..HtmlPage::default() };
-        Self { tree, verdict, page, stack: Vec::new(), open_tags: 0 }
+        Self { tree, verdict, page, stack: Vec::new(), clean_tags: Vec::new(), base: base::of_page(tree) }
     }
 
     pub(super) fn run(&mut self) {
@@ -83,6 +104,9 @@ impl<'a> PageBuilder<'a> {
         if self.stack.last().is_some_and(|open| open.aria_hidden) {
             self.page.hidden.aria_hidden_chars += counted;
         }
+        if !text.trim().is_empty() {
+            self.interrupt_list();
+        }
         let page = &mut self.page;
         for c in text.chars() {
             let blank = c.is_whitespace() && c != '\u{a0}';
@@ -100,8 +124,12 @@ impl<'a> PageBuilder<'a> {
     /// Adds words to the link that they stand on.
     fn add_to_anchor(&mut self, text: &str) {
         let Some(anchor) = self.stack.last().and_then(|open| open.anchor) else { return };
-        let Some(anchor) = self.page.anchors.get_mut(anchor).filter(|anchor| anchor.text.len() < 500) else { return };
+        let Some(anchor) = self.page.anchors.get_mut(anchor).filter(|anchor| anchor.text.len() < MAX_ANCHOR_TEXT)
+        else {
+            return;
+        };
         let words: Vec<&str> = text.split_whitespace().collect();
+        anchor.is_hidden &= words.is_empty();
         if text.starts_with(char::is_whitespace) && !anchor.text.is_empty() {
             anchor.text.push(' ');
         }
@@ -131,25 +159,82 @@ impl<'a> PageBuilder<'a> {
         let aria_hidden = outer.is_some_and(|open| open.aria_hidden)
             || self.tree.attribute(id, "aria-hidden").is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let around = outer.and_then(|open| open.anchor);
-        let href = self.tree.attribute(id, "href").filter(|_| name == "a" || name == "area");
-        let anchor = href.and_then(|href| self.add_anchor(href, hides)).or(around);
+        let anchor = self.add_anchor(id, hides).or(around);
         // A heading in a heading would become smaller each time.
         let nested = HEADING_ELEMENTS.contains(&name)
             && self.stack.iter().any(|open| HEADING_ELEMENTS.contains(&self.tree.name(open.id)));
-        let written = !hides && CLEAN_ELEMENTS.contains(&name) && self.open_tags < MAX_CLEAN_DEPTH && !nested;
+        let written = !hides && CLEAN_ELEMENTS.contains(&name) && self.clean_tags.len() < MAX_CLEAN_DEPTH && !nested;
+        let number = self.item_number(id);
         if written {
-            self.page.clean_html.extend(["<", name, ">"]);
-            self.open_tags += 1;
+            self.open_clean_tag(name, number);
         }
-        self.stack.push(OpenElement { id, anchor, is_written: written, aria_hidden });
+        let counter = (name == "ol").then(|| ListCounter::new(self.tree, self.verdict, id));
+        self.stack.push(OpenElement { id, anchor, is_written: written, aria_hidden, counter });
+    }
+
+    /// The number of a list item. Hidden items are counted where browsers count them.
+    fn item_number(&mut self, id: NodeId) -> Option<i64> {
+        if self.tree.name(id) != "li" || self.verdict.boxless[id] {
+            return None;
+        }
+        let list = self.stack.iter_mut().rev().find(|open| is_list(self.tree.name(open.id)))?;
+        list.counter.as_mut().map(|counter| counter.number(self.tree, id))
+    }
+
+    fn open_clean_tag(&mut self, name: &str, number: Option<i64>) {
+        let tag = match (name, number) {
+            ("ol", _) => {
+                self.interrupt_list();
+                CleanTag::NumberedList(None)
+            }
+            ("li", Some(number)) => {
+                let is_in_list = matches!(self.clean_tags.last(), Some(CleanTag::NumberedList(_)));
+                if !matches!(self.clean_tags.last(), Some(CleanTag::NumberedList(Some(next))) if *next == number) {
+                    self.interrupt_list();
+                    self.begin_list(number);
+                }
+                if let Some(CleanTag::NumberedList(next)) = self.clean_tags.last_mut() {
+                    *next = Some(number + 1);
+                }
+                self.page.clean_html.push_str("<li>");
+                CleanTag::Item { has_own_list: !is_in_list }
+            }
+            _ => {
+                self.interrupt_list();
+                self.page.clean_html.extend(["<", name, ">"]);
+                CleanTag::Plain
+            }
+        };
+        self.clean_tags.push(tag);
+    }
+
+    fn begin_list(&mut self, number: i64) {
+        if number == 1 {
+            self.page.clean_html.push_str("<ol>");
+        } else {
+            self.page.clean_html.extend(["<ol start=\"", &number.to_string(), "\">"]);
+        }
+    }
+
+    /// Ends the tag of a numbered list before what is no item: its renderer would leave that out.
+    fn interrupt_list(&mut self) {
+        if let Some(CleanTag::NumberedList(next)) = self.clean_tags.last_mut()
+            && next.take().is_some()
+        {
+            self.page.clean_html.push_str("</ol>");
+        }
     }
 
     fn close(&mut self) {
         let Some(open) = self.stack.pop() else { return };
         let name = self.tree.name(open.id);
         if open.is_written {
-            self.page.clean_html.extend(["</", name, ">"]);
-            self.open_tags -= 1;
+            match self.clean_tags.pop() {
+                Some(CleanTag::NumberedList(Some(_))) => self.page.clean_html.push_str("</ol>"),
+                Some(CleanTag::NumberedList(None)) => {}
+                Some(CleanTag::Item { has_own_list: true }) => self.page.clean_html.push_str("</li></ol>"),
+                _ => self.page.clean_html.extend(["</", name, ">"]),
+            }
         }
         if !self.verdict.text[open.id] && BLOCK_ELEMENTS.contains(&name) {
             self.end_line();
@@ -179,18 +264,31 @@ impl<'a> PageBuilder<'a> {
         };
         if self.verdict.images[id] || small("width") || small("height") {
             self.page.hidden.tracking_pixels += 1;
-        } else if let Some(alt) = self.tree.attribute(id, "alt").map(str::trim).filter(|alt| !alt.is_empty()) {
-            let alt: String = alt.chars().take(200).collect();
+            return;
+        }
+        // A reader can click on an image where the words on the link would be hidden.
+        let anchor = self.stack.last().and_then(|open| open.anchor);
+        if let Some(anchor) = anchor.and_then(|anchor| self.page.anchors.get_mut(anchor)) {
+            anchor.is_hidden = false;
+        }
+        if let Some(alt) = self.tree.attribute(id, "alt").map(str::trim).filter(|alt| !alt.is_empty()) {
+            let alt: String = alt.chars().take(MAX_ALT_CHARS).collect();
             self.add_text(&format!(" {alt} "), self.verdict.text[id]);
         }
     }
 
-    fn add_anchor(&mut self, href: &str, hidden: bool) -> Option<usize> {
+    /// Adds the link that an element is. The areas of an image are clicked on, although they have no box.
+    fn add_anchor(&mut self, id: NodeId, hidden: bool) -> Option<usize> {
+        let is_area = self.tree.name(id) == "area";
+        let href = self.tree.attribute(id, "href").filter(|_| is_area || self.tree.name(id) == "a")?;
         if self.page.anchors.len() >= MAX_ANCHORS {
             self.page.is_truncated = true;
             return None;
         }
-        self.page.anchors.push(Anchor { href: href.trim().to_owned(), text: String::new(), is_hidden: hidden });
+        let alt = self.tree.attribute(id, "alt").filter(|_| is_area).unwrap_or_default();
+        let text = alt[..alt.floor_char_boundary(MAX_ANCHOR_TEXT)].to_owned();
+        let href = base::resolve(self.base.as_ref(), href);
+        self.page.anchors.push(Anchor { href, text, is_hidden: hidden && !is_area });
         Some(self.page.anchors.len() - 1)
     }
 

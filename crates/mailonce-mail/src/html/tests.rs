@@ -68,6 +68,60 @@ fn the_view_has_lists_and_quotes() {
 }
 
 #[test]
+fn list_items_have_the_numbers_of_browsers() {
+    for (html, lines) in [
+        ("<ol><li>a<li>b</ol>", "1. a|2. b"),
+        ("<ol start=5><li>a<li>b</ol>", "5. a|6. b"),
+        ("<ol start=' -2x'><li>a</ol>", "-2. a"),
+        ("<ol start=99999999999><li>a</ol>", "1. a"),
+        ("<ol><li>a<li value=1000>b<li>c</ol>", "1. a|1000. b|1001. c"),
+        ("<ol reversed><li>a<li>b<ol><li>x</ol></ol>", "2. a|1. b|1. x"),
+        ("<ol><li>a<li style='display:none'>x<li>b</ol>", "1. a|2. b"),
+        ("<ol><li>a<li style='visibility:hidden'>x<li>b</ol>", "1. a|3. b"),
+        ("<ol><div><li value=7>a</div><li>b</ol>", "7. a|8. b"),
+        // The renderer of lists shows items alone.
+        ("<ol>words<li>a<p>more</p></li>rest<li>b</ol>", "words|1. a|more|rest|2. b"),
+    ] {
+        let text = render(&HtmlPage::parse(html));
+        let shown: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        assert_eq!(shown.join("|"), lines, "{html}");
+    }
+}
+
+#[test]
+fn links_are_relative_to_the_base() {
+    let base = "<base target=_blank><base href='https://evil.example/a/'><base href='https://other.example'>";
+    for (href, target) in [
+        ("https://good.example/x", "https://good.example/x"),
+        ("https:good.example/login", "https://evil.example/a/good.example/login"),
+        ("good.example/login", "https://evil.example/a/good.example/login"),
+        ("/login", "https://evil.example/login"),
+        ("//good.example", "https://good.example/"),
+        ("mailto:a@good.example", "mailto:a@good.example"),
+    ] {
+        let page = HtmlPage::parse(&format!("{base}<a href='{href}'>x</a>"));
+        assert_eq!(page.anchors[0].href, target, "{href}");
+    }
+    assert_eq!(HtmlPage::parse("<base href='/x'><a href=login>x</a>").anchors[0].href, "login");
+}
+
+#[test]
+fn a_link_is_seen_by_its_image_or_its_words() {
+    let img = "<img src='https://x.example/i.png' width=80>";
+    for (html, hidden) in [
+        (format!("<a href=x style='color:#fff'>{img}</a>"), false),
+        (format!("<div style='font-size:0'><a href=x>{img}</a></div>"), false),
+        ("<a href=x style='font-size:0'><b style='font-size:16px'>Pay</b></a>".into(), false),
+        (format!("{img}<map name=m><area href=x alt='Pay here'></map>"), false),
+        (format!("<a href=x style='display:none'>{img}</a>"), true),
+        ("<a href=x style='color:#fff'>Pay</a>".into(), true),
+        ("<a href=x style='color:#fff'><img width=1 height=1></a>".into(), true),
+    ] {
+        assert_eq!(HtmlPage::parse(&html).anchors[0].is_hidden, hidden, "{html}");
+    }
+}
+
+#[test]
 fn floods_end() {
     for html in [
         "<div>".repeat(100_000),
@@ -107,6 +161,44 @@ fn floods_of_css_end_and_hide() {
         many(":not(:is(p,p,p,p)>p:nth-last-child(2n of p)){color:red}", 300),
         format!("<style>{}</style>{elements}", ".a{b:c}".repeat(60_000)),
         format!("{}{}", elements.repeat(5), "<style>p{display:none}</style>"),
+    ] {
+        let page = HtmlPage::parse(&html);
+        assert!(page.text.is_empty() && page.is_truncated, "{} … {}", &html[..60], page.text.len());
+    }
+}
+
+/// A page that hides a word by the last of so many custom properties.
+fn hidden_by_the_last_of(count: usize) -> String {
+    let names: Vec<String> =
+        (0..count).map(|n| format!("--a{n}:{};", if n + 1 == count { "none" } else { "block" })).collect();
+    format!("<style>*{{{}}} p{{display:var(--a{})}}</style><p>1234</p>", names.concat(), count - 1)
+}
+
+#[test]
+fn many_custom_properties_give_the_same_page_each_time() {
+    for (count, is_cut) in [(600, false), (2_000, false), (2_001, true), (8_000, true)] {
+        let html = hidden_by_the_last_of(count);
+        for _ in 0..20 {
+            let page = HtmlPage::parse(&html);
+            assert_eq!((page.text.as_str(), page.hidden.chars, page.is_truncated), ("", 4, is_cut), "{count}");
+        }
+    }
+}
+
+#[test]
+fn floods_of_declarations_end_and_hide() {
+    let elements = "<p>1234\n".repeat(15_000);
+    let custom = (0..2_000).map(|n| format!("--a{n}:red;")).collect::<Vec<_>>().concat();
+    let fonts =
+        (0..2_000).map(|n| format!("@font-face{{font-family:f{n};src:url(data:,)}}")).collect::<Vec<_>>().concat();
+    let animations = (0..25).map(|n| format!("@keyframes k{n}{{to{{opacity:0}}}}")).collect::<Vec<_>>().concat();
+    let names: Vec<String> = (0..25).map(|n| format!("k{n}")).collect();
+    for html in [
+        format!("<style>*{{{custom}color:var(--a1999)}}</style>{elements}"),
+        format!("<style>{fonts}*{{font-family:{}b}}</style>{elements}", "a,".repeat(1_000)),
+        format!("<style>@keyframes k{{{}to{{{}}}}}</style>{elements}", "to,".repeat(200), "color:red;".repeat(21_000)),
+        format!("<style>{animations}p{{animation-name:{}}}</style>{elements}", names.join(",")),
+        format!("<style>@layer {}b;</style>{elements}", "a,".repeat(300)),
     ] {
         let page = HtmlPage::parse(&html);
         assert!(page.text.is_empty() && page.is_truncated, "{} … {}", &html[..60], page.text.len());

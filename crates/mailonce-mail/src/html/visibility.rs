@@ -5,6 +5,8 @@
 
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "a value that is not computed is NaN, and must hide")]
 
+use std::collections::BTreeMap;
+
 use super::{
     css::{
         colour::Colour,
@@ -12,7 +14,7 @@ use super::{
         defaults::{self, BROWSER_SHEET, QUIRKS_SHEET},
         matcher::RuleMatcher,
         property::Property as P,
-        selector::{MatchBudget, PseudoElement, within_budget},
+        selector::{PseudoElement, WorkBudget, within_budget},
         sheet::{Keyframes, StyleRule, StyleSheet, data_url},
         style::{Cascade, ComputedStyle, DeclarationOrigin},
         value::CssValue,
@@ -21,10 +23,12 @@ use super::{
 };
 use crate::html::element_state::{ElementState, PageState};
 
-/// Steps from element to element that matching may take.
-const MAX_MATCH_STEPS: usize = 8_000_000;
+/// Steps that matching selectors and computing styles may take.
+const MAX_STYLE_STEPS: usize = 8_000_000;
 /// Bytes of a `style` attribute.
 const MAX_STYLE_BYTES: usize = 64 * 1024;
+/// Animations of one element.
+const MAX_ANIMATIONS: usize = 20;
 /// Seconds after which nobody waits for an animation any more.
 const MAX_ANIMATION_SECONDS: f32 = 5.0;
 
@@ -34,19 +38,37 @@ pub(super) struct HiddenNodes {
     pub(super) text: Vec<bool>,
     /// For each node: whether an image in its place is hidden.
     pub(super) images: Vec<bool>,
+    /// For each node: whether `display: none` takes it out of the page.
+    pub(super) boxless: Vec<bool>,
+    /// Elements that stand elsewhere than their place in the source says.
+    pub(super) moved: BTreeMap<NodeId, Displacement>,
     /// Whether the page was too complex to tell. Everything is hidden then.
     pub(super) undecidable: bool,
 }
 
+/// How an element comes to stand elsewhere than its place in the source says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Displacement {
+    FloatsRight,
+    /// Moved by an offset, a margin or a transform.
+    Shifted,
+}
+
 impl HiddenNodes {
     fn undecidable(tree: &HtmlTree) -> Self {
-        Self { text: vec![true; tree.len()], images: vec![true; tree.len()], undecidable: true }
+        Self { text: vec![true; tree.len()], images: vec![true; tree.len()], undecidable: true, ..Self::nothing(tree) }
+    }
+
+    fn nothing(tree: &HtmlTree) -> Self {
+        let none = || vec![false; tree.len()];
+        Self { text: none(), images: none(), boxless: none(), moved: BTreeMap::new(), undecidable: false }
     }
 
     /// Hides what another reading of the page hides.
     fn merge(&mut self, other: &Self) {
         self.text.iter_mut().zip(&other.text).for_each(|(hidden, also)| *hidden |= also);
         self.images.iter_mut().zip(&other.images).for_each(|(hidden, also)| *hidden |= also);
+        self.moved.extend(&other.moved);
     }
 }
 
@@ -132,7 +154,7 @@ struct VisibilityPass<'a> {
     browser: RuleMatcher<'a>,
     author: RuleMatcher<'a>,
     sheet: &'a StyleSheet,
-    budget: MatchBudget,
+    budget: WorkBudget,
     /// Open elements, from the outermost.
     stack: Vec<ElementState>,
     surroundings: PageState,
@@ -148,10 +170,10 @@ impl<'a> VisibilityPass<'a> {
             browser: RuleMatcher::new(browser, false),
             author: RuleMatcher::new(sheet, tree.quirks),
             sheet,
-            budget: MatchBudget::new(MAX_MATCH_STEPS, assume),
+            budget: WorkBudget::new(MAX_STYLE_STEPS, assume),
             stack: vec![ElementState::root(&sheet.registered_properties)],
             surroundings: PageState::default(),
-            verdict: HiddenNodes { text: vec![false; tree.len()], images: vec![false; tree.len()], undecidable: false },
+            verdict: HiddenNodes::nothing(tree),
             uncertain: false,
         }
     }
@@ -195,13 +217,13 @@ impl<'a> VisibilityPass<'a> {
     }
 
     fn hides_text(&mut self, text: &str) -> bool {
-        let fonts = &self.sheet.embedded_fonts;
-        self.stack.last_mut().is_none_or(|frame| frame.hides_text(text, fonts))
+        let (fonts, budget) = (&self.sheet.embedded_fonts, &self.budget);
+        self.stack.last_mut().is_none_or(|frame| frame.hides_text(text, fonts, budget))
     }
 
     fn enter(&mut self, id: NodeId) {
         let text = self.tree.attribute(id, "style").unwrap_or_default();
-        self.budget.spend(1 + text.len() / 16);
+        self.budget.spend_on_text(text);
         let sources = StyleSources {
             attributes: defaults::attribute_declarations(self.tree, id),
             inline: declaration::parse_style_attribute(
@@ -215,12 +237,14 @@ impl<'a> VisibilityPass<'a> {
         let Some(parent) = self.stack.last() else { return };
         let mut frame = ElementState::enter(self.tree, id, style, parent, &mut self.surroundings);
         frame.is_hidden |= text.len() > MAX_STYLE_BYTES;
-        frame.is_hidden |= first_line_hides(&sources.author, &frame, self.tree.quirks);
-        if let Some(style) = generated_style(&sources.author, &frame, self.tree.quirks) {
+        frame.is_hidden |= first_line_hides(&sources.author, &frame, self.tree.quirks, &self.budget);
+        if let Some(style) = generated_style(&sources.author, &frame, self.tree.quirks, &self.budget) {
             frame.cover_with_generated(&style, id, &mut self.surroundings);
         }
         self.verdict.text[id] = frame.hides();
         self.verdict.images[id] = frame.hides_image();
+        self.verdict.boxless[id] = frame.style.is(P::Display, "none");
+        self.verdict.moved.extend(frame.displacement().map(|how| (id, how)));
         self.stack.push(frame);
     }
 
@@ -232,7 +256,8 @@ impl<'a> VisibilityPass<'a> {
         if quirks && self.tree.name(id) == "table" {
             inherited.set(P::Color, CssValue::Colour(self.surroundings.body_colour));
         }
-        let mut cascade = sources.cascade();
+        let budget = &self.budget;
+        let mut cascade = sources.cascade(budget);
         let mut style = ComputedStyle::compute(&cascade, &inherited, quirks, is_root);
         if is_root && (style.is(P::ColorScheme, "hides") || prefers_dark(self.tree)) {
             self.stack.iter_mut().for_each(ElementState::use_dark_canvas);
@@ -255,9 +280,15 @@ impl<'a> VisibilityPass<'a> {
         let waits = style.is(P::AnimationPlay, "paused")
             || !(style.number(P::AnimationDuration) < MAX_ANIMATION_SECONDS)
             || !(style.number(P::AnimationDelay) < MAX_ANIMATION_SECONDS);
-        let frames = names.iter().take(20).filter_map(|name| self.sheet.keyframes.get(name));
-        let steps =
-            |frames: &Keyframes| if waits { [&frames.from[..], &frames.middle].concat() } else { frames.to.clone() };
+        if names.len() > MAX_ANIMATIONS {
+            self.budget.give_up();
+        }
+        let frames = names.iter().filter_map(|name| self.sheet.keyframes.get(name));
+        let steps = |frames: &Keyframes| {
+            let steps = if waits { [&frames.from[..], &frames.middle].concat() } else { frames.to.clone() };
+            self.budget.spend(steps.len());
+            steps
+        };
         frames.flat_map(steps).collect()
     }
 
@@ -286,8 +317,8 @@ struct StyleSources<'a> {
 }
 
 impl StyleSources<'_> {
-    fn cascade(&self) -> Cascade<'_> {
-        let mut cascade = Cascade::new();
+    fn cascade<'b>(&'b self, budget: &'b WorkBudget) -> Cascade<'b> {
+        let mut cascade = Cascade::new(budget);
         for (order, rule) in &self.browser {
             cascade.add(&rule.declarations, DeclarationOrigin::Browser(rule.selector.specificity(), *order));
         }
@@ -309,21 +340,26 @@ fn has_pseudo_rule(rules: &[(usize, &StyleRule)], pseudo: &PseudoElement) -> boo
 }
 
 /// Whether a rule for `::first-line` hides. The first line may be all there is.
-fn first_line_hides(rules: &[(usize, &StyleRule)], frame: &ElementState, quirks: bool) -> bool {
+fn first_line_hides(rules: &[(usize, &StyleRule)], frame: &ElementState, quirks: bool, budget: &WorkBudget) -> bool {
     if !has_pseudo_rule(rules, &PseudoElement::FirstLine) {
         return false;
     }
-    let mut cascade = Cascade::new();
+    let mut cascade = Cascade::new(budget);
     add_rules(&mut cascade, rules, Some(&PseudoElement::FirstLine));
     frame.hides_with(&ComputedStyle::compute(&cascade, &frame.style, quirks, false))
 }
 
 /// The style of `::before` and `::after`, if there is one.
-fn generated_style(rules: &[(usize, &StyleRule)], frame: &ElementState, quirks: bool) -> Option<ComputedStyle> {
+fn generated_style(
+    rules: &[(usize, &StyleRule)],
+    frame: &ElementState,
+    quirks: bool,
+    budget: &WorkBudget,
+) -> Option<ComputedStyle> {
     if !has_pseudo_rule(rules, &PseudoElement::Generated) {
         return None;
     }
-    let mut cascade = Cascade::new();
+    let mut cascade = Cascade::new(budget);
     add_rules(&mut cascade, rules, Some(&PseudoElement::Generated));
     let style = ComputedStyle::compute(&cascade, &frame.style, quirks, false);
     (!style.is(P::Content, "none")).then_some(style)

@@ -42,6 +42,8 @@ fn words_that_show_another_address_are_told() {
         ("https://paypal.com/login", true),
         ("www.paypal.com", true),
         ("Log in at paypal.com now", true),
+        ("paypal.com!", true),
+        ("bank.example", true),
         ("example.com", false),
         ("https://www.example.com/x", false),
         ("Confirm, e.g. now. report.pdf", false),

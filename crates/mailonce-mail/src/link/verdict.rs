@@ -5,6 +5,10 @@ use url::{Host, Url};
 use super::{LinkPolicy, MAX_LINK_BYTES, Reason, Verdict, host, redirect};
 use crate::unicode;
 
+/// Top levels that no registry has, and that names of hosts end with all the same.
+const RESERVED_TOPS: &[&str] =
+    &["corp", "example", "home", "internal", "invalid", "lan", "local", "localhost", "onion", "test"];
+
 /// A link as a browser would read it, its host, and what speaks for and against it.
 pub fn check_link(href: &str, text: Option<&str>, policy: &LinkPolicy) -> (String, Option<String>, Vec<Reason>) {
     check_link_at_depth(href, text, policy, 0)
@@ -51,6 +55,10 @@ fn check_link_at_depth(
             reasons.push(Reason::TextMismatch);
         }
         check_trust(name, policy, &mut reasons);
+    } else if let (Some(text), Some(host)) = (text, url.host_str())
+        && shows_other_domain(text, host)
+    {
+        reasons.push(Reason::TextMismatch);
     }
     (url.to_string(), url.host_str().map(str::to_owned), reasons)
 }
@@ -129,10 +137,12 @@ fn shows_other_domain(text: &str, name: &str) -> bool {
         text.chars().filter(|c| !unicode::is_invisible(*c)).map(unicode::fold_to_ascii).take(500).collect();
     folded.split(|c: char| c.is_whitespace() || "()<>[]\"',;".contains(c)).any(|word| {
         let (scheme, rest) = word.split_once("://").map_or((false, word), |(_, rest)| (true, rest));
-        let shown = rest.split(['/', '?', '#', ':']).next().unwrap_or_default().trim_end_matches('.').to_lowercase();
+        let shown = rest.split(['/', '?', '#', ':']).next().unwrap_or_default();
+        let shown = shown.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
         let shown = shown.rsplit_once('@').map_or(shown.as_str(), |(_, host)| host);
         // `e.g.` and `report.pdf` are no hosts: without a scheme the top level must be one that exists.
-        let top = psl::suffix(shown.as_bytes()).is_some_and(|suffix| suffix.is_known());
+        let top = psl::suffix(shown.as_bytes()).is_some_and(|suffix| suffix.is_known())
+            || shown.rsplit('.').next().is_some_and(|top| RESERVED_TOPS.contains(&top));
         let looks = shown.contains('.') && (scheme || top && shown.len() > 4);
         looks && host::registrable_domain(shown).is_some_and(|shown| Some(shown) != host::registrable_domain(name))
     })

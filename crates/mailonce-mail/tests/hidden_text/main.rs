@@ -56,5 +56,7 @@ fn ordinary_mails_stay_whole() {
             assert_eq!(page.text.contains(word), *seen, "{}: {word}", fixture.name);
         }
         assert!(!page.is_truncated, "{}", fixture.name);
+        let (_, unrendered) = HtmlPage::parse_for_approval(&fixture.html);
+        assert!(unrendered.is_empty(), "{}: {unrendered:?}", fixture.name);
     }
 }

@@ -1,6 +1,6 @@
 //! Which rules hold for an element: rules are found by the tag, class or id that they end with.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use selectors::{
     context::{MatchingContext, MatchingForInvalidation, MatchingMode, NeedsSelectorFlags, QuirksMode, SelectorCaches},
@@ -9,7 +9,7 @@ use selectors::{
 };
 
 use super::{
-    selector::{ElementRef, MatchBudget},
+    selector::{ElementRef, WorkBudget},
     sheet::{StyleRule, StyleSheet},
 };
 use crate::html::tree::{HtmlTree, NodeId};
@@ -19,13 +19,13 @@ pub(in crate::html) struct RuleMatcher<'a> {
     sheet: &'a StyleSheet,
     unkeyed: Vec<usize>,
     /// Keys are `.class`, `#id` and `tag`, in lower case.
-    keyed: HashMap<String, Vec<usize>>,
+    keyed: BTreeMap<String, Vec<usize>>,
     quirks: bool,
 }
 
 impl<'a> RuleMatcher<'a> {
     pub(in crate::html) fn new(sheet: &'a StyleSheet, quirks: bool) -> Self {
-        let mut matcher = Self { sheet, unkeyed: Vec::new(), keyed: HashMap::new(), quirks };
+        let mut matcher = Self { sheet, unkeyed: Vec::new(), keyed: BTreeMap::new(), quirks };
         for (index, rule) in sheet.rules.iter().enumerate() {
             match rule_key(rule) {
                 Some(key) => matcher.keyed.entry(key).or_default().push(index),
@@ -39,12 +39,13 @@ impl<'a> RuleMatcher<'a> {
     pub(in crate::html) fn matching_rules(
         &self,
         tree: &HtmlTree,
-        budget: &MatchBudget,
+        budget: &WorkBudget,
         id: NodeId,
     ) -> Vec<(usize, &'a StyleRule)> {
         let element = ElementRef { tree, budget, id };
         let mut caches = SelectorCaches::default();
         let mut found = Vec::new();
+        budget.spend_on_text(tree.attribute(id, "class").unwrap_or_default());
         let keyed = element_keys(tree, id).into_iter().filter_map(|key| self.keyed.get(&key)).flatten();
         for index in self.unkeyed.iter().chain(keyed) {
             let rule = &self.sheet.rules[*index];

@@ -12,6 +12,7 @@
 //! | `variable` | `var()` |
 //! | `matcher` | which rules hold for an element |
 //! | `style` | the cascade and computed values |
+//! | `scan` | what CSS shows that the text of a page does not say |
 //! | `defaults` | what browsers and old attributes set |
 
 pub(super) mod colour;
@@ -22,6 +23,7 @@ pub(super) mod media;
 pub(super) mod number;
 mod paint;
 pub(super) mod property;
+pub(super) mod scan;
 pub(super) mod selector;
 pub(super) mod sheet;
 pub(super) mod style;

@@ -1,7 +1,8 @@
 //! Selectors and how they match, by the crate that Firefox uses.
 //!
-//! Every step from element to element is counted, so a hostile selector costs bounded time. The crate cannot give up in
-//! the middle of a match, so a budget that is spent unwinds to [`within_budget`], and the page counts as undecidable.
+//! Every step from element to element is counted, so a hostile selector costs bounded time. The cascade takes from the
+//! same budget. The crate cannot give up in the middle of a match, so a budget that is spent unwinds to
+//! [`within_budget`], and the page counts as undecidable.
 
 use std::{
     cell::Cell,
@@ -277,9 +278,9 @@ impl<'i> parser::Parser<'i> for SelectorParser {
     }
 }
 
-/// What matching may cost, and what it found out about itself.
+/// What matching and the cascade may cost, and what matching found out about itself.
 #[derive(Debug)]
-pub(in crate::html) struct MatchBudget {
+pub(in crate::html) struct WorkBudget {
     remaining_steps: Cell<usize>,
     /// Whether pseudo-classes that are not decided here count as matching.
     pub(in crate::html) assume_match: bool,
@@ -287,7 +288,7 @@ pub(in crate::html) struct MatchBudget {
     pub(in crate::html) met_undecided: Cell<bool>,
 }
 
-impl MatchBudget {
+impl WorkBudget {
     pub(in crate::html) fn new(steps: usize, assume: bool) -> Self {
         Self { remaining_steps: Cell::new(steps), assume_match: assume, met_undecided: Cell::new(false) }
     }
@@ -296,8 +297,23 @@ impl MatchBudget {
     pub(in crate::html) fn spend(&self, steps: usize) {
         match self.remaining_steps.get().checked_sub(steps) {
             Some(left) => self.remaining_steps.set(left),
-            None => panic::resume_unwind(Box::new(BudgetExhausted)),
+            None => self.give_up(),
         }
+    }
+
+    /// Takes the steps that reading a text costs.
+    pub(in crate::html) fn spend_on_text(&self, text: &str) {
+        self.spend(1 + text.len());
+    }
+
+    /// Ends [`within_budget`], because a limit was reached beyond which the page cannot be decided.
+    pub(in crate::html) fn give_up(&self) -> ! {
+        panic::resume_unwind(Box::new(BudgetExhausted))
+    }
+
+    #[cfg(test)]
+    pub(in crate::html) fn remaining_steps(&self) -> usize {
+        self.remaining_steps.get()
     }
 }
 
@@ -317,7 +333,7 @@ pub(in crate::html) fn within_budget<T>(compute: impl FnOnce() -> T) -> Option<T
 #[derive(Clone, Copy)]
 pub(in crate::html) struct ElementRef<'a> {
     pub(in crate::html) tree: &'a HtmlTree,
-    pub(in crate::html) budget: &'a MatchBudget,
+    pub(in crate::html) budget: &'a WorkBudget,
     pub(in crate::html) id: NodeId,
 }
 

@@ -3,7 +3,10 @@
 //! Rules whose condition a browser may decide either way are marked: the page is then read once without and once with
 //! them, and text is shown only if both readings show it.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use cssparser::{
     AtRuleParser, CowRcStr, DeclarationParser, ParseError, Parser, ParserState, QualifiedRuleParser,
@@ -12,9 +15,10 @@ use cssparser::{
 use selectors::parser::{Selector, SelectorList};
 
 use super::{
-    declaration::{self, Declaration},
+    declaration::{self, Declaration, DeclarationTarget},
     media::{self, TriState},
     selector::{PseudoElement, SelectorTypes, parse_list},
+    style::MAX_CUSTOM_PROPERTIES,
 };
 
 /// Bytes of all style sheets of a page.
@@ -23,6 +27,10 @@ const MAX_SHEET_BYTES: usize = 256 * 1024;
 const MAX_RULES: usize = 5_000;
 /// Declarations of a page.
 const MAX_DECLARATIONS: usize = 20_000;
+/// Declarations of custom properties in the style sheets of a page.
+const MAX_CUSTOM_DECLARATIONS: usize = 4_000;
+/// Layers of a page.
+const MAX_LAYERS: usize = 200;
 /// How deep rules may stand in each other.
 const MAX_RULE_NESTING: usize = 12;
 /// Opening parentheses in one selector list.
@@ -51,13 +59,19 @@ pub(in crate::html) struct Keyframes {
     pub(in crate::html) to: Vec<Declaration>,
 }
 
+impl Keyframes {
+    fn len(&self) -> usize {
+        self.from.len() + self.middle.len() + self.to.len()
+    }
+}
+
 /// All style sheets of a page.
 #[derive(Debug, Default)]
 pub(in crate::html) struct StyleSheet {
     pub(in crate::html) rules: Vec<StyleRule>,
-    pub(in crate::html) keyframes: HashMap<String, Keyframes>,
+    pub(in crate::html) keyframes: BTreeMap<String, Keyframes>,
     /// Fonts that the mail brings along. Their letters may look like anything.
-    pub(in crate::html) embedded_fonts: Vec<String>,
+    pub(in crate::html) embedded_fonts: BTreeSet<String>,
     /// Whether a limit was reached or something was met that can change the meaning of every rule.
     pub(in crate::html) undecidable: bool,
     /// Custom properties that `@property` gives a type and an initial value.
@@ -65,6 +79,7 @@ pub(in crate::html) struct StyleSheet {
     layers: Vec<String>,
     bytes: usize,
     declarations: usize,
+    custom_declarations: usize,
     quirks: bool,
 }
 
@@ -104,7 +119,7 @@ impl StyleSheet {
         let name = name.map_or_else(|| format!("\n{}", self.layers.len()), str::to_owned);
         let full = parent.map_or_else(|| name.clone(), |parent| format!("{parent}.{name}"));
         if !self.layers.contains(&full) {
-            if self.layers.len() >= 200 {
+            if self.layers.len() >= MAX_LAYERS {
                 self.undecidable = true;
             } else {
                 self.layers.push(full.clone());
@@ -114,7 +129,10 @@ impl StyleSheet {
     }
 
     fn push(&mut self, list: &SelectorList<SelectorTypes>, declarations: Vec<Declaration>, scope: &RuleScope) {
+        let is_custom = |declaration: &&Declaration| matches!(declaration.target, DeclarationTarget::Custom(_));
         self.declarations += declarations.len();
+        self.custom_declarations += declarations.iter().filter(is_custom).count();
+        self.undecidable |= self.custom_declarations > MAX_CUSTOM_DECLARATIONS;
         if declarations.is_empty() || scope.condition == TriState::No {
             return;
         }
@@ -292,7 +310,8 @@ impl<'i> AtRuleParser<'i> for RuleParser<'_> {
         match prelude {
             AtRulePrelude::Layer(names) => {
                 let parent = self.scope.layer.clone();
-                for name in names.iter().take(200) {
+                self.sheet.undecidable |= names.len() > MAX_LAYERS;
+                for name in names.iter().take(MAX_LAYERS) {
                     drop(self.sheet.layer(parent.as_deref(), Some(name)));
                 }
             }
@@ -323,19 +342,21 @@ impl<'i> AtRuleParser<'i> for RuleParser<'_> {
             AtRulePrelude::Keyframes(name) if scope.condition != TriState::No => {
                 let mut parser = KeyframesParser { quirks: self.sheet.quirks, frames: Keyframes::default() };
                 RuleBodyParser::new(input, &mut parser).for_each(drop);
-                if self.sheet.keyframes.len() < 200 {
+                self.sheet.declarations += parser.frames.len();
+                if self.sheet.keyframes.len() < 200 && self.sheet.declarations <= MAX_DECLARATIONS {
                     self.sheet.keyframes.insert(name, parser.frames);
                 } else {
                     self.sheet.undecidable = true;
                 }
             }
             AtRulePrelude::Property(name) => {
+                self.sheet.undecidable |= self.sheet.registered_properties.len() >= MAX_CUSTOM_PROPERTIES;
                 self.sheet.registered_properties.push(name);
                 drop(remaining(input));
             }
             AtRulePrelude::FontFace => {
                 if let Some(font) = embedded_font(&remaining(input)) {
-                    self.sheet.embedded_fonts.push(font);
+                    self.sheet.embedded_fonts.insert(font);
                 }
             }
             _ => drop(remaining(input)),
@@ -453,12 +474,18 @@ impl<'i> QualifiedRuleParser<'i> for KeyframesParser {
         let start = input.position();
         while input.next().is_ok() {}
         let declarations = declaration::parse_style_attribute(input.slice_from(start), self.quirks);
-        for step in steps.split(',').map(str::trim) {
-            match step {
-                "from" | "0%" => self.frames.from.extend(declarations.iter().cloned()),
-                "to" | "100%" => self.frames.to.extend(declarations.iter().cloned()),
-                _ => self.frames.middle.extend(declarations.iter().cloned()),
-            }
+        // A step may be named often. Its declarations are kept once.
+        let named = |wanted: &[&str]| steps.split(',').any(|step| wanted.contains(&step.trim()));
+        let (start, end) = (["from", "0%"], ["to", "100%"]);
+        let between = |step: &str| !start.contains(&step.trim()) && !end.contains(&step.trim());
+        if named(&start) {
+            self.frames.from.extend(declarations.iter().cloned());
+        }
+        if steps.split(',').any(between) {
+            self.frames.middle.extend(declarations.iter().cloned());
+        }
+        if named(&end) {
+            self.frames.to.extend(declarations);
         }
         Ok(())
     }

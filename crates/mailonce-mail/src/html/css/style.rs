@@ -1,17 +1,22 @@
 //! The computed style of an element.
 
-use std::{array, collections::HashMap, rc::Rc};
+use std::{array, collections::BTreeMap, rc::Rc};
 
 use super::{
     colour::Colour,
     declaration::{Declaration, DeclarationTarget, is_css_wide_keyword, needs_substitution},
     property::Property,
+    selector::WorkBudget,
     transform::Transform,
     value::{self, CssValue, ImageLayer, RelativeBase, ShadowEffect},
     variable::{self, CustomProperties, SubstitutionError},
 };
 
 const COUNT: usize = Property::ALL.len();
+/// Custom properties of one element, with those of the elements around it.
+pub(in crate::html) const MAX_CUSTOM_PROPERTIES: usize = 2_000;
+/// Steps that setting a custom property costs: its name is compared with those before it.
+const CUSTOM_PROPERTY_STEPS: usize = 3;
 
 /// Computed values of all properties that decide about visibility.
 #[derive(Clone, Debug)]
@@ -30,7 +35,8 @@ type Weight = (u8, usize, u32, usize);
 pub(in crate::html) struct Cascade<'a> {
     author: [Option<(Weight, &'a Declaration)>; COUNT],
     browser: [Option<(Weight, &'a Declaration)>; COUNT],
-    custom: HashMap<&'a str, (Weight, &'a Declaration)>,
+    custom: BTreeMap<&'a str, (Weight, &'a Declaration)>,
+    budget: &'a WorkBudget,
 }
 
 /// Who wrote a declaration.
@@ -48,15 +54,18 @@ pub(in crate::html) enum DeclarationOrigin {
 }
 
 impl<'a> Cascade<'a> {
-    pub(in crate::html) fn new() -> Self {
-        Self { author: array::from_fn(|_| None), browser: array::from_fn(|_| None), custom: HashMap::new() }
+    pub(in crate::html) fn new(budget: &'a WorkBudget) -> Self {
+        let (author, browser) = (array::from_fn(|_| None), array::from_fn(|_| None));
+        Self { author, browser, custom: BTreeMap::new(), budget }
     }
 
     pub(in crate::html) fn add(&mut self, declarations: &'a [Declaration], origin: DeclarationOrigin) {
+        self.budget.spend(declarations.len());
         for (position, declaration) in declarations.iter().enumerate() {
             let weight = weight(origin, declaration.is_important, position);
             match &declaration.target {
                 DeclarationTarget::Custom(name) => {
+                    self.budget.spend(CUSTOM_PROPERTY_STEPS);
                     let known = self.custom.entry(name).or_insert((weight, declaration));
                     if weight >= known.0 {
                         *known = (weight, declaration);
@@ -133,6 +142,7 @@ impl ComputedStyle {
         let browser = cascade.browser[index].as_ref().map(|(_, declaration)| *declaration);
         let author = cascade.author[index].as_ref().map(|(_, declaration)| *declaration);
         for declaration in author.into_iter().chain(browser) {
+            cascade.budget.spend_on_text(&declaration.value);
             match declaration.value.trim().to_ascii_lowercase().as_str() {
                 "inherit" => return parent.values[index].clone(),
                 "initial" => return initial(property),
@@ -145,7 +155,7 @@ impl ComputedStyle {
                 }
                 _ => {}
             }
-            return match self.value(declaration, property, base) {
+            return match self.value(declaration, property, base, cascade.budget) {
                 Ok(Some(value)) => value,
                 Ok(None) | Err(SubstitutionError::Unset) => unset(),
                 Err(SubstitutionError::Unknown) => {
@@ -162,19 +172,25 @@ impl ComputedStyle {
         declaration: &Declaration,
         property: Property,
         base: RelativeBase,
+        budget: &WorkBudget,
     ) -> Result<Option<CssValue>, SubstitutionError> {
         let DeclarationTarget::Property(_, shorthand) = declaration.target else { return Ok(None) };
         let text = &declaration.value;
         if !needs_substitution(text) {
             return Ok(value::parse(property, shorthand, text, base));
         }
-        let text = variable::substitute(text, &self.custom)?;
+        let text = variable::substitute(text, &self.custom, budget)?;
         let plain = text.replace("/**/", "");
         if is_css_wide_keyword(plain.trim()) {
             // `display: var(--x)` where the custom property is itself a keyword such as `inherit`.
             return Err(SubstitutionError::Unknown);
         }
         Ok(value::parse(property, shorthand, &text, base))
+    }
+
+    #[cfg(test)]
+    pub(in crate::html) fn shares_custom_properties(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.custom, &other.custom)
     }
 
     pub(in crate::html) fn get(&self, property: Property) -> &CssValue {
@@ -215,16 +231,24 @@ impl ComputedStyle {
     }
 }
 
+/// The custom properties of an element. The map is copied only if the element changes one of its parent's. Leaving one
+/// out could show what a browser hides, so an element with too many of them ends the page.
 fn custom(cascade: &Cascade<'_>, parent: &ComputedStyle) -> CustomProperties {
-    if cascade.custom.is_empty() {
+    let inherits = |text: &str| {
+        let text = text.trim();
+        is_css_wide_keyword(text) && !text.eq_ignore_ascii_case("initial")
+    };
+    let is_changed = |name: &str, value: &Rc<str>| parent.custom.get(name).is_none_or(|known| known != value);
+    let set = cascade.custom.iter().map(|(name, (_, declaration))| (*name, &declaration.value));
+    let mut changed = set.filter(|(name, value)| !inherits(value) && is_changed(name, value)).peekable();
+    if changed.peek().is_none() {
         return Rc::clone(&parent.custom);
     }
+    cascade.budget.spend(CUSTOM_PROPERTY_STEPS * parent.custom.len());
     let mut custom = (*parent.custom).clone();
-    for (name, (_, declaration)) in cascade.custom.iter().take(500) {
-        match declaration.value.trim().to_ascii_lowercase().as_str() {
-            "inherit" | "unset" | "revert" | "revert-layer" => {}
-            _ => drop(custom.insert((*name).into(), Rc::clone(&declaration.value))),
-        }
+    custom.extend(changed.map(|(name, value)| (name.into(), Rc::clone(value))));
+    if custom.len() > MAX_CUSTOM_PROPERTIES {
+        cascade.budget.give_up();
     }
     Rc::new(custom)
 }

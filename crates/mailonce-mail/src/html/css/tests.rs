@@ -5,6 +5,7 @@ use super::{
     declaration,
     media::{self, TriState},
     property::Property as P,
+    selector::{WorkBudget, within_budget},
     style::{Cascade, ComputedStyle, DeclarationOrigin},
     transform::Transform,
     value::CssValue,
@@ -12,10 +13,20 @@ use super::{
 
 /// The style that declarations give to an element in a page without others.
 fn style(css: &str) -> ComputedStyle {
+    style_in(css, &ComputedStyle::initial(), &WorkBudget::new(100_000, false))
+}
+
+/// The style that declarations give to an element in another.
+fn style_in(css: &str, parent: &ComputedStyle, budget: &WorkBudget) -> ComputedStyle {
     let declarations = declaration::parse_style_attribute(css, false);
-    let mut cascade = Cascade::new();
+    let mut cascade = Cascade::new(budget);
     cascade.add(&declarations, DeclarationOrigin::Inline);
-    ComputedStyle::compute(&cascade, &ComputedStyle::initial(), false, false)
+    ComputedStyle::compute(&cascade, parent, false, false)
+}
+
+/// Declarations of so many custom properties.
+fn custom_properties(count: usize) -> String {
+    (0..count).map(|n| format!("--a{n}:red;")).collect::<Vec<_>>().concat()
 }
 
 #[test]
@@ -109,6 +120,38 @@ fn custom_properties_are_inserted() {
     assert!(style("display:var(--y, none)").is(P::Display, "none"));
     assert!(style("display:none;display:var(--y)").is(P::Display, "inline"));
     assert!(style("display:attr(x)").is_unknown);
+}
+
+#[test]
+fn the_cascade_is_charged_to_the_budget() {
+    let steps = |css: &str, parent: &ComputedStyle| {
+        let budget = WorkBudget::new(1_000_000, false);
+        style_in(css, parent, &budget);
+        1_000_000 - budget.remaining_steps()
+    };
+    let none = ComputedStyle::initial();
+    assert!(steps(&custom_properties(1_000), &none) >= 1_000);
+    assert!(steps(&"color:red;".repeat(1_000), &none) >= 1_000);
+    assert!(steps(&format!("font-family:{}b", "a,".repeat(1_000)), &none) >= 500);
+    // Changing one of many copies the others.
+    assert!(steps("--b:red", &style(&custom_properties(1_000))) >= 1_000);
+    assert!(steps("color:red", &style(&custom_properties(1_000))) < 100);
+}
+
+#[test]
+fn inserted_values_are_charged_to_the_budget() {
+    let level = |n: usize| format!("--v{}:{};", n + 1, format!("var(--v{n})").repeat(400));
+    let css = format!("--v0: ;{}{}{}{}{}color:var(--v5)", level(0), level(1), level(2), level(3), level(4));
+    assert!(within_budget(|| style(&css)).is_none());
+}
+
+#[test]
+fn equal_custom_properties_are_shared() {
+    let parent = style(&custom_properties(100));
+    let child = style_in(&custom_properties(100), &parent, &WorkBudget::new(100_000, false));
+    assert!(child.shares_custom_properties(&parent));
+    let other = style_in("--a1:blue", &parent, &WorkBudget::new(100_000, false));
+    assert!(!other.shares_custom_properties(&parent));
 }
 
 #[test]

@@ -1,16 +1,18 @@
 //! Custom properties and the functions that insert their values.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{collections::BTreeMap, rc::Rc};
 
 use cssparser::{ParseError, Parser, Token};
+
+use super::selector::WorkBudget;
 
 /// Bytes of a value after everything was inserted.
 const MAX_VALUE_BYTES: usize = 4 * 1024;
 /// How deep custom properties may refer to each other.
 const MAX_DEPTH: usize = 8;
 
-/// Custom properties of an element, by their names with dashes.
-pub(in crate::html) type CustomProperties = Rc<HashMap<Rc<str>, Rc<str>>>;
+/// Custom properties of an element, by their names with dashes. Elements that set none share the map of their parent.
+pub(in crate::html) type CustomProperties = Rc<BTreeMap<Rc<str>, Rc<str>>>;
 
 /// Why a value could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,27 +24,34 @@ pub(in crate::html) enum SubstitutionError {
 }
 
 /// Inserts `var()` and `env()` into a value.
-pub(in crate::html) fn substitute(text: &str, custom: &CustomProperties) -> Result<String, SubstitutionError> {
+pub(in crate::html) fn substitute(
+    text: &str,
+    custom: &CustomProperties,
+    budget: &WorkBudget,
+) -> Result<String, SubstitutionError> {
     let mut out = String::new();
-    insert(text, custom, &mut out, 0)?;
+    insert(text, Source { custom, budget }, &mut out, 0)?;
     Ok(out)
 }
 
-fn insert(text: &str, custom: &CustomProperties, out: &mut String, depth: usize) -> Result<(), SubstitutionError> {
+/// Where inserted values come from, and what inserting them may cost: a short value can insert another many times.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    custom: &'a CustomProperties,
+    budget: &'a WorkBudget,
+}
+
+fn insert(text: &str, source: Source<'_>, out: &mut String, depth: usize) -> Result<(), SubstitutionError> {
     if depth > MAX_DEPTH {
         return Err(SubstitutionError::Unknown);
     }
+    source.budget.spend_on_text(text);
     let mut input = Parser::new(text);
-    copy(&mut input, custom, out, depth)
+    copy(&mut input, source, out, depth)
 }
 
 /// Copies tokens, and replaces functions by what they stand for.
-fn copy(
-    input: &mut Parser<'_>,
-    custom: &CustomProperties,
-    out: &mut String,
-    depth: usize,
-) -> Result<(), SubstitutionError> {
+fn copy(input: &mut Parser<'_>, source: Source<'_>, out: &mut String, depth: usize) -> Result<(), SubstitutionError> {
     loop {
         let start = input.position();
         let Ok(token) = input.next_including_whitespace() else { return Ok(()) };
@@ -53,7 +62,7 @@ fn copy(
         let closing = match &token {
             Token::Function(name) => match name.to_ascii_lowercase().as_str() {
                 "var" | "env" => {
-                    nested(input, |input| function(input, custom, out, depth))?;
+                    nested(input, |input| function(input, source, out, depth))?;
                     continue;
                 }
                 "attr" | "if" | "inherit" => return Err(SubstitutionError::Unknown),
@@ -71,7 +80,7 @@ fn copy(
             }
         };
         out.push_str(input.slice_from(start));
-        nested(input, |input| copy(input, custom, out, depth))?;
+        nested(input, |input| copy(input, source, out, depth))?;
         out.push_str(closing);
     }
 }
@@ -98,17 +107,17 @@ pub(in crate::html) fn registered_marker(name: &str) -> Rc<str> {
 /// `var(--name, fallback)`. No environment variable is set in a mail.
 fn function(
     input: &mut Parser<'_>,
-    custom: &CustomProperties,
+    source: Source<'_>,
     out: &mut String,
     depth: usize,
 ) -> Result<(), SubstitutionError> {
     let Ok(name) = input.expect_ident_cloned() else { return Err(SubstitutionError::Unset) };
-    if custom.contains_key(&registered_marker(&name)) {
+    if source.custom.contains_key(&registered_marker(&name)) {
         return Err(SubstitutionError::Unknown);
     }
-    let known = custom.get(&*name).filter(|value| !value.trim().eq_ignore_ascii_case("initial"));
+    let known = source.custom.get(&*name).filter(|value| !value.trim().eq_ignore_ascii_case("initial"));
     let length = out.len();
-    let inserted = known.map(|value| insert(value, custom, out, depth + 1));
+    let inserted = known.map(|value| insert(value, source, out, depth + 1));
     match inserted {
         Some(Ok(())) => return Ok(()),
         Some(Err(SubstitutionError::Unknown)) => return Err(SubstitutionError::Unknown),
@@ -121,5 +130,5 @@ fn function(
     input.skip_whitespace();
     let start = input.position();
     while input.next().is_ok() {}
-    insert(input.slice_from(start), custom, out, depth + 1)
+    insert(input.slice_from(start), source, out, depth + 1)
 }

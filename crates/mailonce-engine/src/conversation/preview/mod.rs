@@ -20,22 +20,15 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use crate::{Engine, conversation::reply::reply_target, hex, inbound::worker::run_blocking};
+use crate::{
+    Engine,
+    conversation::{reply::reply_target, word_diff::word_difference},
+    hex,
+    inbound::worker::run_blocking,
+};
 
 /// Of a page that reaches a limit of the renderer.
 const TOO_COMPLEX: &str = "The HTML part is too large or too complex to be shown whole: read its source";
-/// What mail programs may show and the renderer does not: how it begins in the source, and its name.
-const UNRENDERED: [(&str, &str); 9] = [
-    ("<!--[if", "text for Outlook alone"),
-    ("content:", "text in its style sheet"),
-    ("<form", "a form"),
-    ("<svg", "a drawing"),
-    ("<select", "a list to choose from"),
-    ("<object", "an embedded object"),
-    ("<embed", "an embedded object"),
-    ("<iframe", "another page"),
-    ("<noscript", "text for programs without scripts"),
-];
 /// Words that a warning about differing parts quotes.
 const MAX_QUOTED_WORDS: usize = 20;
 /// Endings of files that run when somebody opens them.
@@ -106,7 +99,7 @@ impl Engine {
     pub(crate) async fn preview(&self, email: &Email, content: &EmailContent) -> Result<Preview, StoreError> {
         // HTML is rendered apart from the requests, because it can be written to take long.
         let page = match content.html.clone() {
-            Some(html) => run_blocking(move || HtmlPage::parse(&html)).await.ok(),
+            Some(html) => run_blocking(move || HtmlPage::parse_for_approval(&html)).await.ok(),
             None => None,
         };
         let mut preview = Preview::of_page(content, page);
@@ -120,8 +113,10 @@ impl Engine {
 }
 
 impl Preview {
-    /// Renders what will be sent. `page` is the HTML part, or `None` when it brought the renderer down.
-    fn of_page(content: &EmailContent, page: Option<HtmlPage>) -> Self {
+    /// Renders what will be sent. `page` is the HTML part with what it shows and the renderer does not, or `None` when it
+    /// brought the renderer down.
+    fn of_page(content: &EmailContent, page: Option<(HtmlPage, Vec<String>)>) -> Self {
+        let (page, unrendered) = page.unzip();
         let html_shows = page.as_ref().map(html::render);
         let is_cut = page.as_ref().map_or(content.html.is_some(), |page| page.is_truncated);
         let mut preview = Self {
@@ -141,7 +136,7 @@ impl Preview {
             attachments: content.attachments.iter().map(preview_file).collect(),
             warnings: Vec::new(),
         };
-        preview.warnings = preview.warnings(content);
+        preview.warnings = preview.warnings(content, &unrendered.unwrap_or_default());
         preview.warnings.extend(is_cut.then(|| TOO_COMPLEX.to_owned()));
         preview
     }
@@ -179,7 +174,7 @@ impl Preview {
         text
     }
 
-    fn warnings(&self, content: &EmailContent) -> Vec<String> {
+    fn warnings(&self, content: &EmailContent, unrendered: &[String]) -> Vec<String> {
         let mut warnings = Vec::new();
         let elsewhere =
             |to: &&NamedAddress| registrable_or_host(to.domain()) != registrable_or_host(content.from.domain());
@@ -188,13 +183,16 @@ impl Preview {
             warnings.push(format!("Answers go to another organization: {}", away.join(", ")));
         }
         if let (Some(text), Some(shows)) = (&self.text, &self.html_shows) {
-            warnings.extend(part_difference_warning("HTML", "text", shows, text));
-            warnings.extend(part_difference_warning("text", "HTML", text, shows));
+            let [shows, text] = [shows, text].map(|part| without_link_targets(part, &self.links));
+            let (only_html, only_text) = word_difference(&shows, &text);
+            warnings.extend(part_difference_warning("HTML", "text", &only_html));
+            warnings.extend(part_difference_warning("text", "HTML", &only_text));
         }
         if self.hidden_chars > 0 {
             warnings.push(format!("The HTML part hides {} characters, which some readers may see", self.hidden_chars));
         }
-        warnings.extend(self.html.as_deref().map(unrendered_warnings).unwrap_or_default());
+        let not_shown = |name| format!("The HTML part has {name}, which is not shown here: read its source");
+        warnings.extend(unrendered.iter().map(not_shown));
         let misleading = self.links.iter().filter(|link| link.misleads);
         warnings.extend(misleading.map(|link| format!("The link \"{}\" leads to {}", link.text, link.url)));
         let programs = self.attachments.iter().filter(|file| file.is_executable());
@@ -205,7 +203,8 @@ impl Preview {
 
 impl PreviewLink {
     fn to_plain_text(&self) -> String {
-        if self.text == self.url { self.url.clone() } else { format!("{} ({})", self.url, self.text) }
+        let is_plain = self.text.is_empty() || self.text == self.url;
+        if is_plain { self.url.clone() } else { format!("{} ({})", self.url, self.text) }
     }
 }
 
@@ -241,12 +240,13 @@ fn reply_diversion_warning(message: &MessageHead, content: &EmailContent) -> Opt
     })
 }
 
-/// The links that a reader can click on, each once.
+/// The links of a page, each once. Hidden ones are among them, because some mail programs show them.
 fn preview_links(anchors: &[Anchor]) -> Vec<PreviewLink> {
     let mut links = Vec::new();
-    for anchor in anchors.iter().filter(|anchor| !anchor.is_hidden) {
+    for anchor in anchors {
         let (url, _, reasons) = check_link(&anchor.href, Some(&anchor.text), &LinkPolicy::default());
-        let link = PreviewLink { text: anchor.text.clone(), url, misleads: reasons.contains(&Reason::TextMismatch) };
+        let misleads = reasons.contains(&Reason::TextMismatch) || shows_other_mailbox(&url, &anchor.text);
+        let link = PreviewLink { text: anchor.text.clone(), url, misleads };
         if !links.contains(&link) {
             links.push(link);
         }
@@ -263,17 +263,6 @@ fn preview_file(attachment: &mailonce_core::outbound::content::Attachment) -> Pr
     }
 }
 
-/// Warnings about parts of a page that are not rendered.
-fn unrendered_warnings(html: &str) -> Vec<String> {
-    let source = html.to_ascii_lowercase();
-    let found: BTreeSet<&str> =
-        UNRENDERED.iter().filter(|(start, _)| source.contains(start)).map(|(_, name)| *name).collect();
-    found
-        .into_iter()
-        .map(|name| format!("The HTML part has {name}, which is not shown here: read its source"))
-        .collect()
-}
-
 fn format_named_address(mailbox: &NamedAddress) -> String {
     match &mailbox.name {
         // Without quotes, a name with a comma would look like two recipients.
@@ -285,24 +274,38 @@ fn format_named_address(mailbox: &NamedAddress) -> String {
     }
 }
 
-/// What stands in one part and not in the other: a reader sees only one of them.
-fn part_difference_warning(part: &str, other: &str, here: &str, there: &str) -> Option<String> {
-    let known: BTreeSet<String> = words(there).collect();
-    let mut seen = BTreeSet::new();
-    let only: Vec<String> = words(here).filter(|word| !known.contains(word) && seen.insert(word.clone())).collect();
+/// Warns about words of one part that the other does not have in the same place: a reader sees only one of them.
+fn part_difference_warning(part: &str, other: &str, only: &[String]) -> Option<String> {
     if only.is_empty() {
         return None;
     }
     let quoted = only.iter().take(MAX_QUOTED_WORDS).cloned().collect::<Vec<_>>().join(" ");
     let more = if only.len() > MAX_QUOTED_WORDS { " …" } else { "" };
-    Some(format!("The {part} part says what the {other} part does not: {quoted}{more}"))
+    Some(format!("The {part} part says what the {other} part does not, or in another order: {quoted}{more}"))
 }
 
-fn words(text: &str) -> impl Iterator<Item = String> + '_ {
-    let is_inside = |c: char| c.is_alphanumeric() || "@.:/-_?=&%+".contains(c);
-    let pieces =
-        text.split(move |c: char| !is_inside(c)).map(|piece| piece.trim_matches(|c: char| !c.is_alphanumeric()));
-    pieces.filter(|piece| !piece.is_empty()).map(str::to_lowercase)
+/// A part without the addresses that its links lead to. A text part writes them out, and the preview lists them.
+fn without_link_targets(text: &str, links: &[PreviewLink]) -> String {
+    let plain = |url: &str| url.trim_end_matches('/').to_owned();
+    let targets: BTreeSet<String> = links
+        .iter()
+        .map(|link| plain(&link.url))
+        .filter(|url| url.starts_with("https://") || url.starts_with("http://"))
+        .collect();
+    let is_target = |word: &str| {
+        let address = word.trim_matches(|c: char| "<>()[]\"',".contains(c));
+        [address, address.trim_end_matches('.')].iter().any(|address| targets.contains(&plain(address)))
+    };
+    text.split_whitespace().filter(|word| !is_target(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether the words on a link name another address than the one that it writes to.
+fn shows_other_mailbox(url: &str, text: &str) -> bool {
+    let Some(target) = url.strip_prefix("mailto:") else { return false };
+    let target = target.split('?').next().unwrap_or_default().to_lowercase();
+    let words = text.split(|c: char| c.is_whitespace() || "<>()[]\"',;".contains(c));
+    let mut addresses = words.filter(|word| word.contains('@')).map(|word| word.trim_matches('.').to_lowercase());
+    addresses.any(|address| target.split(',').all(|known| known.trim() != address))
 }
 
 fn write_line(text: &mut String, name: &str, value: &str) {
@@ -326,150 +329,4 @@ fn escape_invisible(text: &str, lines: bool) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use mailonce_core::outbound::content::{RawAttachment, RawContent};
-    use uuid::Uuid;
-
-    impl Preview {
-        fn of(content: &EmailContent) -> Self {
-            Self::of_page(content, content.html.as_deref().map(HtmlPage::parse))
-        }
-    }
-
-    fn content(change: impl FnOnce(&mut RawContent)) -> EmailContent {
-        let mut raw = RawContent {
-            from: "agent@example.com".into(),
-            to: vec!["ann@example.org".into()],
-            subject: "Invoice".into(),
-            text: Some("Please pay 10 euros.".into()),
-            ..RawContent::default()
-        };
-        change(&mut raw);
-        EmailContent::validate(raw).unwrap()
-    }
-
-    #[test]
-    fn everybody_and_everything_is_shown() {
-        let preview = Preview::of(&content(|raw| {
-            raw.cc = vec!["Bob <bob@example.net>".into()];
-            raw.bcc = vec!["eve@evil.example".into()];
-            raw.reply_to = vec!["eve@evil.example".into()];
-            raw.html = Some("<p>Please pay <b>9000</b> euros.</p>".into());
-            raw.attachments = vec![RawAttachment {
-                filename: Some("invoice.pdf.exe".into()),
-                content: "TVo=".into(),
-                content_type: Some("application/pdf".into()),
-                content_id: None,
-            }];
-        }));
-        let shown = preview.to_plain_text();
-        for part in
-            ["bob@example.net", "Bcc:", "Reply-To:", "evil.example", "invoice.pdf.exe (application/pdf, 2 bytes)"]
-        {
-            assert!(shown.contains(part), "{part}: {shown}");
-        }
-        assert!(shown.contains("HTML part says what the text part does not: 9000"), "{shown}");
-        assert!(shown.contains("text part says what the HTML part does not: 10"), "{shown}");
-        assert!(shown.contains("is a program"), "{shown}");
-    }
-
-    #[test]
-    fn links_are_shown_with_where_they_lead() {
-        let preview = Preview::of(&content(|raw| {
-            let shop = "<a href='https://evil.example/pay'>https://shop.example</a>";
-            raw.html =
-                Some(format!("<p>Please pay 10 euros.</p>{shop} {shop} <a href='https://example.com/x'>here</a>"));
-        }));
-        let shown = preview.to_plain_text();
-        for part in
-            ["Link:     https://evil.example/pay (https://shop.example)", "Link:     https://example.com/x (here)"]
-        {
-            assert_eq!(shown.matches(part).count(), 1, "{part}: {shown}");
-        }
-        assert!(
-            shown.contains("Warning:  The link \"https://shop.example\" leads to https://evil.example/pay"),
-            "{shown}"
-        );
-        assert!(!shown.contains("The link \"here\""), "{shown}");
-    }
-
-    #[test]
-    fn words_that_a_reader_does_not_see_are_counted() {
-        let html = "<p>Please pay 10 euros.</p><p style='display:none'>secret</p>";
-        let preview = Preview::of(&content(|raw| raw.html = Some(html.into())));
-        assert_eq!(preview.warnings, ["The HTML part hides 6 characters, which some readers may see"]);
-        assert!(
-            preview.to_plain_text().contains("--- HTML, text that most mail programs hide ---\nsecret"),
-            "{}",
-            preview.to_plain_text()
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_shown_is_named() {
-        let hello = "<p>Please pay 10 euros.</p>";
-        for (more, warning) in [
-            ("<!--[if mso]>EVIL<![endif]-->", "text for Outlook alone"),
-            ("<style>p::after{content:'EVIL'}</style>", "text in its style sheet"),
-            ("<form action='https://evil.example'></form>", "a form"),
-            ("<svg><text>EVIL</text></svg>", "a drawing"),
-            ("<noscript>EVIL</noscript>", "text for programs without scripts"),
-            ("<select><option>EVIL</select>", "a list to choose from"),
-            (&format!("{}EVIL", "<div>".repeat(600)), "too complex"),
-            (&format!("{}EVIL", "<b></b>".repeat(60_000)), "too complex"),
-            (&format!("<!--{}-->EVIL", "x".repeat(800_000)), "too complex"),
-            (
-                "<style>@media(max-width:600px){p.x{display:block}}p.x{display:none}</style><p class=x>EVIL</p>",
-                "hides 4",
-            ),
-        ] {
-            let preview = Preview::of(&content(|raw| raw.html = Some(format!("{hello}{more}"))));
-            let start: String = more.chars().take(60).collect();
-            assert!(preview.warnings.iter().any(|told| told.contains(warning)), "{start}: {:?}", preview.warnings);
-        }
-    }
-
-    #[test]
-    fn a_name_does_not_look_like_another_recipient() {
-        let preview = Preview::of(&content(|raw| raw.to = vec!["\"ann@example.org, Bob\" <eve@evil.example>".into()]));
-        assert_eq!(preview.to, ["\"ann@example.org, Bob\" <eve@evil.example>"]);
-    }
-
-    #[test]
-    fn parts_that_say_the_same_are_not_flagged() {
-        let preview = Preview::of(&content(|raw| raw.html = Some("<p>Please <i>pay</i> 10&nbsp;euros.</p>".into())));
-        assert!(preview.warnings.is_empty(), "{:?}", preview.warnings);
-    }
-
-    #[test]
-    fn the_digest_covers_every_part() {
-        let id = EmailId(Uuid::from_u128(1));
-        let digest = |change: fn(&mut RawContent)| Preview::of(&content(change)).digest(id);
-        let plain = digest(|_| {});
-        let attached = |content: &str| RawAttachment {
-            filename: Some("a".into()),
-            content: content.into(),
-            content_type: None,
-            content_id: None,
-        };
-        let changed = [
-            digest(|raw| raw.cc = vec!["bob@example.net".into()]),
-            digest(|raw| raw.bcc = vec!["bob@example.net".into()]),
-            digest(|raw| raw.reply_to = vec!["bob@example.net".into()]),
-            digest(|raw| raw.html = Some("<p>Please pay 10 euros.</p>".into())),
-            digest(|raw| raw.subject = "Other".into()),
-            Preview::of(&content(|raw| raw.attachments = vec![attached("TVo=")])).digest(id),
-            Preview::of(&content(|raw| raw.attachments = vec![attached("TVpa")])).digest(id),
-            Preview::of(&content(|_| {})).digest(EmailId(Uuid::from_u128(2))),
-        ];
-        let all: BTreeSet<&String> = changed.iter().chain([&plain]).collect();
-        assert_eq!(all.len(), changed.len() + 1);
-    }
-
-    #[test]
-    fn hidden_and_reordering_characters_are_written_out() {
-        let shown = Preview::of(&content(|raw| raw.subject = "Re\u{202e}x\u{200b}".into())).to_plain_text();
-        assert!(shown.contains("Re\\u{202e}x\\u{200b}"), "{shown}");
-    }
-}
+mod tests;

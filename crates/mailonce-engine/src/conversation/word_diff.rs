@@ -1,0 +1,98 @@
+//! The words in which two texts differ, whatever their layout.
+
+use std::collections::BTreeSet;
+
+/// Pairs of words that are compared. Longer texts are compared by their vocabulary first.
+const MAX_PAIRS: usize = 4_000_000;
+
+/// Words of each text that the other does not have in the same order.
+pub(crate) fn word_difference(first: &str, second: &str) -> (Vec<String>, Vec<String>) {
+    let (first, second): (Vec<String>, Vec<String>) = (words(first).collect(), words(second).collect());
+    let same_start = first.iter().zip(&second).take_while(|(one, other)| one == other).count();
+    let (first, second) = (&first[same_start..], &second[same_start..]);
+    let same_end = first.iter().rev().zip(second.iter().rev()).take_while(|(one, other)| one == other).count();
+    let (first, second) = (&first[..first.len() - same_end], &second[..second.len() - same_end]);
+    if first.len().saturating_mul(second.len()) > MAX_PAIRS {
+        return vocabulary_difference(first, second);
+    }
+    sequence_difference(first, second)
+}
+
+/// What is left of two lists without their longest common subsequence.
+fn sequence_difference(first: &[String], second: &[String]) -> (Vec<String>, Vec<String>) {
+    let width = second.len() + 1;
+    // The length of the common subsequence of what follows each pair of words.
+    let mut common = vec![0_u16; (first.len() + 1) * width];
+    for (row, one) in first.iter().enumerate().rev() {
+        for (column, other) in second.iter().enumerate().rev() {
+            let at = row * width + column;
+            common[at] = if one == other { common[at + width + 1] + 1 } else { common[at + width].max(common[at + 1]) };
+        }
+    }
+    let (mut only_first, mut only_second) = (Vec::new(), Vec::new());
+    let (mut row, mut column) = (0, 0);
+    while row < first.len() || column < second.len() {
+        let at = row * width + column;
+        if row < first.len() && column < second.len() && first[row] == second[column] {
+            (row, column) = (row + 1, column + 1);
+        } else if column == second.len() || row < first.len() && common[at + width] >= common[at + 1] {
+            only_first.push(first[row].clone());
+            row += 1;
+        } else {
+            only_second.push(second[column].clone());
+            column += 1;
+        }
+    }
+    (only_first, only_second)
+}
+
+/// Words that one text alone has. Texts with the same words differ in their order: they are returned whole.
+fn vocabulary_difference(first: &[String], second: &[String]) -> (Vec<String>, Vec<String>) {
+    let only = |here: &[String], there: &[String]| {
+        let known: BTreeSet<&String> = there.iter().collect();
+        here.iter().filter(|word| !known.contains(word)).cloned().collect::<Vec<_>>()
+    };
+    let (only_first, only_second) = (only(first, second), only(second, first));
+    if only_first.is_empty() && only_second.is_empty() {
+        return (first.to_vec(), second.to_vec());
+    }
+    (only_first, only_second)
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    let is_inside = |c: char| c.is_alphanumeric() || "@.:/-_?=&%+".contains(c);
+    let pieces =
+        text.split(move |c: char| !is_inside(c)).map(|piece| piece.trim_matches(|c: char| !c.is_alphanumeric()));
+    pieces.filter(|piece| !piece.is_empty()).map(str::to_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn difference(first: &str, second: &str) -> (String, String) {
+        let (first, second) = word_difference(first, second);
+        (first.join(" "), second.join(" "))
+    }
+
+    #[test]
+    fn layout_and_case_make_no_difference() {
+        assert_eq!(difference("* Pay **10** euros,\n> now", "pay 10 Euros now."), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn order_and_repetition_make_a_difference() {
+        assert_eq!(difference("Pay 10, not 1000", "Pay 1000, not 10"), ("10 not".into(), "not 10".into()));
+        assert_eq!(difference("Pay Ann", "Pay Ann. Pay Ann"), (String::new(), "pay ann".into()));
+        assert_eq!(difference("Hello. Pay 10.", "Hello. Unsubscribe. Pay 10."), (String::new(), "unsubscribe".into()));
+    }
+
+    #[test]
+    fn long_texts_are_compared() {
+        let many = |word: &str| format!("{word} ").repeat(3_000);
+        let (first, second) =
+            difference(&format!("{}{}", many("a"), many("b")), &format!("{}{}", many("b"), many("a")));
+        assert!(first.starts_with('a') && second.starts_with('b'));
+        assert_eq!(difference(&format!("{}x", many("a b")), &format!("y {}", many("b a"))), ("x".into(), "y".into()));
+    }
+}

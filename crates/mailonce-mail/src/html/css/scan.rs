@@ -1,0 +1,294 @@
+//! CSS by what it can show that a page's text does not say: generated text, images, fonts and other orders.
+//!
+//! All declarations are looked at, wherever they stand. The parser has decoded escapes and dropped comments.
+
+use std::collections::BTreeSet;
+
+use cssparser::{ParseError, Parser, Token};
+use url::{Host, Url};
+
+use crate::unicode;
+
+/// How deep blocks may stand in each other.
+const MAX_DEPTH: usize = 32;
+/// Hosts of fonts that anybody can look up.
+const FONT_HOSTS: [&str; 2] = ["fonts.googleapis.com", "fonts.gstatic.com"];
+/// Marks that `quotes` may set without a warning.
+const QUOTATION_MARKS: &str = "\"'«»‹›“”„‟‘’‚‛「」『』";
+
+/// What a declaration or a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::html) enum CssFinding {
+    /// Shows text of its own.
+    Text,
+    /// Shows an image that is in the CSS.
+    EmbeddedImage,
+    /// Uses a style sheet of another server.
+    RemoteSheet,
+    /// Brings letters along, which may look like others.
+    Font,
+    /// Changes the order of text.
+    Reordered,
+    /// Lets text run from right to left.
+    RightToLeft,
+    /// Hides text.
+    Hiding,
+    /// Has more blocks in each other than are looked at.
+    TooDeep,
+}
+
+/// Looks at a style sheet or at the declarations of a `style` attribute.
+pub(in crate::html) fn find(css: &str) -> BTreeSet<CssFinding> {
+    let mut scanner = Scanner::default();
+    scanner.block(&mut Parser::new(css), 0);
+    scanner.found
+}
+
+/// Whether an address is one of a font that anybody can look up.
+pub(in crate::html) fn is_known_font_host(url: &str) -> bool {
+    let url = Url::parse(url.trim()).ok();
+    let host = url.as_ref().filter(|url| url.scheme() == "https").and_then(Url::host);
+    matches!(host, Some(Host::Domain(host)) if FONT_HOSTS.contains(&host))
+}
+
+#[derive(Default)]
+struct Scanner {
+    found: BTreeSet<CssFinding>,
+}
+
+/// What stands behind a property, or behind the name of an at-rule. Words are in lower case.
+#[derive(Default)]
+struct Value {
+    words: Vec<String>,
+    functions: Vec<String>,
+    strings: Vec<String>,
+    urls: Vec<String>,
+    numbers: Vec<f32>,
+}
+
+impl Scanner {
+    /// Reads declarations and rules. What stands before a `{` is read as if it were a declaration, and names no property.
+    fn block(&mut self, input: &mut Parser<'_>, depth: usize) {
+        if depth > MAX_DEPTH {
+            self.found.insert(CssFinding::TooDeep);
+            return;
+        }
+        let mut last_word = String::new();
+        while let Ok(token) = input.next().cloned() {
+            match token {
+                Token::Ident(name) => last_word = name.to_ascii_lowercase(),
+                Token::Colon if !last_word.is_empty() => {
+                    let value = self.value(input, depth);
+                    self.declaration(&std::mem::take(&mut last_word), &value);
+                }
+                Token::AtKeyword(name) => {
+                    let name = name.to_ascii_lowercase();
+                    let value = self.at_rule(input, depth, name == "font-face");
+                    self.rule(&name, &value);
+                    last_word.clear();
+                }
+                token => {
+                    last_word.clear();
+                    self.nested(&token, input, depth);
+                }
+            }
+        }
+    }
+
+    /// Reads the block that a token opens, if it opens one.
+    fn nested(&mut self, token: &Token<'_>, input: &mut Parser<'_>, depth: usize) {
+        if super::declaration::opens_block(token) {
+            let entered: Result<(), ParseError<()>> = input.parse_nested_block(|input| {
+                self.block(input, depth + 1);
+                Ok(())
+            });
+            drop(entered);
+        }
+    }
+
+    /// Reads up to the end of a declaration. A block in it makes what was read a selector.
+    fn value(&mut self, input: &mut Parser<'_>, depth: usize) -> Value {
+        let mut value = Value::default();
+        while let Ok(token) = input.next().cloned() {
+            match token {
+                Token::Semicolon => break,
+                Token::CurlyBracketBlock => {
+                    self.nested(&token, input, depth);
+                    // Custom properties may hold blocks, and go on behind them.
+                    break;
+                }
+                token => self.part(&mut value, &token, input, depth),
+            }
+        }
+        value
+    }
+
+    /// Reads an at-rule. The descriptors of `@font-face` are its value, the blocks of others are read as rules.
+    fn at_rule(&mut self, input: &mut Parser<'_>, depth: usize, is_font: bool) -> Value {
+        let mut value = Value::default();
+        while let Ok(token) = input.next().cloned() {
+            match token {
+                Token::Semicolon => break,
+                Token::CurlyBracketBlock => {
+                    if is_font {
+                        self.part(&mut value, &token, input, depth);
+                    } else {
+                        self.nested(&token, input, depth);
+                    }
+                    break;
+                }
+                token => self.part(&mut value, &token, input, depth),
+            }
+        }
+        value
+    }
+
+    fn part(&mut self, value: &mut Value, token: &Token<'_>, input: &mut Parser<'_>, depth: usize) {
+        match token {
+            Token::Ident(word) => value.words.push(word.to_ascii_lowercase()),
+            Token::QuotedString(text) => value.strings.push(text.to_string()),
+            Token::UnquotedUrl(url) => value.urls.push(url.to_string()),
+            Token::Number { value: number, .. } | Token::Dimension { value: number, .. } => {
+                value.numbers.push(*number);
+            }
+            Token::Function(name) => value.functions.push(name.to_ascii_lowercase()),
+            _ => {}
+        }
+        if !super::declaration::opens_block(token) {
+            return;
+        }
+        if depth >= MAX_DEPTH {
+            self.found.insert(CssFinding::TooDeep);
+            return;
+        }
+        let entered: Result<(), ParseError<()>> = input.parse_nested_block(|input| {
+            while let Ok(token) = input.next().cloned() {
+                self.part(value, &token, input, depth + 1);
+            }
+            Ok(())
+        });
+        drop(entered);
+    }
+
+    fn rule(&mut self, name: &str, value: &Value) {
+        let is_remote = |url: &String| !url.trim().get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:"));
+        match name {
+            // What a style sheet inside the mail sets is not read here, so it is reported, too.
+            "import" if !value.addresses().all(|url| is_remote(url) && is_known_font_host(url)) => {
+                self.found.insert(CssFinding::RemoteSheet);
+            }
+            "counter-style" => {
+                self.found.insert(CssFinding::Text);
+            }
+            "font-face" if !value.addresses().filter(|url| url.contains(':')).all(|url| is_known_font_host(url)) => {
+                self.found.insert(CssFinding::Font);
+            }
+            _ => {}
+        }
+    }
+
+    fn declaration(&mut self, name: &str, value: &Value) {
+        let plain = ["-webkit-", "-moz-", "-ms-", "-o-", "-epub-"].iter().find_map(|prefix| name.strip_prefix(prefix));
+        let name = plain.unwrap_or(name);
+        if value.shows_text(name) {
+            self.found.insert(CssFinding::Text);
+        }
+        if value.reorders(name) {
+            self.found.insert(CssFinding::Reordered);
+        }
+        if name == "direction" && (value.has_word("rtl") || value.is_substituted()) {
+            self.found.insert(CssFinding::RightToLeft);
+        }
+        let hides = matches!(name, "display" | "visibility" | "mso-hide" | "position");
+        if hides && ["none", "hidden", "all", "absolute", "fixed", "collapse"].iter().any(|word| value.has_word(word)) {
+            self.found.insert(CssFinding::Hiding);
+        }
+        let is_embedded =
+            |url: &String| url.trim_start().get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:"));
+        if value.addresses().any(is_embedded) {
+            self.found.insert(CssFinding::EmbeddedImage);
+        }
+    }
+}
+
+impl Value {
+    fn has_word(&self, word: &str) -> bool {
+        self.words.iter().any(|own| own == word)
+    }
+
+    /// Whether its text is known only on an element.
+    fn is_substituted(&self) -> bool {
+        let is_substitution = |name: &String| {
+            matches!(name.as_str(), "var" | "env" | "attr" | "if" | "inherit") || name.starts_with("--")
+        };
+        self.functions.iter().any(is_substitution)
+    }
+
+    /// Addresses, with or without quotes.
+    fn addresses(&self) -> impl Iterator<Item = &String> {
+        self.urls.iter().chain(&self.strings)
+    }
+
+    fn shows_text(&self, name: &str) -> bool {
+        let is_blank = |text: &String| text.chars().all(|c| c.is_whitespace() || unicode::is_invisible(c));
+        let has_text = !self.strings.iter().all(is_blank);
+        match name {
+            "content" => {
+                let harmless = ["none", "normal", "initial", "inherit", "unset", "revert", "revert-layer"];
+                let is_harmless = |word: &String| harmless.contains(&word.as_str());
+                has_text || !self.functions.is_empty() || !self.urls.is_empty() || !self.words.iter().all(is_harmless)
+            }
+            "list-style" | "list-style-type" => {
+                let is_symbols = self.functions.iter().any(|name| name == "symbols");
+                let is_address = self.functions.iter().any(|name| name == "url");
+                has_text && !is_address || is_symbols || self.is_substituted()
+            }
+            "quotes" => {
+                let is_mark = |c: char| c.is_whitespace() || QUOTATION_MARKS.contains(c);
+                !self.strings.iter().all(|text| text.chars().all(is_mark)) || self.is_substituted()
+            }
+            "text-overflow" | "hyphenate-character" | "text-emphasis" | "text-emphasis-style" | "string-set" => {
+                has_text || self.is_substituted()
+            }
+            // `content` with a counter is reported by itself. The numbers of lists have this name.
+            "counter-reset" | "counter-increment" | "counter-set" => {
+                self.has_word("list-item") || self.is_substituted()
+            }
+            _ => false,
+        }
+    }
+
+    fn reorders(&self, name: &str) -> bool {
+        let any = |words: &[&str]| self.is_substituted() || words.iter().any(|word| self.has_word(word));
+        match name {
+            "unicode-bidi" => {
+                any(&["bidi-override", "isolate-override", "-webkit-isolate-override", "-moz-isolate-override"])
+            }
+            "flex-direction" | "flex-flow" | "box-direction" => {
+                any(&["row-reverse", "column-reverse", "reverse", "wrap-reverse"])
+            }
+            "order" | "flex-order" => self.is_substituted() || self.numbers.iter().any(|number| *number != 0.0),
+            "box-ordinal-group" => {
+                self.is_substituted() || self.numbers.iter().any(|number| (number - 1.0).abs() > 0.1)
+            }
+            "writing-mode" => {
+                self.is_substituted()
+                    || !["horizontal-tb", "lr-tb", "lr", "initial", "inherit", "unset"]
+                        .iter()
+                        .any(|word| self.has_word(word))
+            }
+            "caption-side" => any(&["bottom", "block-end"]),
+            "display" => ["table-header-group", "table-footer-group"].iter().any(|word| self.has_word(word)),
+            "transform" | "scale" | "rotate" => self.turns_text(name),
+            _ => false,
+        }
+    }
+
+    /// Whether letters are mirrored or stand on their heads.
+    fn turns_text(&self, name: &str) -> bool {
+        let has = |start: &str| name == start || self.functions.iter().any(|function| function.starts_with(start));
+        let is_mirrored = (has("scale") || has("matrix")) && self.numbers.iter().any(|number| *number < 0.0);
+        // Angles in other units than degrees are small numbers.
+        is_mirrored || has("rotate") && self.numbers.iter().any(|number| number.abs() >= 90.0)
+    }
+}

@@ -1,0 +1,281 @@
+//! What mail programs may show of a page and [`HtmlPage`] does not: for the person who approves a mail.
+//!
+//! Everything is found on the parsed tree and in parsed CSS. A finding is a warning and hides nothing, so rules count
+//! whether or not they match an element.
+
+use std::collections::BTreeSet;
+
+use url::Url;
+
+use super::{
+    HtmlPage, MAX_ALT_CHARS, base,
+    css::{
+        scan::{self, CssFinding},
+        sheet::data_url,
+    },
+    tree::{HtmlTree, NodeContent, NodeId, ROOT},
+    visibility::{Displacement, HiddenNodes},
+};
+use crate::parse::one_line;
+
+/// Bytes of CSS that are looked at. Browsers open some elements again, with their `style` attributes.
+const MAX_CSS_BYTES: usize = 2 * 1024 * 1024;
+/// Moved elements whose neighbours are looked at.
+const MAX_MOVED: usize = 500;
+/// Characters of an address in a warning.
+const MAX_ADDRESS_CHARS: usize = 500;
+
+const CSS_TEXT: &str = "text in its style sheet";
+const EMBEDDED_IMAGE: &str = "an image inside the HTML";
+const FORM_FIELD: &str = "a form field with text";
+const OUTLOOK_TEXT: &str = "text for Outlook alone";
+const REMOTE_SHEET: &str = "a style sheet from elsewhere";
+const REORDERED: &str = "text that its reader sees in another place or order";
+
+/// Elements that are not rendered, and their names in a warning.
+const ELEMENTS: &[(&str, &str)] = &[
+    ("applet", "an embedded object"),
+    ("audio", "a video or a sound"),
+    ("canvas", "a drawing"),
+    ("datalist", "a list to choose from"),
+    ("embed", "an embedded object"),
+    ("fencedframe", "another page"),
+    ("form", "a form"),
+    ("frame", "another page"),
+    ("iframe", "another page"),
+    ("marquee", "moving text"),
+    ("math", "a formula"),
+    ("noscript", "text for programs without scripts"),
+    ("object", "an embedded object"),
+    ("portal", "another page"),
+    ("select", "a list to choose from"),
+    ("svg", "a drawing"),
+    ("video", "a video or a sound"),
+];
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Unrendered {
+    pub(super) names: BTreeSet<String>,
+    /// Whether a limit was reached.
+    pub(super) is_truncated: bool,
+}
+
+/// Finds what is not rendered.
+pub(super) fn find(tree: &HtmlTree, hidden: &HiddenNodes, page: &HtmlPage) -> Unrendered {
+    let base = base::of_page(tree);
+    let mut search = Search { tree, page, base, css_bytes: 0, runs_right_to_left: false, found: Unrendered::default() };
+    let mut at = Some(ROOT);
+    while let Some(id) = at {
+        match &tree.node(id).content {
+            NodeContent::Element(..) => search.element(id),
+            NodeContent::Comment(text) => search.comment(text),
+            _ => {}
+        }
+        at = tree.next_in_order(id).0;
+    }
+    let moves = |(id, how): (&NodeId, &Displacement)| moves_text(tree, hidden, *id, *how);
+    let is_moved = hidden.moved.len() > MAX_MOVED || hidden.moved.iter().any(moves);
+    if is_moved || search.runs_right_to_left && !is_right_to_left(&page.text) {
+        search.add(REORDERED);
+    }
+    search.found
+}
+
+struct Search<'a> {
+    tree: &'a HtmlTree,
+    page: &'a HtmlPage,
+    base: Option<Url>,
+    css_bytes: usize,
+    /// Whether text is set to run from right to left. That is usual in some languages.
+    runs_right_to_left: bool,
+    found: Unrendered,
+}
+
+impl Search<'_> {
+    fn add(&mut self, name: &str) {
+        if !self.found.names.contains(name) {
+            self.found.names.insert(name.to_owned());
+        }
+    }
+
+    fn attribute(&self, id: NodeId, name: &str) -> &str {
+        self.tree.attribute(id, name).unwrap_or_default().trim()
+    }
+
+    fn element(&mut self, id: NodeId) {
+        let name = self.tree.name(id);
+        if let Some((_, shown)) = ELEMENTS.iter().find(|(element, _)| *element == name) {
+            self.add(shown);
+        }
+        let is_hidden_field = self.attribute(id, "type").eq_ignore_ascii_case("hidden");
+        let has_text = ["value", "placeholder", "alt"].iter().any(|text| !self.attribute(id, text).is_empty());
+        match name {
+            "input" if has_text && !is_hidden_field => self.add(FORM_FIELD),
+            "textarea" if has_text => self.add(FORM_FIELD),
+            "img" if self.attribute(id, "alt").chars().nth(MAX_ALT_CHARS).is_some() => {
+                self.add("a long description of an image");
+            }
+            "bdo" => self.add(REORDERED),
+            "style" => self.css(&self.tree.own_text(id)),
+            "link" => self.link(id),
+            "meta" => self.meta(id),
+            "a" | "area" => self.anchor(id),
+            _ => {}
+        }
+        self.runs_right_to_left |= self.attribute(id, "dir").eq_ignore_ascii_case("rtl");
+        let embeds = |name: &&str| self.attribute(id, name).to_ascii_lowercase().contains("data:");
+        if ["src", "srcset", "poster", "background", "dynsrc", "lowsrc"].iter().any(embeds) {
+            self.add(EMBEDDED_IMAGE);
+        }
+        self.css(self.tree.attribute(id, "style").unwrap_or_default());
+    }
+
+    fn anchor(&mut self, id: NodeId) {
+        if base::is_ambiguous(self.base.as_ref(), self.attribute(id, "href")) {
+            self.add("a link that leads elsewhere in programs that ignore its base address");
+        }
+    }
+
+    fn link(&mut self, id: NodeId) {
+        let relation = self.attribute(id, "rel").to_ascii_lowercase();
+        if !relation.split_ascii_whitespace().any(|word| word == "stylesheet") {
+            return;
+        }
+        let href = self.attribute(id, "href");
+        match data_url(href) {
+            Some(css) => self.css(&css),
+            None if scan::is_known_font_host(href) => {}
+            None => self.add(REMOTE_SHEET),
+        }
+    }
+
+    fn meta(&mut self, id: NodeId) {
+        if !self.attribute(id, "http-equiv").eq_ignore_ascii_case("refresh") {
+            return;
+        }
+        let content = self.attribute(id, "content");
+        let target = content.split_once([';', ',']).map_or("", |(_, target)| target.trim());
+        let url = match target.split_once('=') {
+            Some((name, url)) if name.trim().eq_ignore_ascii_case("url") => url,
+            _ => target,
+        };
+        let url = base::resolve(self.base.as_ref(), url.trim().trim_matches(['"', '\'']));
+        self.add(&format!("a redirect to {}", one_line(&url, MAX_ADDRESS_CHARS)));
+    }
+
+    fn css(&mut self, css: &str) {
+        self.css_bytes += css.len();
+        if self.css_bytes > MAX_CSS_BYTES {
+            self.found.is_truncated = true;
+            return;
+        }
+        for finding in scan::find(css) {
+            match finding {
+                CssFinding::Text => self.add(CSS_TEXT),
+                CssFinding::EmbeddedImage => self.add(EMBEDDED_IMAGE),
+                CssFinding::RemoteSheet => self.add(REMOTE_SHEET),
+                CssFinding::Font => self.add("letters from a font of its own"),
+                CssFinding::Reordered => self.add(REORDERED),
+                CssFinding::RightToLeft => self.runs_right_to_left = true,
+                CssFinding::TooDeep => self.found.is_truncated = true,
+                // Rules for all readers are rendered.
+                CssFinding::Hiding => {}
+            }
+        }
+    }
+
+    /// Looks at what Outlook reads and other programs do not.
+    fn comment(&mut self, comment: &str) {
+        let condition = comment.trim_start().strip_prefix('[').map(str::trim_start);
+        if !condition.is_some_and(|text| text.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("if"))) {
+            return;
+        }
+        let Some((_, content)) = comment.split_once("]>") else { return };
+        let mut outlook = OutlookContent::default();
+        outlook.read(content, 0);
+        let text = outlook.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_same_link = |href: &String| {
+            let href = base::resolve(self.base.as_ref(), href);
+            self.page.anchors.iter().any(|anchor| anchor.href == href && anchor.text == text)
+        };
+        let is_button = outlook.links.len() == 1 && outlook.links.iter().all(is_same_link);
+        let is_empty = text.is_empty() && outlook.links.is_empty();
+        if outlook.hides || !is_empty && !is_button {
+            self.add(OUTLOOK_TEXT);
+        }
+    }
+}
+
+/// What a comment for Outlook holds. Buttons that are drawn for Outlook repeat a link of the page.
+#[derive(Default)]
+struct OutlookContent {
+    text: String,
+    links: Vec<String>,
+    /// Whether it hides what others see.
+    hides: bool,
+}
+
+impl OutlookContent {
+    fn read(&mut self, html: &str, depth: usize) {
+        let tree = HtmlTree::parse(html);
+        self.hides |= tree.is_truncated;
+        let mut at = Some(ROOT);
+        while let Some(id) = at {
+            match &tree.node(id).content {
+                NodeContent::Text(text) => self.text(text, tree.node(id).parent.map_or("", |id| tree.name(id)), depth),
+                NodeContent::Element(..) => self.element(&tree, id),
+                _ => {}
+            }
+            // Word keeps settings in `<xml>`, and shows none of them.
+            at = if tree.name(id) == "xml" { tree.next_outside(id) } else { tree.next_in_order(id).0 };
+        }
+    }
+
+    fn text(&mut self, text: &str, parent: &str, depth: usize) {
+        match parent {
+            "style" | "script" | "title" => {}
+            // Word runs no scripts, so it shows what is in there.
+            "noscript" if depth == 0 => self.read(text, depth + 1),
+            _ => self.text.push_str(text),
+        }
+    }
+
+    fn element(&mut self, tree: &HtmlTree, id: NodeId) {
+        self.links.extend(tree.attribute(id, "href").filter(|_| tree.name(id) != "link").map(str::to_owned));
+        for text in ["alt", "value", "placeholder", "string"].iter().filter_map(|name| tree.attribute(id, name)) {
+            self.text.push_str(text);
+        }
+        if tree.name(id) == "style" {
+            self.hides |= !scan::find(&tree.own_text(id)).is_empty();
+        }
+    }
+}
+
+/// Whether an element that stands elsewhere changes the order of the words around it.
+fn moves_text(tree: &HtmlTree, hidden: &HiddenNodes, id: NodeId, how: Displacement) -> bool {
+    let parent_end = tree.node(id).parent.and_then(|parent| tree.next_outside(parent));
+    let end = tree.next_outside(id);
+    // An element that floats to the right of the words before it stands where a reader expects it.
+    let is_out_of_order = || how == Displacement::Shifted || has_text(tree, hidden, end, parent_end);
+    has_text(tree, hidden, Some(id), end) && is_out_of_order()
+}
+
+fn has_text(tree: &HtmlTree, hidden: &HiddenNodes, from: Option<NodeId>, end: Option<NodeId>) -> bool {
+    let mut at = from;
+    while let Some(id) = at.filter(|id| Some(*id) != end) {
+        if !hidden.text[id] && matches!(&tree.node(id).content, NodeContent::Text(text) if !text.trim().is_empty()) {
+            return true;
+        }
+        at = tree.next_in_order(id).0;
+    }
+    false
+}
+
+/// Whether most letters are of a script that runs from right to left.
+fn is_right_to_left(text: &str) -> bool {
+    let is_rtl = |c: &char| matches!(u32::from(*c), 0x590..=0x8ff | 0xfb1d..=0xfdff | 0xfe70..=0xfefc | 0x10800..=0x10fff | 0x1e800..=0x1efff);
+    let letters = text.chars().filter(|c| c.is_alphabetic());
+    let (rtl, all) = letters.fold((0, 0), |(rtl, all), c| (rtl + usize::from(is_rtl(&c)), all + 1));
+    2 * rtl > all
+}
