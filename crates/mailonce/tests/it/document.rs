@@ -198,12 +198,18 @@ async fn odd_but_legal_calls_never_end_in_a_500() {
     }
 }
 
+/// The source files below a folder.
+fn source_files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { source_files(&path) } else { vec![path] }).collect()
+}
+
 /// Two shapes under one name would become one in the document, and one of them would be described wrongly.
 #[test]
 fn no_two_shapes_of_the_document_share_a_name() {
     let api = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/api");
     let mut homes = std::collections::BTreeMap::<String, String>::new();
-    for file in std::fs::read_dir(api).unwrap().map(|entry| entry.unwrap().path()) {
+    for file in source_files(&api) {
         let text = std::fs::read_to_string(&file).unwrap();
         let mut is_shape = false;
         for line in text.lines() {
