@@ -117,12 +117,13 @@ async fn a_message_is_answered_once_and_work_is_taken_once() {
     arrive(&desk, &person, &["--text", "When?"]);
     plain.inboxes.wait(&desk, &WaitFor { timeout: Some(10), ..WaitFor::default() }).await.unwrap().unwrap();
     let (mo, _) = through(&["lose", "cut"]).await;
-    let offer = mo.inboxes.next(&desk, &NextMessages { ttl_s: Some(60), ..Next::default() }).await.unwrap().remove(0);
+    let offer =
+        mo.inboxes.next(&desk, &NextMessages { ttl_s: Some(60), ..NextMessages::default() }).await.unwrap().remove(0);
     let (mo, _) = through(&["lose", "delay", "late503"]).await;
     let first = mo.messages.reply(&offer.message.id, &Reply::text("At nine.").lease(&offer.lease.token)).await.unwrap();
     let (mo, _) = through(&["lose", "reset"]).await;
     mo.messages
-        .ack(&offer.message.id, &Acknowledgement { lease: offer.lease.token, ..Settle::default() })
+        .ack(&offer.message.id, &Acknowledgement { lease: offer.lease.token, ..Acknowledgement::default() })
         .await
         .unwrap();
     let again = plain.messages.reply(&offer.message.id, &Reply::text("At nine o'clock.")).await.unwrap();
