@@ -9,7 +9,7 @@
 //! - [`model`] plays every order of events that a small world can have (`mailonce-model`, `tests/model`).
 //! - [`protocol`] plays protocols that others recommend, until they break (`docs/protocols.md`).
 //! - [`report`] is what rigs found, and the page that tells it (`docs/proof.md`).
-//! - [`rig`] starts the real binary, hurts it, and judges what it kept (`tests/it`).
+//! - [`harness`] starts the real binary, injects faults, and checks what it kept (`tests/it`).
 //! - [`world`] simulates worlds: the real engine, and everything around it made from a seed (`tests/worlds`).
 //! - [`sink`] is the next hop that mail is handed to, and that misbehaves as it is told (`tests/smtp`,
 //!   `tests/providers`).

@@ -1,12 +1,12 @@
 //! Webhooks of mail providers, with events and with mail: proven, then read.
 //!
 //! ```text
-//! request ─► ses::needs (SES only: which certificate?) ─► verify ─► read ─► reports
-//!                                                                    └─► mail ─► a mail, or where it is
+//! request ─► ses::needs (SES only: which certificate?) ─► verify ─► parse_events ─► events
+//!                                                                    └─► parse_mail ─► a mail, or where it is stored
 //! ```
 //!
-//! Pure: time and certificates are arguments, nothing is fetched. [`verify`] looks at the raw body, [`read`] believes
-//! what it is given, so the order above is the caller's duty.
+//! Pure: time and certificates are arguments, nothing is fetched. [`verify`] checks the raw body.
+//! [`parse_events`] trusts its input, so callers must verify first.
 //!
 //! | file | what it holds |
 //! |---|---|

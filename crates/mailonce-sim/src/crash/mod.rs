@@ -1,14 +1,15 @@
-//! The crash rig: drives the shipped binary by its public API alone, kills or stops it at named points, starts it again,
-//! and holds what it says against the log of a sink that is never killed.
+//! The crash campaign: drives the shipped binary through its public API, kills or stops it at failpoints, restarts it,
+//! and compares what it reports with the log of a mail sink that is never killed.
 //!
-//! - [`campaign`] runs rounds side by side; [`round`] is one ledger and the deaths it has to survive.
-//! - [`table`] knows every point and where it can be reached; [`board`] counts what was reached.
-//! - [`steps`] is the order of deaths; [`deed`] is what is asked, from a seed; [`callers`] do it, and [`client`] keeps
-//!   the history.
-//! - [`mail`] is what senders bring, from a seed; [`senders`] bring it through both [`door`]s, and agents take codes.
-//! - [`world`] is what a round runs in: a sink, a store, and servers one after the other or side by side.
-//! - [`report`] leaves figures, so that a campaign which was cut goes on.
-//! - [`read`] reads the ledger in the end, and [`judge`] makes one history of everything and has it judged.
+//! - [`campaign`] runs rounds in parallel. A [`round`] is one ledger and the crashes that it has to survive.
+//! - [`failpoints`] lists every failpoint and where it can be reached, and [`coverage`] counts what was reached.
+//! - [`schedule`] orders the crashes. [`operations`] generates requests from a seed, [`workload`] sends them, and
+//!   [`recording_client`] records the history.
+//! - [`injected_mail`] generates received mail from a seed. The inbound workload delivers it by SMTP and webhook
+//!   ([`inbound_delivery`]), and agents consume its codes.
+//! - [`environment`] is what a round runs in: a sink, a store, and one or more servers.
+//! - [`report`] saves figures, so that an interrupted campaign can continue.
+//! - [`api_snapshot`] reads the final state through the API, and [`verdict`] builds one history and checks it.
 //!
 //! The binary is `mailonce-crash`; `tests/crash` plays the short form.
 
