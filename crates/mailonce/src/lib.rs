@@ -1,8 +1,8 @@
 //! The binary, as a library so that tests can drive it without a socket.
 //!
 //! This is the only crate that listens. [`api`] translates HTTP requests to calls of the engine and back, `dialects`
-//! does the same in the formats of other services, and [`mcp`] offers tools to models. [`intake`] receives mail by SMTP,
-//! and [`cli`] is the command line. [`wiring`] builds the engine and starts everything, [`config`] reads the
+//! does the same in the formats of other services, and [`mcp`] offers tools to models. [`intake`] receives mail by
+//! SMTP, and [`cli`] is the command line. [`wiring`] builds the engine and starts everything, [`config`] reads the
 //! configuration, and [`secrets`] reads the key that encrypts the ledger's secrets.
 
 pub mod api;

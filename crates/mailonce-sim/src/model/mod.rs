@@ -5,9 +5,9 @@
 //! next hop that answers late, falsely silent or not at all, a ledger that keeps what it committed, and time that
 //! passes whenever it hurts.
 //!
-//! The model has no second copy of the rules. An action calls the same core functions as the stores: `Email::apply_action`,
-//! `Email::lease_handoff`, `Email::cancel` and `handoff::unknown::next_recovery_action`. Only the order in which a worker
-//! proceeds is the model's own.
+//! The model has no second copy of the rules. An action calls the same core functions as the stores:
+//! `Email::apply_action`, `Email::lease_handoff`, `Email::cancel` and `handoff::unknown::next_recovery_action`. Only the
+//! order in which a worker proceeds is the model's own.
 //!
 //! | file | what it holds |
 //! |---|---|
