@@ -1,14 +1,14 @@
 //! API keys: authentication, rate limits, and the creation of keys and teams.
 
 use mailonce_core::{
-    access::team::{ApiKey, ApiKeyDetails, Team},
+    access::team::{ApiKey, ApiKeyDetails, CreateTeamResult, Team},
     address::Address,
     cidr::Cidr,
     id::{ApiKeyId, InboxId, TeamId},
     key::InstallSecret,
     limits,
+    operation::IdempotentResult,
     outbound::email::Channel,
-    ports::store::{CreateTeamResult, IdempotentResult},
     problem::{Code, Problem},
     time::Time,
 };

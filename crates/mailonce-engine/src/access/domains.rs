@@ -3,7 +3,7 @@
 use mailonce_core::{
     access::team::ApiKeyScope,
     id::{DomainId, TeamId},
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, FieldError, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,

@@ -6,7 +6,7 @@
 use mailonce_core::{
     access::team::ApiKeyScope,
     id::{SourceId, TeamId},
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,

@@ -12,8 +12,9 @@ use mailonce_core::{
         message::{Message, MessagePosition, MessageQuery, MessageState},
     },
     limits,
+    operation::IdempotentResult,
     outbound::email::Email,
-    ports::store::{IdempotentResult, StoreError},
+    ports::store::StoreError,
     problem::{Code, Problem},
     time::Time,
 };

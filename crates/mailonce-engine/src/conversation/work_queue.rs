@@ -10,7 +10,7 @@ use mailonce_core::{
     },
     id::{InboxId, MessageId},
     inbox::message::{Message, MessagePosition, MessageQuery, MessageState},
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, Problem},
     time::Time,
 };

@@ -12,10 +12,11 @@ use mailonce_core::{
             EndpointState, EventTypeFilter,
         },
         event::EventCursor,
+        webhook::WebhookResult,
     },
     id::{EndpointId, InboxId, TeamId},
     limits,
-    ports::{store::IdempotentResult, webhook_client::WebhookResult},
+    operation::IdempotentResult,
     problem::{Code, Problem, nearest_name},
     time::Time,
 };

@@ -3,15 +3,13 @@
 use mailonce_core::{
     events::{
         endpoint::Endpoint,
+        formatted_event::{EmailEvent, FormattedEvent, NoticeContext},
         notice::{LeasedNotice, Notice, NoticeAttempt, WebhookVerdict},
+        webhook::OutgoingWebhook,
     },
     id::{EmailId, MessageId},
     inbox::message::Message,
-    ports::{
-        event_formatter::{EmailEvent, FormattedEvent, NoticeContext},
-        store::StoreError,
-        webhook_client::OutgoingWebhook,
-    },
+    ports::store::StoreError,
     time::Time,
 };
 

@@ -8,7 +8,7 @@ use mailonce_core::{
     },
     id::{EndpointId, NoticeId},
     limits,
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, Problem},
 };
 

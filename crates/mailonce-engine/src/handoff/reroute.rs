@@ -6,10 +6,11 @@ use mailonce_core::{
     handoff::{
         Handoff,
         action::{HandoffAction, HandoffActionStatus},
+        lease::HandoffActionResult,
     },
     id::{EmailId, TeamId},
+    operation::IdempotentResult,
     outbound::email::Email,
-    ports::store::{HandoffActionResult, IdempotentResult},
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind, TransportState},
 };

@@ -8,15 +8,15 @@ use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource,
         action::{HandoffAction, HandoffActionStatus, Resolution},
+        capabilities::RecoveryMethod,
+        lease::HandoffActionResult,
+        transport_request::{LookUpRequest as LookUp, LookUpResult},
         unknown::{self, RecoveryAction},
     },
     id::{EmailId, NodeId, TeamId},
     mutant,
+    operation::IdempotentResult,
     outbound::email::{Email, EmailState},
-    ports::{
-        store::{HandoffActionResult, IdempotentResult},
-        transport::{LookUpRequest as LookUp, LookUpResult, RecoveryMethod},
-    },
     problem::Problem,
     time::Time,
 };

@@ -5,10 +5,12 @@ use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource,
         action::{HandoffAction, HandoffActionStatus},
+        lease::HandoffActionResult,
     },
     id::EmailId,
     inbound::delivery::{Delivery, DeliveryOutcome, DeliveryTarget},
-    ports::store::{HandoffActionResult, IdempotentResult, StoreError},
+    operation::IdempotentResult,
+    ports::store::StoreError,
 };
 use mailonce_mail::{
     bounce::{self, Bounce, RecipientResult},

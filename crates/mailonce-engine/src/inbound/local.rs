@@ -3,15 +3,16 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
+    handoff::{
+        capabilities::{HandoffSplit, PayloadFormat, RecoveryMethod, TransportCapabilities},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
+    },
     inbound::delivery::{DeliveryFormat, Intake},
     limits,
     ports::{
         store::StoreError,
-        transport::{
-            AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
-            PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
-            UnsupportedMail,
-        },
+        transport::{PreparedHandoff, Transport},
     },
 };
 use std::sync::{Arc, OnceLock, Weak};

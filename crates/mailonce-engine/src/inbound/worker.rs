@@ -6,8 +6,11 @@
 use mailonce_core::{
     address::NamedAddress,
     id::{ArtifactId, MessageId, ThreadId},
-    inbound::delivery::{
-        Delivery, DeliveryFormat, DeliveryOutcome, DeliverySuppression, DeliveryTarget, Intake, LeasedDelivery,
+    inbound::{
+        delivery::{
+            Delivery, DeliveryFormat, DeliveryOutcome, DeliverySuppression, DeliveryTarget, Intake, LeasedDelivery,
+        },
+        sender_auth::{AuthResult, SenderAuth, UnauthenticatedMail},
     },
     inbox::{
         Inbox,
@@ -19,10 +22,7 @@ use mailonce_core::{
     },
     limits,
     outbound::email::Email,
-    ports::{
-        authenticator::{AuthResult, SenderAuth, UnauthenticatedMail},
-        store::StoreError,
-    },
+    ports::store::StoreError,
 };
 use mailonce_mail::{
     artifact::{self, Kind, Reason},

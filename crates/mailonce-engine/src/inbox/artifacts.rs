@@ -8,7 +8,7 @@ use mailonce_core::{
         message::{MessagePosition, MessageQuery},
         watch::{SpendResendResult, Watch},
     },
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, Problem},
     time::Time,
 };

@@ -6,15 +6,18 @@
 
 use mailonce_core::{
     address::NamedAddress,
-    handoff::action::HandoffAction,
+    handoff::{action::HandoffAction, lease::HandoffActionResult},
     id::{EmailId, TeamId},
+    operation::IdempotentResult,
     outbound::{
+        accept::GuardInput,
         content::EmailContent,
         content_guard::{self, ContentFingerprint, ContentGuardMode},
         digest::Digest,
         email::{Channel, Email, EmailState, Guard},
+        email_query::EmailQuery,
     },
-    ports::store::{EmailQuery, GuardInput, HandoffActionResult, IdempotentResult, StoreError},
+    ports::store::StoreError,
     problem::Problem,
     time::Time,
 };

@@ -6,7 +6,7 @@ use mailonce_core::{
     id::{EmailId, InboxId},
     key::Key,
     limits,
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, FieldError, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind},
     time::Time,

@@ -5,13 +5,14 @@ use mailonce_core::{
     control::rule::RuleRef,
     id::{ApiKeyId, EmailId, TeamId},
     key::{EmailKey, Key},
+    operation::IdempotentResult,
     outbound::{
+        accept::{Envelope, GuardInput, NewEmail},
         email::{Channel, Email, EmailChangeRefusal, EmailHead, EmailState, Guard},
+        email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
+        key_binding::KeyBinding,
         schedule::Schedule,
-    },
-    ports::store::{
-        EmailChangeResult, EmailResendResult, Envelope, GuardInput, IdempotentResult, KeyBinding, NewEmail,
-        RescheduleRequest, SuppressedReason,
+        suppressed_call::SuppressedReason,
     },
     problem::{Code, Problem},
     time::Time,

@@ -4,8 +4,11 @@ use mailonce_core::{
     events::event::{Event, EventCursor},
     id::{EmailId, first_id_at},
     limits, mutant,
-    outbound::{content::EmailContent, email::Email},
-    ports::store::{EmailDetail, EmailQuery, ResultPage},
+    outbound::{
+        content::EmailContent,
+        email::Email,
+        email_query::{EmailDetail, EmailQuery, ResultPage},
+    },
     problem::Problem,
     time::Time,
 };

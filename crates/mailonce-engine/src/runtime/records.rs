@@ -2,7 +2,8 @@
 
 use mailonce_core::{
     id::TeamId,
-    ports::store::{IdempotentResult, KeyBinding},
+    operation::IdempotentResult,
+    outbound::key_binding::KeyBinding,
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordKind},
 };
