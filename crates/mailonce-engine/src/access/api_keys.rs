@@ -26,8 +26,7 @@ use crate::{
     Caller, Engine, KeyedCall,
     access::{active_keys::invalid_api_key, inbox_restriction::InboxRestriction},
     invalid_field, operation,
-    outbound::email_commands::key_mismatch,
-    runtime::records::CreateOutcome,
+    runtime::{problems::key_mismatch, records::CreateOutcome},
     unavailable,
 };
 

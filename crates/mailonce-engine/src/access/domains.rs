@@ -17,8 +17,10 @@ use crate::{
     Caller, Engine, KeyedCall,
     access::vault::SecretLocation,
     operation,
-    outbound::email_commands::key_mismatch,
-    runtime::records::{self, CreateOutcome, CursorPage},
+    runtime::{
+        problems::key_mismatch,
+        records::{self, CreateOutcome, CursorPage},
+    },
     unavailable,
 };
 

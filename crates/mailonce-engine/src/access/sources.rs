@@ -23,8 +23,10 @@ use crate::{
     },
     inbound::collect::{CollectionConfig, StoredCollectionConfig},
     invalid_field, operation,
-    outbound::email_commands::key_mismatch,
-    runtime::records::{self, CreateOutcome, CursorPage},
+    runtime::{
+        problems::key_mismatch,
+        records::{self, CreateOutcome, CursorPage},
+    },
     unavailable,
 };
 

@@ -24,8 +24,11 @@ use crate::{
     Caller, Engine, KeyedCall,
     conversation::{diff, preview::Preview},
     invalid_field, operation,
-    outbound::{content_guard::content_fingerprint, email_commands::key_mismatch},
-    runtime::records::{self, CreateOutcome, CursorPage},
+    outbound::content_guard::content_fingerprint,
+    runtime::{
+        problems::key_mismatch,
+        records::{self, CreateOutcome, CursorPage},
+    },
     unavailable,
 };
 

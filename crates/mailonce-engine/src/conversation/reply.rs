@@ -40,12 +40,13 @@ use std::collections::BTreeSet;
 
 use crate::{
     Caller, Engine,
-    inbound::worker::{party, run_blocking},
+    inbox::parties::party,
     outbound::{
         replay_cache::CachedEmail,
         send::{KeyedSend, SendRequest, differences, identify_send},
         send_receipt::SendReceipt,
     },
+    runtime::blocking::run_blocking,
     unavailable,
 };
 

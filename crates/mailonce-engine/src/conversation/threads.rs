@@ -26,7 +26,7 @@ use crate::{
     conversation::reply::{lease_token_hash, leased_problem},
     inbox::inboxes::may_use,
     operation,
-    outbound::email_commands::key_mismatch,
+    runtime::problems::key_mismatch,
     unavailable,
 };
 

@@ -27,7 +27,7 @@ use crate::{
     },
     inbox::inboxes::{inbox_not_found, may_use},
     operation,
-    outbound::email_commands::key_mismatch,
+    runtime::problems::key_mismatch,
     unavailable,
 };
 

@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use crate::{
     Caller, Engine, KeyedCall, access::vault::SecretLocation, invalid_field, operation,
-    outbound::email_commands::key_mismatch, unavailable,
+    runtime::problems::key_mismatch, unavailable,
 };
 
 /// The wire format of this version.

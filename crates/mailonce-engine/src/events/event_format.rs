@@ -15,8 +15,8 @@ use mailonce_core::{
 
 use crate::{
     Engine,
-    inbound::worker::run_blocking,
     inbox::messages::{MessageView, RenderedBody, render_body},
+    runtime::blocking::run_blocking,
 };
 
 /// What is to be posted for a notice.

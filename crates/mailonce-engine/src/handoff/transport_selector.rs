@@ -27,10 +27,7 @@ use std::{
 };
 use tokio::sync::Notify as Bell;
 
-use crate::{
-    SANDBOX,
-    inbound::{local::LOCAL_TRANSPORT, waiters::InboxDomains},
-};
+use crate::{SANDBOX, handoff::transport_selector::LOCAL_TRANSPORT, inbound::waiters::InboxDomains};
 
 /// The sandbox transport for addresses that fail on purpose.
 pub const SANDBOX_FAULTS: &str = "sandbox-faults";
@@ -485,6 +482,9 @@ impl TransportSelector {
         }
     }
 }
+
+/// Its name among the transports.
+pub const LOCAL_TRANSPORT: &str = "local";
 
 #[cfg(test)]
 mod tests {

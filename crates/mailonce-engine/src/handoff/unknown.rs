@@ -31,7 +31,7 @@ use crate::{
     Caller, Engine, KeyedCall,
     handoff::{panics::catch_panic, transport_selector::OutboundRoute},
     operation,
-    outbound::email_commands::{email_not_found, key_mismatch, refusal_problem},
+    runtime::problems::{email_not_found, key_mismatch, refusal_problem},
     unavailable,
 };
 

@@ -17,10 +17,8 @@ use mailonce_core::{
 };
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::{Engine, inbound::receive::IntakeMail};
+use crate::{Engine, handoff::transport_selector::LOCAL_TRANSPORT, inbound::receive::IntakeMail};
 
-/// Its name among the transports.
-pub const LOCAL_TRANSPORT: &str = "local";
 /// How long a hand-over may take: it is a commit.
 const HANDOFF_TIMEOUT_MS: i64 = 30_000;
 

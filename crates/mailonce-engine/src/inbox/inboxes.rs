@@ -19,8 +19,10 @@ use crate::{
     Caller, Engine, KeyedCall,
     access::domains::DomainDetails,
     invalid_field, operation,
-    outbound::email_commands::key_mismatch,
-    runtime::records::{self, CreateOutcome, CursorPage},
+    runtime::{
+        problems::key_mismatch,
+        records::{self, CreateOutcome, CursorPage},
+    },
     unavailable,
 };
 

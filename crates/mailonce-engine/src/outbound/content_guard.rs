@@ -30,7 +30,12 @@ use std::{
 use subtle::ConstantTimeEq as _;
 use tokio::sync::OnceCell;
 
-use crate::{Caller, Engine, inbound::worker::run_blocking, outbound::send::KeyedSend, runtime::pack, unavailable};
+use crate::{
+    Caller, Engine,
+    outbound::send::KeyedSend,
+    runtime::{blocking::run_blocking, pack},
+    unavailable,
+};
 
 const SHARDS: usize = 16;
 /// Sender and recipient pairs in one generation of a shard.

@@ -17,8 +17,10 @@ use uuid::Uuid;
 
 use crate::{
     Caller, Engine, KeyedCall, operation,
-    outbound::email_commands::key_mismatch,
-    runtime::records::{self, CreateOutcome, CursorPage},
+    runtime::{
+        problems::key_mismatch,
+        records::{self, CreateOutcome, CursorPage},
+    },
     unavailable,
 };
 

@@ -17,7 +17,8 @@ use uuid::Uuid;
 use crate::{
     Caller, Engine,
     events::tail::EventSelection,
-    outbound::{email_commands::email_not_found, replay_cache::CachedEmail, send_receipt},
+    outbound::{replay_cache::CachedEmail, send_receipt},
+    runtime::problems::email_not_found,
     unavailable,
 };
 

@@ -10,7 +10,7 @@ use mailonce_core::{
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use crate::{Caller, Engine, KeyedCall, operation, outbound::email_commands::key_mismatch, unavailable};
+use crate::{Caller, Engine, KeyedCall, operation, runtime::problems::key_mismatch, unavailable};
 
 /// A page of results, newest first.
 #[derive(Clone, Debug)]
