@@ -130,13 +130,14 @@ use mailonce_core::{
     id::IdGenerator,
     key::InstallSecret,
     limits,
-    outbound::email::Channel,
+    operation::KeyedOperation,
+    outbound::{
+        email::Channel,
+        suppressed_call::{SuppressedCall, SuppressedReason},
+    },
     ports::{
         Clock, Entropy,
-        store::{
-            KeyedOperation, SharedEmailSubscriber, SharedLedgerClock, Store, StoreError, SuppressedCall,
-            SuppressedReason,
-        },
+        store::{SharedEmailSubscriber, SharedLedgerClock, Store, StoreError},
     },
     problem::{Code, FieldError, Problem},
     time::Time,
@@ -148,13 +149,18 @@ use std::sync::{
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
-use crate::handoff::transport_selector::{EngineDeps, TransportSelector};
-use crate::handoff::unknown::UnknownsInProgress;
-use crate::outbound::replay_cache::ReplayCache;
-use crate::outbound::suppressed_calls::SuppressedCallBuffer;
-use crate::runtime::lease_identity::LeaseIdentities;
-use crate::runtime::metrics::Metrics;
-use crate::runtime::time::{ClockState, ConfirmedBy, Timekeeper};
+use crate::{
+    handoff::{
+        transport_selector::{EngineDeps, TransportSelector},
+        unknown::UnknownsInProgress,
+    },
+    outbound::{replay_cache::ReplayCache, suppressed_calls::SuppressedCallBuffer},
+    runtime::{
+        lease_identity::LeaseIdentities,
+        metrics::Metrics,
+        time::{ClockState, ConfirmedBy, Timekeeper},
+    },
+};
 use control::record_cache::RecordCaches;
 
 /// The built-in transport that captures mail in the store's own commit. Nothing leaves the machine.
@@ -390,7 +396,7 @@ impl Engine {
     pub async fn render_metrics(&self, more: &str) -> String {
         let backlog = self.store.backlog().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "counting what waits");
-            mailonce_core::ports::store::Backlog::default()
+            mailonce_core::handoff::lease::Backlog::default()
         });
         let endpoints = self.store.endpoint_gauges().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "counting what is owed to endpoints");

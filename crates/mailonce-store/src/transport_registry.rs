@@ -1,6 +1,11 @@
 //! The transports that each node published with its heartbeat. Used by the stores whose nodes all run in one process.
 
-use mailonce_core::{handoff::Handoff, id::NodeId, limits, ports::store::TransportAccount, time::Time};
+use mailonce_core::{
+    handoff::{Handoff, lease::TransportAccount},
+    id::NodeId,
+    limits,
+    time::Time,
+};
 use std::collections::BTreeMap;
 
 /// For each node, the transports it published last, and when.

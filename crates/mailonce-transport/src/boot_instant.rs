@@ -1,12 +1,12 @@
-//! How long ago something happened, with the time counted during which the machine was suspended.
+//! Measures how long ago something happened, including time during which the machine was suspended.
 //!
-//! [`Instant`] stands still while Linux is suspended. A limit that keeps a request inside a provider's window, or a final
-//! dot close to its marker, must count that time: the ledger, the provider and other nodes do.
+//! [`Instant`] does not advance while Linux is suspended. Two limits must count that time, because the ledger, the
+//! provider and other nodes do: a provider's idempotency window, and the delay between the marker and the final dot.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A moment of which the age matters.
+/// A point in time whose age includes suspension.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BootInstant {
     at: Instant,
@@ -15,7 +15,7 @@ pub(crate) struct BootInstant {
 }
 
 impl BootInstant {
-    /// This moment.
+    /// The current time.
     pub(crate) fn now() -> Self {
         Self::with_clock(boot_clock)
     }
@@ -24,7 +24,7 @@ impl BootInstant {
         Self { at: Instant::now(), boot_time: boot_clock(), boot_clock }
     }
 
-    /// How long ago it was, by whichever clock says more.
+    /// The time since then: the larger of the monotonic clock's and the boot clock's answer.
     pub(crate) fn elapsed(&self) -> Duration {
         self.at.elapsed().max((self.boot_clock)().saturating_sub(self.boot_time))
     }
@@ -36,7 +36,7 @@ fn boot_clock() -> Duration {
     Duration::new(u64::try_from(boot.tv_sec).unwrap_or_default(), u32::try_from(boot.tv_nsec).unwrap_or_default())
 }
 
-/// A moment of which nothing but the boot clock says that it was two minutes ago, as after a suspension.
+/// A time two minutes ago by the boot clock and just now by the monotonic clock, as after a suspension.
 #[cfg(test)]
 pub(crate) fn before_suspension() -> BootInstant {
     let since = BootInstant::now();
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn whichever_clock_says_more_counts() {
+    async fn elapsed_uses_the_clock_that_advanced_more() {
         let since = BootInstant::now();
         assert!(since.elapsed() < Duration::from_secs(1));
         tokio::time::advance(Duration::from_mins(3)).await;
@@ -56,6 +56,6 @@ mod tests {
         assert!(before_suspension().elapsed() >= Duration::from_mins(2), "the machine was suspended");
         let stopped = BootInstant::with_clock(|| Duration::ZERO);
         tokio::time::advance(Duration::from_secs(5)).await;
-        assert!(stopped.elapsed() >= Duration::from_secs(5), "a boot clock that stands still takes nothing away");
+        assert!(stopped.elapsed() >= Duration::from_secs(5), "a stopped boot clock does not shorten the age");
     }
 }

@@ -1,7 +1,7 @@
-//! The one place that opens connections: names, addresses, TCP, and TLS with rustls.
+//! The only module that opens connections: name resolution, TCP, and TLS with rustls.
 //!
-//! A guard sees every address before it is dialled, and the address it saw is the address that is dialled, so that a
-//! name cannot change its meaning in between.
+//! A filter checks every resolved address, and exactly the checked addresses are dialled. This prevents DNS rebinding: a
+//! name cannot resolve to something else between check and connect.
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -20,15 +20,15 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// Addresses of one name that are tried at the most.
+/// How many addresses of one name are tried at most.
 pub(crate) const MAX_ADDRESSES: usize = 8;
 
-/// Says whether an address may be dialled.
+/// Decides whether an address may be dialled.
 #[derive(Clone)]
 pub struct AddressFilter(Arc<dyn Fn(IpAddr) -> bool + Send + Sync>);
 
 impl AddressFilter {
-    /// A guard that asks `allows`.
+    /// A filter that permits the addresses for which `allows` returns true.
     pub fn new(allows: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(allows))
     }
@@ -36,77 +36,77 @@ impl AddressFilter {
 
 impl fmt::Debug for AddressFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Guard")
+        f.write_str("AddressFilter")
     }
 }
 
-/// Why there is no connection. Nothing was said to anybody yet.
+/// Why no connection was opened. No request was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// The name has no address.
     #[error("{host} has no address: {why}")]
     Unresolved {
-        /// What was looked up.
+        /// The host name that was resolved.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         why: String,
     },
-    /// The guard forbids every address of the name.
-    #[error("{0} may not be dialled")]
+    /// The filter rejects every address of the name.
+    #[error("connections to {0} are not allowed")]
     Forbidden(String),
-    /// Nobody took the connection.
+    /// The connection was refused, or the network reported another error.
     #[error("{0}: {1}")]
     Refused(SocketAddr, io::Error),
     /// It took too long.
     #[error("{0} did not answer in time")]
     TimedOut(String),
-    /// The name cannot be in a certificate.
-    #[error("{0} is not a name that TLS can check")]
+    /// The host is not valid as a TLS server name.
+    #[error("{0} is not a valid TLS server name")]
     ServerName(String),
     /// The TLS handshake failed.
     #[error("TLS with {0}: {1}")]
     Tls(String, io::Error),
 }
 
-/// Opens TCP to the first address that answers, without Nagle's delay. `patience` covers the look-up and all addresses.
+/// Opens TCP to the first address that answers, with `TCP_NODELAY`. `timeout` covers resolution and all addresses.
 pub async fn open_tcp(
     host: &str,
     port: u16,
-    patience: Duration,
-    guard: Option<&AddressFilter>,
+    timeout: Duration,
+    filter: Option<&AddressFilter>,
 ) -> Result<TcpStream, DialError> {
-    let end = Instant::now() + patience;
-    let late = || DialError::TimedOut(format!("{host}:{port}"));
-    let found = timeout_at(end, resolve(host, port)).await.map_err(|_elapsed| late())??;
-    let allowed: Vec<_> = found.into_iter().filter(|at| guard.is_none_or(|guard| guard.0(at.ip()))).collect();
+    let deadline = Instant::now() + timeout;
+    let timed_out = || DialError::TimedOut(format!("{host}:{port}"));
+    let found = timeout_at(deadline, resolve(host, port)).await.map_err(|_elapsed| late())??;
+    let allowed: Vec<_> = found.into_iter().filter(|at| filter.is_none_or(|filter| filter.0(at.ip()))).collect();
     if allowed.is_empty() {
         return Err(DialError::Forbidden(host.to_owned()));
     }
-    connect_first(&allowed, host, end).await
+    connect_first(&allowed, host, deadline).await
 }
 
-/// Connects to the first of these addresses that answers. `host` is for the words of a failure.
-pub(crate) async fn connect_first(found: &[SocketAddr], host: &str, end: Instant) -> Result<TcpStream, DialError> {
-    let late = || DialError::TimedOut(host.to_owned());
-    let mut failure = late();
-    for (tried, at) in found.iter().enumerate() {
-        // Each address gets a fair share of what is left, so that a silent one does not use it all up.
-        let left = end.saturating_duration_since(Instant::now()) / (found.len() - tried) as u32;
-        failure = match timeout_at(Instant::now() + left, connect_tcp(*at)).await {
+/// Connects to the first of these addresses that answers. `host` is used in the error text only.
+pub(crate) async fn connect_first(addresses: &[SocketAddr], host: &str, deadline: Instant) -> Result<TcpStream, DialError> {
+    let timed_out = || DialError::TimedOut(host.to_owned());
+    let mut error_so_far = late();
+    for (tried, address) in addresses.iter().enumerate() {
+        // Each address gets an equal share of the remaining time, so that one silent address cannot use it up.
+        let share = deadline.saturating_duration_since(Instant::now()) / (addresses.len() - tried) as u32;
+        error_so_far = match timeout_at(Instant::now() + share, connect_tcp(*address)).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => DialError::Refused(*at, error),
+            Ok(Err(error)) => DialError::Refused(*address, error),
             Err(_elapsed) => late(),
         };
     }
-    Err(failure)
+    Err(error_so_far)
 }
 
 async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
-    let nowhere = |why: String| DialError::Unresolved { host: host.to_owned(), why };
+    let unresolved = |why: String| DialError::Unresolved { host: host.to_owned(), why };
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     let found = tokio::net::lookup_host((host, port)).await.map_err(|error| nowhere(error.to_string()))?;
     let found: Vec<_> = found.take(MAX_ADDRESSES).collect();
-    if found.is_empty() { Err(nowhere("none was found".to_owned())) } else { Ok(found) }
+    if found.is_empty() { Err(nowhere("the lookup returned none".to_owned())) } else { Ok(found) }
 }
 
 async fn connect_tcp(at: SocketAddr) -> io::Result<TcpStream> {
@@ -115,14 +115,14 @@ async fn connect_tcp(at: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Trust in the usual authorities and in `extra` roots.
-pub fn tls_client_config(extra: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, rustls::Error> {
+/// A TLS configuration that trusts the public certificate authorities and the `extra` roots.
+pub fn tls_client_config(extra_roots: &[CertificateDer<'static>]) -> Result<Arc<ClientConfig>, rustls::Error> {
     let mut roots = RootCertStore::empty();
     roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    for root in extra {
+    for root in extra_roots {
         roots.add(root.clone())?;
     }
-    // The provider is named here, so that it never depends on what else is linked.
+    // The crypto provider is chosen explicitly, so that it does not depend on which other crates are linked.
     let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
@@ -130,19 +130,19 @@ pub fn tls_client_config(extra: &[CertificateDer<'static>]) -> Result<Arc<Client
     Ok(Arc::new(config))
 }
 
-/// TLS over an open connection, for the server that is called `host`.
+/// Performs the TLS handshake over an open connection, with `host` as the server name.
 pub async fn open_tls<S>(
     stream: S,
     host: &str,
     trust: &Arc<ClientConfig>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<TlsStream<S>, DialError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let name = ServerName::try_from(host.to_owned()).map_err(|_invalid| DialError::ServerName(host.to_owned()))?;
     let handshake = TlsConnector::from(trust.clone()).connect(name, stream);
-    match timeout_at(Instant::now() + patience, handshake).await {
+    match timeout_at(Instant::now() + timeout, handshake).await {
         Ok(secured) => secured.map_err(|error| DialError::Tls(host.to_owned(), error)),
         Err(_elapsed) => Err(DialError::TimedOut(format!("TLS with {host}"))),
     }
@@ -164,19 +164,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_guard_decides_before_anything_is_dialled() {
+    async fn the_filter_decides_before_anything_is_dialled() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let guard = AddressFilter::new(|ip| !ip.is_loopback());
-        let answer = open_tcp("127.0.0.1", port, PATIENCE, Some(&guard)).await;
-        assert!(matches!(answer, Err(DialError::Forbidden(_))), "{answer:?}");
-        let unheard = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
-        assert!(unheard.is_err(), "the listener was dialled");
+        let filter = AddressFilter::new(|ip| !ip.is_loopback());
+        let result = open_tcp("127.0.0.1", port, PATIENCE, Some(&filter)).await;
+        assert!(matches!(result, Err(DialError::Forbidden(_))), "{result:?}");
+        let accepted = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+        assert!(accepted.is_err(), "the listener was dialled");
         assert!(open_tcp("127.0.0.1", port, PATIENCE, Some(&AddressFilter::new(|_| true))).await.is_ok());
     }
 
     #[tokio::test]
-    async fn nobody_there_is_told_with_the_address() {
+    async fn a_refused_connection_is_reported_with_the_address() {
         let port = {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             listener.local_addr().unwrap().port()
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_handshake_that_never_comes_ends_by_itself() {
+    async fn a_handshake_that_never_completes_times_out() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let stream = open_tcp("127.0.0.1", port, PATIENCE, None).await.unwrap();
@@ -195,8 +195,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_opens_connections() {
-        // `names` asks the machine's own resolvers, which no guard applies to.
+    fn no_other_module_opens_connections() {
+        // `names` queries the machine's configured resolvers, to which the filter does not apply.
         let own = ["dial.rs", "names/mod.rs"];
         let mut found = Vec::new();
         let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];

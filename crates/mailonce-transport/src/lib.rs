@@ -1,16 +1,17 @@
-//! The only room that dials out: SMTP, providers, and webhooks to applications.
+//! The only crate that opens outbound connections: SMTP relays, HTTP providers, and webhooks to applications.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`dial`] | opening a connection, with TLS and a guard on the address |
-//! | [`guard`] | which addresses may be dialled on a tenant's word |
-//! | [`smtp`] | any relay, by a client that keeps the final dot apart |
-//! | [`http`] | providers, each in its own words, one request on one fresh connection |
-//! | [`collect`] | mail that providers hold, listed and fetched |
-//! | [`webhook`] | notices to applications |
-//! | [`names`] | the domain name system, as far as TXT records go |
-//! | [`authenticate`] | whether a mail's sender is who it says |
-//! | [`sandbox`] | addresses that misbehave on purpose; it dials nobody |
+//! | [`dial`] | opening TCP and TLS connections, with a filter on the address |
+//! | [`egress`] | which URLs and addresses a tenant may have dialled |
+//! | [`smtp`] | any SMTP relay; the client sends the final dot as a separate step |
+//! | [`http`] | HTTP providers, each with its own API; one request on one fresh connection |
+//! | [`collect`] | lists and fetches received mail that a provider stores |
+//! | [`fetch`] | GET requests to an allowlist of hosts |
+//! | [`webhook`] | signed webhooks to applications |
+//! | [`names`] | a DNS resolver for TXT records |
+//! | [`authenticate`] | SPF, DKIM and DMARC checks of received mail |
+//! | [`sandbox`] | test addresses that fail on purpose, without any network |
 
 pub mod authenticate;
 mod boot_instant;

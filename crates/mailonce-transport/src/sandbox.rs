@@ -4,9 +4,13 @@
 //! Bounces and complaints come after a mail was taken, so that here they are taken like any other.
 
 use async_trait::async_trait;
-use mailonce_core::ports::transport::{
-    AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
-    PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply, UnsupportedMail,
+use mailonce_core::{
+    handoff::{
+        capabilities::{HandoffSplit, PayloadFormat, RecoveryMethod, TransportCapabilities},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
+    },
+    ports::transport::{PreparedHandoff, Transport},
 };
 use serde_json::json;
 use std::time::Duration;

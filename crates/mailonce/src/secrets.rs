@@ -1,9 +1,12 @@
 //! The key encryption key (KEK) as it is configured: from a file, the environment or a command.
 
 use anyhow::{Context as _, bail, ensure};
-use mailonce_core::ports::{
-    secret_keeper::{SecretKeeper as _, StoredSecret},
-    store::{Result as StoreResult, StoreError},
+use mailonce_core::{
+    access::install_secret::StoredSecret,
+    ports::{
+        secret_keeper::SecretKeeper as _,
+        store::{Result as StoreResult, StoreError},
+    },
 };
 use mailonce_engine::access::kek::{HOW_TO_MAKE, Kek, SecretUnlocker, WrappedSecret};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};

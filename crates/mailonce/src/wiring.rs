@@ -3,7 +3,8 @@
 use anyhow::{Context as _, bail};
 use mailonce_core::{
     access::team::{ApiKeyDetails, ApiKeyScope},
-    ports::store::{RecoveryCounts, Store, StoreError},
+    installation::RecoveryCounts,
+    ports::store::{Store, StoreError},
 };
 use mailonce_engine::{Engine, access::kek::SecretUnlocker};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};

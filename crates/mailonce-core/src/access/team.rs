@@ -111,6 +111,16 @@ impl ApiKey {
     }
 }
 
+/// The result of creating a team.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum CreateTeamResult {
+    /// The team was created, or this very team existed already.
+    Created,
+    /// Another team has the name. Nothing was created.
+    NameTaken,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,8 +13,11 @@ use crate::{
     id::{EmailId, MessageId},
     inbox::message::{Message, MessageState},
     mutant,
-    outbound::email::{Email, EmailState, Guard},
-    ports::store::{KeyBinding, NewEmail},
+    outbound::{
+        accept::NewEmail,
+        email::{Email, EmailState, Guard},
+        key_binding::KeyBinding,
+    },
     time::Time,
 };
 

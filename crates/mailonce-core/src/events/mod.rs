@@ -2,4 +2,6 @@
 
 pub mod endpoint;
 pub mod event;
+pub mod formatted_event;
 pub mod notice;
+pub mod webhook;

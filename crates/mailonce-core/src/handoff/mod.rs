@@ -3,16 +3,18 @@
 //! [`HandoffState::next_state`] defines every legal transition. No other transition can be stored.
 
 pub mod action;
+pub mod capabilities;
+pub mod lease;
+pub mod reply;
+pub mod transport_request;
 pub mod unknown;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    handoff::reply::{AttemptPhase, ReplyMeaning, TransportReply},
     id::NodeId,
     mutant,
-    ports::{
-        store::Envelope,
-        transport::{AttemptPhase, ReplyMeaning, TransportReply},
-    },
+    outbound::accept::Envelope,
     string_enum::string_enum,
     time::Time,
 };

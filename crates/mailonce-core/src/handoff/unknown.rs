@@ -4,7 +4,12 @@
 //! the provider surely remembers the key, query the provider, or follow the email's own `on_unknown` policy. A look-up
 //! without a hit never proves that the email was not sent.
 
-use crate::{handoff::Handoff, mutant, outbound::email::OnUnknown, ports::transport::RecoveryMethod, time::Time};
+use crate::{
+    handoff::{Handoff, capabilities::RecoveryMethod},
+    mutant,
+    outbound::email::OnUnknown,
+    time::Time,
+};
 
 /// How long an email with the policy `resend` waits for evidence first, in milliseconds.
 pub const RESEND_AFTER_MS: i64 = 10 * 60_000;

@@ -222,12 +222,14 @@ mod tests {
     use super::*;
     use crate::{
         id::ArtifactId,
-        inbound::delivery::{DeliveryDetails, DeliveryFormat, DeliveryTarget, Intake},
+        inbound::{
+            delivery::{DeliveryDetails, DeliveryFormat, DeliveryTarget, Intake},
+            sender_auth::{AuthResult, SenderAuth},
+        },
         inbox::{
             artifact::{ArtifactKind, ExtractedValue},
             message::{MessageAnnotations, MessageHead, MessageState, Party},
         },
-        ports::authenticator::{AuthResult, SenderAuth},
     };
     use uuid::Uuid;
 

@@ -2,3 +2,6 @@
 
 pub mod delivery;
 pub mod filing;
+pub mod provider_mail;
+pub mod sender_auth;
+pub mod wake_up;

@@ -9,9 +9,8 @@ use crate::{
     conversation::message_progress::MessageProgress,
     events::event::{EventKind, NewEvent},
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, TeamId, ThreadId},
-    inbound::delivery::DeliverySuppression,
+    inbound::{delivery::DeliverySuppression, sender_auth::SenderAuth},
     inbox::artifact::{Artifact, ArtifactKind, NewArtifact},
-    ports::authenticator::SenderAuth,
     string_enum::string_enum,
     time::Time,
 };

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 
-use super::store::{IdempotentResult, KeyedOperation, Result};
+use super::store::Result;
 use crate::{
     conversation::{
         message_progress::{Acknowledgement, MessageLeaseRef},
@@ -14,6 +14,7 @@ use crate::{
         },
     },
     id::{EmailId, TeamId, ThreadId},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 

@@ -3,11 +3,14 @@
 
 use async_trait::async_trait;
 
-use super::store::{IdempotentResult, KeyedOperation, Result};
+use super::store::Result;
 use crate::{
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
-    inbound::delivery::{
-        Delivery, DeliveryOutcome, DeliveryQuery, FetchedContent, InboundMail, LeasedDelivery, ReceiveResult,
+    inbound::{
+        delivery::{
+            Delivery, DeliveryOutcome, DeliveryQuery, FetchedContent, InboundMail, LeasedDelivery, ReceiveResult,
+        },
+        wake_up::InboundWakeUp,
     },
     inbox::{
         CreateInboxResult, Inbox, InboxChangeResult, InboxEdit,
@@ -15,17 +18,9 @@ use crate::{
         message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
         watch::{SpendResendResult, Watch},
     },
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
-
-/// A wake-up for waiters. A lost one only delays them, because they also poll.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InboundWakeUp {
-    /// A message was filed in an inbox.
-    MessageFiled(InboxId),
-    /// A delivery is due for processing.
-    DeliveryWaiting,
-}
 
 /// Called after a commit of this process or, on stores with several nodes, of another one.
 pub type InboundWakeUpHandler = Box<dyn Fn(InboundWakeUp) + Send + Sync>;

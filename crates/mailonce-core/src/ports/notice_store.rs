@@ -6,7 +6,7 @@
 
 use async_trait::async_trait;
 
-use super::store::{IdempotentResult, KeyedOperation, Result};
+use super::store::Result;
 use crate::{
     events::{
         endpoint::{Endpoint, EndpointChangeResult, EndpointEdit, EndpointGauge, EndpointStart},
@@ -15,6 +15,7 @@ use crate::{
         },
     },
     id::{EndpointId, NodeId, NoticeId, TeamId},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 

@@ -1,14 +1,14 @@
 //! API keys: authentication, rate limits, and the creation of keys and teams.
 
 use mailonce_core::{
-    access::team::{ApiKey, ApiKeyDetails, Team},
+    access::team::{ApiKey, ApiKeyDetails, CreateTeamResult, Team},
     address::Address,
     cidr::Cidr,
     id::{ApiKeyId, InboxId, TeamId},
     key::InstallSecret,
     limits,
+    operation::IdempotentResult,
     outbound::email::Channel,
-    ports::store::{CreateTeamResult, IdempotentResult},
     problem::{Code, Problem},
     time::Time,
 };
@@ -26,8 +26,7 @@ use crate::{
     Caller, Engine, KeyedCall,
     access::{active_keys::invalid_api_key, inbox_restriction::InboxRestriction},
     invalid_field, operation,
-    outbound::email_commands::key_mismatch,
-    runtime::records::CreateOutcome,
+    runtime::{problems::key_mismatch, records::CreateOutcome},
     unavailable,
 };
 

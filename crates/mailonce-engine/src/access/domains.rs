@@ -3,7 +3,7 @@
 use mailonce_core::{
     access::team::ApiKeyScope,
     id::{DomainId, TeamId},
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, FieldError, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,
@@ -17,8 +17,10 @@ use crate::{
     Caller, Engine, KeyedCall,
     access::vault::SecretLocation,
     operation,
-    outbound::email_commands::key_mismatch,
-    runtime::records::{self, CreateOutcome, CursorPage},
+    runtime::{
+        problems::key_mismatch,
+        records::{self, CreateOutcome, CursorPage},
+    },
     unavailable,
 };
 

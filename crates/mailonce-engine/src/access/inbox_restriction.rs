@@ -13,7 +13,7 @@ use mailonce_core::{
 };
 use std::sync::Arc;
 
-use crate::{Caller, Engine, outbound::email_commands, unavailable};
+use crate::{Caller, Engine, runtime::problems, unavailable};
 
 /// The inboxes that an API key is restricted to. Removed inboxes are not among them.
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ impl Engine {
     /// An email of the caller's team that the caller may see.
     pub(crate) async fn visible_email(&self, caller: &Caller, id: EmailId) -> Result<Email, Problem> {
         let email = self.store.email(caller.team.id, id).await.map_err(unavailable)?;
-        email.filter(|email| caller.may_see_sender(&email.head.from)).ok_or_else(|| email_commands::email_not_found(id))
+        email.filter(|email| caller.may_see_sender(&email.head.from)).ok_or_else(|| problems::email_not_found(id))
     }
 
     /// Checks only that the email is visible. Reads nothing for an unrestricted caller.

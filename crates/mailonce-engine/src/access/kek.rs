@@ -10,10 +10,11 @@ use chacha20poly1305::{
     aead::{Aead as _, Payload},
 };
 use mailonce_core::{
+    access::install_secret::{OpenedSecret, StoredSecret},
     key::{InstallSecret, keyed_hash},
     ports::{
         Entropy,
-        secret_keeper::{OpenedSecret, SecretKeeper, StoredSecret},
+        secret_keeper::SecretKeeper,
         store::{Result, StoreError},
     },
     time::Time,

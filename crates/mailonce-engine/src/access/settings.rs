@@ -5,8 +5,9 @@ use mailonce_core::{
     address::NamedAddress,
     id::TeamId,
     inbox::message::ReplyToPolicy,
+    operation::IdempotentResult,
     outbound::content_guard::ContentGuardMode,
-    ports::store::{IdempotentResult, StoreError},
+    ports::store::StoreError,
     problem::{FieldError, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
 };

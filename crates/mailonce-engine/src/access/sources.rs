@@ -6,7 +6,7 @@
 use mailonce_core::{
     access::team::ApiKeyScope,
     id::{SourceId, TeamId},
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,
@@ -23,8 +23,10 @@ use crate::{
     },
     inbound::collect::{CollectionConfig, StoredCollectionConfig},
     invalid_field, operation,
-    outbound::email_commands::key_mismatch,
-    runtime::records::{self, CreateOutcome, CursorPage},
+    runtime::{
+        problems::key_mismatch,
+        records::{self, CreateOutcome, CursorPage},
+    },
     unavailable,
 };
 

@@ -4,12 +4,11 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     control::list::{ListDirection, ListEntry, ListName, ListType, list_refusal, normalize_entry},
     id::{InboxId, TeamId},
+    inbound::sender_auth::SenderAuth,
     inbox::Inbox,
+    operation::IdempotentResult,
     outbound::content::EmailContent,
-    ports::{
-        authenticator::SenderAuth,
-        store::{IdempotentResult, StoreError},
-    },
+    ports::store::StoreError,
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordKind},
 };

@@ -7,8 +7,9 @@ use mailonce_core::{
     outbound::{
         content::EmailContent,
         email::{Email, EmailState},
+        email_query::EmailQuery,
     },
-    ports::store::{EmailQuery, StoreError},
+    ports::store::StoreError,
     record::RecordKind,
 };
 

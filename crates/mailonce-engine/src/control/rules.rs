@@ -7,16 +7,17 @@ use mailonce_core::{
         self, MailFacts, Rule, RuleActionKind, RuleDefinition, RuleDirection, RuleEvaluation, RuleRef, SenderProof,
     },
     id::TeamId,
-    inbound::delivery::{DeliveryOutcome, DeliverySuppression},
+    inbound::{
+        delivery::{DeliveryOutcome, DeliverySuppression},
+        sender_auth::SenderAuth,
+    },
     inbox::{
         Inbox,
         message::{MessageState, NewMessage},
     },
+    operation::IdempotentResult,
     outbound::content::EmailContent,
-    ports::{
-        authenticator::SenderAuth,
-        store::{IdempotentResult, StoreError},
-    },
+    ports::store::StoreError,
     problem::{Code, Problem},
     record::{Record, RecordChangeResult, RecordEdit, RecordKind},
     time::Time,

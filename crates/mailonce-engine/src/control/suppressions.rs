@@ -10,8 +10,9 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     address::Address,
     id::TeamId,
+    operation::IdempotentResult,
     outbound::content::EmailContent,
-    ports::store::{IdempotentResult, StoreError},
+    ports::store::StoreError,
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordKind},
     time::Time,
@@ -29,8 +30,10 @@ use uuid::Uuid;
 
 use crate::{
     Caller, Engine, KeyedCall, operation,
-    outbound::email_commands::key_mismatch,
-    runtime::records::{self, CreateOutcome, CursorPage},
+    runtime::{
+        problems::key_mismatch,
+        records::{self, CreateOutcome, CursorPage},
+    },
     unavailable,
 };
 

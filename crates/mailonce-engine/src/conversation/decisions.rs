@@ -2,14 +2,19 @@
 
 use mailonce_core::{
     conversation::escalation::{Decision, DecisionRecord, EmailEdit, Escalation, EscalationReason},
-    handoff::action::{HandoffAction, HandoffActionStatus, Resolution},
+    handoff::{
+        action::{HandoffAction, HandoffActionStatus, Resolution},
+        lease::HandoffActionResult,
+    },
     id::{EmailId, TeamId},
+    operation::IdempotentResult,
     outbound::{
         content::EmailContent,
         digest::Digest,
         email::{Channel, EmailChangeRefusal, EmailState},
+        email_commands::EmailResendResult,
     },
-    ports::store::{EmailResendResult, HandoffActionResult, IdempotentResult, StoreError},
+    ports::store::StoreError,
     record::{Record, RecordChangeResult},
 };
 
@@ -73,8 +78,10 @@ impl Engine {
     /// Takes a held email back. One that left meanwhile, by its sender's own word, stays.
     async fn cancel_held_email(&self, team: TeamId, id: EmailId) -> Result<(), StoreError> {
         let cancelled = self.store.cancel(team, id, None, self.now()).await?;
-        if let IdempotentResult::Done(mailonce_core::ports::store::EmailChangeResult::Refused(refusal, email)) =
-            cancelled
+        if let IdempotentResult::Done(mailonce_core::outbound::email_commands::EmailChangeResult::Refused(
+            refusal,
+            email,
+        )) = cancelled
         {
             tracing::warn!(email = %id, ?refusal, state = email.state().as_str(), "a rejected email had left before");
         }

@@ -10,11 +10,12 @@ use mailonce_core::{
     id::{ApiKeyId, EmailId, TeamId},
     inbox::message::MessageState,
     key::Key,
+    operation::IdempotentResult,
     outbound::{
         content::{EmailContent, RawContent},
         email::{Channel, Email, EmailState},
     },
-    ports::store::{IdempotentResult, StoreError},
+    ports::store::StoreError,
     problem::Problem,
     record::{CreateRecordResult, Record, RecordKind},
     time::Time,

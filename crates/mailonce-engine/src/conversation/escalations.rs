@@ -7,11 +7,13 @@ use mailonce_core::{
     },
     id::{EmailId, MessageId, ThreadId},
     limits,
+    operation::IdempotentResult,
     outbound::{
         content::{EmailContent, RawContent},
         email::Email,
+        email_query::EmailQuery,
     },
-    ports::store::{EmailQuery, IdempotentResult, StoreError},
+    ports::store::StoreError,
     problem::{Code, Problem},
     record::{Record, RecordChangeResult, RecordKind},
     time::Time,
@@ -22,8 +24,11 @@ use crate::{
     Caller, Engine, KeyedCall,
     conversation::{diff, preview::Preview},
     invalid_field, operation,
-    outbound::{content_guard::content_fingerprint, email_commands::key_mismatch},
-    runtime::records::{self, CreateOutcome, CursorPage},
+    outbound::content_guard::content_fingerprint,
+    runtime::{
+        problems::key_mismatch,
+        records::{self, CreateOutcome, CursorPage},
+    },
     unavailable,
 };
 

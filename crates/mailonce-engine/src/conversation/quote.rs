@@ -11,11 +11,11 @@ use mailonce_mail::parse;
 
 use crate::{
     Caller, Engine,
-    inbound::worker::run_blocking,
     inbox::{
         artifacts::may_see_value,
         messages::{AttachmentBytes, MessageView, RenderedBody, render_body},
     },
+    runtime::blocking::run_blocking,
     unavailable,
 };
 

@@ -21,8 +21,9 @@ use mailonce_core::{
         content::{EmailContent, RawAttachment, RawContent},
         digest::DigestField,
         email::{Email, Guard},
+        suppressed_call::SuppressedReason,
     },
-    ports::store::{StoreError, SuppressedReason},
+    ports::store::StoreError,
     problem::{Code, FieldError, Problem},
     time::Time,
     ttl::Ttl,
@@ -39,12 +40,13 @@ use std::collections::BTreeSet;
 
 use crate::{
     Caller, Engine,
-    inbound::worker::{party, run_blocking},
+    inbox::parties::party,
     outbound::{
         replay_cache::CachedEmail,
         send::{KeyedSend, SendRequest, differences, identify_send},
         send_receipt::SendReceipt,
     },
+    runtime::blocking::run_blocking,
     unavailable,
 };
 

@@ -12,8 +12,9 @@ use mailonce_core::{
         message::{Message, MessagePosition, MessageQuery, MessageState},
     },
     limits,
+    operation::IdempotentResult,
     outbound::email::Email,
-    ports::store::{IdempotentResult, StoreError},
+    ports::store::StoreError,
     problem::{Code, Problem},
     time::Time,
 };
@@ -25,7 +26,7 @@ use crate::{
     conversation::reply::{lease_token_hash, leased_problem},
     inbox::inboxes::may_use,
     operation,
-    outbound::email_commands::key_mismatch,
+    runtime::problems::key_mismatch,
     unavailable,
 };
 

@@ -10,7 +10,7 @@ use mailonce_core::{
     },
     id::{InboxId, MessageId},
     inbox::message::{Message, MessagePosition, MessageQuery, MessageState},
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, Problem},
     time::Time,
 };
@@ -27,7 +27,7 @@ use crate::{
     },
     inbox::inboxes::{inbox_not_found, may_use},
     operation,
-    outbound::email_commands::key_mismatch,
+    runtime::problems::key_mismatch,
     unavailable,
 };
 

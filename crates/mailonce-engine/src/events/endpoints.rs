@@ -12,10 +12,11 @@ use mailonce_core::{
             EndpointState, EventTypeFilter,
         },
         event::EventCursor,
+        webhook::WebhookResult,
     },
     id::{EndpointId, InboxId, TeamId},
     limits,
-    ports::{store::IdempotentResult, webhook_client::WebhookResult},
+    operation::IdempotentResult,
     problem::{Code, Problem, nearest_name},
     time::Time,
 };
@@ -25,7 +26,7 @@ use uuid::Uuid;
 
 use crate::{
     Caller, Engine, KeyedCall, access::vault::SecretLocation, invalid_field, operation,
-    outbound::email_commands::key_mismatch, unavailable,
+    runtime::problems::key_mismatch, unavailable,
 };
 
 /// The wire format of this version.

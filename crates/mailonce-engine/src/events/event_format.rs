@@ -3,22 +3,20 @@
 use mailonce_core::{
     events::{
         endpoint::Endpoint,
+        formatted_event::{EmailEvent, FormattedEvent, NoticeContext},
         notice::{LeasedNotice, Notice, NoticeAttempt, WebhookVerdict},
+        webhook::OutgoingWebhook,
     },
     id::{EmailId, MessageId},
     inbox::message::Message,
-    ports::{
-        event_formatter::{EmailEvent, FormattedEvent, NoticeContext},
-        store::StoreError,
-        webhook_client::OutgoingWebhook,
-    },
+    ports::store::StoreError,
     time::Time,
 };
 
 use crate::{
     Engine,
-    inbound::worker::run_blocking,
     inbox::messages::{MessageView, RenderedBody, render_body},
+    runtime::blocking::run_blocking,
 };
 
 /// What is to be posted for a notice.

@@ -8,13 +8,13 @@ use mailonce_core::{
     },
     id::{EndpointId, NoticeId},
     limits,
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, Problem},
 };
 
 use crate::{
-    Caller, Engine, KeyedCall, events::endpoints::endpoint_not_found, operation,
-    outbound::email_commands::key_mismatch, unavailable,
+    Caller, Engine, KeyedCall, events::endpoints::endpoint_not_found, operation, runtime::problems::key_mismatch,
+    unavailable,
 };
 
 fn notice_not_found(id: NoticeId) -> Problem {

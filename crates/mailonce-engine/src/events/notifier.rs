@@ -7,10 +7,10 @@ use mailonce_core::{
     events::{
         endpoint::Endpoint,
         notice::{LeasedNotice, NoticeAttempt, NoticeOutcome, WebhookError, WebhookVerdict, classify_response},
+        webhook::{OutgoingWebhook, WebhookResult},
     },
     id::EndpointId,
     limits,
-    ports::webhook_client::{OutgoingWebhook, WebhookResult},
     time::Time,
 };
 use std::{

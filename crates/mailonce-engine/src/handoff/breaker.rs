@@ -5,7 +5,8 @@
 
 use mailonce_core::{
     id::TeamId,
-    ports::store::{IdempotentResult, StoreError},
+    operation::IdempotentResult,
+    ports::store::StoreError,
     record::{CreateRecordResult, Record, RecordKind, TransportState},
 };
 

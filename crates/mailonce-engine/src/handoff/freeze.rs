@@ -1,13 +1,10 @@
 //! Frozen bytes: what every attempt at a transport sends. They are created once and stored with the first marker.
 
 use mailonce_core::{
+    handoff::{capabilities::PayloadFormat, lease::LeasedHandoff, transport_request::OutboundMail},
     id::TeamId,
     mutant,
     outbound::{content::EmailContent, email::Email},
-    ports::{
-        store::LeasedHandoff,
-        transport::{OutboundMail, PayloadFormat},
-    },
     time::Time,
 };
 use mailonce_mail::{

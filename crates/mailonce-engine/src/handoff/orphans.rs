@@ -6,10 +6,11 @@
 
 use mailonce_core::{
     conversation::escalation::{Escalation, EscalationReason, EscalationSubject},
-    handoff::{Handoff, HandoffState, action::HandoffAction},
+    handoff::{Handoff, HandoffState, action::HandoffAction, lease::OrphanBacklog},
     id::{EmailId, TeamId},
     limits,
-    ports::store::{IdempotentResult, OrphanBacklog, StoreError},
+    operation::IdempotentResult,
+    ports::store::StoreError,
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind, TransportState},
     time::Time,
 };

@@ -2,9 +2,9 @@
 //! emails would stay leased or queued until the process ends.
 
 use mailonce_core::{
-    handoff::{Handoff, HandoffState, action::HandoffAction},
+    handoff::{Handoff, HandoffState, action::HandoffAction, lease::LeasedHandoff},
     id::{EmailId, NodeId, TeamId},
-    ports::store::{LeasedHandoff, StoreError},
+    ports::store::StoreError,
 };
 use std::{
     any::Any,

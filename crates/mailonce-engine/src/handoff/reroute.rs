@@ -6,10 +6,11 @@ use mailonce_core::{
     handoff::{
         Handoff,
         action::{HandoffAction, HandoffActionStatus},
+        lease::HandoffActionResult,
     },
     id::{EmailId, TeamId},
+    operation::IdempotentResult,
     outbound::email::Email,
-    ports::store::{HandoffActionResult, IdempotentResult},
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind, TransportState},
 };
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Caller, Engine, KeyedCall, handoff::breaker::transport_state_json, invalid_field, operation,
-    outbound::email_commands::key_mismatch, unavailable,
+    runtime::problems::key_mismatch, unavailable,
 };
 
 /// About how many handoffs one call moves.

@@ -1,18 +1,20 @@
 //! Transports in use: routing, limits on concurrent attempts, and circuit breakers.
 
 use mailonce_core::{
-    handoff::action::HandoffRetryPolicy,
+    handoff::{
+        action::HandoffRetryPolicy,
+        capabilities::{HandoffSplit, RecoveryMethod, TransportCapabilities},
+        lease::TransportAccount,
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+    },
     mutant,
-    outbound::{content::EmailContent, email::OnUnknown},
+    outbound::{accept::Envelope, content::EmailContent, email::OnUnknown},
     ports::{
         authenticator::Authenticator,
         event_formatter::{EventFormatter, NoDialects},
         mail_fetcher::MailFetcher,
         network::{DnsResolver, HttpFetcher, NoNetwork},
-        store::{Envelope, TransportAccount},
-        transport::{
-            AttemptPhase, HandoffSplit, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
-        },
+        transport::Transport,
         webhook_client::{NoWebhooks, WebhookClient},
     },
 };
@@ -25,11 +27,10 @@ use std::{
 };
 use tokio::sync::Notify as Bell;
 
-use crate::{
-    SANDBOX,
-    inbound::{local::LOCAL_TRANSPORT, waiters::InboxDomains},
-};
+use crate::{SANDBOX, inbound::waiters::InboxDomains};
 
+/// The name of the transport that delivers to inboxes of this installation.
+pub const LOCAL_TRANSPORT: &str = "local";
 /// The sandbox transport for addresses that fail on purpose.
 pub const SANDBOX_FAULTS: &str = "sandbox-faults";
 /// The domain of those addresses.
@@ -489,10 +490,12 @@ mod tests {
     use super::*;
     use async_trait::async_trait;
     use mailonce_core::{
-        outbound::content::RawContent,
-        ports::transport::{
-            FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, PreparedHandoff, UnsupportedMail,
+        handoff::{
+            capabilities::PayloadFormat,
+            transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
         },
+        outbound::content::RawContent,
+        ports::transport::PreparedHandoff,
     };
 
     struct NamedTransport(&'static str, HandoffSplit);

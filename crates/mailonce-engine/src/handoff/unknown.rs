@@ -8,15 +8,15 @@ use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource,
         action::{HandoffAction, HandoffActionStatus, Resolution},
+        capabilities::RecoveryMethod,
+        lease::HandoffActionResult,
+        transport_request::{LookUpRequest as LookUp, LookUpResult},
         unknown::{self, RecoveryAction},
     },
     id::{EmailId, NodeId, TeamId},
     mutant,
+    operation::IdempotentResult,
     outbound::email::{Email, EmailState},
-    ports::{
-        store::{HandoffActionResult, IdempotentResult},
-        transport::{LookUpRequest as LookUp, LookUpResult, RecoveryMethod},
-    },
     problem::Problem,
     time::Time,
 };
@@ -31,7 +31,7 @@ use crate::{
     Caller, Engine, KeyedCall,
     handoff::{panics::catch_panic, transport_selector::OutboundRoute},
     operation,
-    outbound::email_commands::{email_not_found, key_mismatch, refusal_problem},
+    runtime::problems::{email_not_found, key_mismatch, refusal_problem},
     unavailable,
 };
 

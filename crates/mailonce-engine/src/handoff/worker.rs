@@ -10,15 +10,17 @@ use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource, Handoff,
         action::{HandoffAction, HandoffActionStatus, LeaseRef},
+        capabilities::HandoffSplit,
+        lease::{HandoffActionResult, LeaseRequest, LeasedHandoff},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+        transport_request::FrozenEnvelope,
         unknown,
     },
     id::{EmailId, NodeId},
     mutant,
+    operation::IdempotentResult,
     outbound::email::Email,
-    ports::{
-        store::{HandoffActionResult, IdempotentResult, LeaseRequest, LeasedHandoff, StoreError},
-        transport::{AttemptPhase, FrozenEnvelope, HandoffSplit, ReplyMeaning, TransportReply},
-    },
+    ports::store::StoreError,
     time::Time,
 };
 use std::{sync::Arc, time::Duration};

@@ -5,10 +5,12 @@ use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource,
         action::{HandoffAction, HandoffActionStatus},
+        lease::HandoffActionResult,
     },
     id::EmailId,
     inbound::delivery::{Delivery, DeliveryOutcome, DeliveryTarget},
-    ports::store::{HandoffActionResult, IdempotentResult, StoreError},
+    operation::IdempotentResult,
+    ports::store::StoreError,
 };
 use mailonce_mail::{
     bounce::{self, Bounce, RecipientResult},
@@ -20,9 +22,8 @@ use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 
 use crate::{
-    Engine,
-    control::suppressions::SuppressionDetails,
-    inbound::{hooks::to_evidence, worker::run_blocking_if_large},
+    Engine, control::suppressions::SuppressionDetails, inbound::hooks::to_evidence,
+    runtime::blocking::run_blocking_if_large,
 };
 
 /// The handoff and attempt a report is about.

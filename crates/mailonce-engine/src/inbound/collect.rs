@@ -6,12 +6,12 @@
 
 use mailonce_core::{
     id::{DeliveryId, SourceId, TeamId},
-    inbound::delivery::{Delivery, DeliveryFormat, DeliveryOutcome, FetchedContent},
-    limits,
-    ports::{
-        mail_fetcher::{FetchError, FetchedMail, ProviderAccount, ProviderMailRef},
-        store::StoreError,
+    inbound::{
+        delivery::{Delivery, DeliveryFormat, DeliveryOutcome, FetchedContent},
+        provider_mail::{FetchError, FetchedMail, ProviderAccount, ProviderMailRef},
     },
+    limits,
+    ports::store::StoreError,
     problem::{Code, Problem},
     record::{Record, RecordKind},
 };

@@ -1,9 +1,12 @@
 //! Mail by hooks: what a proven request brings is kept for whom it is for. The answer comes after the commit.
 
 use mailonce_core::{
-    inbound::delivery::{DeliveryFormat, Intake, ReceiveResult as Arrived},
+    inbound::{
+        delivery::{DeliveryFormat, Intake, ReceiveResult as Arrived},
+        provider_mail::ProviderMailRef,
+    },
     limits,
-    ports::{mail_fetcher::ProviderMailRef, store::StoreError},
+    ports::store::StoreError,
     problem::{Code, Problem},
 };
 use mailonce_mail::hooks::{self, HookMail, HookRequest, Kind, MailBytes};

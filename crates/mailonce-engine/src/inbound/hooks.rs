@@ -9,11 +9,12 @@ use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource, Handoff,
         action::{HandoffAction, HandoffActionStatus},
+        lease::HandoffActionResult,
     },
     id::SourceId,
     key::KeyHash,
+    operation::{IdempotentResult, KeyedOperation},
     outbound::email::Email,
-    ports::store::{HandoffActionResult, IdempotentResult, KeyedOperation},
     problem::{Code, Problem},
     time::Time,
 };

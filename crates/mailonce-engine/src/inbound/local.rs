@@ -3,23 +3,22 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
+    handoff::{
+        capabilities::{HandoffSplit, PayloadFormat, RecoveryMethod, TransportCapabilities},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
+    },
     inbound::delivery::{DeliveryFormat, Intake},
     limits,
     ports::{
         store::StoreError,
-        transport::{
-            AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
-            PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
-            UnsupportedMail,
-        },
+        transport::{PreparedHandoff, Transport},
     },
 };
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::{Engine, inbound::receive::IntakeMail};
+use crate::{Engine, handoff::transport_selector::LOCAL_TRANSPORT, inbound::receive::IntakeMail};
 
-/// Its name among the transports.
-pub const LOCAL_TRANSPORT: &str = "local";
 /// How long a hand-over may take: it is a commit.
 const HANDOFF_TIMEOUT_MS: i64 = 30_000;
 

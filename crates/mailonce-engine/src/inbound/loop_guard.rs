@@ -5,8 +5,8 @@ use mailonce_core::{
     conversation::thread::ThreadQuery,
     id::TeamId,
     inbox::{self, Inbox},
-    outbound::email::Email,
-    ports::store::{EmailQuery, StoreError},
+    outbound::{email::Email, email_query::EmailQuery},
+    ports::store::StoreError,
 };
 use mailonce_mail::{compose::LOOP_HEADER, parse::ParsedMail, thread};
 use subtle::ConstantTimeEq as _;

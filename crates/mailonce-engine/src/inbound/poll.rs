@@ -8,11 +8,12 @@
 
 use mailonce_core::{
     id::{SourceId, TeamId},
-    inbound::delivery::Intake,
-    ports::{
-        mail_fetcher::{MailListEntry, MailListPage, ProviderAccount},
-        store::{IdempotentResult, StoreError},
+    inbound::{
+        delivery::Intake,
+        provider_mail::{MailListEntry, MailListPage, ProviderAccount},
     },
+    operation::IdempotentResult,
+    ports::store::StoreError,
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,
 };

@@ -1,10 +1,8 @@
 //! How far the polling of a source is: where the next round begins, what it saw already, when it is due.
 
 use mailonce_core::{
-    ports::{
-        mail_fetcher::{FetchError, MailListPage},
-        store::StoreError,
-    },
+    inbound::provider_mail::{FetchError, MailListPage},
+    ports::store::StoreError,
     record::Record,
     time::Time,
 };
@@ -133,7 +131,7 @@ fn corrupt_cursor(error: &serde_json::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mailonce_core::ports::mail_fetcher::MailListEntry;
+    use mailonce_core::inbound::provider_mail::MailListEntry;
 
     const MINUTE: i64 = 60_000;
     const HOUR: i64 = 60 * MINUTE;

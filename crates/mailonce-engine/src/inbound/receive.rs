@@ -17,7 +17,10 @@ use mailonce_mail::return_path::AttemptTag;
 use sha2::{Digest as _, Sha256};
 use std::{net::IpAddr, sync::Arc};
 
-use crate::{Engine, inbound::worker::run_blocking_if_large, runtime::pack::Packer};
+use crate::{
+    Engine,
+    runtime::{blocking::run_blocking_if_large, pack::Packer},
+};
 
 /// A mail as an intake brings it.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@
 
 use mailonce_core::{
     id::InboxId,
-    inbound::delivery::{Delivery, NewDelivery, ReceiveResult},
-    ports::{
-        authenticator::{Authenticator, NoSenderCheck},
-        inbound_store::InboundWakeUp,
+    inbound::{
+        delivery::{Delivery, NewDelivery, ReceiveResult},
+        wake_up::InboundWakeUp,
     },
+    ports::authenticator::{Authenticator, NoSenderCheck},
     time::Time,
 };
 use std::{

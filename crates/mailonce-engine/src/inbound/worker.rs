@@ -6,23 +6,22 @@
 use mailonce_core::{
     address::NamedAddress,
     id::{ArtifactId, MessageId, ThreadId},
-    inbound::delivery::{
-        Delivery, DeliveryFormat, DeliveryOutcome, DeliverySuppression, DeliveryTarget, Intake, LeasedDelivery,
+    inbound::{
+        delivery::{
+            Delivery, DeliveryFormat, DeliveryOutcome, DeliverySuppression, DeliveryTarget, Intake, LeasedDelivery,
+        },
+        sender_auth::{AuthResult, SenderAuth, UnauthenticatedMail},
     },
     inbox::{
         Inbox,
         artifact::{ArtifactKind, ExtractedValue, NewArtifact},
         message::{
             AttachmentInfo, FileMessageResult, MessageAnnotations, MessageFlag, MessageHead, MessageState, NewMessage,
-            Party,
         },
     },
     limits,
     outbound::email::Email,
-    ports::{
-        authenticator::{AuthResult, SenderAuth, UnauthenticatedMail},
-        store::StoreError,
-    },
+    ports::store::StoreError,
 };
 use mailonce_mail::{
     artifact::{self, Kind, Reason},
@@ -44,6 +43,8 @@ use tokio::{
 use crate::{
     Engine,
     inbound::{collect::MAX_FETCH_ATTEMPTS, waiters::FastPathMail},
+    inbox::parties::{parties, party},
+    runtime::blocking::{BLOCKING_ABOVE_BYTES, run_blocking, run_blocking_if_large},
 };
 
 /// Mails read at a time.
@@ -76,34 +77,6 @@ struct ParsedDelivery {
 
 fn message_id_hash(message_id: &str) -> [u8; 32] {
     Sha256::digest(message_id.as_bytes()).into()
-}
-
-pub(crate) fn party(mailbox: &NamedAddress) -> Party {
-    Party { name: mailbox.name.as_deref().map(minimise::sanitize_line), address: mailbox.address.to_ascii_lowercase() }
-}
-
-fn parties(mailboxes: &[NamedAddress]) -> Vec<Party> {
-    mailboxes.iter().take(limits::RECIPIENTS).map(party).collect()
-}
-
-/// Does something apart from the requests.
-pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
-    #[cfg(feature = "failpoints")]
-    if crate::failpoint::is_simulated() {
-        return Ok(work());
-    }
-    tokio::task::spawn_blocking(work).await
-}
-
-/// Mails above this size are hashed, packed and parsed on another thread. Below, it takes about a millisecond.
-const BLOCKING_ABOVE_BYTES: usize = 256 * 1024;
-
-/// Runs work over so many octets: on another thread if they are many.
-pub(crate) async fn run_blocking_if_large<T: Send + 'static>(
-    octets: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, JoinError> {
-    if octets > BLOCKING_ABOVE_BYTES { run_blocking(work).await } else { Ok(work()) }
 }
 
 /// Runs a future on another thread, because it computes for long between its awaits.

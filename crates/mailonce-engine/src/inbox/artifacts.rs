@@ -8,7 +8,7 @@ use mailonce_core::{
         message::{MessagePosition, MessageQuery},
         watch::{SpendResendResult, Watch},
     },
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, Problem},
     time::Time,
 };
@@ -16,7 +16,8 @@ use std::borrow::Cow;
 use uuid::Uuid;
 
 use crate::{
-    Caller, Engine, KeyedCall, operation, outbound::email_commands::key_mismatch, runtime::records::CreateOutcome,
+    Caller, Engine, KeyedCall, operation,
+    runtime::{problems::key_mismatch, records::CreateOutcome},
     unavailable,
 };
 

@@ -6,7 +6,8 @@ use mailonce_core::{
     conversation::caps::ReplyCaps,
     id::InboxId,
     inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings},
-    ports::store::{IdempotentResult, StoreError},
+    operation::IdempotentResult,
+    ports::store::StoreError,
     problem::{Code, Problem},
     record::RecordKind,
     time::Time,
@@ -18,8 +19,10 @@ use crate::{
     Caller, Engine, KeyedCall,
     access::domains::DomainDetails,
     invalid_field, operation,
-    outbound::email_commands::key_mismatch,
-    runtime::records::{self, CreateOutcome, CursorPage},
+    runtime::{
+        problems::key_mismatch,
+        records::{self, CreateOutcome, CursorPage},
+    },
     unavailable,
 };
 

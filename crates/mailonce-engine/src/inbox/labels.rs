@@ -5,7 +5,7 @@
 use mailonce_core::{
     access::team::ApiKeyScope,
     limits,
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, FieldError, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
     time::Time,

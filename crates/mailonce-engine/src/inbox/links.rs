@@ -13,7 +13,7 @@ use mailonce_mail::parse;
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use crate::{Caller, Engine, inbox::messages::AttachmentBytes, outbound::email_commands, unavailable};
+use crate::{Caller, Engine, inbox::messages::AttachmentBytes, runtime::problems, unavailable};
 
 /// How long a link opens, in milliseconds.
 pub const LINK_TTL_MS: i64 = 3_600_000;
@@ -124,7 +124,7 @@ impl Engine {
             .email_detail(team, id)
             .await
             .map_err(unavailable)?
-            .ok_or_else(|| email_commands::email_not_found(id))?;
+            .ok_or_else(|| problems::email_not_found(id))?;
         let content = detail.body.as_deref().and_then(|body| self.packer.unpack(body)).ok_or_else(link_not_found)?;
         let file = content.attachments.into_iter().nth(number).ok_or_else(link_not_found)?;
         let content_type = attachment_media_type(file.content_type.as_deref(), file.filename.as_deref());
@@ -139,7 +139,7 @@ impl Engine {
             .email_detail(team, id)
             .await
             .map_err(unavailable)?
-            .ok_or_else(|| email_commands::email_not_found(id))?;
+            .ok_or_else(|| problems::email_not_found(id))?;
         let mut content =
             detail.body.as_deref().and_then(|body| self.packer.unpack(body)).ok_or_else(link_not_found)?;
         let bytes = self.compose_mime(&detail.email, &mut content, detail.email.head.created_at);

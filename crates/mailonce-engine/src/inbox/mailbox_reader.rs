@@ -8,8 +8,7 @@ use mailonce_core::{
         message::{Message, MessageFlag, MessagePosition, MessageQuery},
     },
     limits,
-    outbound::email::Email,
-    ports::store::EmailQuery,
+    outbound::{email::Email, email_query::EmailQuery},
     problem::Problem,
 };
 use std::{

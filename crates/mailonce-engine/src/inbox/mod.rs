@@ -6,5 +6,6 @@ pub mod labels;
 pub mod links;
 pub mod mailbox_reader;
 pub mod messages;
+pub(crate) mod parties;
 pub mod team_messages;
 pub mod wait;

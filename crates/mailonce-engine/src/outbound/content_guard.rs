@@ -6,15 +6,18 @@
 
 use mailonce_core::{
     address::NamedAddress,
-    handoff::action::HandoffAction,
+    handoff::{action::HandoffAction, lease::HandoffActionResult},
     id::{EmailId, TeamId},
+    operation::IdempotentResult,
     outbound::{
+        accept::GuardInput,
         content::EmailContent,
         content_guard::{self, ContentFingerprint, ContentGuardMode},
         digest::Digest,
         email::{Channel, Email, EmailState, Guard},
+        email_query::EmailQuery,
     },
-    ports::store::{EmailQuery, GuardInput, HandoffActionResult, IdempotentResult, StoreError},
+    ports::store::StoreError,
     problem::Problem,
     time::Time,
 };
@@ -27,7 +30,12 @@ use std::{
 use subtle::ConstantTimeEq as _;
 use tokio::sync::OnceCell;
 
-use crate::{Caller, Engine, inbound::worker::run_blocking, outbound::send::KeyedSend, runtime::pack, unavailable};
+use crate::{
+    Caller, Engine,
+    outbound::send::KeyedSend,
+    runtime::{blocking::run_blocking, pack},
+    unavailable,
+};
 
 const SHARDS: usize = 16;
 /// Sender and recipient pairs in one generation of a shard.

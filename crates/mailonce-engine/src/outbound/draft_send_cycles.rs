@@ -14,8 +14,8 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     id::EmailId,
     key::EmailKey,
-    outbound::digest,
-    ports::store::{IdempotentResult, KeyBinding},
+    operation::IdempotentResult,
+    outbound::{digest, key_binding::KeyBinding},
     problem::{Code, Problem},
     record::{RecordChangeResult, RecordEdit, RecordKind},
 };

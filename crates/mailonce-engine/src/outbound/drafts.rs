@@ -6,7 +6,7 @@ use mailonce_core::{
     id::{EmailId, InboxId},
     key::Key,
     limits,
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     problem::{Code, FieldError, Problem},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind},
     time::Time,
@@ -17,8 +17,10 @@ use uuid::Uuid;
 
 use crate::{
     Caller, Engine, KeyedCall, operation,
-    outbound::email_commands::key_mismatch,
-    runtime::records::{self, CreateOutcome, CursorPage},
+    runtime::{
+        problems::key_mismatch,
+        records::{self, CreateOutcome, CursorPage},
+    },
     unavailable,
 };
 

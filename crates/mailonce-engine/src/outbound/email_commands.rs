@@ -5,13 +5,13 @@ use mailonce_core::{
     control::rule::RuleRef,
     id::{ApiKeyId, EmailId, TeamId},
     key::{EmailKey, Key},
+    operation::IdempotentResult,
     outbound::{
-        email::{Channel, Email, EmailChangeRefusal, EmailHead, EmailState, Guard},
+        accept::{Envelope, GuardInput, NewEmail},
+        email::{Channel, Email, EmailHead, EmailState, Guard},
+        email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
         schedule::Schedule,
-    },
-    ports::store::{
-        EmailChangeResult, EmailResendResult, Envelope, GuardInput, IdempotentResult, KeyBinding, NewEmail,
-        RescheduleRequest, SuppressedReason,
+        suppressed_call::SuppressedReason,
     },
     problem::{Code, Problem},
     time::Time,
@@ -22,7 +22,10 @@ use crate::{
     handoff::transport_selector,
     operation,
     outbound::{content_guard::content_fingerprint, replay_cache::CachedEmail, send_receipt::SendReceipt},
-    runtime::records::CreateOutcome,
+    runtime::{
+        problems::{email_not_found, key_mismatch, refusal_problem},
+        records::CreateOutcome,
+    },
     unavailable,
 };
 
@@ -230,38 +233,5 @@ impl Engine {
             guard_input: GuardInput { fingerprint: likeness, ..GuardInput::default() },
             body,
         }
-    }
-}
-
-/// The problem for an unknown email id.
-pub(crate) fn email_not_found(id: EmailId) -> Problem {
-    Problem::new(Code::NotFound, format!("there is no email {id}"))
-}
-
-pub(crate) fn refusal_problem(refusal: EmailChangeRefusal, email: &Email) -> Problem {
-    let (code, why) = match refusal {
-        EmailChangeRefusal::TooLate => (Code::TooLate, "it can no longer be taken back"),
-        EmailChangeRefusal::NotScheduled => (Code::NotScheduled, "it has no time to change"),
-        EmailChangeRefusal::NotTerminal => (Code::NotTerminal, "it is not finished"),
-        EmailChangeRefusal::UseResolve => (Code::UseResolve, "nobody can tell whether it arrived"),
-        EmailChangeRefusal::ResendBudgetSpent => (Code::BudgetSpent, "it was already sent again today"),
-        EmailChangeRefusal::StaleRev => (Code::StaleRev, "it changed since you looked"),
-        EmailChangeRefusal::NotUnknown => (Code::NotUnknown, "nothing about it is unknown"),
-        EmailChangeRefusal::AnsweredByAnother => (Code::AlreadyAnswered, "another email answered its message since"),
-    };
-    let state = email.state().as_str();
-    Problem::new(code, format!("email {} is {state}: {why}", email.id))
-        .with_extension("state", state)
-        .with_extension("rev", email.rev)
-}
-
-/// The problem for a key that is bound to something else.
-pub(crate) fn key_mismatch(bound: &KeyBinding) -> Problem {
-    match bound {
-        KeyBinding::Email(email) => Problem::new(Code::KeyMismatch, format!("this key belongs to email {}", email.id))
-            .with_extension("differs", vec!["operation"])
-            .with_extension("original", email.id.to_string()),
-        KeyBinding::Operation { .. } => Problem::new(Code::KeyMismatch, "this key was used for another call")
-            .with_extension("differs", vec!["operation, path or body"]),
     }
 }

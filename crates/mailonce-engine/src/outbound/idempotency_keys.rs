@@ -2,8 +2,10 @@
 
 use mailonce_core::{
     key::{EmailKey, Key},
-    outbound::email::Email,
-    ports::store::{KeyBinding, KeyChangeResult, KeyView},
+    outbound::{
+        email::Email,
+        key_binding::{KeyBinding, KeyChangeResult, KeyView},
+    },
     problem::{Code, FieldError, Problem},
     ttl::Ttl,
 };

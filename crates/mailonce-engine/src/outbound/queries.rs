@@ -4,8 +4,11 @@ use mailonce_core::{
     events::event::{Event, EventCursor},
     id::{EmailId, first_id_at},
     limits, mutant,
-    outbound::{content::EmailContent, email::Email},
-    ports::store::{EmailDetail, EmailQuery, ResultPage},
+    outbound::{
+        content::EmailContent,
+        email::Email,
+        email_query::{EmailDetail, EmailQuery, ResultPage},
+    },
     problem::Problem,
     time::Time,
 };
@@ -14,7 +17,8 @@ use uuid::Uuid;
 use crate::{
     Caller, Engine,
     events::tail::EventSelection,
-    outbound::{email_commands::email_not_found, replay_cache::CachedEmail, send_receipt},
+    outbound::{replay_cache::CachedEmail, send_receipt},
+    runtime::problems::email_not_found,
     unavailable,
 };
 

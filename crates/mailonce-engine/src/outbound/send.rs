@@ -8,13 +8,14 @@ use mailonce_core::{
     intent::Intent,
     key::{EmailKey, Key, KeyHash},
     limits, mutant,
+    operation::KeyedOperation,
     outbound::{
+        accept::{AcceptResult, BatchAcceptResult, GuardInput, NewBatch, NewEmail},
         content::EmailContent,
         digest::{Digest, DigestField},
         email::{Channel, Email, EmailHead, EmailState, Guard, OnUnknown},
-    },
-    ports::store::{
-        AcceptResult, BatchAcceptResult, GuardInput, KeyBinding, KeyedOperation, NewBatch, NewEmail, SuppressedReason,
+        key_binding::KeyBinding,
+        suppressed_call::SuppressedReason,
     },
     problem::{Code, FieldError, Problem},
     time::Time,

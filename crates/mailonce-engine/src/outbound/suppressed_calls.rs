@@ -4,7 +4,7 @@
 use mailonce_core::{
     id::{EmailId, TeamId},
     limits,
-    ports::store::{SuppressedCall, SuppressedCalls},
+    outbound::suppressed_call::{SuppressedCall, SuppressedCalls},
 };
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -5,14 +5,14 @@ use mailonce_core::{
         endpoint::{EndpointGauge, EndpointState},
         notice::{WebhookError, WebhookVerdict},
     },
-    inbound::delivery::{DeliveryOutcome, DeliverySuppression, Intake, NewDelivery, ReceiveResult},
-    inbox::message::FileMessageResult,
-    outbound::email::Channel,
-    ports::{
-        mail_fetcher::{FetchError, FetchedMail, MailListPage},
-        store::{Backlog, Gauges, RecoveryCounts, SuppressedReason},
-        transport::ReplyMeaning,
+    handoff::{lease::Backlog, reply::ReplyMeaning},
+    inbound::{
+        delivery::{DeliveryOutcome, DeliverySuppression, Intake, NewDelivery, ReceiveResult},
+        provider_mail::{FetchError, FetchedMail, MailListPage},
     },
+    inbox::message::FileMessageResult,
+    installation::{Gauges, RecoveryCounts},
+    outbound::{email::Channel, suppressed_call::SuppressedReason},
     time::Time,
 };
 use prometheus_client::{

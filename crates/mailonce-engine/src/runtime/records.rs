@@ -2,14 +2,15 @@
 
 use mailonce_core::{
     id::TeamId,
-    ports::store::{IdempotentResult, KeyBinding},
+    operation::IdempotentResult,
+    outbound::key_binding::KeyBinding,
     problem::{Code, Problem},
     record::{CreateRecordResult, Record, RecordKind},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use crate::{Caller, Engine, KeyedCall, operation, outbound::email_commands::key_mismatch, unavailable};
+use crate::{Caller, Engine, KeyedCall, operation, runtime::problems::key_mismatch, unavailable};
 
 /// A page of results, newest first.
 #[derive(Clone, Debug)]

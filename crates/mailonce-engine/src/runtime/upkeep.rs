@@ -1,9 +1,6 @@
 //! The background loops: hand-off, heartbeats, the flush of counters, and the sweep of expired data.
 
-use mailonce_core::{
-    id::NodeId,
-    ports::store::{RecoveryCounts, StoreError},
-};
+use mailonce_core::{id::NodeId, installation::RecoveryCounts, ports::store::StoreError};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet};
 

@@ -11,7 +11,7 @@
 mod prose;
 mod report;
 
-use mailonce_core::{id::EmailId, ports::transport::TransportReply};
+use mailonce_core::{handoff::reply::TransportReply, id::EmailId};
 
 use crate::{
     automatic::{self, Why},

@@ -1,7 +1,7 @@
 //! What a provider says about a mail, in our words.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use mailonce_core::{id::EmailId, ports::transport::TransportReply, time::Time};
+use mailonce_core::{handoff::reply::TransportReply, id::EmailId, time::Time};
 use sha2::{Digest as _, Sha256};
 
 /// What became of a mail, as the provider tells it.

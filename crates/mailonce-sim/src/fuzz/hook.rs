@@ -1,6 +1,6 @@
 //! Webhooks of providers, and the tags that bounces bring back.
 
-use mailonce_core::{ports::transport::TransportReply, time::Time};
+use mailonce_core::{handoff::reply::TransportReply, time::Time};
 use mailonce_mail::{
     hooks::{self, HookRequest, HookSecrets, Kind, MAX_EVENTS, SharedSecret},
     return_path::AttemptTag,

@@ -2,11 +2,13 @@
 //! will, whole client included.
 
 use mailonce_core::{
+    handoff::{
+        reply::{ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail},
+    },
     id::{EmailId, TeamId},
     outbound::content::EmailContent,
-    ports::transport::{
-        FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, ReplyMeaning, Transport, TransportReply,
-    },
+    ports::transport::Transport,
 };
 use mailonce_transport::{
     http::HttpTransportConfig,

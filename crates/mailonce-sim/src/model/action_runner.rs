@@ -4,10 +4,10 @@ use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource, HandoffState, Transition,
         action::{self, HandoffAction, HandoffActionStatus, HandoffRetryPolicy, Resolution},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
         unknown,
     },
     outbound::email::Email,
-    ports::transport::{AttemptPhase, ReplyMeaning, TransportReply},
 };
 use std::{
     collections::HashMap,

@@ -4,10 +4,10 @@ use mailonce_core::{
     handoff::{
         EvidenceFinding, HandoffState,
         action::Resolution,
+        reply::ReplyMeaning,
         unknown::{self, RecoveryAction},
     },
     outbound::email::OnUnknown,
-    ports::transport::ReplyMeaning,
 };
 
 use crate::model::{

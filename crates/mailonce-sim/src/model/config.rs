@@ -2,7 +2,9 @@
 
 use clap::ValueEnum;
 use mailonce_core::{
-    handoff::unknown::RecoveryContext, outbound::email::OnUnknown, ports::transport::RecoveryMethod, time::Time,
+    handoff::{capabilities::RecoveryMethod, unknown::RecoveryContext},
+    outbound::email::OnUnknown,
+    time::Time,
 };
 use serde::Serialize;
 

@@ -8,10 +8,10 @@ use mailonce_core::{
     handoff::{Handoff, HandoffProgress, HandoffState},
     id::{EmailId, NodeId, TeamId},
     outbound::{
+        accept::{Envelope, GuardInput, NewEmail},
         digest::Digest,
         email::{Channel, Email, EmailHead},
     },
-    ports::store::{Envelope, GuardInput, NewEmail},
     time::Time,
     ttl,
 };

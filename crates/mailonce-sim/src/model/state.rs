@@ -1,6 +1,6 @@
 //! A whole world at one moment: the ledger, the workers, what really happened at the next hop, and the time.
 
-use mailonce_core::{handoff::HandoffState, ports::transport::ReplyMeaning};
+use mailonce_core::handoff::{HandoffState, reply::ReplyMeaning};
 
 use crate::model::{
     config::{ModelConfig, SLACK_TICKS, WINDOW_TICKS},

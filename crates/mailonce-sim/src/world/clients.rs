@@ -1,21 +1,30 @@
 //! Callers, operators and providers: they ask one node or another, and write down what they were told.
 
-use crate::proof::history::{CallKind, CallOutcome, CallRecord};
-use crate::world::next_hop::{ProviderReport, SimulatedHop};
-use crate::world::planned_sends::{PlannedSend, SendIdentity};
-use crate::world::world_state::WorldState;
-use mailonce_core::handoff::action::Resolution;
-use mailonce_core::handoff::{Evidence, EvidenceSource, Handoff};
-use mailonce_core::id::{EmailId, TeamId};
-use mailonce_core::key::Key;
-use mailonce_core::outbound::email::{Email, EmailState};
-use mailonce_core::ports::store::{EmailQuery, Store as _};
-use mailonce_core::problem::{Code, Problem};
-use mailonce_engine::handoff::unknown::ResolveRequest;
-use mailonce_engine::{Caller, Engine};
+use crate::{
+    proof::history::{CallKind, CallOutcome, CallRecord},
+    world::{
+        next_hop::{ProviderReport, SimulatedHop},
+        planned_sends::{PlannedSend, SendIdentity},
+        world_state::WorldState,
+    },
+};
+use mailonce_core::{
+    handoff::{Evidence, EvidenceSource, Handoff, action::Resolution},
+    id::{EmailId, TeamId},
+    key::Key,
+    outbound::{
+        email::{Email, EmailState},
+        email_query::EmailQuery,
+    },
+    ports::store::Store as _,
+    problem::{Code, Problem},
+};
+use mailonce_engine::{Caller, Engine, handoff::unknown::ResolveRequest};
 use mailonce_store::memory::Memory;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// How much time may pass while a call is under way, in milliseconds.
 const CALL_LEEWAY_MS: i64 = 120_000;

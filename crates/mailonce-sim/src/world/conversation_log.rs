@@ -1,7 +1,9 @@
 //! What the ledger commits about conversations, in the words of the history.
 
-use crate::proof::history::{ConversationChange, ReplyRecord};
-use crate::world::world_state::WorldState;
+use crate::{
+    proof::history::{ConversationChange, ReplyRecord},
+    world::world_state::WorldState,
+};
 use mailonce_core::{
     conversation::{
         message_progress::{Acknowledgement, MessageLeaseRef, ReplySlot},
@@ -10,8 +12,8 @@ use mailonce_core::{
     },
     id::MessageId,
     inbox::message::FileMessageResult,
-    outbound::email::Email,
-    ports::store::{AcceptResult, IdempotentResult},
+    operation::IdempotentResult,
+    outbound::{accept::AcceptResult, email::Email},
     time::Time,
 };
 

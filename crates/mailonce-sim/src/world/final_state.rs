@@ -1,20 +1,26 @@
 //! What the ledger shows in the end, in the words of the history.
 
 use super::plan::{FaultKind, HopProfile};
-use crate::proof::history::{self, Attempt, Event, Evidence, Handoff};
-use crate::world::clients::{SimulatedClients, team_name};
-use crate::world::cluster::SimulatedCluster;
-use crate::world::code_mail;
-use crate::world::conversation_mail;
-use crate::world::next_hop::SimulatedHop;
-use crate::world::planned_sends::content_hash;
-use mailonce_core::handoff::{self, HandoffState};
-use mailonce_core::outbound::email::{Email, OnUnknown};
-use mailonce_core::ports::store::{EmailDetail, EmailQuery, Store as _, StoreError};
-use mailonce_core::ports::transport::RecoveryMethod;
+use crate::{
+    proof::history::{self, Attempt, Event, Evidence, Handoff},
+    world::{
+        clients::{SimulatedClients, team_name},
+        cluster::SimulatedCluster,
+        code_mail, conversation_mail,
+        next_hop::SimulatedHop,
+        planned_sends::content_hash,
+    },
+};
+use mailonce_core::{
+    handoff::{self, HandoffState, capabilities::RecoveryMethod},
+    outbound::{
+        email::{Email, OnUnknown},
+        email_query::{EmailDetail, EmailQuery},
+    },
+    ports::store::{Store as _, StoreError},
+};
 use mailonce_engine::{Caller, Engine};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Emails of one team that are read.
 const EMAIL_LIMIT: usize = 1_000;

@@ -1,14 +1,16 @@
 //! A next hop: what it took, which keys it remembers, what it will take late, and what it reports.
 
 use super::plan::{FaultKind, HopProfile};
-use crate::proof::history::HopArrival;
-use crate::world::world_state::WorldState;
-use mailonce_core::handoff::EvidenceFinding;
-use mailonce_core::id::{EmailId, TeamId};
-use mailonce_core::ports::transport::{FrozenEnvelope, RecoveryMethod, ReplyMeaning};
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::{proof::history::HopArrival, world::world_state::WorldState};
+use mailonce_core::{
+    handoff::{EvidenceFinding, capabilities::RecoveryMethod, reply::ReplyMeaning, transport_request::FrozenEnvelope},
+    id::{EmailId, TeamId},
+};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// What a next hop does with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,16 +1,18 @@
 //! The transport that leads one life of a node to a next hop, and the network between them.
 
 use super::plan::{FaultKind, HopProfile};
-use crate::world::next_hop::SimulatedHop;
-use crate::world::node_process::NodeProcess;
+use crate::world::{next_hop::SimulatedHop, node_process::NodeProcess};
 use async_trait::async_trait;
-use mailonce_core::mutant;
-use mailonce_core::ports::transport::{
-    AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
-    PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply, UnsupportedMail,
+use mailonce_core::{
+    handoff::{
+        capabilities::{HandoffSplit, PayloadFormat, RecoveryMethod, TransportCapabilities},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
+    },
+    mutant,
+    ports::transport::{PreparedHandoff, Transport},
 };
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// How long a hand-over may take, in milliseconds.
 const HAND_OVER_TIMEOUT_MS: i64 = 2_000;

@@ -1,7 +1,8 @@
 //! One time for all installations, which the test moves, and each node's clock with an offset from it.
 
 use mailonce_core::{
-    ports::{Clock, Entropy, store::DatabaseClock},
+    installation::DatabaseClock,
+    ports::{Clock, Entropy},
     time::Time,
 };
 use mailonce_sim::harness::rng;

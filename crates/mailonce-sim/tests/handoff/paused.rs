@@ -2,11 +2,13 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    outbound::email::{EmailState, OnUnknown},
-    ports::transport::{
-        FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PreparedHandoff, Transport, TransportCapabilities,
-        TransportReply, UnsupportedMail,
+    handoff::{
+        capabilities::TransportCapabilities,
+        reply::TransportReply,
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
     },
+    outbound::email::{EmailState, OnUnknown},
+    ports::transport::{PreparedHandoff, Transport},
 };
 use mailonce_sim::sink::http::{HttpSink, ScriptedResponse, Vendor};
 use std::{sync::Arc, time::Duration};

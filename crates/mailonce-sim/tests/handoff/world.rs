@@ -8,12 +8,9 @@ use mailonce_core::{
     outbound::{
         content::{EmailContent, RawContent},
         email::{Channel, Email, EmailState, OnUnknown},
+        email_query::EmailDetail,
     },
-    ports::{
-        Clock, Entropy,
-        store::{EmailDetail, Store},
-        transport::Transport,
-    },
+    ports::{Clock, Entropy, store::Store, transport::Transport},
     time::Time,
 };
 use mailonce_engine::{

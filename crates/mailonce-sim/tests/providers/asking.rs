@@ -1,8 +1,11 @@
 //! Asking a vendor about a mail whose answer was lost. A yes must be proof.
 
 use mailonce_core::{
+    handoff::{
+        capabilities::RecoveryMethod,
+        transport_request::{LookUpRequest, LookUpResult},
+    },
     id::EmailId,
-    ports::transport::{LookUpRequest, LookUpResult, RecoveryMethod},
 };
 use mailonce_sim::sink::http::{API_KEY, HttpSink, ScriptedResponse, Vendor};
 use std::time::Duration;

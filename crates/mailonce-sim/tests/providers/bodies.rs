@@ -2,8 +2,11 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
+    handoff::{
+        capabilities::{HandoffSplit, PayloadFormat},
+        transport_request::OutboundMail,
+    },
     outbound::content::{EmailContent, MetadataValue, RawAttachment, RawContent},
-    ports::transport::{HandoffSplit, OutboundMail, PayloadFormat},
 };
 use mailonce_sim::sink::http::{API_KEY, SECRET_ACCESS_KEY, Vendor};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! What happens before a request goes out, and answers that are none.
 
-use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning};
+use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning};
 use mailonce_sim::sink::http::{API_KEY, HttpSink, Vendor};
 use mailonce_transport::dial::AddressFilter;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -1,6 +1,9 @@
 //! What each vendor's answers mean, with the number of mails it really took.
 
-use mailonce_core::ports::transport::{AttemptPhase, RecoveryMethod, ReplyMeaning};
+use mailonce_core::handoff::{
+    capabilities::RecoveryMethod,
+    reply::{AttemptPhase, ReplyMeaning},
+};
 use mailonce_sim::sink::http::{API_KEY, HttpSink, SECRET_ACCESS_KEY, ScriptedResponse, Vendor, VendorError};
 use std::time::Duration;
 use tokio::task::JoinSet;

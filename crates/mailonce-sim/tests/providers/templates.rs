@@ -1,8 +1,12 @@
 //! The template for any other provider.
 
 use mailonce_core::{
+    handoff::{
+        capabilities::{PayloadFormat, RecoveryMethod},
+        reply::ReplyMeaning,
+    },
     outbound::content::{EmailContent, RawContent},
-    ports::transport::{PayloadFormat, RecoveryMethod, ReplyMeaning, Transport},
+    ports::transport::Transport,
 };
 use mailonce_sim::sink::http::{HttpSink, ScriptedResponse};
 use mailonce_transport::http::{HttpTransportConfig, TransportConfigError, template};

@@ -1,6 +1,9 @@
 //! Answers that an honest sink never gives: the vendors' rarer words, and look-ups that did not heed the question.
 
-use mailonce_core::ports::transport::{LookUpResult, ReplyMeaning, TransportReply};
+use mailonce_core::handoff::{
+    reply::{ReplyMeaning, TransportReply},
+    transport_request::LookUpResult,
+};
 use mailonce_sim::sink::http::Vendor;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

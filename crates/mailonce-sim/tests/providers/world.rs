@@ -1,9 +1,13 @@
 //! A mail, a transport for each vendor, and one attempt.
 
 use mailonce_core::{
+    handoff::{
+        reply::TransportReply,
+        transport_request::{FrozenEnvelope, LookUpRequest, OutboundMail},
+    },
     id::{EmailId, TeamId},
     outbound::content::EmailContent,
-    ports::transport::{FrozenEnvelope, LookUpRequest, OutboundMail, Transport, TransportReply},
+    ports::transport::Transport,
 };
 use mailonce_sim::sink::http::{API_KEY, Vendor};
 use mailonce_transport::http::HttpTransportConfig;

@@ -1,10 +1,16 @@
 //! The bytes that leave are the bytes that were frozen, and no byte of a mail ends it early.
 
 use crate::setting::{client_for, sample_envelope, send_envelope, start_sink};
-use mailonce_core::id::EmailId;
-use mailonce_core::outbound::content::{EmailContent, RawContent};
-use mailonce_core::ports::transport::{AttemptPhase, OutboundMail, ReplyMeaning, Transport as _, UnsupportedMail};
-use mailonce_core::time::Time;
+use mailonce_core::{
+    handoff::{
+        reply::{AttemptPhase, ReplyMeaning},
+        transport_request::{OutboundMail, UnsupportedMail},
+    },
+    id::EmailId,
+    outbound::content::{EmailContent, RawContent},
+    ports::transport::Transport as _,
+    time::Time,
+};
 use mailonce_sim::sink::smtp::{SmtpSink, SmtpSinkConfig};
 use mailonce_transport::smtp::SmtpTransport;
 use uuid::Uuid;

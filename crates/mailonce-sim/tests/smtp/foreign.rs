@@ -1,14 +1,18 @@
 //! Against aiosmtpd, a server that nobody here wrote. It is installed from PyPI on first use, under `target`.
 
 use crate::setting::{config_at_port, sample_envelope, send_envelope};
-use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning};
+use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning};
 use mailonce_sim::sink::certificate::SinkCertificate;
 use mailonce_transport::smtp::{RelayConfig, SmtpTransport, TlsMode};
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
 
 /// Says its port, and then each mail as sender, recipient, parameters and hex.
 const SERVER: &str = r#"

@@ -4,14 +4,18 @@ use crate::setting::{
     MIME, SHORT_TIMEOUT, approach, assert_consistent, client_for, config_at_port, impatient_client, sample_envelope,
     send, send_envelope, start_sink, start_sink_without_pipelining,
 };
-use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning};
+use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning};
 use mailonce_sim::sink::smtp::{SmtpAction, SmtpStep};
 use mailonce_transport::smtp::SmtpTransport;
-use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    sync::oneshot,
+};
 
 /// Bytes that are no reply.
 fn malformed() -> Vec<Vec<u8>> {

@@ -4,11 +4,13 @@ use crate::setting::{
     MIME, SHORT_TIMEOUT, approach, assert_consistent, client_for, config_at_port, config_for, impatient_client,
     sample_envelope, send, send_envelope, start_sink, start_sink_without_pipelining,
 };
-use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning, Transport as _};
+use mailonce_core::{
+    handoff::reply::{AttemptPhase, ReplyMeaning},
+    ports::transport::Transport as _,
+};
 use mailonce_sim::sink::smtp::{SmtpAction, SmtpSink, SmtpStep};
 use mailonce_transport::smtp::{RelayTimeouts, SmtpTransport};
-use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::{net::Ipv4Addr, time::Duration};
 use tokio::net::TcpListener;
 
 const REFUSALS: [(SmtpStep, &str, ReplyMeaning, AttemptPhase); 22] = [

@@ -4,11 +4,10 @@ use crate::setting::{
     MIME, approach, client_for, config_for, sample_envelope, send, send_envelope, start_sink,
     start_sink_without_pipelining,
 };
-use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning};
+use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning};
 use mailonce_sim::sink::smtp::{SmtpAction, SmtpStep};
 use mailonce_transport::smtp::{RelayTimeouts, SmtpTransport};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 #[tokio::test]
 async fn a_connection_is_used_again_after_a_reset() {

@@ -1,7 +1,7 @@
 //! TLS, STARTTLS and log-in: what is protected stays protected, and a secret is told to nobody else.
 
 use crate::setting::{MIME, config_for, sample_envelope, send, send_envelope};
-use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning};
+use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning};
 use mailonce_sim::sink::smtp::{SinkTls, SmtpAction, SmtpSink, SmtpSinkConfig, SmtpStep};
 use mailonce_transport::smtp::{RelayConfig, SmtpTransport, TlsMode};
 

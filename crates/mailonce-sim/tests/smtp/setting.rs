@@ -1,11 +1,16 @@
 //! What the tests share: a sink, a client that points at it, and a mail.
 
-use mailonce_core::id::{EmailId, TeamId};
-use mailonce_core::ports::transport::{FrozenEnvelope, PreparedHandoff, ReplyMeaning, Transport as _, TransportReply};
+use mailonce_core::{
+    handoff::{
+        reply::{ReplyMeaning, TransportReply},
+        transport_request::FrozenEnvelope,
+    },
+    id::{EmailId, TeamId},
+    ports::transport::{PreparedHandoff, Transport as _},
+};
 use mailonce_sim::sink::smtp::{SmtpSink, SmtpSinkConfig};
 use mailonce_transport::smtp::{RelayConfig, RelayTimeouts, SmtpTransport, TlsMode};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// Short enough to wait for, where a test waits for the end of patience.

@@ -5,19 +5,19 @@ use mailonce_core::{
     id::{EmailId, TeamId},
     mutant,
     outbound::{
+        accept::Envelope,
         content::{EmailContent, RawContent},
         digest::Digest,
         email::{Channel, Email, EmailHead, OnUnknown},
     },
-    ports::store::Envelope,
     time::Time,
     ttl,
 };
-use mailonce_sim::harness::rng::env_number;
-use mailonce_sim::world::mutants::{MUTANTS, detect_all};
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::Arc;
+use mailonce_sim::{
+    harness::rng::env_number,
+    world::mutants::{MUTANTS, detect_all},
+};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 use uuid::Uuid;
 
 /// Worlds that one mutant may survive.

@@ -1,8 +1,11 @@
 //! Promises about accepting one wish.
 
 use mailonce_core::{
-    events::event::EventKind, handoff::HandoffState, id::EmailId, outbound::email::EmailState,
-    ports::store::EmailQuery, time::Time,
+    events::event::EventKind,
+    handoff::HandoffState,
+    id::EmailId,
+    outbound::{email::EmailState, email_query::EmailQuery},
+    time::Time,
 };
 
 use super::{
@@ -156,7 +159,7 @@ pub(super) async fn an_id_with_other_unordered_bits_is_nobody(store: TestStore) 
     assert_eq!(store.email_detail(TEAM, near).await.unwrap(), None);
     assert!(matches!(
         accept_email(&store, &keyed_email("k"), T0).await,
-        mailonce_core::ports::store::AcceptResult::KeyBound(_)
+        mailonce_core::outbound::accept::AcceptResult::KeyBound(_)
     ));
 }
 

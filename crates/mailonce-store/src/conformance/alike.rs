@@ -1,13 +1,13 @@
 //! Promises about mails that look alike, and about what guards said before an email came to the ledger.
 
 use mailonce_core::{
+    handoff::reply::ReplyMeaning,
+    operation::IdempotentResult,
     outbound::{
+        accept::AcceptResult,
         content_guard::{COMPARE_WINDOW_MS, MAX_COMPARED},
         email::{Email, EmailState, Guard},
-    },
-    ports::{
-        store::{AcceptResult, EmailResendResult, IdempotentResult},
-        transport::ReplyMeaning,
+        email_commands::EmailResendResult,
     },
     time::Time,
 };

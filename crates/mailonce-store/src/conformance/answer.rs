@@ -4,12 +4,10 @@ use mailonce_core::{
     handoff::{
         Attempt, AttemptDetails, EvidenceFinding, EvidenceSource, HandoffState, Outcome,
         action::{HandoffAction, HandoffActionStatus, LeaseRef},
+        lease::TransportAccount,
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
     },
     outbound::email::EmailState,
-    ports::{
-        store::TransportAccount,
-        transport::{AttemptPhase, ReplyMeaning, TransportReply},
-    },
 };
 
 use super::{

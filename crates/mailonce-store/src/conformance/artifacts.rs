@@ -9,7 +9,8 @@ use mailonce_core::{
         watch::{SpendResendResult, Watch},
     },
     limits,
-    ports::store::{IdempotentResult, KeyBinding},
+    operation::IdempotentResult,
+    outbound::key_binding::KeyBinding,
     time::Time,
 };
 use uuid::Uuid;

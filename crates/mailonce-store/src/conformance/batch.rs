@@ -1,6 +1,9 @@
 //! Promises about batches: every item or none, in order, and again the same.
 
-use mailonce_core::ports::store::{AcceptResult, BatchAcceptResult, KeyBinding, NewBatch};
+use mailonce_core::outbound::{
+    accept::{AcceptResult, BatchAcceptResult, NewBatch},
+    key_binding::KeyBinding,
+};
 
 use super::{
     DAY, EmailFixture, T0, TEAM, TestStore, accept_batch_items, accept_first, accept_replay, all_events, event_kinds,

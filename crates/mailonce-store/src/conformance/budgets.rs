@@ -4,10 +4,11 @@ use mailonce_core::{
     control::budget::{Charge, Overrun, USAGE_RETENTION_MS},
     conversation::reply_guards::ReplyResult,
     id::{EmailId, TeamId},
-    outbound::email::{Email, EmailChangeRefusal, EmailState, Guard},
-    ports::store::{
-        AcceptResult, BatchAcceptResult, EmailChangeResult, EmailResendResult, IdempotentResult, NewBatch,
-        RescheduleRequest,
+    operation::IdempotentResult,
+    outbound::{
+        accept::{AcceptResult, BatchAcceptResult, NewBatch},
+        email::{Email, EmailChangeRefusal, EmailState, Guard},
+        email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
     },
     time::Time,
 };

@@ -8,8 +8,11 @@ use mailonce_core::{
     },
     handoff::action::{HandoffAction, HandoffActionStatus},
     inbox::message::Message,
-    outbound::email::{Email, EmailState, Guard},
-    ports::store::{EmailResendResult, IdempotentResult},
+    operation::IdempotentResult,
+    outbound::{
+        email::{Email, EmailState, Guard},
+        email_commands::EmailResendResult,
+    },
     time::Time,
 };
 

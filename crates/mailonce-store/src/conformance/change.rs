@@ -4,12 +4,14 @@ use mailonce_core::{
     handoff::{
         HandoffState,
         action::{HandoffAction, HandoffActionStatus},
+        reply::ReplyMeaning,
     },
     id::EmailId,
-    outbound::email::{Email, EmailChangeRefusal, EmailState},
-    ports::{
-        store::{EmailChangeResult, EmailResendResult, Envelope, IdempotentResult, RescheduleRequest},
-        transport::ReplyMeaning,
+    operation::IdempotentResult,
+    outbound::{
+        accept::Envelope,
+        email::{Email, EmailChangeRefusal, EmailState},
+        email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
     },
     time::Time,
 };

@@ -13,7 +13,7 @@ use mailonce_core::{
     },
     id::{EmailId, TeamId, ThreadId},
     inbox::message::Message,
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 

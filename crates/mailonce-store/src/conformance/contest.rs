@@ -4,13 +4,13 @@ use mailonce_core::{
     handoff::{
         EvidenceFinding, Outcome,
         action::{HandoffAction, HandoffActionStatus},
+        lease::{HandoffActionResult, LeaseRequest},
+        reply::ReplyMeaning,
     },
     id::{EmailId, NodeId},
-    outbound::email::EmailState,
-    ports::{
-        store::{EmailChangeResult, HandoffActionResult, IdempotentResult, KeyBinding, LeaseRequest, RecoveryCounts},
-        transport::ReplyMeaning,
-    },
+    installation::RecoveryCounts,
+    operation::IdempotentResult,
+    outbound::{email::EmailState, email_commands::EmailChangeResult, key_binding::KeyBinding},
 };
 use std::collections::BTreeSet;
 use uuid::Uuid;

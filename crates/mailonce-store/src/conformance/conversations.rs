@@ -11,7 +11,7 @@ use mailonce_core::{
         Inbox,
         message::{MessageState, NewMessage},
     },
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
 };
 
 use super::{

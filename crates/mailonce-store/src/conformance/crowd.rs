@@ -104,7 +104,8 @@ pub(super) async fn nobody_stays_in_line_behind_nothing(store: TestStore) {
 }
 
 async fn emit_duplicate_event(store: &TestStore, email: EmailId) {
-    let call = mailonce_core::ports::store::SuppressedCalls { team: TEAM, email, count: 1, latest: Vec::new() };
+    let call =
+        mailonce_core::outbound::suppressed_call::SuppressedCalls { team: TEAM, email, count: 1, latest: Vec::new() };
     store.record_suppressed_calls(vec![call], T0).await.unwrap();
 }
 

@@ -4,13 +4,11 @@ use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding,
         action::{HandoffAction, LeaseRef, Resolution},
+        lease::LeaseRequest,
+        reply::ReplyMeaning,
     },
     id::NodeId,
-    outbound::email::Email,
-    ports::{
-        store::{Envelope, LeaseRequest},
-        transport::ReplyMeaning,
-    },
+    outbound::{accept::Envelope, email::Email},
     time::Time,
 };
 use uuid::Uuid;

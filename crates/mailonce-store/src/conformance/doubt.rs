@@ -4,12 +4,16 @@ use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource, HandoffState,
         action::{HandoffAction, HandoffActionStatus, MAX_LEASE_LAPSES, Resolution},
+        lease::HandoffActionResult,
+        reply::ReplyMeaning,
     },
+    installation::RecoveryCounts,
     limits,
-    outbound::email::{EmailChangeRefusal, EmailState},
-    ports::{
-        store::{EmailChangeResult, HandoffActionResult, IdempotentResult, KeyChangeResult, RecoveryCounts},
-        transport::ReplyMeaning,
+    operation::IdempotentResult,
+    outbound::{
+        email::{EmailChangeRefusal, EmailState},
+        email_commands::EmailChangeResult,
+        key_binding::KeyChangeResult,
     },
     time::Time,
 };

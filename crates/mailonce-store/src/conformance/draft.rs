@@ -7,12 +7,12 @@ use mailonce_core::{
     intent::Intent,
     key::{EmailKey, Key, KeyHash},
     outbound::{
+        accept::{Envelope, GuardInput, NewEmail},
         content::{EmailContent, RawContent},
         content_guard::ContentFingerprint,
         digest::Digest,
         email::{Channel, Email, EmailHead, Guard, OnUnknown},
     },
-    ports::store::{Envelope, GuardInput, NewEmail},
     time::Time,
     ttl::{self, Ttl},
 };

@@ -6,7 +6,7 @@ use mailonce_core::{
         notice::{NoticeQuery, NoticeRecovery, ReplayFrom, WebhookVerdict},
     },
     id::EndpointId,
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
 };
 
 use super::{

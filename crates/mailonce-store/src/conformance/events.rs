@@ -2,12 +2,10 @@
 
 use mailonce_core::{
     events::event::Event,
+    handoff::reply::ReplyMeaning,
     id::EmailId,
-    outbound::email::Email,
-    ports::{
-        store::{EmailSubscriber, RescheduleRequest, SharedEmailSubscriber, Store, SuppressedCalls},
-        transport::ReplyMeaning,
-    },
+    outbound::{email::Email, email_commands::RescheduleRequest, suppressed_call::SuppressedCalls},
+    ports::store::{EmailSubscriber, SharedEmailSubscriber, Store},
     ttl::Ttl,
 };
 use std::{

@@ -4,11 +4,14 @@ use mailonce_core::{
     handoff::{
         HandoffState,
         action::{HandoffAction, HandoffActionStatus},
+        lease::{Backlog, HandoffActionResult, LeaseRequest},
+        reply::ReplyMeaning,
     },
-    outbound::email::{EmailChangeRefusal, EmailState},
-    ports::{
-        store::{Backlog, EmailChangeResult, Envelope, HandoffActionResult, IdempotentResult, LeaseRequest},
-        transport::ReplyMeaning,
+    operation::IdempotentResult,
+    outbound::{
+        accept::Envelope,
+        email::{EmailChangeRefusal, EmailState},
+        email_commands::EmailChangeResult,
     },
 };
 

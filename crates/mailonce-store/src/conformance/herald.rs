@@ -12,7 +12,7 @@ use mailonce_core::{
         },
     },
     id::{EndpointId, NodeId, TeamId},
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     time::Time,
 };
 use std::collections::BTreeMap;

@@ -3,7 +3,8 @@
 use mailonce_core::{
     id::InboxId,
     inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings},
-    ports::store::{IdempotentResult, KeyBinding},
+    operation::IdempotentResult,
+    outbound::key_binding::KeyBinding,
     time::Time,
 };
 

@@ -2,16 +2,16 @@
 
 use mailonce_core::{
     call_trace::CallTrace,
-    handoff::action::HandoffActionStatus,
+    handoff::{action::HandoffActionStatus, reply::ReplyMeaning},
     id::ordered_bits,
+    installation::SweepCounts,
     limits,
-    outbound::email::{Channel, Email, Guard},
-    ports::{
-        store::{
-            KeyBinding, KeyChangeResult, LedgerClock, SuppressedCall, SuppressedCalls, SuppressedReason, SweepCounts,
-        },
-        transport::ReplyMeaning,
+    outbound::{
+        email::{Channel, Email, Guard},
+        key_binding::{KeyBinding, KeyChangeResult},
+        suppressed_call::{SuppressedCall, SuppressedCalls, SuppressedReason},
     },
+    ports::store::LedgerClock,
     time::Time,
     ttl::Ttl,
 };

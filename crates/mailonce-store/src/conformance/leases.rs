@@ -3,7 +3,8 @@
 use mailonce_core::{
     conversation::thread::{ThreadLease, ThreadLeaseResult, ThreadLeaseSpec},
     id::ThreadId,
-    ports::store::{IdempotentResult, KeyBinding},
+    operation::IdempotentResult,
+    outbound::key_binding::KeyBinding,
     time::Time,
 };
 

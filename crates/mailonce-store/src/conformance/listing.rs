@@ -2,8 +2,10 @@
 
 use mailonce_core::{
     id::EmailId,
-    outbound::email::{Email, EmailState},
-    ports::store::EmailQuery,
+    outbound::{
+        email::{Email, EmailState},
+        email_query::EmailQuery,
+    },
     time::Time,
 };
 

@@ -13,7 +13,7 @@ use mailonce_core::{
         message::{FileMessageResult, Message, MessagePage, MessagePosition, MessageQuery, MessageState, NewMessage},
         watch::{SpendResendResult, Watch},
     },
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use uuid::Uuid;

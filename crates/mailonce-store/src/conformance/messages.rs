@@ -2,13 +2,15 @@
 
 use mailonce_core::{
     id::{DeliveryId, MessageId, ThreadId},
-    inbound::delivery::{DeliveryState, DeliverySuppression},
+    inbound::{
+        delivery::{DeliveryState, DeliverySuppression},
+        wake_up::InboundWakeUp,
+    },
     inbox::{
         Inbox,
         artifact::ArtifactKind,
         message::{FileMessageResult, Message, MessageFlag, MessagePage, MessagePosition, MessageQuery, MessageState},
     },
-    ports::inbound_store::InboundWakeUp,
 };
 use std::{sync::Arc, time::Duration};
 

@@ -59,9 +59,10 @@ use draft::{
     EmailFixture, IDS, SANDBOX, given_key_hash, intent_email, keyed_email, keyless_email, next_id, next_version,
 };
 use mailonce_core::{
-    access::team::{ApiKey, ApiKeyDetails, Team},
+    access::team::{ApiKey, ApiKeyDetails, CreateTeamResult, Team},
     id::{ApiKeyId, IdGenerator, TeamId},
-    ports::store::{CreateTeamResult, IdempotentResult, Store},
+    operation::IdempotentResult,
+    ports::store::Store,
     time::Time,
 };
 use open::OpenStore;

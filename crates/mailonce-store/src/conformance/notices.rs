@@ -10,7 +10,7 @@ use mailonce_core::{
         },
     },
     limits,
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
 };
 
 use super::{
@@ -115,8 +115,8 @@ pub(super) async fn of_each_subject_only_the_earliest_is_leased(store: TestStore
     }
 }
 
-fn one_suppressed_call(email: mailonce_core::id::EmailId) -> mailonce_core::ports::store::SuppressedCalls {
-    mailonce_core::ports::store::SuppressedCalls { team: TEAM, email, count: 1, latest: Vec::new() }
+fn one_suppressed_call(email: mailonce_core::id::EmailId) -> mailonce_core::outbound::suppressed_call::SuppressedCalls {
+    mailonce_core::outbound::suppressed_call::SuppressedCalls { team: TEAM, email, count: 1, latest: Vec::new() }
 }
 
 pub(super) async fn the_longest_due_are_leased_first_and_at_most_so_many(store: TestStore) {

@@ -7,7 +7,8 @@ use mailonce_core::{
         thread::AcknowledgeResult,
     },
     inbox::message::{MessageState, NewMessage},
-    ports::store::{IdempotentResult, KeyBinding},
+    operation::IdempotentResult,
+    outbound::key_binding::KeyBinding,
 };
 use std::collections::BTreeSet;
 

@@ -3,10 +3,12 @@
 use mailonce_core::{
     id::EmailId,
     limits,
-    outbound::email::{EmailChangeRefusal, EmailState},
-    ports::store::{
-        AcceptResult, EmailChangeResult, EmailResendResult, IdempotentResult, KeyBinding, KeyChangeResult,
-        KeyedOperation,
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::{
+        accept::AcceptResult,
+        email::{EmailChangeRefusal, EmailState},
+        email_commands::{EmailChangeResult, EmailResendResult},
+        key_binding::{KeyBinding, KeyChangeResult},
     },
     ttl::Ttl,
 };

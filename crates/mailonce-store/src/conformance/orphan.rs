@@ -5,12 +5,13 @@ use mailonce_core::{
     handoff::{
         HandoffState,
         action::{HandoffAction, HandoffActionStatus},
+        lease::{OrphanBacklog, TransportAccount},
+        reply::ReplyMeaning,
     },
     id::{EmailId, TeamId},
-    outbound::email::{Email, EmailState},
-    ports::{
-        store::{Envelope, OrphanBacklog, TransportAccount},
-        transport::ReplyMeaning,
+    outbound::{
+        accept::Envelope,
+        email::{Email, EmailState},
     },
     time::Time,
 };

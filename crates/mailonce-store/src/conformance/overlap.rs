@@ -1,8 +1,12 @@
 //! Promises about intents that share recipients: nobody gets the same news by two emails unnoticed.
 
 use mailonce_core::{
-    outbound::email::{Email, EmailState, Guard},
-    ports::store::{AcceptResult, EmailResendResult, IdempotentResult, NewBatch},
+    operation::IdempotentResult,
+    outbound::{
+        accept::{AcceptResult, NewBatch},
+        email::{Email, EmailState, Guard},
+        email_commands::EmailResendResult,
+    },
     time::Time,
 };
 

@@ -2,9 +2,12 @@
 
 use mailonce_core::{
     id::{ApiKeyId, ArtifactId, DeliveryId, InboxId, MessageId, NodeId, SourceId, TeamId, ThreadId},
-    inbound::delivery::{
-        Delivery, DeliveryDetails, DeliveryFormat, DeliveryOutcome, DeliverySuppression, DeliveryTarget,
-        FetchedContent, InboundMail, Intake, LeasedDelivery, NewDelivery, ReceiveResult,
+    inbound::{
+        delivery::{
+            Delivery, DeliveryDetails, DeliveryFormat, DeliveryOutcome, DeliverySuppression, DeliveryTarget,
+            FetchedContent, InboundMail, Intake, LeasedDelivery, NewDelivery, ReceiveResult,
+        },
+        sender_auth::{AuthResult, SenderAuth},
     },
     inbox::{
         CreateInboxResult, Inbox, InboxChangeResult, InboxEdit, InboxSettings,
@@ -15,10 +18,7 @@ use mailonce_core::{
         },
     },
     limits,
-    ports::{
-        authenticator::{AuthResult, SenderAuth},
-        store::IdempotentResult,
-    },
+    operation::IdempotentResult,
     time::Time,
 };
 use uuid::Uuid;

@@ -4,13 +4,14 @@ use mailonce_core::{
     conversation::escalation::{
         Decision, DecisionRecord, Escalation, EscalationReason, EscalationState, EscalationSubject,
     },
-    handoff::action::{HandoffAction, HandoffActionStatus},
-    id::{ApiKeyId, TeamId},
-    outbound::email::{EmailState, Guard},
-    ports::{
-        store::{HandoffActionResult, IdempotentResult},
-        transport::ReplyMeaning,
+    handoff::{
+        action::{HandoffAction, HandoffActionStatus},
+        lease::HandoffActionResult,
+        reply::ReplyMeaning,
     },
+    id::{ApiKeyId, TeamId},
+    operation::IdempotentResult,
+    outbound::email::{EmailState, Guard},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordKind},
 };
 use uuid::Uuid;

@@ -1,8 +1,14 @@
 //! Promises that hold when everybody comes at once.
 
 use mailonce_core::{
-    outbound::email::{Email, EmailState},
-    ports::store::{AcceptResult, EmailChangeResult, EmailResendResult, IdempotentResult, KeyBinding, SuppressedCalls},
+    operation::IdempotentResult,
+    outbound::{
+        accept::AcceptResult,
+        email::{Email, EmailState},
+        email_commands::{EmailChangeResult, EmailResendResult},
+        key_binding::KeyBinding,
+        suppressed_call::SuppressedCalls,
+    },
 };
 use std::collections::BTreeSet;
 

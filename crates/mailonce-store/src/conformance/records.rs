@@ -3,7 +3,8 @@
 use mailonce_core::{
     events::event::{Event, EventKind, NewEvent},
     id::TeamId,
-    ports::store::{IdempotentResult, KeyBinding},
+    operation::IdempotentResult,
+    outbound::key_binding::KeyBinding,
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind},
     time::Time,
 };

@@ -5,13 +5,14 @@ use mailonce_core::{
         message_progress::{MAX_ANSWERS, ReplySlot},
         reply_guards::{NewReply, ReplyResult},
     },
-    handoff::action::Resolution,
+    handoff::{action::Resolution, reply::ReplyMeaning},
     id::{EmailId, MessageId},
     inbox::message::MessageState,
-    outbound::email::{Email, EmailChangeRefusal, EmailState, Guard},
-    ports::{
-        store::{EmailResendResult, IdempotentResult, KeyBinding},
-        transport::ReplyMeaning,
+    operation::IdempotentResult,
+    outbound::{
+        email::{Email, EmailChangeRefusal, EmailState, Guard},
+        email_commands::EmailResendResult,
+        key_binding::KeyBinding,
     },
 };
 use std::collections::BTreeSet;

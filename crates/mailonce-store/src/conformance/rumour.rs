@@ -10,7 +10,7 @@ use mailonce_core::{
         },
     },
     id::{EndpointId, NodeId, NoticeId, TeamId},
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 

@@ -9,7 +9,7 @@ use mailonce_core::{
         message::{FileMessageResult, MessagePosition, MessageQuery},
         watch::{SpendResendResult, Watch},
     },
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
 };
 use std::collections::BTreeSet;
 use uuid::Uuid;

@@ -4,10 +4,13 @@ use mailonce_core::{
     events::event::Event,
     id::{EmailId, TeamId},
     limits,
-    outbound::email::Email,
-    ports::store::{
-        AcceptResult, BatchAcceptResult, EmailChangeResult, EmailDetail, EmailQuery, IdempotentResult, KeyBinding,
-        KeyedOperation, NewBatch, NewEmail,
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::{
+        accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
+        email::Email,
+        email_commands::EmailChangeResult,
+        email_query::{EmailDetail, EmailQuery},
+        key_binding::KeyBinding,
     },
     time::Time,
 };

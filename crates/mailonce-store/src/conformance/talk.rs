@@ -12,8 +12,8 @@ use mailonce_core::{
         Inbox,
         message::{Message, NewMessage},
     },
+    operation::IdempotentResult,
     outbound::email::{Email, Guard},
-    ports::store::IdempotentResult,
     time::Time,
 };
 

@@ -1,11 +1,14 @@
 //! Promises about teams, their credentials, and the wall between them.
 
 use mailonce_core::{
-    access::team::{ApiKey, ApiKeyDetails, ApiKeyScope, Team},
+    access::team::{ApiKey, ApiKeyDetails, ApiKeyScope, CreateTeamResult, Team},
     id::{ApiKeyId, TeamId},
-    ports::store::{
-        CreateTeamResult, EmailChangeResult, EmailQuery, EmailResendResult, IdempotentResult, KeyBinding,
-        KeyChangeResult, KeyedOperation, RescheduleRequest, SuppressedCalls,
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::{
+        email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
+        email_query::EmailQuery,
+        key_binding::{KeyBinding, KeyChangeResult},
+        suppressed_call::SuppressedCalls,
     },
     time::Time,
     ttl::Ttl,

@@ -4,13 +4,12 @@ use mailonce_core::{
     handoff::{
         Evidence, EvidenceFinding, EvidenceSource, Handoff,
         action::{HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef},
+        lease::{HandoffActionResult, LeaseRequest, LeasedHandoff},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
     },
     id::{EmailId, NodeId},
+    operation::IdempotentResult,
     outbound::email::Email,
-    ports::{
-        store::{HandoffActionResult, IdempotentResult, LeaseRequest, LeasedHandoff},
-        transport::{AttemptPhase, ReplyMeaning, TransportReply},
-    },
     time::Time,
 };
 use uuid::Uuid;

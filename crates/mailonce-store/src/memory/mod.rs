@@ -12,24 +12,31 @@ pub(crate) mod outbound;
 
 use async_trait::async_trait;
 use mailonce_core::{
-    access::team::{ApiKey, Team},
+    access::team::{ApiKey, CreateTeamResult, Team},
+    commit_clock::CommitClock,
     control::budget::BudgetCounter,
     events::event::{Event, EventKind, NewEvent},
-    handoff::{Attempt, Evidence, action::HandoffAction},
+    handoff::{
+        Attempt, Evidence,
+        action::HandoffAction,
+        lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog, TransportAccount},
+    },
     id::{ApiKeyId, EmailId, NodeId, TeamId, ordered_bits},
+    installation::{Gauges, Health, Heartbeat, InstallationInfo, RecoveryCounts, SweepCounts},
     key::{InstallSecret, KeyHash},
     limits, mutant,
-    outbound::email::Email,
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::{
+        accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
+        email::Email,
+        email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
+        email_query::{EmailDetail, EmailQuery, ResultPage},
+        key_binding::{KeyBinding, KeyChangeResult, KeyView},
+        suppressed_call::{SuppressedCall, SuppressedCalls},
+    },
     ports::{
         inbound_store::InboundWakeUpHandler,
-        store::{
-            AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, EmailChangeResult, EmailDetail,
-            EmailQuery, EmailResendResult, Gauges, HandoffActionResult, Health, Heartbeat, IdempotentResult,
-            InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest, LeasedHandoff,
-            NewBatch, NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result, ResultPage,
-            SharedEmailSubscriber, SharedLedgerClock, Store, StoreError, SuppressedCall, SuppressedCalls, SweepCounts,
-            TransportAccount,
-        },
+        store::{Result, SharedEmailSubscriber, SharedLedgerClock, Store, StoreError},
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,

@@ -2,9 +2,10 @@
 
 use deadpool_postgres::Client;
 use mailonce_core::{
+    access::install_secret::StoredSecret,
     key::InstallSecret,
     ports::{
-        secret_keeper::{SecretKeeper, StoredSecret},
+        secret_keeper::SecretKeeper,
         store::{Result, StoreError},
     },
 };

@@ -5,8 +5,9 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
+    commit_clock::CommitClock,
     id::{EmailId, TeamId},
-    ports::store::{CommitClock, StoreError},
+    ports::store::StoreError,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,6 +1,6 @@
 //! Metrics of the store.
 
-use mailonce_core::ports::store::Gauges;
+use mailonce_core::installation::Gauges;
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Duration,

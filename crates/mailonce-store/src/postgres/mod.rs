@@ -45,23 +45,29 @@ mod write;
 
 use async_trait::async_trait;
 use mailonce_core::{
-    access::team::{ApiKey, Team},
+    access::team::{ApiKey, CreateTeamResult, Team},
+    commit_clock::CommitClock,
     control::budget::BudgetCounter,
     events::event::Event,
-    handoff::action::HandoffAction,
+    handoff::{
+        action::HandoffAction,
+        lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog, TransportAccount},
+    },
     id::{ApiKeyId, EmailId, NodeId, TeamId},
+    installation::{DatabaseClock, Gauges, Health, Heartbeat, InstallationInfo, RecoveryCounts, SweepCounts},
     key::{InstallSecret, KeyHash},
-    outbound::email::Email,
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::{
+        accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
+        email::Email,
+        email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
+        email_query::{EmailDetail, EmailQuery, ResultPage},
+        key_binding::{KeyBinding, KeyChangeResult, KeyView},
+        suppressed_call::SuppressedCalls,
+    },
     ports::{
         secret_keeper::SecretKeeper,
-        store::{
-            AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, DatabaseClock, EmailChangeResult,
-            EmailDetail, EmailQuery, EmailResendResult, EventWakeUpHandler, Gauges, HandoffActionResult, Health,
-            Heartbeat, IdempotentResult, InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation,
-            LeaseRequest, LeasedHandoff, NewBatch, NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result,
-            ResultPage, SharedEmailSubscriber, SharedLedgerClock, Store, SuppressedCalls, SweepCounts,
-            TransportAccount,
-        },
+        store::{EventWakeUpHandler, Result, SharedEmailSubscriber, SharedLedgerClock, Store},
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
@@ -74,14 +80,15 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::postgres::handoff::handoffs::ActionCall;
-use crate::postgres::inbound::{
-    filing::FileCall,
-    receive::ReceiveCall,
-    wake_ups::{self, WakeUpBus},
+use crate::postgres::{
+    handoff::handoffs::ActionCall,
+    inbound::{
+        filing::FileCall,
+        receive::ReceiveCall,
+        wake_ups::{self, WakeUpBus},
+    },
+    outbound::{accept_batcher::AcceptBatcher, queries::KeyLookupRequest},
 };
-use crate::postgres::outbound::accept_batcher::AcceptBatcher;
-use crate::postgres::outbound::queries::KeyLookupRequest;
 use call_batcher::CallBatcher;
 use durability::DurabilityBarrier;
 use error::{TxResult, call_until_final, with_timeout};

@@ -7,8 +7,8 @@ use mailonce_core::{
     outbound::{
         digest::Digest,
         email::{Email, Guard},
+        suppressed_call::SuppressedCall,
     },
-    ports::store::SuppressedCall,
     time::Time,
     ttl::Ttl,
 };

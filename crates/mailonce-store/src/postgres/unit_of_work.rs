@@ -4,14 +4,18 @@
 //! rules come from the core. They are checked in the same order as in the in-memory reference store.
 
 use mailonce_core::{
+    commit_clock::CommitClock,
     events::event::NewEvent,
     handoff::{Attempt, Evidence, Handoff},
     id::{EmailId, TeamId},
+    installation::SweepCounts,
     key::KeyHash,
-    outbound::email::{Email, EmailChangeRefusal, Guard},
-    ports::store::{
-        AcceptResult, CommitClock, EmailResendResult, IdempotentResult, KeyBinding, KeyedOperation, NewEmail,
-        SweepCounts,
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::{
+        accept::{AcceptResult, NewEmail},
+        email::{Email, EmailChangeRefusal, Guard},
+        email_commands::EmailResendResult,
+        key_binding::KeyBinding,
     },
     time::Time,
 };

@@ -3,8 +3,9 @@
 use mailonce_core::{
     events::event::{EventKind, NewEvent},
     id::{EmailId, TeamId, ordered_bits},
+    installation::{DatabaseClock, Health, InstallationInfo, SweepCounts},
     limits,
-    ports::store::{DatabaseClock, Health, InstallationInfo, SuppressedCall, SuppressedCalls, SweepCounts},
+    outbound::suppressed_call::{SuppressedCall, SuppressedCalls},
     time::Time,
 };
 use std::{
@@ -22,10 +23,11 @@ use crate::postgres::{
     control::budgets,
     conversation::changes::sweep_guard_state,
     error::{TxError, TxResult},
+    events::notices::sweep_notices,
+    inbound::sweep::sweep_inbound,
     locked_tx::{load_unit_of_work, lock_existing_keys, read_email_rows},
     unit_of_work::{EmailRef, UnitOfWork, email_scopes},
 };
-use crate::postgres::{events::notices::sweep_notices, inbound::sweep::sweep_inbound};
 
 /// How often [`SharedState::maintain_tables`] runs.
 pub(crate) const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);

@@ -3,9 +3,10 @@
 //! `secure_delete` overwrites the replaced row. The WAL still holds the old page, so it is truncated afterwards.
 
 use mailonce_core::{
+    access::install_secret::StoredSecret,
     key::InstallSecret,
     ports::{
-        secret_keeper::{SecretKeeper, StoredSecret},
+        secret_keeper::SecretKeeper,
         store::{Result, StoreError},
     },
 };
@@ -128,7 +129,7 @@ fn truncate_wal(conn: &Connection) -> Result<()> {
 mod tests {
     use super::*;
     use crate::sqlite::schema::{MIGRATIONS, open_writer};
-    use mailonce_core::ports::{secret_keeper::OpenedSecret, store::Store as _};
+    use mailonce_core::{access::install_secret::OpenedSecret, ports::store::Store as _};
 
     const SECRET: [u8; 32] = *b"k7#Qz!m2Lw@9vT$4xR^8pN&6sB*3hJ(5";
 

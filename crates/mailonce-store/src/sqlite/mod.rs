@@ -22,24 +22,30 @@ mod writer;
 
 use async_trait::async_trait;
 use mailonce_core::{
-    access::team::{ApiKey, Team},
+    access::team::{ApiKey, CreateTeamResult, Team},
+    commit_clock::CommitClock,
     control::budget::BudgetCounter,
     events::event::Event,
-    handoff::action::HandoffAction,
+    handoff::{
+        action::HandoffAction,
+        lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog, TransportAccount},
+    },
     id::{ApiKeyId, EmailId, NodeId, TeamId},
+    installation::{Gauges, Health, Heartbeat, InstallationInfo, RecoveryCounts, SweepCounts},
     key::{InstallSecret, KeyHash},
     limits,
-    outbound::email::Email,
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::{
+        accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
+        email::Email,
+        email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
+        email_query::{EmailDetail, EmailQuery, ResultPage},
+        key_binding::{KeyBinding, KeyChangeResult, KeyView},
+        suppressed_call::SuppressedCalls,
+    },
     ports::{
         secret_keeper::SecretKeeper,
-        store::{
-            AcceptResult, Backlog, BatchAcceptResult, CommitClock, CreateTeamResult, EmailChangeResult, EmailDetail,
-            EmailQuery, EmailResendResult, EventWakeUpHandler, Gauges, HandoffActionResult, Health, Heartbeat,
-            IdempotentResult, InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest,
-            LeasedHandoff, NewBatch, NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result, ResultPage,
-            SharedEmailSubscriber, SharedLedgerClock, Store, StoreError, SuppressedCalls, SweepCounts,
-            TransportAccount,
-        },
+        store::{EventWakeUpHandler, Result, SharedEmailSubscriber, SharedLedgerClock, Store, StoreError},
     },
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
@@ -59,15 +65,18 @@ use std::{
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::sqlite::control::records::RecordScope;
-use crate::sqlite::fresh_keys::FreshKeys;
-use crate::sqlite::outbound::accept::{AcceptDecision, BatchDecision, PreparedEmail};
+use crate::{
+    sqlite::{
+        control::records::RecordScope,
+        fresh_keys::FreshKeys,
+        outbound::accept::{AcceptDecision, BatchDecision, PreparedEmail},
+    },
+    transport_registry::TransportRegistry,
+};
 use control::budgets;
 use schema::{DirectoryLock, store_error};
 use write_session::{SharedTeamNumbers, Subscribers, WalState, WriteSession};
 use writer::{Priority, Writer};
-
-use crate::transport_registry::TransportRegistry;
 
 pub use backup::BackupContents;
 pub use schema::SCHEMA_VERSION;

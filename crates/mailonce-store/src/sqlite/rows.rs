@@ -6,8 +6,9 @@ use mailonce_core::{
     outbound::{
         digest::Digest,
         email::{Email, Guard},
+        suppressed_call::SuppressedCall,
     },
-    ports::store::{Result, StoreError, SuppressedCall},
+    ports::store::{Result, StoreError},
     time::Time,
     ttl::Ttl,
 };

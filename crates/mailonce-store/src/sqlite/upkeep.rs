@@ -1,17 +1,12 @@
 //! Upkeep: the sweep that forgets expired keys, drops old bodies and deletes expired tombstones.
 
 use mailonce_core::{
-    id::ordered_bits,
-    limits,
-    outbound::email::Email,
-    ports::store::{Result, SweepCounts},
-    time::Time,
+    id::ordered_bits, installation::SweepCounts, limits, outbound::email::Email, ports::store::Result, time::Time,
 };
 use rusqlite::params;
 
 use super::{rows, schema::store_error};
-use crate::sqlite::outbound::accept;
-use crate::sqlite::write_session::WriteSession;
+use crate::sqlite::{outbound::accept, write_session::WriteSession};
 
 const DUE: &str = "SELECT team, email FROM emails WHERE sweep_at <= ?1 ORDER BY sweep_at LIMIT ?2";
 const FREE_SLOT: &str = "UPDATE keys SET slot = NULL WHERE team = ?1 AND hash = ?2 AND slot = ?3";

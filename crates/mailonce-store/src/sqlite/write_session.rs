@@ -2,12 +2,14 @@
 //! group.
 
 use mailonce_core::{
+    commit_clock::CommitClock,
     events::event::NewEvent,
     id::{TeamId, ordered_bits},
+    inbound::wake_up::InboundWakeUp,
     outbound::email::Email,
     ports::{
-        inbound_store::{InboundWakeUp, InboundWakeUpHandler},
-        store::{CommitClock, EventWakeUpHandler, Result, SharedEmailSubscriber, StoreError},
+        inbound_store::InboundWakeUpHandler,
+        store::{EventWakeUpHandler, Result, SharedEmailSubscriber, StoreError},
     },
 };
 use rusqlite::{Connection, Statement, params};

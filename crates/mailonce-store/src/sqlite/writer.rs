@@ -2,7 +2,10 @@
 //!
 //! Accepts run first. The other jobs get a share of every commit, so that none starves.
 
-use mailonce_core::ports::store::{Gauges, Result, StoreError};
+use mailonce_core::{
+    installation::Gauges,
+    ports::store::{Result, StoreError},
+};
 use std::{
     collections::VecDeque,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},

@@ -5,7 +5,7 @@ use mail_auth::{
     common::crypto::Algorithm,
     dkim::{DkimError, Signature},
 };
-use mailonce_core::ports::authenticator::AuthResult;
+use mailonce_core::inbound::sender_auth::AuthResult;
 use tokio::time::Instant;
 
 use super::{DomainCheck, dmarc::a_label, with_deadline};

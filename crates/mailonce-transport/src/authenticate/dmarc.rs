@@ -5,7 +5,7 @@ use mail_auth::{
     common::cache::NoCache,
     dmarc::{Alignment, Dmarc, Policy as Wish},
 };
-use mailonce_core::{address::remove_obsolete_spacing, ports::authenticator::AuthResult};
+use mailonce_core::{address::remove_obsolete_spacing, inbound::sender_auth::AuthResult};
 use std::sync::Arc;
 use tokio::time::Instant;
 

@@ -15,7 +15,8 @@ use mail_auth::{
 };
 use mailonce_core::{
     header_block::header_start,
-    ports::authenticator::{AuthResult, Authenticator, SenderAuth, UnauthenticatedMail},
+    inbound::sender_auth::{AuthResult, SenderAuth, UnauthenticatedMail},
+    ports::authenticator::Authenticator,
 };
 use std::{
     future::{Future, poll_fn},

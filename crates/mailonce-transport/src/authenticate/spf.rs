@@ -1,7 +1,7 @@
 //! Whether the host may send for the envelope's domain (RFC 7208).
 
 use mail_auth::{MessageAuthenticator, SpfResult, spf::verify::SpfParameters};
-use mailonce_core::ports::authenticator::{AuthResult, UnauthenticatedMail};
+use mailonce_core::inbound::sender_auth::{AuthResult, UnauthenticatedMail};
 use tokio::time::Instant;
 
 use super::{DomainCheck, dmarc::a_label, with_deadline};

@@ -14,8 +14,9 @@ mod resend;
 use async_trait::async_trait;
 use bytes::Bytes;
 use mailonce_core::{
+    inbound::provider_mail::{FetchError, FetchedMail, MailListPage, ProviderAccount, ProviderMailRef},
     limits,
-    ports::mail_fetcher::{FetchError, FetchedMail, MailFetcher, MailListPage, ProviderAccount, ProviderMailRef},
+    ports::mail_fetcher::MailFetcher,
     time::Time,
 };
 use serde_json::Value;

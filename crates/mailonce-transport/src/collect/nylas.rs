@@ -4,7 +4,7 @@ use base64::{
     Engine as _, alphabet,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use mailonce_core::ports::mail_fetcher::{FetchError, FetchedMail, ProviderMailRef};
+use mailonce_core::inbound::provider_mail::{FetchError, FetchedMail, ProviderMailRef};
 use serde_json::Value;
 
 use super::{AccountClient, MAX_ENCODED_MAIL_BYTES, check_mail_size};

@@ -4,7 +4,7 @@
 //! the contents of files.
 
 use mailonce_core::{
-    ports::mail_fetcher::{FetchError, FetchedMail, MailListEntry, MailListPage, ProviderMailRef},
+    inbound::provider_mail::{FetchError, FetchedMail, MailListEntry, MailListPage, ProviderMailRef},
     time::Time,
 };
 use serde_json::Value;

@@ -3,8 +3,8 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hyper::Uri;
 use mailonce_core::{
+    inbound::provider_mail::{FetchError, FetchedMail, MailListEntry, MailListPage, ProviderMailRef},
     limits,
-    ports::mail_fetcher::{FetchError, FetchedMail, MailListEntry, MailListPage, ProviderMailRef},
     time::Time,
 };
 use serde_json::{Value, json};

@@ -1,8 +1,12 @@
 //! Brevo: `POST /v3/smtp/email`. A key rides among the mail's headers, and a repeat is refused as a repeat.
 
-use mailonce_core::ports::transport::{
-    FrozenEnvelope, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport, TransportReply,
-    UnsupportedMail,
+use mailonce_core::{
+    handoff::{
+        capabilities::{PayloadFormat, RecoveryMethod},
+        reply::{ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, OutboundMail, UnsupportedMail},
+    },
+    ports::transport::Transport,
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::{Request, body::Incoming, client::conn::http1, header::HeaderMap};
 use hyper_util::rt::TokioIo;
-use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning, TransportReply};
+use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning, TransportReply};
 use rustls::{
     ClientConfig,
     pki_types::{CertificateDer, ServerName},
@@ -28,10 +28,10 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{TransportConfigError, base::BaseUrl};
-use crate::http::age_limited_stream::AgeLimitedStream;
 use crate::{
     boot_instant::BootInstant,
     dial::{self, AddressFilter},
+    http::age_limited_stream::AgeLimitedStream,
     http_exchange::error_chain,
 };
 

@@ -3,8 +3,8 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mailonce_core::{
     address::NamedAddress,
+    handoff::transport_request::{OutboundMail, UnsupportedMail},
     outbound::content::{Attachment, EmailContent, MetadataValue},
-    ports::transport::{OutboundMail, UnsupportedMail},
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write as _};

@@ -4,7 +4,7 @@
 //! it, and everything else is unknown.
 
 use hyper::header;
-use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning, TransportReply};
+use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning, TransportReply};
 use serde_json::Value;
 
 use crate::http::connection::{ProviderRequestError, ProviderResponse};

@@ -2,9 +2,13 @@
 //! the Message-ID that we chose.
 
 use bytes::Bytes;
-use mailonce_core::ports::transport::{
-    FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, RecoveryMethod, Transport,
-    TransportReply, UnsupportedMail,
+use mailonce_core::{
+    handoff::{
+        capabilities::{PayloadFormat, RecoveryMethod},
+        reply::TransportReply,
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
+    },
+    ports::transport::Transport,
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};

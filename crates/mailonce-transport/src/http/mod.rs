@@ -23,10 +23,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request, header};
-use mailonce_core::ports::transport::{
-    AttemptPhase, ConnectionCheck, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail,
-    PayloadFormat, PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
-    UnsupportedMail,
+use mailonce_core::{
+    handoff::{
+        capabilities::{HandoffSplit, PayloadFormat, RecoveryMethod, TransportCapabilities},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+        transport_request::{
+            ConnectionCheck, FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail,
+        },
+    },
+    ports::transport::{PreparedHandoff, Transport},
 };
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};

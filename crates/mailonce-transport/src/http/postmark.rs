@@ -1,11 +1,13 @@
 //! Postmark: `POST /email`. It takes no key, but finds a mail again by a value we put into its metadata.
 
 use mailonce_core::{
-    outbound::content::Attachment,
-    ports::transport::{
-        FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning,
-        Transport, TransportReply, UnsupportedMail,
+    handoff::{
+        capabilities::{PayloadFormat, RecoveryMethod},
+        reply::{ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
     },
+    outbound::content::Attachment,
+    ports::transport::Transport,
 };
 use serde::Serialize;
 use serde_json::Value;

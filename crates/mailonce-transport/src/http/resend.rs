@@ -1,11 +1,13 @@
 //! Resend: `POST /emails`, a key remembered for 24 hours.
 
 use mailonce_core::{
-    outbound::content::Attachment,
-    ports::transport::{
-        FrozenEnvelope, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport, TransportReply,
-        UnsupportedMail,
+    handoff::{
+        capabilities::{PayloadFormat, RecoveryMethod},
+        reply::{ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, OutboundMail, UnsupportedMail},
     },
+    outbound::content::Attachment,
+    ports::transport::Transport,
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};

@@ -2,11 +2,13 @@
 
 use mailonce_core::{
     address::NamedAddress,
-    outbound::content::Attachment,
-    ports::transport::{
-        FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, RecoveryMethod, Transport,
-        TransportReply, UnsupportedMail,
+    handoff::{
+        capabilities::{PayloadFormat, RecoveryMethod},
+        reply::TransportReply,
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
     },
+    outbound::content::Attachment,
+    ports::transport::Transport,
 };
 use serde::Serialize;
 use serde_json::Value;

@@ -5,13 +5,12 @@
 
 use mailonce_core::{
     address::NamedAddress,
-    ports::{
-        Clock,
-        transport::{
-            FrozenEnvelope, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport, TransportReply,
-            UnsupportedMail,
-        },
+    handoff::{
+        capabilities::{PayloadFormat, RecoveryMethod},
+        reply::{ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, OutboundMail, UnsupportedMail},
     },
+    ports::{Clock, transport::Transport},
 };
 use serde::Serialize;
 use std::{fmt, sync::Arc};

@@ -6,11 +6,13 @@
 
 use hyper::Method;
 use mailonce_core::{
-    outbound::content::LOOP_HEADER,
-    ports::transport::{
-        FrozenEnvelope, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport, TransportReply,
-        UnsupportedMail,
+    handoff::{
+        capabilities::{PayloadFormat, RecoveryMethod},
+        reply::{ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, OutboundMail, UnsupportedMail},
     },
+    outbound::content::LOOP_HEADER,
+    ports::transport::Transport,
 };
 use serde_json::{Map, Value};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

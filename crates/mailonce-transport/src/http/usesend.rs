@@ -10,9 +10,13 @@
 //! that does not exist. useSend keeps no key of a request that failed, so the question leaves no trace.
 
 use bytes::Bytes;
-use mailonce_core::ports::transport::{
-    FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat, RecoveryMethod, ReplyMeaning, Transport,
-    TransportReply, UnsupportedMail,
+use mailonce_core::{
+    handoff::{
+        capabilities::{PayloadFormat, RecoveryMethod},
+        reply::{ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
+    },
+    ports::transport::Transport,
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};

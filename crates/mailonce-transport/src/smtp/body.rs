@@ -1,6 +1,6 @@
 //! The bytes of a mail on their way out: what may not pass, and the dots that are doubled.
 
-use mailonce_core::ports::transport::UnsupportedMail;
+use mailonce_core::handoff::transport_request::UnsupportedMail;
 use std::borrow::Cow;
 
 /// Octets of one line without its CRLF (RFC 5321).

@@ -2,7 +2,10 @@
 
 use super::body::BodyRequirements;
 use crate::smtp::extensions::EhloExtensions;
-use mailonce_core::ports::transport::{AttemptPhase, FrozenEnvelope, ReplyMeaning, TransportReply};
+use mailonce_core::handoff::{
+    reply::{AttemptPhase, ReplyMeaning, TransportReply},
+    transport_request::FrozenEnvelope,
+};
 use std::fmt::Write as _;
 
 /// Octets of an address on the wire (RFC 5321: a path, without its angle brackets).

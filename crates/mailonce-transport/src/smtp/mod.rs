@@ -23,10 +23,15 @@ pub use config::{RelayConfig, RelayTimeouts, TlsMode};
 
 use crate::{boot_instant::BootInstant, dial};
 use async_trait::async_trait;
-use mailonce_core::ports::transport::{
-    AttemptPhase, ConnectionCheck, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail,
-    PayloadFormat, PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
-    UnsupportedMail,
+use mailonce_core::{
+    handoff::{
+        capabilities::{HandoffSplit, PayloadFormat, RecoveryMethod, TransportCapabilities},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+        transport_request::{
+            ConnectionCheck, FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail,
+        },
+    },
+    ports::transport::{PreparedHandoff, Transport},
 };
 use pool::{PoolPermit, RelayPool};
 use rustls::ClientConfig;

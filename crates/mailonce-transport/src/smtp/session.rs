@@ -3,14 +3,16 @@
 //! Whatever fails here is the transport's fault and not the mail's: nothing was said about a mail yet.
 
 use super::config::{RelayConfig, TlsMode};
-use crate::dial;
-use crate::smtp::{
-    connection::{RelayConnection, RelayConnectionError},
-    extensions::EhloExtensions,
-    reply::RelayReply,
+use crate::{
+    dial,
+    smtp::{
+        connection::{RelayConnection, RelayConnectionError},
+        extensions::EhloExtensions,
+        reply::RelayReply,
+    },
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mailonce_core::ports::transport::{AttemptPhase, ReplyMeaning, TransportReply};
+use mailonce_core::handoff::reply::{AttemptPhase, ReplyMeaning, TransportReply};
 use rustls::ClientConfig;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;

@@ -9,12 +9,17 @@ use super::{
     envelope::{self, ExpectedReply, RelayCommand},
     session::RelaySession,
 };
-use crate::boot_instant::BootInstant;
-use crate::smtp::{
-    connection::{RelayConnectionError, RelayState},
-    reply::RelayReply,
+use crate::{
+    boot_instant::BootInstant,
+    smtp::{
+        connection::{RelayConnectionError, RelayState},
+        reply::RelayReply,
+    },
 };
-use mailonce_core::ports::transport::{AttemptPhase, FrozenEnvelope, ReplyMeaning, TransportReply};
+use mailonce_core::handoff::{
+    reply::{AttemptPhase, ReplyMeaning, TransportReply},
+    transport_request::FrozenEnvelope,
+};
 use std::time::Duration;
 use tokio::time::Instant;
 

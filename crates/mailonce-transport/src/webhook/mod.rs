@@ -9,9 +9,12 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Request, header};
 use mailonce_core::{
-    events::notice::WebhookError,
+    events::{
+        notice::WebhookError,
+        webhook::{OutgoingWebhook, WebhookResponse, WebhookResult},
+    },
     limits,
-    ports::webhook_client::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
+    ports::webhook_client::WebhookClient,
 };
 use rustls::{ClientConfig, pki_types::CertificateDer};
 use std::{sync::Arc, time::Duration};

@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use mailonce_core::ports::webhook_client::OutgoingWebhook;
+use mailonce_core::events::webhook::OutgoingWebhook;
 use sha2::Sha256;
 
 /// One signature for each live secret, newest first. A receiver is content when one of them fits.

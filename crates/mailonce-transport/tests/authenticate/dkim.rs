@@ -1,7 +1,7 @@
 //! Whether a signature holds. `signed.json` is written by `make.py` with OpenSSL.
 
 use crate::zone::{DnsZone, without_envelope};
-use mailonce_core::{ports::authenticator::AuthResult, time::Time};
+use mailonce_core::{inbound::sender_auth::AuthResult, time::Time};
 use mailonce_mail::dkim::{DkimAlgorithm, DkimDnsRecord, DkimKey, DkimSigner, sign};
 use serde::Deserialize;
 use std::collections::BTreeMap;

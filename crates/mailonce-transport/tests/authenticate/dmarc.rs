@@ -2,7 +2,7 @@
 
 use crate::zone::{DnsZone, without_envelope};
 use mailonce_core::{
-    ports::authenticator::{AuthResult, UnauthenticatedMail},
+    inbound::sender_auth::{AuthResult, UnauthenticatedMail},
     time::Time,
 };
 use mailonce_mail::dkim::{DkimAlgorithm, DkimDnsRecord, DkimKey, DkimSigner, sign};

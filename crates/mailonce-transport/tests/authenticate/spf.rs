@@ -1,7 +1,7 @@
 //! Whether a host may send for a domain.
 
 use crate::zone::{DnsZone, without_envelope};
-use mailonce_core::ports::authenticator::{AuthResult, UnauthenticatedMail};
+use mailonce_core::inbound::sender_auth::{AuthResult, UnauthenticatedMail};
 use std::net::Ipv4Addr;
 
 const MAIL: &[u8] = b"From: a@shop.example\r\nSubject: x\r\n\r\nx\r\n";

@@ -1,6 +1,9 @@
 //! A name server on this machine that knows a few names and misbehaves as it is told.
 
-use mailonce_core::ports::authenticator::{Authenticator as _, SenderAuth, UnauthenticatedMail};
+use mailonce_core::{
+    inbound::sender_auth::{SenderAuth, UnauthenticatedMail},
+    ports::authenticator::Authenticator as _,
+};
 use mailonce_transport::{authenticate::DnsSenderAuthenticator, names::Resolver};
 use std::{
     collections::HashMap,

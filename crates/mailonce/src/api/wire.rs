@@ -649,8 +649,8 @@ pub(crate) struct SuppressedCallBody {
     call: Option<CallTraceBody>,
 }
 
-impl From<&mailonce_core::ports::store::SuppressedCall> for SuppressedCallBody {
-    fn from(call: &mailonce_core::ports::store::SuppressedCall) -> Self {
+impl From<&mailonce_core::outbound::suppressed_call::SuppressedCall> for SuppressedCallBody {
+    fn from(call: &mailonce_core::outbound::suppressed_call::SuppressedCall) -> Self {
         Self {
             at: call.at.to_string(),
             caller: call.caller.map(|id| id.to_string()),

@@ -5,7 +5,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use mailonce_core::{ports::secret_keeper::StoredSecret, time::Time};
+use mailonce_core::{access::install_secret::StoredSecret, time::Time};
 use mailonce_store::sqlite::{BackupContents, Sqlite};
 use serde_json::json;
 use std::{
@@ -15,11 +15,11 @@ use std::{
 };
 
 use super::{UsageError, load_config, progress::Progress};
-use crate::cli::{
-    error::CliError,
-    printer::{Printer, format_time, print_stderr},
-};
 use crate::{
+    cli::{
+        error::CliError,
+        printer::{Printer, format_time, print_stderr},
+    },
     config::{Config, Flags, StoreLocation},
     entropy::wall_time,
     wiring,

@@ -1,18 +1,18 @@
 //! `secrets`: where the key encryption key (KEK) lives, and its rotation.
 
 use clap::{Args, Subcommand};
-use mailonce_core::ports::{secret_keeper::StoredSecret, store::Result as StoreResult};
+use mailonce_core::{access::install_secret::StoredSecret, ports::store::Result as StoreResult};
 use mailonce_engine::access::kek::{Kek, KekRotation};
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
 use std::{path::PathBuf, process::ExitCode};
 
 use super::{UsageError, exit, load_config};
-use crate::cli::{
-    error::CliError,
-    printer::{Printer, format_time, print_stderr},
-};
 use crate::{
+    cli::{
+        error::CliError,
+        printer::{Printer, format_time, print_stderr},
+    },
     config::{Config, Flags, StoreLocation},
     entropy::{OsEntropy, wall_time},
     secrets::{KekSource, KekStatus, UNLOCK_HINT},

@@ -5,11 +5,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::{Args, Subcommand};
 use mailonce_core::{
     address::{Address, NamedAddress},
+    handoff::{reply::ReplyMeaning, transport_request::FrozenEnvelope},
     id::{EmailId, TeamId},
-    ports::{
-        Entropy as _,
-        transport::{FrozenEnvelope, ReplyMeaning, Transport as _},
-    },
+    ports::{Entropy as _, transport::Transport as _},
 };
 use mailonce_transport::smtp::{RelayConfig, SmtpTransport, TlsMode};
 use serde_json::json;
@@ -21,11 +19,14 @@ use std::{
 use uuid::Uuid;
 
 use super::{UsageError, client::read_dev_file};
-use crate::cli::{
-    error::CliError,
-    printer::{Printer, print_stderr},
+use crate::{
+    cli::{
+        error::CliError,
+        printer::{Printer, print_stderr},
+    },
+    config::default_data_dir,
+    entropy::OsEntropy,
 };
-use crate::{config::default_data_dir, entropy::OsEntropy};
 
 /// The largest mail that is read from a file or stdin.
 const MAIL_BYTES: u64 = mailonce_core::limits::INBOUND_MAIL_BYTES as u64;

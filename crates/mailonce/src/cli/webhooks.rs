@@ -4,9 +4,9 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use hyper::Method;
 use mailonce_core::{
-    events::notice::notice_id,
+    events::{notice::notice_id, webhook::OutgoingWebhook},
     id::{EndpointId, EventId},
-    ports::webhook_client::{OutgoingWebhook, WebhookClient as _},
+    ports::webhook_client::WebhookClient as _,
 };
 use mailonce_engine::events::endpoints::{secret_bytes, secret_text};
 use mailonce_transport::{
@@ -28,8 +28,11 @@ use super::{
     inbox::show_rows,
     tail::{EventTail, TailArgs},
 };
-use crate::cli::printer::{Printer, display_text, print_stderr};
-use crate::{engine_deps::load_ca_file, entropy::fresh_secret};
+use crate::{
+    cli::printer::{Printer, display_text, print_stderr},
+    engine_deps::load_ca_file,
+    entropy::fresh_secret,
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WebhooksVerb {

@@ -16,9 +16,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use mailonce_core::{
+    events::formatted_event::{FormattedEvent, NoticeContext},
     key::Key,
     outbound::email::{Channel, EmailState, Guard},
-    ports::event_formatter::{EventFormatter, FormattedEvent, NoticeContext},
+    ports::event_formatter::EventFormatter,
     problem::{Code, Problem},
 };
 use mailonce_engine::{Caller, KeyedCall, outbound::send_receipt::SendReceipt};

@@ -3,8 +3,7 @@
 use mailonce_core::{
     id::EmailId,
     limits,
-    outbound::email::Email,
-    ports::store::EmailQuery,
+    outbound::{email::Email, email_query::EmailQuery},
     problem::{Code, Problem},
     time::Time,
 };

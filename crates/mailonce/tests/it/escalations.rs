@@ -4,7 +4,7 @@ use mailonce_core::{
     conversation::escalation::{Decision, DecisionRecord, EmailEdit, Escalation},
     handoff::action::HandoffAction,
     id::ApiKeyId,
-    ports::store::IdempotentResult,
+    operation::IdempotentResult,
     record::{RecordChangeResult, RecordKind},
 };
 use serde_json::{Value, json};

@@ -1,7 +1,10 @@
 //! Mail that says it is from somebody else: what forged senders, answers that go elsewhere and doubled headers get.
 
 use async_trait::async_trait;
-use mailonce_core::ports::authenticator::{AuthResult, Authenticator, SenderAuth, UnauthenticatedMail};
+use mailonce_core::{
+    inbound::sender_auth::{AuthResult, SenderAuth, UnauthenticatedMail},
+    ports::authenticator::Authenticator,
+};
 use mailonce_engine::handoff::transport_selector::EngineDeps;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use mailonce_core::ports::secret_keeper::StoredSecret;
+use mailonce_core::access::install_secret::StoredSecret;
 use mailonce_store::{postgres::Postgres, sqlite::Sqlite};
 use serde_json::{Value, json};
 use sha2::Sha256;

@@ -207,7 +207,7 @@ over_every_engine! {
 
     async fn what_a_receiver_asks_for_is_done(world) {
         let receiver = ScriptedReceiver::new(|_| {
-            ReceiverAction::Respond(mailonce_core::ports::webhook_client::WebhookResponse {
+            ReceiverAction::Respond(mailonce_core::events::webhook::WebhookResponse {
                 status: 400,
                 delivery_directive: Some("abort-message".into()),
                 ..Default::default()
@@ -219,7 +219,7 @@ over_every_engine! {
         world.engine.deliver_due_notices().await;
         assert_eq!(notice_state_counts(&world, &endpoint).await, BTreeMap::from([("dropped".to_owned(), 1)]));
         receiver.set_script(|_| {
-            ReceiverAction::Respond(mailonce_core::ports::webhook_client::WebhookResponse {
+            ReceiverAction::Respond(mailonce_core::events::webhook::WebhookResponse {
                 status: 429,
                 retry_after: Some("3600".into()),
                 ..Default::default()

@@ -3,12 +3,13 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    limits,
-    ports::transport::{
-        AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
-        PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
-        UnsupportedMail,
+    handoff::{
+        capabilities::{HandoffSplit, PayloadFormat, RecoveryMethod, TransportCapabilities},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
     },
+    limits,
+    ports::transport::{PreparedHandoff, Transport},
 };
 use mailonce_engine::{
     Engine,

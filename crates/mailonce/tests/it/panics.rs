@@ -1,9 +1,13 @@
 //! Workers that panic: what they held is given back, and nothing waits for the end of the process.
 
 use async_trait::async_trait;
-use mailonce_core::ports::transport::{
-    AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
-    PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply, UnsupportedMail,
+use mailonce_core::{
+    handoff::{
+        capabilities::{HandoffSplit, PayloadFormat, RecoveryMethod, TransportCapabilities},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
+    },
+    ports::transport::{PreparedHandoff, Transport},
 };
 use mailonce_engine::handoff::transport_selector::{EngineDeps, Routing};
 use std::{

@@ -2,8 +2,11 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    events::notice::WebhookError,
-    ports::webhook_client::{OutgoingWebhook, WebhookClient, WebhookResponse, WebhookResult},
+    events::{
+        notice::WebhookError,
+        webhook::{OutgoingWebhook, WebhookResponse, WebhookResult},
+    },
+    ports::webhook_client::WebhookClient,
 };
 use mailonce_engine::handoff::transport_selector::EngineDeps;
 use serde_json::{Value, json};

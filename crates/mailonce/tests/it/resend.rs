@@ -1,8 +1,12 @@
 //! Sending again on purpose.
 
 use mailonce_core::{
-    handoff::action::{HandoffAction, HandoffActionStatus},
-    ports::store::{Envelope, HandoffActionResult, IdempotentResult},
+    handoff::{
+        action::{HandoffAction, HandoffActionStatus},
+        lease::HandoffActionResult,
+    },
+    operation::IdempotentResult,
+    outbound::accept::Envelope,
 };
 use mailonce_engine::SANDBOX;
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use mailonce_core::{handoff::action::HandoffActionStatus, ports::store::TransportAccount};
+use mailonce_core::handoff::{action::HandoffActionStatus, lease::TransportAccount};
 use serde_json::{Value, json};
 use sha2::Sha256;
 

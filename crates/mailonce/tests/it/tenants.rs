@@ -1,6 +1,6 @@
 //! Two teams and every route of the document: no credential, no scope, another team's ids.
 
-use mailonce_core::{access::team::ApiKey, id::ApiKeyId, ports::store::IdempotentResult};
+use mailonce_core::{access::team::ApiKey, id::ApiKeyId, operation::IdempotentResult};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -1,10 +1,12 @@
 //! What is shown of a message that arrived, to whom, and what a bounce means.
 
 use mailonce_core::{
-    handoff::action::{HandoffAction, LeaseRef},
+    handoff::{
+        action::{HandoffAction, LeaseRef},
+        lease::LeaseRequest,
+    },
     id::NodeId,
     outbound::email::Email,
-    ports::store::LeaseRequest,
 };
 use mailonce_engine::SANDBOX;
 use serde_json::{Value, json};
@@ -134,6 +136,6 @@ async fn team_id(world: &World) -> mailonce_core::id::TeamId {
     world.engine.store().teams().await.unwrap()[0].id
 }
 
-fn first_email_query() -> mailonce_core::ports::store::EmailQuery {
-    mailonce_core::ports::store::EmailQuery { limit: 1, ..Default::default() }
+fn first_email_query() -> mailonce_core::outbound::email_query::EmailQuery {
+    mailonce_core::outbound::email_query::EmailQuery { limit: 1, ..Default::default() }
 }

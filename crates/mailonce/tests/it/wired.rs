@@ -2,16 +2,18 @@
 
 use async_trait::async_trait;
 use mailonce_core::{
-    handoff::action::{HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef},
+    handoff::{
+        action::{HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef},
+        capabilities::{HandoffSplit, PayloadFormat, RecoveryMethod, TransportCapabilities},
+        lease::{HandoffActionResult, LeaseRequest, LeasedHandoff},
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
+        transport_request::{FrozenEnvelope, LookUpRequest, LookUpResult, OutboundMail, UnsupportedMail},
+    },
     id::NodeId,
+    operation::IdempotentResult,
     ports::{
         network::{DnsResolver, HttpFetcher},
-        store::{HandoffActionResult, IdempotentResult, LeaseRequest, LeasedHandoff},
-        transport::{
-            AttemptPhase, FrozenEnvelope, HandoffSplit, LookUpRequest, LookUpResult, OutboundMail, PayloadFormat,
-            PreparedHandoff, RecoveryMethod, ReplyMeaning, Transport, TransportCapabilities, TransportReply,
-            UnsupportedMail,
-        },
+        transport::{PreparedHandoff, Transport},
     },
     time::Time,
 };

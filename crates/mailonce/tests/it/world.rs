@@ -1,13 +1,11 @@
 //! A world of its own for each test: a ledger, a clock that only the test moves, and chance from a seed.
 
 use axum::Router;
-use mailonce_core::inbound::delivery::{DeliveryFormat, Intake, ReceiveResult};
 use mailonce_core::{
     access::team::ApiKeyScope,
-    ports::{
-        Clock, Entropy,
-        store::{DatabaseClock, Store},
-    },
+    inbound::delivery::{DeliveryFormat, Intake, ReceiveResult},
+    installation::DatabaseClock,
+    ports::{Clock, Entropy, store::Store},
     time::Time,
 };
 use mailonce_engine::{Engine, SANDBOX, handoff::transport_selector::EngineDeps, inbound::receive::IntakeMail};

@@ -5,13 +5,15 @@ use serde_json::json;
 use super::{Effects, HandoffAction, HandoffActionStatus, HandoffRetryPolicy, LeaseRef, Resolution};
 use crate::{
     events::event::{EventKind, NewEvent},
-    handoff::{Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState, Transition},
+    handoff::{
+        Evidence, EvidenceFinding, EvidenceSource, Handoff, HandoffState, Transition,
+        reply::{ReplyMeaning, TransportReply},
+    },
     id::NodeId,
     mutant,
-    outbound::email::{Email, EmailChangeRefusal, EmailState},
-    ports::{
-        store::Envelope,
-        transport::{ReplyMeaning, TransportReply},
+    outbound::{
+        accept::Envelope,
+        email::{Email, EmailChangeRefusal, EmailState},
     },
     time::Time,
 };

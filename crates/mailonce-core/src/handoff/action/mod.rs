@@ -18,10 +18,9 @@ use std::sync::Arc;
 
 use crate::{
     events::event::NewEvent,
-    handoff::{Attempt, Evidence, Handoff, Transition},
+    handoff::{Attempt, Evidence, Handoff, Transition, reply::TransportReply},
     id::NodeId,
-    outbound::email::EmailChangeRefusal,
-    ports::{store::Envelope, transport::TransportReply},
+    outbound::{accept::Envelope, email::EmailChangeRefusal},
     string_enum::string_enum,
     time::Time,
 };

@@ -8,13 +8,12 @@ use serde_json::json;
 use super::{Effects, HandoffActionStatus};
 use crate::{
     events::event::EventKind,
-    handoff::{Handoff, HandoffState, Transition},
-    mutant,
-    outbound::email::Email,
-    ports::{
-        store::Envelope,
-        transport::{AttemptPhase, ReplyMeaning, TransportReply},
+    handoff::{
+        Handoff, HandoffState, Transition,
+        reply::{AttemptPhase, ReplyMeaning, TransportReply},
     },
+    mutant,
+    outbound::{accept::Envelope, email::Email},
     time::Time,
 };
 

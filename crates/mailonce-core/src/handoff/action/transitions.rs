@@ -3,10 +3,11 @@
 use super::{FIRST_CHECK_DELAY_MS, HandoffRetryPolicy, LeaseRef, MAX_LEASE_LAPSES, MAX_REQUESTED_PAUSE_MS, Resolution};
 use crate::{
     events::event::EventKind,
-    handoff::{Attempt, AttemptDetails, Evidence, EvidenceFinding, Handoff, HandoffState, Transition},
-    mutant,
-    ports::transport::{ReplyMeaning, TransportReply},
-    retry,
+    handoff::{
+        Attempt, AttemptDetails, Evidence, EvidenceFinding, Handoff, HandoffState, Transition,
+        reply::{ReplyMeaning, TransportReply},
+    },
+    mutant, retry,
     time::Time,
 };
 

@@ -24,7 +24,7 @@ use crate::{
     Engine,
     conversation::{reply::reply_target, word_diff::word_difference},
     hex,
-    inbound::worker::run_blocking,
+    runtime::blocking::run_blocking,
 };
 
 /// Of a page that reaches a limit of the renderer.

@@ -14,11 +14,9 @@
 //! After a start, nothing expires until the time is *confirmed*.
 
 use mailonce_core::{
+    installation::DatabaseClock,
     mutant,
-    ports::{
-        Clock,
-        store::{DatabaseClock, LedgerClock},
-    },
+    ports::{Clock, store::LedgerClock},
     time::{CLOCK_JUMP_MS, Time},
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -17,7 +17,7 @@ mod ses;
 mod standard;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mailonce_core::{limits, ports::mail_fetcher::ProviderMailRef};
+use mailonce_core::{inbound::provider_mail::ProviderMailRef, limits};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 

@@ -2,13 +2,12 @@
 
 use serde_json::Value;
 
-use mailonce_core::ports::mail_fetcher::ProviderMailRef;
+use mailonce_core::inbound::provider_mail::ProviderMailRef;
 
 use super::{HookMail, MailBytes, non_empty};
-use crate::hooks::inbound::mailboxes;
 use crate::{
     compose::ProviderFields,
-    hooks::{HookParseError, json},
+    hooks::{HookParseError, inbound::mailboxes, json},
 };
 
 pub(crate) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {

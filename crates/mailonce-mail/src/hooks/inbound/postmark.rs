@@ -1,14 +1,13 @@
 //! Postmark: one JSON object for each mail, with the whole mail in `RawEmail` when the server is set to include it. A
 //! list of mails and a mail's details have the same fields, without the contents of files.
 
-use mailonce_core::{outbound::content::Attachment, ports::mail_fetcher::ProviderMailRef};
+use mailonce_core::{inbound::provider_mail::ProviderMailRef, outbound::content::Attachment};
 use serde_json::Value;
 
 use super::{HookMail, MISSING_FILE_HEADER, MailBytes, decode_base64, non_empty};
-use crate::hooks::inbound::mailboxes;
 use crate::{
     compose::ProviderFields,
-    hooks::{HookParseError, json},
+    hooks::{HookParseError, inbound::mailboxes, json},
 };
 
 pub(crate) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {

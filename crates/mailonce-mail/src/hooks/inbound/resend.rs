@@ -1,11 +1,10 @@
 //! Resend: `email.received` tells of a mail and does not bring it. A list of mails tells the same of each.
 
-use mailonce_core::ports::mail_fetcher::ProviderMailRef;
+use mailonce_core::inbound::provider_mail::ProviderMailRef;
 use serde_json::Value;
 
 use super::{HookMail, MailBytes, standard};
-use crate::hooks::inbound::mailboxes;
-use crate::hooks::{HookParseError, json};
+use crate::hooks::{HookParseError, inbound::mailboxes, json};
 
 pub(crate) fn parse_mail(body: &[u8]) -> Result<Option<HookMail>, HookParseError> {
     let event = json::parse(body)?;

@@ -1,6 +1,6 @@
 //! Amazon SES: a notification of SNS for each mail that a receipt rule took, with the mail in it or a place in S3.
 
-use mailonce_core::ports::mail_fetcher::ProviderMailRef;
+use mailonce_core::inbound::provider_mail::ProviderMailRef;
 use serde_json::Value;
 
 use super::{HookMail, MailBytes, decode_base64};

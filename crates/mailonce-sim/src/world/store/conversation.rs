@@ -12,10 +12,8 @@ use mailonce_core::{
         },
     },
     id::{EmailId, TeamId, ThreadId},
-    ports::{
-        conversation_store::ConversationStore,
-        store::{IdempotentResult, KeyedOperation, Result},
-    },
+    operation::{IdempotentResult, KeyedOperation},
+    ports::{conversation_store::ConversationStore, store::Result},
     time::Time,
 };
 

@@ -14,9 +14,10 @@ use mailonce_core::{
         watch::{SpendResendResult, Watch},
     },
     mutant,
+    operation::{IdempotentResult, KeyedOperation},
     ports::{
         inbound_store::{InboundStore, InboundWakeUpHandler},
-        store::{IdempotentResult, KeyedOperation, Result},
+        store::Result,
     },
     time::Time,
 };

@@ -7,29 +7,37 @@ use super::plan::FaultKind;
 use crate::world::node_process::NodeProcess;
 use async_trait::async_trait;
 use mailonce_core::{
-    access::team::{ApiKey, Team},
+    access::team::{ApiKey, CreateTeamResult, Team},
     control::budget::BudgetCounter,
     events::event::Event,
-    handoff::action::HandoffAction,
+    handoff::{
+        action::HandoffAction,
+        lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog, TransportAccount},
+    },
     id::{ApiKeyId, EmailId, NodeId, TeamId},
+    installation::{DatabaseClock, Gauges, Health, Heartbeat, InstallationInfo, RecoveryCounts, SweepCounts},
     key::KeyHash,
     mutant,
-    outbound::email::Email,
-    ports::store::{
-        AcceptResult, Backlog, BatchAcceptResult, CreateTeamResult, DatabaseClock, EmailChangeResult, EmailDetail,
-        EmailQuery, EmailResendResult, Gauges, HandoffActionResult, Health, Heartbeat, IdempotentResult,
-        InstallationInfo, KeyBinding, KeyChangeResult, KeyView, KeyedOperation, LeaseRequest, LeasedHandoff, NewBatch,
-        NewEmail, OrphanBacklog, RecoveryCounts, RescheduleRequest, Result, ResultPage, SharedEmailSubscriber,
-        SharedLedgerClock, Store, StoreError, SuppressedCalls, SweepCounts, TransportAccount,
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::{
+        accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
+        email::Email,
+        email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
+        email_query::{EmailDetail, EmailQuery, ResultPage},
+        key_binding::{KeyBinding, KeyChangeResult, KeyView},
+        suppressed_call::SuppressedCalls,
     },
+    ports::store::{Result, SharedEmailSubscriber, SharedLedgerClock, Store, StoreError},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
     ttl::Ttl,
 };
 use mailonce_store::memory::Memory;
-use std::future::Future;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::{
+    future::Future,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use uuid::Uuid;
 
 /// Of 100 calls so many take a moment, so that others come between.

@@ -3,8 +3,10 @@
 use mailonce_core::{
     control::budget::{BudgetCounter, BudgetUsage, Charge, ChargeMove, Overrun, RecordedCharge, USAGE_RETENTION_MS},
     id::{EmailId, TeamId},
-    outbound::email::Email,
-    ports::store::{NewBatch, NewEmail},
+    outbound::{
+        accept::{NewBatch, NewEmail},
+        email::Email,
+    },
     time::Time,
 };
 use std::collections::BTreeMap;

@@ -15,14 +15,13 @@ use mailonce_core::{
     id::{EmailId, InboxId, MessageId, TeamId, ThreadId},
     inbox::message::Message,
     mutant,
+    operation::{IdempotentResult, KeyedOperation},
     outbound::{
+        accept::{AcceptResult, NewEmail},
         content_guard::{self, ContentFingerprint},
         email::{Email, EmailState},
     },
-    ports::{
-        conversation_store::ConversationStore,
-        store::{AcceptResult, IdempotentResult, KeyedOperation, NewEmail, Result},
-    },
+    ports::{conversation_store::ConversationStore, store::Result},
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};

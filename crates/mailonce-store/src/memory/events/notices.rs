@@ -11,7 +11,7 @@ use mailonce_core::{
     },
     id::{EndpointId, NodeId, NoticeId, TeamId},
     limits,
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,14 +4,13 @@ use mailonce_core::{
     handoff::{
         Attempt, HandoffState,
         action::{HandoffAction, HandoffActionStatus},
+        lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog, TransportAccount},
     },
     id::{EmailId, NodeId, TeamId},
+    installation::RecoveryCounts,
     limits, mutant,
+    operation::{IdempotentResult, KeyedOperation},
     outbound::email::Email,
-    ports::store::{
-        Backlog, HandoffActionResult, IdempotentResult, KeyedOperation, LeaseRequest, LeasedHandoff, OrphanBacklog,
-        RecoveryCounts, TransportAccount,
-    },
     time::Time,
 };
 use std::collections::BTreeMap;

@@ -6,8 +6,11 @@ pub(crate) mod tables;
 use async_trait::async_trait;
 use mailonce_core::{
     id::{ArtifactId, DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, WatchId},
-    inbound::delivery::{
-        Delivery, DeliveryOutcome, DeliveryQuery, FetchedContent, InboundMail, LeasedDelivery, ReceiveResult,
+    inbound::{
+        delivery::{
+            Delivery, DeliveryOutcome, DeliveryQuery, FetchedContent, InboundMail, LeasedDelivery, ReceiveResult,
+        },
+        wake_up::InboundWakeUp,
     },
     inbox::{
         CreateInboxResult, Inbox, InboxChangeResult, InboxEdit,
@@ -15,9 +18,10 @@ use mailonce_core::{
         message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
         watch::{SpendResendResult, Watch},
     },
+    operation::{IdempotentResult, KeyedOperation},
     ports::{
-        inbound_store::{InboundStore, InboundWakeUp, InboundWakeUpHandler},
-        store::{IdempotentResult, KeyedOperation, Result},
+        inbound_store::{InboundStore, InboundWakeUpHandler},
+        store::Result,
     },
     time::Time,
 };

@@ -8,7 +8,7 @@ use mailonce_core::{
         watch::{SpendResendResult, Watch},
     },
     mutant,
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use std::cmp::Reverse;

@@ -3,7 +3,7 @@
 use mailonce_core::{
     id::{InboxId, TeamId},
     inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 

@@ -4,8 +4,13 @@ use mailonce_core::{
     id::{EmailId, TeamId},
     key::KeyHash,
     mutant,
-    outbound::email::{Email, EmailChangeRefusal, Guard},
-    ports::store::{AcceptResult, EmailResendResult, IdempotentResult, KeyBinding, KeyedOperation, NewEmail},
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::{
+        accept::{AcceptResult, NewEmail},
+        email::{Email, EmailChangeRefusal, Guard},
+        email_commands::EmailResendResult,
+        key_binding::KeyBinding,
+    },
     time::Time,
 };
 

@@ -5,8 +5,12 @@ use mailonce_core::{
     id::{EmailId, TeamId},
     key::KeyHash,
     limits, mutant,
-    outbound::email::Email,
-    ports::store::{EmailQuery, KeyBinding, KeyView, ResultPage, SuppressedCall},
+    outbound::{
+        email::Email,
+        email_query::{EmailQuery, ResultPage},
+        key_binding::{KeyBinding, KeyView},
+        suppressed_call::SuppressedCall,
+    },
     time::Time,
 };
 

@@ -2,9 +2,9 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
-    access::team::{ApiKey, Team},
+    access::team::{ApiKey, CreateTeamResult, Team},
     id::{ApiKeyId, TeamId},
-    ports::store::{CreateTeamResult, IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};

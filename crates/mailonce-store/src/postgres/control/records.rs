@@ -2,8 +2,9 @@
 
 use deadpool_postgres::Transaction;
 use mailonce_core::{
+    commit_clock::CommitClock,
     id::TeamId,
-    ports::store::{CommitClock, IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
 };

@@ -10,20 +10,19 @@ use mailonce_core::{
         reply_guards::{self, NewReply, ReplyResult, ReplyVerdict},
     },
     id::{EmailId, TeamId},
-    outbound::email::Email,
-    ports::store::AcceptResult,
+    outbound::{accept::AcceptResult, email::Email},
     time::Time,
 };
 use std::collections::BTreeSet;
 
 use super::row::lock_message_and_thread;
-use crate::postgres::conversation::changes::lock_tally;
-use crate::postgres::outbound::content_guard;
 use crate::postgres::{
     SharedState,
     control::budgets,
+    conversation::changes::lock_tally,
     error::TxResult,
     locked_tx::{load_more_emails, load_unit_of_work, lock_scopes},
+    outbound::content_guard,
     row::KeyScope,
     unit_of_work::{UnitOfWork, new_email_scopes},
 };

@@ -4,7 +4,7 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     conversation::thread::{Thread, ThreadEdit, ThreadLeaseResult, ThreadLeaseSpec, ThreadQuery},
     id::{EmailId, TeamId, ThreadId},
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use std::collections::BTreeSet;

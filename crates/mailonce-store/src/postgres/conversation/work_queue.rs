@@ -8,7 +8,7 @@ use mailonce_core::{
     },
     id::TeamId,
     inbox::message::Message,
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use std::collections::BTreeSet;

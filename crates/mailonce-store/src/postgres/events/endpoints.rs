@@ -9,7 +9,7 @@ use mailonce_core::{
         event::NewEvent,
     },
     id::{EndpointId, TeamId},
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use tokio_postgres::{Row, types::ToSql};

@@ -26,10 +26,8 @@ use mailonce_core::{
         },
     },
     id::{EndpointId, NodeId, NoticeId, TeamId},
-    ports::{
-        notice_store::NoticeStore,
-        store::{IdempotentResult, KeyedOperation, Result},
-    },
+    operation::{IdempotentResult, KeyedOperation},
+    ports::{notice_store::NoticeStore, store::Result},
     time::Time,
 };
 

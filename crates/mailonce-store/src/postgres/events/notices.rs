@@ -15,18 +15,18 @@ use mailonce_core::{
     },
     id::{EndpointId, NodeId, NoticeId, TeamId},
     limits,
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::row::{endpoint_columns, notice_columns, read_all, read_endpoint, read_notice, save_notices};
-use crate::postgres::events::endpoints;
 use crate::postgres::{
     SharedState,
     control::records::bind_or_replay,
     error::{TxError, TxResult},
+    events::endpoints,
     peers::{SilentPeers, beat, holder_is_gone},
     write::{execute, query_rows},
 };

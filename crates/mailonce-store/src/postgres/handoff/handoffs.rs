@@ -5,14 +5,13 @@ use mailonce_core::{
     handoff::{
         Handoff,
         action::{HandoffAction, HandoffActionStatus},
+        lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog, TransportAccount},
     },
     id::{EmailId, NodeId, TeamId},
+    installation::{Heartbeat, RecoveryCounts},
     limits,
+    operation::{IdempotentResult, KeyedOperation},
     outbound::email::Email,
-    ports::store::{
-        Backlog, HandoffActionResult, Heartbeat, IdempotentResult, KeyedOperation, LeaseRequest, LeasedHandoff,
-        OrphanBacklog, RecoveryCounts, TransportAccount,
-    },
     time::Time,
 };
 use std::{

@@ -4,11 +4,14 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     events::event::NewEvent,
     id::{DeliveryId, EmailId, NodeId, TeamId},
-    inbound::delivery::{
-        Delivery, DeliveryOutcome, DeliveryQuery, DeliveryState, DeliverySuppression, FetchedContent, LeasedDelivery,
+    inbound::{
+        delivery::{
+            Delivery, DeliveryOutcome, DeliveryQuery, DeliveryState, DeliverySuppression, FetchedContent,
+            LeasedDelivery,
+        },
+        wake_up::InboundWakeUp,
     },
     limits,
-    ports::inbound_store::InboundWakeUp,
     time::Time,
 };
 use std::collections::BTreeMap;
@@ -19,10 +22,10 @@ use super::{
     row::{DELIVERY_COLUMNS, delivery_columns, read_delivery, read_first},
     sweep::RESWEEP_INBOXES,
 };
-use crate::postgres::inbound::wake_ups::NOTIFY;
 use crate::postgres::{
     SharedState,
     error::{TxError, TxResult},
+    inbound::wake_ups::NOTIFY,
     peers::{SilentPeers, beat, holder_is_gone},
     row::write_json,
     write::{BoundStatement, execute, query_pipelined, query_rows, write_events},

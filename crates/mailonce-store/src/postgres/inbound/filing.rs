@@ -7,9 +7,8 @@
 use deadpool_postgres::Transaction;
 use mailonce_core::{
     id::{DeliveryId, InboxId, MessageId, TeamId, ThreadId},
-    inbound::delivery::DeliveryState,
+    inbound::{delivery::DeliveryState, wake_up::InboundWakeUp},
     inbox::message::{FileMessageResult, KnownMessage, NewMessage},
-    ports::inbound_store::InboundWakeUp,
     time::Time,
 };
 use std::collections::BTreeSet;
@@ -19,12 +18,12 @@ use uuid::Uuid;
 use super::row::{
     ARTIFACT_COLUMNS, DELIVERY_COLUMNS, artifact_columns, delivery_columns, read_artifact, read_delivery, read_hash,
 };
-use crate::postgres::inbound::filing_batch::{DeliveryRef, FilingBatch, artifact_identity};
 use crate::postgres::{
     SharedState,
     call_batcher::{BatchedCall, CallBatcher},
     conversation::row::{read_thread, thread_columns},
     error::TxResult,
+    inbound::filing_batch::{DeliveryRef, FilingBatch, artifact_identity},
     write::{BoundStatement, query_pipelined, query_rows},
 };
 

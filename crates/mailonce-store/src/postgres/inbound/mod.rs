@@ -33,9 +33,10 @@ use mailonce_core::{
         message::{FileMessageResult, Message, MessagePage, MessageQuery, NewMessage},
         watch::{SpendResendResult, Watch},
     },
+    operation::{IdempotentResult, KeyedOperation},
     ports::{
         inbound_store::{InboundStore, InboundWakeUpHandler},
-        store::{IdempotentResult, KeyedOperation, Result},
+        store::Result,
     },
     time::Time,
 };

@@ -7,8 +7,10 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     events::event::NewEvent,
     id::{DeliveryId, InboxId, MessageId, NodeId, TeamId},
-    inbound::delivery::{Delivery, InboundMail, NewDelivery, ReceiveResult},
-    ports::inbound_store::InboundWakeUp,
+    inbound::{
+        delivery::{Delivery, InboundMail, NewDelivery, ReceiveResult},
+        wake_up::InboundWakeUp,
+    },
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,14 +20,14 @@ use super::{
     row::{delivery_columns, read_delivery, read_hash},
     sweep::RESWEEP_INBOXES,
 };
-use crate::postgres::inbound::{
-    delivery_insert::{DeliveryColumns, INSERT_DELIVERIES, NewDeliveryRow},
-    wake_ups::NOTIFY,
-};
 use crate::postgres::{
     SharedState,
     call_batcher::{BatchedCall, CallBatcher},
     error::{TxError, TxResult},
+    inbound::{
+        delivery_insert::{DeliveryColumns, INSERT_DELIVERIES, NewDeliveryRow},
+        wake_ups::NOTIFY,
+    },
     write::{BoundStatement, execute, query_pipelined, query_rows, write_events},
 };
 

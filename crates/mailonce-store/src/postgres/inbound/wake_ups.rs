@@ -7,10 +7,7 @@
 //!
 //! Wake-ups may be lost together with the `LISTEN` session, so waiters also poll.
 
-use mailonce_core::{
-    id::InboxId,
-    ports::inbound_store::{InboundWakeUp, InboundWakeUpHandler},
-};
+use mailonce_core::{id::InboxId, inbound::wake_up::InboundWakeUp, ports::inbound_store::InboundWakeUpHandler};
 use std::{
     sync::{
         Arc, PoisonError, RwLock,

@@ -4,15 +4,15 @@ use mailonce_core::{
     events::event::EventKind,
     id::{ArtifactId, InboxId, TeamId},
     inbox::artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, MarkAppliedResult},
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 
-use crate::postgres::inbound::row::{artifact_columns, read_artifact, read_first};
 use crate::postgres::{
     SharedState,
     control::records::bind_or_replay,
     error::TxResult,
+    inbound::row::{artifact_columns, read_artifact, read_first},
     row::write_json,
     write::{execute, query_rows, write_events},
 };

@@ -4,17 +4,17 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     id::{InboxId, TeamId},
     inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
-use crate::postgres::inbound::row::{INBOX_COLUMNS, inbox_columns, read_first, read_inbox};
 use crate::postgres::{
     SharedState,
     control::records::bind_or_replay,
     error::{TxError, TxResult},
+    inbound::row::{INBOX_COLUMNS, inbox_columns, read_first, read_inbox},
     row::write_json,
     write::{execute, query_rows},
 };

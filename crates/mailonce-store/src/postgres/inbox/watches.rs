@@ -3,16 +3,16 @@
 use mailonce_core::{
     id::{TeamId, WatchId},
     inbox::watch::{SpendResendResult, Watch},
-    ports::store::{IdempotentResult, KeyedOperation},
+    operation::{IdempotentResult, KeyedOperation},
     time::Time,
 };
 use tokio_postgres::types::ToSql;
 
-use crate::postgres::inbound::row::{read_first, read_watch, watch_columns};
 use crate::postgres::{
     SharedState,
     control::records::bind_or_replay,
     error::{TxError, TxResult},
+    inbound::row::{read_first, read_watch, watch_columns},
     write::{execute, query_rows},
 };
 

@@ -7,9 +7,12 @@
 use deadpool_postgres::Client;
 use mailonce_core::{
     id::EmailId,
-    ports::store::{
-        AcceptResult, BatchAcceptResult, IdempotentResult, KeyBinding, NewBatch, NewEmail, Result, StoreError,
+    operation::IdempotentResult,
+    outbound::{
+        accept::{AcceptResult, BatchAcceptResult, NewBatch, NewEmail},
+        key_binding::KeyBinding,
     },
+    ports::store::{Result, StoreError},
     time::Time,
 };
 use std::{
@@ -17,17 +20,17 @@ use std::{
     time::Instant,
 };
 
-use crate::postgres::outbound::{
-    accept_batcher::{AcceptRound, KeyOutcomes, QueuedAccept},
-    email_insert::insert_emails,
-};
 use crate::postgres::{
     SharedState,
     control::budgets,
     durability,
     error::{TxError, TxResult, call_until_final},
     locked_tx::{load_unit_of_work, lock_scopes},
-    outbound::content_guard,
+    outbound::{
+        accept_batcher::{AcceptRound, KeyOutcomes, QueuedAccept},
+        content_guard,
+        email_insert::insert_emails,
+    },
     row::{
         KEY_COLUMNS, KeyRow, KeyScope, email_columns, email_joins, hash_column, key_columns, read_emails, read_key,
         scope_columns,

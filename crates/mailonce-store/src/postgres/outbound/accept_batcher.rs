@@ -7,8 +7,11 @@
 use mailonce_core::{
     handoff::Handoff,
     key::KeyHash,
-    outbound::email::EmailHead,
-    ports::store::{AcceptResult, Envelope, GuardInput, NewEmail, Result, StoreError},
+    outbound::{
+        accept::{AcceptResult, Envelope, GuardInput, NewEmail},
+        email::EmailHead,
+    },
+    ports::store::{Result, StoreError},
     time::Time,
 };
 use std::{
@@ -18,8 +21,9 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 
-use crate::postgres::outbound::email_insert::EmailInsert;
-use crate::postgres::{SharedState, error::TxResult, row::KeyScope, unit_of_work::new_email_scopes};
+use crate::postgres::{
+    SharedState, error::TxResult, outbound::email_insert::EmailInsert, row::KeyScope, unit_of_work::new_email_scopes,
+};
 
 /// The maximum number of emails in one round, not counting followers.
 const MAX_ROUND_EMAILS: usize = 256;

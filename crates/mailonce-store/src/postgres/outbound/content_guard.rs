@@ -7,10 +7,10 @@ use deadpool_postgres::Transaction;
 use mailonce_core::{
     id::{EmailId, TeamId},
     outbound::{
+        accept::NewEmail,
         content_guard::{COMPARE_WINDOW_MS, ContentFingerprint, MAX_COMPARED},
         email::{Email, EmailState},
     },
-    ports::store::NewEmail,
     time::Time,
 };
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,10 +5,12 @@ use mailonce_core::{
     events::event::NewEvent,
     id::{EmailId, TeamId},
     key::KeyHash,
-    outbound::email::{Email, EmailChangeRefusal},
-    ports::store::{
-        EmailChangeResult, EmailResendResult, IdempotentResult, KeyBinding, KeyChangeResult, KeyedOperation, NewEmail,
-        RescheduleRequest,
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::{
+        accept::NewEmail,
+        email::{Email, EmailChangeRefusal},
+        email_commands::{EmailChangeResult, EmailResendResult, RescheduleRequest},
+        key_binding::{KeyBinding, KeyChangeResult},
     },
     time::Time,
     ttl::Ttl,

@@ -5,8 +5,13 @@ use mailonce_core::{
     id::{EmailId, TeamId},
     key::KeyHash,
     limits,
-    outbound::email::Email,
-    ports::store::{EmailDetail, EmailQuery, KeyBinding, KeyView, Result, ResultPage, StoreError, SuppressedCall},
+    outbound::{
+        email::Email,
+        email_query::{EmailDetail, EmailQuery, ResultPage},
+        key_binding::{KeyBinding, KeyView},
+        suppressed_call::SuppressedCall,
+    },
+    ports::store::{Result, StoreError},
     time::Time,
 };
 use std::{collections::BTreeSet, sync::Arc};

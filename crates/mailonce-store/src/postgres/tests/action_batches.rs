@@ -1,10 +1,14 @@
 //! Concurrent actions share a transaction, and none of them waits for another email's row lock.
 
 use mailonce_core::{
-    handoff::action::{HandoffAction, HandoffActionStatus, LeaseRef},
+    handoff::{
+        action::{HandoffAction, HandoffActionStatus, LeaseRef},
+        lease::{HandoffActionResult, LeaseRequest},
+    },
     id::{EmailId, NodeId},
+    operation::IdempotentResult,
     outbound::email::EmailState,
-    ports::store::{HandoffActionResult, IdempotentResult, LeaseRequest, Store},
+    ports::store::Store,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::task::{JoinHandle, JoinSet};

@@ -97,7 +97,7 @@ async fn captures_and_lookups() {
     let keys: Vec<_> = (0..5000).map(|i| new_email(Some(&format!("k{i}")))).collect();
     let hashes: Vec<_> = keys.iter().map(|wish| wish.key.unwrap()).collect();
     let batch =
-        mailonce_core::ports::store::NewBatch { team: super::TEAM, operation: None, items: keys, strict: false };
+        mailonce_core::outbound::accept::NewBatch { team: super::TEAM, operation: None, items: keys, strict: false };
     let begun = Instant::now();
     let _items = node.accept_batch(batch, NOW).await.unwrap();
     println!("a batch of 5,000 in {:?}", begun.elapsed());

@@ -9,11 +9,8 @@ use mailonce_core::{
     },
     id::{InboxId, MessageId, ThreadId},
     inbox::message::{FileMessageResult, Message, MessageState, NewMessage},
-    ports::{
-        conversation_store::ConversationStore,
-        inbound_store::InboundStore,
-        store::{IdempotentResult, Store},
-    },
+    operation::IdempotentResult,
+    ports::{conversation_store::ConversationStore, inbound_store::InboundStore, store::Store},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,10 +18,12 @@ use std::{
 };
 
 use super::{NOW, TEAM, new_email, rows, until_blocked};
-use crate::postgres::Postgres;
-use crate::postgres::tests::{
-    inbound::{hash, inbox, new_message, receive_delivery},
-    two_nodes::two_nodes,
+use crate::postgres::{
+    Postgres,
+    tests::{
+        inbound::{hash, inbox, new_message, receive_delivery},
+        two_nodes::two_nodes,
+    },
 };
 
 /// Caps that no test reaches.

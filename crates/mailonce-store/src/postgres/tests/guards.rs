@@ -8,14 +8,12 @@ use mailonce_core::{
         thread::ThreadQuery,
     },
     outbound::{
+        accept::AcceptResult,
         content_guard::ContentFingerprint,
         email::{EmailState, Guard},
+        email_commands::{EmailChangeResult, RescheduleRequest},
     },
-    ports::{
-        conversation_store::ConversationStore,
-        inbound_store::InboundStore,
-        store::{AcceptResult, EmailChangeResult, RescheduleRequest, Store},
-    },
+    ports::{conversation_store::ConversationStore, inbound_store::InboundStore, store::Store},
 };
 
 use super::{

@@ -1,10 +1,15 @@
 //! Dead nodes: their peers detect them with their own monotonic clocks, not with a wall clock.
 
 use mailonce_core::{
-    handoff::action::{HandoffAction, HandoffActionStatus, LeaseRef},
+    handoff::{
+        action::{HandoffAction, HandoffActionStatus, LeaseRef},
+        lease::{HandoffActionResult, LeaseRequest, TransportAccount},
+    },
     id::{EmailId, NodeId},
+    installation::RecoveryCounts,
+    operation::IdempotentResult,
     outbound::email::EmailState,
-    ports::store::{HandoffActionResult, IdempotentResult, LeaseRequest, RecoveryCounts, Store, TransportAccount},
+    ports::store::Store,
     time::Time,
 };
 use std::time::Duration;

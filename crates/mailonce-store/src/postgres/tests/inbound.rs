@@ -2,9 +2,12 @@
 
 use mailonce_core::{
     id::{ArtifactId, DeliveryId, IdGenerator, InboxId, MessageId, NodeId, ThreadId},
-    inbound::delivery::{
-        DeliveryDetails, DeliveryFormat, DeliveryOutcome, DeliveryQuery, DeliveryTarget, InboundMail, Intake,
-        NewDelivery, ReceiveResult,
+    inbound::{
+        delivery::{
+            DeliveryDetails, DeliveryFormat, DeliveryOutcome, DeliveryQuery, DeliveryTarget, InboundMail, Intake,
+            NewDelivery, ReceiveResult,
+        },
+        wake_up::InboundWakeUp,
     },
     inbox::{
         CreateInboxResult, Inbox, InboxSettings,
@@ -14,9 +17,10 @@ use mailonce_core::{
             NewMessage, Party,
         },
     },
+    operation::IdempotentResult,
     ports::{
-        inbound_store::{InboundStore, InboundWakeUp},
-        store::{IdempotentResult, Store, StoreError},
+        inbound_store::InboundStore,
+        store::{Store, StoreError},
     },
 };
 use std::sync::{Arc, Mutex};

@@ -2,12 +2,9 @@
 
 use mailonce_core::{
     id::NodeId,
-    inbound::delivery::ReceiveResult,
+    inbound::{delivery::ReceiveResult, wake_up::InboundWakeUp},
     inbox::message::FileMessageResult,
-    ports::{
-        inbound_store::{InboundStore, InboundWakeUp},
-        store::Store,
-    },
+    ports::{inbound_store::InboundStore, store::Store},
 };
 use std::collections::BTreeSet;
 use uuid::Uuid;

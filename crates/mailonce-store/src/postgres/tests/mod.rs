@@ -19,11 +19,11 @@ use mailonce_core::{
     intent::Intent,
     key::{EmailKey, Key},
     outbound::{
+        accept::{AcceptResult, Envelope, GuardInput, NewEmail},
         content::{EmailContent, RawContent},
         digest::Digest,
         email::{Channel, Email, EmailHead, OnUnknown},
     },
-    ports::store::{AcceptResult, Envelope, GuardInput, NewEmail},
     time::Time,
     ttl,
 };
@@ -162,7 +162,7 @@ fn new_email_named(key: Option<EmailKey>, intent: Option<Intent>, to: &[&str]) -
 pub(crate) fn email_of(answer: AcceptResult) -> (Email, bool) {
     match answer {
         AcceptResult::First(email) => (email, true),
-        AcceptResult::KeyBound(mailonce_core::ports::store::KeyBinding::Email(email)) => (email, false),
+        AcceptResult::KeyBound(mailonce_core::outbound::key_binding::KeyBinding::Email(email)) => (email, false),
         other => panic!("{other:?}"),
     }
 }

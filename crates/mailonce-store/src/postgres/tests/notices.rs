@@ -7,10 +7,9 @@ use mailonce_core::{
         notice::{LeasedNotice, Notice, NoticeAttempt, NoticeOutcome, NoticeQuery, NoticeState, WebhookVerdict},
     },
     id::{EndpointId, NodeId},
-    ports::{
-        notice_store::NoticeStore as _,
-        store::{IdempotentResult, Store as _, SuppressedCalls},
-    },
+    operation::IdempotentResult,
+    outbound::suppressed_call::SuppressedCalls,
+    ports::{notice_store::NoticeStore as _, store::Store as _},
 };
 use serde_json::json;
 use std::{
@@ -24,8 +23,7 @@ use std::{
 use uuid::Uuid;
 
 use super::{NOW, TEAM, TestDatabase, email_of, new_email, until_blocked};
-use crate::postgres::tests::two_nodes::two_nodes;
-use crate::postgres::{Options, Postgres, write::write_events};
+use crate::postgres::{Options, Postgres, tests::two_nodes::two_nodes, write::write_events};
 
 /// How many events the writers commit; set `MAILONCE_EVENTS=1000000` for a long run.
 const EVENTS: usize = 20_000;

@@ -2,8 +2,13 @@
 
 use mailonce_core::{
     key::KeyHash,
-    outbound::email::Guard,
-    ports::store::{AcceptResult, KeyChangeResult, NewEmail, RescheduleRequest, Store},
+    outbound::{
+        accept::{AcceptResult, NewEmail},
+        email::Guard,
+        email_commands::RescheduleRequest,
+        key_binding::KeyChangeResult,
+    },
+    ports::store::Store,
     time::Time,
     ttl::Ttl,
 };

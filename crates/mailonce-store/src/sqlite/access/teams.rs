@@ -3,7 +3,8 @@
 use mailonce_core::{
     access::team::{ApiKey, Team},
     id::{ApiKeyId, TeamId},
-    ports::store::{IdempotentResult, KeyedOperation, Result, StoreError},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::store::{Result, StoreError},
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};

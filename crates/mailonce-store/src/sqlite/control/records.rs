@@ -2,7 +2,8 @@
 
 use mailonce_core::{
     id::TeamId,
-    ports::store::{IdempotentResult, KeyedOperation, Result},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::store::Result,
     record::{CreateRecordResult, Record, RecordChangeResult, RecordEdit, RecordKind, RecordPage},
     time::Time,
 };

@@ -7,14 +7,14 @@ use mailonce_core::{
     },
     events::event::NewEvent,
     id::{EmailId, TeamId},
-    outbound::email::Email,
-    ports::store::{AcceptResult, Result},
+    outbound::{accept::AcceptResult, email::Email},
+    ports::store::Result,
     time::Time,
 };
 use rusqlite::{OptionalExtension as _, params};
 
-use crate::sqlite::conversation::threads;
 use crate::sqlite::{
+    conversation::threads,
     inbox::messages,
     outbound::accept::{self, PreparedEmail, unknown_team_error},
     rows::{self, corrupt_row, to_json},

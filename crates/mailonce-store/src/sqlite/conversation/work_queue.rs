@@ -7,12 +7,12 @@ use mailonce_core::{
     },
     id::{TeamId, ThreadId},
     inbox::message::Message,
-    ports::store::{IdempotentResult, KeyedOperation, Result},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::store::Result,
     time::Time,
 };
 
-use crate::sqlite::conversation::threads;
-use crate::sqlite::{inbox::messages, outbound::accept, write_session::WriteSession};
+use crate::sqlite::{conversation::threads, inbox::messages, outbound::accept, write_session::WriteSession};
 
 /// Unanswered messages that are read per query.
 const MESSAGES_PER_PAGE: usize = 64;

@@ -8,7 +8,8 @@ use mailonce_core::{
         event::NewEvent,
     },
     id::{EndpointId, TeamId, ordered_bits, random_bits},
-    ports::store::{IdempotentResult, KeyedOperation, Result, StoreError},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::store::{Result, StoreError},
     time::Time,
 };
 use rusqlite::{Connection, Row, params};

@@ -10,14 +10,15 @@ use mailonce_core::{
     },
     id::{EndpointId, NodeId, NoticeId, TeamId, ordered_bits},
     limits,
-    ports::store::{IdempotentResult, KeyedOperation, Result},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::store::Result,
     time::Time,
 };
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use crate::sqlite::events::endpoints;
 use crate::sqlite::{
+    events::endpoints,
     outbound::accept,
     rows::{id_column, optional_id, optional_json, optional_time, parse_column, split_id, to_json},
     schema::store_error,

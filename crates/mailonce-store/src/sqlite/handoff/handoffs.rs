@@ -4,13 +4,13 @@ use mailonce_core::{
     handoff::{
         Attempt, AttemptDetails, Evidence, Handoff, HandoffProgress, Outcome,
         action::{Effects, HandoffAction, HandoffActionStatus},
+        lease::{Backlog, HandoffActionResult, LeaseRequest, LeasedHandoff, OrphanBacklog},
     },
     id::{EmailId, NodeId, TeamId, ordered_bits},
+    installation::RecoveryCounts,
+    operation::{IdempotentResult, KeyedOperation},
     outbound::email::Email,
-    ports::store::{
-        Backlog, HandoffActionResult, IdempotentResult, KeyedOperation, LeaseRequest, LeasedHandoff, OrphanBacklog,
-        RecoveryCounts, Result,
-    },
+    ports::store::Result,
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};

@@ -2,11 +2,15 @@
 
 use mailonce_core::{
     id::{DeliveryId, EmailId, InboxId, MessageId, NodeId, TeamId, ordered_bits, random_bits},
-    inbound::delivery::{
-        Delivery, DeliveryOutcome, DeliveryQuery, DeliveryState, DeliverySuppression, DeliveryTarget, FetchedContent,
+    inbound::{
+        delivery::{
+            Delivery, DeliveryOutcome, DeliveryQuery, DeliveryState, DeliverySuppression, DeliveryTarget,
+            FetchedContent,
+        },
+        wake_up::InboundWakeUp,
     },
     limits,
-    ports::{inbound_store::InboundWakeUp, store::Result},
+    ports::store::Result,
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};

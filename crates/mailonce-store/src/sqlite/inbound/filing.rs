@@ -8,17 +8,18 @@ use mailonce_core::{
     inbound::{
         delivery::{DeliveryOutcome, DeliveryState, DeliverySuppression},
         filing::{FilingContext, FilingWrites},
+        wake_up::InboundWakeUp,
     },
     inbox::message::{DuplicateCheck, FileMessageResult, KnownMessage, Message, NewMessage},
-    ports::{inbound_store::InboundWakeUp, store::Result},
+    ports::store::Result,
     time::Time,
 };
 use rusqlite::{OptionalExtension as _, params};
 use uuid::Uuid;
 
-use crate::sqlite::inbound::deliveries::{self, DeliveryRow};
 use crate::sqlite::{
     conversation::threads,
+    inbound::deliveries::{self, DeliveryRow},
     inbox::artifacts,
     rows::{optional_id, to_json},
     schema::store_error,

@@ -5,19 +5,25 @@
 
 use mailonce_core::{
     id::{DeliveryId, NodeId, ordered_bits, random_bits},
-    inbound::delivery::{
-        Delivery, DeliveryState, DeliverySuppression, DeliveryTarget, InboundMail, NewDelivery, ReceiveResult,
+    inbound::{
+        delivery::{
+            Delivery, DeliveryState, DeliverySuppression, DeliveryTarget, InboundMail, NewDelivery, ReceiveResult,
+        },
+        wake_up::InboundWakeUp,
     },
-    ports::{inbound_store::InboundWakeUp, store::Result},
+    ports::store::Result,
     time::Time,
 };
 use rusqlite::params;
 use std::sync::Arc;
 use uuid::Uuid;
 
-use crate::sqlite::inbound::deliveries::{DeliveryRow, by_bits, by_id, emit_event, update};
 use crate::sqlite::{
-    inbox::inboxes, outbound::accept::unknown_team_error, rows::to_json, schema::store_error,
+    inbound::deliveries::{DeliveryRow, by_bits, by_id, emit_event, update},
+    inbox::inboxes,
+    outbound::accept::unknown_team_error,
+    rows::to_json,
+    schema::store_error,
     write_session::WriteSession,
 };
 

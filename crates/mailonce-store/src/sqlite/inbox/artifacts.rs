@@ -8,7 +8,8 @@ use mailonce_core::{
         artifact::{Artifact, ArtifactKind, ConsumeRequest, ConsumeResult, Consumption, MarkAppliedResult},
         message::NewMessage,
     },
-    ports::store::{IdempotentResult, KeyedOperation, Result},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::store::Result,
     time::Time,
 };
 use rusqlite::{Connection, Params, Row, params};

@@ -3,7 +3,8 @@
 use mailonce_core::{
     id::{InboxId, TeamId, ordered_bits, random_bits},
     inbox::{CreateInboxResult, Inbox, InboxChangeResult, InboxEdit},
-    ports::store::{IdempotentResult, KeyedOperation, Result},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::store::Result,
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};

@@ -3,13 +3,15 @@
 use mailonce_core::{
     id::{InboxId, TeamId, WatchId, ordered_bits, random_bits},
     inbox::watch::{SpendResendResult, Watch},
-    ports::store::{IdempotentResult, KeyedOperation, Result},
+    operation::{IdempotentResult, KeyedOperation},
+    ports::store::Result,
     time::Time,
 };
 use rusqlite::{Connection, Row, params};
 
-use crate::sqlite::inbox::inboxes;
-use crate::sqlite::{outbound::accept, rows::split_id, schema::store_error, write_session::WriteSession};
+use crate::sqlite::{
+    inbox::inboxes, outbound::accept, rows::split_id, schema::store_error, write_session::WriteSession,
+};
 
 /// A watch whose inbox was not removed.
 const BY_ID: &str = "SELECT w.watch, w.tail, i.inbox, i.tail, w.rev, w.started_at, w.behind, w.deadline, w.budget, w.spent, w.require_auth \

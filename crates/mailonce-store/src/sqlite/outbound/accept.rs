@@ -10,23 +10,25 @@ use mailonce_core::{
     control::budget::{BudgetUsage, Charge, Overrun},
     id::{self, TeamId},
     key::KeyHash,
+    operation::{IdempotentResult, KeyedOperation},
     outbound::{
+        accept::{AcceptResult, NewEmail},
         content_guard::ContentFingerprint,
         email::{Email, EmailChangeRefusal, EmailState, Guard},
+        email_commands::EmailResendResult,
+        key_binding::KeyBinding,
     },
-    ports::store::{
-        AcceptResult, EmailResendResult, IdempotentResult, KeyBinding, KeyedOperation, NewEmail, Result, StoreError,
-    },
+    ports::store::{Result, StoreError},
     time::Time,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 use std::sync::Arc;
 
-use crate::sqlite::outbound::content_guard;
 use crate::sqlite::{
     control::budgets,
     events::event_log::PackedEvent,
     fresh_keys::FreshKeys,
+    outbound::content_guard,
     rows,
     schema::store_error,
     write_session::{AcceptStatements, WriteSession},

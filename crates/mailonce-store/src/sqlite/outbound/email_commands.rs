@@ -6,11 +6,14 @@ use mailonce_core::{
     id::{EmailId, TeamId, ordered_bits},
     key::KeyHash,
     limits,
-    outbound::email::{Email, EmailChangeRefusal, Guard},
-    ports::store::{
-        EmailChangeResult, IdempotentResult, KeyBinding, KeyChangeResult, KeyedOperation, RescheduleRequest, Result,
-        SuppressedCalls,
+    operation::{IdempotentResult, KeyedOperation},
+    outbound::{
+        email::{Email, EmailChangeRefusal, Guard},
+        email_commands::{EmailChangeResult, RescheduleRequest},
+        key_binding::{KeyBinding, KeyChangeResult},
+        suppressed_call::SuppressedCalls,
     },
+    ports::store::Result,
     time::Time,
     ttl::Ttl,
 };

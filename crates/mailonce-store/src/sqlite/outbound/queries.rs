@@ -4,8 +4,12 @@ use mailonce_core::{
     id::{EmailId, TeamId, ordered_bits},
     key::KeyHash,
     limits,
-    outbound::email::{Email, EmailState},
-    ports::store::{EmailDetail, EmailQuery, KeyBinding, KeyView, Result, ResultPage},
+    outbound::{
+        email::{Email, EmailState},
+        email_query::{EmailDetail, EmailQuery, ResultPage},
+        key_binding::{KeyBinding, KeyView},
+    },
+    ports::store::Result,
     time::Time,
 };
 use rusqlite::{Connection, params};

@@ -10,10 +10,12 @@ use mailonce_core::{
     access::team::ApiKeyScope,
     control::rule::RuleMatch,
     id::{DeliveryId, InboxId, MessageId},
-    inbound::delivery::{Delivery, DeliveryQuery, DeliveryState, DeliverySuppression},
+    inbound::{
+        delivery::{Delivery, DeliveryQuery, DeliveryState, DeliverySuppression},
+        sender_auth::SenderAuth,
+    },
     inbox::message::{AttachmentInfo, Message, MessagePosition, MessageQuery, MessageState, Party},
     limits,
-    ports::authenticator::SenderAuth,
     problem::{Code, Problem},
 };
 use mailonce_engine::{

@@ -46,7 +46,7 @@ impl AttemptBody {
             ended_at: attempt.ended_at.map(|at| at.to_string()),
             outcome: attempt.outcome.map(Outcome::as_str),
             transport: Some(about.transport.clone()).filter(|name| !name.is_empty()),
-            phase: about.phase.map(mailonce_core::ports::transport::AttemptPhase::as_str),
+            phase: about.phase.map(mailonce_core::handoff::reply::AttemptPhase::as_str),
             code: about.code,
             reply: attempt.reply.clone(),
             remote_id: about.remote_id.clone(),

@@ -13,8 +13,7 @@ use mailonce_core::{
     id::{EmailId, TeamId},
     key::{EmailKey, Key},
     limits,
-    outbound::{email::EmailState, schedule::Schedule},
-    ports::store::EmailQuery,
+    outbound::{email::EmailState, email_query::EmailQuery, schedule::Schedule},
     problem::{Code, FieldError, Problem},
     time::Time,
 };
@@ -23,10 +22,10 @@ use serde::Deserialize;
 use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::api::outbound::email_detail::EmailDetailBody;
 use crate::api::{
     ApiResult, App, PathParam,
     door::{AuthedRequest, RawBody, parse},
+    outbound::email_detail::EmailDetailBody,
     problem::ApiError,
     wire::{BatchItemError, BatchReceiptBody, EmailBody, EmailPage, SendBody, SendReceiptBody, check_text},
 };

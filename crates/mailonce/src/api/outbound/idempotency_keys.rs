@@ -4,8 +4,10 @@ use axum::{Json, extract::State, response::IntoResponse};
 use mailonce_core::{
     access::team::ApiKeyScope,
     key::Key,
-    outbound::email::Email,
-    ports::store::{KeyBinding, KeyView},
+    outbound::{
+        email::Email,
+        key_binding::{KeyBinding, KeyView},
+    },
     problem::{Code, Problem},
     time::format_span,
 };

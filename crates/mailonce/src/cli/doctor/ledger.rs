@@ -1,9 +1,6 @@
 //! The ledger: its schema and its durability. While a server has it, the server is asked.
 
-use mailonce_core::{
-    ports::store::{Backlog, Health},
-    time::Time,
-};
+use mailonce_core::{handoff::lease::Backlog, installation::Health, time::Time};
 use mailonce_engine::{Engine, handoff::orphans::OrphanedTransport};
 use mailonce_store::{
     postgres::Postgres,
@@ -13,9 +10,8 @@ use serde_json::Value;
 use std::path::Path;
 
 use super::DoctorCheck;
-use crate::cli::doctor::dns::ExpectedRecord;
 use crate::{
-    cli::{ServerArgs, client::CliClient, env, http_client::Call},
+    cli::{ServerArgs, client::CliClient, doctor::dns::ExpectedRecord, env, http_client::Call},
     config::{Config, StoreLocation},
     engine_deps, wiring,
 };

@@ -1,6 +1,6 @@
 //! Transports: built as `serve` would build them, and visited as far as their log-in.
 
-use mailonce_core::ports::transport::{ConnectionCheck, Transport};
+use mailonce_core::{handoff::transport_request::ConnectionCheck, ports::transport::Transport};
 use std::{sync::Arc, time::Duration};
 
 use super::DoctorCheck;

@@ -2,13 +2,13 @@
 
 use mailonce_core::{
     conversation::thread::Thread,
-    events::event::EventKind,
+    events::{
+        event::EventKind,
+        formatted_event::{FormattedEvent, NoticeContext},
+    },
+    inbound::sender_auth::AuthResult,
     inbox::{Inbox, message::Message},
     outbound::email::Email,
-    ports::{
-        authenticator::AuthResult,
-        event_formatter::{FormattedEvent, NoticeContext},
-    },
     problem::{FieldError, Problem},
     time::Time,
 };

@@ -1,8 +1,8 @@
 //! The labels that a mail has by itself: what it is, and what became of it.
 
 use mailonce_core::{
+    inbound::sender_auth::AuthResult,
     outbound::email::EmailState,
-    ports::authenticator::AuthResult,
     problem::{FieldError, Problem},
 };
 use mailonce_engine::conversation::threads::ThreadEntry;

@@ -5,8 +5,7 @@ use mailonce_core::{
     id::{EmailId, ThreadId},
     inbox::Inbox,
     limits,
-    outbound::email::Email,
-    ports::store::EmailQuery,
+    outbound::{email::Email, email_query::EmailQuery},
     problem::{Code, Problem},
     time::Time,
 };

@@ -1,10 +1,12 @@
 //! Events in Resend's words: what its webhooks carry, so that its own verifier and its own types take them.
 
 use mailonce_core::{
-    events::event::{Event, EventKind},
+    events::{
+        event::{Event, EventKind},
+        formatted_event::{EmailEvent, FormattedEvent, NoticeContext},
+    },
     inbox::message::{AttachmentInfo, Message},
     outbound::email::EmailState,
-    ports::event_formatter::{EmailEvent, FormattedEvent, NoticeContext},
 };
 use serde_json::{Map, Value, json};
 

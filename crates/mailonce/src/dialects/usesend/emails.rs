@@ -8,9 +8,9 @@ use mailonce_core::{
     outbound::{
         content::EmailContent,
         email::{Email, EmailState},
+        email_query::EmailQuery,
         schedule::Schedule,
     },
-    ports::store::EmailQuery,
     problem::{Code, Problem},
     time::Time,
 };
@@ -21,8 +21,7 @@ use super::{
     DialectPath, DialectQuery, OnePathParam, Usesend, UsesendRequest, UsesendRequestBody, UsesendResult, json,
     numeric_id, send::SendReceiptBody,
 };
-use crate::api::App;
-use crate::dialects::usesend::errors::invalid_field;
+use crate::{api::App, dialects::usesend::errors::invalid_field};
 
 /// Rows of a page at the most, and when nobody says.
 const PAGE_ROWS: usize = 50;

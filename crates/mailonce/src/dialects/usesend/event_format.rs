@@ -3,9 +3,11 @@
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use mailonce_core::{
-    events::event::{Event, EventKind},
+    events::{
+        event::{Event, EventKind},
+        formatted_event::{EmailEvent, FormattedEvent, NoticeContext},
+    },
     outbound::email::EmailState,
-    ports::event_formatter::{EmailEvent, FormattedEvent, NoticeContext},
 };
 use mailonce_engine::events::endpoints::secret_text;
 use serde_json::{Value, json};

@@ -7,8 +7,10 @@ use mailonce_core::{
     id::EmailId,
     intent::Intent,
     key::{EmailKey, Key},
-    outbound::email::{Email, EmailState, Guard},
-    ports::store::KeyBinding,
+    outbound::{
+        email::{Email, EmailState, Guard},
+        key_binding::KeyBinding,
+    },
     problem::{Code, Problem},
 };
 use serde::Deserialize;

@@ -5,16 +5,16 @@ mod random_runs;
 use super::{apply::new_evidence, *};
 use crate::{
     events::event::EventKind,
-    handoff::{EvidenceFinding, EvidenceSource, HandoffState, Transition},
+    handoff::{
+        EvidenceFinding, EvidenceSource, HandoffState, Transition,
+        reply::{AttemptPhase, ReplyMeaning},
+    },
     id::{EmailId, TeamId},
     outbound::{
+        accept::NewEmail,
         content::{EmailContent, RawContent},
         digest::Digest,
         email::{Channel, Email, EmailHead, EmailState, Guard, OnUnknown},
-    },
-    ports::{
-        store::NewEmail,
-        transport::{AttemptPhase, ReplyMeaning},
     },
     ttl,
 };
@@ -64,7 +64,7 @@ pub(crate) fn email(envelopes: usize) -> Email {
         envelopes: to.into_iter().map(|to| Envelope { transport: "relay".into(), recipients: vec![to] }).collect(),
         due_at: None,
         body: Arc::from([]),
-        guard_input: crate::ports::store::GuardInput::default(),
+        guard_input: crate::outbound::accept::GuardInput::default(),
     };
     wish.into_email(0, None, T0).0
 }

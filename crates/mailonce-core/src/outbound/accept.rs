@@ -1,0 +1,163 @@
+//! What a store needs to accept an email or a batch, and what it answers.
+
+use crate::{
+    control::budget::{Charge, Overrun},
+    handoff::{Handoff, HandoffState},
+    id::{EmailId, TeamId},
+    key::KeyHash,
+    mutant,
+    operation::KeyedOperation,
+    outbound::{
+        content_guard::ContentFingerprint,
+        digest::Digest,
+        email::{Email, EmailHead, Guard},
+        key_binding::KeyBinding,
+    },
+    time::Time,
+    ttl::Ttl,
+};
+use std::sync::Arc;
+
+/// One envelope of a new email.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The name of the transport.
+    pub transport: String,
+    /// The recipients, as bare addresses.
+    pub recipients: Vec<String>,
+}
+
+/// A new email, to be accepted.
+#[derive(Clone, Debug)]
+pub struct NewEmail {
+    /// The id that the email gets if its key is not bound yet.
+    pub id: EmailId,
+    /// The team that sends it.
+    pub team: TeamId,
+    /// The immutable part of the email, including its key.
+    pub head: EmailHead,
+    /// The digest of its meaning, compared when the key is used again.
+    pub digest: Digest,
+    /// The hash of the idempotency key, if there is one.
+    pub key: Option<KeyHash>,
+    /// The key of each recipient, when an intent names several recipients. They are bound together with the main key,
+    /// so that a later email of the same intent to a subset of the recipients is detected.
+    pub shadow_keys: Vec<KeyHash>,
+    /// Whether a repeated send whose wording differs returns the first email instead of a mismatch.
+    pub first_wins: bool,
+    /// How long the key is remembered.
+    pub ttl: Ttl,
+    /// Its envelopes.
+    pub envelopes: Vec<Envelope>,
+    /// When it is due. `None` means now. Compared with the clock used for schedules.
+    pub due_at: Option<Time>,
+    /// The packed content.
+    pub body: Arc<[u8]>,
+    /// The input for the guards, and the decisions of guards that ran earlier.
+    pub guard_input: GuardInput,
+}
+
+/// What guards need to know about a new email, and the decisions of the guards that ran before the transaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuardInput {
+    /// The guard that holds the email, regardless of what the transaction finds.
+    pub held_by: Option<Guard>,
+    /// The guard that flags the email. A flagged email is sent.
+    pub flagged_by: Option<Guard>,
+    /// The fingerprint of the content. The transaction compares it with recent emails between the same people and holds
+    /// the email when one matches. It is then stored for later comparisons.
+    pub fingerprint: Option<ContentFingerprint>,
+    /// For a resend with changed content: the previous version may still be held, and is cancelled in the same commit.
+    pub cancels_previous: bool,
+    /// What the email adds to budget counters. An email that would exceed a budget is not accepted.
+    pub charges: Vec<Charge>,
+}
+
+impl NewEmail {
+    /// The fingerprint to compare with other emails. A resend is a deliberate repeat: its fingerprint is stored but not
+    /// compared.
+    pub fn fingerprint_to_compare(&self) -> Option<&ContentFingerprint> {
+        self.guard_input.fingerprint.as_ref().filter(|_| self.head.resend_of.is_none())
+    }
+
+    /// Whether the key is bound to something with another meaning, so that this email must be refused.
+    pub fn mismatches(&self, bound: &KeyBinding) -> bool {
+        bound.mismatches(&self.digest, self.first_wins)
+    }
+
+    /// The email that is stored when this is the first use of its key.
+    pub fn into_email(self, bind: u32, guard: Option<Guard>, now: Time) -> (Email, Arc<[u8]>) {
+        let state = if self.due_at.is_some() { HandoffState::Scheduled } else { HandoffState::Queued };
+        let due = self.due_at.or(Some(now));
+        let handoff = |(number, envelope)| Handoff::new(number as u16, envelope, state, due);
+        let mut email = Email {
+            id: self.id,
+            team: self.team,
+            rev: 1,
+            head: Arc::new(self.head),
+            digest: self.digest,
+            bind_number: bind,
+            ttl: self.ttl,
+            settled_at: None,
+            guard: None,
+            resent_as: None,
+            handoffs: apply_envelope_mutants(self.envelopes).into_iter().enumerate().map(handoff).collect(),
+            suppressed: 0,
+        };
+        match guard.or(self.guard_input.held_by) {
+            Some(guard) => email.hold(guard, now),
+            None => email.guard = self.guard_input.flagged_by,
+        }
+        (email, self.body)
+    }
+}
+
+/// Returns the envelopes unchanged, except under a mutant that drops or duplicates one.
+fn apply_envelope_mutants(mut envelopes: Vec<Envelope>) -> Vec<Envelope> {
+    if mutant!("recipient-dropped") && envelopes.len() > 1 {
+        envelopes.pop();
+    }
+    if mutant!("handoff-doubled") {
+        envelopes.extend(envelopes.first().cloned());
+    }
+    envelopes
+}
+
+/// The result of accepting a new email.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum AcceptResult {
+    /// The key was free; this is the new email.
+    First(Email),
+    /// The key was bound before. The engine compares the digests.
+    KeyBound(KeyBinding),
+    /// The email would exceed a budget. Nothing was written, and its key stays free.
+    OverBudget(Overrun),
+}
+
+/// A batch of new emails. Either every item is accepted or none.
+#[derive(Clone, Debug)]
+pub struct NewBatch {
+    /// The team that sends it.
+    pub team: TeamId,
+    /// The batch's own idempotency key, if it has one.
+    pub operation: Option<KeyedOperation>,
+    /// Its items, in order.
+    pub items: Vec<NewEmail>,
+    /// Whether an item that contradicts the binding of its key rejects the whole batch.
+    pub strict: bool,
+}
+
+/// The result of accepting a batch.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum BatchAcceptResult {
+    /// The result of each item, in order.
+    Items(Vec<AcceptResult>),
+    /// The batch's key is bound to something else. Nothing was written.
+    BatchKeyMismatch(KeyBinding),
+    /// The key of this item is bound to something with another meaning. Nothing was written.
+    ItemKeyMismatch(usize, KeyBinding),
+    /// The batch is strict, and this item would exceed a budget. Nothing was written.
+    OverBudget(usize, Overrun),
+}

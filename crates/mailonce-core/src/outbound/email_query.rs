@@ -1,0 +1,71 @@
+//! Reading emails: queries, pages and details.
+
+use crate::{
+    handoff::{Attempt, Evidence},
+    id::EmailId,
+    key::KeyHash,
+    outbound::{
+        email::{Email, EmailState},
+        suppressed_call::SuppressedCall,
+    },
+    time::Time,
+};
+
+/// An email with its content and history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmailDetail {
+    /// The email.
+    pub email: Email,
+    /// The packed content. `None` once it was deleted.
+    pub body: Option<Vec<u8>>,
+    /// Its attempts, in order.
+    pub attempts: Vec<Attempt>,
+    /// Evidence about the attempts, in the order in which it was recorded.
+    pub evidence: Vec<Evidence>,
+    /// The latest suppressed calls, newest first.
+    pub suppressed_calls: Vec<SuppressedCall>,
+}
+
+/// A filter for a list of emails.
+#[derive(Clone, Debug, Default)]
+pub struct EmailQuery {
+    /// In this state.
+    pub state: Option<EmailState>,
+    /// To this bare address.
+    pub to: Option<String>,
+    /// From one of these bare addresses.
+    pub from: Option<Vec<String>>,
+    /// Under this key.
+    pub key: Option<KeyHash>,
+    /// Accepted at or after.
+    pub since: Option<Time>,
+    /// Accepted before.
+    pub until: Option<Time>,
+    /// Older than this email.
+    pub before: Option<EmailId>,
+    /// The maximum number of emails.
+    pub limit: usize,
+}
+
+impl EmailQuery {
+    /// Whether an email passes the filter. The page position (`before`, `limit`) is not checked.
+    pub fn matches(&self, email: &Email) -> bool {
+        let head = &email.head;
+        let named = |to: &String| head.to.iter().chain(&head.cc).chain(&head.bcc).any(|address| address == to);
+        self.state.is_none_or(|state| email.state() == state)
+            && self.to.as_ref().is_none_or(named)
+            && self.from.as_ref().is_none_or(|all| all.iter().any(|from| from.eq_ignore_ascii_case(&head.from)))
+            && self.key.is_none_or(|key| head.key.as_ref().is_some_and(|name| name.hash(email.team) == key))
+            && self.since.is_none_or(|since| head.created_at >= since)
+            && self.until.is_none_or(|until| head.created_at < until)
+    }
+}
+
+/// A page, newest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResultPage<T> {
+    /// The rows.
+    pub rows: Vec<T>,
+    /// The cursor of the next page; `None` at the end. A page shorter than its limit may still have a next page.
+    pub next: Option<EmailId>,
+}

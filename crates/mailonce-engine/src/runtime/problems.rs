@@ -1,0 +1,43 @@
+//! Error answers that several domains share.
+
+use mailonce_core::{
+    id::EmailId,
+    outbound::{
+        email::{Email, EmailChangeRefusal},
+        key_binding::KeyBinding,
+    },
+    problem::{Code, Problem},
+};
+
+/// The problem for an unknown email id.
+pub(crate) fn email_not_found(id: EmailId) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no email {id}"))
+}
+
+pub(crate) fn refusal_problem(refusal: EmailChangeRefusal, email: &Email) -> Problem {
+    let (code, why) = match refusal {
+        EmailChangeRefusal::TooLate => (Code::TooLate, "it can no longer be taken back"),
+        EmailChangeRefusal::NotScheduled => (Code::NotScheduled, "it has no time to change"),
+        EmailChangeRefusal::NotTerminal => (Code::NotTerminal, "it is not finished"),
+        EmailChangeRefusal::UseResolve => (Code::UseResolve, "nobody can tell whether it arrived"),
+        EmailChangeRefusal::ResendBudgetSpent => (Code::BudgetSpent, "it was already sent again today"),
+        EmailChangeRefusal::StaleRev => (Code::StaleRev, "it changed since you looked"),
+        EmailChangeRefusal::NotUnknown => (Code::NotUnknown, "nothing about it is unknown"),
+        EmailChangeRefusal::AnsweredByAnother => (Code::AlreadyAnswered, "another email answered its message since"),
+    };
+    let state = email.state().as_str();
+    Problem::new(code, format!("email {} is {state}: {why}", email.id))
+        .with_extension("state", state)
+        .with_extension("rev", email.rev)
+}
+
+/// The problem for a key that is bound to something else.
+pub(crate) fn key_mismatch(bound: &KeyBinding) -> Problem {
+    match bound {
+        KeyBinding::Email(email) => Problem::new(Code::KeyMismatch, format!("this key belongs to email {}", email.id))
+            .with_extension("differs", vec!["operation"])
+            .with_extension("original", email.id.to_string()),
+        KeyBinding::Operation { .. } => Problem::new(Code::KeyMismatch, "this key was used for another call")
+            .with_extension("differs", vec!["operation, path or body"]),
+    }
+}
